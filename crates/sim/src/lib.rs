@@ -10,7 +10,7 @@
 //! [`whole`] does the same with whole nodes: hub, log, disk, membership and clients, with a judge of its
 //! own that asks for what users are promised.
 //!
-//! `cargo run --release --example simulate` runs many seeds; `tests/sim/seeds.rs` runs some of them, and
+//! `cargo run --release --example simulate` runs many seeds; `crates/sim/tests/sim/seeds.rs` runs some of them, and
 //! shows that planted defects ([`crate::model::defects`]) are found.
 
 #![allow(

@@ -10,9 +10,9 @@
 //! | `tunnel` | `tunnel`: TLS for clients on this machine that cannot do it |
 //! | `ticket` | `ticket`: puts a ticket together, and says what is in one |
 //! | `node_args` | the options of `run`, `join` and `start` |
-//! | `settings` | the options and the configuration file, put together |
+//! | `settings` | the options and the configuration file, put together; `settings/listed` has each once |
 //! | `settings/http_token` | the secret that lets programs change data by HTTP |
-//! | `scheduled_args` | the options of scheduled snapshots |
+//! | `settings/scheduled` | scheduled snapshots |
 //! | `notify` | tells the service manager how the node is |
 //! | `logging`, `fail_stop` | the log, and the end of the process at a panic |
 
@@ -24,7 +24,6 @@ pub(super) mod logging;
 pub(super) mod node_args;
 pub(super) mod node_process;
 mod notify;
-mod scheduled_args;
 pub(super) mod settings;
 pub(super) mod start;
 pub(super) mod ticket;

@@ -1,32 +1,29 @@
-//! What a node is started with, as options and the configuration file say it, and how both
-//! become a [`Config`]. Options win over the file, setting by setting.
+//! What a node is started with, as options and the configuration file say it ([`listed`]), and how both become a
+//! [`Config`]. Options win over the file, setting by setting.
 
+mod forms;
 mod http_token;
+mod listed;
+mod scheduled;
+
+pub(in crate::cli) use listed::Settings;
 
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use distkv_command::key_file;
-use distkv_tls::Ca;
-use serde::Deserialize;
-use serde::de::{Deserializer, Error as _, Visitor};
-
-use super::logging::LogFormat;
-use super::scheduled_args;
 use crate::cli::data::value_input::read_input;
 use crate::cli::error::CliError;
-use crate::cli::terminal::units::{parse_bytes, parse_duration};
 use crate::client::HostPort;
 use crate::model::ids::NodeName;
-use crate::model::value::Value;
 use crate::node::config::{
     CLIENT_MEMORY, CLIENT_PORT, Config, DataConfig, FORGET_DOWN_AFTER, GOSSIP_PORT, HttpConfig,
     IpNetwork, KeyConfig, KeyStore, NETWORK, NetworkError, OPEN_REQUESTS, PURGE_GRACE, READY_WAIT,
-    Start, SyncPolicy, TlsConfig,
+    Start, TlsConfig,
 };
-use crate::protocol::json::value_from_json;
 use crate::secure::key_ring::handed::Handed;
+use distkv_command::key_file;
+use distkv_tls::Ca;
 
 /// Longest configuration file. A peer takes some 30 bytes, all else a few hundred.
 const FILE_BYTES_MAX: usize = 1 << 20;
@@ -59,83 +56,6 @@ const KEEP_SNAPSHOTS_MAX: usize = 1000;
 
 /// Rumours of a member that is down should have ended before it is forgotten.
 const FORGET_DOWN_MIN: Duration = Duration::from_secs(3);
-
-/// Settings; what is `None` was not set here. The names are those of the options, and the keys
-/// of the configuration file.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub(in crate::cli) struct Settings {
-    pub(in crate::cli) name: Option<String>,
-    pub(in crate::cli) network: Option<String>,
-    pub(in crate::cli) client: Option<String>,
-    pub(in crate::cli) gossip: Option<String>,
-    pub(in crate::cli) advertise: Option<String>,
-    pub(in crate::cli) http: Option<String>,
-    pub(in crate::cli) http_names: Option<Vec<String>>,
-    pub(in crate::cli) http_write: Option<bool>,
-    pub(in crate::cli) http_token_file: Option<PathBuf>,
-    pub(in crate::cli) peers: Option<Vec<String>>,
-    pub(in crate::cli) peer_file: Option<PathBuf>,
-    #[serde(deserialize_with = "duration")]
-    pub(in crate::cli) peer_wait: Option<Duration>,
-    #[serde(deserialize_with = "size")]
-    pub(in crate::cli) max_memory: Option<usize>,
-    #[serde(deserialize_with = "size")]
-    pub(in crate::cli) max_client_memory: Option<usize>,
-    pub(in crate::cli) read_only: Option<bool>,
-    pub(in crate::cli) ignore_auth: Option<bool>,
-    pub(in crate::cli) audit: Option<PathBuf>,
-    #[serde(deserialize_with = "duration")]
-    pub(in crate::cli) isolated_logins: Option<Duration>,
-    pub(in crate::cli) key: Option<PathBuf>,
-    pub(in crate::cli) insecure: Option<bool>,
-    pub(in crate::cli) plaintext_peers: Option<bool>,
-    pub(in crate::cli) cert: Option<PathBuf>,
-    pub(in crate::cli) cert_key: Option<PathBuf>,
-    pub(in crate::cli) client_ca: Option<PathBuf>,
-    pub(in crate::cli) cert_names: Option<Vec<String>>,
-    pub(in crate::cli) client_plaintext: Option<Vec<String>>,
-    pub(in crate::cli) max_connections: Option<usize>,
-    pub(in crate::cli) max_requests: Option<usize>,
-    #[serde(deserialize_with = "duration")]
-    pub(in crate::cli) ready_wait: Option<Duration>,
-    pub(in crate::cli) threads: Option<usize>,
-    #[serde(deserialize_with = "duration")]
-    pub(in crate::cli) forget_down_after: Option<Duration>,
-    #[serde(deserialize_with = "duration")]
-    pub(in crate::cli) purge_grace: Option<Duration>,
-    pub(in crate::cli) data_dir: Option<PathBuf>,
-    #[serde(deserialize_with = "sync_policy")]
-    pub(in crate::cli) sync: Option<SyncPolicy>,
-    #[serde(deserialize_with = "size")]
-    pub(in crate::cli) log_rotate_bytes: Option<usize>,
-    #[serde(deserialize_with = "duration")]
-    pub(in crate::cli) log_rotate_after: Option<Duration>,
-    #[serde(deserialize_with = "size")]
-    pub(in crate::cli) snapshot_after: Option<usize>,
-    pub(in crate::cli) keep_snapshots: Option<usize>,
-    #[serde(deserialize_with = "duration")]
-    pub(in crate::cli) keep_for: Option<Duration>,
-    #[serde(deserialize_with = "size")]
-    pub(in crate::cli) keep_size: Option<usize>,
-    /// An option only: whoever loses data should have looked at what is lost.
-    #[serde(skip)]
-    pub(in crate::cli) discard_damaged: bool,
-    pub(in crate::cli) found: Option<bool>,
-    pub(in crate::cli) snapshot_schedule: Option<String>,
-    pub(in crate::cli) snapshot_dir: Option<PathBuf>,
-    pub(in crate::cli) snapshot_keep: Option<usize>,
-    #[serde(deserialize_with = "duration")]
-    pub(in crate::cli) snapshot_keep_for: Option<Duration>,
-    pub(in crate::cli) client_files: Option<PathBuf>,
-    pub(in crate::cli) remote_restore: Option<bool>,
-    #[serde(deserialize_with = "value")]
-    pub(in crate::cli) init: Option<Value>,
-    pub(in crate::cli) load: Option<PathBuf>,
-    pub(in crate::cli) log: Option<String>,
-    pub(in crate::cli) log_format: Option<LogFormat>,
-    pub(in crate::cli) json: Option<bool>,
-}
 
 /// How the node starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,65 +98,6 @@ impl Settings {
         })
     }
 
-    /// These settings, and those of `other` where these say nothing.
-    pub(in crate::cli) fn or(self, other: Settings) -> Settings {
-        Settings {
-            name: self.name.or(other.name),
-            network: self.network.or(other.network),
-            client: self.client.or(other.client),
-            gossip: self.gossip.or(other.gossip),
-            advertise: self.advertise.or(other.advertise),
-            http: self.http.or(other.http),
-            http_names: self.http_names.or(other.http_names),
-            http_write: self.http_write.or(other.http_write),
-            http_token_file: self.http_token_file.or(other.http_token_file),
-            peers: self.peers.or(other.peers),
-            peer_file: self.peer_file.or(other.peer_file),
-            peer_wait: self.peer_wait.or(other.peer_wait),
-            max_memory: self.max_memory.or(other.max_memory),
-            max_client_memory: self.max_client_memory.or(other.max_client_memory),
-            read_only: self.read_only.or(other.read_only),
-            ignore_auth: self.ignore_auth.or(other.ignore_auth),
-            audit: self.audit.or(other.audit),
-            isolated_logins: self.isolated_logins.or(other.isolated_logins),
-            key: self.key.or(other.key),
-            insecure: self.insecure.or(other.insecure),
-            plaintext_peers: self.plaintext_peers.or(other.plaintext_peers),
-            cert: self.cert.or(other.cert),
-            cert_key: self.cert_key.or(other.cert_key),
-            client_ca: self.client_ca.or(other.client_ca),
-            cert_names: self.cert_names.or(other.cert_names),
-            client_plaintext: self.client_plaintext.or(other.client_plaintext),
-            max_connections: self.max_connections.or(other.max_connections),
-            max_requests: self.max_requests.or(other.max_requests),
-            ready_wait: self.ready_wait.or(other.ready_wait),
-            threads: self.threads.or(other.threads),
-            forget_down_after: self.forget_down_after.or(other.forget_down_after),
-            purge_grace: self.purge_grace.or(other.purge_grace),
-            data_dir: self.data_dir.or(other.data_dir),
-            sync: self.sync.or(other.sync),
-            log_rotate_bytes: self.log_rotate_bytes.or(other.log_rotate_bytes),
-            log_rotate_after: self.log_rotate_after.or(other.log_rotate_after),
-            snapshot_after: self.snapshot_after.or(other.snapshot_after),
-            keep_snapshots: self.keep_snapshots.or(other.keep_snapshots),
-            keep_for: self.keep_for.or(other.keep_for),
-            keep_size: self.keep_size.or(other.keep_size),
-            discard_damaged: self.discard_damaged || other.discard_damaged,
-            found: self.found.or(other.found),
-            snapshot_schedule: self.snapshot_schedule.or(other.snapshot_schedule),
-            snapshot_dir: self.snapshot_dir.or(other.snapshot_dir),
-            snapshot_keep: self.snapshot_keep.or(other.snapshot_keep),
-            snapshot_keep_for: self.snapshot_keep_for.or(other.snapshot_keep_for),
-            client_files: self.client_files.or(other.client_files),
-            remote_restore: self.remote_restore.or(other.remote_restore),
-            init: self.init.or(other.init),
-            load: self.load.or(other.load),
-            log: self.log.or(other.log),
-            log_format: self.log_format.or(other.log_format),
-            json: self.json.or(other.json),
-        }
-    }
-
     /// The node's configuration; what was not set takes its default. `host_name` is asked for a
     /// name where there is none.
     ///
@@ -248,7 +109,7 @@ impl Settings {
         host_name: impl FnOnce() -> String,
     ) -> Result<Config, CliError> {
         let data = self.data_config()?;
-        let scheduled = scheduled_args::config_of(&self)?;
+        let scheduled = scheduled::config_of(&self)?;
         let key = self.key_config()?;
         let tls = self.tls_config(key.as_ref())?;
         // The file's network, unless another one is said: then the node refuses to start.
@@ -439,7 +300,7 @@ impl Settings {
                 ("--keep-snapshots", self.keep_snapshots.is_some()),
                 ("--keep-for", self.keep_for.is_some()),
                 ("--keep-size", self.keep_size.is_some()),
-                ("--discard-damaged", self.discard_damaged),
+                ("--discard-damaged", self.discard_damaged == Some(true)),
             ];
             return match others.iter().find(|(_, is_set)| *is_set) {
                 None => Ok(None),
@@ -455,7 +316,7 @@ impl Settings {
         data.keep_snapshots = self.keep_snapshots.unwrap_or(data.keep_snapshots);
         data.keep_for = self.keep_for.unwrap_or(data.keep_for);
         data.keep_bytes = bytes(self.keep_size, data.keep_bytes);
-        data.discard_damaged = self.discard_damaged;
+        data.discard_damaged = self.discard_damaged.unwrap_or(false);
         if data.rotate_bytes < LOG_BYTES_MIN || data.snapshot_after < LOG_BYTES_MIN {
             return usage("--log-rotate-bytes and --snapshot-after must be at least 64KiB");
         }
@@ -566,89 +427,6 @@ fn refuse_with_join(name: &str, is_set: bool) -> Result<(), CliError> {
     Err(CliError::Usage(format!(
         "{name} is for `run` only: a node that joins takes its data from the network"
     )))
-}
-
-/// A size, as a number of bytes or as text with a unit.
-fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
-    struct Size;
-    impl Visitor<'_> for Size {
-        type Value = usize;
-
-        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("a size, as a number of bytes or text like \"512MiB\"")
-        }
-
-        fn visit_i64<E: serde::de::Error>(self, bytes: i64) -> Result<usize, E> {
-            self.visit_str(&bytes.to_string())
-        }
-
-        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<usize, E> {
-            parse_bytes(text).map_err(E::custom)
-        }
-    }
-    deserializer.deserialize_any(Size).map(Some)
-}
-
-/// A duration, as a number of seconds or as text with a unit.
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    struct Time;
-    impl Visitor<'_> for Time {
-        type Value = Duration;
-
-        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("a duration, as a number of seconds or text like \"10m\"")
-        }
-
-        fn visit_i64<E: serde::de::Error>(self, seconds: i64) -> Result<Duration, E> {
-            self.visit_str(&seconds.to_string())
-        }
-
-        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Duration, E> {
-            parse_duration(text).map_err(E::custom)
-        }
-    }
-    deserializer.deserialize_any(Time).map(Some)
-}
-
-/// A sync policy's word.
-fn sync_policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SyncPolicy>, D::Error> {
-    let word = String::deserialize(deserializer)?;
-    parse_sync(&word).map(Some).map_err(D::Error::custom)
-}
-
-/// Reads a sync policy.
-pub(super) fn parse_sync(word: &str) -> Result<SyncPolicy, String> {
-    SyncPolicy::of(word).ok_or_else(|| {
-        format!("{word:?} is no sync policy; use never, every-second or every-batch")
-    })
-}
-
-/// The root's value, as TOML.
-fn value<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-    let json = json_of_toml(toml::Value::deserialize(deserializer)?).map_err(D::Error::custom)?;
-    value_from_json(&json).map(Some).map_err(D::Error::custom)
-}
-
-/// TOML as JSON. The recursion is bounded: TOML's parser takes no more than 80 levels.
-fn json_of_toml(value: toml::Value) -> Result<serde_json::Value, &'static str> {
-    Ok(match value {
-        toml::Value::String(text) => text.into(),
-        toml::Value::Integer(number) => number.into(),
-        toml::Value::Float(number) => {
-            let number = serde_json::Number::from_f64(number);
-            serde_json::Value::Number(number.ok_or("a float that is no number cannot be a value")?)
-        }
-        toml::Value::Boolean(value) => value.into(),
-        toml::Value::Datetime(_) => return Err("a date cannot be a value; write it as a string"),
-        toml::Value::Array(items) => {
-            items.into_iter().map(json_of_toml).collect::<Result<Vec<_>, _>>()?.into()
-        }
-        toml::Value::Table(table) => table
-            .into_iter()
-            .map(|(key, value)| Ok((key, json_of_toml(value)?)))
-            .collect::<Result<serde_json::Map<_, _>, &'static str>>()?
-            .into(),
-    })
 }
 
 /// Puts what was ordered over the network into a key file.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::node_args::{NodeArgs, Prepared, long_help};
+use super::node_args::{NodeArgs, Prepared, long_help, some};
 use super::settings::{Settings, StartKind};
 use crate::cli::data::value_input::parse_json_option;
 use crate::cli::error::CliError;
@@ -74,8 +74,13 @@ impl StartArgs {
     /// # Errors
     /// What makes no sense, and what would.
     pub(in crate::cli) fn prepare(self) -> Result<Prepared, CliError> {
-        let own =
-            Settings { found: self.found, init: self.init, load: self.load, ..Settings::default() };
-        self.node.prepare(StartKind::Start, own, self.peers)
+        let own = Settings {
+            peers: some(self.peers),
+            found: self.found,
+            init: self.init,
+            load: self.load,
+            ..Settings::default()
+        };
+        self.node.prepare(StartKind::Start, own)
     }
 }

@@ -7,7 +7,7 @@
 //! `node/link`, simplified ([`wires`]). Bandwidth and processors are not simulated: a frame takes
 //! as long whatever its size, and handling takes no time.
 //!
-//! `cargo run --release --example cluster_scale` prints what is measured; `tests/sim/scale.rs` checks it.
+//! `cargo run --release --example cluster_scale` prints what is measured; `crates/sim/tests/sim/scale.rs` checks it.
 
 mod figures;
 mod wires;

@@ -1,4 +1,4 @@
-//! Runs of the simulator, few enough for every test run; `tests/sim/seeds.rs` has more of them.
+//! Runs of the simulator, few enough for every test run; `crates/sim/tests/sim/seeds.rs` has more of them.
 
 use super::*;
 

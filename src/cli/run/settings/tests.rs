@@ -1,6 +1,10 @@
 //! Options, file and defaults.
 
+use std::path::PathBuf;
+
 use super::*;
+use crate::model::value::Value;
+use crate::node::config::SyncPolicy;
 
 fn config(settings: Settings, kind: StartKind) -> Result<Config, String> {
     settings.into_config(kind, || String::from("host")).map_err(|error| {
@@ -185,7 +189,7 @@ fn how_data_is_kept_needs_a_place_for_it_and_sense() {
         config(settings, StartKind::Run)
     };
     assert_eq!(set(|_| {}).unwrap().data, Some(DataConfig::new("data".into())));
-    assert!(set(|s| s.discard_damaged = true).unwrap().data.unwrap().discard_damaged);
+    assert!(set(|s| s.discard_damaged = Some(true)).unwrap().data.unwrap().discard_damaged);
     let lone = set(|s| (s.data_dir, s.sync) = (None, Some(SyncPolicy::Never))).unwrap_err();
     assert!(lone.contains("--sync needs --data-dir"), "{lone}");
     assert!(set(|s| s.keep_snapshots = Some(0)).is_err());

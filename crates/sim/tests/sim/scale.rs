@@ -1,9 +1,9 @@
 //! Networks in which not all are linked with all: changes reach everybody over a tree, which
 //! repairs itself. Small ones, with fixed seeds; `examples/cluster_scale` measures large ones.
 
-use distkv::engine::EngineCounters;
-use distkv::engine::overlay::{Mesh, RINGS};
-use distkv::model::ids::{NodeName, Tick};
+use distkv_core::engine::EngineCounters;
+use distkv_core::engine::overlay::{Mesh, RINGS};
+use distkv_model::ids::{NodeName, Tick};
 use distkv_sim::scale::{Class, Scale, ScaleOptions};
 
 /// How many nodes.

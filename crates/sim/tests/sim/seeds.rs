@@ -1,12 +1,12 @@
 //! Whole clusters in the simulator: fixed seeds that must not fail, and planted defects that must
-//! be found. Both need a fast build: `cargo nextest run --cargo-profile sim --test sim`.
+//! be found. Both need a fast build: `cargo nextest run --cargo-profile sim -p distkv-sim`.
 //!
 //! `cargo run --profile sim --example simulate` runs any number of other seeds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use distkv::model::defects::{Defect, Defects};
+use distkv_model::defects::{Defect, Defects};
 use distkv_sim::{Family, Focus, Options, Outcome, run};
 
 /// Runs seeds on all processors until one fails; gives back the first failure that was met.

@@ -1,0 +1,42 @@
+//! Scheduled snapshots, as the settings say them.
+
+use std::time::Duration;
+
+use super::Settings;
+use crate::cli::error::CliError;
+use crate::node::config::{Schedule, ScheduledConfig};
+
+/// So many are kept unless told otherwise.
+const KEEP: usize = 7;
+/// More are hardly ever looked for, and each is as large as all data.
+const KEEP_MAX: usize = 10_000;
+
+/// What the settings say of it, if they do.
+///
+/// # Errors
+/// What makes no sense.
+pub(super) fn config_of(settings: &Settings) -> Result<Option<ScheduledConfig>, CliError> {
+    let usage = |text: String| Err(CliError::Usage(text));
+    let Some(schedule) = &settings.snapshot_schedule else {
+        let others = [
+            ("--snapshot-dir", settings.snapshot_dir.is_some()),
+            ("--snapshot-keep", settings.snapshot_keep.is_some()),
+            ("--snapshot-keep-for", settings.snapshot_keep_for.is_some()),
+        ];
+        return match others.iter().find(|(_, is_set)| *is_set) {
+            None => Ok(None),
+            Some((name, _)) => usage(format!("{name} needs --snapshot-schedule")),
+        };
+    };
+    let schedule = Schedule::parse(schedule)
+        .map_err(|error| CliError::Usage(format!("--snapshot-schedule: {error}")))?;
+    let Some(dir) = settings.snapshot_dir.clone() else {
+        return usage(String::from("--snapshot-schedule needs --snapshot-dir"));
+    };
+    let keep = settings.snapshot_keep.unwrap_or(KEEP);
+    if !(1..=KEEP_MAX).contains(&keep) {
+        return usage(format!("--snapshot-keep must be 1 to {KEEP_MAX}"));
+    }
+    let keep_for = settings.snapshot_keep_for.unwrap_or(Duration::ZERO);
+    Ok(Some(ScheduledConfig { schedule, dir, keep, keep_for }))
+}
