@@ -91,6 +91,9 @@ tests() {
     return "$status"
 }
 
+# Most tests wait for nodes more than they work.
+side_by_side=$((2 * $(nproc)))
+
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
 
 step "format"
@@ -102,16 +105,17 @@ cargo clippy --locked --workspace --all-targets -- -D warnings
 step "tests"
 if cargo nextest --version >/dev/null 2>&1; then
     tests nextest rust.log \
-        cargo nextest run --locked --workspace --all-targets -E 'not binary(=sim)' ${CI:+--profile ci}
+        cargo nextest run --locked --workspace --all-targets -E 'not binary(=sim)' ${CI:+--profile ci} \
+        --test-threads "$side_by_side"
     # Optimized: many seeds.
     step "the simulator"
     tests nextest sim.log \
-        cargo nextest run --locked --cargo-profile sim --test sim ${CI:+--profile ci}
+        cargo nextest run --locked --cargo-profile sim -p distkv-sim --test sim ${CI:+--profile ci}
 else
     tests cargo rust.log cargo test --locked --workspace --lib --bins --examples \
         --test pure --test nodes --test program
     step "the simulator"
-    tests cargo sim.log cargo test --locked --profile sim --test sim
+    tests cargo sim.log cargo test --locked --profile sim -p distkv-sim --test sim
 fi
 
 # They check what they show, and end with an error where it is otherwise.
@@ -162,7 +166,7 @@ fi
 
 step "the Python client"
 DISTKV_NODE_BIN=${DISTKV_NODE_BIN:-$target/debug/distkv-node} \
-    tests pytest python.log "$target/python-venv/bin/python" -m pytest tests/python
+    tests pytest python.log "$target/python-venv/bin/python" -m pytest tests/python -n "$(nproc)"
 
 # Our own client for Python; its longer tests: clients/python/README.md.
 step "the smart client for Python: install"
@@ -170,7 +174,7 @@ clients/python/setup-venv.sh "$target/python-client-venv"
 
 step "the smart client for Python"
 DISTKV_NODE_BIN=${DISTKV_NODE_BIN:-$target/debug/distkv-node} \
-    tests pytest python-client.log "$target/python-client-venv/bin/python" -m pytest clients/python
+    tests pytest python-client.log "$target/python-client-venv/bin/python" -m pytest clients/python -n "$side_by_side"
 
 # Our own client for Go; a toolchain is installed where there is none.
 step "the smart client for Go: toolchain"
