@@ -3,9 +3,11 @@ package distkv
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -201,6 +203,39 @@ func TestAnotherCAAnotherNameAndPlainTextAreRefused(t *testing.T) {
 	failed = denied(t, Config{Seeds: other.Seeds(), TLS: &TLS{CAFile: fixtures(t, "tls/ca.pem")}})
 	if !strings.Contains(failed.Error(), "127.0.0.2") {
 		t.Error(failed)
+	}
+}
+
+// A node that stops while a client connects says nothing of that client: another one may serve it.
+func TestANodeThatEndsInTheHandshakeRefusesNobody(t *testing.T) {
+	pair := must[tls.Certificate](t)(tls.LoadX509KeyPair(fixtures(t, "tls/node.pem"), fixtures(t, "tls/node.key")))
+	config := &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{tlsProtocol}}
+	for name, meet := range map[string]func(net.Conn){
+		"at once":         func(net.Conn) {},
+		"after the hello": func(met net.Conn) { _, _ = met.Read(make([]byte, 4096)) },
+		"before its greeting": func(met net.Conn) {
+			if err := tls.Server(met, config).Handshake(); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			socket := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+			defer socket.Close()
+			go func() {
+				for {
+					met, err := socket.Accept()
+					if err != nil {
+						return
+					}
+					meet(met)
+					_ = met.Close()
+				}
+			}()
+			_, err := Connect(t.Context(), Config{Seeds: []string{socket.Addr().String()}, TLS: &TLS{CAFile: fixtures(t, "tls/ca.pem")},
+				ConnectDeadline: 300 * time.Millisecond})
+			wantError(t, err, ErrUnavailable)
+		})
 	}
 }
 

@@ -420,7 +420,9 @@ func (c *conn) onMessage(m message) {
 // -- the end -------------------------------------------------------------------------------------
 
 func (c *conn) lost(err error) *tryError {
-	return tryErrorf(tryLost, "the connection to %s is lost: %v", c.address, err)
+	lost := tryErrorf(tryLost, "the connection to %s is lost: %v", c.address, err)
+	lost.cause = err
+	return lost
 }
 
 func (c *conn) protocol(text string) *tryError {

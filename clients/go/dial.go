@@ -26,7 +26,7 @@ func openConn(ctx context.Context, where address, config *Config, goroutines *gr
 		secured, err := config.TLS.begin(ctx, socket, where.host)
 		if err != nil {
 			_ = socket.Close()
-			if errors.Is(err, context.DeadlineExceeded) {
+			if errors.Is(err, context.DeadlineExceeded) || isCut(err) {
 				return nil, connectError(where, config, err)
 			}
 			return nil, tryErrorf(tryNoAccess, "cannot get into %s: %v", where, err)
@@ -45,7 +45,7 @@ func openConn(ctx context.Context, where address, config *Config, goroutines *gr
 	switch {
 	case failure.kind == tryTimedOut || failure.kind == tryCanceled:
 		return nil, connectError(where, config, ctx.Err())
-	case failure.kind == tryLost && config.TLS != nil:
+	case failure.kind == tryLost && isAlert(failure.cause):
 		// A node that does not accept the client's certificate says so only now.
 		return nil, &tryError{kind: tryNoAccess, text: failure.text}
 	case failure.kind == tryLost || failure.kind == tryServer:

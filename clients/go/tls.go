@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 
@@ -108,6 +109,20 @@ func (t *TLS) begin(ctx context.Context, socket net.Conn, host string) (net.Conn
 		return nil, fmt.Errorf("no TLS came about: %w", err)
 	}
 	return session, nil
+}
+
+// isCut tells a handshake that ended with its connection from one that was refused: a node that stops says nothing of this
+// client, and another one may serve it.
+func isCut(err error) bool {
+	var broken *net.OpError
+	isBroken := errors.As(err, &broken) && (broken.Op == "read" || broken.Op == "write")
+	return isBroken || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// isAlert says whether the other side ended the session by an alert of TLS.
+func isAlert(err error) bool {
+	var told *net.OpError
+	return errors.As(err, &told) && told.Op == "remote error"
 }
 
 // verifyByHash finds the CA with this hash in what a node presents, and verifies the chain to it, the name and the time.

@@ -1,8 +1,9 @@
 //! TLS at the client port, with the Rust client and with raw sockets.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
+use std::thread;
 
 use distkv::client::{
     Access, Client, ClientConfig, ClientError, Connection, Fields, HostPort, Login, Options,
@@ -35,12 +36,16 @@ struct Secured {
 impl Secured {
     /// A node that permits plain text on its own machine, or does not.
     fn new(is_plain_at_home: bool) -> Secured {
+        Secured::with(is_plain_at_home, ServerConfig::default())
+    }
+
+    fn with(is_plain_at_home: bool, config: ServerConfig) -> Secured {
         let ca = Ca::make("plant", now()).unwrap();
         let identity = ca.issue_node(&["127.0.0.1"], now()).unwrap();
         let clients = ClientRoots::none().with_ca(&ca).unwrap();
         let tls = Arc::new(ServerTls::new(&identity, &clients, clock()).unwrap());
         let settings = TlsSettings { tls: Arc::clone(&tls), is_plain_at_home, plain: Vec::new() };
-        let config = ServerConfig { tls: Some(settings), ..ServerConfig::default() };
+        let config = ServerConfig { tls: Some(settings), ..config };
         Secured { ca, tls, node: Node::found_with("n1", config) }
     }
 
@@ -189,6 +194,61 @@ fn a_client_says_which_of_ca_name_and_address_is_wrong() {
         error.contains("wrong address: no TLS there") || error.contains("in plain text"),
         "{error}"
     );
+}
+
+/// A node that stops while a client connects says nothing of that client: another one may serve it.
+#[test]
+fn a_node_that_ends_in_the_handshake_refuses_nobody() {
+    let secured = Secured::new(false);
+    let tls = Arc::clone(&secured.tls);
+    let ways: [fn(&mut TcpStream, &ServerTls); 3] = [
+        |_, _| (),
+        |socket, _| _ = socket.read(&mut [0; 4096]).unwrap(),
+        // TLS is set up, and no greeting follows.
+        |socket, tls| {
+            let mut channel = tls.accept().unwrap();
+            while !channel.is_open() {
+                let mut chunk = [0; 4096];
+                let count = socket.read(&mut chunk).unwrap();
+                channel.feed(&chunk[..count]).unwrap();
+                socket.write_all(channel.outgoing()).unwrap();
+                channel.sent(usize::MAX >> 1);
+            }
+        },
+    ];
+    for meet in ways {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ends = HostPort::from(listener.local_addr().unwrap());
+        let tls = Arc::clone(&tls);
+        let _ends_with_the_process = thread::spawn(move || {
+            for met in listener.incoming() {
+                meet(&mut met.unwrap(), &tls);
+            }
+        });
+        rt::block_on(async {
+            let options = Options { access: secured.access(), ..Options::default() };
+            let error = Connection::connect(&ends, options).await.unwrap_err();
+            assert!(matches!(error, ClientError::Lost { .. }), "{error:?}");
+            let config = ClientConfig::new().access(secured.access());
+            let client = Client::connect([ends, secured.to()], config).await.unwrap();
+            client.put(&"x.y".parse().unwrap(), &3).await.unwrap();
+        });
+    }
+}
+
+/// A node that has as many connections as it allows says so in plain text, before TLS: another one may have room.
+#[test]
+fn a_node_that_is_full_refuses_nobody() {
+    let config = ServerConfig { connections_max: 1, ..ServerConfig::default() };
+    let secured = Secured::with(false, config);
+    let only = secured.connect();
+    let error = secured.connect_with(secured.access()).unwrap_err();
+    assert_eq!(
+        error.server().and_then(|error| error.code.as_deref()),
+        Some("too_many"),
+        "{error:?}"
+    );
+    drop(only);
 }
 
 #[test]

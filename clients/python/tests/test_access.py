@@ -1,6 +1,9 @@
 """Logins, denial, TLS, tickets, client certificates, and keys and secrets that change while a client runs."""
 
+import asyncio
+import hashlib
 import os
+import ssl
 import subprocess
 from pathlib import Path as File
 
@@ -148,6 +151,30 @@ async def test_another_ca_is_refused(secured, tmp_path):
         Tls(ca_file=tmp_path / "none")
     with pytest.raises(UsageError):
         Tls()
+
+
+@pytest.mark.parametrize("ends", ["at once", "after the hello", "before its greeting"])
+@pytest.mark.parametrize("kind", ["file", "hash"])
+async def test_a_node_that_ends_in_the_handshake_refuses_nobody(ends, kind):
+    async def meet(reader, writer):
+        if ends == "after the hello":
+            await reader.read(4096)
+        writer.close()
+
+    context = None
+    if ends == "before its greeting":
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(FIXTURES / "node.pem", FIXTURES / "node.key")
+    tls = (
+        Tls(ca_file=CA)
+        if kind == "file"
+        else Tls(ca_hash=hashlib.sha256(ssl.PEM_cert_to_DER_cert(CA.read_text())).digest())
+    )
+    async with await asyncio.start_server(meet, "127.0.0.1", 0, ssl=context) as server:
+        where = server.sockets[0].getsockname()
+        # Another node may serve it, so it is tried until the deadline.
+        with pytest.raises(UnavailableError):
+            await Client.connect(f"127.0.0.1:{where[1]}", config=Config(tls=tls, connect_deadline=0.3))
 
 
 async def test_a_node_without_tls_is_not_used_with_tls(shared):

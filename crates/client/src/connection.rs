@@ -85,13 +85,7 @@ impl Connection {
         let connecting = async {
             let wire = Wire::connect(to, &options.access, options.connect_timeout).await?;
             let mut incoming = Incoming::new(wire.clone(), to.to_string());
-            let greeting = incoming.greeting().await.map_err(|error| match error {
-                // A node that does not accept the client's certificate says so only now.
-                ClientError::Lost { address, reason } if options.access.is_secured() => {
-                    ClientError::NoAccess { address, reason }
-                }
-                error => error,
-            })?;
+            let greeting = incoming.greeting().await?;
             Ok::<_, ClientError>((wire, incoming, greeting))
         };
         let timed_out = || ClientError::Connect {

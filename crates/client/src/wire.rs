@@ -52,6 +52,15 @@ impl Wire {
         })
     }
 
+    /// What an error of [`Wire::read`] means, at the other end of a connection to `address`.
+    pub(crate) fn lost(error: &io::Error, address: String) -> ClientError {
+        #[cfg(feature = "tls")]
+        if secure::is_refusal(error) {
+            return ClientError::NoAccess { address, reason: error.to_string() };
+        }
+        ClientError::Lost { address, reason: error.to_string() }
+    }
+
     pub(super) fn stream(&self) -> &TcpStream {
         &self.stream
     }
@@ -166,11 +175,12 @@ mod secure {
     use futures::io::{AsyncReadExt, AsyncWriteExt};
     use parking_lot::Mutex;
 
-    use crate::error::ClientError;
+    use crate::error::{ClientError, ServerError};
     use crate::message::Message;
     use crate::model::host_port::HostPort;
     use crate::model::value::skip::SKIP_DEPTH_MAX;
     use crate::model::value::{SkipLimits, Skipper};
+    use crate::retry::ErrorClass;
     use crate::rt::{self, TcpStream};
 
     /// Bytes that are read at a time in the handshake.
@@ -188,6 +198,12 @@ mod secure {
         sealed: Vec<u8>,
         /// To the writing half.
         writer: Option<WeakSender<Vec<u8>>>,
+    }
+
+    /// Whether the node does not accept the client's certificate. It says so only after the handshake.
+    pub(super) fn is_refusal(error: &io::Error) -> bool {
+        let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>());
+        matches!(tls, Some(TlsError::Refused { .. }))
     }
 
     impl Session {
@@ -220,11 +236,21 @@ mod secure {
                 }
                 let count = stream.read(&mut chunk).await.map_err(lost)?;
                 if count == 0 {
-                    channel.ended().map_err(no_access)?;
+                    // A node that stops, or is full, says nothing of this client.
+                    return Err(ClientError::Lost {
+                        address: address.clone(),
+                        reason: String::from("it closed the connection before TLS was set up"),
+                    });
                 }
                 let bytes = greeting.skip(chunk.get(..count).unwrap_or_default());
-                let bytes = bytes
-                    .map_err(|reason| ClientError::NoAccess { address: address.clone(), reason })?;
+                let bytes = bytes.map_err(|error| match ErrorClass::of_server(&error) {
+                    ErrorClass::Final => ClientError::NoAccess {
+                        address: address.clone(),
+                        reason: format!("it says, in plain text: {error}"),
+                    },
+                    // A node that is full, say: another one may not be.
+                    _ => ClientError::Server(error),
+                })?;
                 if let Err(error) = channel.feed(&bytes) {
                     // The node is told why, if it listens.
                     let _ = stream.write_all(channel.outgoing()).await;
@@ -312,7 +338,7 @@ mod secure {
         ///
         /// # Errors
         /// What the node tells in plain text, if that is an error.
-        pub fn skip(&mut self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+        pub fn skip(&mut self, bytes: &[u8]) -> Result<Vec<u8>, ServerError> {
             // The kinds of TLS records; no MessagePack map begins like that.
             let is_tls = |byte: &u8| (20..=23).contains(byte);
             if self.is_over || (self.bytes.is_empty() && bytes.first().is_some_and(is_tls)) {
@@ -331,7 +357,7 @@ mod secure {
             let rest = self.bytes.split_off(length);
             let message = Message::new(&self.bytes).ok();
             match message.as_ref().and_then(Message::error) {
-                Some(error) => Err(format!("it says, in plain text: {error}")),
+                Some(error) => Err(error),
                 None => Ok(rest),
             }
         }

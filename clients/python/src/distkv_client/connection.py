@@ -121,10 +121,7 @@ class Connection(asyncio.Protocol):
             raise
         if connection is not None:
             connection.close(str(error))
-        if isinstance(error, LostError) and tls is not None:
-            # A node that does not accept the client's certificate says so only now.
-            error = NoAccessError(str(error))
-        elif isinstance(error, (LostError, ServerError)):
+        if isinstance(error, (LostError, ServerError)):
             error = ConnectError(f"cannot connect to {address}: {error}")
         raise error
 
@@ -391,7 +388,11 @@ class Connection(asyncio.Protocol):
         except ProtocolError as error:
             self._end(ProtocolError(f"{self.address} does not speak the client protocol: {error}"))
         except ssl.SSLError as error:
-            self._end(LostError(f"the connection to {self.address} is lost: {error}"))
+            if self._greeting is not None:
+                # A node that does not accept the client's certificate says so after the handshake.
+                self._end(NoAccessError(f"cannot get into {self.address}: {error}"))
+            else:
+                self._end(LostError(f"the connection to {self.address} is lost: {error}"))
 
     def _on_message(self, message: Message) -> None:
         """What is no reply to a request."""

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import msgpack
 
-from .errors import NoAccessError, UsageError
+from .errors import LostError, NoAccessError, UsageError
 
 GREETING_BYTES_MAX = 16 << 10
 """Longest greeting in plain text that is skipped."""
@@ -260,4 +260,5 @@ class ChainReader(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection ended."""
         if not self._done.done():
-            self._done.set_exception(NoAccessError("the node closed the connection in the handshake"))
+            # A node that stops says nothing of this client.
+            self._done.set_exception(LostError("the node closed the connection in the handshake"))

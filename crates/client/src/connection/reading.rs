@@ -74,7 +74,7 @@ impl Incoming {
             let count = match self.wire.read(&mut self.chunk).await {
                 Ok(0) => return Err(self.lost("the node closed it")),
                 Ok(count) => count,
-                Err(error) => return Err(self.lost(&error.to_string())),
+                Err(error) => return Err(Wire::lost(&error, self.address.clone())),
             };
             self.splitter.push(self.chunk.get(..count).unwrap_or_default());
         }
