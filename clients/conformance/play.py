@@ -16,7 +16,7 @@ import time
 import tomllib
 from dataclasses import dataclass, field
 
-from scenario import HERE, Driver, Scenario, WrongError
+from scenario import HERE, LANGUAGES, Driver, Scenario, WrongError
 
 PATIENCE = 120.0
 """Seconds for one scenario; a storm's own time comes on top."""
@@ -77,8 +77,12 @@ def cell(scenario: Scenario, language: str) -> str:
     """What the table in the README says of a scenario that passes."""
     if not scenario.is_for(language):
         return "–"
-    left_out = scenario.left_out(language)
-    return "✓" if not left_out else f"✓, {left_out} left out"
+    told = ["✓"]
+    if left_out := scenario.left_out(language):
+        told.append(f"{left_out} left out")
+    if differ := scenario.differ(language):
+        told.append(f"{differ} otherwise")
+    return ", ".join(told)
 
 
 def rows(scenarios: list[Scenario], languages: list[str]) -> list[str]:
@@ -158,7 +162,7 @@ def main() -> int:
     if len({scenario.title for scenario in scenarios}) != len(scenarios):
         parser.error("two scenarios have one title")
     readme = (HERE / "README.md").read_text()
-    missing = [row for row in rows(scenarios, ["python", "go", "rust"]) if row not in readme]
+    missing = [row for row in rows(scenarios, list(LANGUAGES)) if row not in readme]
     if missing:
         print("the table in clients/conformance/README.md lacks:\n" + "\n".join(missing), file=sys.stderr)
     player = Player(commands, args.storm)

@@ -16,6 +16,7 @@ use distkv::model::value::Value;
 use distkv::rt;
 use distkv_tls::CaHash;
 use futures::future::join_all;
+use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
 use crate::settings::{config, seconds};
@@ -148,9 +149,8 @@ async fn simple(client: &Client, path: &Path, todo: &str, order: &Json) -> Resul
             Ok(shown::written(&client.put_raw(path, &value, &options(order)?).await?))
         }
         "put_bytes" => {
-            let value = rmpv::Value::Binary(vec![0; count(order, "size")?]);
-            let value = encoded(&value)?;
-            Ok(shown::written(&client.put_raw(path, &value, &options(order)?).await?))
+            let value = Bytes(vec![0; count(order, "size")?]);
+            Ok(shown::written(&client.put_with(path, &value, &options(order)?).await?))
         }
         "puts" => {
             for number in 1..=count(order, "count")? {
@@ -353,6 +353,15 @@ fn options(order: &Json) -> Result<PutOptions, Failed> {
         options = options.deadline(time);
     }
     Ok(options)
+}
+
+/// Bytes as a value; a plain vector would be an array of numbers.
+struct Bytes(Vec<u8>);
+
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
 }
 
 /// Another program's name for a write.

@@ -117,7 +117,7 @@ pub(crate) async fn cancel_everywhere(client: &Client, path: &Path) -> Result<Js
         }
         names.push(name);
     }
-    Ok(json!({ "operations": names.len(), "is_many": places >= 2 * names.len() }))
+    Ok(json!({ "operations": names.len(), "is_many": places >= names.len() }))
 }
 
 /// Polls a future at most so many times.

@@ -55,6 +55,8 @@ pub mod smart;
 pub mod splitter;
 pub mod stats;
 pub mod topology;
+#[cfg(test)]
+mod vectors;
 pub mod wire;
 
 pub use crate::model::host_port::HostPort;

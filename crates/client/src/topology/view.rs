@@ -237,6 +237,9 @@ fn is_same(old: &NodeView, new: &NodeView) -> bool {
 }
 
 #[cfg(test)]
+mod vectors;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::message::Fields;

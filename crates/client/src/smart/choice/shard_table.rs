@@ -106,6 +106,9 @@ fn place_of(bytes: &[u8]) -> Option<u128> {
 }
 
 #[cfg(test)]
+mod vectors;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::value::write_array_len;

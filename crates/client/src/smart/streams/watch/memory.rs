@@ -169,6 +169,9 @@ fn hash_of(entry: &Entry) -> u64 {
 }
 
 #[cfg(test)]
+mod vectors;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::chain::Chain;
