@@ -6,4 +6,5 @@ mod ops;
 mod pool;
 mod reads;
 mod topology;
+mod trees;
 mod watches;

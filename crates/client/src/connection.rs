@@ -17,6 +17,7 @@ use async_channel::{Receiver, Sender, TrySendError};
 
 use super::credentials::Access;
 use super::error::ClientError;
+use super::group::Group;
 use super::message::{Fields, Greeting, Message, REQUEST_BYTES_MAX, encode_ack, encode_settings};
 use super::wire::Wire;
 use crate::model::host_port::HostPort;
@@ -82,6 +83,15 @@ impl Connection {
     /// [`ClientError::Resolve`], [`ClientError::Connect`], or [`ClientError::Protocol`] when
     /// something else listens there; [`ClientError::NoAccess`] where TLS or the login fails.
     pub async fn connect(to: &HostPort, options: Options) -> Result<Connection, ClientError> {
+        Connection::connect_in(&Group::default(), to, options).await
+    }
+
+    /// The same; its tasks are of this group.
+    pub(crate) async fn connect_in(
+        tasks: &Group,
+        to: &HostPort,
+        options: Options,
+    ) -> Result<Connection, ClientError> {
         let connecting = async {
             let wire = Wire::connect(to, &options.access, options.connect_timeout).await?;
             let mut incoming = Incoming::new(wire.clone(), to.to_string());
@@ -113,9 +123,10 @@ impl Connection {
             let _ = outgoing.try_send(encode_settings(window.unwrap_or(0), nowait));
         }
         incoming.writer_is(&outgoing);
-        let shared = Arc::new(Shared::new(to.to_string(), greeting, window, wire.stream().clone()));
-        rt::spawn(write_queued(wire, queue, Arc::clone(&shared)));
-        rt::spawn(incoming.read_all(Arc::clone(&shared)));
+        let (address, stream) = (to.to_string(), wire.stream().clone());
+        let shared = Arc::new(Shared::new(address, greeting, window, stream, tasks.clone()));
+        tasks.spawn(write_queued(wire, queue.clone(), Arc::clone(&shared)));
+        tasks.spawn(incoming.read_all(Arc::clone(&shared), queue));
         let connection = Connection { shared, outgoing };
         if let Some(login) = options.access.login() {
             let logged_in = rt::timeout(options.connect_timeout, login.run(&connection)).await;
@@ -178,7 +189,7 @@ impl Connection {
     /// # Errors
     /// The node's error, or how the connection ended.
     pub async fn request(&self, action: &str, fields: &Fields) -> Result<Message, ClientError> {
-        let open = self.open(action, fields, 1).await?;
+        let open = self.open(action, fields, (1, false)).await?;
         let message = self.shared.take(&open.messages).await?;
         if let Some(error) = message.error() {
             return Err(error.into());
@@ -196,9 +207,32 @@ impl Connection {
     /// # Errors
     /// The node's error, or how the connection ended.
     pub async fn stream(&self, action: &str, fields: &Fields) -> Result<ReplyStream, ClientError> {
+        self.begin_stream(action, fields, false).await
+    }
+
+    /// The same for a stream that ends when [`Connection::end_endless`] is called.
+    pub(crate) async fn endless(
+        &self,
+        action: &str,
+        fields: &Fields,
+    ) -> Result<ReplyStream, ClientError> {
+        self.begin_stream(action, fields, true).await
+    }
+
+    /// Ends all streams that would not end by themselves. What has come can still be taken.
+    pub(crate) fn end_endless(&self) {
+        self.shared.end_endless();
+    }
+
+    async fn begin_stream(
+        &self,
+        action: &str,
+        fields: &Fields,
+        is_endless: bool,
+    ) -> Result<ReplyStream, ClientError> {
         let window = self.shared.window.and_then(|window| usize::try_from(window).ok());
         let capacity = window.map_or(STREAM_MESSAGES_MAX, |window| window + WINDOW_SLACK);
-        let open = self.open(action, fields, capacity).await?;
+        let open = self.open(action, fields, (capacity, is_endless)).await?;
         let mut stream = ReplyStream {
             connection: self.clone(),
             open,
@@ -221,9 +255,9 @@ impl Connection {
         &self,
         action: &str,
         fields: &Fields,
-        capacity: usize,
+        (capacity, is_endless): (usize, bool),
     ) -> Result<OpenRequest, ClientError> {
-        let open = Shared::open(&self.shared, capacity)?;
+        let open = Shared::open(&self.shared, capacity, is_endless)?;
         let bytes = fields.encode_request(open.seq, action);
         if bytes.len() > REQUEST_BYTES_MAX {
             return Err(ClientError::TooLarge(bytes.len()));
@@ -242,7 +276,9 @@ impl Connection {
         let bytes = fields.encode_request(own, "stop");
         if let Err(TrySendError::Full(bytes)) = self.outgoing.try_send(bytes) {
             let outgoing = self.outgoing.clone();
-            rt::spawn(async move { outgoing.send(bytes).await });
+            self.shared.tasks.spawn(async move {
+                let _ = outgoing.send(bytes).await;
+            });
         }
     }
 }
@@ -379,5 +415,6 @@ async fn write_queued(mut wire: Wire, queue: Receiver<Vec<u8>>, shared: Arc<Shar
         }
     }
     // All handles are gone, or the connection is: either way the reader has nothing to wait for.
+    queue.close();
     wire.close().await;
 }

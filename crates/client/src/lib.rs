@@ -26,6 +26,7 @@
 //! | [`chain`] | yes | a chain as clients see it |
 //! | [`connection`] | no | connect, request, stream |
 //! | [`error`] | yes | what can go wrong |
+//! | `group` | no | what goes on at the same time, counted |
 //! | [`login`] | no | as whom a connection works |
 //! | [`message`] | yes | requests to bytes, bytes to messages |
 //! | [`pool`] | no | a few connections per node, shared |
@@ -45,6 +46,7 @@ pub mod chain;
 pub mod connection;
 pub mod credentials;
 pub mod error;
+mod group;
 pub mod login;
 pub mod message;
 pub mod pool;
@@ -59,20 +61,36 @@ pub mod topology;
 mod vectors;
 pub mod wire;
 
-pub use crate::model::host_port::HostPort;
-pub use crate::model::path::Path;
+pub use crate::model::host_port::{AddressError, HostPort};
+pub use crate::model::path::{Element, Path, PathBuilder, PathError};
+pub use crate::model::shard::{SHARD_COUNT, shard_of};
+pub use crate::model::value::{Value, ValueError};
 pub use crate::rt::block_on;
-pub use chain::Chain;
+pub use chain::{Chain, ChainEvent};
 pub use connection::{Connection, Options, ReplyStream, StreamEvent};
 pub use credentials::Access;
+#[cfg(feature = "tls")]
+pub use distkv_tls::{ClientTls, Ticket};
 pub use error::{ClientError, ServerError};
 pub use login::Login;
 pub use message::{Fields, Greeting, Message};
 pub use pool::{ConnectionPool, NodeIdentity, PoolConfig, PoolStats, PooledConnection};
 pub use retry::{Decision, ErrorClass, Idempotency, Reason, RetryPolicy, Sent};
 pub use router::{Candidate, Router};
-pub use shard_map::{ShardMap, ShardMapConfig, ShardMapState, ShardRow};
+pub use shard_map::{ShardMap, ShardMapConfig, ShardMapState, ShardMapStats, ShardRow};
+#[cfg(feature = "tracing")]
+pub use smart::TracingObserver;
 pub use smart::{
-    CallError, Change, Client, ClientConfig, Entry, Fate, PutOptions, ReadMode, Watch, WatchEvent,
-    WatchOptions, Written,
+    At, BATCH_OPS_MAX, Batch, BatchReply, CallEnd, CallError, CallObserver, Change, Client,
+    ClientConfig, Closing, Conflict, ConflictStream, ConflictsFound, DeleteTreeOptions, Entry,
+    Fate, GetOptions, Monitor, MonitorEvent, Observer, PutOptions, RawRequest, ReadMode,
+    ReadModeError, Repeated, SEEDS_MAX, TREE_ENTRIES_MAX, TopicMessage, TreeEntry, TreeOptions,
+    TreeStream, Watch, WatchEvent, WatchOptions, WriteId, Written, place_of,
+};
+pub use stats::{
+    ClientStats, LATENCY_BUCKETS, NodeStats, ReadStats, RetryStats, RouterStats, WatchStats,
+};
+pub use topology::{
+    ClusterView, NodeChange, NodeState, NodeView, PreferenceMove, Preferences, TopologyChange,
+    TopologyConfig, TopologyListener, TopologyManager, TopologyStats,
 };

@@ -71,7 +71,7 @@ pub enum Reason {
     Final,
     /// It is unknown whether the write was made, and another try could make it twice.
     FateUnknown,
-    /// Another try would not fit into the total deadline.
+    /// Another try would not fit into the total deadline, or be one more than there may be.
     Deadline,
 }
 
@@ -129,6 +129,21 @@ impl ErrorClass {
         })
     }
 
+    /// As a word, the same in all languages.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ErrorClass::Unavailable => "unavailable",
+            ErrorClass::Overload => "overload",
+            ErrorClass::Aborted => "aborted",
+            ErrorClass::TryDeadline => "try_deadline",
+            ErrorClass::FateUnknown => "fate_unknown",
+            ErrorClass::UnknownThere => "unknown_there",
+            ErrorClass::Busy => "busy",
+            ErrorClass::Final => "final",
+        }
+    }
+
     /// Whether the request may have been carried out.
     #[must_use]
     pub fn is_fate_unknown(self) -> bool {
@@ -164,6 +179,8 @@ pub struct RetryPolicy {
     pub total_deadline: Duration,
     /// How long one try may take.
     pub try_deadline: Duration,
+    /// Most tries of a request, at least 1; none: only the deadlines count.
+    pub attempts_max: Option<u32>,
 }
 
 impl Default for RetryPolicy {
@@ -174,6 +191,7 @@ impl Default for RetryPolicy {
             delay_max: Duration::from_secs(1),
             total_deadline: Duration::from_secs(10),
             try_deadline: Duration::from_secs(2),
+            attempts_max: None,
         }
     }
 }
@@ -195,6 +213,9 @@ impl RetryPolicy {
         }
         if class.is_fate_unknown() && idempotency == Idempotency::Unguarded {
             return Decision::GiveUp(Reason::FateUnknown);
+        }
+        if self.attempts_max.is_some_and(|most| attempt >= most) {
+            return Decision::GiveUp(Reason::Deadline);
         }
         let delay = self.delay(attempt, random);
         match elapsed.saturating_add(delay) < self.total_deadline {

@@ -72,8 +72,8 @@ impl OwnWrites {
         }
     }
 
-    /// A node deleted a tree without reporting its entries.
-    pub(in crate::smart) fn on_tree_deleted(&self, shard: u16, node: &NodeIdentity) {
+    /// A node changed something in a shard without reporting the entries.
+    pub(in crate::smart) fn on_changed(&self, shard: u16, node: &NodeIdentity) {
         self.state.lock().homes.insert(shard, node.clone());
     }
 

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::entry::{self, Entry, Written, malformed};
-use super::ops::{PutOptions, WriteId};
+use super::options::{PutOptions, WriteId};
 use crate::error::{ClientError, ServerError};
 use crate::message::{Fields, Message, array_items};
 use crate::model::path::Path;
@@ -201,7 +201,8 @@ impl Client {
             Kind::Get => false,
             Kind::Put(_, options) | Kind::Delete(options) => options.needs_id(),
         });
-        let plan = Plan { first: home.as_deref(), needs_id, ..Plan::new(shard, idempotency) };
+        let plan =
+            Plan { first: home.as_deref(), needs_id, ..Plan::new("batch", shard, idempotency) };
         let is_repeatable = idempotency != Idempotency::Unguarded;
         let served = self.inner.call(plan, |used| async move {
             let reply = used.connection().request("batch", fields).await?;
