@@ -166,8 +166,8 @@ class Scenario:
         return sum(language not in step.get("languages", [language]) for step in self.told["step"])
 
     def differ(self, language: str) -> int:
-        """Steps that expect something else of this language."""
-        return sum(language in step for step in self.told["step"])
+        """Steps and clients of which something else is expected in this language."""
+        return sum(language in part for part in [*self.told["step"], *self.told.get("clients", {}).values()])
 
     async def play(self, driver: Driver, language: str, storm_seconds: float | None = None) -> None:
         """Plays it. Raises :class:`WrongError`."""
@@ -198,11 +198,8 @@ class Play:
 
     async def run(self) -> None:
         """The whole of it."""
-        steps = [
-            {name: value for name, value in {**step, **step.get(self.language, {})}.items() if name not in LANGUAGES}
-            for step in self.told["step"]
-            if self.language in step.get("languages", [self.language])
-        ]
+        mine = (step for step in self.told["step"] if self.language in step.get("languages", [self.language]))
+        steps = [self._own(step) for step in mine]
         try:
             addresses = await self._start()
             self.seeds = addresses[: self.told.get("seeds", len(addresses))]
@@ -222,7 +219,12 @@ class Play:
                 await asyncio.to_thread(self.cluster.stop)
 
     def _clients(self) -> dict[str, Any]:
-        return self.told.get("clients", {})
+        return {name: self._own(client) for name, client in self.told.get("clients", {}).items()}
+
+    def _own(self, part: dict[str, Any]) -> dict[str, Any]:
+        """What counts for this language."""
+        whole = {**part, **part.get(self.language, {})}
+        return {name: value for name, value in whole.items() if name not in LANGUAGES}
 
     async def _start(self) -> list[str]:
         if "cluster" not in self.told:

@@ -5,16 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use distkv::client::chain::Chain;
-use distkv::client::message::array_items;
-use distkv::client::smart::{Batch, RawRequest, TreeOptions, WriteId};
-use distkv::client::topology::{NodeChange, TopologyEvent, TopologyListener};
+use distkv::client::smart::{Batch, GetOptions, TreeOptions};
+use distkv::client::topology::TopologyListener;
 use distkv::client::{
-    CallError, Client, Fields, Idempotency, Path, PutOptions, ReadMode, Router, Watch, WatchEvent,
-    WatchOptions,
+    CallError, Client, Path, PutOptions, Router, Watch, WatchEvent, WatchOptions,
 };
+use distkv::model::path::Element;
 use distkv::model::value::Value;
 use distkv::rt;
-use distkv_tls::CaHash;
 use futures::future::join_all;
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
@@ -28,6 +26,8 @@ use crate::trials;
 #[derive(Default)]
 pub(crate) struct Driver {
     clients: HashMap<String, Client>,
+    /// Those of this scenario that were closed.
+    closed: Vec<Client>,
     watches: HashMap<String, Watch>,
     listeners: HashMap<String, Heard>,
     storms: HashMap<String, Storm>,
@@ -46,6 +46,9 @@ impl Driver {
         match todo {
             "connect" => {
                 self.sockets.get_or_insert_with(trials::sockets);
+                if self.clients.is_empty() {
+                    self.closed.clear();
+                }
                 let seeds = order.get("seeds").and_then(Json::as_array).into_iter().flatten();
                 let seeds: Vec<_> = seeds.filter_map(|seed| seed.as_str()?.parse().ok()).collect();
                 let config = config(order.get("config").unwrap_or(&Json::Null))?;
@@ -56,13 +59,16 @@ impl Driver {
                 self.watches.remove(&name);
                 self.listeners.remove(&name);
                 if let Some(client) = self.clients.remove(&name) {
-                    client.close();
+                    client.close().await;
+                    self.closed.push(client);
                 }
                 return Ok(json!({}));
             }
             "left" => {
                 let before = self.sockets.unwrap_or_default();
-                return Ok(json!({ "sockets": trials::sockets().saturating_sub(before) }));
+                let tasks: usize = self.closed.iter().map(|client| client.stats().tasks).sum();
+                let sockets = trials::sockets().saturating_sub(before);
+                return Ok(json!({ "sockets": sockets, "tasks": tasks }));
             }
             _ => {}
         }
@@ -117,13 +123,7 @@ impl Driver {
 /// What needs the client and nothing else.
 async fn simple(client: &Client, path: &Path, todo: &str, order: &Json) -> Result<Json, Failed> {
     match todo {
-        // The node that a read is taken to.
-        "preferred" => Ok(match client.get_entry(path).await? {
-            Some(entry) => json!(entry.node),
-            None => {
-                json!(client.batch(Batch::new().get(path)).await.map(|found| first_node(&found))?)
-            }
-        }),
+        "preferred" => Ok(json!(client.preferred(path))),
         "get" => get(client, path, order).await,
         "get_raw" => {
             let value = client.get_raw(path).await?.ok_or(Failed::Missing)?;
@@ -174,7 +174,10 @@ async fn simple(client: &Client, path: &Path, todo: &str, order: &Json) -> Resul
         }
         "children" => children(client, path).await,
         "batch" => batch(client, order).await,
-        "prefer" => prefer(client, path, text(order, "node")?).await,
+        "prefer" => {
+            client.prefer_shard(Router::shard(path), Some(text(order, "node")?)).await?;
+            Ok(json!({}))
+        }
         "refresh" => {
             client.refresh_shards().await;
             Ok(json!({}))
@@ -191,16 +194,15 @@ async fn simple(client: &Client, path: &Path, todo: &str, order: &Json) -> Resul
 }
 
 async fn get(client: &Client, path: &Path, order: &Json) -> Result<Json, Failed> {
-    let Some(mode) = order.get("read").and_then(Json::as_str) else {
-        let value: Json = client.get(path).await?.ok_or(Failed::Missing)?;
-        return Ok(json!({ "value": value }));
-    };
-    let mode: ReadMode = mode.parse().map_err(CallError::ReadMode)?;
-    let entry = client.get_entry_with(path, mode).await?.ok_or(Failed::Missing)?;
-    match &entry.value {
-        Some(value) => Ok(json!({ "value": shown::value(Some(value))? })),
-        None => Err(Failed::Missing),
+    let mut options = GetOptions::new();
+    if let Some(mode) = order.get("read").and_then(Json::as_str) {
+        options = options.read_mode(mode.parse().map_err(CallError::ReadMode)?);
     }
+    if let Some(time) = order.get("timeout").and_then(seconds) {
+        options = options.deadline(time);
+    }
+    let value: Json = client.get_with(path, options).await?.ok_or(Failed::Missing)?;
+    Ok(json!({ "value": value }))
 }
 
 /// The values of so many changes; each wait is given up soon.
@@ -218,20 +220,17 @@ async fn collect(watch: &mut Watch, order: &Json) -> Result<Json, Failed> {
     Ok(Json::Array(seen))
 }
 
+/// The names of what is directly below.
 async fn children(client: &Client, path: &Path) -> Result<Json, Failed> {
-    let fields = Fields::at(path);
-    let request = RawRequest {
-        action: "enum",
-        fields: &fields,
-        path,
-        idempotency: Idempotency::Read,
-        needs_id: false,
-        try_deadline: None,
-    };
-    let reply = client.request(request).await?;
-    let names = array_items(reply.get("result").unwrap_or(b"\x90"));
-    let names = names.map(|name| shown::value(Some(&value_of(name)?)));
-    Ok(Json::Array(names.collect::<Result<_, Failed>>()?))
+    let children = client.children(path).await?;
+    let names = children.iter().map(|child| match child.last() {
+        Some(Element::Str(name)) => json!(name),
+        Some(Element::Bool(value)) => json!(value),
+        Some(Element::Int(number)) => json!(i64::try_from(number).ok()),
+        Some(Element::Float(number)) => json!(number),
+        _ => json!(child.to_string()),
+    });
+    Ok(names.collect())
 }
 
 async fn batch(client: &Client, order: &Json) -> Result<Json, Failed> {
@@ -252,75 +251,32 @@ async fn batch(client: &Client, order: &Json) -> Result<Json, Failed> {
     Ok(Json::Array(replies.iter().map(shown::reply).collect::<Result<_, Failed>>()?))
 }
 
-/// Makes a node the preferred one of a path's shard for all clients, as operators do.
-async fn prefer(client: &Client, path: &Path, node: &str) -> Result<Json, Failed> {
-    let shard = Router::shard(path);
-    let at: Path = format!("shards:{shard}").parse().map_err(|_| unreadable("shards"))?;
-    let mut fields = Fields::at(&at);
-    fields.bin("wid", &WriteId::random().0).str("value", node);
-    let request = RawRequest {
-        action: "set_internal",
-        fields: &fields,
-        path,
-        idempotency: Idempotency::Guarded,
-        needs_id: true,
-        try_deadline: None,
-    };
-    client.request(request).await?;
-    client.refresh_shards().await;
-    Ok(json!({}))
-}
-
 /// What a listener has heard.
 struct Heard {
-    told: Arc<Mutex<BTreeMap<u64, View>>>,
-    before: u64,
+    told: Arc<Mutex<Vec<Json>>>,
     _listener: TopologyListener,
-}
-
-/// What is new in one view.
-#[derive(Default)]
-struct View {
-    added: Vec<String>,
-    dead: Vec<String>,
-    moved: BTreeSet<String>,
 }
 
 impl Heard {
     fn listen(client: &Client) -> Result<Heard, Failed> {
-        let told = Arc::<Mutex<BTreeMap<u64, View>>>::default();
+        let told = Arc::<Mutex<Vec<Json>>>::default();
         let to = Arc::clone(&told);
-        let before = client.cluster_view().epoch;
-        let listener = client.on_topology_change(move |event| {
-            let mut told = to.lock().unwrap_or_else(PoisonError::into_inner);
-            match event {
-                TopologyEvent::Node { epoch, change } => {
-                    let view = told.entry(*epoch).or_default();
-                    match change {
-                        NodeChange::Added(node) => view.added.push(node.name.clone()),
-                        NodeChange::Changed { to, .. } if !to.is_live() => {
-                            view.dead.push(to.name.clone());
-                        }
-                        NodeChange::Changed { .. } | NodeChange::Removed(_) => {}
-                    }
-                }
-                TopologyEvent::Moved { epoch, moves } => {
-                    let from = moves.iter().filter_map(|one| one.from.clone());
-                    told.entry(*epoch).or_default().moved.extend(from);
-                }
-            }
+        let listener = client.on_topology_change(move |change| {
+            let added: Vec<_> = change.added.iter().map(|node| &node.name).collect();
+            let changed = change.changed.iter().map(|one| &one.after);
+            let dead: Vec<_> =
+                changed.filter(|node| !node.is_live()).map(|node| &node.name).collect();
+            let moved: BTreeSet<_> =
+                change.moved.iter().filter_map(|one| one.from.as_ref()).collect();
+            let epochs = change.epoch - change.previous_epoch;
+            let shown = json!({ "epochs": epochs, "added": added, "dead": dead, "moved": moved });
+            to.lock().unwrap_or_else(PoisonError::into_inner).push(shown);
         })?;
-        Ok(Heard { told, before, _listener: listener })
+        Ok(Heard { told, _listener: listener })
     }
 
     fn shown(&self) -> Json {
-        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut before = self.before;
-        let views = told.iter().map(|(epoch, View { added, dead, moved })| {
-            let epochs = epoch - std::mem::replace(&mut before, *epoch);
-            json!({ "epochs": epochs, "added": added, "dead": dead, "moved": moved })
-        });
-        Json::Array(views.collect())
+        Json::Array(self.told.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 }
 
@@ -338,7 +294,7 @@ fn options(order: &Json) -> Result<PutOptions, Failed> {
         options = options.prev(encoded(&from_json(value))?);
     }
     if let Some(id) = order.get("write_id").and_then(Json::as_str) {
-        options = options.write_id(id_of(id));
+        options = options.write_id(id);
     }
     if is_set("no_id") {
         options = options.without_write_id();
@@ -361,21 +317,6 @@ struct Bytes(Vec<u8>);
 impl Serialize for Bytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_bytes(&self.0)
-    }
-}
-
-/// Another program's name for a write.
-fn id_of(text: &str) -> WriteId {
-    let CaHash(hash) = CaHash::of(text.as_bytes());
-    let mut id = [0; 16];
-    id.iter_mut().zip(hash).for_each(|(to, from)| *to = from);
-    WriteId(id)
-}
-
-fn first_node(found: &[distkv::client::smart::BatchReply]) -> Option<String> {
-    match found.first() {
-        Some(distkv::client::smart::BatchReply::Read(entry)) => Some(entry.node.clone()),
-        _ => None,
     }
 }
 

@@ -3,7 +3,7 @@
 use distkv::client::chain::Chain;
 use distkv::client::smart::{BatchReply, Repeated};
 use distkv::client::stats::ClientStats;
-use distkv::client::{CallError, Change, ClientError, Entry, Fate, WatchEvent, Written};
+use distkv::client::{CallError, Change, Entry, WatchEvent, Written};
 use distkv::model::value::Value;
 use serde_json::{Value as Json, json};
 
@@ -34,10 +34,6 @@ impl Failed {
         let (class, code) = match error {
             CallError::Refused { .. } if error.is_precondition() => ("Precondition", error.code()),
             CallError::Refused { .. } => ("Refused", error.code()),
-            // It is told in the error that is inside.
-            CallError::Unavailable { error: ClientError::NoAccess { .. }, .. } => {
-                ("Refused", Some("no_access"))
-            }
             CallError::Unavailable { .. } => ("Unavailable", error.code()),
             CallError::FateUnknown { .. } => ("FateUnknown", error.code()),
             CallError::NoMajority { .. } => ("NoMajority", error.code()),
@@ -45,11 +41,7 @@ impl Failed {
             CallError::ReadMode(_) | CallError::Usage(_) => ("Usage", error.code()),
             CallError::Closed(_) => ("Closed", error.code()),
         };
-        let fate = match error.fate() {
-            Fate::NotDone => "not_done",
-            Fate::Unknown => "unknown",
-            Fate::Unconfirmed => "unconfirmed",
-        };
+        let fate = error.fate().as_str();
         json!({
             "class": class, "code": code, "fate": fate, "attempts": error.attempts(), "node": error.node(),
         })
@@ -112,8 +104,9 @@ pub(crate) fn event(event: &WatchEvent) -> Result<Json, Failed> {
 }
 
 pub(crate) fn stats(stats: &ClientStats) -> Json {
-    let ClientStats { router, pool, topology, retry, reads, watches, shards } = stats;
+    let ClientStats { router, pool, topology, retry, reads, watches, shards, tasks } = stats;
     json!({
+        "tasks": tasks,
         "router": {
             "to_preferred": router.to_preferred, "to_others": router.to_others, "overrides": router.overrides,
         },

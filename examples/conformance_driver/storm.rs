@@ -75,7 +75,7 @@ impl Storm {
             missing += u64::from(found != Some((task, number)));
         }
         for node in &self.shared.nodes {
-            node.close();
+            node.close().await;
         }
         let errors = self.shared.errors.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let writes = self.shared.writes.load(Ordering::SeqCst);

@@ -25,6 +25,7 @@
 //! | [`credentials`] | yes | whether by TLS, and as whom |
 //! | [`chain`] | yes | a chain as clients see it |
 //! | [`connection`] | no | connect, request, stream |
+//! | `deviations` | yes | rules that tests can have broken |
 //! | [`error`] | yes | what can go wrong |
 //! | `group` | no | what goes on at the same time, counted |
 //! | [`login`] | no | as whom a connection works |
@@ -45,6 +46,7 @@ use distkv_runtime as rt;
 pub mod chain;
 pub mod connection;
 pub mod credentials;
+mod deviations;
 pub mod error;
 mod group;
 pub mod login;

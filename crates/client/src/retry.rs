@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use super::deviations::{Rule, is_broken};
 use super::error::{ClientError, ServerError};
 
 /// What an error means for trying again.
@@ -115,9 +116,11 @@ impl ErrorClass {
             // All nodes hold all data, so the others are as full.
             "memory_full" => ErrorClass::Final,
             // About this node.
+            "not_ready" if is_broken(Rule::NotReady) => ErrorClass::Final,
             "not_ready" | "read_only" | "no_event" => ErrorClass::Unavailable,
             "too_many" => ErrorClass::Overload,
             // A stream that was not read in time: a new one can be read.
+            "too_slow" if is_broken(Rule::TooSlow) => ErrorClass::Final,
             "too_slow" => ErrorClass::Aborted,
             // Made at that node, which recognises it by its write id.
             "unknown_fate" => ErrorClass::UnknownThere,
@@ -159,7 +162,7 @@ impl ErrorClass {
 
     /// Whether another node is more likely to do it.
     fn wants_other_node(self) -> bool {
-        !matches!(self, ErrorClass::UnknownThere | ErrorClass::Busy)
+        !matches!(self, ErrorClass::UnknownThere | ErrorClass::Busy) || is_broken(Rule::SameNode)
     }
 }
 
@@ -211,7 +214,8 @@ impl RetryPolicy {
         if class == ErrorClass::Final {
             return Decision::GiveUp(Reason::Final);
         }
-        if class.is_fate_unknown() && idempotency == Idempotency::Unguarded {
+        let is_unguarded = idempotency == Idempotency::Unguarded && !is_broken(Rule::Unguarded);
+        if class.is_fate_unknown() && is_unguarded {
             return Decision::GiveUp(Reason::FateUnknown);
         }
         if self.attempts_max.is_some_and(|most| attempt >= most) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use crate::deviations::{Rule, is_broken};
 use crate::message::{array_items, as_bool, as_str, as_u64, map_items};
 use crate::model::host_port::HostPort;
 use crate::pool::NodeIdentity;
@@ -88,7 +89,10 @@ impl NodeView {
     /// Whether it is one of those of which a majority is a majority: it did not leave on purpose.
     #[must_use]
     pub fn counts(&self) -> bool {
-        self.state != NodeState::Left
+        match is_broken(Rule::Majority) {
+            true => self.state == NodeState::Asked,
+            false => self.state != NodeState::Left,
+        }
     }
 
     /// A node of which only the address is known.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use crate::deviations::{Rule, is_broken};
 use crate::error::ClientError;
 use crate::group::Member;
 use crate::model::host_port::HostPort;
@@ -204,12 +205,13 @@ impl Inner {
             let failed = match self.try_at(target, patience, try_once).await {
                 Ok((value, node)) => {
                     let address = target.address.clone();
-                    let maybe_twice = in_doubt.iter().any(|other| *other != address);
+                    let maybe_twice =
+                        in_doubt.iter().any(|other| *other != address) && !is_broken(Rule::Maybe);
                     return Ok(Served { value, node, address, attempts, maybe_twice });
                 }
                 Err(failed) => failed,
             };
-            let idempotency = match failed.is_old && plan.needs_id {
+            let idempotency = match failed.is_old && plan.needs_id && !is_broken(Rule::OldServers) {
                 true => Idempotency::Unguarded,
                 false => plan.idempotency,
             };

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::entry::{self, Entry, Written, malformed};
 use super::options::{PutOptions, WriteId};
+use crate::deviations::{Rule, is_broken};
 use crate::error::{ClientError, ServerError};
 use crate::message::{Fields, Message, array_items};
 use crate::model::path::Path;
@@ -157,6 +158,7 @@ impl Batch {
             let message = Message::new(result).map_err(|_| malformed(node, "a result"))?;
             let reply = match (message.error(), &op.kind) {
                 (Some(error), _) => {
+                    let is_repeatable = is_repeatable && !is_broken(Rule::Batch);
                     if is_repeatable && ErrorClass::of_server(&error) != ErrorClass::Final {
                         return Err(error.into());
                     }

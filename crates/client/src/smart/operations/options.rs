@@ -5,6 +5,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 use crate::chain::Chain;
+use crate::deviations::{Rule, is_broken};
 use crate::message::Fields;
 use crate::model::value::Value;
 use crate::retry::Idempotency;
@@ -221,6 +222,7 @@ impl PutOptions {
     /// The id that all tries carry.
     pub(super) fn decide_id(&self, is_default: bool) -> Option<WriteId> {
         match self.id {
+            _ if is_broken(Rule::WriteIds) => None,
             Id::Given(id) => Some(id),
             Id::Automatic if is_default => Some(WriteId::random()),
             Id::Automatic | Id::None => None,

@@ -24,6 +24,7 @@ use serde::de::DeserializeOwned;
 use super::feed::{LOOK_INTERVAL, Opened, Pending, Search, Searching, begin_search};
 use crate::chain::Chain;
 use crate::connection::StreamEvent;
+use crate::deviations::{Rule, is_broken};
 use crate::error::ClientError;
 use crate::message::{Fields, Message};
 use crate::model::ids::Millis;
@@ -453,7 +454,9 @@ impl Watch {
         self.older.clear();
         self.phase = Phase::Lost;
         (self.owes_state, self.is_silent) = (true, false);
-        self.queue.push_back(WatchEvent::Restarted);
+        if !is_broken(Rule::Restart) {
+            self.queue.push_back(WatchEvent::Restarted);
+        }
     }
 }
 

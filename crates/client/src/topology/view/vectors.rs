@@ -131,14 +131,12 @@ fn views_are_read_and_differ_as_their_vectors_say() {
         .iter()
         .map(|bytes| {
             let view = ToldView::decode(bytes).unwrap();
-            let (mut added, mut removed, mut changed) = (Vec::new(), Vec::new(), Vec::new());
-            for change in compare(&before, &view.nodes) {
-                match change {
-                    NodeChange::Added(node) => added.push(node.name),
-                    NodeChange::Removed(node) => removed.push(node.name),
-                    NodeChange::Changed { to, .. } => changed.push(to.name),
-                }
-            }
+            let differences = compare(&before, &view.nodes);
+            let names = |nodes: &[NodeView]| nodes.iter().map(|node| node.name.clone()).collect();
+            let [added, removed]: [Vec<String>; 2] =
+                [names(&differences.added), names(&differences.removed)];
+            let changed = differences.changed.iter().map(|change| change.after.name.clone());
+            let changed: Vec<String> = changed.collect();
             let nodes: Vec<Json> = view.nodes.iter().map(shown).collect();
             before = view.nodes;
             json!({

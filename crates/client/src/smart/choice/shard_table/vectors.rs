@@ -24,7 +24,7 @@ fn the_table_of_shards_is_read_as_its_vectors_say() {
     let pages = [
         (vec![row(0, 1023, None)], None),
         (vec![row(0, 4, None), row(5, 5, Some("n1")), row(6, 511, Some("é"))], Some([0x7f; 16])),
-        (vec![row(512, 1023, Some(""))], None),
+        (vec![row(512, 1023, Some("n2"))], None),
         (vec![], None),
     ];
     let rows: Vec<Json> = pages
