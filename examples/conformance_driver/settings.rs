@@ -32,6 +32,9 @@ pub(crate) fn config(told: &Json) -> Result<ClientConfig, Failed> {
             "delay_max" => retry.delay_max = time()?,
             "total_deadline" => retry.total_deadline = time()?,
             "try_deadline" => retry.try_deadline = time()?,
+            "attempts_max" => {
+                retry.attempts_max = Some(u32::try_from(number()?).map_err(|_| wrong())?)
+            }
             "idle_close" => pool.idle_close = time()?,
             "failure_memory" => pool.failure_memory = time()?,
             "failure_memory_max" => pool.failure_memory_max = time()?,

@@ -10,7 +10,7 @@ import msgpack
 import pytest
 
 from distkv_client import Path, RetryPolicy, Version
-from distkv_client.codec import Splitter
+from distkv_client.codec import Splitter, decode_message
 from distkv_client.errors import ProtocolError
 from distkv_client.memory import Memory
 from distkv_client.model import Entry
@@ -77,7 +77,10 @@ def split(pieces):
     splitter, found = Splitter(), []
     try:
         for piece in pieces:
-            found += [bytes(message).hex() for message in splitter.split(piece)]
+            for message in splitter.split(piece):
+                # As the connection does: what cannot be decoded ends it.
+                decode_message(message)
+                found.append(bytes(message).hex())
     except ProtocolError:
         return found, True
     return found, False
@@ -90,12 +93,22 @@ def test_messages_end_where_the_vectors_say_wherever_they_are_cut():
         cuts += [[data[:at], data[at:]] for at in range(1, min(len(data), 300))]
         for pieces in cuts:
             found, is_wrong = split(pieces)
+            if row["end"] == "too_long":
+                # This client refuses it at once, or when so many bytes have come.
+                assert found == []
+                continue
             assert is_wrong == (row["end"] == "error"), (row, pieces)
             if not is_wrong:
                 assert found == row["messages"], (row, pieces)
             else:
                 # What came before the error may be told or not, as the pieces fall.
                 assert found == row["messages"][: len(found)], (row, pieces)
+
+
+def test_a_message_that_is_too_long_is_refused_before_it_fills_the_memory():
+    row = next(row for row in rows("messages") if "c6ffffffff" in row["bytes"])
+    found, is_wrong = split([bytes.fromhex(row["bytes"]), *[bytes(1 << 20)] * 64])
+    assert found == [] and is_wrong
 
 
 def test_versions_compare_as_in_the_vectors():

@@ -9,6 +9,7 @@ use serde_json::{Value as Json, json};
 
 use crate::model::path::Path;
 use crate::model::shard::shard_of;
+use crate::model::value::SkipError;
 use crate::retry::{Decision, ErrorClass, Idempotency, Reason, RetryPolicy, backoff};
 use crate::router::{Candidate, Router};
 use crate::splitter::Splitter;
@@ -260,6 +261,7 @@ fn messages_end_where_their_vectors_say() {
                         messages.push(hex(message));
                     }
                     Ok(None) => break if length == bytes.len() { "whole" } else { "unfinished" },
+                    Err(SkipError::TooLarge { .. }) => break "too_long",
                     Err(_) => break "error",
                 }
             };
@@ -267,6 +269,7 @@ fn messages_end_where_their_vectors_say() {
         })
         .collect();
     let about = "The messages of a stream, wherever it is cut into pieces, and how it ends: at the end of a message, in \
-                 the middle of one, or with bytes that are none.";
+                 the middle of one, with bytes that are none, or with one that is to be longer than 64 MiB, which is \
+                 refused at once, or when so many bytes have come.";
     compare("messages", about, &rows);
 }
