@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Plays the scenarios with the driver of each language, several at once, and prints the table of scenarios and languages.
+"""Plays the scenarios with the driver of each language, several at once, and prints their table.
 
     play.py [options] LANGUAGE=COMMAND...
 
-For each language, COMMAND starts its driver. DISTKV_NODE_BIN names the node's program. `run.sh` beside this file builds the
-drivers and the node, and calls this."""
+For each language, COMMAND starts its driver. DISTKV_NODE_BIN names the node's program. `run.sh` beside this file
+builds the drivers and the node, and calls this."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Player:
 def cell(scenario: Scenario, language: str) -> str:
     """What the table in the README says of a scenario that passes."""
     if not scenario.is_for(language):
-        return "–"
+        return "–"  # noqa: RUF001
     told = ["✓"]
     if left_out := scenario.left_out(language):
         told.append(f"{left_out} left out")
@@ -103,11 +103,11 @@ def print_table(player: Player, scenarios: list[Scenario]) -> None:
         for language in languages:
             result = player.results.get((language, scenario.file.stem))
             if result is None:
-                cells.append("–")
+                cells.append("–")  # noqa: RUF001
                 continue
             times = f"{result.seconds / max(result.passed + len(result.failed), 1):.1f} s"
             word = cell(scenario, language) if not result.failed else f"FAILED {len(result.failed)}"
-            runs = f" × {result.passed}" if result.passed > 1 else ""
+            runs = f" {result.passed} times," if result.passed > 1 else ""
             cells.append(f"{word}{runs} {times}")
         print(f"| {scenario.number} | {scenario.title} | " + " | ".join(cells) + " |")
 
@@ -133,8 +133,8 @@ async def play_planted(player: Player, scenarios: list[Scenario], workers: int) 
                 try:
                     await player.play_one(scenario, driver, language)
                 except (WrongError, TimeoutError) as error:
-                    why = str(error).strip().splitlines()
-                    print(f"{language}: {name!r} is found by {scenario.file.stem}: {why[-1] if why else 'time is up'}")
+                    why = (str(error).strip().splitlines() or ["time is up"])[-1]
+                    print(f"{language}: {name!r} is found by {scenario.file.stem}: {why:.150}")
                     break
                 finally:
                     driver.stop()
@@ -154,7 +154,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", metavar="PATTERN", help="scenarios by their files' names, like '3*'")
     parser.add_argument("--workers", type=int, default=4, help="scenarios that are played at once (4)")
     parser.add_argument("--runs", type=int, default=1, help="how often each is played (1)")
-    parser.add_argument("--storm", type=float, metavar="SECONDS", help="a storm as long as that, and one at random nodes")
+    parser.add_argument("--storm", type=float, metavar="SECONDS", help="a longer storm, and one at random nodes")
     parser.add_argument("--planted", action="store_true", help="break one rule at a time: each must be found")
     args = parser.parse_args()
     commands = dict(driver.split("=", 1) for driver in args.driver)
@@ -169,7 +169,7 @@ def main() -> int:
     if args.planted:
         return 1 if asyncio.run(play_planted(player, scenarios, args.workers)) else 0
     chosen = [s for s in scenarios if not args.only or any(fnmatch.fnmatch(s.file.stem, p) for p in args.only)]
-    jobs = [(l, s) for _ in range(args.runs) for s in chosen for l in commands if s.is_for(l)]
+    jobs = [(of, s) for _ in range(args.runs) for s in chosen for of in commands if s.is_for(of)]
     started = time.monotonic()
     asyncio.run(player.play_all(jobs, args.workers))
     took = time.monotonic() - started

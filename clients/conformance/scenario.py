@@ -21,11 +21,10 @@ HERE = File(__file__).parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "clients/python/src"), str(ROOT / "clients/python/tests")]
 
-from scripted import RESET, SILENCE, ScriptedNode, start  # noqa: E402
-
 from distkv_client import Client, Config, TopologyConfig  # noqa: E402
 from distkv_client.codec import encode  # noqa: E402
 from distkv_client.testing import Cluster, binary  # noqa: E402
+from scripted import RESET, SILENCE, ScriptedNode, start  # noqa: E402
 
 FIXTURES = ROOT / "tests/fixtures/tls"
 LANGUAGES = ("python", "go", "rust")
@@ -259,7 +258,9 @@ class Play:
         at = ["--connect", self.cluster[0].client]
         for name in ("ann", "bob"):
             (self.folder / name).write_text(name)
-        command("user", "add", "ann", "--role", "admin", "--new-secret-file", str(self.folder / "ann"), *at, *self.admin)
+        command(
+            "user", "add", "ann", "--role", "admin", "--new-secret-file", str(self.folder / "ann"), *at, *self.admin
+        )
         if not self.admin:
             command("auth", "on", "password", *at)
             self.admin = ["--user", "ann", "--secret-file", str(self.folder / "ann")]
@@ -292,6 +293,8 @@ class Play:
             await self._storm(step["storm"], what)
         elif {"kill", "rejoin", "freeze", "thaw", "rotate", "secret"} & step.keys():
             await asyncio.to_thread(self._happen, step)
+        elif "requests" in step:
+            await self._requests(step, what)
         else:
             self._scripted(step, what)
 
@@ -325,15 +328,21 @@ class Play:
     def _node(self, name: str) -> ScriptedNode:
         return next(node for node in self.scripted if node.name == name)
 
-    def _scripted(self, step: dict[str, Any], what: str) -> None:
-        """What a scripted node is asked, or what happens to it."""
-        if "requests" in step:
+    async def _requests(self, step: dict[str, Any], what: str) -> None:
+        """What a scripted node was asked."""
+        for _ in range(LOOKS_MAX if step.get("until") else 1):
             asked = self._node(step["requests"]).actions(step["action"])
-            if len(asked) != step["count"]:
-                raise WrongError(f"{what}\nit was asked: {asked}")
-            if step.get("same_id") and len({request["wid"] for request in asked}) != 1:
-                raise WrongError(f"{what}\nthe ids differ: {asked}")
-        elif "accepted" in step:
+            if len(asked) == step["count"]:
+                break
+            await asyncio.sleep(LOOK_INTERVAL)
+        else:
+            raise WrongError(f"{what}\nit was asked: {asked}")
+        if step.get("same_id") and len({request["wid"] for request in asked}) != 1:
+            raise WrongError(f"{what}\nthe ids differ: {asked}")
+
+    def _scripted(self, step: dict[str, Any], what: str) -> None:
+        """What happens to a scripted node, or how often it was connected to."""
+        if "accepted" in step:
             accepted = self._node(step["accepted"]).accepted
             if accepted > step["most"]:
                 raise WrongError(f"{what}\nit has accepted {accepted}")
@@ -407,10 +416,13 @@ class Play:
             if told["errors"] or told["missing"] or told["writes"] < storm["tasks"]:
                 raise WrongError(f"{what}\n{kills} kills: {told}")
         if len(found) == 2:
-            print(f"{self.language}: {seconds:.0f} s, {kills} kills in all; " + "; ".join(
-                f"{where}: {told['writes']} writes, {told['missing']} missing, {told['conflicts']} conflicts"
-                for where, told in found.items()
-            ))
+            print(
+                f"{self.language}: {seconds:.0f} s, {kills} kills in all; "
+                + "; ".join(
+                    f"{where}: {told['writes']} writes, {told['missing']} missing, {told['conflicts']} conflicts"
+                    for where, told in found.items()
+                )
+            )
             few, many = found["at preferred nodes"], found["at random nodes"]
             if few["conflicts"] / few["writes"] > many["conflicts"] / max(many["writes"], 1) / 100:
                 raise WrongError(f"{what}\nconflicts are not a hundred times fewer: {found}")

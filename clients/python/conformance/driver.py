@@ -9,6 +9,8 @@ import os
 import sys
 from typing import Any
 
+from trials import Storm, cancel_everywhere, fork, other_loop, sockets, tasks
+
 from distkv_client import (
     Change,
     Client,
@@ -26,7 +28,6 @@ from distkv_client import (
     Watch,
     Written,
 )
-from trials import Storm, cancel_everywhere, fork, other_loop, sockets, tasks
 
 CLASSES = (
     "KeyNotFound",

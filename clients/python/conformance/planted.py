@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from distkv_client import batch, call, client, memory, model, own_writes, retry, router, stream, view, watch, writes
 
+
 def plant(name: str) -> None:
     """Breaks one rule in this process."""
     PLANTS[name]()
