@@ -113,7 +113,7 @@ impl Shared {
         // Where all tasks write, nobody's value is expected to stay.
         self.put(&shared, value, &PutOptions::new()).await.map_err(told)?;
         self.writes.fetch_add(2, Ordering::Relaxed);
-        if number % 3 == 0 && self.nodes.is_empty() {
+        if number.is_multiple_of(3) && self.nodes.is_empty() {
             let found: Option<(u64, u64)> = self.client.get(&path).await.map_err(told)?;
             if found != Some(value) {
                 return Err(format!("{path} is {found:?}, not {value:?}"));
