@@ -232,7 +232,7 @@ class Client:
                 if "error" in message or "state" in message:
                     check_reply(message)
                 node = route.target.name
-                route.node.note(caller.loop.time() - now)
+                route.node.note(connection.heard_at - now)
                 is_enough = own is None or ("value" in message and tock_of(message) >= own)
             except TryError as error:
                 failed = Failed(route.target, connection, now, error)

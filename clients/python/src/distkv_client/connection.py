@@ -211,7 +211,13 @@ class Connection(asyncio.Protocol):
         replies[seq] = (future, deadline, raw)
         if deadline < self._sweep_at:
             self._plan_sweep(deadline)
-        if len(replies) == 1 and not self._gathered:
+        gathered = self._gathered
+        if gathered:
+            gathered.append(data)
+            self._gathered_bytes += len(data)
+            if self._gathered_bytes >= GATHER_BYTES_MAX:
+                self._flush()
+        elif len(replies) == 1:
             self._write(data)
         else:
             self._gather(data)
@@ -366,13 +372,23 @@ class Connection(asyncio.Protocol):
                 if not data:
                     return
             replies = self._replies
+            if len(replies) == 1 and self._splitter.is_between:
+                # One answer is expected, and it mostly comes alone and whole.
+                try:
+                    found: Any = unpack(data)
+                except Exception:
+                    pass
+                else:
+                    self.heard_at = self._loop.time()
+                    self._on_found(found, data)
+                    return
             parts = self._splitter.split(data)
             if parts:
                 # Part of a message is nothing yet: it may announce more than ever comes.
                 self.heard_at = self._loop.time()
             for part in parts:
                 try:
-                    found: Any = unpack(part)
+                    found = unpack(part)
                 except Exception:
                     # In the slow way, or it is none.
                     found = decode_message(part)
@@ -381,17 +397,28 @@ class Connection(asyncio.Protocol):
                 message: Message = found  # pyright: ignore[reportUnknownVariableType]
                 seq: Any = message.get("seq")
                 reply: Reply | None = replies.pop(seq, None)
-                if reply is not None:
-                    if not reply[0].done():
-                        reply[0].set_result(bytes(part) if reply[2] and "error" not in message else message)
-                else:
+                if reply is None:
                     self._on_message(message)
+                elif not reply[0].done():
+                    reply[0].set_result(bytes(part) if reply[2] and "error" not in message else message)
         except NoAccessError as error:
             self._end(NoAccessError(f"cannot get into {self.address}: {error}"))
         except ProtocolError as error:
             self._end(ProtocolError(f"{self.address} does not speak the client protocol: {error}"))
         except ssl.SSLError as error:
             self._end(LostError(f"the connection to {self.address} is lost: {error}"))
+
+    def _on_found(self, found: Any, part: bytes | memoryview) -> None:
+        """A whole message, decoded and as its bytes."""
+        if type(found) is not dict:
+            raise ProtocolError("a message is no map")
+        message: Message = found  # pyright: ignore[reportUnknownVariableType]
+        seq: Any = message.get("seq")
+        reply: Reply | None = self._replies.pop(seq, None)
+        if reply is None:
+            self._on_message(message)
+        elif not reply[0].done():
+            reply[0].set_result(bytes(part) if reply[2] and "error" not in message else message)
 
     def _on_message(self, message: Message) -> None:
         """What is no reply to a request."""
