@@ -1,7 +1,9 @@
 //! The smart client against real nodes in this process.
 
 mod batches;
+mod closing;
 mod messages;
+mod observing;
 mod ops;
 mod pool;
 mod reads;

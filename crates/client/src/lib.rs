@@ -72,7 +72,9 @@ pub use chain::{Chain, ChainEvent};
 pub use connection::{Connection, Options, ReplyStream, StreamEvent};
 pub use credentials::Access;
 #[cfg(feature = "tls")]
-pub use distkv_tls::{ClientTls, Ticket};
+pub use distkv_tls::ticket::TicketError;
+#[cfg(feature = "tls")]
+pub use distkv_tls::{CaHash, ClientTls, Ticket, TlsError, Trust};
 pub use error::{ClientError, ServerError};
 pub use login::Login;
 pub use message::{Fields, Greeting, Message};

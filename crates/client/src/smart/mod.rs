@@ -139,6 +139,36 @@ impl Client {
         Ok(client)
     }
 
+    /// Connects as a ticket says: to its nodes, by its CA, as its user. What the configuration says of access
+    /// does not count.
+    ///
+    /// ```no_run
+    /// use distkv_client::{Client, ClientConfig, Ticket};
+    ///
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// let ticket: Ticket = std::env::var("DISTKV_TICKET")?.parse()?;
+    /// let client = Client::connect_with_ticket(&ticket, ClientConfig::new()).await?;
+    /// # drop(client);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Client::connect`]; [`CallError::Usage`] if the ticket cannot be used.
+    #[cfg(feature = "tls")]
+    pub async fn connect_with_ticket(
+        ticket: &crate::Ticket,
+        config: ClientConfig,
+    ) -> Result<Client, CallError> {
+        let unusable = |why: String| CallError::Usage(format!("the ticket cannot be used: {why}"));
+        let seeds: Result<Vec<HostPort>, _> =
+            ticket.addresses.iter().map(|address| address.parse()).collect();
+        let seeds = seeds.map_err(|error| unusable(error.to_string()))?;
+        let access = crate::Access::of_ticket(ticket);
+        let access = access.map_err(|error| unusable(error.to_string()))?;
+        Client::connect(seeds, config.access(access)).await
+    }
+
     /// Waits for the first view as long as the configuration says.
     async fn wait_for_view(&self, first: &HostPort) -> Result<(), CallError> {
         let topology = &self.inner.topology;
