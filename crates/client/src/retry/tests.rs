@@ -245,6 +245,7 @@ fn odd_settings_do_no_harm() {
         factor: u32::MAX,
         total_deadline: Duration::MAX,
         try_deadline: Duration::MAX,
+        attempts_max: None,
     };
     let decision = endless.decide(Unavailable, u32::MAX, Duration::MAX, Read, u64::MAX);
     assert_eq!(decision, Decision::GiveUp(Reason::Deadline));
