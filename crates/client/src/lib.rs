@@ -31,7 +31,6 @@
 //! | [`chain`] | yes | a chain as clients see it |
 //! | [`connection`] | no | connect, request, stream |
 //! | [`error`] | yes | what can go wrong |
-//! | `group` | no | what goes on at the same time, counted |
 //! | [`login`] | no | as whom a connection works |
 //! | [`message`] | yes | requests to bytes, bytes to messages |
 //! | [`pool`] | no | a few connections per node, shared |
@@ -51,7 +50,7 @@ pub mod chain;
 pub mod connection;
 pub mod credentials;
 pub mod error;
-mod group;
+
 pub mod login;
 pub mod message;
 pub mod pool;

@@ -28,8 +28,8 @@ mod tracing;
 
 use std::sync::{Arc, Weak};
 
+use crate::connection::group::Group;
 use crate::error::ClientError;
-use crate::group::Group;
 use crate::model::host_port::HostPort;
 use crate::pool::ConnectionPool;
 use crate::rt;
