@@ -5,6 +5,7 @@
 //! stream that is not read does not fill the memory: with flow control the node pauses it, without
 //! flow control the whole connection waits.
 
+pub(crate) mod group;
 mod reading;
 mod shared;
 #[cfg(test)]
@@ -18,9 +19,9 @@ use async_channel::{Receiver, Sender, TrySendError};
 use super::credentials::Access;
 use super::deviations::{Rule, is_broken};
 use super::error::ClientError;
-use super::group::Group;
 use super::message::{Fields, Greeting, Message, REQUEST_BYTES_MAX, encode_ack, encode_settings};
 use super::wire::Wire;
+use crate::connection::group::Group;
 use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
 use crate::model::lengthen::{LengthenError, Lengthener};

@@ -20,9 +20,9 @@ use parking_lot::Mutex;
 
 use super::connection::{Connection, Options};
 use super::error::ClientError;
-use super::group::Group;
 use super::message::{Fields, Message, as_str, as_u64, map_items};
 use super::stats::{count, of};
+use crate::connection::group::Group;
 use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
 use crate::rt;

@@ -9,8 +9,8 @@ use async_channel::{Receiver, Sender};
 use event_listener::Event;
 use parking_lot::Mutex;
 
+use crate::connection::group::Group;
 use crate::error::ClientError;
-use crate::group::Group;
 use crate::message::{Greeting, Message};
 use crate::model::ids::Millis;
 use crate::rt::{self, TcpStream};

@@ -4,26 +4,6 @@
 //! of a path meet at one node, conflicts become rare, and a client reads its own writes. A failed
 //! request is retried at the next node, as long as that is safe and there is time.
 //!
-//! ```
-//! use distkv_client::{Client, ClientConfig, PutOptions};
-//! use distkv::testing::{TestCluster, block_on};
-//!
-//! block_on(async {
-//!     let cluster = TestCluster::start(2).await.unwrap();
-//!     let seed = cluster.node(0).client_addr().into();
-//!     let client = Client::connect([seed], ClientConfig::new()).await.unwrap();
-//!     let path = "hits.today".parse().unwrap();
-//!     let first = client.put(&path, &1).await.unwrap();
-//!     assert_eq!(client.get::<u64>(&path).await.unwrap(), Some(1));
-//!     // Only if nobody has written since.
-//!     let unchanged = PutOptions::new().chain(first.chain.unwrap());
-//!     client.put_with(&path, &2, &unchanged).await.unwrap();
-//!     assert!(client.put_with(&path, &3, &unchanged).await.unwrap_err().is_precondition());
-//!     client.close();
-//!     cluster.shutdown().await;
-//! });
-//! ```
-//!
 //! All operations work on any executor and from plain threads, can be dropped at any await, and
 //! are [`Send`].
 //!
@@ -48,8 +28,8 @@ mod tracing;
 
 use std::sync::{Arc, Weak};
 
+use crate::connection::group::Group;
 use crate::error::ClientError;
-use crate::group::Group;
 use crate::model::host_port::HostPort;
 use crate::pool::ConnectionPool;
 use crate::rt;

@@ -21,33 +21,38 @@ use crate::smart::error::{CallError, Fate};
 /// use std::sync::atomic::{AtomicU64, Ordering};
 /// use distkv_client::{CallEnd, CallObserver, ClientConfig, Observer};
 ///
-/// #[derive(Default)]
-/// struct Errors(AtomicU64);
+/// /// Counts the calls that failed.
+/// #[derive(Clone, Default)]
+/// struct Errors(Arc<AtomicU64>);
 ///
-/// impl Observer for Arc<Errors> {
+/// impl Observer for Errors {
 ///     fn call_begins(&self, _action: &str) -> Option<Box<dyn CallObserver>> {
-///         Some(Box::new(OneCall(Arc::clone(self))))
+///         Some(Box::new(self.clone()))
 ///     }
 /// }
 ///
-/// struct OneCall(Arc<Errors>);
-///
-/// impl CallObserver for OneCall {
+/// impl CallObserver for Errors {
 ///     fn call_ends(&mut self, end: &CallEnd<'_>) {
 ///         if end.error.is_some() {
-///             self.0.0.fetch_add(1, Ordering::Relaxed);
+///             self.0.fetch_add(1, Ordering::Relaxed);
 ///         }
 ///     }
 /// }
 ///
-/// let errors = Arc::new(Errors::default());
-/// let config = ClientConfig::new().observer(Arc::clone(&errors));
+/// let errors = Errors::default();
+/// let config = ClientConfig::new().observer(errors.clone());
 /// # let _ = config;
 /// ```
 pub trait Observer: Send + Sync {
     /// A call begins; `action` is the protocol's word for it (`get_value`, `set_value`, `batch` …). What this
     /// returns is told the rest; with none, this call is not observed further.
     fn call_begins(&self, action: &str) -> Option<Box<dyn CallObserver>>;
+}
+
+impl<T: Observer + ?Sized> Observer for Arc<T> {
+    fn call_begins(&self, action: &str) -> Option<Box<dyn CallObserver>> {
+        (**self).call_begins(action)
+    }
 }
 
 /// Is told of one call. It is dropped when the call has ended; without [`CallObserver::call_ends`] before that, if the
@@ -154,4 +159,32 @@ impl Observed<'_> {
 /// What an observer panics with was reported by the hook; the call goes on.
 fn guard<T>(tell: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(tell)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nobody;
+
+    impl Observer for Nobody {
+        fn call_begins(&self, _: &str) -> Option<Box<dyn CallObserver>> {
+            None
+        }
+    }
+
+    #[test]
+    fn what_is_not_observed_allocates_nothing() {
+        let (none, nobody) = (Observing::default(), Observing::by(Nobody));
+        let used = allocation_counter::measure(|| {
+            for observing in [&none, &nobody] {
+                assert!(observing.begin("get_value").is_none());
+            }
+        });
+        assert_eq!(used.count_total, 0);
+        assert_eq!(none, Observing::default());
+        assert_ne!(none, nobody);
+        assert_eq!(nobody, nobody.clone());
+        assert_eq!(format!("{none:?} {nobody:?}"), "None Some(_)");
+    }
 }

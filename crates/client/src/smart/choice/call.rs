@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use crate::connection::group::Member;
 use crate::deviations::{Rule, is_broken};
 use crate::error::ClientError;
-use crate::group::Member;
 use crate::model::host_port::HostPort;
 use crate::pool::{NodeIdentity, PooledConnection};
 use crate::retry::{Decision, ErrorClass, Idempotency, Reason, RetryPolicy, Sent};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use super::call::Plan;
-use crate::group::Group;
+use crate::connection::group::Group;
 use crate::message::{Fields, Message, array_items, as_u64, map_items};
 use crate::model::shard::SHARD_COUNT;
 use crate::model::value::Reader;

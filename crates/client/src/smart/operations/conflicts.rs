@@ -10,8 +10,8 @@ use futures::stream::{self, BoxStream, SelectAll, Stream, StreamExt, select_all}
 use super::entry::{Entry, entry_of, malformed};
 use super::tree::next_item;
 use crate::connection::ReplyStream;
+use crate::connection::group::Member;
 use crate::error::ClientError;
-use crate::group::Member;
 use crate::message::{Fields, Message};
 use crate::model::path::Path;
 use crate::rt;

@@ -26,7 +26,7 @@ const PLACE_BITS: u32 = u128::BITS - SHARD_COUNT.ilog2();
 /// assert_eq!(shard_of(&path), 309); // Of 1,024.
 /// assert_eq!(place_of(&path), 309 << 118);
 /// # assert_eq!(SHARD_COUNT, 1024);
-/// # Ok::<(), distkv_client::PathError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use]
 pub fn place_of(path: &Path) -> u128 {

@@ -7,9 +7,9 @@ use futures::stream::{self, Stream};
 
 use super::entry::{self, TreeEntry};
 use super::options::{DeleteTreeOptions, TreeOptions};
+use crate::connection::group::Member;
 use crate::connection::{ReplyStream, StreamEvent};
 use crate::error::ClientError;
-use crate::group::Member;
 use crate::message::{Fields, Message, array_items};
 use crate::model::path::Path;
 use crate::model::shard::shard_of;
