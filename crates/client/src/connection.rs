@@ -17,7 +17,6 @@ use std::time::Duration;
 use async_channel::{Receiver, Sender, TrySendError};
 
 use super::credentials::Access;
-use super::deviations::{Rule, is_broken};
 use super::error::ClientError;
 use super::message::{Fields, Greeting, Message, REQUEST_BYTES_MAX, encode_ack, encode_settings};
 use super::wire::Wire;
@@ -26,6 +25,7 @@ use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
 use crate::model::lengthen::{LengthenError, Lengthener};
 use crate::model::path::Path;
+use crate::retry::deviations::{Rule, is_broken};
 use crate::rt;
 use reading::Incoming;
 use shared::{OpenRequest, Shared};

@@ -30,7 +30,6 @@
 //! | [`credentials`] | yes | whether by TLS, and as whom |
 //! | [`chain`] | yes | a chain as clients see it |
 //! | [`connection`] | no | connect, request, stream |
-//! | `deviations` | yes | rules that tests can have broken |
 //! | [`error`] | yes | what can go wrong |
 //! | [`login`] | no | as whom a connection works |
 //! | [`message`] | yes | requests to bytes, bytes to messages |
@@ -50,7 +49,6 @@ use distkv_runtime as rt;
 pub mod chain;
 pub mod connection;
 pub mod credentials;
-mod deviations;
 pub mod error;
 
 pub mod login;
@@ -63,8 +61,6 @@ pub mod smart;
 pub mod splitter;
 pub mod stats;
 pub mod topology;
-#[cfg(test)]
-mod vectors;
 pub mod wire;
 
 pub use crate::model::host_port::{AddressError, HostPort};

@@ -5,10 +5,14 @@
 //! Harm is a write that is made twice: so if it is unknown whether a write was made, it is retried
 //! only if it carries something that keeps the second one from counting ([`Idempotency::Guarded`]).
 
+pub(crate) mod deviations;
+#[cfg(test)]
+pub(crate) mod vectors;
+
 use std::time::Duration;
 
-use super::deviations::{Rule, is_broken};
 use super::error::{ClientError, ServerError};
+use deviations::{Rule, is_broken};
 
 /// What an error means for trying again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -12,10 +12,10 @@
 
 use std::cmp::Reverse;
 
-use crate::deviations::{Rule, is_broken};
 use crate::model::path::Path;
 use crate::model::shard::{SHARD_COUNT, hash_key};
 use crate::model::shard_memo::recent_shard_of_bytes;
+use crate::retry::deviations::{Rule, is_broken};
 
 /// Most nodes that are considered; further ones are left out. The table is rebuilt at each change
 /// of the cluster, which takes a few milliseconds for this many.

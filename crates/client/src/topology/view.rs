@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use crate::deviations::{Rule, is_broken};
 use crate::message::{array_items, as_bool, as_str, as_u64, map_items};
 use crate::model::host_port::HostPort;
 use crate::pool::NodeIdentity;
+use crate::retry::deviations::{Rule, is_broken};
 
 /// Most nodes of a view that count; further ones are left out. More than any network has.
 pub const NODES_MAX: usize = 1024;

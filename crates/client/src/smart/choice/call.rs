@@ -8,10 +8,10 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::connection::group::Member;
-use crate::deviations::{Rule, is_broken};
 use crate::error::ClientError;
 use crate::model::host_port::HostPort;
 use crate::pool::{NodeIdentity, PooledConnection};
+use crate::retry::deviations::{Rule, is_broken};
 use crate::retry::{Decision, ErrorClass, Idempotency, Reason, RetryPolicy, Sent};
 use crate::rt;
 use crate::smart::Inner;

@@ -11,10 +11,10 @@ use std::collections::{HashMap, VecDeque};
 
 use parking_lot::Mutex;
 
-use crate::deviations::{Rule, is_broken};
 use crate::model::path::Path;
 use crate::model::shard::shard_of;
 use crate::pool::NodeIdentity;
+use crate::retry::deviations::{Rule, is_broken};
 
 /// See the module.
 #[derive(Debug)]

@@ -5,13 +5,13 @@ use serde::Serialize;
 
 use super::entry::{self, Entry, Written, malformed};
 use super::options::{PutOptions, WriteId};
-use crate::deviations::{Rule, is_broken};
 use crate::error::{ClientError, ServerError};
 use crate::message::{Fields, Message, array_items};
 use crate::model::path::Path;
 use crate::model::shard::shard_of;
 use crate::model::value::{Value, write_array_len};
 use crate::pool::NodeIdentity;
+use crate::retry::deviations::{Rule, is_broken};
 use crate::retry::{ErrorClass, Idempotency};
 use crate::smart::Client;
 use crate::smart::choice::call::Plan;

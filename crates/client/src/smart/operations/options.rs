@@ -5,10 +5,10 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 use crate::chain::Chain;
-use crate::deviations::{Rule, is_broken};
 use crate::message::Fields;
 use crate::model::value::Value;
 use crate::retry::Idempotency;
+use crate::retry::deviations::{Rule, is_broken};
 use crate::rt;
 use crate::smart::ReadMode;
 

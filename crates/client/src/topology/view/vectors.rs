@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 use super::*;
 use crate::message::Fields;
 use crate::model::value::{write_array_len, write_map_len, write_str};
-use crate::vectors::{self, hex};
+use crate::retry::vectors::{self, hex};
 
 /// A node as a report has it; without what is none.
 fn node(

@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 use super::*;
 use crate::model::value::write_array_len;
-use crate::vectors::{compare, hex};
+use crate::retry::vectors::{compare, hex};
 
 #[test]
 fn the_table_of_shards_is_read_as_its_vectors_say() {

@@ -6,8 +6,8 @@ use std::collections::{HashMap, VecDeque};
 
 use xxhash_rust::xxh64::xxh64;
 
-use crate::deviations::{Rule, is_broken};
 use crate::model::path::Path;
+use crate::retry::deviations::{Rule, is_broken};
 use crate::smart::operations::entry::{Entry, Version};
 
 /// Deletions that are remembered, so that nothing older comes back after them.

@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 use super::*;
 use crate::chain::{Chain, ChainEvent};
 use crate::model::value::Value;
-use crate::vectors::{Numbers, compare};
+use crate::retry::vectors::{Numbers, compare};
 
 /// Versions by (tock, life, tick).
 const VERSIONS: [(u64, &str, Option<u64>); 14] = [
