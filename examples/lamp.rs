@@ -37,7 +37,7 @@ pub(crate) async fn run(nodes: Vec<String>) -> Result<(), Box<dyn std::error::Er
             changes += 1;
         }
     }
-    client.close();
+    client.close().await;
     Ok(())
 }
 

@@ -13,7 +13,7 @@ import (
 	"distkv.example/client/internal/msgpack"
 )
 
-// fixtures is where the vectors are that the Rust code is tested with.
+// fixtures is where the certificates of tests are.
 func fixtures(t testing.TB, name string) string {
 	folder := os.Getenv("DISTKV_FIXTURES")
 	if folder == "" {
@@ -22,9 +22,14 @@ func fixtures(t testing.TB, name string) string {
 	return filepath.Join(folder, name)
 }
 
+// readJSON reads vectors that the Rust code is tested with, too.
 func readJSON(t testing.TB, name string, into any) {
 	t.Helper()
-	data, err := os.ReadFile(fixtures(t, name))
+	folder := os.Getenv("DISTKV_VECTORS")
+	if folder == "" {
+		folder = "../conformance/vectors"
+	}
+	data, err := os.ReadFile(filepath.Join(folder, name))
 	if err == nil {
 		err = json.Unmarshal(data, into)
 	}
@@ -141,7 +146,7 @@ func TestKeysHashAndShardAsElsewhere(t *testing.T) {
 			Of1024 int `json:"buckets_1024"`
 		}
 	}
-	readJSON(t, "hash-vectors.json", &vectors)
+	readJSON(t, "hashes.json", &vectors)
 	if len(vectors.Keys) != 25 || len(vectors.Jump) < 8 {
 		t.Fatal("the vectors have lost their rows")
 	}

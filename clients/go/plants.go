@@ -1,7 +1,7 @@
 package distkv
 
 // Deviations, one rule broken each, that the conformance scenarios must find; the names are those of
-// clients/python/conformance/planted.py. They exist in builds with the tag distkv_planted only.
+// clients/conformance/deviations.toml. They exist in builds with the tag distkv_planted only.
 const (
 	plantUnguarded     = "a write that may have been made is made again"
 	plantNoIDs         = "no write has an id"
@@ -15,4 +15,6 @@ const (
 	plantBatch         = "a passing error in a batch is final"
 	plantAgain         = "what was delivered is delivered again"
 	plantOld           = "old servers are trusted with ids"
+	plantTooSlow       = "a watch that its node gives up has ended"
+	plantNotStopped    = "a stream that is left goes on"
 )

@@ -63,6 +63,9 @@ func classOfCode(code string) class {
 	if planted == plantNotReady && code == "not_ready" {
 		return classFinal
 	}
+	if planted == plantTooSlow && code == "too_slow" {
+		return classFinal
+	}
 	if found, ok := codes[code]; ok {
 		return found
 	}

@@ -149,7 +149,9 @@ func (s *stream) close() {
 	s.queue = nil
 	stop := s.err == nil
 	s.mu.Unlock()
-	s.conn.forgetStream(s.seq, stop)
+	if planted != plantNotStopped {
+		s.conn.forgetStream(s.seq, stop)
+	}
 	signal(s.room)
 	signal(s.wake)
 }

@@ -1,9 +1,12 @@
 //! The smart client against real nodes in this process.
 
 mod batches;
+mod closing;
 mod messages;
+mod observing;
 mod ops;
 mod pool;
 mod reads;
 mod topology;
+mod trees;
 mod watches;

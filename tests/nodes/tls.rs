@@ -53,7 +53,7 @@ impl Secured {
         HostPort::from(self.node.address())
     }
 
-    fn access(&self) -> Access {
+    fn ticket(&self) -> Ticket {
         let ticket = Ticket {
             addresses: vec![self.to().to_string()],
             network: String::from("plant"),
@@ -61,7 +61,11 @@ impl Secured {
             ca: Some(self.ca.hash()),
             certificate: None,
         };
-        Access::of_ticket(&ticket.to_text().unwrap().parse().unwrap()).unwrap()
+        ticket.to_text().unwrap().parse().unwrap()
+    }
+
+    fn access(&self) -> Access {
+        Access::of_ticket(&self.ticket()).unwrap()
     }
 
     fn connect(&self) -> Connection {
@@ -106,6 +110,27 @@ fn values_of_all_sizes_go_both_ways() {
         set(&connection, "a.b", value);
         assert!(get(&connection, "a.b").ends_with(value), "{len}");
     }
+}
+
+#[test]
+fn a_ticket_or_a_ca_is_all_that_a_smart_client_needs() {
+    let secured = Secured::new(false);
+    let path: Path = "a.b".parse().unwrap();
+    rt::block_on(async {
+        let ticket = secured.ticket();
+        let client = Client::connect_with_ticket(&ticket, ClientConfig::new()).await.unwrap();
+        client.put(&path, &1).await.unwrap();
+        client.close().await;
+        assert_eq!(client.stats().tasks, 0);
+        let access = Access::default().by_ca(Trust::hash(secured.ca.hash())).unwrap();
+        let config = ClientConfig::new().access(access);
+        let client = Client::connect([secured.to()], config).await.unwrap();
+        assert_eq!(client.get::<u8>(&path).await.unwrap(), Some(1));
+        client.close().await;
+        let none = Ticket { addresses: vec![String::new()], ..ticket };
+        let error = Client::connect_with_ticket(&none, ClientConfig::new()).await.unwrap_err();
+        assert_eq!(error.code(), Some("usage"), "{error}");
+    });
 }
 
 #[test]

@@ -11,7 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,10 +27,13 @@ type driver struct {
 	clients map[string]*distkv.Client
 	watches map[string]*distkv.Watch
 	changes map[string]*changes
+	storms  map[string]*storm
+	// sockets and goroutines that were there before the first client; -1: there was none yet.
+	sockets, goroutines int
 }
 
 func main() {
-	d := driver{map[string]*distkv.Client{}, map[string]*distkv.Watch{}, map[string]*changes{}}
+	d := driver{map[string]*distkv.Client{}, map[string]*distkv.Watch{}, map[string]*changes{}, map[string]*storm{}, -1, 0}
 	lines := bufio.NewReader(os.Stdin)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -99,7 +102,13 @@ func classOf(err error) string {
 
 func (d *driver) obey(ctx context.Context, order object) (any, error) {
 	name := text(order["client"], "a")
+	if order["do"] == "left" {
+		return object{"sockets": sockets() - d.sockets, "tasks": runtime.NumGoroutine() - d.goroutines}, nil
+	}
 	if order["do"] == "connect" {
+		if d.sockets < 0 {
+			d.sockets, d.goroutines = sockets(), runtime.NumGoroutine()
+		}
 		config := configOf(order["config"])
 		for _, seed := range order["seeds"].([]any) {
 			config.Seeds = append(config.Seeds, seed.(string))
@@ -206,6 +215,13 @@ func (d *driver) obey(ctx context.Context, order object) (any, error) {
 		return object{}, err
 	case "changes":
 		return d.changes[name].shown(), nil
+	case "cancel_everywhere":
+		return cancelEverywhere(ctx, client, path)
+	case "storm_begin":
+		d.storms[name], err = beginStorm(ctx, client, order)
+		return object{}, err
+	case "storm_end":
+		return d.storms[name].end(ctx)
 	case "unwatch":
 		d.watches[name].Close()
 		delete(d.watches, name)
@@ -331,43 +347,6 @@ func collect(ctx context.Context, watch *distkv.Watch, count int, patience time.
 	return seen, nil
 }
 
-// changes are what a listener was told.
-type changes struct {
-	mu  sync.Mutex
-	all []distkv.TopologyChange
-}
-
-func (c *changes) add(change distkv.TopologyChange) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.all = append(c.all, change)
-}
-
-func (c *changes) shown() any {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	found := []any{}
-	for _, change := range c.all {
-		added, dead, moved := []string{}, []string{}, []string{}
-		for _, node := range change.Added {
-			added = append(added, node.Name)
-		}
-		for _, one := range change.Changed {
-			if !one.After.IsLive() {
-				dead = append(dead, one.After.Name)
-			}
-		}
-		for _, move := range change.Moved {
-			if move.Before != "" && !slices.Contains(moved, move.Before) {
-				moved = append(moved, move.Before)
-			}
-		}
-		slices.Sort(moved)
-		found = append(found, object{"epochs": change.Epoch - change.PreviousEpoch, "added": added, "dead": dead, "moved": moved})
-	}
-	return found
-}
-
 func entryOf(entry distkv.Entry) object {
 	return object{"value": shown(entry.Value), "deleted": entry.Deleted, "version": versionOf(entry.Version)}
 }
@@ -452,50 +431,3 @@ func number(told any) float64 {
 }
 
 func seconds(told any) time.Duration { return time.Duration(number(told) * float64(time.Second)) }
-
-func configOf(told any) distkv.Config {
-	var config distkv.Config
-	fields, _ := told.(object)
-	times := map[string]*time.Duration{
-		"initial_delay": &config.Retry.InitialDelay, "delay_max": &config.Retry.DelayMax,
-		"total_deadline": &config.Retry.TotalDeadline, "try_deadline": &config.Retry.TryDeadline,
-		"idle_close": &config.Pool.IdleClose, "failure_memory": &config.Pool.FailureMemory,
-		"failure_memory_max": &config.Pool.FailureMemoryMax, "probe_after": &config.Pool.ProbeAfter,
-		"probe_timeout": &config.Pool.ProbeTimeout, "connect_timeout": &config.Pool.ConnectTimeout,
-		"connect_deadline": &config.ConnectDeadline, "own_write_patience": &config.OwnWritePatience,
-		"watch_patience": &config.WatchPatience, "shard_table_age": &config.ShardTableAge,
-	}
-	numbers := map[string]*int{
-		"attempts_max": &config.Retry.AttemptsMax, "factor": &config.Retry.Factor,
-		"connections_per_node": &config.Pool.ConnectionsPerNode, "busy_at": &config.Pool.BusyAt,
-		"window": &config.Pool.Window, "own_writes_max": &config.OwnWritesMax,
-		"watch_paths_max": &config.WatchPathsMax, "watch_bytes_max": &config.WatchBytesMax,
-	}
-	for name, value := range fields {
-		switch {
-		case times[name] != nil:
-			*times[name] = seconds(value)
-		case numbers[name] != nil:
-			*numbers[name] = int(number(value))
-		case name == "write_ids":
-			config.NoWriteIDs = value != true
-		case name == "read_mode":
-			config.ReadMode = distkv.ReadMode(text(value, ""))
-		case name == "login":
-			login := value.(object)
-			config.Login = &distkv.Login{User: text(login["user"], ""), Secret: text(login["secret"], ""), Method: text(login["method"], "")}
-		case name == "tls":
-			// A file, or the hash.
-			config.TLS = &distkv.TLS{CAFile: text(value, "")}
-			if hash, err := hex.DecodeString(text(value, "")); err == nil {
-				config.TLS = &distkv.TLS{CAHash: hash}
-			}
-		case name == "ticket":
-			config.Ticket = text(value, "")
-		default:
-			fmt.Fprintln(os.Stderr, "unknown setting", name)
-			os.Exit(1)
-		}
-	}
-	return config
-}

@@ -9,6 +9,8 @@ import os
 import sys
 from typing import Any
 
+from trials import Storm, cancel_everywhere, fork, other_loop, sockets, tasks
+
 from distkv_client import (
     Change,
     Client,
@@ -21,6 +23,7 @@ from distkv_client import (
     RefusedError,
     RetryPolicy,
     Tls,
+    TopologyConfig,
     Version,
     Watch,
     Written,
@@ -40,9 +43,9 @@ CLASSES = (
 
 
 def config_of(told: dict[str, Any]) -> Config:
-    """The fields of the three settings that have it by name."""
+    """The fields of the settings that have them by name."""
     made: dict[str, Any] = {}
-    for name, kind in (("retry", RetryPolicy), ("pool", PoolConfig)):
+    for name, kind in (("retry", RetryPolicy), ("pool", PoolConfig), ("topology", TopologyConfig)):
         names = {field.name for field in dataclasses.fields(kind)} & told.keys()
         made[name] = kind(**{field: told[field] for field in names})
     names = {field.name for field in dataclasses.fields(Config)} & told.keys() - {"login", "tls"}
@@ -92,12 +95,19 @@ class Driver:
         self.clients: dict[str, Client] = {}
         self.watches: dict[str, Watch] = {}
         self.changes: dict[str, list[Any]] = {}
+        self.storms: dict[str, Storm] = {}
+        self.sockets: int | None = None
+        """Sockets that were open before the first client."""
 
     async def obey(self, order: dict[str, Any]) -> Any:
         """One order."""
         name = order.get("client", "a")
         do = order["do"]
+        if do == "left":
+            return {"sockets": sockets() - (self.sockets or 0), "tasks": tasks()}
         if do == "connect":
+            if self.sockets is None:
+                self.sockets = sockets()
             self.clients[name] = await Client.connect(*order["seeds"], config=config_of(order.get("config", {})))
             return {}
         client = self.clients[name]
@@ -185,6 +195,18 @@ class Driver:
                     }
                     for change in self.changes[name]
                 ]
+            case "cancel_everywhere":
+                return await cancel_everywhere(client, Path.of(path))
+            case "other_loop":
+                return await other_loop(client, Path.of(path))
+            case "fork":
+                return await fork(client, Path.of(path))
+            case "storm_begin":
+                self.storms[name] = Storm(client, order["tasks"])
+                await self.storms[name].begin(order.get("nodes", []))
+                return {}
+            case "storm_end":
+                return await self.storms.pop(name).end()
             case "unwatch":
                 await self.watches.pop(name).aclose()
                 return {}

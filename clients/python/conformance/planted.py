@@ -1,26 +1,11 @@
 """Deviations, one rule broken each, that the scenarios must find: the driver plants the one that DISTKV_PLANTED
-names. `FOUND_BY` says which scenario does."""
+names. Their list, with the scenario that finds each, is `clients/conformance/deviations.toml`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from distkv_client import batch, call, client, memory, model, own_writes, retry, router, view, watch, writes
-
-FOUND_BY = {
-    "a write that may have been made is made again": "13-reset",
-    "no write has an id": "10-unknown-fate",
-    "each try has another order of nodes": "02-one-node",
-    "a node that is not ready is believed": "08-not-ready",
-    "unknown fate is asked elsewhere": "10-unknown-fate",
-    "own writes are not looked for": "22-own-writes",
-    "a watch starts over in silence": "36-restart",
-    "another node's write is not told as perhaps repeated": "13-reset",
-    "one node is a majority": "23-freshest",
-    "a passing error in a batch is final": "16-batches",
-    "what was delivered is delivered again": "34-watch",
-    "old servers are trusted with ids": "20-old-server",
-}
+from distkv_client import batch, call, client, memory, model, own_writes, retry, router, stream, view, watch, writes
 
 
 def plant(name: str) -> None:
@@ -106,23 +91,31 @@ def _old() -> None:
     call.Caller._call = wrong
 
 
-PLANTS: dict[str, Callable[[], None]] = dict(
-    zip(
-        FOUND_BY,
-        (
-            _decide_unguarded,
-            _no_ids,
-            _rank,
-            _not_ready,
-            _elsewhere,
-            _own_writes,
-            _silent_restart,
-            _never_maybe,
-            _majority,
-            _batch,
-            _again,
-            _old,
-        ),
-        strict=True,
-    )
-)
+def _too_slow() -> None:
+    retry.CODES["too_slow"] = retry.ErrorClass.FINAL
+
+
+def _not_stopped() -> None:
+    def wrong(self):
+        self._is_done = True
+        self._queue.clear()
+
+    stream.Stream.close = wrong
+
+
+PLANTS: dict[str, Callable[[], None]] = {
+    "a write that may have been made is made again": _decide_unguarded,
+    "no write has an id": _no_ids,
+    "each try has another order of nodes": _rank,
+    "a node that is not ready is believed": _not_ready,
+    "unknown fate is asked elsewhere": _elsewhere,
+    "own writes are not looked for": _own_writes,
+    "a watch starts over in silence": _silent_restart,
+    "another node's write is not told as perhaps repeated": _never_maybe,
+    "one node is a majority": _majority,
+    "a passing error in a batch is final": _batch,
+    "what was delivered is delivered again": _again,
+    "old servers are trusted with ids": _old,
+    "a watch that its node gives up has ended": _too_slow,
+    "a stream that is left goes on": _not_stopped,
+}

@@ -114,10 +114,13 @@ class ScriptedNode:
 
 
 async def _piecemeal(writer: asyncio.StreamWriter, data: bytes, size: int) -> None:
-    for at in range(0, len(data), size):
-        writer.write(data[at : at + size])
-        await writer.drain()
-        await asyncio.sleep(0.001)
+    try:
+        for at in range(0, len(data), size):
+            writer.write(data[at : at + size])
+            await writer.drain()
+            await asyncio.sleep(0.001)
+    except ConnectionError:
+        pass  # The client has left.
 
 
 async def start(*nodes: ScriptedNode) -> list[str]:

@@ -5,6 +5,7 @@
 //! stream that is not read does not fill the memory: with flow control the node pauses it, without
 //! flow control the whole connection waits.
 
+pub(crate) mod group;
 mod reading;
 mod shared;
 #[cfg(test)]
@@ -19,10 +20,12 @@ use super::credentials::Access;
 use super::error::ClientError;
 use super::message::{Fields, Greeting, Message, REQUEST_BYTES_MAX, encode_ack, encode_settings};
 use super::wire::Wire;
+use crate::connection::group::Group;
 use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
 use crate::model::lengthen::{LengthenError, Lengthener};
 use crate::model::path::Path;
+use crate::retry::deviations::{Rule, is_broken};
 use crate::rt;
 use reading::Incoming;
 use shared::{OpenRequest, Shared};
@@ -82,6 +85,15 @@ impl Connection {
     /// [`ClientError::Resolve`], [`ClientError::Connect`], or [`ClientError::Protocol`] when
     /// something else listens there; [`ClientError::NoAccess`] where TLS or the login fails.
     pub async fn connect(to: &HostPort, options: Options) -> Result<Connection, ClientError> {
+        Connection::connect_in(&Group::default(), to, options).await
+    }
+
+    /// The same; its tasks are of this group.
+    pub(crate) async fn connect_in(
+        tasks: &Group,
+        to: &HostPort,
+        options: Options,
+    ) -> Result<Connection, ClientError> {
         let connecting = async {
             let wire = Wire::connect(to, &options.access, options.connect_timeout).await?;
             let mut incoming = Incoming::new(wire.clone(), to.to_string());
@@ -107,9 +119,10 @@ impl Connection {
             let _ = outgoing.try_send(encode_settings(window.unwrap_or(0), nowait));
         }
         incoming.writer_is(&outgoing);
-        let shared = Arc::new(Shared::new(to.to_string(), greeting, window, wire.stream().clone()));
-        rt::spawn(write_queued(wire, queue, Arc::clone(&shared)));
-        rt::spawn(incoming.read_all(Arc::clone(&shared)));
+        let (address, stream) = (to.to_string(), wire.stream().clone());
+        let shared = Arc::new(Shared::new(address, greeting, window, stream, tasks.clone()));
+        tasks.spawn(write_queued(wire, queue.clone(), Arc::clone(&shared)));
+        tasks.spawn(incoming.read_all(Arc::clone(&shared), queue));
         let connection = Connection { shared, outgoing };
         if let Some(login) = options.access.login() {
             let logged_in = rt::timeout(options.connect_timeout, login.run(&connection)).await;
@@ -172,7 +185,7 @@ impl Connection {
     /// # Errors
     /// The node's error, or how the connection ended.
     pub async fn request(&self, action: &str, fields: &Fields) -> Result<Message, ClientError> {
-        let open = self.open(action, fields, 1).await?;
+        let open = self.open(action, fields, (1, false)).await?;
         let message = self.shared.take(&open.messages).await?;
         if let Some(error) = message.error() {
             return Err(error.into());
@@ -190,9 +203,32 @@ impl Connection {
     /// # Errors
     /// The node's error, or how the connection ended.
     pub async fn stream(&self, action: &str, fields: &Fields) -> Result<ReplyStream, ClientError> {
+        self.begin_stream(action, fields, false).await
+    }
+
+    /// The same for a stream that ends when [`Connection::end_endless`] is called.
+    pub(crate) async fn endless(
+        &self,
+        action: &str,
+        fields: &Fields,
+    ) -> Result<ReplyStream, ClientError> {
+        self.begin_stream(action, fields, true).await
+    }
+
+    /// Ends all streams that would not end by themselves. What has come can still be taken.
+    pub(crate) fn end_endless(&self) {
+        self.shared.end_endless();
+    }
+
+    async fn begin_stream(
+        &self,
+        action: &str,
+        fields: &Fields,
+        is_endless: bool,
+    ) -> Result<ReplyStream, ClientError> {
         let window = self.shared.window.and_then(|window| usize::try_from(window).ok());
         let capacity = window.map_or(STREAM_MESSAGES_MAX, |window| window + WINDOW_SLACK);
-        let open = self.open(action, fields, capacity).await?;
+        let open = self.open(action, fields, (capacity, is_endless)).await?;
         let mut stream = ReplyStream {
             connection: self.clone(),
             open,
@@ -215,9 +251,9 @@ impl Connection {
         &self,
         action: &str,
         fields: &Fields,
-        capacity: usize,
+        (capacity, is_endless): (usize, bool),
     ) -> Result<OpenRequest, ClientError> {
-        let open = Shared::open(&self.shared, capacity)?;
+        let open = Shared::open(&self.shared, capacity, is_endless)?;
         let bytes = fields.encode_request(open.seq, action);
         if bytes.len() > REQUEST_BYTES_MAX {
             return Err(ClientError::TooLarge(bytes.len()));
@@ -236,7 +272,9 @@ impl Connection {
         let bytes = fields.encode_request(own, "stop");
         if let Err(TrySendError::Full(bytes)) = self.outgoing.try_send(bytes) {
             let outgoing = self.outgoing.clone();
-            rt::spawn(async move { outgoing.send(bytes).await });
+            self.shared.tasks.spawn(async move {
+                let _ = outgoing.send(bytes).await;
+            });
         }
     }
 }
@@ -335,7 +373,8 @@ impl ReplyStream {
 
 impl Drop for ReplyStream {
     fn drop(&mut self) {
-        if !self.is_done && !self.connection.is_closed() {
+        let goes_on = is_broken(Rule::StreamStopped);
+        if !self.is_done && !self.connection.is_closed() && !goes_on {
             self.connection.stop(self.open.seq);
         }
     }
@@ -373,5 +412,6 @@ async fn write_queued(mut wire: Wire, queue: Receiver<Vec<u8>>, shared: Arc<Shar
         }
     }
     // All handles are gone, or the connection is: either way the reader has nothing to wait for.
+    queue.close();
     wire.close().await;
 }

@@ -1,7 +1,7 @@
 //! How a client gets into a network: by TLS or in plain text, and as whom. A ticket says both.
 
 #[cfg(feature = "tls")]
-use distkv_tls::{ClientTls, Clock, Ticket, TlsError};
+use distkv_tls::{ClientTls, Clock, Ticket, TlsError, Trust};
 
 use crate::login::Login;
 #[cfg(feature = "tls")]
@@ -44,6 +44,24 @@ impl Access {
     #[must_use]
     pub fn by_tls(self, tls: ClientTls) -> Access {
         Access { tls: Some(tls), ..self }
+    }
+
+    /// Connects by TLS to nodes whose certificates are of this CA and have the name under which they are asked.
+    ///
+    /// ```
+    /// use distkv_client::{Access, ClientConfig, Trust};
+    ///
+    /// # fn config(pem: &[u8]) -> Result<ClientConfig, Box<dyn std::error::Error>> {
+    /// let access = Access::default().by_ca(Trust::pem(pem)?)?;
+    /// Ok(ClientConfig::new().access(access))
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If TLS cannot be set up.
+    pub fn by_ca(self, trust: Trust) -> Result<Access, TlsError> {
+        let clock = Clock::new(|| rt::wall_clock_ms() / 1_000);
+        Ok(self.by_tls(ClientTls::new(trust, None, clock)?))
     }
 
     /// What a ticket says, but for its addresses.

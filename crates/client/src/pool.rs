@@ -15,12 +15,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use event_listener::Event;
+use futures::future::{Either, select};
 use parking_lot::Mutex;
 
 use super::connection::{Connection, Options};
 use super::error::ClientError;
 use super::message::{Fields, Message, as_str, as_u64, map_items};
 use super::stats::{count, of};
+use crate::connection::group::Group;
 use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
 use crate::rt;
@@ -146,6 +148,8 @@ struct Inner {
     is_closed: AtomicBool,
     /// Notified when the pool is closed.
     closed: Event,
+    /// All that it does by itself, its connections' tasks included.
+    tasks: Group,
     counts: Counts,
 }
 
@@ -177,9 +181,10 @@ impl ConnectionPool {
             nodes: Mutex::default(),
             is_closed: AtomicBool::new(false),
             closed: Event::new(),
+            tasks: Group::default(),
             counts: Counts::default(),
         });
-        rt::spawn(keep::keep(Arc::downgrade(&inner)));
+        inner.tasks.spawn(keep::keep(Arc::downgrade(&inner)));
         ConnectionPool { inner }
     }
 
@@ -246,6 +251,18 @@ impl ConnectionPool {
             slot.close("the client was closed");
         }
         self.inner.closed.notify(usize::MAX);
+    }
+
+    /// Ends the streams of all connections that would not end by themselves.
+    pub(crate) fn end_endless(&self) {
+        let nodes = self.inner.nodes.lock();
+        let used = nodes.values().flat_map(|slot| &slot.connections);
+        used.for_each(|used| used.connection.end_endless());
+    }
+
+    /// The tasks that go on for it.
+    pub(crate) fn tasks(&self) -> &Group {
+        &self.inner.tasks
     }
 
     /// Whether it was closed.
@@ -317,7 +334,7 @@ impl Inner {
             None => {
                 let attempt = Arc::new(Attempt::default());
                 slot.attempt = Some(Arc::clone(&attempt));
-                rt::spawn(open(Arc::clone(self), to.clone(), Arc::clone(&attempt)));
+                self.tasks.spawn(open(Arc::clone(self), to.clone(), Arc::clone(&attempt)));
                 attempt
             }
         };
@@ -331,6 +348,16 @@ impl Inner {
         }
     }
 
+    async fn closed(&self) {
+        loop {
+            let listener = self.closed.listen();
+            if self.is_closed.load(Ordering::SeqCst) {
+                return;
+            }
+            listener.await;
+        }
+    }
+
     fn note_failure(&self, node: &HostPort, error: ClientError, now: Millis) {
         if let Some(slot) = self.nodes.lock().get_mut(node) {
             slot.note_failure(error, now, &self.config);
@@ -340,7 +367,12 @@ impl Inner {
 
 /// One attempt, whichever calls wait for it.
 async fn open(inner: Arc<Inner>, to: HostPort, attempt: Arc<Attempt>) {
-    let result = match connect(&to, inner.config.options.clone()).await {
+    let connecting = connect(&inner.tasks, &to, inner.config.options.clone());
+    let connected = match select(std::pin::pin!(connecting), std::pin::pin!(inner.closed())).await {
+        Either::Left((connected, _)) => connected,
+        Either::Right(_) => Err(closed(&to)),
+    };
+    let result = match connected {
         Ok((connection, identity)) => Ok(Arc::new(PooledConnection {
             connection,
             identity,
@@ -396,11 +428,12 @@ fn closed(to: &HostPort) -> ClientError {
 
 /// Connects, and learns the node's identity.
 async fn connect(
+    tasks: &Group,
     to: &HostPort,
     options: Options,
 ) -> Result<(Connection, NodeIdentity), ClientError> {
     let patience = options.connect_timeout;
-    let connection = Connection::connect(to, options).await?;
+    let connection = Connection::connect_in(tasks, to, options).await?;
     let fields = Fields::new();
     let asking = connection.request("cluster", &fields);
     let identity = match rt::timeout(patience, asking).await {

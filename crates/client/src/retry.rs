@@ -5,9 +5,14 @@
 //! Harm is a write that is made twice: so if it is unknown whether a write was made, it is retried
 //! only if it carries something that keeps the second one from counting ([`Idempotency::Guarded`]).
 
+pub(crate) mod deviations;
+#[cfg(test)]
+pub(crate) mod vectors;
+
 use std::time::Duration;
 
 use super::error::{ClientError, ServerError};
+use deviations::{Rule, is_broken};
 
 /// What an error means for trying again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -71,7 +76,7 @@ pub enum Reason {
     Final,
     /// It is unknown whether the write was made, and another try could make it twice.
     FateUnknown,
-    /// Another try would not fit into the total deadline.
+    /// Another try would not fit into the total deadline, or be one more than there may be.
     Deadline,
 }
 
@@ -115,9 +120,11 @@ impl ErrorClass {
             // All nodes hold all data, so the others are as full.
             "memory_full" => ErrorClass::Final,
             // About this node.
+            "not_ready" if is_broken(Rule::NotReady) => ErrorClass::Final,
             "not_ready" | "read_only" | "no_event" => ErrorClass::Unavailable,
             "too_many" => ErrorClass::Overload,
             // A stream that was not read in time: a new one can be read.
+            "too_slow" if is_broken(Rule::TooSlow) => ErrorClass::Final,
             "too_slow" => ErrorClass::Aborted,
             // Made at that node, which recognises it by its write id.
             "unknown_fate" => ErrorClass::UnknownThere,
@@ -127,6 +134,21 @@ impl ErrorClass {
             "internal" => ErrorClass::FateUnknown,
             _ => return None,
         })
+    }
+
+    /// As a word, the same in all languages.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ErrorClass::Unavailable => "unavailable",
+            ErrorClass::Overload => "overload",
+            ErrorClass::Aborted => "aborted",
+            ErrorClass::TryDeadline => "try_deadline",
+            ErrorClass::FateUnknown => "fate_unknown",
+            ErrorClass::UnknownThere => "unknown_there",
+            ErrorClass::Busy => "busy",
+            ErrorClass::Final => "final",
+        }
     }
 
     /// Whether the request may have been carried out.
@@ -144,7 +166,7 @@ impl ErrorClass {
 
     /// Whether another node is more likely to do it.
     fn wants_other_node(self) -> bool {
-        !matches!(self, ErrorClass::UnknownThere | ErrorClass::Busy)
+        !matches!(self, ErrorClass::UnknownThere | ErrorClass::Busy) || is_broken(Rule::SameNode)
     }
 }
 
@@ -164,6 +186,8 @@ pub struct RetryPolicy {
     pub total_deadline: Duration,
     /// How long one try may take.
     pub try_deadline: Duration,
+    /// Most tries of a request, at least 1; none: only the deadlines count.
+    pub attempts_max: Option<u32>,
 }
 
 impl Default for RetryPolicy {
@@ -174,6 +198,7 @@ impl Default for RetryPolicy {
             delay_max: Duration::from_secs(1),
             total_deadline: Duration::from_secs(10),
             try_deadline: Duration::from_secs(2),
+            attempts_max: None,
         }
     }
 }
@@ -193,8 +218,12 @@ impl RetryPolicy {
         if class == ErrorClass::Final {
             return Decision::GiveUp(Reason::Final);
         }
-        if class.is_fate_unknown() && idempotency == Idempotency::Unguarded {
+        let is_unguarded = idempotency == Idempotency::Unguarded && !is_broken(Rule::Unguarded);
+        if class.is_fate_unknown() && is_unguarded {
             return Decision::GiveUp(Reason::FateUnknown);
+        }
+        if self.attempts_max.is_some_and(|most| attempt >= most) {
+            return Decision::GiveUp(Reason::Deadline);
         }
         let delay = self.delay(attempt, random);
         match elapsed.saturating_add(delay) < self.total_deadline {

@@ -15,6 +15,7 @@ use std::cmp::Reverse;
 use crate::model::path::Path;
 use crate::model::shard::{SHARD_COUNT, hash_key};
 use crate::model::shard_memo::recent_shard_of_bytes;
+use crate::retry::deviations::{Rule, is_broken};
 
 /// Most nodes that are considered; further ones are left out. The table is rebuilt at each change
 /// of the cluster, which takes a few milliseconds for this many.
@@ -151,7 +152,8 @@ fn rank(name: u64, shard: u16) -> u64 {
     let mut x = name.wrapping_add(step);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
+    x ^= x >> 31;
+    if is_broken(Rule::Rank) { !x } else { x }
 }
 
 /// All nodes in the order in which they are tried for one shard; made by [`Router::order`].

@@ -1,11 +1,16 @@
 //! What a client has done so far: counters for people and for tests.
 
+mod nodes;
+
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::pool::PoolStats;
 use super::retry::{ErrorClass, Reason};
 use super::shard_map::ShardMapStats;
 use super::topology::TopologyStats;
+pub use nodes::{LATENCY_BUCKETS, NodeStats};
+pub(crate) use nodes::{NodeCounts, NodeTable};
 
 /// Everything; each part is of its own moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,10 +29,12 @@ pub struct ClientStats {
     pub watches: WatchStats,
     /// The table of overrides of preferred nodes.
     pub shards: ShardMapStats,
+    /// Tasks of the client that go on at present; none once [`Client::close`](crate::Client::close) has returned.
+    pub tasks: usize,
 }
 
 /// Where tries went.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RouterStats {
     /// To the node that is preferred for the path.
     pub to_preferred: u64,
@@ -35,6 +42,11 @@ pub struct RouterStats {
     pub to_others: u64,
     /// Overrides of preferred nodes in force.
     pub overrides: u64,
+    /// What went to each node, by its name, also to those that are gone; of 4,096 nodes at most. A node that was
+    /// never reached has its address as its name.
+    pub nodes: BTreeMap<String, NodeStats>,
+    /// How many shards have this node as their preferred one, by its name.
+    pub shards: BTreeMap<String, u64>,
 }
 
 /// Calls and their tries.
@@ -56,7 +68,7 @@ pub struct RetryStats {
     pub fate_unknown: u64,
     /// Tries that a node refused for good.
     pub refused: u64,
-    /// Calls that ended since their time was up.
+    /// Calls that ended since their time was up, or after as many tries as there may be.
     pub deadlines: u64,
     /// Calls that ended since another try could have done it twice.
     pub unsafe_to_retry: u64,
@@ -148,11 +160,11 @@ impl Counts {
         }
     }
 
-    pub(super) fn router(&self, overrides: u64) -> RouterStats {
+    pub(super) fn router(&self) -> RouterStats {
         RouterStats {
             to_preferred: of(&self.to_preferred),
             to_others: of(&self.to_others),
-            overrides,
+            ..RouterStats::default()
         }
     }
 

@@ -10,6 +10,7 @@ mod routing;
 mod view;
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,11 +21,11 @@ use parking_lot::{Mutex, RwLock};
 
 use super::error::ClientError;
 use super::pool::ConnectionPool;
+use super::stats::{NodeStats, NodeTable};
 use crate::model::host_port::HostPort;
-use crate::rt;
 pub use routing::{PreferenceMove, Preferences, Routing, Target};
+use view::{Differences, ToldView, by_name, compare};
 pub use view::{NODES_MAX, NodeChange, NodeState, NodeView};
-use view::{ToldView, by_name, compare};
 
 /// Most listeners of one client.
 pub const LISTENERS_MAX: usize = 1024;
@@ -68,28 +69,26 @@ pub struct ClusterView {
     pub source: Option<String>,
 }
 
-/// What listeners are told.
-#[allow(clippy::large_enum_variant, reason = "they are told by reference, and are not kept")]
+/// What listeners are told: how a view, or the overrides of preferred nodes, differ from those before.
+/// One for each view; at least one of its lists has something.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TopologyEvent {
-    /// A node came, went, or changed. All changes of one epoch are reported one after the other.
-    Node {
-        /// The client's epoch from then on.
-        epoch: u64,
-        /// What it is.
-        change: NodeChange,
-    },
-    /// Some shards have another preferred node, because nodes or overrides changed. Reported after
-    /// the nodes' changes.
-    Moved {
-        /// The client's epoch.
-        epoch: u64,
-        /// In the order of shards.
-        moves: Vec<PreferenceMove>,
-    },
+pub struct TopologyChange {
+    /// The client's epoch before; 0 if this is the first view.
+    pub previous_epoch: u64,
+    /// The client's epoch now: the same if only overrides changed, else greater by 1.
+    pub epoch: u64,
+    /// Nodes that were not there before, in the order of names.
+    pub added: Vec<NodeView>,
+    /// Nodes that are not there any more, in the order of names. A node that is down or has left is
+    /// shown for a while still: that is a change.
+    pub removed: Vec<NodeView>,
+    /// Nodes of which something differs, in the order of names.
+    pub changed: Vec<NodeChange>,
+    /// Shards with another preferred node, in their order; none with the first view.
+    pub moved: Vec<PreferenceMove>,
 }
 
-type ListenerFn = Arc<dyn Fn(&TopologyEvent) + Send + Sync>;
+type ListenerFn = Arc<dyn Fn(&TopologyChange) + Send + Sync>;
 
 /// Counters, and where the manager is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -142,6 +141,7 @@ struct Shared {
     changed: Event,
     stop: Event,
     is_stopped: AtomicBool,
+    counted: NodeTable,
     views: AtomicU64,
     lost: AtomicU64,
     moved: AtomicU64,
@@ -176,7 +176,8 @@ impl TopologyManager {
         pool: ConnectionPool,
         config: TopologyConfig,
     ) -> TopologyManager {
-        let routing = Routing::of_seeds(&seeds);
+        let counted = NodeTable::default();
+        let routing = Routing::of_seeds(&seeds, &counted);
         let shared = Arc::new(Shared {
             config,
             pool,
@@ -188,12 +189,13 @@ impl TopologyManager {
             changed: Event::new(),
             stop: Event::new(),
             is_stopped: AtomicBool::new(false),
+            counted,
             views: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             moved: AtomicU64::new(0),
         });
         let task = Arc::clone(&shared);
-        rt::spawn(async move {
+        shared.pool.tasks().spawn(async move {
             let stopped = std::pin::pin!(task.stopped());
             let following = std::pin::pin!(follow::follow_views(&task));
             match select(stopped, following).await {
@@ -245,11 +247,12 @@ impl TopologyManager {
         }
     }
 
-    /// Calls `listener` for each event from now on, on the manager's task: it must be quick, must not
-    /// block, and must not panic. `None` when there are [`LISTENERS_MAX`] already.
+    /// Calls `listener` for each change from now on, one after the other, on the manager's task: it must
+    /// be quick and must not block. Its panics stop nothing. `None` when there are
+    /// [`LISTENERS_MAX`] already.
     pub fn listen(
         &self,
-        listener: impl Fn(&TopologyEvent) + Send + Sync + 'static,
+        listener: impl Fn(&TopologyChange) + Send + Sync + 'static,
     ) -> Option<TopologyListener> {
         let mut listeners = self.shared.listeners.lock();
         if listeners.all.len() >= LISTENERS_MAX {
@@ -283,6 +286,11 @@ impl TopologyManager {
     pub fn stop(&self) {
         self.shared.is_stopped.store(true, Ordering::SeqCst);
         self.shared.stop.notify(usize::MAX);
+    }
+
+    /// What went to each node.
+    pub(crate) fn node_stats(&self) -> BTreeMap<String, NodeStats> {
+        self.shared.counted.stats()
     }
 
     /// Counters.
@@ -338,27 +346,25 @@ impl Shared {
         state.seeds_only = told.source.is_none();
         state.failure = None;
         let old = self.routing();
-        let changes = compare(&old.view.nodes, &told.nodes);
-        if changes.is_empty() && old.view.epoch > 0 {
+        let differences = compare(&old.view.nodes, &told.nodes);
+        if differences.is_empty() && old.view.epoch > 0 {
             return;
         }
         let epoch = old.view.epoch + 1;
         let view = ClusterView { epoch, nodes: told.nodes, source: told.source };
-        let new = Routing::new(Arc::new(view), &self.seeds, Arc::clone(&state.preferences));
+        let preferences = Arc::clone(&state.preferences);
+        let new = Routing::new(Arc::new(view), &self.seeds, preferences, &self.counted);
         let new = self.publish(new);
         drop(state);
         self.pool.retain(|address| new.knows(address));
-        for change in changes {
-            if let NodeChange::Changed { to: node, .. } | NodeChange::Removed(node) = &change
-                && !node.is_live()
-                && let Some(address) = &node.client
-            {
+        let changed = differences.changed.iter().map(|change| &change.after);
+        for node in differences.removed.iter().chain(changed).filter(|node| !node.is_live()) {
+            if let Some(address) = &node.client {
                 // Calls that wait there need not wait until the silence is noticed.
                 self.pool.probe(address);
             }
-            self.tell(&TopologyEvent::Node { epoch, change });
         }
-        self.tell_moves(&old, &new);
+        self.tell(&old, &new, differences);
     }
 
     /// The seeds are all that is known.
@@ -380,11 +386,14 @@ impl Shared {
         let new = match view.epoch {
             // There are no names yet that could be preferred.
             0 => return,
-            _ => Routing::new(view, &self.seeds, Arc::clone(&state.preferences)),
+            _ => {
+                let preferences = Arc::clone(&state.preferences);
+                Routing::new(view, &self.seeds, preferences, &self.counted)
+            }
         };
         let new = self.publish(new);
         drop(state);
-        self.tell_moves(&old, &new);
+        self.tell(&old, &new, Differences::default());
     }
 
     /// No candidate could be reached.
@@ -400,21 +409,23 @@ impl Shared {
         routing
     }
 
-    fn tell_moves(&self, old: &Routing, new: &Routing) {
-        if old.view.epoch == 0 {
+    fn tell(&self, old: &Routing, new: &Routing, differences: Differences) {
+        let moved = match old.view.epoch {
+            // There was no preferred node before.
+            0 => Vec::new(),
+            _ => old.moves_to(new),
+        };
+        self.moved.fetch_add(moved.len() as u64, Ordering::Relaxed);
+        let listeners: Vec<ListenerFn> = self.listeners.lock().all.values().cloned().collect();
+        if listeners.is_empty() || (differences.is_empty() && moved.is_empty()) {
             return;
         }
-        let moves = old.moves_to(new);
-        if !moves.is_empty() {
-            self.moved.fetch_add(moves.len() as u64, Ordering::Relaxed);
-            self.tell(&TopologyEvent::Moved { epoch: new.view.epoch, moves });
-        }
-    }
-
-    fn tell(&self, event: &TopologyEvent) {
-        let listeners: Vec<ListenerFn> = self.listeners.lock().all.values().cloned().collect();
+        let Differences { added, removed, changed } = differences;
+        let (previous_epoch, epoch) = (old.view.epoch, new.view.epoch);
+        let change = TopologyChange { previous_epoch, epoch, added, removed, changed, moved };
         for listener in listeners {
-            listener(event);
+            // The panic was reported already, by the hook.
+            let _ = catch_unwind(AssertUnwindSafe(|| listener(&change)));
         }
     }
 }

@@ -143,6 +143,19 @@ fn conflicts_are_collected_from_all_nodes_once() {
             .map(|c| (c.winner.chain.clone().unwrap().to_string(), c.loser.tock))
             .collect();
         assert_eq!(keys.len(), found.conflicts.len());
+        // The same as they come.
+        let mut stream = client.conflict_stream(&path("c")).unwrap();
+        let mut came = Vec::new();
+        while let Some(conflict) = stream.next().await.unwrap() {
+            came.push((conflict.winner.chain, conflict.loser.tock));
+        }
+        let pairs = found.conflicts.iter().map(|c| (c.winner.chain.clone(), c.loser.tock));
+        let mut expected: Vec<_> = pairs.collect();
+        came.sort_by_key(|pair| format!("{pair:?}"));
+        expected.sort_by_key(|pair| format!("{pair:?}"));
+        assert_eq!(came, expected);
+        let nodes: std::collections::BTreeSet<_> = stream.nodes().iter().collect();
+        assert_eq!((nodes.len(), stream.missing().len()), (2, 0));
         cluster.shutdown().await;
     });
 }
@@ -157,10 +170,8 @@ fn an_override_of_a_preferred_node_is_heeded() {
         let other = ["n0", "n1", "n2"].into_iter().find(|name| *name != own).unwrap();
         let moves: std::sync::Arc<std::sync::Mutex<Vec<_>>> = Default::default();
         let sink = std::sync::Arc::clone(&moves);
-        let _listener = client.on_topology_change(move |event| {
-            if let distkv::client::topology::TopologyEvent::Moved { moves, .. } = event {
-                sink.lock().unwrap().extend(moves.clone());
-            }
+        let _listener = client.on_topology_change(move |change| {
+            sink.lock().unwrap().extend(change.moved.clone());
         });
         let rule = distkv::model::path::Path::system_root();
         let rule = rule.push("shards").unwrap().push(i64::from(shard)).unwrap();

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use distkv::client::pool::PoolConfig;
 use distkv::client::topology::{
-    ClusterView, NodeChange, NodeState, Preferences, TopologyConfig, TopologyEvent, TopologyManager,
+    ClusterView, NodeState, Preferences, TopologyChange, TopologyConfig, TopologyManager,
 };
 use distkv::client::{ConnectionPool, HostPort};
 use distkv::rt::{self, TcpListener};
@@ -91,30 +91,33 @@ fn the_epoch_rises_only_with_a_change_whoever_is_asked() {
 }
 
 #[test]
-fn listeners_hear_of_nodes_and_of_moved_preferences_until_they_are_dropped() {
+fn listeners_hear_of_each_view_once_until_they_are_dropped() {
     block_on(async {
         let mut cluster = TestCluster::start(1).await.unwrap();
         let topology = start(seeds(&cluster, &[0]));
         until_live(&topology, &["n0"]).await;
-        let heard: Arc<Mutex<Vec<TopologyEvent>>> = Arc::default();
+        let heard: Arc<Mutex<Vec<TopologyChange>>> = Arc::default();
         let sink = Arc::clone(&heard);
-        let listener = topology.listen(move |event| sink.lock().unwrap().push(event.clone()));
+        // Whose panic stops nobody.
+        let _failing = topology.listen(|_| panic!("the test wants it so"));
+        let listener = topology.listen(move |change| sink.lock().unwrap().push(change.clone()));
         cluster.add().await.unwrap();
         until_live(&topology, &["n0", "n1"]).await;
         let moved_to_n1 = || {
-            heard.lock().unwrap().iter().any(|event| match event {
-                TopologyEvent::Moved { moves, .. } => moves.iter().all(|moved| {
-                    moved.from.as_deref() == Some("n0") && moved.to.as_deref() == Some("n1")
-                }),
-                TopologyEvent::Node { .. } => false,
-            })
+            let heard = heard.lock().unwrap();
+            let moves: Vec<_> = heard.iter().flat_map(|change| &change.moved).collect();
+            let is_to_n1 = |from: &Option<String>, to: &Option<String>| {
+                from.as_deref() == Some("n0") && to.as_deref() == Some("n1")
+            };
+            !moves.is_empty() && moves.iter().all(|moved| is_to_n1(&moved.from, &moved.to))
         };
         assert!(wait_until(PATIENCE, moved_to_n1).await, "{heard:?}");
-        let added = heard.lock().unwrap().iter().any(|event| {
-            matches!(event, TopologyEvent::Node { change: NodeChange::Added(node), .. }
-                if node.name == "n1")
-        });
-        assert!(added);
+        let changes = heard.lock().unwrap().clone();
+        let comings = changes.iter().filter(|change| change.added.iter().any(|n| n.name == "n1"));
+        assert_eq!(comings.count(), 1, "{changes:?}");
+        for change in &changes {
+            assert_eq!(change.epoch, change.previous_epoch + 1, "one for each view: {changes:?}");
+        }
         // About half of the shards, and only from n0.
         let moved: u64 = topology.stats().moved;
         assert!((384..640).contains(&moved), "{moved}");
@@ -124,6 +127,8 @@ fn listeners_hear_of_nodes_and_of_moved_preferences_until_they_are_dropped() {
         topology.prefer(Preferences::from([(stays, String::from("n1"))]));
         assert_eq!(topology.stats().moved, moved + 1);
         assert_eq!(topology.routing().router.preferred(stays), Some(1));
+        let last = heard.lock().unwrap().last().cloned().unwrap();
+        assert_eq!((last.previous_epoch, last.moved.len()), (last.epoch, 1));
         let count = heard.lock().unwrap().len();
         drop(listener);
         topology.prefer(Preferences::new());

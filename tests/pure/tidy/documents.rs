@@ -172,6 +172,34 @@ fn decisions_are_numbered_and_listed() {
     }
 }
 
+/// The tests that the table of the Rust client's proofs names, rule by rule.
+fn proofs(text: &str) -> Vec<Vec<&str>> {
+    let (_, table) = text.split_once("## The Rust client's proofs\n").unwrap();
+    let table = table.split("\n## ").next().unwrap();
+    let rows = table.lines().filter(|line| line.starts_with('|') && line.contains('`'));
+    rows.map(|row| row.split('`').skip(1).step_by(2).collect()).collect()
+}
+
+#[test]
+fn each_rule_of_clients_names_a_proof_in_rust_that_exists() {
+    let text = fs::read_to_string(root().join("docs/client-behaviour.md")).unwrap();
+    let is_rule = |line: &&str| line.split_once(". ").is_some_and(|(n, _)| n.parse::<u8>().is_ok());
+    let rows = proofs(&text);
+    assert_eq!(rows.len(), text.lines().filter(is_rule).count());
+    let mut sources = String::new();
+    for folder in ["tests", "crates/client/src", "crates/model/src"] {
+        for file in rust_files(&root().join(folder)) {
+            sources.push_str(&fs::read_to_string(file).unwrap());
+        }
+    }
+    let missing: Vec<_> = rows
+        .concat()
+        .into_iter()
+        .filter(|name| !sources.contains(&format!("fn {name}()")))
+        .collect();
+    assert_eq!(missing, Vec::<&str>::new());
+}
+
 #[test]
 fn what_leads_nowhere_is_noticed() {
     let file = root().join("docs/x.md");

@@ -8,10 +8,11 @@ from typing import Any, Union
 
 from .call import Caller, Plan
 from .codec import Fields, array_head, encode
-from .connection import Connection, server_error
+from .connection import Connection
 from .errors import REFUSALS, ProtocolError, RefusedError, UsageError
 from .model import UNSET, Entry, Version, Written, entry_of, written_of
 from .path import Path, PathLike
+from .replies import server_error
 from .retry import ErrorClass, Idempotency, class_of_code
 from .writes import AUTO, WriteIdLike, WriteOptions
 

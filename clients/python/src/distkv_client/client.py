@@ -12,7 +12,6 @@ from .batch import Batch
 from .call import Caller, Failed, Plan
 from .codec import Fields, encode
 from .config import Address, Config, ReadMode
-from .connection import check_reply
 from .convert import convert
 from .errors import (
     DeniedError,
@@ -29,6 +28,7 @@ from .own_writes import OwnWrites
 from .path import Path, PathLike
 from .pool import Pool
 from .reads import Reader
+from .replies import check_reply
 from .retry import Idempotency
 from .shard import SHARD_COUNT
 from .shards import ShardRow, ShardTable
@@ -232,7 +232,7 @@ class Client:
                 if "error" in message or "state" in message:
                     check_reply(message)
                 node = route.target.name
-                route.node.note(caller.loop.time() - now)
+                route.node.note(connection.heard_at - now)
                 is_enough = own is None or ("value" in message and tock_of(message) >= own)
             except TryError as error:
                 failed = Failed(route.target, connection, now, error)

@@ -162,6 +162,11 @@ class Splitter:
         self._origin = 0
         """Where the first byte of the unfinished message is in the stream."""
 
+    @property
+    def is_between(self) -> bool:
+        """Whether no message has come in part."""
+        return not self._parts
+
     def split(self, chunk: bytes) -> list[memoryview]:
         """The messages that end in this chunk.
 

@@ -36,7 +36,8 @@ from .errors import (
     TryError,
 )
 from .login import NONCE_BYTES, Greeting, Login, proof
-from .stream import STREAM_MESSAGES_MAX, Stream
+from .replies import again, check_reply, server_error
+from .stream import Stream
 from .tls import Session, Tls
 
 OPEN_MAX = 4096
@@ -45,6 +46,8 @@ OUTGOING_BYTES_MAX = 1 << 20
 """Bytes that wait to be written; further calls wait before they write."""
 GATHER_BYTES_MAX = 64 << 10
 """Bytes that are gathered for one write."""
+READ_BYTES_MAX = 64 << 10
+"""Bytes that are read at once, into one buffer: asyncio's own would be allocated for each read."""
 WINDOW_MIN, WINDOW_MAX = 2, 4096
 """The window of flow control."""
 
@@ -52,7 +55,7 @@ Reply = tuple["asyncio.Future[Any]", float, bool]
 """Who waits for a reply, until when, and whether for its bytes."""
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """See the module. Made with :meth:`open`."""
 
     def __init__(self, address: Address, loop: asyncio.AbstractEventLoop, session: Session | None) -> None:
@@ -74,6 +77,7 @@ class Connection(asyncio.Protocol):
         self._session = session
         self._transport: asyncio.Transport | None = None
         self._splitter = Splitter()
+        self._buffer = memoryview(bytearray(READ_BYTES_MAX))
         self._seq = 0
         self._replies: dict[int, Reply] = {}
         self._streams: dict[int, Stream] = {}
@@ -353,8 +357,13 @@ class Connection(asyncio.Protocol):
         if self._session is not None:
             stream.write(self._session.begin())
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes are to be put."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Bytes came: whole messages go to whoever waits for them."""
+        data = bytes(self._buffer[:nbytes])
         try:
             if self._session is not None:
                 data, out = self._session.receive(data)
@@ -362,27 +371,27 @@ class Connection(asyncio.Protocol):
                     self._transport.write(out)
                 if not data:
                     return
-            replies = self._replies
+            if len(self._replies) == 1 and self._splitter.is_between:
+                # One answer is expected, and it mostly comes alone and whole.
+                try:
+                    found: Any = unpack(data)
+                except Exception:
+                    pass
+                else:
+                    self.heard_at = self._loop.time()
+                    self._on_found(found, data)
+                    return
             parts = self._splitter.split(data)
             if parts:
                 # Part of a message is nothing yet: it may announce more than ever comes.
                 self.heard_at = self._loop.time()
             for part in parts:
                 try:
-                    found: Any = unpack(part)
+                    found = unpack(part)
                 except Exception:
                     # In the slow way, or it is none.
                     found = decode_message(part)
-                if type(found) is not dict:
-                    raise ProtocolError("a message is no map")
-                message: Message = found  # pyright: ignore[reportUnknownVariableType]
-                seq: Any = message.get("seq")
-                reply: Reply | None = replies.pop(seq, None)
-                if reply is not None:
-                    if not reply[0].done():
-                        reply[0].set_result(bytes(part) if reply[2] and "error" not in message else message)
-                else:
-                    self._on_message(message)
+                self._on_found(found, part)
         except NoAccessError as error:
             self._end(NoAccessError(f"cannot get into {self.address}: {error}"))
         except ProtocolError as error:
@@ -393,6 +402,18 @@ class Connection(asyncio.Protocol):
                 self._end(NoAccessError(f"cannot get into {self.address}: {error}"))
             else:
                 self._end(LostError(f"the connection to {self.address} is lost: {error}"))
+
+    def _on_found(self, found: Any, part: bytes | memoryview) -> None:
+        """A whole message, decoded and as its bytes."""
+        if type(found) is not dict:
+            raise ProtocolError("a message is no map")
+        message: Message = found  # pyright: ignore[reportUnknownVariableType]
+        seq: Any = message.get("seq")
+        reply: Reply | None = self._replies.pop(seq, None)
+        if reply is None:
+            self._on_message(message)
+        elif not reply[0].done():
+            reply[0].set_result(bytes(part) if reply[2] and "error" not in message else message)
 
     def _on_message(self, message: Message) -> None:
         """What is no reply to a request."""
@@ -469,26 +490,3 @@ class Connection(asyncio.Protocol):
         self._gathered = []
         if self._transport is not None:
             self._transport.abort()
-
-
-def again(error: TryError) -> TryError:
-    """The same error for another call: one exception is raised once."""
-    return LostError(str(error), error.code) if isinstance(error, LostError) else type(error)(str(error))
-
-
-def server_error(message: Message) -> ServerError:
-    """The error that a message is."""
-    text, code = message.get("error"), message.get("code")
-    told = text if isinstance(text, str) else "an error that is not told as text"
-    return ServerError(told, code if isinstance(code, str) else None)
-
-
-def check_reply(message: Message) -> None:
-    """Raises the error that a reply is."""
-    if "error" in message:
-        raise server_error(message)
-    if "state" in message:
-        raise ProtocolError("a stream came as the answer to a request")
-
-
-__all__ = ["OPEN_MAX", "STREAM_MESSAGES_MAX", "Connection", "again", "check_reply", "server_error"]

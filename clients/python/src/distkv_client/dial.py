@@ -15,7 +15,9 @@ KEEP_ALIVE_SECONDS = 15
 """TCP's own probes of a silent connection."""
 
 
-async def dial(protocol: asyncio.Protocol, address: Address, loop: asyncio.AbstractEventLoop, patience: float) -> None:
+async def dial(
+    protocol: asyncio.BaseProtocol, address: Address, loop: asyncio.AbstractEventLoop, patience: float
+) -> None:
     """Connects to the first of the host's addresses that takes it, in so many seconds. Cancelled, it leaves no
     socket. (asyncio's own way to several addresses does, until the collector runs.)
 

@@ -11,10 +11,11 @@ import asyncio
 from collections.abc import Callable
 
 from .config import Address, PoolConfig
-from .connection import Connection, again
+from .connection import Connection
 from .errors import ClosedError, ConnectError, ServerError, TryError
 from .login import Login
 from .path import ROOT
+from .replies import again
 from .stats import PoolStats
 from .tls import Tls
 

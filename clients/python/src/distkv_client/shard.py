@@ -1,6 +1,6 @@
 """Which virtual shard a path is in, by its first element: xxHash64 with seed 0, then jump hash. Pure.
 
-All clients compute the same shards, so nothing here may change. Vectors: `hash-vectors.json` in the tests.
+All clients compute the same shards, so nothing here may change. Vectors: `clients/conformance/vectors/hashes.json`.
 
 >>> shard_of_key(b"hello")
 309

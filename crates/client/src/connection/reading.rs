@@ -3,7 +3,7 @@
 use std::net::Shutdown;
 use std::sync::Arc;
 
-use async_channel::{Sender, TrySendError};
+use async_channel::{Receiver, Sender, TrySendError};
 
 use super::shared::Shared;
 use crate::error::ClientError;
@@ -42,8 +42,9 @@ impl Incoming {
             .ok_or_else(|| self.protocol_error("its first message is no greeting"))
     }
 
-    /// Hands out messages until the connection ends; then reports the end to all waiting tasks.
-    pub(super) async fn read_all(mut self, shared: Arc<Shared>) {
+    /// Hands out messages until the connection ends; then reports the end to all waiting tasks, and to the one that
+    /// writes what is queued.
+    pub(super) async fn read_all(mut self, shared: Arc<Shared>, queue: Receiver<Vec<u8>>) {
         let reason = loop {
             let handed_out = match self.next().await {
                 Ok(message) => {
@@ -57,6 +58,7 @@ impl Incoming {
             }
         };
         shared.end(reason);
+        queue.close();
         let _ = self.wire.stream().shutdown(Shutdown::Both);
     }
 

@@ -9,6 +9,7 @@ use async_channel::{Receiver, Sender};
 use event_listener::Event;
 use parking_lot::Mutex;
 
+use crate::connection::group::Group;
 use crate::error::ClientError;
 use crate::message::{Greeting, Message};
 use crate::model::ids::Millis;
@@ -28,6 +29,8 @@ pub(super) struct Shared {
     state: Mutex<State>,
     /// To end it from outside.
     stream: TcpStream,
+    /// Its tasks are of this group.
+    pub(super) tasks: Group,
     /// When something came last.
     heard: AtomicU64,
     /// Notified when the connection ends.
@@ -38,9 +41,17 @@ pub(super) struct Shared {
 struct State {
     last_seq: u64,
     /// Where the messages with this `seq` go. Empty once the connection has ended.
-    open: HashMap<u64, Sender<Message>>,
+    open: HashMap<u64, Waiting>,
     /// How the connection ended, if it has.
     ended: Option<ClientError>,
+}
+
+/// Where messages of a request go.
+#[derive(Debug)]
+struct Waiting {
+    messages: Sender<Message>,
+    /// It is a stream that does not end by itself.
+    is_endless: bool,
 }
 
 /// A request that waits for its reply. Dropping it gives it up.
@@ -63,10 +74,11 @@ impl Shared {
         greeting: Greeting,
         window: Option<u64>,
         stream: TcpStream,
+        tasks: Group,
     ) -> Shared {
         let (state, ended) = (Mutex::default(), Event::new());
         let heard = AtomicU64::new(rt::now());
-        Shared { address, greeting, window, state, stream, heard, ended }
+        Shared { address, greeting, window, state, stream, tasks, heard, ended }
     }
 
     /// Something has come.
@@ -89,7 +101,11 @@ impl Shared {
     }
 
     /// A new request, of whose messages `capacity` are kept until they are taken.
-    pub(super) fn open(shared: &Arc<Shared>, capacity: usize) -> Result<OpenRequest, ClientError> {
+    pub(super) fn open(
+        shared: &Arc<Shared>,
+        capacity: usize,
+        is_endless: bool,
+    ) -> Result<OpenRequest, ClientError> {
         let (sender, messages) = async_channel::bounded(capacity.max(1));
         let mut state = shared.state.lock();
         if let Some(error) = &state.ended {
@@ -100,7 +116,7 @@ impl Shared {
         }
         state.last_seq += 1;
         let seq = state.last_seq;
-        state.open.insert(seq, sender);
+        state.open.insert(seq, Waiting { messages: sender, is_endless });
         drop(state);
         Ok(OpenRequest { seq, messages, shared: Arc::clone(shared) })
     }
@@ -117,7 +133,12 @@ impl Shared {
 
     /// The task that waits for this number.
     pub(super) fn waiting(&self, seq: u64) -> Option<Sender<Message>> {
-        self.state.lock().open.get(&seq).cloned()
+        self.state.lock().open.get(&seq).map(|waiting| waiting.messages.clone())
+    }
+
+    /// Nothing more comes to streams that do not end by themselves.
+    pub(super) fn end_endless(&self) {
+        self.state.lock().open.retain(|_, waiting| !waiting.is_endless);
     }
 
     /// No more messages go to this number.

@@ -72,9 +72,10 @@ pub(super) fn start_probe(inner: &Arc<Inner>, node: &HostPort, used: &Arc<Pooled
         return;
     }
     count(&inner.counts.probes);
+    let timeout = inner.config.probe_timeout;
+    let tasks = inner.tasks.clone();
     let (inner, node, used) = (Arc::downgrade(inner), node.clone(), Arc::clone(used));
-    let timeout = inner.upgrade().map_or(LOOK_MAX, |inner| inner.config.probe_timeout);
-    rt::spawn(async move {
+    tasks.spawn(async move {
         let since = rt::now();
         let fields = Fields::at(&Path::root());
         let answer = rt::timeout(timeout, used.connection.request("get_value", &fields)).await;

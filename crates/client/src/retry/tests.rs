@@ -245,9 +245,24 @@ fn odd_settings_do_no_harm() {
         factor: u32::MAX,
         total_deadline: Duration::MAX,
         try_deadline: Duration::MAX,
+        attempts_max: None,
     };
     let decision = endless.decide(Unavailable, u32::MAX, Duration::MAX, Read, u64::MAX);
     assert_eq!(decision, Decision::GiveUp(Reason::Deadline));
     let none = RetryPolicy { total_deadline: Duration::ZERO, ..RetryPolicy::default() };
     assert_eq!(none.time_for_try(Duration::ZERO), None);
+}
+
+#[test]
+fn there_are_as_many_tries_as_there_may_be() {
+    let policy = RetryPolicy { attempts_max: Some(3), ..RetryPolicy::default() };
+    let decide = |attempt, class| policy.decide(class, attempt, Duration::ZERO, Read, 0);
+    assert!(matches!(decide(1, Unavailable), Decision::RetryAfter { .. }));
+    assert!(matches!(decide(2, Unavailable), Decision::RetryAfter { .. }));
+    assert_eq!(decide(3, Unavailable), Decision::GiveUp(Reason::Deadline));
+    // What no other try would help is told as such.
+    assert_eq!(decide(3, Final), Decision::GiveUp(Reason::Final));
+    let once = RetryPolicy { attempts_max: Some(0), ..RetryPolicy::default() };
+    let decision = once.decide(Unavailable, 1, Duration::ZERO, Read, 0);
+    assert_eq!(decision, Decision::GiveUp(Reason::Deadline));
 }

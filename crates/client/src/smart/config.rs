@@ -8,6 +8,7 @@ use crate::credentials::Access;
 use crate::login::Login;
 use crate::pool::PoolConfig;
 use crate::retry::RetryPolicy;
+use crate::smart::observer::{Observer, Observing};
 use crate::topology::TopologyConfig;
 
 /// Which node's answer a read takes.
@@ -72,6 +73,8 @@ pub struct ClientConfig {
     pub(super) watch_bytes_max: usize,
     pub(super) watch_patience: Duration,
     pub(super) shard_table_age: Duration,
+    pub(super) close_grace: Duration,
+    pub(super) observer: Observing,
 }
 
 impl Default for ClientConfig {
@@ -89,6 +92,8 @@ impl Default for ClientConfig {
             watch_bytes_max: 16 << 20,
             watch_patience: Duration::from_secs(2),
             shard_table_age: Duration::from_secs(30),
+            close_grace: Duration::from_secs(1),
+            observer: Observing::default(),
         }
     }
 }
@@ -183,6 +188,18 @@ impl ClientConfig {
     #[must_use]
     pub fn shard_table_age(self, shard_table_age: Duration) -> ClientConfig {
         ClientConfig { shard_table_age, ..self }
+    }
+
+    /// How long open calls may go on when the client is closed (1 s).
+    #[must_use]
+    pub fn close_grace(self, close_grace: Duration) -> ClientConfig {
+        ClientConfig { close_grace, ..self }
+    }
+
+    /// Who is told of calls and tries (nobody).
+    #[must_use]
+    pub fn observer(self, observer: impl Observer + 'static) -> ClientConfig {
+        ClientConfig { observer: Observing::by(observer), ..self }
     }
 }
 

@@ -17,6 +17,18 @@ pub enum Fate {
     Unconfirmed,
 }
 
+impl Fate {
+    /// As a word: `not_done`, `unknown`, `unconfirmed`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Fate::NotDone => "not_done",
+            Fate::Unknown => "unknown",
+            Fate::Unconfirmed => "unconfirmed",
+        }
+    }
+}
+
 /// Where, how often, and with what effect a call was tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct At {

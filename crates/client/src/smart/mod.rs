@@ -4,62 +4,56 @@
 //! of a path meet at one node, conflicts become rare, and a client reads its own writes. A failed
 //! request is retried at the next node, as long as that is safe and there is time.
 //!
-//! ```
-//! use distkv_client::{Client, ClientConfig, PutOptions};
-//! use distkv::testing::{TestCluster, block_on};
-//!
-//! block_on(async {
-//!     let cluster = TestCluster::start(2).await.unwrap();
-//!     let seed = cluster.node(0).client_addr().into();
-//!     let client = Client::connect([seed], ClientConfig::new()).await.unwrap();
-//!     let path = "hits.today".parse().unwrap();
-//!     let first = client.put(&path, &1).await.unwrap();
-//!     assert_eq!(client.get::<u64>(&path).await.unwrap(), Some(1));
-//!     // Only if nobody has written since.
-//!     let unchanged = PutOptions::new().chain(first.chain.unwrap());
-//!     client.put_with(&path, &2, &unchanged).await.unwrap();
-//!     assert!(client.put_with(&path, &3, &unchanged).await.unwrap_err().is_precondition());
-//!     client.close();
-//!     cluster.shutdown().await;
-//! });
-//! ```
-//!
 //! All operations work on any executor and from plain threads, can be dropped at any await, and
 //! are [`Send`].
 //!
 //! | module | what |
 //! |---|---|
 //! | `config`, `error` | how a client behaves; what a call can end with |
+//! | `observer`, `tracing` | what others are told of calls |
+//! | `closing` | the end |
 //! | `operations` | get, put, delete, trees, batches, conflicts, any other request |
 //! | `streams` | watches and messages, which continue at another node |
 //! | `choice` | which node is asked, how long, and whose answer counts |
 
 mod choice;
+mod closing;
 mod config;
 mod error;
+mod observer;
 mod operations;
 mod streams;
+#[cfg(feature = "tracing")]
+mod tracing;
 
 use std::sync::{Arc, Weak};
 
+use crate::connection::group::Group;
 use crate::error::ClientError;
 use crate::model::host_port::HostPort;
 use crate::pool::ConnectionPool;
 use crate::rt;
 use crate::shard_map::ShardMapConfig;
-use crate::stats::{ClientStats, Counts};
-use crate::topology::{ClusterView, TopologyEvent, TopologyListener, TopologyManager};
+use crate::stats::{ClientStats, Counts, RouterStats};
+use crate::topology::{ClusterView, TopologyChange, TopologyListener, TopologyManager};
 use choice::own_writes::OwnWrites;
 use choice::shard_table::{Table, follow_table, new_table};
+pub use closing::Closing;
+use closing::Door;
 pub use config::{ClientConfig, ReadMode, ReadModeError};
 pub use error::{At, CallError, Fate};
+pub use observer::{CallEnd, CallObserver, Observer};
 pub use operations::batch::{BATCH_OPS_MAX, Batch, BatchReply};
-pub use operations::conflicts::{Conflict, ConflictsFound};
+pub use operations::conflicts::{Conflict, ConflictStream, ConflictsFound};
 pub use operations::entry::{Entry, Repeated, TreeEntry, Written};
-pub use operations::ops::{DeleteTreeOptions, PutOptions, TREE_ENTRIES_MAX, TreeOptions, WriteId};
+pub use operations::options::{DeleteTreeOptions, GetOptions, PutOptions, TreeOptions, WriteId};
 pub use operations::request::RawRequest;
+pub use operations::shards::place_of;
+pub use operations::tree::{TREE_ENTRIES_MAX, TreeStream};
 pub use streams::messages::{Monitor, MonitorEvent, TopicMessage};
 pub use streams::watch::{Change, Watch, WatchEvent, WatchOptions};
+#[cfg(feature = "tracing")]
+pub use tracing::TracingObserver;
 
 /// Most seeds of a client.
 pub const SEEDS_MAX: usize = 1024;
@@ -79,6 +73,9 @@ struct Inner {
     table: Arc<Table>,
     own_writes: OwnWrites,
     counts: Counts,
+    /// The calls that are open.
+    calls: Group,
+    door: Door,
 }
 
 impl Drop for Inner {
@@ -111,13 +108,45 @@ impl Client {
         let inner = Arc::new_cyclic(|inner| {
             let refresh_every = Some(config.shard_table_age);
             let table = ShardMapConfig { refresh_every, ..ShardMapConfig::default() };
-            let table = new_table(Weak::clone(inner), table);
-            Inner { config, pool, topology, table, own_writes, counts }
+            let table = new_table(Weak::clone(inner), pool.tasks().clone(), table);
+            let (calls, door) = (Group::default(), Door::default());
+            Inner { config, pool, topology, table, own_writes, counts, calls, door }
         });
         let client = Client { inner };
         client.wait_for_view(&first).await?;
-        follow_table(Arc::clone(&client.inner.table), Arc::downgrade(&client.inner));
+        let inner = &client.inner;
+        follow_table(Arc::clone(&inner.table), inner.pool.tasks(), Arc::downgrade(inner));
         Ok(client)
+    }
+
+    /// Connects as a ticket says: to its nodes, by its CA, as its user. What the configuration says of access
+    /// does not count.
+    ///
+    /// ```no_run
+    /// use distkv_client::{Client, ClientConfig, Ticket};
+    ///
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// let ticket: Ticket = std::env::var("DISTKV_TICKET")?.parse()?;
+    /// let client = Client::connect_with_ticket(&ticket, ClientConfig::new()).await?;
+    /// # drop(client);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Client::connect`]; [`CallError::Usage`] if the ticket cannot be used.
+    #[cfg(feature = "tls")]
+    pub async fn connect_with_ticket(
+        ticket: &crate::Ticket,
+        config: ClientConfig,
+    ) -> Result<Client, CallError> {
+        let unusable = |why: String| CallError::Usage(format!("the ticket cannot be used: {why}"));
+        let seeds: Result<Vec<HostPort>, _> =
+            ticket.addresses.iter().map(|address| address.parse()).collect();
+        let seeds = seeds.map_err(|error| unusable(error.to_string()))?;
+        let access = crate::Access::of_ticket(ticket);
+        let access = access.map_err(|error| unusable(error.to_string()))?;
+        Client::connect(seeds, config.access(access)).await
     }
 
     /// Waits for the first view as long as the configuration says.
@@ -141,55 +170,59 @@ impl Client {
         self.inner.topology.view()
     }
 
-    /// Calls `listener` for each node that comes, goes or changes, and for preferred nodes that
-    /// move, until what this returns is dropped. It is called on the client's own task: it must be quick,
-    /// must not block and must not panic.
+    /// Calls `listener` for each view of the nodes that differs from the one before, and when preferred
+    /// nodes move, until what this returns is dropped. It is called on the client's own task, once at a
+    /// time: it must be quick and must not block. If it panics, that stops nothing.
+    ///
+    /// ```
+    /// # use distkv::testing::{TestCluster, block_on};
+    /// use distkv_client::{Client, ClientConfig};
+    ///
+    /// # block_on(async {
+    /// # let cluster = TestCluster::start(1).await?;
+    /// # let seeds = cluster.seeds();
+    /// let client = Client::connect(seeds, ClientConfig::new()).await?;
+    /// let listener = client.on_topology_change(|change| {
+    ///     for node in &change.added {
+    ///         println!("{} came with view {}", node.name, change.epoch);
+    ///     }
+    ///     println!("{} shards moved", change.moved.len());
+    /// })?;
+    /// drop(listener); // It is not called any more.
+    /// # cluster.shutdown().await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
     ///
     /// # Errors
     /// [`CallError::Usage`] when there are too many listeners.
     pub fn on_topology_change(
         &self,
-        listener: impl Fn(&TopologyEvent) + Send + Sync + 'static,
+        listener: impl Fn(&TopologyChange) + Send + Sync + 'static,
     ) -> Result<TopologyListener, CallError> {
         let listener = self.inner.topology.listen(listener);
         listener.ok_or_else(|| CallError::Usage(String::from("there are too many listeners")))
-    }
-
-    /// Fetches the table of overrides of preferred nodes again, which happens by itself now and then.
-    /// Returns when it is here; for how long to wait is the caller's concern.
-    pub async fn refresh_shards(&self) {
-        let table = &self.inner.table;
-        table.invalidate(table.now(), None);
-        let _ = table.ready().await;
     }
 
     /// Counters.
     #[must_use]
     pub fn stats(&self) -> ClientStats {
         let inner = &self.inner;
-        let overrides = inner.topology.preferences().len() as u64;
+        let router = RouterStats {
+            overrides: inner.topology.preferences().len() as u64,
+            nodes: inner.topology.node_stats(),
+            shards: inner.topology.routing().shards_by_node(),
+            ..inner.counts.router()
+        };
         ClientStats {
-            router: inner.counts.router(overrides),
+            router,
             pool: inner.pool.stats(),
             topology: inner.topology.stats(),
             retry: inner.counts.retry(),
             reads: inner.counts.reads(),
             watches: inner.counts.watches(),
             shards: inner.table.stats(),
+            tasks: inner.pool.tasks().len(),
         }
-    }
-
-    /// Closes the client, with all its clones: pending calls fail, watches end, and nothing new
-    /// begins.
-    pub fn close(&self) {
-        self.inner.table.close();
-        self.inner.topology.stop();
-        self.inner.pool.close();
-    }
-
-    /// Whether it was closed.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.inner.pool.is_closed()
     }
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use super::ClusterView;
 use crate::model::host_port::HostPort;
+use crate::model::shard::SHARD_COUNT;
 use crate::router::{Candidate, Router};
+use crate::stats::{NodeCounts, NodeTable};
 
 /// The overrides: by virtual shard, the name of the node that is preferred for it.
 pub type Preferences = BTreeMap<u16, String>;
@@ -22,6 +24,8 @@ pub struct Target {
     pub address: HostPort,
     /// Whether it should be asked before those that are not live.
     pub is_live: bool,
+    /// What went there.
+    pub(crate) counts: NodeCounts,
 }
 
 /// A shard whose preferred node is another one than before.
@@ -51,6 +55,7 @@ impl Routing {
         view: Arc<ClusterView>,
         seeds: &[HostPort],
         preferences: Arc<Preferences>,
+        counted: &NodeTable,
     ) -> Routing {
         let with_address = view.nodes.iter().filter_map(|node| {
             Some(Target {
@@ -58,20 +63,21 @@ impl Routing {
                 incarnation: node.incarnation,
                 address: node.client.clone()?,
                 is_live: node.is_live(),
+                counts: counted.of(&node.name),
             })
         });
         let mut targets: Vec<Target> = with_address.collect();
         for seed in seeds {
             if targets.iter().all(|target| target.address != *seed) {
-                targets.push(as_target(seed, false));
+                targets.push(as_target(seed, false, counted));
             }
         }
         Routing::made_of(view, targets, &preferences)
     }
 
     /// Before the first view.
-    pub(super) fn of_seeds(seeds: &[HostPort]) -> Routing {
-        let targets = seeds.iter().map(|seed| as_target(seed, true)).collect();
+    pub(super) fn of_seeds(seeds: &[HostPort], counted: &NodeTable) -> Routing {
+        let targets = seeds.iter().map(|seed| as_target(seed, true, counted)).collect();
         Routing::made_of(Arc::default(), targets, &Preferences::new())
     }
 
@@ -88,6 +94,17 @@ impl Routing {
     /// Whether this is the address of a node or a seed.
     pub(super) fn knows(&self, address: &HostPort) -> bool {
         self.targets.iter().any(|target| target.address == *address)
+    }
+
+    /// How many shards each node is preferred for, by its name.
+    pub(crate) fn shards_by_node(&self) -> BTreeMap<String, u64> {
+        let mut shards = BTreeMap::new();
+        for preferred in (0..SHARD_COUNT).filter_map(|shard| self.router.preferred(shard)) {
+            if let Some(target) = self.targets.get(preferred) {
+                *shards.entry(target.name.clone()).or_default() += 1;
+            }
+        }
+        shards
     }
 
     /// The node of this name.
@@ -109,6 +126,8 @@ impl Routing {
     }
 }
 
-fn as_target(seed: &HostPort, is_live: bool) -> Target {
-    Target { name: seed.to_string(), incarnation: None, address: seed.clone(), is_live }
+fn as_target(seed: &HostPort, is_live: bool, counted: &NodeTable) -> Target {
+    let name = seed.to_string();
+    let counts = counted.of(&name);
+    Target { name, incarnation: None, address: seed.clone(), is_live, counts }
 }

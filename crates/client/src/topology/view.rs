@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use crate::message::{array_items, as_bool, as_str, as_u64, map_items};
 use crate::model::host_port::HostPort;
 use crate::pool::NodeIdentity;
+use crate::retry::deviations::{Rule, is_broken};
 
 /// Most nodes of a view that count; further ones are left out. More than any network has.
 pub const NODES_MAX: usize = 1024;
@@ -88,7 +89,10 @@ impl NodeView {
     /// Whether it is one of those of which a majority is a majority: it did not leave on purpose.
     #[must_use]
     pub fn counts(&self) -> bool {
-        self.state != NodeState::Left
+        match is_broken(Rule::Majority) {
+            true => self.state == NodeState::Asked,
+            false => self.state != NodeState::Left,
+        }
     }
 
     /// A node of which only the address is known.
@@ -190,24 +194,32 @@ pub(super) fn by_name(nodes: impl Iterator<Item = NodeView>) -> Vec<NodeView> {
     best.into_values().collect()
 }
 
-/// How one node differs between two views.
+/// A node of which something differs between two views: it is another life, or its state, its
+/// readiness or an address changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NodeChange {
-    /// It was not there before.
-    Added(NodeView),
-    /// It is not there any more.
-    Removed(NodeView),
-    /// It is another life, or its state, its readiness or an address changed.
-    Changed {
-        /// As it was.
-        from: NodeView,
-        /// As it is.
-        to: NodeView,
-    },
+pub struct NodeChange {
+    /// As it was.
+    pub before: NodeView,
+    /// As it is.
+    pub after: NodeView,
 }
 
-/// What differs, in the order of names. Both lists are in that order.
-pub(super) fn compare(old: &[NodeView], new: &[NodeView]) -> Vec<NodeChange> {
+/// How two views differ; each list in the order of names.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Differences {
+    pub(super) added: Vec<NodeView>,
+    pub(super) removed: Vec<NodeView>,
+    pub(super) changed: Vec<NodeChange>,
+}
+
+impl Differences {
+    pub(super) fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
+    }
+}
+
+/// What differs. Both lists are in the order of names.
+pub(super) fn compare(old: &[NodeView], new: &[NodeView]) -> Differences {
     let mut names: BTreeMap<&str, (Option<&NodeView>, Option<&NodeView>)> = BTreeMap::new();
     for node in old {
         names.entry(&node.name).or_default().0 = Some(node);
@@ -215,15 +227,18 @@ pub(super) fn compare(old: &[NodeView], new: &[NodeView]) -> Vec<NodeChange> {
     for node in new {
         names.entry(&node.name).or_default().1 = Some(node);
     }
-    let changes = names.into_values().filter_map(|pair| match pair {
-        (None, Some(new)) => Some(NodeChange::Added(new.clone())),
-        (Some(old), None) => Some(NodeChange::Removed(old.clone())),
-        (Some(old), Some(new)) if !is_same(old, new) => {
-            Some(NodeChange::Changed { from: old.clone(), to: new.clone() })
+    let mut differences = Differences::default();
+    for pair in names.into_values() {
+        match pair {
+            (None, Some(new)) => differences.added.push(new.clone()),
+            (Some(old), None) => differences.removed.push(old.clone()),
+            (Some(old), Some(new)) if !is_same(old, new) => {
+                differences.changed.push(NodeChange { before: old.clone(), after: new.clone() });
+            }
+            (_, _) => {}
         }
-        (_, _) => None,
-    });
-    changes.collect()
+    }
+    differences
 }
 
 /// Whether there is no difference for a client. It does not matter which of them was asked: that
@@ -235,6 +250,9 @@ fn is_same(old: &NodeView, new: &NodeView) -> bool {
     };
     seen(old) == seen(new)
 }
+
+#[cfg(test)]
+mod vectors;
 
 #[cfg(test)]
 mod tests {
@@ -296,12 +314,12 @@ mod tests {
     fn views_of_two_nodes_that_agree_do_not_differ() {
         let one = told(&[node("a", "self", Some("h:1")), node("b", "up", Some("h:2"))]);
         let two = told(&[node("a", "up", Some("h:1")), node("b", "self", Some("h:2"))]);
-        assert_eq!(compare(&one.nodes, &two.nodes), []);
+        assert!(compare(&one.nodes, &two.nodes).is_empty());
         let three = told(&[node("a", "suspect", Some("h:1")), node("c", "up", Some("h:3"))]);
-        let changes = compare(&two.nodes, &three.nodes);
-        assert!(matches!(&changes[0], NodeChange::Changed { to, .. } if to.name == "a"));
-        assert!(matches!(&changes[1], NodeChange::Removed(node) if node.name == "b"));
-        assert!(matches!(&changes[2], NodeChange::Added(node) if node.name == "c"));
-        assert_eq!(changes.len(), 3);
+        let Differences { added, removed, changed } = compare(&two.nodes, &three.nodes);
+        assert_eq!((added[0].name.as_str(), added.len()), ("c", 1));
+        assert_eq!((removed[0].name.as_str(), removed.len()), ("b", 1));
+        assert_eq!((changed[0].after.name.as_str(), changed.len()), ("a", 1));
+        assert_eq!(changed[0].before.state, NodeState::Up);
     }
 }

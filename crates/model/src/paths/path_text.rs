@@ -18,7 +18,7 @@
 //! | `:.` `::` `:_` | within strings: a dot, a colon, a space (which may also stand as it is) |
 //!
 //! So `a.b:1.c` is "a", "b", 1, "c", and `a:.b` is the one string "a.b". Each path is written in
-//! one way, and read back equal. Vectors made with DistKV are in `tests/fixtures/path_text.json`.
+//! one way, and read back equal. Vectors made with DistKV are in `clients/conformance/vectors/path_text.json`.
 //! DistKV also reads Python expressions (`:1+1`, `:None`, `:0x10`, `:1_000`, `:00`); they are
 //! refused here.
 

@@ -7,19 +7,24 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use crate::connection::group::Member;
 use crate::error::ClientError;
 use crate::model::host_port::HostPort;
 use crate::pool::{NodeIdentity, PooledConnection};
+use crate::retry::deviations::{Rule, is_broken};
 use crate::retry::{Decision, ErrorClass, Idempotency, Reason, RetryPolicy, Sent};
 use crate::rt;
 use crate::smart::Inner;
 use crate::smart::error::{At, CallError, Fate};
+use crate::smart::observer::Observed;
 use crate::smart::operations::entry::{Repeated, Written};
 use crate::topology::{Routing, Target};
 
 /// What a call wants.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::smart) struct Plan<'a> {
+    /// The protocol's word for it.
+    pub(in crate::smart) action: &'a str,
     /// Whose preferred node comes first.
     pub(in crate::smart) shard: u16,
     /// Whether doing it twice is doing it once.
@@ -38,14 +43,15 @@ pub(in crate::smart) struct Plan<'a> {
     pub(in crate::smart) is_own: bool,
 }
 
-impl Plan<'_> {
-    pub(in crate::smart) fn read(shard: u16) -> Plan<'static> {
-        Plan::new(shard, Idempotency::Read)
+impl<'a> Plan<'a> {
+    pub(in crate::smart) fn read(action: &'a str, shard: u16) -> Plan<'a> {
+        Plan::new(action, shard, Idempotency::Read)
     }
 
-    pub(in crate::smart) fn new(shard: u16, idempotency: Idempotency) -> Plan<'static> {
+    pub(in crate::smart) fn new(action: &'a str, shard: u16, idempotency: Idempotency) -> Plan<'a> {
         let (first, try_deadline, deadline) = (None, None, None);
         Plan {
+            action,
             shard,
             idempotency,
             needs_id: false,
@@ -129,6 +135,42 @@ impl Inner {
         F: Fn(Arc<PooledConnection>) -> Fut,
         Fut: Future<Output = Result<T, ClientError>>,
     {
+        let _open = self.open_call()?;
+        let mut observed = self.config.observer.begin(plan.action);
+        let result = self.carry_out(plan, &try_once, &mut observed).await;
+        if let Some(observed) = observed {
+            match &result {
+                Ok(served) => observed.on_end(served.attempts, None),
+                Err(error) => observed.on_end(error.attempts(), Some(error)),
+            }
+        }
+        result
+    }
+
+    /// Something begins for which closing waits.
+    ///
+    /// # Errors
+    /// [`CallError::Closed`]: nothing new begins.
+    pub(in crate::smart) fn open_call(&self) -> Result<Member, CallError> {
+        let member = self.calls.begin();
+        // In this order, so that closing either sees the call or refuses it.
+        if self.door.is_closing() {
+            let at = At { node: None, attempts: 0, fate: Fate::NotDone };
+            return Err(CallError::Closed(at));
+        }
+        Ok(member)
+    }
+
+    async fn carry_out<T, F, Fut>(
+        &self,
+        plan: Plan<'_>,
+        try_once: &F,
+        observed: &mut Option<Observed<'_>>,
+    ) -> Result<Served<T>, CallError>
+    where
+        F: Fn(Arc<PooledConnection>) -> Fut,
+        Fut: Future<Output = Result<T, ClientError>>,
+    {
         let policy = self.policy(plan.deadline);
         let started = rt::now();
         let elapsed = || Duration::from_millis(rt::now().saturating_sub(started));
@@ -155,17 +197,21 @@ impl Inner {
             if let Some(counts) = counts {
                 counts.on_try(attempts, is_preferred);
             }
+            if let Some(observed) = observed {
+                observed.on_try(&target.name, attempts);
+            }
             let patience = plan.try_deadline.unwrap_or(policy.try_deadline);
             let patience = patience.min(policy.total_deadline.saturating_sub(elapsed()));
-            let failed = match self.try_at(&target.address, patience, &try_once).await {
+            let failed = match self.try_at(target, patience, try_once).await {
                 Ok((value, node)) => {
                     let address = target.address.clone();
-                    let maybe_twice = in_doubt.iter().any(|other| *other != address);
+                    let maybe_twice =
+                        in_doubt.iter().any(|other| *other != address) && !is_broken(Rule::Maybe);
                     return Ok(Served { value, node, address, attempts, maybe_twice });
                 }
                 Err(failed) => failed,
             };
-            let idempotency = match failed.is_old && plan.needs_id {
+            let idempotency = match failed.is_old && plan.needs_id && !is_broken(Rule::OldServers) {
                 true => Idempotency::Unguarded,
                 false => plan.idempotency,
             };
@@ -176,6 +222,9 @@ impl Inner {
             fate = worse(fate, this);
             if let Some(counts) = counts {
                 counts.on_failure(failed.class);
+            }
+            if let Some(observed) = observed {
+                observed.on_failure(&target.name, attempts, failed.class, &failed.error);
             }
             let random = rt::random_u64();
             match policy.decide(failed.class, attempts, elapsed(), idempotency, random) {
@@ -245,7 +294,7 @@ impl Inner {
     /// One try, within the given time.
     pub(in crate::smart) async fn try_at<T, F, Fut>(
         &self,
-        address: &HostPort,
+        target: &Target,
         patience: Duration,
         try_once: &F,
     ) -> Result<(T, NodeIdentity), Failed>
@@ -253,7 +302,26 @@ impl Inner {
         F: Fn(Arc<PooledConnection>) -> Fut,
         Fut: Future<Output = Result<T, ClientError>>,
     {
-        let started = rt::now();
+        target.counts.on_try();
+        let result = self.try_on(target, patience, try_once).await;
+        if result.is_err() {
+            target.counts.on_failure();
+        }
+        result
+    }
+
+    async fn try_on<T, F, Fut>(
+        &self,
+        target: &Target,
+        patience: Duration,
+        try_once: &F,
+    ) -> Result<(T, NodeIdentity), Failed>
+    where
+        F: Fn(Arc<PooledConnection>) -> Fut,
+        Fut: Future<Output = Result<T, ClientError>>,
+    {
+        let address = &target.address;
+        let started_us = rt::now_us();
         let slow = |what: &str| ClientError::Connect {
             address: address.to_string(),
             reason: format!("{what} within {patience:?}"),
@@ -265,17 +333,21 @@ impl Inner {
             Some(Err(error)) => return Err(unavailable(error)),
             None => return Err(unavailable(slow("no connection"))),
         };
-        let sent = rt::now();
-        let left = patience.saturating_sub(Duration::from_millis(sent.saturating_sub(started)));
+        let sent_us = rt::now_us();
+        let waited = Duration::from_micros(sent_us.saturating_sub(started_us));
+        let left = patience.saturating_sub(waited);
         let is_old = used.identity().incarnation.is_none();
         match rt::timeout(left, try_once(Arc::clone(&used))).await {
-            Some(Ok(value)) => Ok((value, used.identity().clone())),
+            Some(Ok(value)) => {
+                target.counts.on_answer(rt::now_us().saturating_sub(sent_us));
+                Ok((value, used.identity().clone()))
+            }
             Some(Err(error)) => {
                 let class = ErrorClass::of(&error, Sent::Maybe);
                 Err(Failed { error, class, is_old })
             }
             None => {
-                self.pool.on_timeout(address, &used, sent);
+                self.pool.on_timeout(address, &used, sent_us / 1000);
                 let (error, class) = (slow("no answer"), ErrorClass::TryDeadline);
                 Err(Failed { error, class, is_old })
             }
@@ -302,6 +374,11 @@ fn worse(a: Fate, b: Fate) -> Fate {
         (Fate::Unknown, _) | (_, Fate::Unknown) => Fate::Unknown,
         (Fate::NotDone, Fate::NotDone) => Fate::NotDone,
     }
+}
+
+/// The error of a stream that was read, and ends with this one.
+pub(in crate::smart) fn stream_error(error: ClientError, at: At) -> CallError {
+    final_error(error, at, Reason::Final)
 }
 
 /// The error of a call that ends with this one.

@@ -17,7 +17,9 @@ use crate::pool::NodeIdentity;
 use crate::retry::{Decision, ErrorClass, Idempotency, Sent};
 use crate::rt;
 use crate::smart::error::{At, CallError, Fate};
+use crate::smart::observer::Observed;
 use crate::smart::operations::entry::{self, Entry};
+use crate::smart::operations::options::GetOptions;
 use crate::smart::{Inner, ReadMode};
 use crate::stats::count;
 use crate::topology::Target;
@@ -37,29 +39,43 @@ impl Inner {
     pub(in crate::smart) async fn read(
         &self,
         request: ReadRequest<'_>,
-        mode: ReadMode,
+        options: GetOptions,
     ) -> Result<Entry, CallError> {
-        match mode {
-            ReadMode::Preferred => self.read_preferred(request).await,
+        let deadline = options.deadline;
+        match options.read_mode.unwrap_or(self.config.read_mode) {
+            ReadMode::Preferred => self.read_preferred(request, deadline).await,
             ReadMode::Any => {
                 let first = self.any_live();
-                let plan = Plan { first: first.as_deref(), ..Plan::read(shard_of(request.path)) };
+                let plan = Plan::read("get_value", shard_of(request.path));
+                let plan = Plan { first: first.as_deref(), deadline, ..plan };
                 Ok(self.read_once(request, plan).await?.0)
             }
-            ReadMode::Freshest => self.read_freshest(request.path).await,
+            ReadMode::Freshest => self.read_freshest(request.path, deadline).await,
         }
     }
 
     /// From the node that took this client's last write, else from the preferred one, else from the
     /// next. A version older than an own write is not accepted while there is hope for a newer one.
-    async fn read_preferred(&self, request: ReadRequest<'_>) -> Result<Entry, CallError> {
+    async fn read_preferred(
+        &self,
+        request: ReadRequest<'_>,
+        deadline: Option<Duration>,
+    ) -> Result<Entry, CallError> {
         let (path, shard) = (request.path, shard_of(request.path));
         let started = rt::now();
+        let waited = || Duration::from_millis(rt::now().saturating_sub(started));
+        // How long to look for an own write.
+        let patience = self.config.own_write_patience.min(deadline.unwrap_or(Duration::MAX));
         let mut stale: Vec<HostPort> = Vec::new();
         loop {
             let has_own = self.own_writes.knows(path);
             let home = self.home(shard);
-            let plan = Plan { first: home.as_deref(), last: &stale, ..Plan::read(shard) };
+            let plan = Plan {
+                first: home.as_deref(),
+                last: &stale,
+                deadline: deadline.map(|deadline| deadline.saturating_sub(waited())),
+                ..Plan::read("get_value", shard)
+            };
             let request = ReadRequest { path, with_chain: request.with_chain || has_own };
             let (entry, node, address) = self.read_once(request, plan).await?;
             let there = entry.value.is_some() || entry.chain.is_some();
@@ -70,8 +86,7 @@ impl Inner {
                 return Ok(entry);
             }
             count(&self.counts.stale_answers);
-            let waited = Duration::from_millis(rt::now().saturating_sub(started));
-            if waited >= self.config.own_write_patience {
+            if waited() >= patience {
                 count(&self.counts.stale_taken);
                 self.own_writes.give_up(path);
                 return Ok(entry);
@@ -112,16 +127,37 @@ impl Inner {
     }
 
     /// Asks all live nodes until a majority of those in the view has answered.
-    async fn read_freshest(&self, path: &Path) -> Result<Entry, CallError> {
-        let policy = self.config.retry;
+    async fn read_freshest(
+        &self,
+        path: &Path,
+        deadline: Option<Duration>,
+    ) -> Result<Entry, CallError> {
+        let _open = self.open_call()?;
+        let mut observed = self.config.observer.begin("get_value");
+        let mut attempts = 0;
+        let result = self.ask_majority(path, deadline, &mut attempts, &mut observed).await;
+        if let Some(observed) = observed {
+            observed.on_end(attempts, result.as_ref().err());
+        }
+        result
+    }
+
+    async fn ask_majority(
+        &self,
+        path: &Path,
+        deadline: Option<Duration>,
+        attempts: &mut u32,
+        observed: &mut Option<Observed<'_>>,
+    ) -> Result<Entry, CallError> {
+        let policy = self.policy(deadline);
         let started = rt::now();
         let elapsed = || Duration::from_millis(rt::now().saturating_sub(started));
         let mut newest: Option<Entry> = None;
         let mut answered: BTreeSet<String> = BTreeSet::new();
-        let mut attempt = 0_u32;
         self.counts.call();
         loop {
-            attempt += 1;
+            *attempts = attempts.saturating_add(1);
+            let attempt = *attempts;
             let routing = self.topology.routing();
             if routing.view.source.is_none() {
                 let text = "the nodes cannot tell which nodes there are, so none knows what a \
@@ -137,6 +173,9 @@ impl Inner {
             };
             let asked: Vec<Target> = routing.targets.iter().filter(is_asked).cloned().collect();
             let patience = policy.time_for_try(elapsed()).unwrap_or_default();
+            if let Some(observed) = observed {
+                asked.iter().for_each(|target| observed.on_try(&target.name, attempt));
+            }
             let asking = asked.iter().map(|target| self.ask_one(target, path, patience));
             let mut answers: FuturesUnordered<_> = asking.collect();
             // More are waited for only if this client knows that there is something newer.
@@ -150,7 +189,11 @@ impl Inner {
                         newest = Some(newer_of(newest, entry));
                     }
                     Err(error) => {
-                        self.counts.on_failure(ErrorClass::of(&error, Sent::Maybe));
+                        let class = ErrorClass::of(&error, Sent::Maybe);
+                        self.counts.on_failure(class);
+                        if let Some(observed) = observed {
+                            observed.on_failure(&target.name, attempt, class, &error);
+                        }
                     }
                 }
             }
@@ -200,7 +243,14 @@ impl Inner {
             address: target.address.to_string(),
             reason: format!("no answer within {patience:?}"),
         };
-        (target, rt::timeout(patience, asking).await.unwrap_or_else(|| Err(silent())))
+        target.counts.on_try();
+        let begun_us = rt::now_us();
+        let answer = rt::timeout(patience, asking).await.unwrap_or_else(|| Err(silent()));
+        match &answer {
+            Ok(_) => target.counts.on_answer(rt::now_us().saturating_sub(begun_us)),
+            Err(_) => target.counts.on_failure(),
+        }
+        (target, answer)
     }
 }
 

@@ -1,15 +1,21 @@
 //! The table of virtual shards that nodes export: which shards have a preferred node of their own.
 //! It is cached by a [`ShardMap`], and its content goes to the topology manager.
 
+use std::future::Future;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
 
 use super::call::Plan;
+use crate::connection::group::Group;
 use crate::message::{Fields, Message, array_items, as_u64, map_items};
 use crate::model::shard::SHARD_COUNT;
 use crate::model::value::Reader;
-use crate::rt;
-use crate::shard_map::{ListShards, Page, ShardMap, ShardMapConfig, ShardRow, SystemClock};
+use crate::shard_map::{
+    Clock, ListShards, Page, ShardMap, ShardMapConfig, ShardRow, Snapshot, SystemClock,
+};
 use crate::smart::Inner;
 use crate::smart::error::CallError;
 use crate::topology::Preferences;
@@ -17,8 +23,12 @@ use crate::topology::Preferences;
 /// Rows that are asked for at once: all there can be.
 const PAGE_ROWS: u64 = SHARD_COUNT as u64;
 
+/// Stands for the table among the shards whose last own write is remembered: the node that took it
+/// lists it.
+pub(in crate::smart) const TABLE: u16 = SHARD_COUNT;
+
 /// The cached table.
-pub(in crate::smart) type Table = ShardMap<Lister, SystemClock>;
+pub(in crate::smart) type Table = ShardMap<Lister, ClientClock>;
 
 /// Asks nodes for the table.
 #[derive(Debug)]
@@ -26,31 +36,66 @@ pub(in crate::smart) struct Lister {
     client: Weak<Inner>,
 }
 
+/// The real clock, with tasks that the client waits for when it is closed.
+#[derive(Debug)]
+pub(in crate::smart) struct ClientClock {
+    tasks: Group,
+}
+
+impl Clock for ClientClock {
+    fn now(&self) -> Duration {
+        SystemClock.now()
+    }
+
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
+        SystemClock.sleep(duration)
+    }
+
+    fn random(&self) -> u64 {
+        SystemClock.random()
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.tasks.spawn(task);
+    }
+}
+
 /// The table of a client that is being made.
-pub(in crate::smart) fn new_table(client: Weak<Inner>, config: ShardMapConfig) -> Arc<Table> {
-    Arc::new(ShardMap::new(Lister { client }, SystemClock, config))
+pub(in crate::smart) fn new_table(
+    client: Weak<Inner>,
+    tasks: Group,
+    config: ShardMapConfig,
+) -> Arc<Table> {
+    Arc::new(ShardMap::new(Lister { client }, ClientClock { tasks }, config))
 }
 
 /// Begins to fetch the table, and hands on its content until it is closed.
-pub(in crate::smart) fn follow_table(table: Arc<Table>, client: Weak<Inner>) {
+pub(in crate::smart) fn follow_table(table: Arc<Table>, tasks: &Group, client: Weak<Inner>) {
     if table.start().is_err() {
         return;
     }
-    rt::spawn(async move {
+    tasks.spawn(async move {
         let mut number = 0;
         while let Ok(snapshot) = table.changed(number).await {
             number = snapshot.number;
             let Some(client) = client.upgrade() else { return };
-            let mut preferences = Preferences::new();
-            for row in snapshot.rows() {
-                if let Some(name) = &row.prefer {
-                    let shards: RangeInclusive<u16> = row.first..=row.last.min(SHARD_COUNT - 1);
-                    preferences.extend(shards.map(|shard| (shard, name.clone())));
-                }
-            }
-            client.topology.prefer(preferences);
+            client.apply_table(&snapshot);
         }
     });
+}
+
+impl Inner {
+    /// Hands on what a table says.
+    pub(in crate::smart) fn apply_table(&self, table: &Snapshot) {
+        let mut preferences = Preferences::new();
+        for row in table.rows() {
+            if let Some(name) = &row.prefer {
+                let shards: RangeInclusive<u16> = row.first..=row.last.min(SHARD_COUNT - 1);
+                preferences.extend(shards.map(|shard| (shard, name.clone())));
+            }
+        }
+        self.topology.prefer(preferences);
+    }
 }
 
 impl ListShards for Lister {
@@ -60,16 +105,25 @@ impl ListShards for Lister {
         let Some(client) = self.client.upgrade() else {
             return Err(CallError::Usage(String::from("the client is gone")));
         };
-        let mut fields = Fields::new();
-        fields.u64("limit", PAGE_ROWS);
-        if let Some(after) = after {
-            fields.bin("after", &after.to_be_bytes());
-        }
-        let plan = Plan { is_own: true, ..Plan::read(0) };
-        let served = client.request(plan, "list_shards", &fields).await?;
-        page_of(&served.value)
-            .ok_or_else(|| CallError::Value(String::from("the list of shards is none")))
+        list_page(&client, after).await
     }
+}
+
+/// The rows behind this place, as a node has them.
+pub(in crate::smart) async fn list_page(
+    client: &Inner,
+    after: Option<u128>,
+) -> Result<Page, CallError> {
+    let mut fields = Fields::new();
+    fields.u64("limit", PAGE_ROWS);
+    if let Some(after) = after {
+        fields.bin("after", &after.to_be_bytes());
+    }
+    let home = client.home(TABLE);
+    let plan = Plan { first: home.as_deref(), is_own: true, ..Plan::read("list_shards", 0) };
+    let served = client.request(plan, &fields).await?;
+    page_of(&served.value)
+        .ok_or_else(|| CallError::Value(String::from("the list of shards is none")))
 }
 
 fn page_of(reply: &Message) -> Option<Page> {
@@ -104,6 +158,9 @@ fn place_of(bytes: &[u8]) -> Option<u128> {
     let bytes = Reader::new(bytes).read_bin().ok()?;
     bytes.try_into().ok().map(u128::from_be_bytes)
 }
+
+#[cfg(test)]
+mod vectors;
 
 #[cfg(test)]
 mod tests {

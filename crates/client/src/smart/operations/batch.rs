@@ -4,13 +4,14 @@
 use serde::Serialize;
 
 use super::entry::{self, Entry, Written, malformed};
-use super::ops::{PutOptions, WriteId};
+use super::options::{PutOptions, WriteId};
 use crate::error::{ClientError, ServerError};
 use crate::message::{Fields, Message, array_items};
 use crate::model::path::Path;
 use crate::model::shard::shard_of;
 use crate::model::value::{Value, write_array_len};
 use crate::pool::NodeIdentity;
+use crate::retry::deviations::{Rule, is_broken};
 use crate::retry::{ErrorClass, Idempotency};
 use crate::smart::Client;
 use crate::smart::choice::call::Plan;
@@ -157,6 +158,7 @@ impl Batch {
             let message = Message::new(result).map_err(|_| malformed(node, "a result"))?;
             let reply = match (message.error(), &op.kind) {
                 (Some(error), _) => {
+                    let is_repeatable = is_repeatable && !is_broken(Rule::Batch);
                     if is_repeatable && ErrorClass::of_server(&error) != ErrorClass::Final {
                         return Err(error.into());
                     }
@@ -201,7 +203,8 @@ impl Client {
             Kind::Get => false,
             Kind::Put(_, options) | Kind::Delete(options) => options.needs_id(),
         });
-        let plan = Plan { first: home.as_deref(), needs_id, ..Plan::new(shard, idempotency) };
+        let plan =
+            Plan { first: home.as_deref(), needs_id, ..Plan::new("batch", shard, idempotency) };
         let is_repeatable = idempotency != Idempotency::Unguarded;
         let served = self.inner.call(plan, |used| async move {
             let reply = used.connection().request("batch", fields).await?;

@@ -4,4 +4,7 @@ pub(super) mod batch;
 pub(super) mod conflicts;
 pub(super) mod entry;
 pub(super) mod ops;
+pub(super) mod options;
 pub(super) mod request;
+pub(super) mod shards;
+pub(super) mod tree;

@@ -37,7 +37,8 @@ impl Client {
     /// [`CallError`]; its [`CallError::fate`] says whether it may have been carried out.
     pub async fn request(&self, request: RawRequest<'_>) -> Result<Message, CallError> {
         let RawRequest { action, fields, path, idempotency, needs_id, try_deadline } = request;
-        let plan = Plan { try_deadline, needs_id, ..Plan::new(shard_of(path), idempotency) };
-        Ok(self.inner.request(plan, action, fields).await?.value)
+        let plan =
+            Plan { try_deadline, needs_id, ..Plan::new(action, shard_of(path), idempotency) };
+        Ok(self.inner.request(plan, fields).await?.value)
     }
 }

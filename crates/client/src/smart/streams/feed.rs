@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, Either, select};
 
 use crate::connection::ReplyStream;
 use crate::error::ClientError;
@@ -62,7 +62,17 @@ pub(super) fn begin_search(
 ) -> Searching {
     let (client, fields) = (Arc::clone(client), fields.clone());
     Pending::new(async move {
-        let result = client.open_again(&mut search, shard, action, &fields).await;
+        let result = {
+            let closing = std::pin::pin!(client.door.closing());
+            let opening = std::pin::pin!(client.open_again(&mut search, shard, action, &fields));
+            match select(closing, opening).await {
+                Either::Right((result, _)) => result,
+                Either::Left(_) => {
+                    let at = At { node: None, attempts: 0, fate: Fate::NotDone };
+                    Err(CallError::Closed(at))
+                }
+            }
+        };
         (search, result)
     })
 }
@@ -96,7 +106,7 @@ impl Inner {
         fields: &Fields,
     ) -> Result<Opened, CallError> {
         let home = self.home(shard);
-        let plan = Plan { first: home.as_deref(), ..Plan::read(shard) };
+        let plan = Plan { first: home.as_deref(), ..Plan::read(action, shard) };
         let served = self.call(plan, |used| open_on(used, action, fields)).await?;
         let (stream, used) = served.value;
         Ok(Opened { stream, used, node: served.node, address: served.address })
@@ -114,7 +124,7 @@ impl Inner {
         fields: &Fields,
     ) -> Result<Opened, CallError> {
         let policy = self.config.retry;
-        let plan = Plan::read(shard);
+        let plan = Plan::read(action, shard);
         loop {
             if search.attempts > 0 {
                 rt::sleep(policy.delay(search.attempts, rt::random_u64())).await;
@@ -129,7 +139,7 @@ impl Inner {
                 return Err(CallError::Usage(String::from("there is no node to ask")));
             };
             let open = |used| open_on(used, action, fields);
-            match self.try_at(&target.address, policy.try_deadline, &open).await {
+            match self.try_at(target, policy.try_deadline, &open).await {
                 Ok(((stream, used), node)) => {
                     let address = target.address.clone();
                     return Ok(Opened { stream, used, node, address });
@@ -153,7 +163,7 @@ async fn open_on(
     action: &'static str,
     fields: &Fields,
 ) -> Result<(ReplyStream, Arc<PooledConnection>), ClientError> {
-    let stream = used.connection().stream(action, fields).await?;
+    let stream = used.connection().endless(action, fields).await?;
     Ok((stream, used))
 }
 

@@ -96,8 +96,8 @@ impl Client {
     pub async fn send_raw(&self, topic: &Path, data: &Value) -> Result<(), CallError> {
         let mut fields = Fields::new();
         fields.path("topic", topic).raw("data", data.as_bytes());
-        let plan = Plan::new(shard_of(topic), Idempotency::Unguarded);
-        self.inner.request(plan, "msg_send", &fields).await.map(drop)
+        let plan = Plan::new("msg_send", shard_of(topic), Idempotency::Unguarded);
+        self.inner.request(plan, &fields).await.map(drop)
     }
 
     /// Delivers the messages of a topic as they arrive; in a topic, `+` stands for one element and

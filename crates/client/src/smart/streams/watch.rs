@@ -30,6 +30,7 @@ use crate::model::ids::Millis;
 use crate::model::path::Path;
 use crate::model::shard::shard_of;
 use crate::model::value::Value;
+use crate::retry::deviations::{Rule, is_broken};
 use crate::retry::{ErrorClass, Sent};
 use crate::rt;
 use crate::smart::error::{At, CallError, Fate};
@@ -453,7 +454,9 @@ impl Watch {
         self.older.clear();
         self.phase = Phase::Lost;
         (self.owes_state, self.is_silent) = (true, false);
-        self.queue.push_back(WatchEvent::Restarted);
+        if !is_broken(Rule::Restart) {
+            self.queue.push_back(WatchEvent::Restarted);
+        }
     }
 }
 

@@ -10,7 +10,8 @@ use crate::path_text::*;
 
 /// What the original library reads and writes; see the note in the file.
 fn vectors() -> Json {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/path_text.json");
+    let file =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/conformance/vectors/path_text.json");
     serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
 }
 

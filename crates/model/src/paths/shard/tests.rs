@@ -4,7 +4,8 @@ use crate::shard::*;
 
 /// Computed with other implementations; shared by all that route by these shards.
 fn vectors() -> serde_json::Value {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/hash-vectors.json");
+    let file =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/conformance/vectors/hashes.json");
     serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
 }
 

@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use xxhash_rust::xxh64::xxh64;
 
 use crate::model::path::Path;
+use crate::retry::deviations::{Rule, is_broken};
 use crate::smart::operations::entry::{Entry, Version};
 
 /// Deletions that are remembered, so that nothing older comes back after them.
@@ -87,6 +88,9 @@ impl Memory {
     /// Compares an arriving version, and notes that the path was seen in this feed.
     pub(super) fn look(&mut self, path: &Path, entry: &Entry, is_resuming: bool) -> Look {
         let Some(delivered) = &mut self.delivered else { return Look::New };
+        if is_broken(Rule::Twice) {
+            return Look::New;
+        }
         let Some(version) = entry.version() else { return Look::New };
         let Some(known) = delivered.get_mut(path) else {
             let may_be_older = is_resuming && version.tock <= self.forgotten;
@@ -167,6 +171,9 @@ impl Memory {
 fn hash_of(entry: &Entry) -> u64 {
     entry.value.as_ref().map_or(0, |value| xxh64(value.as_bytes(), 0))
 }
+
+#[cfg(test)]
+mod vectors;
 
 #[cfg(test)]
 mod tests {

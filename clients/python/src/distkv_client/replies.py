@@ -1,0 +1,26 @@
+"""Errors that messages are, and errors that several calls get. Pure."""
+
+from __future__ import annotations
+
+from .codec import Message
+from .errors import LostError, ProtocolError, ServerError, TryError
+
+
+def again(error: TryError) -> TryError:
+    """The same error for another call: one exception is raised once."""
+    return LostError(str(error), error.code) if isinstance(error, LostError) else type(error)(str(error))
+
+
+def server_error(message: Message) -> ServerError:
+    """The error that a message is."""
+    text, code = message.get("error"), message.get("code")
+    told = text if isinstance(text, str) else "an error that is not told as text"
+    return ServerError(told, code if isinstance(code, str) else None)
+
+
+def check_reply(message: Message) -> None:
+    """Raises the error that a reply is."""
+    if "error" in message:
+        raise server_error(message)
+    if "state" in message:
+        raise ProtocolError("a stream came as the answer to a request")
