@@ -1,7 +1,7 @@
 //! What a node is started with, as options and the configuration file say it, and how both
 //! become a [`Config`]. Options win over the file, setting by setting.
 
-mod http_token;
+pub(super) mod http_token;
 
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;

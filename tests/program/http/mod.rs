@@ -218,9 +218,15 @@ fn a_split_is_loud_on_both_sides_and_so_is_its_end() {
             node.connect().set(&["side", &number.to_string()], Value::from(number as u64));
         }
         for (node, (names, with)) in nodes.iter().zip(&expected) {
-            wait_until("the change is counted", || {
-                (metric(node, "distkv_split_changes") >= 1.0).then_some(())
+            // One of each node of this side.
+            let changes = 1.0 + with.len() as f64;
+            wait_until("the changes are counted", || {
+                (metric(node, "distkv_split_changes") >= changes).then_some(())
             });
+            let known = || {
+                node.connect().call("get_state", &[("known", true.into()), ("nodes", true.into())])
+            };
+            assert_eq!(metric(node, "distkv_split_changes"), changes, "{}: {}", node.name, known());
             assert_eq!(metric(node, "distkv_split_members"), names.len() as f64);
             assert!(metric(node, "distkv_split_seconds") > 0.0);
             assert_eq!(metric(node, "distkv_splits_total"), 1.0, "one split, one count");
