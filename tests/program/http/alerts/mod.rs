@@ -47,6 +47,8 @@ fn now() -> f64 {
 struct Plant {
     folder: PathBuf,
     hosts: Hosts,
+    /// In place of the cable between the switches, while that is cut.
+    cable: Option<SlowCable>,
     nodes: Vec<Option<NodeProcess>>,
     prometheus: Prometheus,
     /// All that has fired so far.
@@ -143,6 +145,7 @@ impl Plant {
         let mut plant = Self {
             folder: folder.to_owned(),
             hosts: Hosts::new(&[0, 0, 1, 1]),
+            cable: None,
             nodes: vec![None, None, None],
             prometheus,
             fired: BTreeSet::new(),
@@ -386,7 +389,6 @@ fn play(plant: &mut Plant) {
     lost.kill().unwrap();
     lost.wait().unwrap();
 
-    let mut cable = None;
     plant.case(
         "n2 is cut off, both sides change the same entry, and the cable that comes back is slow",
         (
@@ -401,10 +403,10 @@ fn play(plant: &mut Plant) {
             plant.fill(0, "new", 80, 10_000);
             let is_split = |plant: &Plant| plant.prometheus.firing().contains("Split plant");
             wait_until("the split is told", || is_split(plant).then_some(()));
-            cable = Some(SlowCable::plug_in(60_000));
+            plant.cable = Some(SlowCable::plug_in(60_000));
         },
         |plant| {
-            drop(cable.take());
+            drop(plant.cable.take());
             plant.hosts.mend();
             let conflicts = || plant.prometheus.value("sum(distkv_conflicts_total) > 0");
             wait_until("the conflict is found", conflicts);
@@ -422,17 +424,16 @@ fn play(plant: &mut Plant) {
         |plant| plant.start_node(2, &[]),
     );
 
-    let mut cable = None;
     plant.case(
         "the cable to n2 is slow, and there is much to send",
         (&["PeerBehind n0", "ChangesMissing n2"], &[]),
         |plant| {
             plant.hosts.cut();
-            cable = Some(SlowCable::plug_in(100_000));
+            plant.cable = Some(SlowCable::plug_in(100_000));
             plant.fill(0, "much", 30, 100_000);
         },
         |plant| {
-            drop(cable.take());
+            drop(plant.cable.take());
             plant.hosts.mend();
         },
     );
