@@ -141,13 +141,13 @@ impl Plant {
         let mut mount = Command::new("mount");
         let mount = mount.args(["-t", "tmpfs", "-o", &format!("size={DISK_BYTES}"), "none"]);
         assert!(mount.arg(folder.join("n2")).status().unwrap().success());
-        let prometheus = Prometheus::start(folder, &path("ca.pem"));
+        let hosts = Hosts::new(&[0, 0, 1, 1]);
         let mut plant = Self {
             folder: folder.to_owned(),
-            hosts: Hosts::new(&[0, 0, 1, 1]),
+            hosts,
             cable: None,
             nodes: vec![None, None, None],
-            prometheus,
+            prometheus: Prometheus::start(folder, &path("ca.pem")),
             fired: BTreeSet::new(),
             began: now(),
         };
@@ -312,7 +312,8 @@ fn play(plant: &mut Plant) {
 
     plant.case(
         "n0's memory fills up, n1's disk is slow, n2's is full",
-        (&["MemoryNearLimit n0", "SyncSlow n1", "DiskFails n2", "NotWritable n2"], &[]),
+        // n2 goes on without a log; with --sync every-batch it would refuse changes.
+        (&["MemoryNearLimit n0", "SyncSlow n1", "DiskFails n2"], &[]),
         |plant| {
             plant.fill(0, "big", 195, 100_000);
             plant.sync_takes(800);
