@@ -278,7 +278,7 @@ def test_a_new_user_s_afternoon(hosts, machines, playwright, watch, tmp_path):  
     for command in users:
         if command.startswith("distkv-node acl set"):
             n1.run(command)
-    n1.run("distkv-node user add olga --method token --role operator")
+    n1.run("distkv-node user add olga --method token --role operator --acl lamps")
     n1.run(words("user ticket NAME --to FILE").replace("NAME", "olga").replace("FILE", "olga.ticket").replace("user", "distkv-node user", 1))
     ticket = n1.read("root/olga.ticket").decode().strip()
     clock.part("three nodes see each other, have data, and a user")
