@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import List
@@ -125,12 +126,12 @@ class Machine:
         for path, text in (
             ("etc/hosts", hosts),
             ("etc/name", self.name),
-            ("usr/local/bin/systemctl", SYSTEMCTL),
+            ("usr/bin/systemctl", SYSTEMCTL),
             ("usr/local/bin/sudo", SUDO),
             ("usr/local/bin/editor", EDITOR),
         ):
             self.write(path, text.encode())
-        self.run("chmod 755 /usr/local/bin/systemctl /usr/local/bin/sudo /usr/local/bin/editor")
+        self.run("chmod 755 /usr/bin/systemctl /usr/local/bin/sudo /usr/local/bin/editor")
 
     def write(self, path: str, content: bytes) -> None:
         """Writes a file there."""
@@ -244,10 +245,11 @@ def machines(hosts, tmp_path):  # pylint: disable=redefined-outer-name
 
 
 def install(machines, package: bytes) -> None:  # pylint: disable=redefined-outer-name
-    """README, "As a service"."""
+    """README, "As a service": on the first machine, then on the others."""
     commands = block("console", "systemctl enable --now distkv-node")
-    first = machines[0]
-    for machine in machines:
+    first, *others = machines
+
+    def on(machine: Machine) -> None:
         for command in commands:
             if found := PACKAGE.search(command):
                 machine.write(f"root/{found.group(0)}", package)
@@ -255,6 +257,10 @@ def install(machines, package: bytes) -> None:  # pylint: disable=redefined-oute
                 machine.write("root/key", first.read("var/lib/distkv/key"))
                 command = words("install -o distkv -g distkv -m 0600 key /var/lib/distkv/key")
             machine.run(command)
+
+    on(first)
+    with ThreadPoolExecutor() as hands:
+        list(hands.map(on, others))
 
 
 def test_a_new_user_s_afternoon(hosts, machines, playwright, watch, tmp_path):  # pylint: disable=redefined-outer-name
