@@ -148,12 +148,11 @@ fn a_moment_at_which_nothing_was_logged_is_no_damage() {
     assert!(replayed(&disk, 50_000).is_err());
 }
 
-/// The changes of an entry since a moment, as times and values: before them, and each.
-fn told(
-    disk: &MemoryDisk,
-    name: &str,
-    since_ms: u64,
-) -> (Option<u8>, Vec<(Option<u64>, u8)>, bool) {
+/// What is told of an entry: its value before the changes, when each came and what it set, and whether there are gaps.
+type Told = (Option<u8>, Vec<(Option<u64>, u8)>, bool);
+
+/// The changes of an entry since a moment.
+fn told(disk: &MemoryDisk, name: &str, since_ms: u64) -> Told {
     let path = Path::root().push(name).unwrap();
     let told = history(disk, &path, since_ms, 10).unwrap().unwrap();
     let value = |version: &Version| version.value.as_ref().unwrap()[0];
