@@ -166,6 +166,11 @@ fn goes_on(disk: &Path, sync: &'static str) {
     wait_until("it is written", || {
         (storage(&mut client, "written").as_u64() >= appended).then_some(())
     });
+    // The history says so, and has what was set meanwhile.
+    let lost = crate::cli::command::at(&node, &["history", &format!("k.{}", last - 3)]);
+    assert_eq!(lost.code, 0, "{}", lost.stderr);
+    assert!(lost.stdout.starts_with("(not logged) "), "{}", lost.stdout);
+    assert!(lost.stderr.contains("for some time nothing was logged"), "{}", lost.stderr);
     kill_and_look(&place, node, 0..=last);
 }
 
