@@ -3,9 +3,11 @@
 //! other work do not help it. 48 links and 1,000 incarnations should take 5 ms at most.
 //!
 //! ```sh
-//! cargo run --release --example scrape_cost
-//! cargo run --release --example scrape_cost -- --links 8 --incarnations 100
+//! cargo run --profile measure --example scrape_cost
+//! cargo run --profile measure --example scrape_cost -- --links 8 --incarnations 100
 //! ```
+//!
+//! A debug build takes very long: to start the nodes, not to be scraped. `docs/performance.md` has figures.
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "it measures")]
 

@@ -52,9 +52,9 @@ impl Api {
         let opened = self.host.client(request.peer);
         let mut client = opened.map(Client::new).map_err(|failure| failure.reply())?;
         let bearer = bearer(request)?;
-        if bearer.is_some() && !request.came_in_at.is_loopback() {
+        if bearer.is_some() && !request.is_private() {
             let text = "a secret would go through the network in plain text, so none is taken here; ask on the \
-                        node's own machine";
+                        node's own machine, or give the node a certificate (--cert, or --key) and ask by https";
             return Err(denied(text));
         }
         let mut is_known = false;
@@ -95,8 +95,10 @@ impl Api {
         if self.token.is_none() {
             return Err(denied("this node takes no changes by HTTP; start it with --http-write"));
         }
-        if !request.came_in_at.is_loopback() {
-            return Err(denied("changes by HTTP are taken on the node's own machine only"));
+        if !request.is_private() {
+            let text =
+                "changes come by TLS, or from the node's own machine; this node has no certificate";
+            return Err(denied(text));
         }
         if !is_known {
             let text = "a change needs this node's token as bearer token (--http-token-file)";
@@ -146,7 +148,8 @@ fn is_own_page(request: &Request) -> bool {
     match (origins.next(), origins.next()) {
         (None, _) => true,
         (Some(origin), None) => {
-            let origin = origin.to_str().ok().and_then(|origin| origin.strip_prefix("http://"));
+            let scheme = if request.is_encrypted { "https://" } else { "http://" };
+            let origin = origin.to_str().ok().and_then(|origin| origin.strip_prefix(scheme));
             matches!((origin, host), (Some(origin), Some(host)) if origin.eq_ignore_ascii_case(host))
         }
         (Some(_), Some(_)) => false,

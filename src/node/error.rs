@@ -80,11 +80,10 @@ pub enum NodeError {
         /// Where.
         addr: SocketAddr,
     },
-    /// An HTTP port of a secured node that other machines reach.
+    /// An HTTP port of a secured node that other machines reach, and no certificate for it.
     #[error(
-        "the http port {addr} is open to other machines; a node with --key serves HTTP on loopback only, \
-         because it is plain text, and so would tickets be. Take one on 127.0.0.1, and let a proxy with TLS \
-         stand before it, or a tunnel (ssh -L)"
+        "the http port {addr} is open to other machines, which must use TLS there, and this node has no certificate: \
+         the key file has no CA (`key new` makes one). Give it --cert and --cert-key, or take the port on 127.0.0.1"
     )]
     HttpSecured {
         /// Where.

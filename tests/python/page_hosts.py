@@ -100,6 +100,18 @@ class Hosts:
         """Puts it back."""
         self._switches.ip("link set cable0 up\n")
 
+    def with_cable_of_its_own(self) -> List[str]:
+        """What to put in front of a command so that it runs where the switches are, and reaches all hosts by cables that are
+        never cut."""
+        for number, host in enumerate(self.hosts, start=1):
+            self._switches.ip(
+                f"link add m{number} type veth peer name mgmt netns {host.pid}\n"
+                f"addr add 10.78.{number}.1/30 dev m{number}\nlink set m{number} up\n"
+                f"route add 10.77.0.{number}/32 via 10.78.{number}.2\n"
+            )
+            host.ip(f"addr add 10.78.{number}.2/30 dev mgmt\nlink set mgmt up\n")
+        return self._switches.prefix
+
     def end(self) -> None:
         """Ends all."""
         for node in self.nodes:

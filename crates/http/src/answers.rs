@@ -34,6 +34,13 @@ pub(crate) struct Counts {
     failed: AtomicU64,
 }
 
+impl Counts {
+    /// One more was refused.
+    pub(crate) fn refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// Answers requests.
 pub(crate) struct Answers {
     pub(crate) source: Arc<dyn Source>,

@@ -8,6 +8,7 @@
 //! | `answers` | what each path answers |
 //! | `message` | requests and replies as the rest of the node sees them; bodies, events |
 //! | `page` | the page's files |
+//! | `secured` | TLS: which connections need it, the handshake |
 //! | `slots` | how many connections there may be, and which goes when there are too many |
 //! | `wires` | a connection and timers as `hyper` wants them |
 //!
@@ -20,6 +21,7 @@ mod answers;
 mod gate;
 mod message;
 mod page;
+mod secured;
 mod slots;
 mod wires;
 
@@ -45,6 +47,8 @@ pub use message::{
     Charge, Content, EVENT_STREAM, Event, HTTP_BODY_BYTES_MAX, JSON, JSON_LINES, Reply, Request,
     Upload,
 };
+pub use secured::Tls;
+use secured::{Begun, NoTalk};
 use slots::{Slot, Slots};
 use wires::{Timers, Wire};
 
@@ -112,7 +116,7 @@ pub struct Limits {
     pub connections: usize,
     /// Most of them that get an answer in parts.
     pub streams: usize,
-    /// How long a head may take.
+    /// How long a head may take, and before it a TLS handshake.
     pub head: Duration,
     /// How long a client may take nothing of an answer.
     pub write: Duration,
@@ -138,18 +142,20 @@ pub struct HttpPort {
 
 impl HttpPort {
     /// Answers requests at a port that was opened before; `address` is its. `names`: hosts that requests may
-    /// name, besides `localhost` and the address that they came in at.
+    /// name, besides `localhost` and the address that they came in at. `tls`: how TLS is used; none: all is plain text.
     #[must_use]
     pub fn serve(
         listener: TcpListener,
         address: SocketAddr,
         names: Vec<String>,
+        tls: Option<Tls>,
         source: Arc<dyn Source>,
         limits: Limits,
     ) -> Self {
         let slots = Arc::new(Slots::new(limits.connections));
         let port = Arc::new(Port {
             hosts: Hosts::new(names),
+            tls,
             answers: Answers {
                 source,
                 scrapes: Semaphore::new(SCRAPES_AT_ONCE),
@@ -202,6 +208,7 @@ impl Drop for HttpPort {
 /// What all connections share.
 struct Port {
     hosts: Hosts,
+    tls: Option<Tls>,
     answers: Answers,
     long_bodies: Arc<Semaphore>,
     limits: Limits,
@@ -232,6 +239,20 @@ async fn serve(stream: TcpStream, slot: Slot, port: Arc<Port>) {
     let (Ok(local), Ok(peer)) = (stream.local_addr(), stream.peer_addr()) else { return };
     let (slot, came_in_at): (_, IpAddr) = (&Arc::new(slot), local.ip().to_canonical());
     let port = &port;
+    let begun = match &port.tls {
+        None => Begun { channel: None, said: Vec::new() },
+        Some(tls) => match secured::begin(&stream, tls, came_in_at, port.limits.head).await {
+            Ok(begun) => begun,
+            Err(error) => {
+                if matches!(error, NoTalk::PlainText) {
+                    port.answers.counts.refused();
+                }
+                tracing::debug!("an HTTP connection has come to nothing: {error}");
+                return;
+            }
+        },
+    };
+    let is_encrypted = begun.channel.is_some();
     let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| async move {
         let busy = slot.busy();
         let (head, incoming) = request.into_parts();
@@ -249,6 +270,7 @@ async fn serve(stream: TcpStream, slot: Slot, port: Arc<Port>) {
             headers: head.headers,
             peer,
             came_in_at,
+            is_encrypted,
             upload,
         };
         Ok::<_, Infallible>(port.answers.answer(request, refusal, busy).await)
@@ -260,7 +282,7 @@ async fn serve(stream: TcpStream, slot: Slot, port: Arc<Port>) {
         .max_header_size(HTTP_HEAD_BYTES_MAX)
         .max_buf_size(HTTP_HEAD_BYTES_MAX)
         .half_close(false)
-        .serve_connection(Wire::new(stream, port.limits.write), service);
+        .serve_connection(Wire::new(stream, begun, port.limits.write), service);
     // Whatever ended it concerns only its client.
     if let Err(error) = connection.await {
         tracing::debug!("an HTTP connection has ended: {error}");

@@ -55,8 +55,18 @@ pub struct Request {
     pub peer: SocketAddr,
     /// The address of this machine that the connection came in at.
     pub came_in_at: IpAddr,
+    /// Whether it came by TLS.
+    pub is_encrypted: bool,
     /// What the request brings.
     pub upload: Upload,
+}
+
+impl Request {
+    /// Whether nobody between its client and this node could read it: then it may bring a secret.
+    #[must_use]
+    pub fn is_private(&self) -> bool {
+        self.is_encrypted || self.came_in_at.is_loopback()
+    }
 }
 
 /// The body of a request, not read yet: who may not write is refused before.

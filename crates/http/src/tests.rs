@@ -10,6 +10,8 @@ use futures::stream::StreamExt as _;
 use super::*;
 use crate::rt::block_on;
 
+mod encrypted;
+
 /// Longer than anything honest takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -82,10 +84,14 @@ impl Charge for Used {
 }
 
 fn open_with(limits: Limits, is_ready: bool) -> HttpPort {
+    open_by(None, limits, is_ready)
+}
+
+fn open_by(tls: Option<Tls>, limits: Limits, is_ready: bool) -> HttpPort {
     let listener = block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let address = listener.local_addr().unwrap();
     let names = vec![String::from("metrics.example.org")];
-    HttpPort::serve(listener, address, names, Arc::new(Known { is_ready }), limits)
+    HttpPort::serve(listener, address, names, tls, Arc::new(Known { is_ready }), limits)
 }
 
 fn open() -> HttpPort {

@@ -41,6 +41,8 @@ pub use trust::{ClientTls, Trust};
 /// The protocol that both sides name in the handshake, so that neither a browser nor another service that trusts the
 /// same CA is taken for a client or a node. A client that names no protocol is served.
 const ALPN_NAME: &[u8] = b"distkv";
+/// The same for the HTTP port: what it speaks. A client that offers others only, like HTTP/2, is refused.
+const HTTP_ALPN_NAME: &[u8] = b"http/1.1";
 
 /// Tells the time, in seconds since 1970 (UTC).
 #[derive(Clone)]

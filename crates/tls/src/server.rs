@@ -12,7 +12,7 @@ use crate::ca::{Ca, CaHash, Identity};
 use crate::channel::Channel;
 use crate::error::TlsError;
 use crate::pem::{self, PemError};
-use crate::{ALPN_NAME, Clock, provider};
+use crate::{ALPN_NAME, Clock, HTTP_ALPN_NAME, provider};
 
 /// Whose certificates log clients in.
 #[derive(Debug, Clone)]
@@ -53,6 +53,8 @@ pub struct ServerTls {
 
 struct Current {
     config: Arc<ServerConfig>,
+    /// For those that come by HTTP.
+    http: Arc<ServerConfig>,
     hash: Option<CaHash>,
 }
 
@@ -95,33 +97,54 @@ impl ServerTls {
     pub fn accept(&self) -> Result<Channel, TlsError> {
         Channel::server(Arc::clone(&self.current.read().config))
     }
+
+    /// A session with whoever has just connected to speak HTTP/1.1: with the same certificate, and without a question for
+    /// the client's, which a browser would pass on to its user.
+    ///
+    /// # Errors
+    /// [`TlsError::Settings`]
+    pub fn accept_http(&self) -> Result<Channel, TlsError> {
+        Channel::server(Arc::clone(&self.current.read().http))
+    }
 }
 
 impl Current {
     fn new(identity: &Identity, clients: &ClientRoots, clock: &Clock) -> Result<Self, TlsError> {
-        let failed = |error: rustls::Error| TlsError::Settings(error.to_string());
-        let builder = ServerConfig::builder_with_details(provider(), Arc::new(clock.clone()))
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(failed)?;
-        let builder = if clients.0.is_empty() {
-            builder.with_no_client_auth()
-        } else {
-            let verifier = WebPkiClientVerifier::builder_with_provider(
-                Arc::new(clients.0.clone()),
-                provider(),
-            )
+        Ok(Self {
+            config: settings(identity, clients, clock, ALPN_NAME)?,
+            http: settings(identity, &ClientRoots::none(), clock, HTTP_ALPN_NAME)?,
+            hash: identity.ca_hash(),
+        })
+    }
+}
+
+/// How a node speaks TLS with those that speak `protocol`.
+fn settings(
+    identity: &Identity,
+    clients: &ClientRoots,
+    clock: &Clock,
+    protocol: &[u8],
+) -> Result<Arc<ServerConfig>, TlsError> {
+    let failed = |error: rustls::Error| TlsError::Settings(error.to_string());
+    let builder = ServerConfig::builder_with_details(provider(), Arc::new(clock.clone()))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(failed)?;
+    let builder = if clients.0.is_empty() {
+        builder.with_no_client_auth()
+    } else {
+        let roots = Arc::new(clients.0.clone());
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider())
             .allow_unauthenticated()
             .build()
             .map_err(|error| TlsError::Settings(error.to_string()))?;
-            builder.with_client_cert_verifier(verifier)
-        };
-        let mut config = builder
-            .with_single_cert(identity.chain.clone(), identity.key.clone_key())
-            .map_err(failed)?;
-        config.alpn_protocols = vec![ALPN_NAME.to_vec()];
-        // No session outlives its connection: a handshake is cheap, and each one checks the certificates anew.
-        config.send_tls13_tickets = 0;
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        Ok(Self { config: Arc::new(config), hash: identity.ca_hash() })
-    }
+        builder.with_client_cert_verifier(verifier)
+    };
+    let mut config = builder
+        .with_single_cert(identity.chain.clone(), identity.key.clone_key())
+        .map_err(failed)?;
+    config.alpn_protocols = vec![protocol.to_vec()];
+    // No session outlives its connection: a handshake is cheap, and each one checks the certificates anew.
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    Ok(Arc::new(config))
 }

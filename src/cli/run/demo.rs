@@ -14,10 +14,10 @@ use super::logging::{LogFormat, Logging};
 use super::node_process::{
     GOODBYE_MAX, end_of, listen_for_signals, raise_open_files, start_error, unless_ended,
 };
-use super::settings::{Settings, StartKind};
+use super::settings::{Settings, StartKind, http_token};
 use crate::cli::error::CliError;
 use crate::cli::terminal::output::{Output, shell_word};
-use crate::node::config::CLIENT_PORT;
+use crate::node::config::{CLIENT_PORT, Token};
 use crate::node::{Node, StopReason};
 use crate::rt;
 use secure::Folder;
@@ -35,7 +35,8 @@ Examples:
   distkv-node demo --secure  # with a key, and a user
 
 Node 1 takes PORT for clients, PORT + 1 for other nodes and PORT + 2 for HTTP (a page, \
-/metrics), node 2 PORT + 10 and so on, on 127.0.0.1. It prints the page's address first, then commands to try. Ctrl-C stops all nodes; nothing is kept. With \
+/metrics), node 2 PORT + 10 and so on, on 127.0.0.1. It prints the page's address first, and a token that lets the page \
+(and curl) change data, then commands to try. Ctrl-C stops all nodes; nothing is kept. With \
 --secure, a folder for temporary files has a key file and a user's ticket until then.")]
 pub(in crate::cli) struct DemoArgs {
     /// How many nodes
@@ -63,6 +64,14 @@ pub(in crate::cli) struct DemoArgs {
     json: bool,
 }
 
+/// How people get in.
+enum Access<'f> {
+    /// By a ticket in this folder, or its key.
+    Secure(&'f Folder),
+    /// Everybody on this machine, by HTTP to change data only with this token: web pages of others reach it, too.
+    Open(String),
+}
+
 /// Starts the nodes, and returns when they have ended.
 pub(in crate::cli) fn run(args: DemoArgs) -> Result<(), CliError> {
     let logging = Logging::start(Some(&args.log), "warn", None, LogFormat::Text)?;
@@ -70,15 +79,18 @@ pub(in crate::cli) fn run(args: DemoArgs) -> Result<(), CliError> {
     let (ending, _) = listen_for_signals(logging)?;
     raise_open_files();
     let folder = args.secure.then(|| Folder::make(&args.network)).transpose()?;
-    let folder = folder.as_ref();
+    let access = match &folder {
+        Some(folder) => Access::Secure(folder),
+        None => Access::Open(http_token::make_text()?),
+    };
     rt::block_on(async {
         let mut nodes = Vec::new();
         let ended = unless_ended(&ending, async {
-            start_all(&args, folder, &mut nodes).await?;
-            if let Some(folder) = folder {
+            start_all(&args, &access, &mut nodes).await?;
+            if let Access::Secure(folder) = &access {
                 folder.add_user(&nodes).await?;
             }
-            print(&args, folder, &nodes)?;
+            print(&args, &access, &nodes)?;
             Ok::<_, CliError>(stopped(&nodes).await)
         })
         .await;
@@ -96,7 +108,7 @@ pub(in crate::cli) fn run(args: DemoArgs) -> Result<(), CliError> {
 /// Starts the nodes one by one, and waits until all serve clients.
 async fn start_all(
     args: &DemoArgs,
-    folder: Option<&Folder>,
+    access: &Access<'_>,
     nodes: &mut Vec<Node>,
 ) -> Result<(), CliError> {
     for index in 0..args.nodes {
@@ -110,10 +122,16 @@ async fn start_all(
             http: Some(format!("127.0.0.1:{}", port(args.port, PORTS_APART * index + 2)?)),
             peers: first.map(|first| vec![first]),
             peer_wait: Some(Duration::ZERO),
-            key: folder.map(Folder::key),
+            key: match access {
+                Access::Secure(folder) => Some(folder.key()),
+                Access::Open(_) => None,
+            },
             ..Settings::default()
         };
-        let config = settings.into_config(kind, String::new)?;
+        let mut config = settings.into_config(kind, String::new)?;
+        if let (Access::Open(token), Some(http)) = (access, &mut config.http) {
+            http.write_token = Some(Token::new(token));
+        }
         let node = Node::start(config).await.map_err(|error| match start_error(error) {
             CliError::Failure(text) => {
                 CliError::Failure(format!("{text}; `demo --port 0` takes free ports"))
@@ -152,10 +170,13 @@ async fn stopped(nodes: &[Node]) -> StopReason {
 }
 
 /// Where the nodes are, and what to type next.
-fn print(args: &DemoArgs, folder: Option<&Folder>, nodes: &[Node]) -> Result<(), CliError> {
+fn print(args: &DemoArgs, access: &Access<'_>, nodes: &[Node]) -> Result<(), CliError> {
     let mut output = Output::new(args.json);
     if let Some(http) = nodes.first().and_then(Node::http_addr).filter(|_| !args.json) {
         output.line(&format!("page: http://{http}/"))?;
+        if let Access::Open(token) = access {
+            output.line(&format!("to change data on it, log in with this token: {token}"))?;
+        }
     }
     for node in nodes {
         let (name, client, gossip) = (node.name(), node.client_addr(), node.gossip_addr());
@@ -181,13 +202,15 @@ fn print(args: &DemoArgs, folder: Option<&Folder>, nodes: &[Node]) -> Result<(),
         )?;
     }
     if args.json {
-        if let Some(folder) = folder {
-            let (key, ticket) = (folder.key(), folder.ticket());
-            let files = json!({"key_file": key, "ticket_file": ticket});
-            output.line(&files.to_string())?;
-        }
+        let secrets = match access {
+            Access::Secure(folder) => {
+                json!({"key_file": folder.key(), "ticket_file": folder.ticket()})
+            }
+            Access::Open(token) => json!({"http_token": token}),
+        };
+        output.line(&secrets.to_string())?;
     } else {
-        for line in next_lines(folder, nodes) {
+        for line in next_lines(access, nodes) {
             output.line(&line)?;
         }
     }
@@ -195,14 +218,14 @@ fn print(args: &DemoArgs, folder: Option<&Folder>, nodes: &[Node]) -> Result<(),
 }
 
 /// Commands to copy.
-fn next_lines(folder: Option<&Folder>, nodes: &[Node]) -> Vec<String> {
+fn next_lines(access: &Access<'_>, nodes: &[Node]) -> Vec<String> {
     let program = env::args().next().unwrap_or_else(|| String::from("distkv-node"));
     let program = shell_word(&program);
     let at = |index: usize| {
         let node = nodes.get(index).or(nodes.last());
         node.map(|node| node.client_addr().to_string()).unwrap_or_default()
     };
-    if let Some(folder) = folder {
+    if let Access::Secure(folder) = access {
         return folder.lines(&program, &at(0));
     }
     vec![

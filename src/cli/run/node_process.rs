@@ -184,7 +184,12 @@ fn announce(node: &Node, network: &str, json: bool) -> Result<(), CliError> {
             },
             || {
                 let network = printable(network);
-                let http = http.map(|http| format!(", HTTP at {http}")).unwrap_or_default();
+                let is_encrypted = node.ca_hash().is_some();
+                let http = http.map(|at| match is_encrypted && !at.ip().is_loopback() {
+                    true => format!(", HTTPS at {at}"),
+                    false => format!(", HTTP at {at}"),
+                });
+                let http = http.unwrap_or_default();
                 format!(
                     "node {name} of network {network}: clients at {client}, peers at {gossip}{http}"
                 )

@@ -2,7 +2,7 @@
 //! [`Config`]. Options win over the file, setting by setting.
 
 mod forms;
-mod http_token;
+pub(super) mod http_token;
 mod listed;
 mod scheduled;
 
@@ -111,7 +111,7 @@ impl Settings {
         let data = self.data_config()?;
         let scheduled = scheduled::config_of(&self)?;
         let key = self.key_config()?;
-        let tls = self.tls_config(key.as_ref())?;
+        let mut tls = self.tls_config(key.as_ref())?;
         // The file's network, unless another one is said: then the node refuses to start.
         let of_key = key.as_ref().map(|key| key.file.ring.network().as_str().to_owned());
         let network = self.network.or(of_key).unwrap_or_else(|| NETWORK.to_owned());
@@ -125,6 +125,10 @@ impl Settings {
         let gossip = self.gossip.unwrap_or_else(|| default(GOSSIP_PORT));
         let writes = (self.http_write.unwrap_or(false), self.http_token_file);
         let http = http_config(self.http, self.http_names, writes, key.is_some())?;
+        if let (Some(TlsConfig { own: None, names, .. }), Some(http)) = (&mut tls, &http) {
+            // By these names browsers come.
+            names.extend(http.names.iter().cloned());
+        }
         let advertise = self.advertise;
         if let Some(advertise) = &advertise {
             check_address("--advertise", advertise, Some(GOSSIP_PORT))?;

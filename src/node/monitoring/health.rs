@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use distkv_http::{Check, Event, HttpPort, Limits, Reply, Request, Source};
+use distkv_http::{Check, Event, HttpPort, Limits, Reply, Request, Source, Tls};
 use distkv_metrics::Numbers;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -44,19 +44,21 @@ pub(in crate::node) async fn open(
 /// Whether the HTTP port may be there.
 ///
 /// # Errors
-/// [`NodeError::HttpSecured`], [`NodeError::HttpUnprotected`]: other machines would reach it.
+/// [`NodeError::HttpSecured`], [`NodeError::HttpUnprotected`]: other machines would reach it, and not by TLS.
 pub(in crate::node) fn check_protection(
     config: &Config,
     addr: SocketAddr,
 ) -> Result<(), NodeError> {
-    let is_protected = addr.ip().to_canonical().is_loopback();
-    if !is_protected && config.key.is_some() {
-        return Err(NodeError::HttpSecured { addr });
+    if addr.ip().to_canonical().is_loopback() {
+        return Ok(());
     }
-    if !is_protected && !config.insecure {
-        return Err(NodeError::HttpUnprotected { addr });
+    match (&config.key, &config.tls) {
+        // By TLS only, and for those who log in.
+        (Some(_), Some(_)) => Ok(()),
+        (Some(_), None) => Err(NodeError::HttpSecured { addr }),
+        (None, _) if config.insecure => Ok(()),
+        (None, _) => Err(NodeError::HttpUnprotected { addr }),
     }
-    Ok(())
 }
 
 /// Answers requests at the port from now on.
@@ -68,11 +70,15 @@ pub(in crate::node) fn serve(
     let mut names = config.http.as_ref().map(|http| http.names.clone()).unwrap_or_default();
     let advertised = config.advertise.as_ref().map(|text| HostPort::parse(text, Some(0)));
     names.extend(advertised.and_then(Result::ok).map(|advertised| advertised.host));
+    // A name that the certificate is for is the node's own: no other page can have it.
+    names.extend(config.tls.iter().flat_map(|tls| tls.names.iter().cloned()));
+    let tls = inner.certificates.as_ref().map(|certificates| certificates.settings());
+    let tls = tls.map(|tls| Tls { tls: tls.tls, is_plain_at_home: tls.is_plain_at_home });
     let node = Arc::downgrade(inner);
     let token = config.http.as_ref().and_then(|http| http.write_token.clone());
     let api = Api { host: Arc::new(ApiHost(node.clone())), token };
     let source = Arc::new(Watched { node, api });
-    let port = HttpPort::serve(listener, addr, names, source, Limits::default());
+    let port = HttpPort::serve(listener, addr, names, tls, source, Limits::default());
     inner.http.lock().replace(port);
     let weak = Arc::downgrade(inner);
     let stop = inner.stop.clone();

@@ -33,10 +33,10 @@ pub(in crate::node) async fn watch_split(links: Arc<Links>, forget_after_ms: Mil
     while links.stop.or(rt::sleep(INTERVAL)).await.is_some() {
         let present = present(&links);
         let now = rt::now();
-        let look = |engine: &Engine| {
-            (engine.seen().count(), engine.group_view(now).config, engine.counters().conflicts)
-        };
-        let (known, config, conflicts) = links.hub.read(look);
+        let look = |engine: &Engine| (engine.group_view(now).config, engine.counters());
+        let (config, counters) = links.hub.read(look);
+        // Not what is accounted for: among that are events that nodes make for themselves, such as a lineage's.
+        let known = counters.writes + counters.applied;
         let listed = config.iter().flat_map(|config| config.members());
         let network = Network {
             present,
@@ -51,7 +51,7 @@ pub(in crate::node) async fn watch_split(links: Arc<Links>, forget_after_ms: Mil
             }
         }
         let silent = links.observed.silent(now);
-        links.observed.live.look(silent.as_ref(), conflicts);
+        links.observed.live.look(silent.as_ref(), counters.conflicts);
     }
 }
 
@@ -83,7 +83,7 @@ fn present(links: &Links) -> BTreeMap<NodeName, Presence> {
 pub(in crate::node) struct Network {
     /// The members but this node.
     present: BTreeMap<NodeName, Presence>,
-    /// How many changes are known here.
+    /// How many changes were made here, or taken from peers, since the start.
     known: u64,
     /// The members of the Delete group.
     listed: BTreeSet<NodeName>,

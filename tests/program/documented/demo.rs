@@ -1,9 +1,16 @@
 //! README, "Start", and what else is done with three nodes in one process.
 
-use super::stage::{Row, down, follow, run, up};
+use super::stage::{Row, down, follow, hidden, run, up};
 
 pub const ROWS: &[Row] = &[
     up(0, "distkv-node demo", "Ctrl-C stops all nodes."),
+    // The page's editor does the same.
+    hidden(
+        0,
+        "token=$(sed -n 's/.*this token: //p' ../output-1); test ${#token} = 64 && \
+         curl -s -X PUT -H \"Authorization: Bearer $token\" -d 1 http://127.0.0.1:27608/v1/kv/of.page | grep '\"changed\":true'",
+    ),
+    hidden(0, "curl -s -X PUT -d 1 http://127.0.0.1:27588/v1/kv/of.page | grep auth_required"),
     run(0, "alias dk=target/release/distkv-node", &[]),
     run(
         0,

@@ -115,6 +115,9 @@ fn problem_of(command: &str) -> Option<String> {
     if script.ends_with(".sh") {
         return missing(&[root.join(script)]);
     }
+    if let Some(script) = words.last().filter(|word| word.ends_with(".py")) {
+        return missing(&[root.join(script)]);
+    }
     if let Some(name) = behind("--example") {
         let folder = root.join("examples").join(name);
         return missing(&[folder.with_extension("rs"), folder.join("main.rs")]);

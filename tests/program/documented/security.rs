@@ -7,11 +7,11 @@ const N1: &str = "node n1 of network plant";
 pub const ROWS: &[Row] = &[
     // A new network.
     run(0, "distkv-node key new --network plant --to key", &[" of network plant is in key\n"]),
-    hidden(0, "rm -f joe.secret new.secret"),
+    hidden(0, "rm -f joe.secret new.secret ca.pem"),
     up(
         0,
         "distkv-node run --key key --name n1 --client 0.0.0.0:27586 --gossip 0.0.0.0:27587 \
-         --cert-name n1.example.org --audit audit.log",
+         --cert-name n1.example.org --audit audit.log --http 0.0.0.0:27585",
         N1,
     ),
     up(
@@ -32,6 +32,19 @@ pub const ROWS: &[Row] = &[
     hidden(0, "test $(stat -c %a panel.ticket) = 600"),
     hidden(0, "distkv-node ticket show @panel.ticket | grep 'network      plant'"),
     run(0, "distkv-node set site.lamp true --ticket @panel.ticket", &["site.lamp: set"]),
+    // By HTTP, from another machine.
+    run(0, "distkv-node key cert --ca --key key", &["the certificate of the CA is in ca.pem"]),
+    run(2, "curl --cacert ca.pem https://n1.example.org:27585/readyz", &["serving: ok"]),
+    run(
+        2,
+        "curl --cacert ca.pem -H \"Authorization: Bearer $(cat panel.ticket)\" https://n1.example.org:27585/v1/kv/site/lamp",
+        &["true"],
+    ),
+    hidden(
+        2,
+        "test $(curl -s -o /dev/null -w '%{http_code}' --cacert ca.pem https://n1.example.org:27585/v1/kv/site/lamp) = 401",
+    ),
+    hidden(2, "curl -s http://n1.example.org:27585/readyz | grep 'ask by https'"),
     // From a machine without a node.
     hidden(2, "distkv-node get site.lamp --ticket @panel.ticket | grep true"),
     hidden(2, "distkv-node whoami --ticket @panel.ticket | grep 'panel (token)'"),

@@ -24,7 +24,7 @@ fn with_small_disk(name: &str, test: impl FnOnce(&Path)) {
     let folder = tempfile::tempdir().unwrap();
     let program = std::env::current_exe().unwrap();
     let (disk, program) = (folder.path().to_str().unwrap(), program.to_str().unwrap());
-    let name = format!("{}::{name}", module_path!().split("::").last().unwrap());
+    let name = crate::name_of(module_path!(), name);
     // Mounts of the namespace are its own; when its last process ends they are gone.
     let script = "mount -t tmpfs -o size=$1 none \"$2\" && exec \"$3\" --exact \"$4\" --nocapture";
     let size = DISK_BYTES.to_string();
@@ -36,14 +36,18 @@ fn with_small_disk(name: &str, test: impl FnOnce(&Path)) {
             .output();
         match tried {
             Ok(output) if output.status.success() => {
-                let status = Command::new("unshare")
+                let output = Command::new("unshare")
                     .args(way)
                     .args(["sh", "-c", script, "sh", &size, disk, program, &name])
                     .env(INSIDE, disk)
                     .stdin(Stdio::null())
-                    .status()
+                    .stderr(Stdio::inherit())
+                    .output()
                     .unwrap();
-                assert!(status.success(), "failed with its own small disk: {status}");
+                let said = String::from_utf8_lossy(&output.stdout);
+                println!("{said}");
+                assert!(output.status.success(), "failed with its own small disk");
+                assert!(said.contains("1 passed"), "there is no test {name}");
                 return;
             }
             Ok(output) => complaints.push(String::from_utf8_lossy(&output.stderr).into_owned()),
@@ -166,6 +170,11 @@ fn goes_on(disk: &Path, sync: &'static str) {
     wait_until("it is written", || {
         (storage(&mut client, "written").as_u64() >= appended).then_some(())
     });
+    // The history says so, and has what was set meanwhile.
+    let lost = crate::cli::command::at(&node, &["history", &format!("k.{}", last - 3)]);
+    assert_eq!(lost.code, 0, "{}", lost.stderr);
+    assert!(lost.stdout.starts_with("(not logged) "), "{}", lost.stdout);
+    assert!(lost.stderr.contains("for some time nothing was logged"), "{}", lost.stderr);
     kill_and_look(&place, node, 0..=last);
 }
 

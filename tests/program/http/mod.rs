@@ -1,8 +1,10 @@
 //! The HTTP port of real nodes: what it tells, whom it refuses, and that a split is loud: in the status, the log
 //! and the metrics of each side.
 
+mod alerts;
 mod api;
 mod asking;
+mod encrypted;
 mod tickets;
 
 use std::io::{Read, Write};
@@ -143,13 +145,6 @@ fn a_port_that_other_machines_reach_is_refused_before_anything_is_answered() {
     };
     let open = refused(&["--http", "0.0.0.0:0"]);
     assert!(open.contains("--insecure") && open.contains("metrics"), "{open}");
-    let folder = tempfile::tempdir().unwrap();
-    let key = folder.path().join("key").to_str().unwrap().to_owned();
-    let mut made = Command::new(PROGRAM);
-    let made = made.args(["key", "new", "--network", "plant", "--to", &key]).output().unwrap();
-    assert!(made.status.success(), "{made:?}");
-    let secured = refused(&["--http", "0.0.0.0:0", "--key", &key]);
-    assert!(secured.contains("loopback only") && secured.contains("plain text"), "{secured}");
     assert!(refused(&["--http-name", "a"]).contains("--http"));
     assert!(refused(&["--http", "nonsense"]).contains("--http"));
 }
@@ -223,9 +218,15 @@ fn a_split_is_loud_on_both_sides_and_so_is_its_end() {
             node.connect().set(&["side", &number.to_string()], Value::from(number as u64));
         }
         for (node, (names, with)) in nodes.iter().zip(&expected) {
-            wait_until("the change is counted", || {
-                (metric(node, "distkv_split_changes") >= 1.0).then_some(())
+            // One of each node of this side.
+            let changes = 1.0 + with.len() as f64;
+            wait_until("the changes are counted", || {
+                (metric(node, "distkv_split_changes") >= changes).then_some(())
             });
+            let known = || {
+                node.connect().call("get_state", &[("known", true.into()), ("nodes", true.into())])
+            };
+            assert_eq!(metric(node, "distkv_split_changes"), changes, "{}: {}", node.name, known());
             assert_eq!(metric(node, "distkv_split_members"), names.len() as f64);
             assert!(metric(node, "distkv_split_seconds") > 0.0);
             assert_eq!(metric(node, "distkv_splits_total"), 1.0, "one split, one count");

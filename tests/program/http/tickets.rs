@@ -15,7 +15,7 @@ struct Secured {
     folder: tempfile::TempDir,
 }
 
-fn command(arguments: &[&str]) -> String {
+pub fn command(arguments: &[&str]) -> String {
     let output = Command::new(PROGRAM).args(arguments).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{arguments:?}: {said}");

@@ -12,7 +12,7 @@ use crate::log::LogReader;
 use crate::model::entry::Entry;
 use crate::model::ids::NodeTable;
 use crate::model::path::Path;
-use crate::recover::Files;
+use crate::recover::{Files, is_torn};
 use crate::snapshot::{SnapshotReader, read_snapshot_below};
 
 /// Most changes that are told.
@@ -91,22 +91,55 @@ pub fn history(
         };
         if is_lost {
             has_gaps = true;
-            if let Some(entry) = files.snapshots.get(&number) {
-                let version = in_snapshot(disk, entry, path)?;
-                if teller.last() != version.as_ref() {
-                    teller.tell(Step { time_ms: None, after: version });
-                }
+            if let Some(version) = behind_gap(disk, &files, number, path)?
+                && teller.last() != version.as_ref()
+            {
+                teller.tell(Step { time_ms: None, after: version });
             }
         }
-        while let Some(batch) = log.next()? {
-            for op in &batch.ops {
-                teller.take(op, path, batch.time_ms, log.table());
+        loop {
+            match log.next() {
+                Ok(Some(batch)) => {
+                    for op in &batch.ops {
+                        teller.take(op, path, batch.time_ms, log.table());
+                    }
+                }
+                Ok(None) => break,
+                Err(error) if may_be_torn(disk, &files, number) && is_torn(&error, &mut log)? => {
+                    break;
+                }
+                Err(error) => return Err(error),
             }
         }
         last = Some(number);
     }
     let Teller { before, steps, is_cut, .. } = teller;
     Ok(Some(History { reach, before, steps: steps.into(), is_cut, has_gaps }))
+}
+
+/// Whether nothing goes on from the end of a log: then what is not whole there is where the disk failed.
+fn may_be_torn(disk: &dyn Disk, files: &Files, number: u64) -> bool {
+    let next = files.logs.range(number + 1..).next();
+    let begins_anew =
+        |next: u64| LogReader::open(disk, next).is_ok_and(|log| log.start() == LogStart::Snapshot);
+    next.is_none_or(|(next, _)| begins_anew(*next))
+}
+
+/// The entry in the snapshot with which the log of this number begins anew; none if there is no good one.
+#[allow(clippy::option_option, reason = "there may be a good snapshot, and no such entry in it")]
+fn behind_gap(
+    disk: &dyn Disk,
+    files: &Files,
+    number: u64,
+    path: &Path,
+) -> Result<Option<Option<Version>>, StorageError> {
+    let Some(entry) = files.snapshots.get(&number) else { return Ok(None) };
+    match in_snapshot(disk, entry, path) {
+        Ok(version) => Ok(Some(version)),
+        Err(StorageError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error @ StorageError::Io { .. }) => Err(error),
+        Err(_) => Ok(None),
+    }
 }
 
 /// The snapshot to begin with: the newest that is not younger than the moment; else the oldest, unless the first

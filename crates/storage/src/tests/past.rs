@@ -11,9 +11,11 @@ use crate::data_dir::DataDir;
 use crate::disk::Disk;
 use crate::error::StorageError;
 use crate::header::{FileHeader, LogStart};
+use crate::history::{Step, Version, history};
 use crate::log::log_name;
 use crate::memory_disk::MemoryDisk;
 use crate::model::ids::Tock;
+use crate::model::path::Path;
 use crate::past::{Keep, reach};
 use crate::recover::RecoverOptions;
 use crate::snapshot::snapshot_name;
@@ -144,4 +146,57 @@ fn a_moment_at_which_nothing_was_logged_is_no_damage() {
     bytes[middle] ^= 1;
     disk.put(&log_name(1), &bytes);
     assert!(replayed(&disk, 50_000).is_err());
+}
+
+/// What is told of an entry: its value before the changes, when each came and what it set, and whether there are gaps.
+type Told = (Option<u8>, Vec<(Option<u64>, u8)>, bool);
+
+/// The changes of an entry since a moment.
+fn told(disk: &MemoryDisk, name: &str, since_ms: u64) -> Told {
+    let path = Path::root().push(name).unwrap();
+    let told = history(disk, &path, since_ms, 10).unwrap().unwrap();
+    let value = |version: &Version| version.value.as_ref().unwrap()[0];
+    let step = |step: &Step| (step.time_ms, value(step.after.as_ref().unwrap()));
+    (told.before.as_ref().map(value), told.steps.iter().map(step).collect(), told.has_gaps)
+}
+
+#[test]
+fn a_history_has_what_a_gap_has_ended_with_and_says_that_there_is_one() {
+    let (one, lost, three) = ((Some(20_000), 1), (None, 2), (Some(90_000), 3));
+    // What the disk has left at the end of the log before it means nothing.
+    for tail in [&b""[..], b"\x30\x00\x00\x00\x01\x02", &[0; 5_000]] {
+        let disk = directory_with_a_gap(tail);
+        assert_eq!(told(&disk, "k", 0), (None, vec![one, lost, three], true));
+        // It may have been made since then, or before.
+        assert_eq!(told(&disk, "k", 30_000), (Some(1), vec![lost, three], true));
+        // The snapshot behind the gap has all that is needed.
+        assert_eq!(told(&disk, "k", 80_000), (Some(2), vec![three], false));
+        assert_eq!(told(&disk, "k", 95_000), (Some(3), vec![], false));
+        assert_eq!(told(&disk, "other", 0), (None, vec![], true));
+    }
+}
+
+#[test]
+fn a_history_goes_on_behind_a_gap_whose_snapshot_is_gone_or_damaged() {
+    let disk = directory_with_a_gap(b"");
+    let expected = (None, vec![(Some(20_000), 1), (Some(90_000), 3)], true);
+    let mut bad = disk.content(&snapshot_name(2)).unwrap();
+    let middle = bad.len() / 2;
+    bad[middle] ^= 1;
+    disk.put(&snapshot_name(2), &bad);
+    assert_eq!(told(&disk, "k", 0), expected);
+    disk.remove(&snapshot_name(2)).unwrap();
+    assert_eq!(told(&disk, "k", 0), expected);
+}
+
+#[test]
+fn a_history_says_what_is_damaged() {
+    let disk = directory_with_a_gap(b"");
+    let mut bytes = disk.content(&log_name(1)).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    disk.put(&log_name(1), &bytes);
+    let path = Path::root().push("k").unwrap();
+    let error = history(&disk, &path, 0, 10).unwrap_err();
+    assert!(error.to_string().contains("log-1.dkv"), "{error}");
 }

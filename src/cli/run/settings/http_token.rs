@@ -58,10 +58,18 @@ pub(super) fn read_or_make(file: &Path) -> Result<Token, CliError> {
     }
 }
 
-fn make(file: &Path) -> Result<(), CliError> {
+/// The text of a new token.
+///
+/// # Errors
+/// The system gives no random bytes.
+pub(in crate::cli::run) fn make_text() -> Result<String, CliError> {
     let bytes: [u8; RANDOM_BYTES] = rt::random_bytes()
         .map_err(|error| CliError::Failure(format!("the system gives no random bytes: {error}")))?;
-    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn make(file: &Path) -> Result<(), CliError> {
+    let text = make_text()?;
     let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
     let mut opened = opened.map_err(|error| cannot("write", file, error))?;
     let written = writeln!(opened, "{text}").and_then(|()| opened.sync_all());

@@ -62,13 +62,16 @@ settings! {
         ///
         /// Where clients must log in, requests for data need a ticket (Authorization: Bearer). Elsewhere everybody who
         /// reaches the port reads, and nobody changes anything without --http-write. A request must name the node in its
-        /// Host field by the address at which it comes in, `localhost`, the host of --advertise, or a --http-name. HTTP is
-        /// plain text: a node with --key takes it on loopback only; others need --insecure for a port that other machines
-        /// reach, and take no secrets and no changes there.
+        /// Host field by the address at which it comes in, `localhost`, the host of --advertise, a --cert-name or a
+        /// --http-name. A node with --key or --cert speaks TLS at this port, with the certificate that it shows its
+        /// clients; plain text it takes at loopback addresses only (with --client-plaintext none: nowhere). Without a
+        /// certificate, a port that other machines reach needs --insecure, and takes no secrets and no changes from
+        /// them.
         #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:27585")]
         http: Option<String>,
 
-        /// Another name by which HTTP requests may call the node; may be repeated
+        /// Another name by which HTTP requests may call the node; may be repeated. A certificate that the node makes is
+        /// for this name, too
         #[arg(long = "http-name", value_name = "HOST")]
         http_names: Option<Vec<String>>,
 

@@ -1,11 +1,14 @@
 //! `undo` and `snapshot save --at`: a node's past, asked for by a client of another node's network.
 
 use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
 
 use crate::cli::command::{at, ok, run};
-use crate::processes::{NodeProcess, wait_until};
+use crate::hosts::{Hosts, client_addr, gossip_addr, inside_own_network};
+use crate::processes::{NodeProcess, PROGRAM, wait_until};
 
 fn import(node: &NodeProcess, lines: &str) {
     let connect = node.client.to_string();
@@ -105,4 +108,68 @@ fn a_past_state_is_saved_by_a_client() {
     assert_eq!((&line["path"], &line["value"]), (&"a".into(), &1.into()), "{text}");
     assert_eq!(ok(&n1, &["get", "a"]), "3\n");
     assert_eq!(at(&n1, &["snapshot", "save", "--at", &then]).code, 2, "without --to");
+}
+
+/// A colleague deletes too much, and it is undone from another machine, which has no node. On request with as many
+/// entries as somebody would miss; then it must also be as soon as promised:
+///
+/// ```sh
+/// DISTKV_TEST_UNDO_ENTRIES=50000 cargo test --profile measure --test program undone_from_another -- --nocapture
+/// ```
+#[test]
+fn a_wrong_deletion_is_undone_from_another_machine_in_one_command() {
+    const VARIABLE: &str = "DISTKV_TEST_UNDO_ENTRIES";
+    const WITHIN: Duration = Duration::from_secs(10);
+    inside_own_network(
+        test_name!("a_wrong_deletion_is_undone_from_another_machine_in_one_command"),
+        || {
+            let asked = std::env::var(VARIABLE).ok();
+            let entries: usize = asked.as_ref().map_or(500, |number| number.parse().unwrap());
+            let hosts = Hosts::new(&[0, 0, 1]);
+            let folder = tempfile::tempdir().unwrap();
+            let start = |host: usize| {
+                let dir = folder.path().join(format!("n{host}")).to_str().unwrap().to_owned();
+                let (client, gossip) =
+                    (client_addr(host).to_string(), gossip_addr(host).to_string());
+                let first = gossip_addr(0).to_string();
+                let mut arguments = if host == 0 { vec!["run"] } else { vec!["join", &first] };
+                arguments.extend(["--insecure", "--client", "0.0.0.0:27586", "--gossip", &gossip]);
+                arguments.extend(["--data-dir", &dir]);
+                let node =
+                    NodeProcess::start_by(&hosts.prefix(host), &format!("n{host}"), &arguments);
+                (node, client)
+            };
+            let nodes: Vec<(NodeProcess, String)> = (0..2).map(start).collect();
+            let lines: String = (0..entries)
+                .map(|n| format!("{{\"path\": \"site.n:{n}\", \"value\": {n}}}\n"))
+                .collect();
+            let done = run(&["import", "-", "--connect", &nodes[0].1], &[], lines.as_bytes());
+            assert_eq!(done.code, 0, "{}", done.stderr);
+            let then = moment();
+            // The third machine has no node. It speaks to the others over the network that they share.
+            let mut there = hosts.prefix(2);
+            there.extend([PROGRAM, "--connect"].map(String::from));
+            let at = |host: usize, arguments: &[&str]| {
+                let address = format!("{}:27586", gossip_addr(host).ip());
+                let command = [&there[..], &[address]].concat();
+                let output =
+                    Command::new(&command[0]).args(&command[1..]).args(arguments).output().unwrap();
+                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                assert!(output.status.success(), "{arguments:?}: {said}");
+                String::from_utf8(output.stdout).unwrap()
+            };
+            at(1, &["delete", "-r", "site"]);
+            at(1, &["set", "site.n:7", "\"new\"", "--copies", "1"]);
+            let began = Instant::now();
+            let told = at(0, &["undo", "--below", "site", "--at", &then]);
+            let took = began.elapsed();
+            println!("{entries} entries: undone in {took:?}");
+            assert!(told.contains(&format!("\n{} entries set as of ", entries - 1)), "{told}");
+            assert!(told.contains("kept site.n:7  \"new\" (was 7)"), "{told}");
+            assert!(asked.is_none() || took < WITHIN, "{took:?}");
+            wait_until("the other node has it, too", || {
+                (at(1, &["tree", "site", "--json"]).lines().count() == entries).then_some(())
+            });
+        },
+    );
 }

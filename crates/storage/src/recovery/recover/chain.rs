@@ -342,7 +342,10 @@ impl<'a> Chain<'a> {
 /// Whether an invalid frame is only the end of an interrupted write: nothing valid follows it. Or,
 /// since the system does not write in order: something valid follows, but a part in between was
 /// never written, and nothing says that it had been synced.
-fn is_torn(error: &StorageError, reader: &mut LogReader) -> Result<bool, StorageError> {
+pub(in crate::recovery) fn is_torn(
+    error: &StorageError,
+    reader: &mut LogReader,
+) -> Result<bool, StorageError> {
     let StorageError::Damaged { offset, .. } = error else { return Ok(false) };
     if !error.is_bad_frame() {
         return Ok(false);
