@@ -1,7 +1,7 @@
 //! CPU of requests: of this build and an older one, in plain text and by TLS, with open links and sealed ones.
 
 use distkv_bench::args::Shape;
-use distkv_bench::measure::{fill, measure_those};
+use distkv_bench::measure::{Measured, fill, measure_those};
 use distkv_bench::sockets::Secure;
 use distkv_command::error::CliError;
 
@@ -13,6 +13,8 @@ use crate::compare::one::usage_of;
 use crate::compare::several::all_have;
 use crate::stores::Store;
 
+/// CPU is told in hundredths of a second: of fewer answers it says nothing.
+const ANSWERS_LEAST: u64 = 5_000;
 /// How many nodes there are where links are measured.
 const NODES: usize = 3;
 
@@ -82,9 +84,7 @@ fn replicated(
     let measured = measure_those(&targets, &[], store.protocol(), &shape)?;
     all_have(store, servers, args.keys, mark)?;
     let after = usage_of(servers);
-    if measured.tally.errors > 0 {
-        return Err(store.failed("it answers with errors"));
-    }
+    check(store, &measured)?;
     let cpu = before.zip(after).map(|(before, after)| after.cpu_s - before.cpu_s);
     let cpu = cpu.ok_or_else(|| store.failed("its CPU cannot be read"))?;
     Ok(cpu * 1e6 / measured.tally.answers().max(1) as f64)
@@ -106,9 +106,7 @@ fn requests<'s>(
                 let targets: Vec<_> = servers.iter().map(|server| server.address).collect();
                 let processes: Vec<_> = servers.iter().map(Server::process).collect();
                 let measured = measure_those(&targets, &processes, store.protocol(), &shape)?;
-                if measured.tally.errors > 0 {
-                    return Err(store.failed("it answers with errors"));
-                }
+                check(store, &measured)?;
                 let cpu = measured.cpu_per_million();
                 row.add(way, cpu.ok_or_else(|| store.failed("its CPU cannot be read"))?);
             }
@@ -116,6 +114,20 @@ fn requests<'s>(
         rows.push(row);
     }
     Ok(rows)
+}
+
+/// Whether a measurement can be used.
+fn check(store: &Store, measured: &Measured) -> Result<(), CliError> {
+    if measured.tally.errors > 0 {
+        return Err(store.failed("it answers with errors"));
+    }
+    if measured.tally.answers() < ANSWERS_LEAST {
+        let text = format!(
+            "fewer than {ANSWERS_LEAST} answers came; give a longer --warm-up (for the handshakes of TLS) or --duration"
+        );
+        return Err(store.failed(&text));
+    }
+    Ok(())
 }
 
 /// Sets every key once, at the first of some nodes, and waits until all have them.

@@ -33,7 +33,7 @@ use rows::Row;
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-bench secured                       # all but `open`: about 5 minutes
+  distkv-bench secured                       # all but `open`: about 10 minutes
   distkv-bench secured --only tls --pairs 9
   distkv-bench secured --only open --before path/to/an/older/distkv-node
   distkv-bench secured --only strangers --strangers 10000 --duration 10s
@@ -68,8 +68,8 @@ pub(super) struct SecuredArgs {
     #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = parse_duration)]
     duration: Duration,
 
-    /// How long load is made before each
-    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = parse_duration)]
+    /// How long load is made before each; the handshakes of TLS are in it
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_duration)]
     warm_up: Duration,
 
     /// How many keys

@@ -46,10 +46,11 @@ impl Row {
         }
     }
 
-    /// Of each pair, what is with by what is without.
+    /// Of each pair, what is with by what is without; none of what is nothing without.
     fn ratios(&self) -> Series {
         let pairs = self.without.0.iter().zip(&self.with.0);
-        Series(pairs.map(|(without, with)| with / without.max(f64::MIN_POSITIVE)).collect())
+        let pairs = pairs.filter(|(without, _)| **without > 0.0);
+        Series(pairs.map(|(without, with)| with / without).collect())
     }
 
     fn cells(&self) -> Vec<String> {
@@ -103,6 +104,10 @@ mod tests {
                 row.add(way, if way == Way::With { with } else { without });
             }
         }
+        let mut none = Row::new("y", 0);
+        none.add(Way::Without, 0.0);
+        none.add(Way::With, 7.0);
+        assert_eq!(none.cells(), ["y", "0", "7", ""]);
         assert_eq!(row.cells(), ["x", "2.0 (2.0–20.0)", "3.2 (3.0–30.0)", "1.500 (1.500–1.600)"]);
     }
 }

@@ -26,6 +26,8 @@ use crate::compare::lab::{Cores, PATIENCE};
 const BEGINNING: [u8; 4] = [0, 0, 0, 80];
 /// Descriptors that are left to the rest of this process.
 const SPARE: u64 = 128;
+/// So many times as long as they should the strangers may take.
+const LATE_FACTOR: u64 = 10;
 /// So many connections are made before the clock is looked at again.
 const AT_ONCE: u32 = 10;
 
@@ -43,13 +45,13 @@ pub(super) fn rows(args: &SecuredArgs, nodes: &Nodes) -> Result<Vec<Row>, CliErr
     let mut longest = Row::new(format!("{what}: longest, us"), 0);
     let mut came = Row::new("strangers that have begun a handshake", 0);
     let mut failed = Row::new("writes that failed", 0);
-    write(&member, args.warm_up)?;
+    write(&member, args.warm_up, None)?;
     for pair in 0..args.pairs {
         for way in Way::of_pair(pair) {
             let crowd = (way == Way::With)
                 .then(|| Crowd::begin(gossip, args.strangers, args.duration))
                 .transpose()?;
-            let (times, failures) = write(&member, args.duration)?;
+            let (times, failures) = write(&member, args.duration, crowd.as_ref())?;
             let strangers = crowd.map_or(0, Crowd::end);
             let us = |percentile| times.value_at_percentile(percentile) as f64 / 1e3;
             p50.add(way, us(50.0));
@@ -62,15 +64,26 @@ pub(super) fn rows(args: &SecuredArgs, nodes: &Nodes) -> Result<Vec<Row>, CliErr
     Ok(vec![p50, p99, longest, came, failed])
 }
 
-/// Writes, one at a time, for so long.
-fn write(member: &Connection, time: Duration) -> Result<(Histogram<u64>, u64), CliError> {
+/// Writes, one at a time, for so long; and until all of the crowd have come, who may be late on a busy machine.
+fn write(
+    member: &Connection,
+    time: Duration,
+    crowd: Option<&Crowd>,
+) -> Result<(Histogram<u64>, u64), CliError> {
     let failure = |error: &dyn std::fmt::Display| CliError::Failure(error.to_string());
     let mut times =
         Histogram::<u64>::new_with_bounds(1, LATENCY_MAX, 3).map_err(|error| failure(&error))?;
     let path: Path = "lamp".parse().map_err(|error| failure(&error))?;
-    let end = rt::now_ns() + time.as_nanos() as u64;
+    let began = rt::now_ns();
+    let time = time.as_nanos() as u64;
+    let goes_on = || match rt::now_ns() - began {
+        spent if spent < time => true,
+        spent => {
+            spent < LATE_FACTOR * time && crowd.is_some_and(|crowd| !crowd.thread.is_finished())
+        }
+    };
     let (mut number, mut failures) = (0_u64, 0);
-    while rt::now_ns() < end {
+    while goes_on() {
         let mut fields = Fields::at(&path);
         fields.u64("value", number).u64("nchain", 0).u64("copies", 1);
         fields.f64("timeout", PATIENCE.as_secs_f64());
