@@ -2,9 +2,11 @@
 //! or refused, and what cannot be read must grant nothing.
 #![no_main]
 
-use distkv::model::ids::{Event, NodeIndex, Tick};
-use distkv::model::path::{Path, PathBytes};
-use distkv::model::value::{SkipLimits, Value, skip_value};
+use std::sync::Arc;
+
+use distkv_model::ids::{Event, NodeIndex, Tick};
+use distkv_model::path::Path;
+use distkv_model::value::{SkipLimits, Value, skip_value};
 use distkv_access::acl::{Acl, Letters, Rights, Walk};
 use distkv_access::dh::{BoxKey, Group, exchange};
 use distkv_access::secret::PasswordHash;
@@ -26,8 +28,8 @@ fuzz_target!(|data: &[u8]| {
     while let Some((path, behind)) = split(rest) {
         let Some((value, behind)) = split(behind) else { break };
         rest = behind;
-        if let Ok(path) = PathBytes::from_msgpack_value(path) {
-            entries.push((path.into_path(), value));
+        if let Ok(path) = Path::from_msgpack_value(path) {
+            entries.push((path, value));
         }
     }
     let nil = Path::system_root();
@@ -41,10 +43,11 @@ fuzz_target!(|data: &[u8]| {
         assert!(user.role == Role::Admin || rights.letters(b"\xc0\xa4auth") == Letters::NONE);
     }
     if let Ok(acl) = Acl::build(entries.iter().map(|(path, value)| (path.clone(), *value))) {
-        let rights = Rights::of(acl);
-        let mut walk = Walk::new(&rights);
+        let rights = Arc::new(Rights::of(acl));
+        let mut walk = Walk::new(Arc::clone(&rights));
         for (path, _) in &entries {
-            assert_eq!(walk.letters(path.as_bytes()), rights.letters(path.as_bytes()));
+            walk.go(path.as_bytes());
+            assert_eq!(walk.letters(), rights.letters(path.as_bytes()));
             let _ = rights.explain(path.as_bytes());
         }
     }

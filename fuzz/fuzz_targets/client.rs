@@ -2,13 +2,13 @@
 //! refused; what is a value stays one on its way through JSON.
 #![no_main]
 
-use distkv::model::path::Path;
-use distkv::model::value::{SkipLimits, Skipper, Value};
-use distkv::protocol::client::decode;
-use distkv::protocol::json::{json_from_msgpack, value_from_json};
-use distkv::protocol::lines::decode_version;
-use distkv::protocol::saved_state::SavedStateReader;
-use distkv::protocol::saved_state::python::check_value;
+use distkv_model::path::Path;
+use distkv_model::value::{SkipLimits, Skipper, Value};
+use distkv_core::protocol::client::decode;
+use distkv_core::protocol::json::{json_from_msgpack, value_from_json};
+use distkv_core::protocol::lines::decode_version;
+use distkv_core::protocol::saved_state::SavedStateReader;
+use distkv_core::protocol::saved_state::python::check_value;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

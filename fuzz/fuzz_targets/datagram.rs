@@ -2,8 +2,8 @@
 //! stay bounded.
 #![no_main]
 
-use distkv::membership::{Identity, NetworkName, Swim, SwimConfig, SwimInput};
-use distkv::model::ids::{Incarnation, NodeName};
+use distkv_core::membership::{Identity, NetworkName, Swim, SwimConfig, SwimInput};
+use distkv_model::ids::{Incarnation, NodeName};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -7,7 +7,7 @@ use distkv_secure::link::{Acceptor, Dialler, Ephemeral, Suite, Suites};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let network = distkv::membership::NetworkName::new("plant").expect("a valid name");
+    let network = distkv_core::membership::NetworkName::new("plant").expect("a valid name");
     let ring = KeyRing::new(network, Key::new([1; 32]));
     let (suites, mut out) = (Suites::new(true), Vec::new());
     let mut dialler = Dialler::new(&ring, suites, Suite::AesGcm, Ephemeral::new([2; 32]), &mut out)

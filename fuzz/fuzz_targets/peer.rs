@@ -2,11 +2,11 @@
 //! is decoded must not upset an engine.
 #![no_main]
 
-use distkv::engine::{Config, Engine, Input, LinkId, Outbox};
-use distkv::model::ids::{Incarnation, NodeId, NodeName};
-use distkv::protocol::frame::{BODY_BYTES_MAX, split_frame};
-use distkv::protocol::peer::PeerMessage;
-use distkv::protocol::peer::greeting::Greeting;
+use distkv_core::engine::{Config, Engine, Input, LinkId, Outbox};
+use distkv_model::ids::{Incarnation, NodeId, NodeName};
+use distkv_core::protocol::frame::{BODY_BYTES_MAX, split_frame};
+use distkv_core::protocol::peer::PeerMessage;
+use distkv_core::protocol::peer::greeting::Greeting;
 use libfuzzer_sys::fuzz_target;
 
 fn id(name: &str) -> NodeId {

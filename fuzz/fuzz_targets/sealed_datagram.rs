@@ -7,7 +7,7 @@ use distkv_secure::key_ring::KeyRing;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let network = distkv::membership::NetworkName::new("plant").expect("a valid name");
+    let network = distkv_core::membership::NetworkName::new("plant").expect("a valid name");
     let ring = KeyRing::new(network, Key::new([1; 32]));
     let (mut one, mut other) = (DatagramDoor::new(&ring, || 1), DatagramDoor::new(&ring, || 2));
     let (a, b) =

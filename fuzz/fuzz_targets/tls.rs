@@ -4,7 +4,8 @@
 
 use std::sync::OnceLock;
 
-use distkv_tls::{Ca, Channel, ClientRoots, ClientTls, Clock, ServerTls, Ticket, Trust};
+use distkv_tls::server::ClientRoots;
+use distkv_tls::{Ca, Channel, ClientTls, Clock, ServerTls, Ticket, Trust};
 use libfuzzer_sys::fuzz_target;
 
 /// 2027-01-15.

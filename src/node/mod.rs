@@ -274,7 +274,10 @@ impl Node {
             ..SwimConfig::lan(network)
         };
         let keys = config.key.clone().map(|key| Arc::new(Keys::new(config.name.clone(), key)));
-        let door = keys.as_ref().map(|keys| Door::new(&keys.ring(), keys.takes_plaintext()));
+        let records = audit.as_ref().map(|log| log.audit().clone());
+        let door = keys
+            .as_ref()
+            .map(|keys| Door::new(&keys.ring(), keys.takes_plaintext(), records.clone()));
         let swim = SwimHandle::start(gossip.udp, name, swim_config, seed, door)
             .map_err(|source| NodeError::System { what: "the membership thread", source })?;
         let me = Arc::new(Myself::new(
@@ -290,12 +293,14 @@ impl Node {
         let certificates = tls_of(config, &me)?;
         let isolation = Arc::<Isolation>::default();
         let stop = Stop::default();
-        let links = Links::new(Arc::clone(&hub), Arc::clone(&me), swim.clone(), stop.clone(), keys);
+        let (links_hub, links_me) = (Arc::clone(&hub), Arc::clone(&me));
+        let links =
+            Links::new(links_hub, links_me, swim.clone(), stop.clone(), keys, records.clone());
         let links = Arc::new(links);
         let server = {
             let saving = (durable.clone(), Arc::clone(&saving));
             let tls = certificates.as_ref().map(|certificates| certificates.settings());
-            let audit = audit.as_ref().map(|log| log.audit().clone());
+            let audit = records;
             let isolation = Arc::clone(&isolation);
             let scheduled = scheduled.clone();
             let extras = clients::port::Extras { tls, audit, isolation, scheduled };

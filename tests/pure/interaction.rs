@@ -6,9 +6,9 @@
 //! line of the difference must be explained.
 
 mod driver;
+mod script;
 mod show;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use driver::Cluster;
@@ -18,53 +18,9 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pure/interaction")
 }
 
-/// Runs a script and gives it back with what is really printed.
-fn run(text: &str, file: &str) -> String {
-    let mut cluster = Cluster::default();
-    let mut result = String::new();
-    let mut commands: Vec<&str> = Vec::new();
-    let mut lines = text.lines();
-    while let Some(line) = lines.next() {
-        if line != "----" {
-            result.push_str(line);
-            result.push('\n');
-            if !line.is_empty() && !line.starts_with('#') {
-                commands.push(line);
-            }
-            continue;
-        }
-        result.push_str("----\n");
-        for command in commands.drain(..) {
-            for printed in cluster.run(command, file) {
-                result.push_str(&printed);
-                result.push('\n');
-            }
-        }
-        for old in lines.by_ref() {
-            if old.is_empty() {
-                result.push('\n');
-                break;
-            }
-        }
-    }
-    assert!(commands.is_empty(), "{file}: commands without ---- behind them: {commands:?}");
-    result
-}
-
-/// Runs the script of that name, and compares.
 fn check(name: &str) {
-    let file = folder().join(format!("{name}.txt"));
-    let expected = fs::read_to_string(&file).unwrap();
-    let printed = run(&expected, name);
-    if printed == expected {
-        return;
-    }
-    if std::env::var_os("DISTKV_REWRITE").is_some() {
-        fs::write(&file, printed).unwrap();
-        return;
-    }
-    let first = expected.lines().zip(printed.lines()).find(|(a, b)| a != b);
-    panic!("{name}: expected and printed differ first at {first:?}");
+    let mut cluster = Cluster::default();
+    script::check(&folder(), name, |command| cluster.run(command, name));
 }
 
 /// A test for each script, and one that no script is without.
@@ -80,13 +36,7 @@ macro_rules! scripts {
         #[test]
         fn every_script_has_a_test() {
             let known = [$(stringify!($name)),+].map(|name| name.replace('_', "-"));
-            let entries = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
-            let mut files: Vec<String> = entries
-                .filter(|path| path.extension().is_some_and(|e| e == "txt"))
-                .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
-                .collect();
-            files.sort();
-            assert_eq!(files, known);
+            assert_eq!(script::names(&folder()), known);
         }
     };
 }

@@ -254,8 +254,11 @@ impl RemoteArgs {
     }
 }
 
-/// As an admin, and by TLS if the key file has a CA.
-fn access_by_key(path: &FilePath) -> Result<Access, CliError> {
+/// As an admin, by a key file, and by TLS if there is a CA in it.
+///
+/// # Errors
+/// The file cannot be used.
+pub fn access_by_key(path: &FilePath) -> Result<Access, CliError> {
     let file = key_file::read(path).map_err(|why| CliError::Usage(why.to_string()))?;
     let ring = &file.ring;
     let proof = |key: &Key| *key.derive(Purpose::AdminLogin);

@@ -41,6 +41,14 @@ pub struct Report {
     pub is_gone: bool,
 }
 
+impl Report {
+    /// What the node keeps over a restart, as far as that is known: nothing if it cannot keep it.
+    #[must_use]
+    pub fn kept(&self) -> Option<&RingSummary> {
+        self.trouble.is_none().then_some(&self.ring)
+    }
+}
+
 /// All that one message says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandOver {

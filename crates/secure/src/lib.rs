@@ -7,6 +7,8 @@
 //! | [`key`] | one cluster key, its id, and the keys derived from it for each purpose |
 //! | [`key_ring`] | the 1 to 4 keys of a network during a rotation, and how two rings are merged |
 //! | [`hand_over`] | what nodes tell each other of keys over their links, in bytes |
+//! | [`reports`] | which keys the nodes of the network have, as each says |
+//! | [`rotation`] | where the rotation of the keys stands |
 //! | [`key_file`] | the text of a key file |
 //! | [`link`] | the handshake of a TCP connection ([`link::Dialler`], [`link::Acceptor`]), and its records ([`link::Sealer`], [`link::Opener`]) |
 //! | [`datagram`] | sealed datagrams that cannot be replayed ([`datagram::DatagramDoor`]) |
@@ -28,3 +30,5 @@ pub mod key;
 pub mod key_file;
 pub mod key_ring;
 pub mod link;
+pub mod reports;
+pub mod rotation;

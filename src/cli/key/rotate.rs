@@ -15,6 +15,8 @@ use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::output::{Output, count_of};
 use crate::rt;
 use crate::secure::key::{Key, KeyId};
+use crate::secure::key_ring::RingSummary;
+use crate::secure::rotation::{Next, Plan};
 
 /// How often a node is asked how far the others are.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
@@ -36,62 +38,39 @@ pub(super) async fn run(args: &RotateArgs, remote_args: &RemoteArgs) -> Result<(
     let (output, missing) = (Output::new(remote_args.json), Vec::new());
     let mut rotation = Rotation { args, remote, file, output, missing };
     let view = View::ask(&rotation.remote).await?;
-    let plan = Plan::of(&view)?;
-    let new = match plan.next {
+    let Plan { next, .. } = plan(&view)?;
+    let new = match next {
         Next::Make => rotation.add(&view).await?,
         Next::GoOn(id) => rotation.go_on(&view, id).await?,
         Next::InUse(id) => id,
     };
-    if !matches!(plan.next, Next::InUse(_)) {
+    if !matches!(next, Next::InUse(_)) {
         rotation.wait_until_kept(new).await?;
         take_step(&rotation.remote, Step::Use, new, args.force).await?;
         rotation.follow(Step::Use, new)?;
     }
     rotation.wait_until_used(new).await?;
-    let old = Plan::of(&View::ask(&rotation.remote).await?)?.old;
+    let old = plan(&View::ask(&rotation.remote).await?)?.old;
     if args.remove_old {
         rotation.remove(new, &old).await?;
     }
     // Somebody else may have begun another rotation, on the other side of a split, say.
-    let unused = match Plan::of(&View::ask(&rotation.remote).await?)?.next {
+    let unused = match plan(&View::ask(&rotation.remote).await?)?.next {
         Next::GoOn(id) if id != new => Some(id),
         _ => None,
     };
     rotation.end(new, &old, unused)
 }
 
-/// Where a rotation stands.
-struct Plan {
-    next: Next,
-    /// Keys that were in use before.
-    old: Vec<KeyId>,
-}
-
-enum Next {
-    /// There is nothing but one key.
-    Make,
-    /// There is a key behind the primary, which is not in use yet.
-    GoOn(KeyId),
-    /// The primary is the new one: the old one was not removed yet.
-    InUse(KeyId),
-}
-
-impl Plan {
-    /// By the keys of the node that was asked, which stand in the order in which they were added.
-    fn of(view: &View) -> Result<Self, CliError> {
-        let own = view.nodes.iter().find(|node| node.state == "self");
-        let keys = own.and_then(|own| Some((own.keys.as_ref()?, own.primary?)));
-        let (keys, primary) = keys.ok_or_else(|| {
-            CliError::Failure(String::from("the node does not say which keys it has"))
-        })?;
-        let old: Vec<KeyId> = keys.iter().copied().take_while(|id| *id != primary).collect();
-        let next = match keys.last() {
-            Some(last) if *last != primary => Next::GoOn(*last),
-            _ if old.is_empty() => Next::Make,
-            _ => Next::InUse(primary),
-        };
-        Ok(Self { next, old })
-    }
+/// Where the rotation stands, by the keys of the node that was asked.
+fn plan(view: &View) -> Result<Plan, CliError> {
+    let own = view.nodes.iter().find(|node| node.state == "self");
+    let ring =
+        own.and_then(|own| Some(RingSummary { ids: own.keys.clone()?, primary: own.primary? }));
+    let ring = ring.ok_or_else(|| {
+        CliError::Failure(String::from("the node does not say which keys it has"))
+    })?;
+    Ok(Plan::of(&ring))
 }
 
 impl Rotation<'_> {

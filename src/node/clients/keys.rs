@@ -23,8 +23,7 @@ struct Known {
 impl Known {
     /// What it keeps over a restart; none if that is not known, or nothing.
     fn kept(&self) -> Option<&RingSummary> {
-        let report = self.report.as_ref().filter(|report| report.trouble.is_none());
-        report.map(|report| &report.ring)
+        self.report.as_ref().and_then(Report::kept)
     }
 }
 

@@ -54,6 +54,7 @@ use crate::protocol::peer::greeting::{
 };
 use crate::rt::{self, TcpStream};
 use crate::secure::key::KeyId;
+use crate::server::access::audit::Audit;
 
 /// Most links; a few times the largest cluster that pushes to everybody.
 pub(in crate::node) const LINKS_MAX: usize = 256;
@@ -93,6 +94,8 @@ pub(super) struct Links {
     pub(super) stop: Stop,
     /// Of a secured node.
     pub(super) keys: Option<Arc<Keys>>,
+    /// Where refusals are recorded, if anywhere.
+    audit: Option<Audit>,
     /// By the peer's name: one each.
     table: Mutex<BTreeMap<NodeName, Arc<Link>>>,
     targets: Mutex<Targets>,
@@ -115,6 +118,7 @@ impl Links {
         swim: SwimHandle,
         stop: Stop,
         keys: Option<Arc<Keys>>,
+        audit: Option<Audit>,
     ) -> Self {
         let targets = Mutex::new(Targets::new(me.name.clone()));
         Self {
@@ -123,6 +127,7 @@ impl Links {
             swim,
             stop,
             keys,
+            audit,
             table: Mutex::default(),
             targets,
             serves: Arc::new(Semaphore::new(SERVES_MAX)),
@@ -569,6 +574,14 @@ impl Links {
         let links: Vec<Arc<Link>> = self.table.lock().values().cloned().collect();
         for link in links {
             link.close(LinkEnd::Left);
+        }
+    }
+
+    /// Records for the audit log that who called at the gossip port was refused; `target`: what that one calls itself,
+    /// or its key.
+    pub(super) fn record_refusal(&self, ip: IpAddr, reason: &'static str, target: Option<&str>) {
+        if let Some(audit) = &self.audit {
+            audit.note_refused_peer(ip, reason, target);
         }
     }
 

@@ -9,6 +9,7 @@ use crate::model::ids::Millis;
 use crate::rt;
 use crate::secure::datagram::{DatagramDoor, Dropped, Opened, Outgoing};
 use crate::secure::key_ring::KeyRing;
+use crate::server::access::audit::Audit;
 
 /// Most addresses that are remembered as those of nodes without a key. Beyond that all are forgotten, and
 /// found out again.
@@ -64,14 +65,39 @@ pub(in crate::node) struct Door {
     sealed: DatagramDoor,
     /// While a network moves to a key: who has sent plaintext since the last sealed datagram.
     plain_peers: Option<BTreeSet<SocketAddr>>,
+    /// Where refusals are recorded, if anywhere.
+    audit: Option<Audit>,
+}
+
+/// Why a datagram is not taken, for the audit log. None of what members send, too: copies, and what was meant for an
+/// earlier life of this node.
+fn refusal(dropped: Dropped) -> Option<&'static str> {
+    match dropped {
+        Dropped::Malformed => Some("datagram: not of this protocol"),
+        Dropped::Plaintext => Some("datagram: no key"),
+        Dropped::UnknownKey => Some("datagram: unknown key"),
+        Dropped::Forged => Some("datagram: forged"),
+        Dropped::OtherNetwork => Some("datagram: other network"),
+        Dropped::Repeated
+        | Dropped::TooOld
+        | Dropped::OtherEpoch
+        | Dropped::OtherReceiver
+        | Dropped::Unasked
+        | Dropped::TooOften => None,
+    }
 }
 
 impl Door {
     /// `takes_plaintext`: that of nodes without a key is passed on, and they are sent plaintext.
-    pub(in crate::node) fn new(ring: &KeyRing, takes_plaintext: bool) -> Self {
+    pub(in crate::node) fn new(
+        ring: &KeyRing,
+        takes_plaintext: bool,
+        audit: Option<Audit>,
+    ) -> Self {
         Self {
             sealed: DatagramDoor::new(ring, rt::random_u64),
             plain_peers: takes_plaintext.then(BTreeSet::new),
+            audit,
         }
     }
 
@@ -98,6 +124,9 @@ impl Door {
             }
             (Opened::Dropped(why), _) => {
                 dropped.count(why);
+                if let (Some(audit), Some(reason)) = (&self.audit, refusal(why)) {
+                    audit.note_refused_peer(from.ip(), reason, None);
+                }
                 None
             }
             (Opened::Handled, plain) => {
@@ -138,7 +167,7 @@ mod tests {
 
     fn door(secret: u8, takes_plaintext: bool) -> Door {
         let ring = KeyRing::new(NetworkName::new("plant").unwrap(), Key::new([secret; 32]));
-        Door::new(&ring, takes_plaintext)
+        Door::new(&ring, takes_plaintext, None)
     }
 
     /// As membership makes them.

@@ -87,17 +87,23 @@ fn on_notice(links: &Links, notice: Notice) {
             // The report may be wrong; the node at that address knows.
             links.add_target(&HostPort::from(holder).to_string(), Origin::Learned, None);
         }
-        Notice::NetworkMismatch { from, network } => tracing::warn!(
-            %from,
-            "a node of network {network:?} called; this one is of network {:?}; check --network \
-             and the peers' addresses",
-            links.me.network
-        ),
-        Notice::VersionMismatch { from, version } => tracing::warn!(
-            %from,
-            "a node that speaks version {version} of the membership protocol called; upgrade the \
-             older one"
-        ),
+        Notice::NetworkMismatch { from, network } => {
+            links.record_refusal(from.ip(), "datagram: other network", Some(&network));
+            tracing::warn!(
+                %from,
+                "a node of network {network:?} called; this one is of network {:?}; check --network \
+                 and the peers' addresses",
+                links.me.network
+            );
+        }
+        Notice::VersionMismatch { from, version } => {
+            links.record_refusal(from.ip(), "datagram: other version", None);
+            tracing::warn!(
+                %from,
+                "a node that speaks version {version} of the membership protocol called; upgrade the \
+                 older one"
+            );
+        }
         Notice::Broken(why) => tracing::error!("membership does not work: {why}"),
     }
 }

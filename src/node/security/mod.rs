@@ -4,10 +4,8 @@
 //! | file | what |
 //! |---|---|
 //! | this one | [`Keys`]: the ring, and what changes it: the file, an order, another node |
-//! | `reports` | which keys the nodes of the network have |
 //! | `share` | the task that hands keys to other nodes, and takes theirs |
 
-mod reports;
 mod share;
 
 use std::collections::BTreeMap;
@@ -28,8 +26,8 @@ use crate::secure::key_file::KeyFile;
 use crate::secure::key_ring::handed::{Handed, Merged};
 use crate::secure::key_ring::{Applied, KeyRing, RingError};
 use crate::secure::link::{Ephemeral, Suites};
+use crate::secure::reports::Reports;
 use crate::server::access::cluster_key::ClusterKeys;
-use reports::Reports;
 pub(in crate::node) use share::share_keys;
 
 /// The cluster key that a node is started with.

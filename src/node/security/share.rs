@@ -14,19 +14,16 @@ use crate::model::group::GroupConfig;
 use crate::model::ids::{Millis, NodeName};
 use crate::node::link::{Links, SealedLink};
 use crate::rt;
-use crate::secure::hand_over::HandOver;
 use crate::secure::key_ring::handed::Handed;
 use crate::secure::key_ring::{KeyRing, RingError};
+use crate::secure::reports::Told;
 
 /// What has failed is tried again after this time.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What a link was told.
-struct Told {
-    handed: Handed,
-    /// The revision of the reports.
-    revision: u64,
-    /// How many frames its queue had dropped: some may have been these.
+/// What a link was told, and how many frames its queue had dropped then: some may have been these.
+struct ToldBy {
+    told: Told,
     dropped: u64,
 }
 
@@ -34,7 +31,7 @@ struct Told {
 struct Sharing {
     links: Arc<Links>,
     keys: Arc<Keys>,
-    told: BTreeMap<LinkId, Told>,
+    told: BTreeMap<LinkId, ToldBy>,
     /// What was put into the file last.
     kept: Handed,
     /// The keys that the rest of the node was told of.
@@ -151,23 +148,18 @@ impl Sharing {
         let handed = self.keys.ring().handed();
         for peer in peers {
             let dropped = peer.queue.dropped();
-            let told = self.told.get(&peer.id).filter(|told| told.dropped == dropped);
-            let (revision, mut reports) = {
-                let reports = self.keys.reports.lock();
-                let revision = reports.revision();
-                if told.is_some_and(|told| told.handed == handed && told.revision == revision) {
-                    continue;
-                }
-                (revision, reports.since(told.map_or(0, |told| told.revision)))
-            };
-            // It knows better of itself, unless it was forgotten.
-            reports.retain(|report| report.name != peer.name || report.is_gone);
+            let before = self.told.get(&peer.id).filter(|before| before.dropped == dropped);
+            let before = before.map(|before| &before.told);
+            let reports = self.keys.reports.lock();
+            let (message, told) = reports.tell(&peer.name, handed.clone(), before);
+            drop(reports);
+            self.told.insert(peer.id, ToldBy { told, dropped });
+            let Some(message) = message else { continue };
             let mut frame = Vec::new();
-            HandOver { handed: handed.clone(), reports }.encode(&mut frame);
+            message.encode(&mut frame);
             if peer.queue.push(frame.into()) {
                 peer.queue.changed.notify(usize::MAX);
             }
-            self.told.insert(peer.id, Told { handed: handed.clone(), revision, dropped });
         }
     }
 }

@@ -1,12 +1,15 @@
 //! The audit log of a real node: who did what, from where, with what outcome, and never a secret or a value.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpStream, UdpSocket};
 use std::os::unix::fs::MetadataExt;
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use super::{Keys, program};
-use crate::processes::{NodeProcess, wait_until};
+use super::{Keys, counter, program};
+use crate::processes::{NodeProcess, PROGRAM, wait_until};
 
 /// The lines of the file, whole ones only.
 fn lines(path: &str) -> Vec<Value> {
@@ -122,4 +125,136 @@ fn a_node_does_not_start_without_the_log_that_it_was_told_to_keep() {
     let (code, said) = program(&[&own[..], &["--audit", &nowhere]].concat());
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("the audit log") && said.contains("none/audit"), "{said}");
+}
+
+/// A real node that does not belong to a network, and calls it until this is dropped.
+struct Stranger(Child);
+
+impl Stranger {
+    fn call(peer: &NodeProcess, name: &str, options: &[&str]) -> Self {
+        let gossip = peer.gossip.to_string();
+        let mut command = Command::new(PROGRAM);
+        command.args(["join", &gossip, "--name", name]).args(options);
+        command.args(["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Self(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Of lines about refused peers: each with its reason, what the peer calls itself or its key, and the count.
+fn refusals(path: &str) -> Vec<(String, Option<String>, u64)> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let all = lines(path).into_iter().filter(|line| line["event"] == "peer");
+    all.map(|line| {
+        assert_eq!((&line["outcome"], &line["address"]), (&"refused".into(), &"127.0.0.1".into()));
+        assert_eq!([&line["user"], &line["method"], &line["action"]], [&Value::Null; 3]);
+        (text(&line["detail"]).unwrap(), text(&line["target"]), line["count"].as_u64().unwrap())
+    })
+    .collect()
+}
+
+#[test]
+fn peers_that_are_refused_are_recorded_with_the_reason_and_members_are_not() {
+    let keys = Keys::new();
+    let (key, id) = keys.make("key");
+    let (wrong, wrong_id) = keys.make("wrong");
+    let (other, _) = keys.make("other");
+    // The same key under the name of another network, without the CA, which names the network, too.
+    let text = fs::read_to_string(&key).unwrap();
+    let text: Vec<&str> = text.lines().filter(|line| !line.starts_with("ca ")).collect();
+    fs::write(&other, text.join("\n").replace(&keys.network, "another")).unwrap();
+    let audit = keys.path("audit");
+    let a = keys.run("a", &["--key", &key, "--audit", &audit]);
+    let strangers = [
+        Stranger::call(&a, "x", &["--key", &wrong]),
+        Stranger::call(&a, "y", &["--key", &other]),
+        Stranger::call(&a, "z", &["--network", &keys.network]),
+    ];
+    let member = keys.join("b", &a, &["--key", &key]);
+    for (reason, target) in [
+        ("unknown key", Some(format!("key {wrong_id}"))),
+        ("wrong key or other network", Some(format!("key {id}"))),
+        ("no key", None),
+        ("datagram: unknown key", None),
+        ("datagram: no key", None),
+    ] {
+        wait_until(reason, || {
+            let all = refusals(&audit);
+            all.into_iter().find(|(said, to, _)| (said.as_str(), to) == (reason, &target))
+        });
+    }
+    super::wait_for_links(&[&a, &member], true);
+    drop(strangers);
+    // The member has caused no line: each reason is one of the strangers' own.
+    let reasons = ["unknown key", "wrong key or other network", "no key", "datagram: unknown key"];
+    let expected = [&reasons[..], &["datagram: no key", "datagram: other network"]].concat();
+    for (reason, ..) in refusals(&audit) {
+        assert!(expected.contains(&reason.as_str()), "{reason}");
+    }
+}
+
+#[test]
+fn a_flood_at_the_gossip_port_is_a_few_lines_that_count_all_of_it() {
+    const CALLS: usize = 300;
+    const DATAGRAMS: usize = 2_000;
+    let keys = Keys::new();
+    let (key, _) = keys.make("key");
+    let audit = keys.path("audit");
+    let mut a = keys.run("a", &["--key", &key, "--audit", &audit]);
+    for number in 0..CALLS {
+        let mut stream = TcpStream::connect(a.gossip).unwrap();
+        stream.write_all(format!("GET /{number} HTTP/1.1\r\n\r\n").as_bytes()).unwrap();
+        // It is closed without a word once it is refused.
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let sealed = [b"dkvS\x01\x01".as_slice(), &[7; 60]].concat();
+    for number in 1..=DATAGRAMS as u64 {
+        socket.send_to(&sealed, a.gossip).unwrap();
+        if number % 100 == 0 {
+            // Else the system drops some of them.
+            wait_until("they are taken", || {
+                (counter(&a, "datagrams_unknown_key") == number).then_some(())
+            });
+        }
+    }
+    // The end of the node is the end of the time in which they are counted together.
+    a.signal("TERM");
+    assert!(a.wait().success(), "{:#?}", a.log());
+    let mut told = refusals(&audit);
+    told.sort();
+    let of = |reason: &str, counts: [usize; 2]| {
+        counts.map(|count| (reason.to_owned(), None, count as u64))
+    };
+    let calls = of("handshake: not of this protocol", [1, CALLS - 1]);
+    let datagrams = of("datagram: unknown key", [1, DATAGRAMS - 1]);
+    assert_eq!(told, [datagrams, calls].concat());
+}
+
+#[test]
+fn an_open_node_records_who_has_a_key_and_who_is_of_another_network() {
+    let keys = Keys::new();
+    let (key, _) = keys.make("key");
+    let audit = keys.path("audit");
+    let a = keys.run("a", &["--audit", &audit]);
+    let strangers = [
+        Stranger::call(&a, "x", &["--key", &key]),
+        Stranger::call(&a, "y", &["--network", "another"]),
+    ];
+    for (reason, target) in
+        [("it uses a key, and this node does not", None), ("other network", Some("y"))]
+    {
+        wait_until(reason, || {
+            let all = refusals(&audit);
+            all.into_iter().find(|(said, to, _)| (said.as_str(), to.as_deref()) == (reason, target))
+        });
+    }
+    drop(strangers);
 }

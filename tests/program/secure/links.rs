@@ -3,10 +3,11 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Keys, counter, links, wait_for_links, wait_for_log};
-use crate::processes::{PATIENCE, wait_until};
+use crate::processes::{PATIENCE, array, field, wait_until};
 
 /// The exit code of a node that its network refuses.
 const REFUSED: Option<i32> = Some(3);
@@ -115,11 +116,14 @@ fn a_crowd_that_says_nothing_is_closed_in_time_and_keeps_no_member_out() {
     assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
 }
 
+/// How long the members' writes take meanwhile is measured by `distkv-bench secured --only strangers`.
 #[test]
-fn ten_thousand_half_open_connections_keep_no_member_out() {
+fn ten_thousand_half_open_connections_keep_no_member_out_and_writes_go_on() {
     let keys = Keys::new();
     let (key, _) = keys.make("key");
     let a = keys.run("a", &["--key", &key, "--log", "info"]);
+    let member = keys.join("m", &a, &["--key", &key]);
+    wait_for_links(&[&a, &member], true);
     let mut crowd = std::collections::VecDeque::new();
     let knock = |crowd: &mut std::collections::VecDeque<TcpStream>| {
         // The node closes the oldest of its side; here the last 512 are kept.
@@ -135,14 +139,29 @@ fn ten_thousand_half_open_connections_keep_no_member_out() {
         knock(&mut crowd);
     }
     let (key, network, gossip) = (key.clone(), &keys, &a);
-    let b = std::thread::scope(|scope| {
+    let is_over = AtomicBool::new(false);
+    let (b, written) = std::thread::scope(|scope| {
         let joined = scope.spawn(move || network.join("b", gossip, &["--key", &key]));
+        let writing = scope.spawn(|| {
+            let (mut client, mut written) = (a.connect(), 0_u64);
+            while !is_over.load(Ordering::Relaxed) {
+                // Another member has it before the answer comes.
+                let fields =
+                    [("path", array(&["lamp"])), ("value", written.into()), ("copies", 1.into())];
+                let reply = client.call("set_value", &fields);
+                assert_eq!(field(&reply, "error"), None, "{reply}");
+                written += 1;
+            }
+            written
+        });
         for _ in 0..5_000 {
             knock(&mut crowd);
         }
-        joined.join().unwrap()
+        is_over.store(true, Ordering::Relaxed);
+        (joined.join().unwrap(), writing.join().unwrap())
     });
-    wait_for_links(&[&a, &b], true);
+    assert!(written > 0);
+    wait_for_links(&[&a, &member, &b], true);
     wait_for_log(&a, &["WARN", "too many connections that have not greeted; closing the oldest"]);
 }
 

@@ -18,6 +18,24 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a peer's call waits for the outcome of ours to the same peer.
 const CROSSING_PATIENCE: Duration = Duration::from_millis(300);
 
+/// Why a connection is closed that has done no wrong, for the audit log.
+const CROWD: &str = "too many connections that have not greeted";
+
+/// Why a peer is refused that has said who it is, for the audit log.
+fn audited(code: RefusalCode) -> &'static str {
+    match code {
+        RefusalCode::Network => "other network",
+        RefusalCode::Version => "other version",
+        RefusalCode::Limits => "other limits",
+        RefusalCode::NameInUse | RefusalCode::NameHeld => "its name is taken",
+        RefusalCode::Key => "no key",
+        RefusalCode::Myself
+        | RefusalCode::Linked
+        | RefusalCode::Unavailable
+        | RefusalCode::Other => "refused",
+    }
+}
+
 /// Takes connections until the node ends.
 pub(in crate::node) async fn accept_peers(links: Arc<Links>, listener: TcpListener) {
     let stop = links.stop.clone();
@@ -44,6 +62,7 @@ async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
     };
     let Some(slot) = links.greetings.slot(remote.ip(), end) else {
         links.complain("-", "crowd", "too many connections are being greeted; closing new ones");
+        links.record_refusal(remote.ip(), CROWD, None);
         return;
     };
     tune(&stream);
@@ -59,6 +78,7 @@ async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
     let complain = |reason: &str, error: &dyn std::fmt::Display| {
         if slot.made_way() {
             let text = "too many connections that have not greeted; closing the oldest";
+            links.record_refusal(remote.ip(), CROWD, None);
             return links.complain("-", "crowd", text);
         }
         let text = format!("a connection to the gossip port was closed: {error}");
@@ -67,13 +87,22 @@ async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
     let mut channel = match stop.or(sealed).await {
         None => return,
         Some(Ok(channel)) => channel,
-        Some(Err(error)) => return complain(error.reason(), &error),
+        Some(Err(error)) => {
+            if let Some((reason, key)) = error.refusal().filter(|_| !slot.made_way()) {
+                let key = key.map(|key| format!("key {key}"));
+                links.record_refusal(remote.ip(), reason, key.as_deref());
+            }
+            return complain(error.reason(), &error);
+        }
     };
     let (hello, leftover) = match stop.or(read_greeting(&mut channel)).await {
         None => return,
         Some(Ok((Greeting::Hello(hello), leftover))) => (*hello, leftover),
         Some(Ok((Greeting::Refusal(_), _))) => return,
         Some(Err(error)) => {
+            if let Some(reason) = error.refusal().filter(|_| !slot.made_way()) {
+                links.record_refusal(remote.ip(), reason, None);
+            }
             complain(error.reason(), &error);
             if matches!(error, GreetError::Sealed) {
                 let text =
@@ -100,7 +129,7 @@ async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
         return;
     }
     let own = links.hello(&channel.stream);
-    let named = format!("{} at {who}", hello.name);
+    let (name, named) = (hello.name.clone(), format!("{} at {who}", hello.name));
     let admitted = match own.check(&hello) {
         Ok(()) => match links.check_rights(&channel, &hello) {
             Ok(()) => links.admit(&channel, hello, remote, false).await,
@@ -119,6 +148,7 @@ async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
         Err(refusal) => {
             let code = refusal.code.as_str();
             if is_worth_a_warning(refusal.code) {
+                links.record_refusal(remote.ip(), audited(refusal.code), Some(name.as_str()));
                 links.complain(&named, code, &format!("refused a peer: {refusal}"));
             } else {
                 tracing::debug!(peer = named, code, "refused a peer: {refusal}");

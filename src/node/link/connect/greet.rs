@@ -57,6 +57,20 @@ impl GreetError {
         matches!(self, Self::ClientPort | Self::Stranger { .. })
     }
 
+    /// Why a caller is refused, for the audit log. None: it has gone by itself.
+    pub(super) fn refusal(&self) -> Option<&'static str> {
+        match self {
+            Self::Silent => Some("greeting: silent"),
+            Self::Closed | Self::Io(_) => None,
+            Self::ClientPort | Self::Stranger { .. } | Self::Greeting(_) => {
+                Some("greeting: not of this protocol")
+            }
+            Self::Sealed => Some("it uses a key, and this node does not"),
+            // A handshake that was recorded and sent again gets as far as here.
+            Self::Record(_) => Some("records: they do not open"),
+        }
+    }
+
     /// A fixed word, so that the same complaint is logged once.
     pub(in crate::node::link) fn reason(&self) -> &'static str {
         match self {

@@ -12,6 +12,7 @@ use crate::node::link::tune;
 use crate::node::security::Keys;
 use crate::protocol::frame::HEADER_BYTES;
 use crate::rt::{self, TcpStream};
+use crate::secure::key::KeyId;
 use crate::secure::link::{
     AcceptError, Acceptor, DialError, Dialler, HANDSHAKE_BYTES_MAX, Refusal, Suite,
 };
@@ -41,6 +42,26 @@ impl SealError {
             Self::Closed => "closed",
             Self::Io(_) => "io",
             Self::Dial(_) | Self::Accept(_) => "key",
+        }
+    }
+
+    /// Why a caller is refused, for the audit log, and the key that it names. None: it has gone by itself, or
+    /// will call again in another way.
+    pub(super) fn refusal(&self) -> Option<(&'static str, Option<KeyId>)> {
+        match self {
+            Self::Silent => Some(("handshake: silent", None)),
+            Self::Accept(error) => match error {
+                AcceptError::Plaintext => Some(("no key", None)),
+                AcceptError::UnknownKey(key) => Some(("unknown key", Some(*key))),
+                // Which of the two it is cannot be seen from here.
+                AcceptError::Proof(key) => Some(("wrong key or other network", Some(*key))),
+                AcceptError::Version(_) => Some(("handshake: other version", None)),
+                AcceptError::Malformed(_) | AcceptError::Refusal => {
+                    Some(("handshake: not of this protocol", None))
+                }
+                AcceptError::Suite | AcceptError::Over => None,
+            },
+            Self::Closed | Self::Io(_) | Self::Dial(_) => None,
         }
     }
 

@@ -16,6 +16,7 @@ pub(in crate::server) mod witness;
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::model::ids::Millis;
 use crate::rt;
 use record::{Entry, Event, Outcome, Record};
-use repeats::Repeats;
+use repeats::{Bounds, Repeats};
 
 /// Most records that wait for the disk; further ones are counted and lost.
 pub const WAITING_MAX: usize = 4_096;
@@ -40,11 +41,13 @@ struct Inner {
     news: Condvar,
 }
 
-#[derive(Default)]
 struct State {
     /// Invariant: at most [`WAITING_MAX`].
     waiting: VecDeque<Entry>,
+    /// Of clients.
     repeats: Repeats,
+    /// Of refused peers: apart, so that strangers take no room from what clients do.
+    peers: Repeats,
     /// Records that were lost and not told of yet.
     lost: u64,
     /// All that were lost.
@@ -53,6 +56,21 @@ struct State {
     written: u64,
     wants_reopening: bool,
     is_closed: bool,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            repeats: Repeats::new(Bounds::CLIENTS),
+            peers: Repeats::new(Bounds::PEERS),
+            lost: 0,
+            lost_ever: 0,
+            written: 0,
+            wants_reopening: false,
+            is_closed: false,
+        }
+    }
 }
 
 impl State {
@@ -70,7 +88,8 @@ impl State {
     }
 
     fn push_due(&mut self, now: Millis, time_ms: Millis) {
-        for (record, count) in self.repeats.take_due(now) {
+        let due = [self.repeats.take_due(now), self.peers.take_due(now)];
+        for (record, count) in due.into_iter().flatten() {
             self.push(Entry { time_ms, record, count });
         }
     }
@@ -99,6 +118,15 @@ impl Audit {
         self.note_repeated_at(record, rt::now(), rt::wall_clock_ms());
     }
 
+    /// Who called at the gossip port was refused, for a reason in the node's own words; `target`: what that one calls
+    /// itself, or its key. The first of an address and a reason is written at once, the others as a count. Quick,
+    /// also for the thread of membership.
+    pub fn note_refused_peer(&self, address: IpAddr, reason: &'static str, target: Option<&str>) {
+        let record = Record::peer_refused(address, reason);
+        let record = target.into_iter().fold(record, Record::target);
+        self.note_counted(record, rt::now(), rt::wall_clock_ms(), |state| &mut state.peers);
+    }
+
     fn note_at(&self, record: Record, now: Millis, time_ms: Millis) {
         let mut state = self.0.state.lock();
         // What was counted before this comes before it.
@@ -109,9 +137,19 @@ impl Audit {
     }
 
     fn note_repeated_at(&self, record: Record, now: Millis, time_ms: Millis) {
+        self.note_counted(record, now, time_ms, |state| &mut state.repeats);
+    }
+
+    fn note_counted(
+        &self,
+        record: Record,
+        now: Millis,
+        time_ms: Millis,
+        repeats: impl Fn(&mut State) -> &mut Repeats,
+    ) {
         let mut state = self.0.state.lock();
         state.push_due(now, time_ms);
-        let Some(record) = state.repeats.note(record, now) else { return };
+        let Some(record) = repeats(&mut state).note(record, now) else { return };
         state.push(Entry { time_ms, record, count: 1 });
         drop(state);
         self.0.news.notify_one();

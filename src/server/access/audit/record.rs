@@ -32,6 +32,8 @@ pub enum Event {
     Key,
     /// Something else that only admins may do.
     Admin,
+    /// Something came to the gossip port from who is no member, or cannot be one.
+    Peer,
 }
 
 /// What came of it.
@@ -68,7 +70,7 @@ pub struct Record {
     pub address: Option<IpAddr>,
     /// The action of the client protocol.
     pub action: Option<&'static str>,
-    /// To whom, or what, it was done: a user, a path, a node.
+    /// To whom, or what, it was done: a user, a path, a node. Of a refused peer: what it calls itself, or its key.
     pub target: Option<Box<str>>,
     /// More about it, in words.
     pub detail: Option<Box<str>>,
@@ -88,6 +90,13 @@ impl Record {
             target: None,
             detail: None,
         }
+    }
+
+    /// Who called at the gossip port was refused. `reason`: one of few, in the node's own words.
+    #[must_use]
+    pub fn peer_refused(address: IpAddr, reason: &'static str) -> Self {
+        let address = Some(address.to_canonical());
+        Self { address, ..Self::new(Event::Peer, Outcome::Refused) }.detail(reason)
     }
 
     /// Who did it.

@@ -1,24 +1,48 @@
 //! Records that may come thousands of times per second, because whoever causes them needs no right to: the first of
-//! each kind at once, and the others as a count.
+//! each kind at once, and the others as a count. So the lines that strangers can cause are bounded; see
+//! [`Bounds`].
 
 use std::collections::HashMap;
 
-use super::record::{Outcome, Record};
+use super::record::{Event, Outcome, Record};
 use crate::model::ids::Millis;
 
 /// A count is written this often at most.
 pub const INTERVAL_MS: Millis = 10_000;
 /// Most different records that are counted at a time. Those beyond are counted together, whoever caused them.
 pub const KINDS_MAX: usize = 1_024;
+/// A count of refused peers is written this often at most: they try again for as long as they run, and whoever
+/// sends datagrams can name any address.
+pub const PEER_INTERVAL_MS: Millis = 600_000;
+/// Most different addresses and reasons of refused peers that are counted at a time. Those beyond are counted
+/// together, by reason.
+pub const PEER_KINDS_MAX: usize = 256;
 
 /// What stands in a record in which several users, addresses or targets were put together.
 const OTHERS: &str = "of other users and addresses, put together";
 
+/// How much may be written. In each interval, every kind has a first line and a count at most, and so has every sort
+/// of kinds that are put together because there are too many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bounds {
+    /// Most different kinds at a time.
+    pub kinds: usize,
+    /// The time from one count of a kind to the next.
+    pub interval_ms: Millis,
+}
+
+impl Bounds {
+    /// Of what clients do.
+    pub const CLIENTS: Self = Self { kinds: KINDS_MAX, interval_ms: INTERVAL_MS };
+    /// Of peers that are refused.
+    pub const PEERS: Self = Self { kinds: PEER_KINDS_MAX, interval_ms: PEER_INTERVAL_MS };
+}
+
 /// See the module.
-#[derive(Default)]
 pub struct Repeats {
-    /// When the count of each began, and what was counted since. Invariant: at most [`KINDS_MAX`], and a few that
-    /// have several put together.
+    bounds: Bounds,
+    /// When the count of each began, and what was counted since. Invariant: at most as many as the bound says, and
+    /// a few that have several put together.
     kinds: HashMap<Record, Counted>,
     /// The earliest of the beginnings; none if there are no kinds.
     oldest: Option<Millis>,
@@ -32,12 +56,18 @@ struct Counted {
 }
 
 impl Repeats {
+    /// Nothing is counted yet.
+    #[must_use]
+    pub fn new(bounds: Bounds) -> Self {
+        Self { bounds, kinds: HashMap::new(), oldest: None }
+    }
+
     /// Counts a record; returns it if it is to be written at once.
     pub fn note(&mut self, record: Record, now: Millis) -> Option<Record> {
         let mut kind = kind_of(&record);
         let mut record = record;
-        if !self.kinds.contains_key(&kind) && self.kinds.len() >= KINDS_MAX {
-            kind = Record { user: None, address: None, method: None, ..kind }.detail(OTHERS);
+        if !self.kinds.contains_key(&kind) && self.kinds.len() >= self.bounds.kinds {
+            kind = put_together(kind);
             record = kind.clone();
         }
         self.oldest = Some(self.oldest.map_or(now, |oldest| oldest.min(now)));
@@ -57,7 +87,8 @@ impl Repeats {
 
     /// What was counted for as long as it may be, with the counts. Those of which there were no more are forgotten.
     pub fn take_due(&mut self, now: Millis) -> Vec<(Record, u64)> {
-        let is_due = |since: Millis| now.saturating_sub(since) >= INTERVAL_MS;
+        let interval_ms = self.bounds.interval_ms;
+        let is_due = |since: Millis| now.saturating_sub(since) >= interval_ms;
         if !self.oldest.is_some_and(is_due) {
             return Vec::new();
         }
@@ -90,10 +121,22 @@ fn kind_of(record: &Record) -> Record {
     }
 }
 
-type SortKey<'a> = (u8, Option<&'a str>, Option<std::net::IpAddr>, Option<&'a str>);
+/// What all of one sort are counted as, if there are too many kinds.
+fn put_together(kind: Record) -> Record {
+    let kind = Record { user: None, address: None, method: None, ..kind };
+    match kind.event {
+        // The reasons are few, and the node's own words.
+        Event::Peer => kind.target(OTHERS),
+        _ => kind.detail(OTHERS),
+    }
+}
+
+type SortKey<'a> =
+    (u8, Option<&'a str>, Option<std::net::IpAddr>, Option<&'a str>, Option<&'a str>);
 
 fn sort_key(record: &Record) -> SortKey<'_> {
-    (record.event as u8, record.user.as_deref(), record.address, record.action)
+    let detail = record.detail.as_deref();
+    (record.event as u8, record.user.as_deref(), record.address, record.action, detail)
 }
 
 #[cfg(test)]
@@ -107,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_flood_is_one_line_at_once_and_a_count_every_ten_seconds() {
-        let mut repeats = Repeats::default();
+        let mut repeats = Repeats::new(Bounds::CLIENTS);
         let mut lines = Vec::new();
         for now in 0..25_000 {
             lines.extend(repeats.take_due(now).into_iter().map(|(_, count)| (now, count)));
@@ -122,7 +165,7 @@ mod tests {
 
     #[test]
     fn what_differs_in_its_target_only_is_counted_together_and_users_are_not() {
-        let mut repeats = Repeats::default();
+        let mut repeats = Repeats::new(Bounds::CLIENTS);
         assert!(repeats.note(refused("joe").target("a"), 0).is_some());
         assert!(repeats.note(refused("joe").target("b"), 1).is_none());
         assert!(repeats.note(refused("amy"), 2).is_some());
@@ -131,7 +174,7 @@ mod tests {
 
     #[test]
     fn many_kinds_take_bounded_room_and_none_is_lost() {
-        let mut repeats = Repeats::default();
+        let mut repeats = Repeats::new(Bounds::CLIENTS);
         let users = KINDS_MAX + 500;
         let told = (0..users).filter_map(|n| repeats.note(refused(&n.to_string()), 0)).count();
         assert_eq!(told, KINDS_MAX + 1);
@@ -141,5 +184,54 @@ mod tests {
         let (others, count) = &due[0];
         assert_eq!((&others.user, *count), (&None, 499));
         assert_eq!(others.detail.as_deref(), Some(OTHERS));
+    }
+
+    /// What a stranger with very many addresses can have written: lines, in so many intervals.
+    #[test]
+    fn a_flood_from_everywhere_has_a_bounded_number_of_lines_and_none_is_lost() {
+        const REASONS: [&str; 3] = ["unknown key", "no key", "bad handshake"];
+        let mut repeats = Repeats::new(Bounds::PEERS);
+        let (mut lines, mut told) = (0, 0);
+        let (intervals, per_interval) = (3, 30_000);
+        for number in 0..intervals * per_interval {
+            let now = number * PEER_INTERVAL_MS / per_interval;
+            let due = repeats.take_due(now);
+            lines += due.len();
+            told += due.iter().map(|(_, count)| count).sum::<u64>();
+            let address = std::net::Ipv4Addr::from_bits(number as u32);
+            let reason = REASONS[number as usize % REASONS.len()];
+            if repeats.note(Record::peer_refused(address.into(), reason), now).is_some() {
+                lines += 1;
+                told += 1;
+            }
+        }
+        let due = repeats.take_due(Millis::MAX);
+        lines += due.len();
+        told += due.iter().map(|(_, count)| count).sum::<u64>();
+        assert_eq!(told, intervals * per_interval);
+        let bound = 2 * (PEER_KINDS_MAX + REASONS.len()) * (intervals as usize + 1);
+        assert!(lines <= bound, "{lines} lines");
+        // Who was put together is told by reason.
+        let others = due.iter().filter(|(record, _)| record.target.as_deref() == Some(OTHERS));
+        let mut reasons: Vec<_> =
+            others.map(|(record, _)| record.detail.clone().unwrap()).collect();
+        reasons.sort();
+        assert_eq!(reasons, ["bad handshake".into(), "no key".into(), "unknown key".into()]);
+    }
+
+    #[test]
+    fn a_peer_that_tries_again_and_again_is_two_lines_in_ten_minutes() {
+        let mut repeats = Repeats::new(Bounds::PEERS);
+        let refused = || Record::peer_refused([10, 0, 0, 7].into(), "unknown key");
+        let mut lines = Vec::new();
+        for now in (0..PEER_INTERVAL_MS).step_by(1_000) {
+            let key = format!("key {now}");
+            lines.extend(repeats.take_due(now));
+            lines.extend(repeats.note(refused().target(&key), now).map(|record| (record, 1)));
+        }
+        lines.extend(repeats.take_due(PEER_INTERVAL_MS));
+        let counts: Vec<u64> = lines.iter().map(|(_, count)| *count).collect();
+        assert_eq!(counts, [1, 599]);
+        assert!(repeats.note(Record::peer_refused([10, 0, 0, 7].into(), "no key"), 0).is_some());
     }
 }

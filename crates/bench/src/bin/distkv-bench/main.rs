@@ -9,6 +9,7 @@
 //! | `catch_up` | how long a fresh node takes until it has everything |
 //! | `echo` | a server that does nothing, to see what the load generator can do |
 //! | `compare` | the same work on other stores of this machine |
+//! | `secured` | what security costs, and what strangers can do |
 //! | `store_protocol` | what they speak |
 //! | `stores` | each of them: its protocol, and how it is started |
 
@@ -16,6 +17,7 @@ mod catch_up;
 mod compare;
 mod echo;
 mod listen;
+mod secured;
 mod store_protocol;
 mod stores;
 mod streams;
@@ -51,6 +53,7 @@ Examples:
   distkv-bench tree                  # list all entries
   distkv-bench catch-up 127.0.0.1:27587
   distkv-bench compare               # beside Redis, etcd, NATS
+  distkv-bench secured               # what TLS, sealed links, logins cost
   distkv-bench echo                  # what the load generator can do
 
 On a node it writes below `distkv-bench` only, and deletes that subtree at the end, also \
@@ -63,7 +66,7 @@ that load. On one machine, pin the server to one core and this program to anothe
 (`taskset`), and look at the server's CPU seconds per million requests: the other figures \
 depend on what else runs.
 
-Where nodes are started (`compare`, `catch-up`), that is the `distkv-node` beside this \
+Where nodes are started (`compare`, `secured`, `catch-up`), that is the `distkv-node` beside this \
 program, or else the one in PATH.
 
 Exit code: 0 measured, 1 something failed, 2 usage, 3 a node refuses, 6 no node was reached, 7 an \
@@ -90,6 +93,7 @@ enum What {
     Tree(tree::TreeArgs),
     CatchUp(catch_up::CatchUpArgs),
     Compare(compare::CompareArgs),
+    Secured(secured::SecuredArgs),
     Echo(echo::EchoArgs),
 }
 
@@ -116,6 +120,7 @@ fn execute(cli: Cli) -> Result<(), CliError> {
         Some(What::Tree(args)) => tree::run(&args),
         Some(What::CatchUp(args)) => catch_up::run(&args),
         Some(What::Compare(args)) => compare::run(&args),
+        Some(What::Secured(args)) => secured::run(&args),
         Some(What::Echo(args)) => echo::run(&args),
     }
 }

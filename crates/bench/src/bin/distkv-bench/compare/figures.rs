@@ -78,7 +78,7 @@ impl Group {
 
 /// A figure of a server, from each round.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Series(pub(super) Vec<f64>);
+pub(crate) struct Series(pub(crate) Vec<f64>);
 
 impl Series {
     fn sorted(&self) -> Vec<f64> {
@@ -87,12 +87,12 @@ impl Series {
         sorted
     }
 
-    fn median(&self) -> Option<f64> {
+    pub(crate) fn median(&self) -> Option<f64> {
         let sorted = self.sorted();
         sorted.get(sorted.len() / 2).copied()
     }
 
-    fn show(&self, digits: usize) -> String {
+    pub(crate) fn show(&self, digits: usize) -> String {
         let sorted = self.sorted();
         match (sorted.first(), self.median(), sorted.last()) {
             (Some(only), _, _) if sorted.len() == 1 => format!("{only:.digits$}"),
@@ -103,7 +103,7 @@ impl Series {
         }
     }
 
-    fn json(&self) -> Json {
+    pub(crate) fn json(&self) -> Json {
         let sorted = self.sorted();
         json!({"median": self.median(), "min": sorted.first(), "max": sorted.last()})
     }
@@ -140,7 +140,7 @@ fn rows(groups: &[Group]) -> Vec<(String, usize)> {
 
 /// How it is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     Table,
     Markdown,
     Json,

@@ -45,8 +45,8 @@ pub(crate) enum Cores {
 /// The cores of servers, and of what makes load.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Pins {
-    pub(super) server: Option<usize>,
-    pub(super) load: Option<usize>,
+    pub(crate) server: Option<usize>,
+    pub(crate) load: Option<usize>,
 }
 
 /// All that runs and lies about because of a comparison. Gone when the last clone is.
@@ -152,7 +152,7 @@ impl Lab {
 
     /// Binds this process to the core that makes load, or to none. What it starts inherits that, and so
     /// this comes first.
-    pub(super) fn pin_load(&self, cores: Cores) {
+    pub(crate) fn pin_load(&self, cores: Cores) {
         let Pins { load: Some(core), .. } = self.0.pins else { return };
         let list = match cores {
             Cores::One => core.to_string(),
@@ -233,7 +233,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(super) fn process(&self) -> Process {
+    pub(crate) fn process(&self) -> Process {
         Process { pid: self.child.pid }
     }
 

@@ -11,8 +11,8 @@
 
 pub(super) mod figures;
 pub(super) mod lab;
-mod one;
-mod several;
+pub(super) mod one;
+pub(super) mod several;
 pub(super) mod talk;
 
 use std::time::Duration;

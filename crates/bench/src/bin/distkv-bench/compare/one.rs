@@ -105,7 +105,7 @@ pub(super) fn watchers(store: &Store, plan: Plan, lab: &Lab) -> Result<Vec<Optio
 }
 
 /// What several servers have used so far.
-pub(super) fn usage_of(servers: &[Server]) -> Option<Usage> {
+pub(crate) fn usage_of(servers: &[Server]) -> Option<Usage> {
     usage(&servers.iter().map(Server::process).collect::<Vec<_>>())
 }
 

@@ -88,7 +88,12 @@ pub(super) fn replication(
 }
 
 /// Sets one more key, and waits until every node has it: then they have what came before it.
-fn all_have(store: &Store, servers: &[Server], key: u64, nth: u64) -> Result<(), CliError> {
+pub(crate) fn all_have(
+    store: &Store,
+    servers: &[Server],
+    key: u64,
+    nth: u64,
+) -> Result<(), CliError> {
     let (protocol, value) = (store.protocol(), format!("mark {nth}"));
     let Some((first, others)) = servers.split_first() else { return Ok(()) };
     let mut talk = Talk::connect(protocol, first.address)?;

@@ -104,7 +104,11 @@ pub(crate) fn start_fresh(
     start_command(store, command, lab)
 }
 
-fn start_command(store: &Store, mut command: Command, lab: &Lab) -> Result<Server, CliError> {
+pub(crate) fn start_command(
+    store: &Store,
+    mut command: Command,
+    lab: &Lab,
+) -> Result<Server, CliError> {
     command.args(["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"]);
     command.args(["--json", "--log", "error"]);
     let said = lab.start_and_hear(store, command)?;

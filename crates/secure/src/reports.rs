@@ -1,23 +1,35 @@
 //! Which keys the nodes of the network have, as each says itself. Reports are passed on from node to node, so
-//! that a node knows of those that it has no link to, and of those that are away.
+//! that a node knows of those that it has no link to, and of those that are away. Time is given.
 
 use std::collections::BTreeMap;
 
-use crate::model::ids::{Millis, NodeName};
-use crate::secure::hand_over::{REPORTS_MAX, Report};
-use crate::secure::key_ring::RingSummary;
+use distkv_model::ids::{Millis, NodeName};
+
+use crate::hand_over::{HandOver, REPORTS_MAX, Report};
+use crate::key_ring::RingSummary;
+use crate::key_ring::handed::Handed;
 
 /// A node says anew what it has after this time, so that others see that its report is still true.
 const SAY_INTERVAL_MS: Millis = 300_000;
 
 /// What is known of all nodes, at most [`REPORTS_MAX`].
-pub(super) struct Reports {
+#[derive(Debug)]
+pub struct Reports {
     own: NodeName,
     by_name: BTreeMap<NodeName, Kept>,
     /// Counts changes of the table.
     revision: u64,
 }
 
+/// What a peer was told over one link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    handed: Handed,
+    /// The revision of the reports.
+    revision: u64,
+}
+
+#[derive(Debug)]
 struct Kept {
     report: Report,
     /// The change of the table that brought it.
@@ -25,12 +37,14 @@ struct Kept {
 }
 
 impl Reports {
-    pub(super) fn new(own: NodeName) -> Self {
+    /// Nothing is known yet. `own`: this node.
+    #[must_use]
+    pub fn new(own: NodeName) -> Self {
         Self { own, by_name: BTreeMap::new(), revision: 0 }
     }
 
     /// This node says what it has; `at`: now.
-    pub(super) fn say(&mut self, report: Report) {
+    pub fn say(&mut self, report: Report) {
         let last = self.by_name.get(&self.own).map(|kept| &kept.report);
         let said_at = last.map_or(0, |last| last.at);
         let is_said = last.is_some_and(|last| {
@@ -45,7 +59,7 @@ impl Reports {
     }
 
     /// Another node says, or passes on, what a node has. The later one counts.
-    pub(super) fn take(&mut self, report: Report) {
+    pub fn take(&mut self, report: Report) {
         let known = self.by_name.get(&report.name).map(|kept| kept.report.at);
         let has_room = known.is_some() || self.by_name.len() < REPORTS_MAX;
         // Of this node itself, only this node knows: it says so again, and later, when it is asked next.
@@ -55,7 +69,7 @@ impl Reports {
     }
 
     /// A node does not come back. `ring`: any; nobody looks at it.
-    pub(super) fn forget(&mut self, name: &NodeName, now: Millis, ring: RingSummary) {
+    pub fn forget(&mut self, name: &NodeName, now: Millis, ring: RingSummary) {
         let known = self.by_name.get(name).map(|kept| kept.report.at);
         let at = now.max(known.map_or(0, |at| at.saturating_add(1)));
         let report = Report { name: name.clone(), at, ring, trouble: None, is_gone: true };
@@ -71,7 +85,7 @@ impl Reports {
     }
 
     /// Forgets those that nothing was heard of for so long, unless they are members.
-    pub(super) fn expire(
+    pub fn expire(
         &mut self,
         now: Millis,
         patience_ms: Millis,
@@ -84,18 +98,38 @@ impl Reports {
     }
 
     /// How often the table has changed.
-    pub(super) fn revision(&self) -> u64 {
+    #[must_use]
+    pub fn revision(&self) -> u64 {
         self.revision
     }
 
+    /// What a peer is to be told by a node whose ring hands over so much, and that has told it `before` over this
+    /// link; none: nothing is new. Keys and reports are state, so whoever is met later gets all of them then.
+    #[must_use]
+    pub fn tell(
+        &self,
+        peer: &NodeName,
+        handed: Handed,
+        before: Option<&Told>,
+    ) -> (Option<HandOver>, Told) {
+        let told = Told { handed: handed.clone(), revision: self.revision };
+        let mut reports = self.since(before.map_or(0, |told| told.revision));
+        // It knows better of itself, unless it was forgotten.
+        reports.retain(|report| report.name != *peer || report.is_gone);
+        let is_new = before.is_none_or(|before| before.handed != handed) || !reports.is_empty();
+        (is_new.then_some(HandOver { handed, reports }), told)
+    }
+
     /// What has changed since.
-    pub(super) fn since(&self, revision: u64) -> Vec<Report> {
+    #[must_use]
+    pub fn since(&self, revision: u64) -> Vec<Report> {
         let news = self.by_name.values().filter(|kept| kept.revision > revision);
         news.map(|kept| kept.report.clone()).collect()
     }
 
     /// All of them, by name.
-    pub(super) fn all(&self) -> Vec<Report> {
+    #[must_use]
+    pub fn all(&self) -> Vec<Report> {
         self.since(0)
     }
 }
@@ -103,7 +137,7 @@ impl Reports {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::secure::key::Key;
+    use crate::key::Key;
 
     fn name(name: &str) -> NodeName {
         NodeName::new(name).unwrap()
@@ -167,5 +201,26 @@ mod tests {
         let now = 10 + 2 * SAY_INTERVAL_MS + 600_000;
         reports.expire(now, 600_000, |member| *member == name("n7"));
         assert_eq!(reports.all(), [report("n7", 1, 1)]);
+    }
+
+    #[test]
+    fn a_peer_is_told_what_is_new_and_nothing_of_itself() {
+        let ring = crate::key_ring::KeyRing::new(
+            distkv_core::membership::NetworkName::new("plant").unwrap(),
+            Key::new([1; 32]),
+        );
+        let mut reports = Reports::new(name("a"));
+        reports.take(report("b", 1, 1));
+        reports.take(report("c", 1, 1));
+        let (message, told) = reports.tell(&name("b"), ring.handed(), None);
+        assert_eq!(message.unwrap().reports, [report("c", 1, 1)]);
+        reports.take(report("b", 2, 1));
+        let (message, told) = reports.tell(&name("b"), ring.handed(), Some(&told));
+        assert_eq!(message, None);
+        let mut ring = ring;
+        ring.order_add(Key::new([2; 32])).unwrap();
+        let (message, _) = reports.tell(&name("b"), ring.handed(), Some(&told));
+        let message = message.unwrap();
+        assert_eq!((message.handed, message.reports), (ring.handed(), vec![]));
     }
 }
