@@ -10,8 +10,9 @@
 //! [`whole`] does the same with whole nodes: hub, log, disk, membership and clients, with a judge of its
 //! own that asks for what users are promised.
 //!
-//! `cargo run --release --example simulate` runs many seeds; `tests/sim/seeds.rs` runs some of them, and
-//! shows that planted defects ([`crate::model::defects`]) are found.
+//! `cargo run --profile sim -p distkv-sim --example simulate` runs many seeds, and with `--defects` finds the
+//! first seed of each planted defect ([`crate::model::defects`], [`SOUGHT`]); the tests in `seeds.rs` run some
+//! seeds, and see that the defects are found.
 
 #![allow(
     clippy::indexing_slicing,
@@ -34,6 +35,7 @@ mod rng;
 pub mod scale;
 mod schedule;
 mod shrink;
+mod sought;
 #[cfg(test)]
 mod tests;
 mod whole;
@@ -42,6 +44,7 @@ pub use oracle::Failure;
 pub use profile::{Family, Focus, Options};
 pub use reporting::stats::Stats;
 pub use shrink::shrink;
+pub use sought::{FOUND_BY_OTHER_TESTS, SOUGHT, Sought};
 
 use engines::cluster::Cluster;
 
