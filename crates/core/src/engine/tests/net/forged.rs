@@ -16,7 +16,7 @@ fn life(name: &str, incarnation: u64) -> NodeId {
 impl Net {
     /// A node takes in so many entries whose maker made a second change between each two that was
     /// overwritten, without what their maker knew: a range of its own for each.
-    pub(in super::super) fn load_every_other(&mut self, node: usize, name: &str, keys: u64) {
+    pub(crate) fn load_every_other(&mut self, node: usize, name: &str, keys: u64) {
         let mut out = Outbox::new();
         let engine = &mut self.nodes[node].engine;
         let maker = engine.replica.intern(&life(name, 77)).unwrap();
@@ -32,7 +32,7 @@ impl Net {
     }
 
     /// A node knows of so many lives that are over and own nothing, each with three ticks.
-    pub(in super::super) fn make_history(&mut self, node: usize, name: &str, lives: u64) {
+    pub(crate) fn make_history(&mut self, node: usize, name: &str, lives: u64) {
         let replica = &mut self.nodes[node].engine.replica;
         for incarnation in 1..=lives {
             let index = replica.intern(&life(name, incarnation << 32)).unwrap();
@@ -42,17 +42,11 @@ impl Net {
         }
     }
 
-    pub(in super::super) fn account_for(&mut self, node: usize, event: Event) {
+    pub(crate) fn account_for(&mut self, node: usize, event: Event) {
         self.nodes[node].engine.replica.account_for(event);
     }
 
-    pub(in super::super) fn forge_digest(
-        &mut self,
-        from: usize,
-        to: usize,
-        name: &str,
-        highest: u64,
-    ) {
+    pub(crate) fn forge_digest(&mut self, from: usize, to: usize, name: &str, highest: u64) {
         let digest = Digest {
             ready: true,
             tock: Tock::default(),
@@ -67,7 +61,7 @@ impl Net {
     }
 
     /// A change of a node that is not here, passed on by another.
-    pub(in super::super) fn forge_change(&mut self, from: usize, to: usize, name: &str, tick: u64) {
+    pub(crate) fn forge_change(&mut self, from: usize, to: usize, name: &str, tick: u64) {
         let config = self.config(&life(name, 1).name, 1, &self.delete);
         let mut maker = Engine::new(config);
         maker.handle(Input::Found, 0, &mut Outbox::new());

@@ -19,7 +19,7 @@ pub(super) struct Pipe {
 
 /// Links that come and go, and what waits to be sent.
 impl Net {
-    pub(super) fn queue(&mut self, node: usize, link: LinkId, frame: Arc<[u8]>) {
+    pub(crate) fn queue(&mut self, node: usize, link: LinkId, frame: Arc<[u8]>) {
         if let Some(pipe) = self.nodes[node].pipes.get_mut(&link)
             && !pipe.losing
         {
@@ -27,14 +27,14 @@ impl Net {
         }
     }
 
-    pub(super) fn queue_to_all(&mut self, node: usize, frame: &Arc<[u8]>) {
+    pub(crate) fn queue_to_all(&mut self, node: usize, frame: &Arc<[u8]>) {
         for pipe in self.nodes[node].pipes.values_mut().filter(|p| !p.losing) {
             pipe.frames.push_back(Arc::clone(frame));
         }
     }
 
     /// All of a catch-up's answer, in frames.
-    pub(super) fn serve(&mut self, node: usize, link: LinkId, mut job: ServeJob) {
+    pub(crate) fn serve(&mut self, node: usize, link: LinkId, mut job: ServeJob) {
         let mut is_done = false;
         while !is_done {
             let mut frames = Vec::new();
@@ -51,7 +51,7 @@ impl Net {
         self.nodes[a].pipes.values().any(|p| p.to == b)
     }
 
-    pub(in super::super) fn connect(&mut self, a: usize, b: usize) {
+    pub(crate) fn connect(&mut self, a: usize, b: usize) {
         if a == b || self.is_connected(a, b) {
             return;
         }
@@ -65,7 +65,7 @@ impl Net {
         self.handle(b, Input::LinkUp { link: at_b, peer: id_a });
     }
 
-    pub(in super::super) fn connect_all(&mut self) {
+    pub(crate) fn connect_all(&mut self) {
         for a in 0..self.nodes.len() {
             for b in 0..a {
                 self.connect(a, b);
@@ -73,7 +73,7 @@ impl Net {
         }
     }
 
-    pub(in super::super) fn disconnect(&mut self, a: usize, b: usize) {
+    pub(crate) fn disconnect(&mut self, a: usize, b: usize) {
         for (x, y) in [(a, b), (b, a)] {
             let links: Vec<LinkId> =
                 self.nodes[x].pipes.iter().filter(|(_, p)| p.to == y).map(|(l, _)| *l).collect();
@@ -85,32 +85,32 @@ impl Net {
     }
 
     /// Frames from a to b are lost from now on, or no more: an overflowing queue.
-    pub(in super::super) fn lose_queued(&mut self, a: usize, b: usize, losing: bool) {
+    pub(crate) fn lose_queued(&mut self, a: usize, b: usize, losing: bool) {
         for pipe in self.nodes[a].pipes.values_mut().filter(|p| p.to == b) {
             pipe.losing = losing;
         }
     }
 
     /// Nothing is lost any more.
-    pub(super) fn lose_nothing(&mut self) {
+    pub(crate) fn lose_nothing(&mut self) {
         let pipes = self.nodes.iter_mut().flat_map(|node| node.pipes.values_mut());
         pipes.for_each(|pipe| pipe.losing = false);
     }
 
     /// The link of one node to another, under its name there.
-    pub(in super::super) fn link_of(&self, a: usize, b: usize) -> LinkId {
+    pub(crate) fn link_of(&self, a: usize, b: usize) -> LinkId {
         let link = self.nodes[a].pipes.iter().find(|(_, pipe)| pipe.to == b);
         let link = link.map(|(link, _)| *link);
         link.unwrap_or_else(|| panic!("{} and {} are not linked", self.label(a), self.label(b)))
     }
 
     /// The name that a link of one node to another has at the other one.
-    pub(super) fn link_there(&self, a: usize, b: usize) -> LinkId {
+    pub(crate) fn link_there(&self, a: usize, b: usize) -> LinkId {
         self.nodes[a].pipes[&self.link_of(a, b)].link_there
     }
 
     /// What is on its way from a to b is lost where that says so of the line that tells it.
-    pub(in super::super) fn lose_some(
+    pub(crate) fn lose_some(
         &mut self,
         a: usize,
         b: usize,
@@ -146,14 +146,14 @@ impl Net {
     }
 
     /// A link over which something is on its way from a node.
-    pub(in super::super) fn waiting_link(&self, node: usize) -> Option<LinkId> {
+    pub(crate) fn waiting_link(&self, node: usize) -> Option<LinkId> {
         let pipes = self.nodes[node].pipes.iter();
         pipes.filter(|(_, pipe)| !pipe.frames.is_empty()).map(|(link, _)| *link).next()
     }
 
     /// Delivers the next frame of a pipe, if the link stands still and something waits; tells what that
     /// was, and whether the story has a line for it.
-    pub(in super::super) fn deliver_of(&mut self, from: usize, link: LinkId) -> Option<bool> {
+    pub(crate) fn deliver_of(&mut self, from: usize, link: LinkId) -> Option<bool> {
         let pipe = self.nodes[from].pipes.get_mut(&link)?;
         let (to, there) = (pipe.to, pipe.link_there);
         let bytes = pipe.frames.pop_front()?;
@@ -161,7 +161,7 @@ impl Net {
     }
 
     /// A frame arrives; tells whether the story has a line for it.
-    pub(super) fn arrive(&mut self, from: usize, to: usize, there: LinkId, bytes: &[u8]) -> bool {
+    pub(crate) fn arrive(&mut self, from: usize, to: usize, there: LinkId, bytes: &[u8]) -> bool {
         let frame = split_frame(bytes, BODY_BYTES_MAX).unwrap().unwrap();
         let message = PeerMessage::decode(&frame).unwrap().unwrap();
         match (&message, &mut self.digests) {
@@ -178,18 +178,18 @@ impl Net {
         is_told
     }
 
-    pub(in super::super) fn deliver_all(&mut self) {
+    pub(crate) fn deliver_all(&mut self) {
         while self.deliver_one() {}
     }
 
-    pub(in super::super) fn deliver_some(&mut self, frames: usize) {
+    pub(crate) fn deliver_some(&mut self, frames: usize) {
         for _ in 0..frames {
             self.deliver_one();
         }
     }
 
     /// Delivers all that waits now, but the last two frames of each pipe.
-    pub(in super::super) fn deliver_in_turn(&mut self) {
+    pub(crate) fn deliver_in_turn(&mut self) {
         let pipes = self.nodes.iter().enumerate();
         let waiting: Vec<(usize, LinkId, usize)> = pipes
             .flat_map(|(n, node)| node.pipes.iter().map(move |(l, p)| (n, *l, p.frames.len())))
@@ -202,7 +202,7 @@ impl Net {
     }
 
     /// Notes digests from now on; gives those that arrived since the last call.
-    pub(in super::super) fn listen(&mut self) -> Vec<(usize, Digest)> {
+    pub(crate) fn listen(&mut self) -> Vec<(usize, Digest)> {
         self.digests.replace(Vec::new()).unwrap_or_default()
     }
 

@@ -89,17 +89,17 @@ type Content = (Vec<(Path, String)>, SeenById);
 /// Making networks.
 impl Net {
     /// Nodes `n0`, `n1` …, all founders, not connected.
-    pub(super) fn new(count: usize) -> Self {
+    pub(crate) fn new(count: usize) -> Self {
         Self::with(count, no_purges(), ListCaps::default())
     }
 
     /// The same, whose nodes purge; `durable` ones have data directories.
-    pub(super) fn purging(count: usize, durable: bool) -> Self {
+    pub(crate) fn purging(count: usize, durable: bool) -> Self {
         Self::purging_as(count, durable, &DeleteSettings::default())
     }
 
     /// The same; rounds follow each other without a rest.
-    pub(super) fn purging_fast(count: usize) -> Self {
+    pub(crate) fn purging_fast(count: usize) -> Self {
         let settings = DeleteSettings { interval_ms: 100, cycle_ms: 500, ..Default::default() };
         Self::purging_as(count, false, &settings)
     }
@@ -116,7 +116,7 @@ impl Net {
     }
 
     /// The same with settings of the Delete group, and for how long lists may be.
-    pub(super) fn with(count: usize, delete: DeleteSettings, lists: ListCaps) -> Self {
+    pub(crate) fn with(count: usize, delete: DeleteSettings, lists: ListCaps) -> Self {
         let mut net = Self {
             nodes: Vec::new(),
             now: 1,
@@ -144,17 +144,17 @@ impl Net {
     }
 
     /// No node yet; what happens is told.
-    pub(super) fn telling() -> Self {
+    pub(crate) fn telling() -> Self {
         Self { story: Some(Vec::new()), now: 0, seed: 1, ..Self::new(0) }
     }
 
     /// What happened since the last call.
-    pub(super) fn take_story(&mut self) -> Vec<String> {
+    pub(crate) fn take_story(&mut self) -> Vec<String> {
         self.story.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Adds a line to the story, if there is one.
-    pub(super) fn tell(&mut self, line: impl FnOnce(&Self) -> String) {
+    pub(crate) fn tell(&mut self, line: impl FnOnce(&Self) -> String) {
         if self.story.is_some() {
             let line = line(self);
             self.story.iter_mut().for_each(|story| story.push(line.clone()));
@@ -171,7 +171,7 @@ impl Net {
     }
 
     /// A node of that name that is not ready, which the story calls `label`.
-    pub(super) fn add(&mut self, name: &str, label: &str, image: Option<&Image>) -> usize {
+    pub(crate) fn add(&mut self, name: &str, label: &str, image: Option<&Image>) -> usize {
         let (name, delete) = (NodeName::new(name).unwrap(), self.delete.clone());
         let (engine, _) = started(self.config(&name, 1, &delete), image);
         self.nodes.push(Node {
@@ -187,25 +187,25 @@ impl Net {
     }
 
     /// A node of that name that is not ready, with settings of its own.
-    pub(super) fn add_with(&mut self, name: &str, delete: DeleteSettings) -> usize {
+    pub(crate) fn add_with(&mut self, name: &str, delete: DeleteSettings) -> usize {
         self.delete = delete;
         self.add(name, name, None)
     }
 
     /// A node that is not ready.
-    pub(super) fn join(&mut self) -> usize {
+    pub(crate) fn join(&mut self) -> usize {
         let name = format!("n{}", self.nodes.len());
         self.add(&name, &name, None)
     }
 
     /// A node that is not ready, with settings of its own.
-    pub(super) fn join_with(&mut self, delete: DeleteSettings) -> usize {
+    pub(crate) fn join_with(&mut self, delete: DeleteSettings) -> usize {
         self.delete = delete;
         self.join()
     }
 
     /// Nodes with data directories that are not ready.
-    pub(super) fn join_durable(&mut self, count: usize) -> Vec<usize> {
+    pub(crate) fn join_durable(&mut self, count: usize) -> Vec<usize> {
         (0..count)
             .map(|_| {
                 let store = Some(self.nodes.len() as u64);
@@ -215,7 +215,7 @@ impl Net {
     }
 
     /// A second node with a node's name and first incarnation: a copied disk, with that state or empty.
-    pub(super) fn add_copy(&mut self, of: usize, label: &str, image: Option<&Image>) -> usize {
+    pub(crate) fn add_copy(&mut self, of: usize, label: &str, image: Option<&Image>) -> usize {
         self.cloned = true;
         let name = self.engine(of).id().name.to_string();
         self.delete = self.nodes[of].delete.clone();
@@ -225,7 +225,7 @@ impl Net {
     }
 
     /// A second founder with the name and incarnation of another: a cloned disk.
-    pub(super) fn clone_identity(&mut self, of: usize) -> usize {
+    pub(crate) fn clone_identity(&mut self, of: usize) -> usize {
         let node = self.add_copy(of, "copy", None);
         assert_eq!(self.engine(of).id(), self.engine(node).id());
         self.handle(node, Input::Found);
@@ -233,7 +233,7 @@ impl Net {
     }
 
     /// A node is gone without a word: its links are.
-    pub(super) fn crash(&mut self, node: usize) {
+    pub(crate) fn crash(&mut self, node: usize) {
         for other in 0..self.nodes.len() {
             self.disconnect(node, other);
         }
@@ -241,7 +241,7 @@ impl Net {
 
     /// A node that is gone comes back as a joiner, with a state or with nothing; in a new life unless it
     /// keeps the one that it had. Gives what it carried out at once, because that had been decided.
-    pub(super) fn restart(&mut self, node: usize, image: Option<&Image>, is_kept: bool) -> Outbox {
+    pub(crate) fn restart(&mut self, node: usize, image: Option<&Image>, is_kept: bool) -> Outbox {
         self.cloned |= is_kept;
         let at = &mut self.nodes[node];
         at.life += u64::from(!is_kept);
@@ -256,7 +256,7 @@ impl Net {
 
     /// A node starts with another data directory: what is in it, if anything is, and its id. It goes on
     /// alone if nobody is there.
-    pub(super) fn restart_with(&mut self, node: usize, store: u64, image: Option<&Image>) {
+    pub(crate) fn restart_with(&mut self, node: usize, store: u64, image: Option<&Image>) {
         self.crash(node);
         self.nodes[node].delete.store = Some(store);
         let out = self.restart(node, image, false);
@@ -264,7 +264,7 @@ impl Net {
     }
 
     /// A node that lost everything comes back under its name, as a joiner.
-    pub(super) fn restart_empty(&mut self, node: usize) {
+    pub(crate) fn restart_empty(&mut self, node: usize) {
         self.crash(node);
         self.restart(node, None, false);
         if !self.nodes.iter().any(|n| n.engine.is_ready()) {
@@ -273,7 +273,7 @@ impl Net {
     }
 
     /// A node says that it leaves, and is gone.
-    pub(super) fn leave(&mut self, node: usize) {
+    pub(crate) fn leave(&mut self, node: usize) {
         self.handle(node, SayFarewell);
         self.deliver_all();
         self.crash(node);
@@ -292,47 +292,47 @@ fn started(config: Config, image: Option<&Image>) -> (Engine, Outbox) {
 
 /// Looking at nodes.
 impl Net {
-    pub(super) fn label(&self, node: usize) -> &str {
+    pub(crate) fn label(&self, node: usize) -> &str {
         &self.nodes[node].label
     }
 
-    pub(super) fn now(&self) -> Millis {
+    pub(crate) fn now(&self) -> Millis {
         self.now
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    pub(super) fn engine(&self, node: usize) -> &Engine {
+    pub(crate) fn engine(&self, node: usize) -> &Engine {
         &self.nodes[node].engine
     }
 
-    pub(super) fn engine_mut(&mut self, node: usize) -> &mut Engine {
+    pub(crate) fn engine_mut(&mut self, node: usize) -> &mut Engine {
         &mut self.nodes[node].engine
     }
 
     /// Names of the Delete group's members, as a node sees them.
-    pub(super) fn group(&self, node: usize) -> Vec<String> {
+    pub(crate) fn group(&self, node: usize) -> Vec<String> {
         let config = self.engine(node).group();
         config.iter().flat_map(|c| c.members()).map(|m| m.name.to_string()).collect()
     }
 
-    pub(super) fn conflicts(&self) -> usize {
+    pub(crate) fn conflicts(&self) -> usize {
         self.losers.len()
     }
 
-    pub(super) fn renewals(&self) -> usize {
+    pub(crate) fn renewals(&self) -> usize {
         self.renewals
     }
 
-    pub(super) fn value(&self, node: usize, path: &str) -> Option<Vec<u8>> {
+    pub(crate) fn value(&self, node: usize, path: &str) -> Option<Vec<u8>> {
         let path: Path = path.parse().unwrap();
         self.engine(node).get(path.as_bytes())?.value().map(<[u8]>::to_vec)
     }
 
     /// All that is visible of a node, in a form that does not depend on local indices.
-    pub(super) fn content(&self, node: usize) -> Content {
+    pub(crate) fn content(&self, node: usize) -> Content {
         let engine = self.engine(node);
         let tree = engine
             .tree()
@@ -357,7 +357,7 @@ impl Net {
 /// What nodes are asked to do, and what a shell does with their outputs.
 impl Net {
     /// Anything that changes an engine.
-    pub(super) fn handle<C: Change>(&mut self, node: usize, change: C) -> C::Answer {
+    pub(crate) fn handle<C: Change>(&mut self, node: usize, change: C) -> C::Answer {
         let mut out = Outbox::new();
         let answer = self.nodes[node].engine.handle(change, self.now, &mut out);
         self.perform(node, out);
@@ -365,7 +365,7 @@ impl Net {
     }
 
     /// A client's change, which wants to be acknowledged; gives its tick.
-    pub(super) fn write(
+    pub(crate) fn write(
         &mut self,
         node: usize,
         path: &str,
@@ -376,7 +376,7 @@ impl Net {
     }
 
     /// A client's change.
-    pub(super) fn write_as(
+    pub(crate) fn write_as(
         &mut self,
         node: usize,
         path: &str,
@@ -406,7 +406,7 @@ impl Net {
         result.map(drop)
     }
 
-    pub(super) fn init_root(
+    pub(crate) fn init_root(
         &mut self,
         node: usize,
         value: &[u8],
@@ -414,30 +414,30 @@ impl Net {
         self.handle(node, InitRoot(value))
     }
 
-    pub(super) fn forget(&mut self, node: usize, name: &str) -> Result<(), ForgetError> {
+    pub(crate) fn forget(&mut self, node: usize, name: &str) -> Result<(), ForgetError> {
         self.handle(node, ForgetMember(&NodeName::new(name).unwrap()))
     }
 
-    pub(super) fn limit_memory(&mut self, node: usize, max: usize) {
+    pub(crate) fn limit_memory(&mut self, node: usize, max: usize) {
         self.nodes[node].engine.config.memory_max = Some(max);
     }
 
-    pub(super) fn begin_hand_over(&mut self, node: usize) {
+    pub(crate) fn begin_hand_over(&mut self, node: usize) {
         self.handle(node, BeginHandOver);
     }
 
     /// A client removes a node from all views; tells whether it is removed.
-    pub(super) fn kill_node(&mut self, node: usize, name: &str) -> bool {
+    pub(crate) fn kill_node(&mut self, node: usize, name: &str) -> bool {
         self.handle(node, KillNode(&NodeName::new(name).unwrap()))
     }
 
     /// A node is to leave for good.
-    pub(super) fn retire(&mut self, node: usize) -> Result<(), RetireError> {
+    pub(crate) fn retire(&mut self, node: usize) -> Result<(), RetireError> {
         self.handle(node, BeginRetirement)
     }
 
     /// A node's disk is slow, or no more: then all that waited is safe now.
-    pub(super) fn slow_disk(&mut self, node: usize, is_slow: bool) {
+    pub(crate) fn slow_disk(&mut self, node: usize, is_slow: bool) {
         let next = is_slow.then(Vec::new);
         let waiting = std::mem::replace(&mut self.nodes[node].unsafe_yet, next);
         waiting.into_iter().flatten().for_each(|token| self.persisted(node, token));
@@ -490,19 +490,19 @@ impl Net {
 
 /// Time.
 impl Net {
-    pub(super) fn tick(&mut self) {
+    pub(crate) fn tick(&mut self) {
         let all: Vec<usize> = (0..self.nodes.len()).collect();
         self.tick_of(&all);
     }
 
     /// Time goes on; these nodes notice, in this order.
-    pub(super) fn tick_of(&mut self, nodes: &[usize]) {
+    pub(crate) fn tick_of(&mut self, nodes: &[usize]) {
         self.now += TICK_INTERVAL_MS;
         nodes.iter().for_each(|node| self.handle(*node, Input::Tick));
     }
 
     /// So much time passes; everything that is on its way arrives.
-    pub(super) fn pass(&mut self, ms: Millis) {
+    pub(crate) fn pass(&mut self, ms: Millis) {
         self.deliver_all();
         for _ in 0..ms / TICK_INTERVAL_MS {
             self.tick();
@@ -511,7 +511,7 @@ impl Net {
     }
 
     /// Time passes until something holds, a minute at most.
-    pub(super) fn pass_until(&mut self, holds: impl Fn(&Self) -> bool) {
+    pub(crate) fn pass_until(&mut self, holds: impl Fn(&Self) -> bool) {
         for _ in 0..60_000 / TICK_INTERVAL_MS {
             if holds(self) {
                 return;
@@ -522,12 +522,12 @@ impl Net {
     }
 
     /// Twelve seconds in which everything that is on its way arrives.
-    pub(super) fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.pass(12_000);
         self.nodes.iter().for_each(|node| node.log.check_entries(&node.engine));
     }
 
-    pub(super) fn heal(&mut self) {
+    pub(crate) fn heal(&mut self) {
         self.lose_nothing();
         self.connect_all();
         self.settle();
