@@ -20,7 +20,7 @@
     reason = "this is a test: what cannot be is its own mistake, and should end it at once"
 )]
 
-use distkv_core::{engine, membership, protocol, replica, tree};
+use distkv_core::{engine, membership, protocol, replica, tree, virtual_net};
 use distkv_durable as durable;
 use distkv_hub as hub;
 use distkv_model as model;
@@ -28,12 +28,12 @@ use distkv_storage as storage;
 
 mod bits;
 mod engines;
+mod flight;
 mod oracle;
 mod profile;
 mod reporting;
 mod rng;
 pub mod scale;
-mod schedule;
 mod shrink;
 mod sought;
 #[cfg(test)]
