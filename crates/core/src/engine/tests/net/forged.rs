@@ -1,5 +1,6 @@
 //! What nodes of a [`Net`] are made to believe: long histories, and what was never said.
 
+use super::super::hand::digest;
 use super::{Net, write};
 use crate::engine::*;
 use crate::model::chain::Chain;
@@ -7,7 +8,7 @@ use crate::model::entry::EntryParts;
 use crate::model::ids::{NodeId, NodeName};
 use crate::model::mark::Mark;
 use crate::model::tick_set::TickSet;
-use crate::protocol::peer::{Digest, PeerMessage, Unnamed};
+use crate::protocol::peer::PeerMessage;
 
 fn life(name: &str, incarnation: u64) -> NodeId {
     NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(incarnation) }
@@ -47,14 +48,8 @@ impl Net {
     }
 
     pub(crate) fn forge_digest(&mut self, from: usize, to: usize, name: &str, highest: u64) {
-        let digest = Digest {
-            ready: true,
-            tock: Tock::default(),
-            mark: Mark::default(),
-            seen: vec![(life(name, 1), TickSet::range(1, highest + 1).unwrap())],
-            unnamed: Unnamed::Unsaid,
-            contents: None,
-        };
+        let seen = vec![(life(name, 1), TickSet::range(1, highest + 1).unwrap())];
+        let digest = digest(seen, Mark::default());
         let link = self.link_there(from, to);
         let messages = vec![PeerMessage::Digest(digest)];
         self.handle(to, Input::Messages { link, messages });
