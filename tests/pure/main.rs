@@ -1,5 +1,5 @@
-//! What needs neither a network nor a disk: scripts of the replication rules, files of earlier versions, and
-//! what every source file and document must keep to.
+//! What needs neither a network nor a disk: files of earlier versions, and what every source file and document
+//! must keep to.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part of what tests share")]
 #![allow(
@@ -12,6 +12,5 @@
 )]
 
 mod frozen_files;
-mod interaction;
 mod operated;
 mod tidy;

@@ -20,6 +20,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("replica", &["model", "tree"]),
     ("membership", &["model", "protocol"]),
     ("engine", &["model", "tree", "protocol", "actor", "replica"]),
+    ("virtual_net", &[]),
     (
         "sim",
         &[
@@ -30,6 +31,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "engine",
             "hub",
             "membership",
+            "virtual_net",
             "storage",
             "durable",
         ],
@@ -94,6 +96,7 @@ const PURE: &[&str] = &[
     "replica",
     "membership",
     "engine",
+    "virtual_net",
     "metrics",
     "durable",
     "secure",

@@ -9,6 +9,7 @@
 //! | [`replica`] | which version wins, catch-up, digests, watches |
 //! | [`engine`] | the composition: one state, `&self` methods read, `write` and `handle` change |
 //! | [`membership`] | SWIM (foca) wrapped as data in, data out |
+//! | `virtual_net` | for tests and the simulator: a virtual clock, and who hears nothing of whom |
 
 use distkv_model as model;
 
@@ -18,3 +19,5 @@ pub mod membership;
 pub mod protocol;
 pub mod replica;
 pub mod tree;
+#[cfg(any(test, feature = "planted-defects"))]
+pub mod virtual_net;

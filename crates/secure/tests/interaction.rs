@@ -9,7 +9,7 @@
 
 #[path = "interaction/driver.rs"]
 mod driver;
-#[path = "../../../tests/pure/interaction/script.rs"]
+#[path = "../../core/src/engine/tests/interaction/script.rs"]
 mod script;
 #[path = "interaction/show.rs"]
 mod show;

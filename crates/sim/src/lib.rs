@@ -10,8 +10,9 @@
 //! [`whole`] does the same with whole nodes: hub, log, disk, membership and clients, with a judge of its
 //! own that asks for what users are promised.
 //!
-//! `cargo run --release --example simulate` runs many seeds; `crates/sim/tests/sim/seeds.rs` runs some of them, and
-//! shows that planted defects ([`crate::model::defects`]) are found.
+//! `cargo run --profile sim -p distkv-sim --example simulate` runs many seeds, and with `--defects` finds the
+//! first seed of each planted defect ([`crate::model::defects`], [`SOUGHT`]); the tests in `seeds.rs` run some
+//! seeds, and see that the defects are found.
 
 #![allow(
     clippy::indexing_slicing,
@@ -19,7 +20,7 @@
     reason = "this is a test: what cannot be is its own mistake, and should end it at once"
 )]
 
-use distkv_core::{engine, membership, protocol, replica, tree};
+use distkv_core::{engine, membership, protocol, replica, tree, virtual_net};
 use distkv_durable as durable;
 use distkv_hub as hub;
 use distkv_model as model;
@@ -27,13 +28,14 @@ use distkv_storage as storage;
 
 mod bits;
 mod engines;
+mod flight;
 mod oracle;
 mod profile;
 mod reporting;
 mod rng;
 pub mod scale;
-mod schedule;
 mod shrink;
+mod sought;
 #[cfg(test)]
 mod tests;
 mod whole;
@@ -42,6 +44,7 @@ pub use oracle::Failure;
 pub use profile::{Family, Focus, Options};
 pub use reporting::stats::Stats;
 pub use shrink::shrink;
+pub use sought::{FOUND_BY_OTHER_TESTS, SOUGHT, Sought};
 
 use engines::cluster::Cluster;
 

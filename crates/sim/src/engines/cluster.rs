@@ -18,7 +18,7 @@ use crate::replica::Committed;
 use crate::reporting::describe;
 use crate::reporting::script::Script;
 use crate::rng::Rng;
-use crate::schedule::Schedule;
+use crate::virtual_net::Schedule;
 use crate::{Outcome, Stats};
 
 /// The virtual clock of a run begins here.
@@ -132,7 +132,7 @@ impl<'a> Cluster<'a> {
             seed,
             options,
             schedule: Schedule::new(START_MS),
-            network: Network::new(plan.nodes + EXTRA_NODES_MAX),
+            network: Network::default(),
             nodes: Vec::new(),
             oracle: Oracle::new(plan.chain_bound, options.focus == Focus::Rollbacks),
             rng: Rng::new(seed ^ NETWORK_SEED, PLAN_STREAM),

@@ -30,7 +30,7 @@ impl Cluster<'_> {
         self.changed_at = self.now();
         self.plan.tick_ms = TICK_MS;
         self.echoes.clear();
-        self.network.unblock_all();
+        drop(self.network.cuts.heal());
         let mut rng = self.rng;
         self.end_twins(&mut rng);
         for node in 0..self.nodes.len() {

@@ -5,6 +5,7 @@ use super::cluster::{Cluster, Happening, note};
 use super::network::Network;
 use super::steps::Echo;
 use crate::engine::{Input, LinkId, ServeJob};
+use crate::flight::frames_of;
 use crate::hub::link_queue::LinkWork;
 use crate::model::defects::Defect;
 use crate::model::ids::{Millis, NodeTable};
@@ -131,27 +132,20 @@ impl Cluster<'_> {
             let (least, most) = self.network.end(end).delay_ms;
             self.rng.within(least, most)
         };
-        let state = self.network.end_mut(end);
-        let arrival = (now + delay).max(state.last_arrival);
-        state.last_arrival = arrival;
-        state.flight.push_back((arrival, frame));
+        self.network.end_mut(end).flight.send(now + delay, frame);
         self.plan_arrival(end);
     }
 
     /// Plans the arrival of the next frame, if it can arrive.
     pub(crate) fn plan_arrival(&mut self, end: u32) {
         let peer = self.network.peer(end);
-        let state = self.network.end(end);
-        let Some((at, _)) = state.flight.front() else { return };
-        if state.arrival_planned || self.network.is_blocked(state.node, peer) {
+        let is_cut = self.network.cuts.is_cut(self.network.end(end).node, peer);
+        if is_cut || self.network.end(Network::other(end)).open && !self.nodes[peer].is_awake() {
             return;
         }
-        if self.network.end(Network::other(end)).open && !self.nodes[peer].is_awake() {
-            return;
+        if let Some(at) = self.network.end_mut(end).flight.plan() {
+            self.schedule.plan(at, Happening::Arrive(end));
         }
-        let at = *at;
-        self.network.end_mut(end).arrival_planned = true;
-        self.schedule.plan(at, Happening::Arrive(end));
     }
 
     /// The next piece of a catch-up's answer.
@@ -169,13 +163,7 @@ impl Cluster<'_> {
             self.nodes[node].serving += 1;
         }
         let done = job.next_frames(self.plan.piece_bytes, &mut out);
-        // Each frame by itself, so that a connection can break between two of them.
-        let mut rest = out.as_slice();
-        while let Ok(Some(frame)) = split_frame(rest, BODY_BYTES_MAX) {
-            let (frame, behind) = rest.split_at(frame.length);
-            self.put_under_way(end, frame.into());
-            rest = behind;
-        }
+        frames_of(&out).for_each(|frame| self.put_under_way(end, frame.into()));
         if done {
             return self.release_serve(end);
         }
@@ -201,14 +189,15 @@ impl Cluster<'_> {
 
     /// A frame arrives: what an end that has closed was sent is dropped.
     pub(crate) fn on_arrive(&mut self, end: u32) {
-        self.network.end_mut(end).arrival_planned = false;
+        self.network.end_mut(end).flight.is_due();
         let (from, to) = (self.network.end(end).node, self.network.peer(end));
         let there = Network::other(end);
         let is_open = self.network.end(there).open;
-        if self.network.is_blocked(from, to) || (is_open && !self.nodes[to].is_awake()) {
+        if self.network.cuts.is_cut(from, to) || (is_open && !self.nodes[to].is_awake()) {
             return;
         }
-        let Some((_, frame)) = self.network.end_mut(end).flight.pop_front() else { return };
+        let now = self.now();
+        let Some(frame) = self.network.end_mut(end).flight.take(now) else { return };
         if is_open {
             self.deliver(from, to, there, &frame);
         } else {
@@ -389,7 +378,7 @@ impl Cluster<'_> {
                 continue;
             }
             state.broken = true;
-            state.flight.truncate(arrives);
+            state.flight.cut(arrives);
             if state.open {
                 self.schedule.plan(notices, Happening::Notice(side));
             }
@@ -402,7 +391,7 @@ impl Cluster<'_> {
         if !state.open {
             return;
         }
-        if self.network.is_blocked(self.network.peer(end), state.node) {
+        if self.network.cuts.is_cut(self.network.peer(end), state.node) {
             let at = self.now() + self.plan.silence_ms;
             self.schedule.plan(at, Happening::Silence(end));
         } else if self.nodes[state.node].frozen {

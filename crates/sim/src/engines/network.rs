@@ -5,13 +5,12 @@
 //! somewhere, and each end notices in its own time; until then its writes are lost, and data for an
 //! end that has closed is dropped.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-
 use super::endless_talk::Talk;
+use crate::flight::Flight;
 use crate::hub::link_queue::LinkQueue;
 use crate::model::defects::Defects;
 use crate::model::ids::Millis;
+use crate::virtual_net::Cuts;
 
 /// One end of a connection; the other one has the number that differs in the last bit.
 pub(crate) struct End {
@@ -20,10 +19,8 @@ pub(crate) struct End {
     pub(crate) open: bool,
     /// What waits to be written; the node's own code.
     pub(crate) queue: Option<LinkQueue>,
-    /// Data on its way to the other end, with the time of its arrival.
-    pub(crate) flight: VecDeque<(Millis, Arc<[u8]>)>,
-    /// The latest time of arrival so far: nothing overtakes.
-    pub(crate) last_arrival: Millis,
+    /// Data on its way to the other end.
+    pub(crate) flight: Flight,
     /// How long a frame takes from here, at least and at most.
     pub(crate) delay_ms: (Millis, Millis),
     /// The connection is broken: writes from now on are lost.
@@ -34,8 +31,6 @@ pub(crate) struct End {
     pub(crate) serve_due: Millis,
     /// Whether a catch-up is being answered here.
     pub(crate) serving: bool,
-    /// An arrival at the other end is planned.
-    pub(crate) arrival_planned: bool,
     /// The writer will look again.
     pub(crate) look_planned: bool,
     /// What has arrived here.
@@ -43,19 +38,13 @@ pub(crate) struct End {
 }
 
 /// All connections that ever were, and which nodes are cut off from which.
+#[derive(Default)]
 pub(crate) struct Network {
     ends: Vec<End>,
-    nodes: usize,
-    /// By sender, then by receiver.
-    blocked: Vec<bool>,
+    pub(super) cuts: Cuts,
 }
 
 impl Network {
-    /// For at most this many nodes.
-    pub(crate) fn new(nodes: usize) -> Self {
-        Self { ends: Vec::new(), nodes, blocked: vec![false; nodes * nodes] }
-    }
-
     /// The other end of a connection.
     pub(crate) fn other(end: u32) -> u32 {
         end ^ 1
@@ -92,14 +81,12 @@ impl Network {
                 node,
                 open: true,
                 queue: Some(LinkQueue::bounded(queue_bytes, defects)),
-                flight: VecDeque::new(),
-                last_arrival: 0,
+                flight: Flight::default(),
                 delay_ms: delay(),
                 broken: false,
                 stalled_until: 0,
                 serve_due: 0,
                 serving: false,
-                arrival_planned: false,
                 look_planned: false,
                 talk: Talk::default(),
             });
@@ -107,26 +94,8 @@ impl Network {
         first
     }
 
-    /// Whether nothing gets from one node to another.
-    pub(super) fn is_blocked(&self, from: usize, to: usize) -> bool {
-        self.blocked[from * self.nodes + to]
-    }
-
     /// Whether nothing gets through in one of the two directions.
     pub(crate) fn is_cut(&self, a: usize, b: usize) -> bool {
-        self.is_blocked(a, b) || self.is_blocked(b, a)
-    }
-
-    pub(super) fn block(&mut self, from: usize, to: usize, blocked: bool) {
-        self.blocked[from * self.nodes + to] = blocked;
-    }
-
-    pub(super) fn unblock_all(&mut self) {
-        self.blocked.fill(false);
-    }
-
-    /// Whether anything is blocked.
-    pub(super) fn is_split(&self) -> bool {
-        self.blocked.contains(&true)
+        self.cuts.is_cut_somehow(a, b)
     }
 }

@@ -176,7 +176,7 @@ impl Cluster<'_> {
         match step {
             Step::Back => self.nodes.iter().any(|n| !n.is_up() && !n.gone),
             Step::Echo => !self.echoes.is_empty(),
-            Step::Mend => self.network.is_split(),
+            Step::Mend => !self.network.cuts.is_empty(),
             Step::Load => !self.files.is_empty(),
             Step::Disturb => self.nodes.iter().any(|n| n.serving > 0),
             _ => true,
@@ -306,8 +306,11 @@ impl Cluster<'_> {
         let adds = rng.percent(30);
         for (a, part) in part_of.iter().enumerate() {
             for (b, other) in part_of.iter().enumerate() {
-                let blocked = part != other || adds && self.network.is_blocked(a, b);
-                self.network.block(a, b, blocked);
+                if part != other {
+                    self.network.cuts.cut(a, b);
+                } else if !adds {
+                    self.network.cuts.mend(a, b);
+                }
             }
         }
         note!(self, "parts: {}", self.parts_label());
@@ -316,15 +319,14 @@ impl Cluster<'_> {
 
     fn cut_off(&mut self, node: usize) {
         for other in (0..self.slots()).filter(|other| *other != node) {
-            self.network.block(node, other, true);
-            self.network.block(other, node, true);
+            self.network.cuts.cut_both(node, other);
         }
         note!(self, "{} is cut off", self.nodes[node].label);
         self.after_block();
     }
 
     fn mend(&mut self) {
-        self.network.unblock_all();
+        drop(self.network.cuts.heal());
         self.after_block();
     }
 
@@ -332,7 +334,7 @@ impl Cluster<'_> {
         let to = rng.below(self.nodes.len());
         if from != to {
             note!(self, "nothing gets from {} to {}", self.nodes[from].label, self.nodes[to].label);
-            self.network.block(from, to, true);
+            self.network.cuts.cut(from, to);
             self.after_block();
         }
     }
@@ -428,7 +430,7 @@ impl Cluster<'_> {
                     self.nodes[node].label,
                     self.nodes[peer].label
                 );
-                self.network.block(node, peer, true);
+                self.network.cuts.cut(node, peer);
                 self.after_block();
             }
             4 => self.split(rng),

@@ -18,13 +18,13 @@ use std::net::SocketAddr;
 pub use figures::{Class, Traffic};
 
 use super::rng::Rng;
-use super::schedule::Schedule;
 use crate::engine::batch::write_one;
 use crate::engine::{Config, Engine, Input, Outbox, Output, TICK_INTERVAL_MS};
 use crate::membership::{Identity, NetworkName, Swim, SwimConfig, SwimInput, SwimOutput};
 use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
 use crate::model::path::Path;
 use crate::replica::write::Write;
+use crate::virtual_net::Schedule;
 use wires::{Dropping, Wire};
 
 /// Microseconds of the virtual clock.

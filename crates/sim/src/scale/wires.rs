@@ -1,11 +1,11 @@
 //! Links of a big network: which node dials which, the data under way, how links end.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::figures::Class;
 use super::{Happening, Micros, Scale};
 use crate::engine::{Input, LinkId, ServeJob};
+use crate::flight::{Flight, frames_of};
 use crate::model::ids::NodeId;
 use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
 use crate::protocol::peer::PeerMessage;
@@ -22,9 +22,8 @@ const PIECE_BYTES: usize = 64 << 10;
 /// A connection of two nodes.
 pub(super) struct Wire {
     pub(super) nodes: [usize; 2],
-    /// Per direction: the data under way, and when it arrives.
-    flight: [VecDeque<(Micros, Arc<[u8]>)>; 2],
-    last: [Micros; 2],
+    /// Per direction: the data under way.
+    flight: [Flight; 2],
     /// Whether each end believes that it stands.
     open: [bool; 2],
     broken: bool,
@@ -93,7 +92,6 @@ impl Scale {
         self.wires.push(Wire {
             nodes: [from, to],
             flight: Default::default(),
-            last: [0; 2],
             open: [true; 2],
             broken: false,
         });
@@ -120,9 +118,8 @@ impl Scale {
         if !state.open[side] {
             return;
         }
-        let arrives = (now + hop).max(state.last[side]);
-        state.last[side] = arrives;
-        state.flight[side].push_back((arrives, frame));
+        state.flight[side].send(now + hop, frame);
+        let arrives = state.flight[side].last_arrival();
         self.schedule.plan(arrives, Happening::Arrive { wire, side });
     }
 
@@ -130,12 +127,7 @@ impl Scale {
         loop {
             let mut out = Vec::new();
             let done = job.next_frames(PIECE_BYTES, &mut out);
-            let mut rest = out.as_slice();
-            while let Ok(Some(frame)) = split_frame(rest, BODY_BYTES_MAX) {
-                let (this, behind) = rest.split_at(frame.length);
-                self.send_on(at, link, this.into());
-                rest = behind;
-            }
+            frames_of(&out).for_each(|frame| self.send_on(at, link, frame.into()));
             if done {
                 return;
             }
@@ -143,8 +135,9 @@ impl Scale {
     }
 
     pub(super) fn on_arrive(&mut self, wire: usize, side: usize) {
+        let now = self.now();
         let state = &mut self.wires[wire];
-        let Some((_, frame)) = state.flight[side].pop_front() else { return };
+        let Some(frame) = state.flight[side].take(now) else { return };
         let [from, to] = [state.nodes[side], state.nodes[1 - side]];
         if !state.open[1 - side] || (state.broken && self.is_cut(from, to)) {
             return;
@@ -197,7 +190,7 @@ impl Scale {
         let now = self.now();
         let state = &mut self.wires[wire];
         let side = usize::from(state.nodes[0] != at);
-        let arrived = (now + hop).max(state.last[side]);
+        let arrived = (now + hop).max(state.flight[side].last_arrival());
         self.schedule.plan(now, Happening::Notice { wire, side });
         self.schedule.plan(arrived, Happening::Notice { wire, side: 1 - side });
         self.wires[wire].broken = true;

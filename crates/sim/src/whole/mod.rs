@@ -15,7 +15,7 @@ mod lives;
 mod node;
 mod plan;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -29,11 +29,11 @@ use plan::Plan;
 
 use super::reporting::script::Script;
 use super::rng::Rng;
-use super::schedule::Schedule;
 use super::{Failure, Options, Outcome, Stats};
 use crate::engine::Input;
 use crate::hub::log_queue::LogItem;
 use crate::model::ids::Millis;
+use crate::virtual_net::{Cuts, Schedule};
 
 /// The virtual clock of a run begins here.
 const START_MS: Millis = 1_000;
@@ -103,8 +103,8 @@ struct Whole<'a> {
     rng: Rng,
     slots: Vec<Slot>,
     wires: Vec<Wire>,
-    /// Pairs that hear nothing of each other, the lesser first.
-    cut: BTreeSet<(usize, usize)>,
+    /// Pairs that hear nothing of each other: always both ways.
+    cuts: Cuts,
     clients: Vec<Client>,
     watchers: Vec<Watcher>,
     judge: Judge,
@@ -146,7 +146,7 @@ impl<'a> Whole<'a> {
             rng: Rng::new(seed, 1),
             slots: Vec::new(),
             wires: Vec::new(),
-            cut: BTreeSet::new(),
+            cuts: Cuts::default(),
             clients: Vec::new(),
             watchers: Vec::new(),
             judge: Judge::default(),
@@ -342,10 +342,6 @@ impl<'a> Whole<'a> {
 
     fn is_healing(&self) -> bool {
         self.phase != Phase::Running
-    }
-
-    fn is_cut(&self, a: usize, b: usize) -> bool {
-        self.cut.contains(&(a.min(b), a.max(b)))
     }
 
     fn note(&mut self, text: &str) {

@@ -1,7 +1,6 @@
 //! A network of actors in one thread with a virtual clock: seeded, with loss, duplication, delay
 //! (and so reordering) and cuts. It drives actors as an engine would.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -10,6 +9,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::super::*;
 use super::text;
+use crate::virtual_net::{Cuts, Schedule};
 
 /// An engine ticks so often.
 const TICK_MS: Millis = 50;
@@ -66,7 +66,6 @@ impl Channel {
 
 pub(super) struct Net {
     seed: u64,
-    pub(super) now: Millis,
     pub(super) nodes: Vec<Node>,
     pub(super) channel: Channel,
     pub(super) config: ActorConfig,
@@ -76,10 +75,8 @@ pub(super) struct Net {
     /// Which part of the nodes that are added ticks as an engine does.
     pub(super) engine_ticks: f64,
     pub(super) rng: SmallRng,
-    /// Directions in which nothing gets through.
-    cuts: BTreeSet<(usize, usize)>,
-    events: BTreeMap<(Millis, u64), Event>,
-    events_made: u64,
+    cuts: Cuts,
+    schedule: Schedule<Event>,
     in_flight: usize,
     pub(super) pings_sent: u64,
     /// Milliseconds in which nobody, one, or more than one held the tag.
@@ -90,7 +87,6 @@ impl Net {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             seed,
-            now: 1_000_000,
             nodes: Vec::new(),
             channel: Channel::CALM,
             config: ActorConfig { group: GroupId(1), shared: ConfigVersion::DEFAULT },
@@ -98,13 +94,16 @@ impl Net {
             has_hints: false,
             engine_ticks: 0.5,
             rng: SmallRng::seed_from_u64(seed ^ 0xac70),
-            cuts: BTreeSet::new(),
-            events: BTreeMap::new(),
-            events_made: 0,
+            cuts: Cuts::default(),
+            schedule: Schedule::new(1_000_000),
             in_flight: 0,
             pings_sent: 0,
             tag_ms: [0; 3],
         }
+    }
+
+    pub(super) fn now(&self) -> Millis {
+        self.schedule.now()
     }
 
     /// A network of so many ready members, all started within 300 ms.
@@ -137,7 +136,7 @@ impl Net {
     pub(super) fn start(&mut self, at: usize, is_ready: bool) {
         self.stop(at);
         let seed = self.rng.random();
-        let first_tick = self.now + self.rng.random_range(0..LINK_UP_MS_MAX);
+        let first_tick = self.now() + self.rng.random_range(0..LINK_UP_MS_MAX);
         let node = &mut self.nodes[at];
         let mut actor = Actor::new(self.config, node.name.clone(), node.role, seed);
         actor.set_ready(is_ready);
@@ -163,12 +162,12 @@ impl Net {
     pub(super) fn freeze(&mut self, at: usize, is_frozen: bool) {
         self.nodes[at].is_frozen = is_frozen;
         if !is_frozen {
-            self.wake(at, self.now);
+            self.wake(at, self.now());
         }
     }
 
     pub(super) fn cut(&mut self, from: usize, to: usize) {
-        if self.cuts.insert((from, to)) && self.has_hints {
+        if self.cuts.cut(from, to) && self.has_hints {
             self.hint(from, to);
             self.hint(to, from);
         }
@@ -187,7 +186,7 @@ impl Net {
     }
 
     pub(super) fn heal(&mut self) {
-        for (a, b) in std::mem::take(&mut self.cuts) {
+        for (a, b) in self.cuts.heal() {
             self.link_up(a, b);
         }
     }
@@ -195,22 +194,17 @@ impl Net {
     fn link_up(&mut self, a: usize, b: usize) {
         if self.has_greetings && a != b {
             for (from, to) in [(a, b), (b, a)] {
-                let at = self.now + self.rng.random_range(0..LINK_UP_MS_MAX);
-                self.push(at, Event::Greet { from, to });
+                let at = self.now() + self.rng.random_range(0..LINK_UP_MS_MAX);
+                self.schedule.plan(at, Event::Greet { from, to });
             }
         }
     }
 
     fn hint(&mut self, node: usize, gone: usize) {
         if node != gone {
-            let at = self.now + self.rng.random_range(DOWN_AFTER_MS);
-            self.push(at, Event::Down { node, gone });
+            let at = self.now() + self.rng.random_range(DOWN_AFTER_MS);
+            self.schedule.plan(at, Event::Down { node, gone });
         }
-    }
-
-    fn push(&mut self, at: Millis, event: Event) {
-        self.events_made += 1;
-        self.events.insert((at, self.events_made), event);
     }
 
     fn send(&mut self, from: usize, to: usize, ping: &Rc<Ping>) {
@@ -218,9 +212,9 @@ impl Net {
         let copies = 1 + usize::from(self.rng.random_bool(self.channel.duplication));
         for _ in 0..copies {
             if !self.rng.random_bool(self.channel.loss) {
-                let at = self.now + self.rng.random_range(self.channel.delay_ms.clone());
+                let at = self.now() + self.rng.random_range(self.channel.delay_ms.clone());
                 self.in_flight += 1;
-                self.push(at, Event::Deliver { from, to, ping: Rc::clone(ping) });
+                self.schedule.plan(at, Event::Deliver { from, to, ping: Rc::clone(ping) });
             }
         }
     }
@@ -231,49 +225,45 @@ impl Net {
 
     /// Lets time pass, and looks at the network after each event.
     pub(super) fn run_with(&mut self, millis: Millis, mut look: impl FnMut(&Self)) {
-        let until = self.now + millis;
-        while let Some(entry) = self.events.first_entry() {
-            let at = entry.key().0;
-            if at >= until {
-                break;
-            }
-            let event = entry.remove();
-            self.pass_to(at);
+        let until = self.now() + millis;
+        while let Some(at) = self.schedule.next_at().filter(|at| *at < until) {
+            self.note_tags_until(at);
+            let Some(event) = self.schedule.next() else { break };
             self.on_event(event);
             look(self);
         }
-        self.pass_to(until);
+        self.note_tags_until(until);
+        self.schedule.turn_to(until);
     }
 
-    fn pass_to(&mut self, at: Millis) {
+    fn note_tags_until(&mut self, at: Millis) {
         let tagged = self.nodes.iter().filter(|node| node.is_tagged).count();
-        self.tag_ms[tagged.min(2)] += at - self.now;
-        self.now = at;
+        self.tag_ms[tagged.min(2)] += at - self.now();
     }
 
     fn on_event(&mut self, event: Event) {
         match event {
             Event::Deliver { from, to, ping } => {
                 self.in_flight -= 1;
-                if !self.cuts.contains(&(from, to)) && !self.nodes[to].is_frozen {
+                if !self.cuts.is_cut(from, to) && !self.nodes[to].is_frozen {
                     self.give(to, |actor, now, out| actor.on_ping(&ping, now, out));
                 }
             }
             Event::Tick(node) => {
-                if self.nodes[node].wake_at == self.now && !self.nodes[node].is_frozen {
+                if self.nodes[node].wake_at == self.now() && !self.nodes[node].is_frozen {
                     self.tick_now(node);
                 }
             }
             Event::Greet { from, to } => {
-                let cut = [(from, to), (to, from)].iter().any(|pair| self.cuts.contains(pair));
-                if let (false, Some(actor)) = (cut, &self.nodes[from].actor) {
+                let is_cut = self.cuts.is_cut_somehow(from, to);
+                if let (false, Some(actor)) = (is_cut, &self.nodes[from].actor) {
                     let ping = Rc::new(actor.greeting());
                     self.send(from, to, &ping);
                 }
             }
             Event::Down { node, gone } => {
-                let is_cut = self.cuts.contains(&(node, gone)) || self.cuts.contains(&(gone, node));
-                let is_gone = is_cut || self.nodes[gone].actor.is_none();
+                let is_gone =
+                    self.cuts.is_cut_somehow(node, gone) || self.nodes[gone].actor.is_none();
                 if is_gone && !self.nodes[node].is_frozen {
                     let name = self.nodes[gone].name.clone();
                     if let Some(actor) = &mut self.nodes[node].actor {
@@ -293,7 +283,7 @@ impl Net {
 
     fn wake(&mut self, node: usize, at: Millis) {
         self.nodes[node].wake_at = at;
-        self.push(at, Event::Tick(node));
+        self.schedule.plan(at, Event::Tick(node));
     }
 
     /// Plans the next tick, or brings it forward.
@@ -301,10 +291,10 @@ impl Net {
         let planned = self.nodes[node].wake_at;
         let deadline = self.nodes[node].actor.as_ref().and_then(Actor::next_deadline);
         let at = match deadline.filter(|_| self.nodes[node].ticks_at_deadline) {
-            Some(deadline) => deadline.max(self.now + 1),
-            None => self.now + TICK_MS,
+            Some(deadline) => deadline.max(self.now() + 1),
+            None => self.now() + TICK_MS,
         };
-        if planned <= self.now || (at < planned && self.nodes[node].ticks_at_deadline) {
+        if planned <= self.now() || (at < planned && self.nodes[node].ticks_at_deadline) {
             self.wake(node, at);
         }
     }
@@ -315,7 +305,7 @@ impl Net {
         input: impl FnOnce(&mut Actor, Millis, &mut Vec<ActorOutput>),
     ) {
         let mut out = Vec::new();
-        let now = self.now;
+        let now = self.now();
         let node = &mut self.nodes[at];
         let Some(actor) = node.actor.as_mut() else { return };
         input(actor, now, &mut out);
@@ -348,7 +338,7 @@ impl Net {
             }
             ActorEvent::ListChanged(_) | ActorEvent::ConfigChanged(_) => {}
         }
-        node.log.push((self.now, event));
+        node.log.push((self.schedule.now(), event));
     }
 
     pub(super) fn actor(&self, at: usize) -> &Actor {
@@ -435,10 +425,10 @@ impl Net {
 
     /// Runs until something holds; how long that took.
     pub(super) fn run_until(&mut self, within: Millis, done: impl Fn(&Self) -> bool) -> Millis {
-        let start = self.now;
-        while self.now < start + within {
+        let start = self.now();
+        while self.now() < start + within {
             if done(self) {
-                return self.now - start;
+                return self.now() - start;
             }
             self.run_for(7);
         }
@@ -457,7 +447,7 @@ impl Net {
         let live: Vec<_> = self.live().collect();
         let cycle_ms = self.actor(live[0]).config().cycle_ms;
         let changes = self.list_changes();
-        let start = self.now;
+        let start = self.now();
         self.tag_ms = [0; 3];
         self.run_with(10 * cycle_ms, |net| {
             if net.in_flight == 0 {

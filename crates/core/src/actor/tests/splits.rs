@@ -36,7 +36,7 @@ impl Split {
         for (part, of) in parts.iter_mut().take(part_count).enumerate() {
             *of = part; // none is empty
         }
-        let split_at = net.now;
+        let split_at = net.now();
         net.split(&parts, is_one_way);
         let span = net.rng.random_range(30_000..90_000);
         net.run_for(span);
@@ -51,7 +51,7 @@ impl Split {
         for part in 0..self.lists.len() {
             self.lists[part] = self.net.list(self.part(part)[0]);
         }
-        self.healed_at = self.net.now;
+        self.healed_at = self.net.now();
         self.net.heal();
     }
 
@@ -196,7 +196,7 @@ fn a_network_fallen_into_single_nodes_becomes_one_again() {
         net.split(&(0..count).collect::<Vec<_>>(), false);
         net.run_for(60_000);
         assert!((0..count).all(|at| net.list(at).len() == 1 && net.actor(at).is_tagged()));
-        let healed_at = net.now;
+        let healed_at = net.now();
         net.heal();
         net.run_for(10_000);
         for at in 0..count {
@@ -222,7 +222,7 @@ fn parts_that_heal_one_after_another_and_split_again_recover_each_time() {
                 .map(|part| net.list(parts.iter().position(|p| *p == part).unwrap()))
                 .collect();
             // Two of the three first, and the third while they may be at it.
-            let healed_at = net.now;
+            let healed_at = net.now();
             net.heal();
             let two: Vec<_> = parts.iter().map(|part| part / 2).collect();
             net.split(&two, false);
@@ -274,7 +274,7 @@ fn while_one_way_is_cut_the_meeting_is_reported_only_now_and_then() {
         let mut net = Net::with(seed, 6);
         net.run_until_agreed(8_000);
         net.split(&[0, 0, 0, 1, 1, 1], true);
-        let start = net.now;
+        let start = net.now();
         net.run_for(600_000);
         for at in 0..6 {
             let count = net.recovers(at, start).len();

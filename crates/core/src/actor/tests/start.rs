@@ -217,17 +217,17 @@ fn silence_of_each_on_the_list_is_known() {
     let victim = (1..4).find(|at| !net.actor(*at).is_tagged()).unwrap();
     net.run_with(6_000, |net| {
         let turn_ms = 1_000 + 200;
-        for member in net.actor(seer).list_members(net.now) {
+        for member in net.actor(seer).list_members(net.now()) {
             assert!(member.silent_ms < 4 * turn_ms, "{member:?}");
             assert!(member.name != net.nodes[seer].name || member.silent_ms == 0);
         }
     });
     net.stop(victim);
-    let stopped_at = net.now;
+    let stopped_at = net.now();
     net.run_for(2_500);
     let name = net.nodes[victim].name.clone();
-    let silent = net.actor(seer).list_members(net.now).find(|m| m.name == name).unwrap();
-    assert!(silent.silent_ms >= net.now - stopped_at);
+    let silent = net.actor(seer).list_members(net.now()).find(|m| m.name == name).unwrap();
+    assert!(silent.silent_ms >= net.now() - stopped_at);
 }
 
 #[test]

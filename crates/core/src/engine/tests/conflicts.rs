@@ -1,7 +1,7 @@
 //! Who finds a conflict.
 
+use super::hand::Hand;
 use super::net::Net;
-use super::write;
 use crate::engine::conflicts::FoundConflict;
 use crate::engine::*;
 use crate::protocol::peer::ChangeMessage;
@@ -44,7 +44,7 @@ fn every_node_that_had_the_losing_version_finds_the_conflict_once() {
 
 /// What watchers are told by a change of a peer that was cut off: paths of changes, numbers of
 /// conflicts.
-fn told(engine: &mut Engine, path: &str, tick: u64, tock: u64) -> Vec<String> {
+fn told(me: &mut Hand, path: &str, tick: u64, tock: u64) -> Vec<String> {
     let event =
         EventRef { name: "peer", incarnation: Incarnation(7), tick: Tick::new(tick).unwrap() };
     let record = Record {
@@ -57,10 +57,9 @@ fn told(engine: &mut Engine, path: &str, tick: u64, tock: u64) -> Vec<String> {
         extra: Default::default(),
     };
     let change = ChangeMessage { mark: Mark::default(), ack_wanted: false, record };
-    let messages = vec![PeerMessage::Change(change)];
-    let mut out = Outbox::new();
-    engine.handle(Input::Messages { link: LinkId(1), messages }, 1, &mut out);
-    out.drain()
+    let came = me.hear(1, PeerMessage::Change(change));
+    came.0
+        .into_iter()
         .filter_map(|output| match output {
             Output::Notify { change, .. } => Some(change.path.to_string()),
             Output::NotifyConflict { number, .. } => Some(number.to_string()),
@@ -71,20 +70,15 @@ fn told(engine: &mut Engine, path: &str, tick: u64, tock: u64) -> Vec<String> {
 
 #[test]
 fn watchers_are_told_of_a_conflict_after_the_change_that_it_made() {
-    let id =
-        |name: &str| NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(7) };
-    let mut engine = Engine::new(Config::new(id("own"), 1));
-    let mut out = Outbox::new();
-    engine.handle(Input::Found, 0, &mut out);
-    engine.handle(Input::LinkUp { link: LinkId(1), peer: id("peer") }, 0, &mut out);
+    let mut me = Hand::with_peers(1);
     let scope = WatchScope { top: "a".parse().unwrap(), depth_min: 0, depth_max: None };
-    engine.watch(scope).unwrap();
+    me.engine.watch(scope).unwrap();
     for path in ["a.x", "a.y", "b"] {
-        engine.write(write(path, Some(&[1])), false, &mut out).unwrap();
+        me.write(path, Some(&[1]));
     }
-    assert_eq!(told(&mut engine, "a.x", 1, 100), ["a.x", "1"]);
-    assert!(told(&mut engine, "b", 2, 100).is_empty(), "nobody watches there");
-    assert_eq!(told(&mut engine, "a.y", 3, 1), ["3"], "nothing was changed");
-    assert!(told(&mut engine, "a.y", 3, 1).is_empty(), "it is known");
-    assert_eq!(engine.conflicts().last(), 3);
+    assert_eq!(told(&mut me, "a.x", 1, 100), ["a.x", "1"]);
+    assert!(told(&mut me, "b", 2, 100).is_empty(), "nobody watches there");
+    assert_eq!(told(&mut me, "a.y", 3, 1), ["3"], "nothing was changed");
+    assert!(told(&mut me, "a.y", 3, 1).is_empty(), "it is known");
+    assert_eq!(me.engine.conflicts().last(), 3);
 }

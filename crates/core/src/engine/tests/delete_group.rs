@@ -1,24 +1,19 @@
 //! Replication rule 7, one clause at a time: a member and a coordinator, each alone with what a peer says.
 
-use super::write;
+use super::hand::{Came, Hand, digest, id};
 use crate::engine::delete::{DeleteSettings, Retirement, store_after_renewal};
 use crate::engine::*;
 use crate::model::group::{GroupConfig, Member, RoundId};
-use crate::model::ids::{NodeId, NodeName};
+use crate::model::ids::NodeId;
 use crate::model::limits::MARK_COMPONENTS_WARN;
 use crate::model::mark::{Component, Implied, Lineage};
 use crate::model::seen::{SeenById, export_seen};
 use crate::model::seen_sum::SeenSum;
 use crate::model::tick_set::TickSet;
-use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
-use crate::protocol::peer::{Digest, GroupHello, PairById, PeerMessage, Proposal, Unnamed};
+use crate::protocol::peer::{GroupHello, PairById, PeerMessage, Proposal};
 
 const LINK: LinkId = LinkId(1);
 const STORE: u64 = 7;
-
-fn id(name: &str) -> NodeId {
-    NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(1) }
-}
 
 fn member(name: &str, store: u64) -> Member {
     Member { name: id(name).name, store, durable: true }
@@ -30,8 +25,7 @@ fn lineage() -> Lineage {
 
 /// Node `b`, a member with a data directory, linked to `a`, which is the other member.
 struct Alone {
-    engine: Engine,
-    now: Millis,
+    hand: Hand,
     /// Tokens that wait for the disk.
     persisting: Vec<u64>,
     /// What it said about rounds since the last look.
@@ -42,23 +36,16 @@ struct Alone {
 impl Alone {
     fn new(cycle_ms: Millis) -> Self {
         let delete = DeleteSettings { store: Some(STORE), cycle_ms, ..DeleteSettings::default() };
-        let engine = Engine::new(Config { delete, ..Config::new(id("b"), 1) });
-        let mut alone =
-            Self { engine, now: 1, persisting: Vec::new(), said: Vec::new(), proposed: Vec::new() };
+        let hand = Hand::new(Config { delete, ..Config::new(id("b"), 1) });
+        let (persisting, said, proposed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut alone = Self { hand: Hand { now: 1, ..hand }, persisting, said, proposed };
         alone.handle(Input::Found);
         alone.handle(Input::LinkUp { link: LINK, peer: id("a") });
         let config = GroupConfig::new(3, lineage(), vec![member("a", 1), member("b", STORE)]);
         let hello = GroupHello { member: member("a", 1), config, implied: Vec::new() };
         alone.hear(PeerMessage::Group(hello));
         let seen = vec![(id("a"), TickSet::range(1, 2).unwrap())];
-        alone.hear(PeerMessage::Digest(Digest {
-            ready: true,
-            tock: Tock::default(),
-            mark: Mark::default(),
-            seen,
-            unnamed: Unnamed::Unsaid,
-            contents: Default::default(),
-        }));
+        alone.hear(PeerMessage::Digest(digest(seen, Mark::default())));
         alone
     }
 
@@ -67,30 +54,26 @@ impl Alone {
     }
 
     fn handle(&mut self, input: Input<'_>) {
-        let mut out = Outbox::new();
-        self.engine.handle(input, self.now, &mut out);
-        self.perform(out);
+        let came = self.hand.input(input);
+        self.note(&came);
     }
 
-    fn perform(&mut self, mut out: Outbox) {
-        for output in out.drain() {
-            match output {
-                Output::Persist { token } => self.persisting.push(token),
-                Output::Send { frame, .. } | Output::Broadcast { frame } => {
-                    let frame = split_frame(&frame, BODY_BYTES_MAX).unwrap().unwrap();
-                    match PeerMessage::decode(&frame).unwrap().unwrap() {
-                        PeerMessage::Agree { .. } => self.said.push("agree"),
-                        PeerMessage::Disagree(_) => self.said.push("disagree"),
-                        PeerMessage::Announce(_) => self.said.push("purge"),
-                        PeerMessage::Propose(proposal) => {
-                            self.said.push("propose");
-                            self.proposed.push(proposal);
-                        }
-                        _ => {}
-                    }
-                }
-                _ => {}
-            }
+    fn note(&mut self, came: &Came) {
+        let tokens = came.0.iter().filter_map(|output| match output {
+            Output::Persist { token } => Some(*token),
+            _ => None,
+        });
+        self.persisting.extend(tokens);
+        let said = came.sent(|_, message| match message {
+            PeerMessage::Agree { .. } => Some(("agree", None)),
+            PeerMessage::Disagree(_) => Some(("disagree", None)),
+            PeerMessage::Announce(_) => Some(("purge", None)),
+            PeerMessage::Propose(proposal) => Some(("propose", Some(proposal.clone()))),
+            _ => None,
+        });
+        for (word, proposal) in said {
+            self.said.push(word);
+            self.proposed.extend(proposal);
         }
     }
 
@@ -101,10 +84,8 @@ impl Alone {
     }
 
     fn pass(&mut self, ms: Millis) {
-        for _ in 0..ms / TICK_INTERVAL_MS {
-            self.now += TICK_INTERVAL_MS;
-            self.handle(Input::Tick);
-        }
+        let came = self.hand.pass(ms);
+        self.note(&came);
     }
 
     fn said(&mut self) -> Vec<&'static str> {
@@ -112,9 +93,8 @@ impl Alone {
     }
 
     fn write(&mut self, path: &str, value: Option<&[u8]>) {
-        let mut out = Outbox::new();
-        self.engine.write(write(path, value), false, &mut out).unwrap();
-        self.perform(out);
+        let came = self.hand.write(path, value);
+        self.note(&came);
     }
 
     /// What `a` would propose, had it seen what is seen here.
@@ -136,7 +116,7 @@ impl Alone {
     }
 
     fn seen(&self) -> SeenById {
-        export_seen(self.engine.table(), self.engine.seen())
+        export_seen(self.hand.engine.table(), self.hand.engine.seen())
     }
 
     /// Waits until it proposes something itself.
@@ -204,8 +184,8 @@ fn a_member_waits_for_what_it_has_not_seen_and_then_disagrees() {
     b.hear(PeerMessage::Propose(proposal.clone()));
     b.pass(1_000);
     assert_eq!(b.said(), [""; 0], "it may come");
-    let c = b.engine.replica.intern(&id("c")).unwrap();
-    b.engine.replica.account_for(Event { node: c, tick: Tick::new(1).unwrap() });
+    let c = b.hand.engine.replica.intern(&id("c")).unwrap();
+    b.hand.engine.replica.account_for(Event { node: c, tick: Tick::new(1).unwrap() });
     b.pass(TICK_INTERVAL_MS);
     b.persisted();
     assert_eq!(b.said(), ["agree"]);
@@ -258,23 +238,21 @@ fn a_coordinator_checks_itself_before_it_decides() {
     let mut b = with_tombstone();
     let own = b.coordinates();
     // Something is deleted at a node that has not heard of this purge, with a tock below it.
-    let mut c = Engine::new(Config::new(id("c"), 1));
-    c.handle(Input::Found, 0, &mut Outbox::new());
-    c.handle(Input::LinkUp { link: LINK, peer: id("b") }, 0, &mut Outbox::new());
+    let mut c = Hand::new(Config::new(id("c"), 1));
+    c.input(Input::Found);
+    c.input(Input::LinkUp { link: LINK, peer: id("b") });
     for value in [Some(&[1][..]), None] {
-        let mut out = Outbox::new();
-        c.write(write("late", value), false, &mut out).unwrap();
-        for output in out.drain() {
+        for output in c.write("late", value).0 {
             if let Output::Broadcast { frame } = output {
-                let frame = split_frame(&frame, BODY_BYTES_MAX).unwrap().unwrap();
-                b.hear(PeerMessage::decode(&frame).unwrap().unwrap());
+                let came = b.hand.hear_frame(LINK.0, &frame);
+                b.note(&came);
             }
         }
     }
-    assert_eq!(b.engine.tree().tombstone_len(), 2);
+    assert_eq!(b.hand.engine.tree().tombstone_len(), 2);
     b.hear(PeerMessage::Agree { round: own.round, member: member("a", 1) });
     assert!(b.persisting.is_empty(), "a tombstone that is not in V");
-    assert_eq!(b.engine.tree().tombstone_len(), 2);
+    assert_eq!(b.hand.engine.tree().tombstone_len(), 2);
 }
 
 #[test]
@@ -283,7 +261,7 @@ fn a_restart_carries_out_what_was_decided_and_safe() {
     let own = b.coordinates();
     b.hear(PeerMessage::Agree { round: own.round, member: member("a", 1) });
     assert_eq!(b.persisting.len(), 1);
-    let image = b.engine.image();
+    let image = b.hand.engine.image();
     assert_eq!(image.replica.mark, Mark::default());
     let again = NodeId { incarnation: Incarnation(2), ..id("b") };
     let restored = Engine::restore(Config::new(again, 1), &image, &mut Outbox::new()).unwrap();
@@ -302,7 +280,7 @@ fn a_node_that_renews_itself_is_another_member() {
     b.hear(PeerMessage::Propose(proposal));
     let incarnation = Incarnation(99);
     b.handle(Input::Renewed { incarnation });
-    assert_eq!(b.engine.store(), Some(store_after_renewal(incarnation)));
+    assert_eq!(b.hand.engine.store(), Some(store_after_renewal(incarnation)));
     b.persisted();
     assert_eq!(b.said(), [""; 0], "the member that was asked is somebody else");
 }
@@ -333,13 +311,13 @@ fn who_has_not_applied_the_purge_that_a_list_came_with_decides_nothing() {
     b.hear(PeerMessage::Propose(proposal));
     assert_eq!(b.said(), ["disagree"]);
     b.pass(30_000);
-    assert_eq!((b.engine.tree().tombstone_len(), b.engine.mark().is_empty()), (1, true));
+    assert_eq!((b.hand.engine.tree().tombstone_len(), b.hand.engine.mark().is_empty()), (1, true));
     assert_eq!(b.said(), [""; 0]);
     // Whoever made it is gone for good: the list goes on in a lineage of its own.
     b.handle(Input::LinkDown { link: LINK });
     b.pass(DeleteSettings::default().takeover_after_ms + 30_000);
     b.persisted();
-    assert_eq!(b.engine.tree().tombstone_len(), 0);
+    assert_eq!(b.hand.engine.tree().tombstone_len(), 0);
 }
 
 /// As above, but a node is here that has applied that purge.
@@ -347,24 +325,17 @@ fn who_has_not_applied_the_purge_that_a_list_came_with_decides_nothing() {
 fn a_list_whose_purge_somebody_here_has_applied_is_not_made_anew() {
     let mut b = with_tombstone();
     let patience = DeleteSettings { takeover_after_ms: 10_000, ..DeleteSettings::default() };
-    b.engine.set_delete_patience(&patience);
+    b.hand.engine.set_delete_patience(&patience);
     let reached = Tock::new(9).unwrap();
     let config = GroupConfig::new(4, lineage(), vec![member("b", STORE)]).unwrap();
     let config = Some(config.from_purge_on(Component::new(reached, None)));
     b.hear(PeerMessage::Group(GroupHello { member: member("a", 1), config, implied: Vec::new() }));
-    b.hear(PeerMessage::Digest(Digest {
-        ready: true,
-        tock: Tock::default(),
-        mark: Mark::from_components([(lineage(), reached)]),
-        seen: Vec::new(),
-        unnamed: Unnamed::Unsaid,
-        contents: None,
-    }));
+    b.hear(PeerMessage::Digest(digest(Vec::new(), Mark::from_components([(lineage(), reached)]))));
     b.pass(30_000);
-    assert_eq!(b.engine.group().unwrap().lineage, lineage());
+    assert_eq!(b.hand.engine.group().unwrap().lineage, lineage());
     b.handle(Input::LinkDown { link: LINK });
     b.pass(11_000);
-    assert_ne!(b.engine.group().unwrap().lineage, lineage(), "nobody is here now");
+    assert_ne!(b.hand.engine.group().unwrap().lineage, lineage(), "nobody is here now");
 }
 
 #[test]
@@ -373,9 +344,9 @@ fn a_peer_speaks_for_itself_only() {
     let hello =
         |name: &str| GroupHello { member: member(name, 3), config: None, implied: Vec::new() };
     b.hear(PeerMessage::Group(hello("z")));
-    assert_eq!(b.engine.group_view(b.now).left_out, []);
+    assert_eq!(b.hand.engine.group_view(b.hand.now).left_out, []);
     b.hear(PeerMessage::Group(hello("a")));
-    assert_eq!(b.engine.group_view(b.now).left_out.len(), 1, "with another directory");
+    assert_eq!(b.hand.engine.group_view(b.hand.now).left_out.len(), 1, "with another directory");
 }
 
 #[test]
@@ -391,7 +362,7 @@ fn what_may_be_left_out_of_marks_is_noted_for_the_log() {
     for is_news in [true, false] {
         let messages = vec![PeerMessage::Group(hello.clone())];
         let mut out = Outbox::new();
-        b.engine.handle(Input::Messages { link: LINK, messages }, b.now, &mut out);
+        b.hand.engine.handle(Input::Messages { link: LINK, messages }, b.hand.now, &mut out);
         assert_eq!(out.drain().any(|output| matches!(output, Output::Knowledge)), is_news);
     }
 }
@@ -414,8 +385,8 @@ fn only_the_end_of_its_own_link_ends_a_proposal_and_an_agreement() {
         proposal.pair.seen.push((id("c"), TickSet::range(1, 2).unwrap()));
         b.hear(PeerMessage::Propose(proposal));
         b.handle(Input::LinkDown { link: ended });
-        let c = b.engine.replica.intern(&id("c")).unwrap();
-        b.engine.replica.account_for(Event { node: c, tick: Tick::new(1).unwrap() });
+        let c = b.hand.engine.replica.intern(&id("c")).unwrap();
+        b.hand.engine.replica.account_for(Event { node: c, tick: Tick::new(1).unwrap() });
         b.pass(TICK_INTERVAL_MS);
         assert_eq!(b.persisting.len(), expected.len());
     }
@@ -427,14 +398,7 @@ fn a_restart_carries_out_a_change_of_the_list_that_was_decided() {
     let other = LinkId(2);
     b.handle(Input::LinkUp { link: other, peer: id("c") });
     let hello = GroupHello { member: member("c", 3), config: None, implied: Vec::new() };
-    let digest = Digest {
-        ready: true,
-        tock: Tock::default(),
-        mark: Mark::default(),
-        seen: Vec::new(),
-        unnamed: Unnamed::Unsaid,
-        contents: None,
-    };
+    let digest = digest(Vec::new(), Mark::default());
     let messages = vec![PeerMessage::Group(hello), PeerMessage::Digest(digest)];
     b.handle(Input::Messages { link: other, messages });
     let own = b.coordinates();
@@ -443,7 +407,7 @@ fn a_restart_carries_out_a_change_of_the_list_that_was_decided() {
         b.hear(PeerMessage::Agree { round: own.round.clone(), member });
     }
     assert_eq!(b.persisting.len(), 1);
-    let image = b.engine.image();
+    let image = b.hand.engine.image();
     let again = NodeId { incarnation: Incarnation(2), ..id("b") };
     let restored = Engine::restore(Config::new(again, 1), &image, &mut Outbox::new()).unwrap();
     assert_eq!(restored.group(), own.next.as_ref());
@@ -453,7 +417,7 @@ fn a_restart_carries_out_a_change_of_the_list_that_was_decided() {
 fn who_is_taken_off_the_list_coordinates_no_more() {
     let mut b = with_tombstone();
     b.coordinates();
-    assert!(b.engine.is_elected_coordinator());
+    assert!(b.hand.engine.is_elected_coordinator());
     let config = GroupConfig::new(4, lineage(), vec![member("a", 1)]);
     b.said();
     b.hear(PeerMessage::Group(GroupHello { member: member("a", 1), config, implied: Vec::new() }));
@@ -473,7 +437,7 @@ fn who_leaves_for_good_waits_until_all_who_are_here_have_confirmed_it() {
     };
     let all = [member("a", 1), member("b", STORE), member("c", 3)];
     says(&mut b, other, "c", 3, GroupConfig::new(4, lineage(), all.to_vec()));
-    b.engine.begin_retirement(&mut Outbox::new()).unwrap();
+    b.hand.engine.begin_retirement(&mut Outbox::new()).unwrap();
     let own = b.coordinates();
     for member in [member("a", 1), member("c", 3)] {
         b.hear(PeerMessage::Agree { round: own.round.clone(), member });
@@ -483,25 +447,25 @@ fn who_leaves_for_good_waits_until_all_who_are_here_have_confirmed_it() {
         let unconfirmed = unconfirmed.iter().map(|name| id(name).name).collect();
         Some(Retirement::Spreading { unconfirmed, unshared: 0 })
     };
-    let list = b.engine.group().cloned();
-    assert_eq!(b.engine.retirement(), spreading(&["a", "c"]));
+    let list = b.hand.engine.group().cloned();
+    assert_eq!(b.hand.engine.retirement(), spreading(&["a", "c"]));
     says(&mut b, LINK, "a", 1, list.clone());
-    assert_eq!(b.engine.retirement(), spreading(&["c"]));
+    assert_eq!(b.hand.engine.retirement(), spreading(&["c"]));
     says(&mut b, other, "c", 3, list);
-    assert_eq!(b.engine.retirement(), Some(Retirement::Done));
+    assert_eq!(b.hand.engine.retirement(), Some(Retirement::Done));
 }
 
 #[test]
 fn who_has_left_for_good_agrees_to_lists_without_it_only() {
     let mut b = with_tombstone();
-    b.engine.begin_retirement(&mut Outbox::new()).unwrap();
+    b.hand.engine.begin_retirement(&mut Outbox::new()).unwrap();
     let own = b.coordinates();
     b.hear(PeerMessage::Agree { round: own.round, member: member("a", 1) });
     b.persisted();
-    let list = b.engine.group().unwrap().clone();
+    let list = b.hand.engine.group().unwrap().clone();
     assert_eq!(list.members(), [member("a", 1)]);
     b.said();
-    let from = b.engine.mark().component(&lineage());
+    let from = b.hand.engine.mark().component(&lineage());
     for (other, answer) in [(member("b", STORE), "disagree"), (member("c", 3), "agree")] {
         let mut proposal = b.proposal(list.version, 7, own.pair.to.get() + 1);
         proposal.pair.from = from.clone();
@@ -521,11 +485,11 @@ fn a_purge_replaces_all_that_the_mark_names() {
         // Above what is deleted here.
         (Lineage(Some((maker, Tick::new(1).unwrap()))), Tock::new(1 << 40).unwrap())
     });
-    b.engine.replica.raise_mark_early(&Mark::from_components(many));
-    assert!(b.engine.group_view(b.now).lineages > MARK_COMPONENTS_WARN);
+    b.hand.engine.replica.raise_mark_early(&Mark::from_components(many));
+    assert!(b.hand.engine.group_view(b.hand.now).lineages > MARK_COMPONENTS_WARN);
     let own = b.coordinates();
     assert_eq!((own.pair.base.len(), own.pair.to.get()), (lineages as usize, (1 << 40) + 1));
     b.hear(PeerMessage::Agree { round: own.round, member: member("a", 1) });
     b.persisted();
-    assert_eq!(b.engine.mark().len(), 1);
+    assert_eq!(b.hand.engine.mark().len(), 1);
 }

@@ -5,7 +5,6 @@ use super::net::Net;
 use super::*;
 use crate::model::seen_sum::{SeenSum, sum_of_rest};
 use crate::model::tick_set::TickSet;
-use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
 use crate::protocol::peer::{CatchUpKnown, Digest, Unnamed};
 
 /// Long enough for everything to be old news.
@@ -123,87 +122,48 @@ fn holes_are_named_however_old_they_are() {
     assert_eq!(net.content(0), net.content(1));
 }
 
-/// One engine whose peer says what a test wants it to.
-struct Alone {
-    engine: Engine,
-    now: Millis,
+/// Messages that come out while `ms` go by, after these have come in.
+fn run(me: &mut Hand, messages: Vec<PeerMessage<'_>>, ms: Millis) -> Vec<PeerMessage<'static>> {
+    let mut came = me.hear_all(1, messages);
+    came.0.extend(me.pass(ms).0);
+    came.sent(|_, message| match message {
+        PeerMessage::Digest(digest) => Some(PeerMessage::Digest(digest.clone())),
+        PeerMessage::DigestWanted => Some(PeerMessage::DigestWanted),
+        PeerMessage::CatchUpAsk(ask) => Some(PeerMessage::CatchUpAsk(ask.clone())),
+        _ => None,
+    })
 }
 
-const LINK: LinkId = LinkId(1);
-
-impl Alone {
-    fn new() -> Self {
-        let id =
-            |name: &str| NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(1) };
-        let mut engine = Engine::new(Config::new(id("me"), 1));
-        engine.handle(Input::Found, 0, &mut Outbox::new());
-        engine.handle(Input::LinkUp { link: LINK, peer: id("peer") }, 0, &mut Outbox::new());
-        Self { engine, now: 0 }
-    }
-
-    /// Messages that come out while `ms` go by, after these have come in.
-    fn run(&mut self, messages: Vec<PeerMessage<'_>>, ms: Millis) -> Vec<PeerMessage<'static>> {
-        let mut out = Outbox::new();
-        self.engine.handle(Input::Messages { link: LINK, messages }, self.now, &mut out);
-        for _ in 0..ms / TICK_INTERVAL_MS {
-            self.now += TICK_INTERVAL_MS;
-            self.engine.handle(Input::Tick, self.now, &mut out);
-        }
-        let mut said = Vec::new();
-        for output in out.drain() {
-            let (Output::Send { frame, .. } | Output::Broadcast { frame }) = output else {
-                continue;
-            };
-            let frame = split_frame(&frame, BODY_BYTES_MAX).unwrap().unwrap();
-            match PeerMessage::decode(&frame).unwrap().unwrap() {
-                PeerMessage::Digest(digest) => said.push(PeerMessage::Digest(digest)),
-                PeerMessage::DigestWanted => said.push(PeerMessage::DigestWanted),
-                PeerMessage::CatchUpAsk(ask) => said.push(PeerMessage::CatchUpAsk(ask)),
-                _ => {}
-            }
-        }
-        said
-    }
-
-    fn wants(&mut self, hash: u64, ms: Millis) -> usize {
-        let said = self.run(vec![digest(Unnamed::Sum(SeenSum { hash, count: 1 }))], ms);
-        said.iter().filter(|message| **message == PeerMessage::DigestWanted).count()
-    }
+fn wants(me: &mut Hand, hash: u64, ms: Millis) -> usize {
+    let said = run(me, vec![digest(Unnamed::Sum(SeenSum { hash, count: 1 }))], ms);
+    said.iter().filter(|message| **message == PeerMessage::DigestWanted).count()
 }
 
 fn digest(unnamed: Unnamed) -> PeerMessage<'static> {
-    let (tock, mark) = (Tock::default(), Mark::default());
-    PeerMessage::Digest(Digest {
-        ready: true,
-        tock,
-        mark,
-        seen: Vec::new(),
-        unnamed,
-        contents: None,
-    })
+    PeerMessage::Digest(Digest { unnamed, ..super::digest(Vec::new(), Mark::default()) })
 }
 
 #[test]
 fn another_sum_is_asked_about_every_few_seconds_until_it_is_understood() {
-    let mut alone = Alone::new();
-    assert_eq!(alone.wants(7, 1_000), 1);
+    let mut me = Hand::with_peers(1);
+    assert_eq!(wants(&mut me, 7, 1_000), 1);
     assert_eq!(
-        (alone.wants(7, 1_000), alone.wants(8, 1_000)),
+        (wants(&mut me, 7, 1_000), wants(&mut me, 8, 1_000)),
         (0, 0),
         "the answer may be on its way"
     );
-    alone.run(Vec::new(), 3_000);
-    assert_eq!(alone.wants(8, 1_000), 1, "no answer came");
+    run(&mut me, Vec::new(), 3_000);
+    assert_eq!(wants(&mut me, 8, 1_000), 1, "no answer came");
     // Now it comes, in two parts.
-    alone.run(vec![digest(Unnamed::Follows)], 0);
-    alone.run(vec![digest(Unnamed::Sum(SeenSum::default()))], 10_000);
-    assert_eq!(alone.wants(8, 10_000), 0, "understood, though it is not this node's own");
-    assert_eq!(alone.wants(9, 1_000), 1, "another one");
+    run(&mut me, vec![digest(Unnamed::Follows)], 0);
+    run(&mut me, vec![digest(Unnamed::Sum(SeenSum::default()))], 10_000);
+    assert_eq!(wants(&mut me, 8, 10_000), 0, "understood, though it is not this node's own");
+    assert_eq!(wants(&mut me, 9, 1_000), 1, "another one");
 }
 
 #[test]
 fn what_a_catch_up_left_missing_is_asked_for_again() {
-    let mut alone = Alone::new();
+    let mut me = Hand::with_peers(1);
     let ids = |said: Vec<PeerMessage<'_>>| -> Vec<u64> {
         let asks = said.into_iter().filter_map(|message| match message {
             PeerMessage::CatchUpAsk(ask) => Some(ask.id),
@@ -212,37 +172,37 @@ fn what_a_catch_up_left_missing_is_asked_for_again() {
         asks.collect()
     };
     let sum = Unnamed::Sum(SeenSum { hash: 7, count: 1 });
-    assert!(ids(alone.run(vec![digest(sum)], 1_000)).is_empty());
+    assert!(ids(run(&mut me, vec![digest(sum)], 1_000)).is_empty());
     let ghost = NodeId { name: NodeName::new("ghost").unwrap(), incarnation: Incarnation(5) };
     let (tock, mark) = (Tock::default(), Mark::default());
     let seen = vec![(ghost, TickSet::range(1, 9).unwrap())];
     let unnamed = Unnamed::Sum(SeenSum::default());
     let list = Digest { ready: true, tock, mark: mark.clone(), seen, unnamed, contents: None };
-    let asked = ids(alone.run(vec![PeerMessage::Digest(list)], 1_000));
+    let asked = ids(run(&mut me, vec![PeerMessage::Digest(list)], 1_000));
     assert_eq!(asked.len(), 1);
     // It says that it has nothing.
     let known = CatchUpKnown { id: asked[0], tock, mark, seen: Vec::new(), more: false };
-    assert!(ids(alone.run(vec![PeerMessage::CatchUpKnown(known)], 5_000)).is_empty());
-    assert_eq!(ids(alone.run(vec![digest(sum)], 1_000)).len(), 1, "it has named what it has");
+    assert!(ids(run(&mut me, vec![PeerMessage::CatchUpKnown(known)], 5_000)).is_empty());
+    assert_eq!(ids(run(&mut me, vec![digest(sum)], 1_000)).len(), 1, "it has named what it has");
 }
 
 #[test]
 fn a_node_that_is_not_ready_asks_for_no_list_and_gives_none() {
-    let mut alone = Alone::new();
-    alone.engine.ready = false;
-    assert_eq!(alone.wants(7, 1_000), 0);
-    let said = alone.run(vec![PeerMessage::DigestWanted], 0);
+    let mut me = Hand::with_peers(1);
+    me.engine.ready = false;
+    assert_eq!(wants(&mut me, 7, 1_000), 0);
+    let said = run(&mut me, vec![PeerMessage::DigestWanted], 0);
     assert_eq!(said, []);
 }
 
 #[test]
 fn whoever_asks_too_often_is_answered_every_few_seconds() {
-    let mut alone = Alone::new();
-    alone.run(Vec::new(), 5_000);
+    let mut me = Hand::with_peers(1);
+    run(&mut me, Vec::new(), 5_000);
     let mut lists = 0;
     for _ in 0..40 {
         let whole = Unnamed::Sum(SeenSum::default());
-        let said = alone.run(vec![PeerMessage::DigestWanted], 100);
+        let said = run(&mut me, vec![PeerMessage::DigestWanted], 100);
         lists += said
             .iter()
             .filter(|m| matches!(m, PeerMessage::Digest(d) if d.unnamed == whole))
@@ -253,10 +213,10 @@ fn whoever_asks_too_often_is_answered_every_few_seconds() {
 
 #[test]
 fn members_are_named_although_nothing_of_them_is_new() {
-    let mut alone = Alone::new();
+    let mut me = Hand::with_peers(1);
     let id = NodeId { name: NodeName::new("quiet").unwrap(), incarnation: Incarnation(5) };
-    let node = alone.engine.replica.intern(&id).unwrap();
-    alone.engine.replica.account_for(Event { node, tick: Tick::new(1).unwrap() });
+    let node = me.engine.replica.intern(&id).unwrap();
+    me.engine.replica.account_for(Event { node, tick: Tick::new(1).unwrap() });
     let named = |said: Vec<PeerMessage<'_>>| {
         said.iter()
             .filter_map(|m| match m {
@@ -266,66 +226,52 @@ fn members_are_named_although_nothing_of_them_is_new() {
             .map(|d| d.seen.iter().any(|(named, _)| *named == id))
             .collect::<Vec<_>>()
     };
-    let first = named(alone.run(Vec::new(), 120_000));
+    let first = named(run(&mut me, Vec::new(), 120_000));
     assert_eq!(first.iter().position(|is_named| !is_named), Some(12), "for a minute: {first:?}");
     let up = Input::MemberUp { member: id.clone() };
-    alone.engine.handle(up, alone.now, &mut Outbox::new());
-    assert_eq!(named(alone.run(Vec::new(), 10_000)), [true, true]);
-    alone.engine.handle(Input::MemberDown { member: id.clone() }, alone.now, &mut Outbox::new());
-    assert_eq!(named(alone.run(Vec::new(), 10_000)), [false, false]);
+    me.engine.handle(up, me.now, &mut Outbox::new());
+    assert_eq!(named(run(&mut me, Vec::new(), 10_000)), [true, true]);
+    me.engine.handle(Input::MemberDown { member: id.clone() }, me.now, &mut Outbox::new());
+    assert_eq!(named(run(&mut me, Vec::new(), 10_000)), [false, false]);
 }
 
 #[test]
 fn what_nobody_noted_is_told_soon_all_the_same() {
-    let mut alone = Alone::new();
-    alone.run(Vec::new(), 5_000);
+    let mut me = Hand::with_peers(1);
+    run(&mut me, Vec::new(), 5_000);
     let id = NodeId { name: NodeName::new("quiet").unwrap(), incarnation: Incarnation(5) };
-    let node = alone.engine.replica.intern(&id).unwrap();
-    alone.run(Vec::new(), 5_000);
-    alone.engine.replica.account_for(Event { node, tick: Tick::new(1).unwrap() });
-    let said = alone.run(Vec::new(), 1_000);
+    let node = me.engine.replica.intern(&id).unwrap();
+    run(&mut me, Vec::new(), 5_000);
+    me.engine.replica.account_for(Event { node, tick: Tick::new(1).unwrap() });
+    let said = run(&mut me, Vec::new(), 1_000);
     let told = (id, TickSet::range(1, 2).unwrap());
     assert!(said.iter().any(|m| matches!(m, PeerMessage::Digest(d) if d.seen.contains(&told))));
 }
 
-impl Alone {
-    /// A life that is over, with ticks up to that one that nobody noted.
-    fn history(&mut self, name: &str, ticks: u64) -> NodeIndex {
-        let id = NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(5) };
-        let node = self.engine.replica.intern(&id).unwrap();
-        (1..=ticks).for_each(|tick| self.account_for(node, tick));
-        node
-    }
-
-    fn account_for(&mut self, node: NodeIndex, tick: u64) {
-        self.engine.replica.account_for(Event { node, tick: Tick::new(tick).unwrap() });
-    }
-
-    /// What a peer says that has seen what this node has, and names these.
-    fn sum_without(&self, named: &[NodeIndex]) -> Unnamed {
-        let named = named.iter().copied().collect();
-        Unnamed::Sum(sum_of_rest(self.engine.table(), self.engine.seen(), &named))
-    }
-
-    /// A second peer.
-    fn link_up(&mut self, link: u64, name: &str) -> Vec<PeerMessage<'static>> {
-        let peer = NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(1) };
-        let mut out = Outbox::new();
-        self.engine.handle(Input::LinkUp { link: LinkId(link), peer }, self.now, &mut out);
-        digests_of(out)
-    }
+/// A life that is over, with ticks up to that one that nobody noted.
+fn history(me: &mut Hand, name: &str, ticks: u64) -> NodeIndex {
+    let id = NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(5) };
+    let node = me.engine.replica.intern(&id).unwrap();
+    (1..=ticks).for_each(|tick| account_for(me, node, tick));
+    node
 }
 
-fn digests_of(mut out: Outbox) -> Vec<PeerMessage<'static>> {
-    let mut said = Vec::new();
-    for output in out.drain() {
-        let Output::Send { frame, .. } = output else { continue };
-        let frame = split_frame(&frame, BODY_BYTES_MAX).unwrap().unwrap();
-        if let PeerMessage::Digest(digest) = PeerMessage::decode(&frame).unwrap().unwrap() {
-            said.push(PeerMessage::Digest(digest));
-        }
-    }
-    said
+fn account_for(me: &mut Hand, node: NodeIndex, tick: u64) {
+    me.engine.replica.account_for(Event { node, tick: Tick::new(tick).unwrap() });
+}
+
+/// What a peer says that has seen what this node has, and names these.
+fn sum_without(me: &Hand, named: &[NodeIndex]) -> Unnamed {
+    let named = named.iter().copied().collect();
+    Unnamed::Sum(sum_of_rest(me.engine.table(), me.engine.seen(), &named))
+}
+
+/// The digests for a second peer, when it is linked.
+fn second_peer(me: &mut Hand) -> Vec<PeerMessage<'static>> {
+    me.link_up(2).sent(|_, message| match message {
+        PeerMessage::Digest(digest) => Some(PeerMessage::Digest(digest.clone())),
+        _ => None,
+    })
 }
 
 /// How often messages name a life: in digests of all (true), or of changes.
@@ -348,68 +294,69 @@ fn asks(said: &[PeerMessage<'_>]) -> usize {
 
 #[test]
 fn a_new_life_is_in_the_next_digest_at_once() {
-    let mut alone = Alone::new();
-    alone.run(Vec::new(), 1_000);
-    alone.history("new", 2);
-    assert_eq!(naming(&alone.link_up(2, "late"), "new", true), 1);
+    let mut me = Hand::with_peers(1);
+    run(&mut me, Vec::new(), 1_000);
+    history(&mut me, "new", 2);
+    assert_eq!(naming(&second_peer(&mut me), "new", true), 1);
 }
 
 #[test]
 fn among_many_lives_too_what_nobody_noted_is_told_soon() {
-    let mut alone = Alone::new();
-    let lives: Vec<NodeIndex> = (0..3_000).map(|n| alone.history(&format!("old{n}"), 1)).collect();
-    alone.run(Vec::new(), 71_000);
-    alone.account_for(lives[2_500], 2);
-    assert_eq!(naming(&alone.run(Vec::new(), 1_500), "old2500", false), 1);
+    let mut me = Hand::with_peers(1);
+    let lives: Vec<NodeIndex> =
+        (0..3_000).map(|n| history(&mut me, &format!("old{n}"), 1)).collect();
+    run(&mut me, Vec::new(), 71_000);
+    account_for(&mut me, lives[2_500], 2);
+    assert_eq!(naming(&run(&mut me, Vec::new(), 1_500), "old2500", false), 1);
 }
 
 #[test]
 fn of_too_many_changed_lives_a_digest_names_those_that_matter() {
-    let mut alone = Alone::new();
-    alone.engine.config.lists.digest = 10;
-    let old: Vec<NodeIndex> = (0..1_100).map(|n| alone.history(&format!("old{n}"), 1)).collect();
-    alone.link_up(2, "late");
-    let late = alone.engine.peers.get(LinkId(2)).unwrap().id.clone();
-    let late = alone.engine.table().find("late", late.incarnation).unwrap();
-    alone.run(Vec::new(), 5_100);
-    old.iter().chain([&late]).for_each(|node| alone.account_for(*node, 2));
-    alone.account_for(late, 1);
-    let said = alone.run(Vec::new(), 1_500);
-    assert_eq!((naming(&said, "late", false), naming(&said, "old0", false)), (1, 0));
+    let mut me = Hand::with_peers(1);
+    me.engine.config.lists.digest = 10;
+    let old: Vec<NodeIndex> = (0..1_100).map(|n| history(&mut me, &format!("old{n}"), 1)).collect();
+    second_peer(&mut me);
+    let late = me.engine.peers.get(LinkId(2)).unwrap().id.clone();
+    let late = me.engine.table().find("p2", late.incarnation).unwrap();
+    run(&mut me, Vec::new(), 5_100);
+    old.iter().chain([&late]).for_each(|node| account_for(&mut me, *node, 2));
+    account_for(&mut me, late, 1);
+    let said = run(&mut me, Vec::new(), 1_500);
+    assert_eq!((naming(&said, "p2", false), naming(&said, "old0", false)), (1, 0));
 }
 
 #[test]
 fn what_a_full_digest_has_told_is_not_told_again() {
-    let mut alone = Alone::new();
-    alone.run(Vec::new(), 5_000);
-    alone.history("new", 1);
-    let said = alone.run(Vec::new(), 1_000);
+    let mut me = Hand::with_peers(1);
+    run(&mut me, Vec::new(), 5_000);
+    history(&mut me, "new", 1);
+    let said = run(&mut me, Vec::new(), 1_000);
     assert_eq!((naming(&said, "new", true), naming(&said, "new", false)), (1, 0));
 }
 
 #[test]
 fn where_there_are_many_members_they_are_not_named_merely_because_they_exist() {
-    let mut alone = Alone::new();
-    alone.history("m0", 1);
+    let mut me = Hand::with_peers(1);
+    history(&mut me, "m0", 1);
     for n in 0..13 {
         let id =
             NodeId { name: NodeName::new(&format!("m{n}")).unwrap(), incarnation: Incarnation(5) };
-        alone.engine.handle(Input::MemberUp { member: id }, 0, &mut Outbox::new());
+        me.engine.handle(Input::MemberUp { member: id }, 0, &mut Outbox::new());
     }
-    alone.run(Vec::new(), 70_000);
-    assert_eq!(naming(&alone.run(Vec::new(), 20_000), "m0", true), 0);
+    run(&mut me, Vec::new(), 70_000);
+    assert_eq!(naming(&run(&mut me, Vec::new(), 20_000), "m0", true), 0);
 }
 
 #[test]
 fn who_lacks_only_what_is_new_is_not_asked_for_its_list_until_that_is_old() {
-    let mut alone = Alone::new();
-    let [old, _] = ["old", "other"].map(|name| alone.history(name, 1));
-    alone.run(Vec::new(), 70_000);
-    let before = alone.sum_without(&[]);
-    alone.account_for(old, 2);
-    alone.run(Vec::new(), TICK_INTERVAL_MS);
+    let mut me = Hand::with_peers(1);
+    let [old, _] = ["old", "other"].map(|name| history(&mut me, name, 1));
+    run(&mut me, Vec::new(), 70_000);
+    let before = sum_without(&me, &[]);
+    account_for(&mut me, old, 2);
+    run(&mut me, Vec::new(), TICK_INTERVAL_MS);
     let mut wants = || {
-        let said = alone.run(vec![digest(before)], 29_000);
+        let said = run(&mut me, vec![digest(before)], 29_000);
         count(&said, |message| *message == PeerMessage::DigestWanted)
     };
     assert_eq!((wants(), wants()), (0, 0), "it would have said so, had it had anything else");
@@ -418,44 +365,43 @@ fn who_lacks_only_what_is_new_is_not_asked_for_its_list_until_that_is_old() {
 
 #[test]
 fn a_peer_has_of_what_it_names_what_it_names_and_of_the_rest_what_its_sum_says() {
-    let mut alone = Alone::new();
-    let [named, rest] = ["named", "rest"].map(|name| alone.history(name, 2));
+    let mut me = Hand::with_peers(1);
+    let [named, rest] = ["named", "rest"].map(|name| history(&mut me, name, 2));
     let mut theirs = Digest {
         ready: true,
         tock: Tock::default(),
         mark: Mark::default(),
         seen: Vec::new(),
-        unnamed: alone.sum_without(&[named]),
+        unnamed: sum_without(&me, &[named]),
         contents: None,
     };
-    theirs.seen.push((alone.engine.table().id(named).clone(), TickSet::range(1, 2).unwrap()));
-    alone.run(vec![PeerMessage::Digest(theirs)], 0);
-    let copies =
-        |node, tick| alone.engine.copies_of(Event { node, tick: Tick::new(tick).unwrap() });
+    theirs.seen.push((me.engine.table().id(named).clone(), TickSet::range(1, 2).unwrap()));
+    run(&mut me, vec![PeerMessage::Digest(theirs)], 0);
+    let copies = |node, tick| me.engine.copies_of(Event { node, tick: Tick::new(tick).unwrap() });
     assert_eq!((copies(named, 1), copies(named, 2), copies(rest, 2)), (1, 0, 1));
 }
 
 #[test]
 fn a_list_that_is_too_long_is_learned_by_one_catch_up_after_a_moment() {
-    let mut alone = Alone::new();
-    alone.run(Vec::new(), 1_000);
-    assert_eq!(alone.wants(7, TICK_INTERVAL_MS), 1);
-    assert_eq!(asks(&alone.run(vec![digest(Unnamed::TooLong)], 150)), 0, "it may be on its way");
-    let said = alone.run(Vec::new(), 100);
+    let mut me = Hand::with_peers(1);
+    run(&mut me, Vec::new(), 1_000);
+    assert_eq!(wants(&mut me, 7, TICK_INTERVAL_MS), 1);
+    assert_eq!(asks(&run(&mut me, vec![digest(Unnamed::TooLong)], 150)), 0, "it may be on its way");
+    let said = run(&mut me, Vec::new(), 100);
     let Some(PeerMessage::CatchUpAsk(ask)) = said.last() else { panic!("{said:?}") };
     // The peer has nothing.
     let (tock, mark, seen) = (Tock::default(), Mark::default(), Vec::new());
     let known = CatchUpKnown { id: ask.id, tock, mark, seen, more: false };
-    assert_eq!(asks(&alone.run(vec![PeerMessage::CatchUpKnown(known)], 2_000)), 0);
-    assert_eq!(alone.wants(7, 10_000), 0, "that sum is understood");
+    assert_eq!(asks(&run(&mut me, vec![PeerMessage::CatchUpKnown(known)], 2_000)), 0);
+    assert_eq!(wants(&mut me, 7, 10_000), 0, "that sum is understood");
 }
 
 #[test]
 fn a_list_that_is_too_long_is_not_needed_when_the_sums_are_the_same() {
-    let mut alone = Alone::new();
-    alone.history("old", 1);
-    alone.run(Vec::new(), 1_000);
-    assert_eq!(alone.wants(7, TICK_INTERVAL_MS), 1);
-    let same = digest(alone.sum_without(&[]));
-    assert_eq!(asks(&alone.run(vec![digest(Unnamed::TooLong), same], 2_000)), 0);
+    let mut me = Hand::with_peers(1);
+    history(&mut me, "old", 1);
+    run(&mut me, Vec::new(), 1_000);
+    assert_eq!(wants(&mut me, 7, TICK_INTERVAL_MS), 1);
+    let same = digest(sum_without(&me, &[]));
+    assert_eq!(asks(&run(&mut me, vec![digest(Unnamed::TooLong), same], 2_000)), 0);
 }

@@ -4,17 +4,11 @@
 use super::*;
 use crate::model::mark::Lineage;
 use crate::model::tick_set::TickSet;
-use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
-use crate::protocol::peer::{CatchUpKnown, Digest, RefuseReason, Unnamed};
+use crate::protocol::peer::{CatchUpKnown, RefuseReason};
 
-const LINK: LinkId = LinkId(1);
 /// More questions than this at one moment would have no end. A question may be put again in another way:
 /// without announcements.
 const ASKS_MAX: usize = 2;
-
-fn id(name: &str) -> NodeId {
-    NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(1) }
-}
 
 /// How the peer answers.
 #[derive(Clone, Copy, Debug)]
@@ -27,27 +21,13 @@ enum Way {
 }
 
 /// A node with a peer.
-fn linked(is_ready: bool) -> Engine {
-    let mut engine = Engine::new(Config::new(id("me"), 1));
-    let out = &mut Outbox::new();
+fn linked(is_ready: bool) -> Hand {
+    let mut me = Hand::new(Config::new(id("me"), 1));
     if is_ready {
-        engine.handle(Input::Found, 0, out);
+        me.input(Input::Found);
     }
-    engine.handle(Input::LinkUp { link: LINK, peer: id("peer") }, 0, out);
-    engine
-}
-
-/// What it was heard to have; of its purges perhaps nothing yet.
-fn digest(has_purged: bool) -> PeerMessage<'static> {
-    let purged = has_purged.then(|| (Lineage(None), Tock::new(9).unwrap()));
-    PeerMessage::Digest(Digest {
-        ready: true,
-        tock: Tock::default(),
-        mark: Mark::from_components(purged),
-        seen: seen(),
-        unnamed: Unnamed::Unsaid,
-        contents: None,
-    })
+    me.link_up(1);
+    me
 }
 
 /// What the peer was heard to have, and what is missing here.
@@ -56,30 +36,24 @@ fn seen() -> crate::model::seen::SeenById {
 }
 
 /// The catch-ups for which a node asks, and those of which it asks for the data (false).
-fn asked(engine: &mut Engine, input: Input<'_>, now: Millis) -> Vec<(u64, bool)> {
-    let mut out = Outbox::new();
-    engine.handle(input, now, &mut out);
-    let mut asked = Vec::new();
-    for output in out.drain() {
-        let Output::Send { frame, .. } = output else { continue };
-        let frame = split_frame(&frame, BODY_BYTES_MAX).unwrap().unwrap();
-        match PeerMessage::decode(&frame).unwrap().unwrap() {
-            PeerMessage::CatchUpAsk(ask) => asked.push((ask.id, true)),
-            PeerMessage::CatchUpMissing { id, .. } => asked.push((id, false)),
-            _ => {}
-        }
-    }
-    asked
+fn asked(came: &Came) -> Vec<(u64, bool)> {
+    came.sent(|_, message| match message {
+        PeerMessage::CatchUpAsk(ask) => Some((ask.id, true)),
+        PeerMessage::CatchUpMissing { id, .. } => Some((*id, false)),
+        _ => None,
+    })
 }
 
 /// How often a node asks at one moment.
 fn asks_of(way: Way, is_ready: bool, has_purged: bool) -> usize {
-    let mut engine = linked(is_ready);
-    let said = |message| Input::Messages { link: LINK, messages: vec![message] };
-    let mut open = asked(&mut engine, said(digest(has_purged)), 0);
-    let now = 10 * TICK_INTERVAL_MS;
+    let mut me = linked(is_ready);
+    // Of its purges it may have told nothing yet.
+    let purged = has_purged.then(|| (Lineage(None), Tock::new(9).unwrap()));
+    let told = digest(seen(), Mark::from_components(purged));
+    let mut open = asked(&me.hear(1, PeerMessage::Digest(told)));
+    me.now = 10 * TICK_INTERVAL_MS;
     if open.is_empty() {
-        open = asked(&mut engine, Input::Tick, now);
+        open = asked(&me.input(Input::Tick));
     }
     let mut asks = 0;
     while let Some((id, is_ask)) = open.pop() {
@@ -98,7 +72,7 @@ fn asks_of(way: Way, is_ready: bool, has_purged: bool) -> usize {
             Way::HasNothing => vec![known(Vec::new(), Mark::default())],
             Way::SendsNothing => vec![known(seen(), Mark::default())],
         };
-        open.extend(asked(&mut engine, Input::Messages { link: LINK, messages }, now));
+        open.extend(asked(&me.hear_all(1, messages)));
     }
     asks
 }

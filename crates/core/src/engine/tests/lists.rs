@@ -10,9 +10,7 @@ use crate::model::mark::{Component, Lineage};
 use crate::model::seen_list::ListMax;
 use crate::model::tick_set::TickSet;
 use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
-use crate::protocol::peer::{
-    CatchUpAsk, CatchUpKnown, CatchUpNames, Digest, PairById, RefuseReason, Unnamed,
-};
+use crate::protocol::peer::{CatchUpAsk, CatchUpKnown, CatchUpNames, PairById, RefuseReason};
 use crate::replica::across::NamesMax;
 use crate::replica::purge::{PurgeDecision, TockPair};
 
@@ -161,26 +159,20 @@ fn nobody_applies_a_purge_without_having_seen_all_of_v() {
     assert_eq!(applies, [true, true, false, false]);
 }
 
-const LINK: LinkId = LinkId(1);
-
 /// A node whose peer says what a test wants it to.
-fn alone(is_ready: bool) -> Engine {
-    let id =
-        |name: &str| NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(1) };
-    let mut engine = Engine::new(Config { lists: TINY, ..Config::new(id("me"), 1) });
+fn alone(is_ready: bool) -> Hand {
+    let mut me = Hand::new(Config { lists: TINY, ..Config::new(id("me"), 1) });
     if is_ready {
-        engine.handle(Input::Found, 0, &mut Outbox::new());
+        me.input(Input::Found);
     }
-    engine.handle(Input::LinkUp { link: LINK, peer: id("peer") }, 0, &mut Outbox::new());
-    engine
+    me.link_up(1);
+    me
 }
 
 /// What a node answers, in names of messages; verdicts and reports that matter.
-fn answers(engine: &mut Engine, message: PeerMessage<'_>) -> Vec<&'static str> {
-    let mut out = Outbox::new();
-    engine.handle(Input::Messages { link: LINK, messages: vec![message] }, 1, &mut out);
+fn answers(me: &mut Hand, message: PeerMessage<'_>) -> Vec<&'static str> {
     let mut said = Vec::new();
-    for output in out.drain() {
+    for output in me.hear(1, message).0 {
         let mut bytes = Vec::new();
         match output {
             Output::Send { frame, .. } => bytes.extend_from_slice(&frame),
@@ -206,11 +198,7 @@ fn answers(engine: &mut Engine, message: PeerMessage<'_>) -> Vec<&'static str> {
 }
 
 fn ready_digest() -> PeerMessage<'static> {
-    let (tock, mark) = (Tock::default(), Mark::default());
-    let unnamed = Unnamed::Unsaid;
-    let seen = Vec::new();
-    let contents = None;
-    PeerMessage::Digest(Digest { ready: true, tock, mark, seen, unnamed, contents })
+    PeerMessage::Digest(digest(Vec::new(), Mark::default()))
 }
 
 fn known(seen: &[(u64, u64)]) -> PeerMessage<'static> {
@@ -229,57 +217,57 @@ fn known(seen: &[(u64, u64)]) -> PeerMessage<'static> {
 
 #[test]
 fn parts_without_end_and_parts_without_news_are_given_up() {
-    let mut engine = alone(false);
-    assert_eq!(answers(&mut engine, ready_digest()), ["ask"]);
-    assert_eq!(answers(&mut engine, known(&[(1, 3)])), ["missing"]);
-    assert_eq!(answers(&mut engine, PeerMessage::CatchUpEnd { id: 0, entries: 0 }), ["more"]);
-    assert_eq!(answers(&mut engine, known(&[(2, 3)])), ["done", "too much"], "nothing is new");
+    let mut me = alone(false);
+    assert_eq!(answers(&mut me, ready_digest()), ["ask"]);
+    assert_eq!(answers(&mut me, known(&[(1, 3)])), ["missing"]);
+    assert_eq!(answers(&mut me, PeerMessage::CatchUpEnd { id: 0, entries: 0 }), ["more"]);
+    assert_eq!(answers(&mut me, known(&[(2, 3)])), ["done", "too much"], "nothing is new");
     let many: Vec<(u64, u64)> = (1..=1_001).map(|n| (3 * n, 3 * n + 1)).collect();
-    let mut engine = alone(false);
-    assert_eq!(answers(&mut engine, ready_digest()), ["ask"]);
-    assert_eq!(answers(&mut engine, known(&many)), ["done", "too much"], "more than is kept");
-    assert!(!engine.is_ready() && engine.seen().is_empty());
+    let mut me = alone(false);
+    assert_eq!(answers(&mut me, ready_digest()), ["ask"]);
+    assert_eq!(answers(&mut me, known(&many)), ["done", "too much"], "more than is kept");
+    assert!(!me.engine.is_ready() && me.engine.seen().is_empty());
 }
 
 /// A ready node with [`KEYS`] entries, each in a range of its own, that was asked for a catch-up.
-fn asked() -> Engine {
-    let mut engine = alone(true);
+fn asked() -> Hand {
+    let mut me = alone(true);
     let id = NodeId { name: NodeName::new("old").unwrap(), incarnation: Incarnation(77) };
-    let node = engine.replica.intern(&id).unwrap();
+    let node = me.engine.replica.intern(&id).unwrap();
     for key in 0..KEYS {
         let tick = Tick::new(2 * key + 1).unwrap();
         let chain = Chain::from_events([Event { node, tick }], false).unwrap();
         let (value, tock) = (Some(&[1][..]), Tock::new(key + 1).unwrap());
         let parts = EntryParts { value, chain: &chain, tock, origin: None, extra: &[] };
         let path = format!("k{key}").parse().unwrap();
-        engine.take_entry(&path, &Entry::new(&parts), &Mark::default(), &mut Outbox::new());
+        me.engine.take_entry(&path, &Entry::new(&parts), &Mark::default(), &mut Outbox::new());
     }
     let (mark, contiguous) = (Mark::default(), Vec::new());
     let ask = CatchUpAsk { id: 0, mark, contiguous, no_announcements: true };
-    assert_eq!(answers(&mut engine, PeerMessage::CatchUpAsk(ask)), ["known"]);
-    engine
+    assert_eq!(answers(&mut me, PeerMessage::CatchUpAsk(ask)), ["known"]);
+    me
 }
 
 #[test]
 fn an_answer_that_would_be_too_long_is_refused_and_not_clipped() {
-    let mut engine = asked();
+    let mut me = asked();
     let names = |highest| {
         let id = NodeId { name: NodeName::new("old").unwrap(), incarnation: Incarnation(77) };
         let events = vec![(id, TickSet::range(1, highest).unwrap())];
         PeerMessage::CatchUpNames(CatchUpNames { id: 0, events, paths: Vec::new() })
     };
-    assert_eq!(answers(&mut engine, names(9)), ["verdict"], "2, 4, 6 and 8 are gone");
-    assert_eq!(answers(&mut engine, names(11)), ["too long"]);
+    assert_eq!(answers(&mut me, names(9)), ["verdict"], "2, 4, 6 and 8 are gone");
+    assert_eq!(answers(&mut me, names(11)), ["too long"]);
 }
 
 #[test]
 fn whoever_asks_for_more_than_there_is_gets_nothing() {
-    let mut engine = asked();
+    let mut me = asked();
     let mut parts = 1;
-    while answers(&mut engine, PeerMessage::CatchUpMore { id: 0 }) == ["known"] {
+    while answers(&mut me, PeerMessage::CatchUpMore { id: 0 }) == ["known"] {
         parts += 1;
     }
     assert_eq!(parts, (KEYS as usize).div_ceil(TINY.list.ranges));
-    assert!(answers(&mut engine, PeerMessage::CatchUpMore { id: 0 }).is_empty());
-    assert!(answers(&mut engine, PeerMessage::CatchUpMore { id: 7 }).is_empty(), "of no ask");
+    assert!(answers(&mut me, PeerMessage::CatchUpMore { id: 0 }).is_empty());
+    assert!(answers(&mut me, PeerMessage::CatchUpMore { id: 7 }).is_empty(), "of no ask");
 }

@@ -9,20 +9,21 @@ mod delete_list;
 mod deletion;
 mod digest;
 mod endless;
+mod hand;
+mod interaction;
 mod killed;
 mod lists;
-mod log;
 mod net;
 mod retire;
 mod spread;
 
+use hand::{Came, Hand, digest, id};
 use net::Net;
 
 use super::*;
 use crate::model::mark::Mark;
 use crate::model::tick_set::TickSet;
 use crate::model::write_id::WriteId;
-use crate::protocol::peer::{Digest, Unnamed};
 use crate::replica::write::Write;
 
 fn write<'a>(path: &str, value: Option<&'a [u8]>) -> Write<'a> {
@@ -312,10 +313,7 @@ fn absurd_digests_make_ticks_missing_but_never_seen() {
 
 #[test]
 fn while_a_peer_cannot_read_arrays_in_paths_clients_make_none() {
-    let id = NodeId { name: NodeName::new("n1").unwrap(), incarnation: Incarnation(1) };
-    let mut engine = Engine::new(Config::new(id, 1));
-    let mut out = Outbox::new();
-    engine.handle(Input::Found, 0, &mut out);
+    let (mut engine, mut out) = (Hand::with_peers(0).engine, Outbox::new());
     engine.bar_array_paths(true);
     let refused = engine.write(write("a:'t',1.b", Some(&[1])), false, &mut out);
     assert_eq!(refused.unwrap_err(), EngineWriteError::OlderPeers);
@@ -326,39 +324,23 @@ fn while_a_peer_cannot_read_arrays_in_paths_clients_make_none() {
     assert!(engine.tree().has_array_paths());
 }
 
-/// What a peer's digest says of another life of the node: that it made so many changes.
-fn digest_of(id: &NodeId, ticks: u64) -> Digest {
-    Digest {
-        ready: true,
-        tock: Tock::default(),
-        mark: Mark::default(),
-        seen: vec![(id.clone(), TickSet::range(1, ticks + 1).unwrap())],
-        unnamed: Unnamed::Unsaid,
-        contents: None,
-    }
-}
-
 #[test]
 fn who_meets_itself_asks_for_a_new_incarnation_once_each_time() {
-    let id = |name: &str, incarnation| NodeId {
-        name: NodeName::new(name).unwrap(),
-        incarnation: Incarnation(incarnation),
+    let mut me = Hand::new(Config::new(id("n1"), 1));
+    let asks = |came: Came| {
+        came.0.iter().filter(|output| matches!(output, Output::NeedIncarnation)).count()
     };
-    let mut engine = Engine::new(Config::new(id("n1", 1), 1));
-    let asks = |engine: &mut Engine, input: Input<'_>| {
-        let mut out = Outbox::new();
-        engine.handle(input, 0, &mut out);
-        out.drain().filter(|output| matches!(output, Output::NeedIncarnation)).count()
-    };
-    assert_eq!(asks(&mut engine, Input::Found), 0);
+    assert_eq!(asks(me.input(Input::Found)), 0);
     for life in 1..3 {
-        let link = LinkId(life);
-        assert_eq!(asks(&mut engine, Input::LinkUp { link, peer: id("n2", 1) }), 0);
-        let messages = vec![PeerMessage::Digest(digest_of(&id("n1", life), 5))];
-        assert_eq!(asks(&mut engine, Input::Messages { link, messages }), 1);
-        assert_eq!(asks(&mut engine, Input::Tick), 0, "it waits for the one");
-        assert_eq!(asks(&mut engine, Input::Renewed { incarnation: Incarnation(life + 1) }), 0);
-        assert_eq!(asks(&mut engine, Input::LinkDown { link }), 0);
+        assert_eq!(asks(me.link_up(life)), 0);
+        // Another life of the node has made changes, says a peer.
+        let own = NodeId { incarnation: Incarnation(life), ..id("n1") };
+        let seen = vec![(own, TickSet::range(1, 6).unwrap())];
+        let digest = PeerMessage::Digest(digest(seen, Mark::default()));
+        assert_eq!(asks(me.hear(life, digest)), 1);
+        assert_eq!(asks(me.input(Input::Tick)), 0, "it waits for the one");
+        assert_eq!(asks(me.input(Input::Renewed { incarnation: Incarnation(life + 1) })), 0);
+        assert_eq!(asks(me.input(Input::LinkDown { link: LinkId(life) })), 0);
     }
 }
 

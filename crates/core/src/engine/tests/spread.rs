@@ -6,19 +6,14 @@ use std::sync::Arc;
 use super::*;
 use crate::engine::overlay::Mesh;
 use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
-use crate::protocol::peer::{CatchUpAsk, Edge, PeerMessage, Relayed};
+use crate::protocol::peer::{CatchUpAsk, Edge, PeerMessage, Relayed, Unnamed};
 
 /// What was said to whom: to a link, or, as 0, to clients here.
 type Said = Vec<(u64, String)>;
 
-fn id(name: &str) -> NodeId {
-    NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(1) }
-}
-
 /// Node `me`. Its peer over link 1 is `p1`, and so on.
 struct Alone {
-    engine: Engine,
-    now: Millis,
+    hand: Hand,
 }
 
 /// A link that is part of the tree, as its peer sees it.
@@ -29,8 +24,8 @@ impl Alone {
     /// In a network of more nodes than are all linked with all, linked with so many members.
     fn tree(peers: u64) -> Self {
         let mut alone = Self::new(peers, 1);
-        assert_eq!(alone.engine.spread_view().mesh, Mesh::Tree);
-        let wanted = Arc::clone(alone.engine.wanted_links().unwrap());
+        assert_eq!(alone.hand.engine.spread_view().mesh, Mesh::Tree);
+        let wanted = Arc::clone(alone.hand.engine.wanted_links().unwrap());
         assert_eq!(wanted.len() as u64, peers, "all of them are neighbours");
         for link in 1..=peers {
             assert_eq!(edges(alone.edge(link, EAGER)), [], "it said so itself");
@@ -41,13 +36,13 @@ impl Alone {
     /// In a network in which all are linked with all.
     fn full(peers: u64) -> Self {
         let alone = Self::new(peers, 48);
-        assert_eq!(alone.engine.spread_view().mesh, Mesh::Full);
+        assert_eq!(alone.hand.engine.spread_view().mesh, Mesh::Full);
         alone
     }
 
     fn new(peers: u64, full_mesh_max: usize) -> Self {
-        let engine = Engine::new(Config { full_mesh_max, ..Config::new(id("me"), 1) });
-        let mut alone = Self { engine, now: 100_000 };
+        let config = Config { full_mesh_max, ..Config::new(id("me"), 1) };
+        let mut alone = Self { hand: Hand { now: 100_000, ..Hand::new(config) } };
         alone.handle(Input::Found);
         for link in 1..=peers {
             alone.handle(Input::MemberUp { member: id(&format!("p{link}")) });
@@ -60,17 +55,18 @@ impl Alone {
     }
 
     fn link_up(&mut self, link: u64) -> Said {
-        self.handle(Input::LinkUp { link: LinkId(link), peer: id(&format!("p{link}")) })
+        let came = self.hand.link_up(link);
+        self.said(came)
     }
 
     fn handle(&mut self, input: Input<'_>) -> Said {
-        let mut out = Outbox::new();
-        self.engine.handle(input, self.now, &mut out);
-        self.said(out)
+        let came = self.hand.input(input);
+        self.said(came)
     }
 
     fn hear(&mut self, link: u64, message: PeerMessage<'_>) -> Said {
-        self.handle(Input::Messages { link: LinkId(link), messages: vec![message] })
+        let came = self.hand.hear(link, message);
+        self.said(came)
     }
 
     fn edge(&mut self, link: u64, edge: Edge) -> Said {
@@ -78,23 +74,19 @@ impl Alone {
     }
 
     fn hear_frame(&mut self, link: u64, frame: &[u8]) -> Said {
-        let frame = split_frame(frame, BODY_BYTES_MAX).unwrap().unwrap();
-        self.hear(link, PeerMessage::decode(&frame).unwrap().unwrap())
+        let came = self.hand.hear_frame(link, frame);
+        self.said(came)
     }
 
     fn pass(&mut self, ms: Millis) -> Said {
-        let mut said = Vec::new();
-        for _ in 0..ms / TICK_INTERVAL_MS {
-            self.now += TICK_INTERVAL_MS;
-            said.extend(self.handle(Input::Tick));
-        }
-        said
+        let came = self.hand.pass(ms);
+        self.said(came)
     }
 
-    fn said(&self, mut out: Outbox) -> Said {
-        let all = || self.engine.peers.iter().map(|(link, _)| link).collect();
+    fn said(&self, came: Came) -> Said {
+        let all = || self.hand.engine.peers.iter().map(|(link, _)| link).collect();
         let mut said = Vec::new();
-        for output in out.drain() {
+        for output in came.0 {
             let (links, text): (Vec<LinkId>, String) = match output {
                 Output::Broadcast { frame } => (all(), text(&frame)),
                 Output::Multicast { links, frame } => {
@@ -114,36 +106,38 @@ impl Alone {
 
     /// What it says when a client changes something, and the change's frame.
     fn write(&mut self, path: &str) -> (Said, Arc<[u8]>) {
-        let mut out = Outbox::new();
-        self.engine.write(write(path, Some(&[1])), false, &mut out).unwrap();
-        let (mut outputs, mut frames) = (Outbox::new(), Vec::new());
-        for output in out.drain() {
-            if let Output::Broadcast { frame } | Output::Multicast { frame, .. } = &output {
-                frames.push(Arc::clone(frame));
-            }
-            outputs.push(output);
-        }
-        (self.said(outputs), frames.pop().unwrap())
+        let came = self.hand.write(path, Some(&[1]));
+        let frame = frame_of(&came);
+        (self.said(came), frame)
     }
 
     fn lazy(&self) -> usize {
-        self.engine.spread_view().lazy
+        self.hand.engine.spread_view().lazy
     }
 
     fn flood(&mut self, wide: bool) -> Said {
         let mut out = Outbox::new();
         let message = PeerMessage::Topic { topic: "t".parse().unwrap(), data: &[1] };
-        self.engine.flood(&message, wide, &mut out);
-        self.said(out)
+        self.hand.engine.flood(&message, wide, &mut out);
+        self.said(Came::of(out))
     }
 
     /// Another node's message to all comes over a link.
     fn relayed(&mut self, link: u64, origin: &str, number: u64, wide: bool) -> Said {
         let topic = "t".parse().unwrap();
-        let frame = encode(&PeerMessage::Topic { topic, data: &[1] }, self.engine.table());
+        let frame = encode(&PeerMessage::Topic { topic, data: &[1] }, self.hand.engine.table());
         let relayed = Relayed { origin: id(origin), number, wide, frame: &frame };
         self.hear(link, PeerMessage::Relayed(relayed))
     }
+}
+
+/// The frame of a change that was made.
+fn frame_of(came: &Came) -> Arc<[u8]> {
+    let frame = came.0.iter().find_map(|output| match output {
+        Output::Broadcast { frame } | Output::Multicast { frame, .. } => Some(Arc::clone(frame)),
+        _ => None,
+    });
+    frame.unwrap()
 }
 
 fn text(frame: &[u8]) -> String {
@@ -184,21 +178,16 @@ struct Maker(Engine);
 
 impl Maker {
     fn new(name: &str) -> Self {
-        let mut engine = Engine::new(Config::new(id(name), 1));
-        engine.handle(Input::Found, 0, &mut Outbox::new());
-        let up = Input::LinkUp { link: LinkId(0), peer: id("x") };
-        engine.handle(up, 0, &mut Outbox::new());
-        Self(engine)
+        let mut maker = Hand::new(Config::new(id(name), 1));
+        maker.input(Input::Found);
+        maker.link_up(1);
+        Self(maker.engine)
     }
 
     fn change(&mut self, path: &str, ack_wanted: bool) -> Arc<[u8]> {
         let mut out = Outbox::new();
         self.0.write(write(path, Some(&[1])), ack_wanted, &mut out).unwrap();
-        let frame = out.drain().find_map(|output| match output {
-            Output::Broadcast { frame } => Some(frame),
-            _ => None,
-        });
-        frame.unwrap()
+        frame_of(&Came::of(out))
     }
 }
 
@@ -208,7 +197,7 @@ fn a_change_that_is_new_goes_on_over_eager_links_but_not_back_nor_to_its_maker()
     me.edge(4, LAZY);
     let change = Maker::new("p2").change("k", false);
     is(&of_kind(me.hear_frame(1, &change), "change"), &[(3, "change k")]);
-    assert_eq!(me.engine.counters().relayed, 1);
+    assert_eq!(me.hand.engine.counters().relayed, 1);
     is(&me.hear_frame(1, &change), &[]);
 }
 
@@ -235,15 +224,15 @@ fn a_link_that_brings_a_second_copy_is_told_that_it_is_lazy_and_again_every_seco
     };
     is(&twice(&mut me, "a"), &[(2, "edge lazy")]);
     assert_eq!(
-        (me.lazy(), me.engine.counters().prunes, me.engine.counters().duplicates),
+        (me.lazy(), me.hand.engine.counters().prunes, me.hand.engine.counters().duplicates),
         (1, 1, 1)
     );
     me.pass(500);
     is(&twice(&mut me, "b"), &[]);
-    assert_eq!((me.engine.counters().prunes, me.engine.counters().duplicates), (1, 2));
+    assert_eq!((me.hand.engine.counters().prunes, me.hand.engine.counters().duplicates), (1, 2));
     me.pass(500);
     is(&twice(&mut me, "c"), &[(2, "edge lazy")]);
-    assert_eq!((me.lazy(), me.engine.counters().prunes), (1, 2));
+    assert_eq!((me.lazy(), me.hand.engine.counters().prunes), (1, 2));
 }
 
 #[test]
@@ -315,10 +304,10 @@ fn who_loses_an_eager_link_makes_the_lazy_ones_eager_and_tells_their_peers() {
     me.edge(9, Edge { wanted: false, ..EAGER });
     me.pass(TICK_INTERVAL_MS);
     me.edge(2, LAZY);
-    let grafts = me.engine.counters().grafts;
+    let grafts = me.hand.engine.counters().grafts;
     is(&edges(me.handle(Input::LinkDown { link: LinkId(1) })), &[(2, "edge eager")]);
     // Link 9 is about to be closed.
-    assert_eq!((me.lazy(), me.engine.counters().grafts), (1, grafts + 1));
+    assert_eq!((me.lazy(), me.hand.engine.counters().grafts), (1, grafts + 1));
 }
 
 #[test]
@@ -345,11 +334,11 @@ fn members_that_come_make_no_lazy_link_eager_and_nothing_is_said_twice() {
 fn when_the_network_has_shrunk_each_maker_reaches_all_and_peers_are_told() {
     let mut me = Alone::tree(2);
     me.edge(1, LAZY);
-    me.engine.config.full_mesh_max = 48;
+    me.hand.engine.config.full_mesh_max = 48;
     me.handle(Input::MemberDown { member: id("p2") });
     let told = (1..=2).map(|link| (link, "edge eager, does not relay")).collect::<Vec<_>>();
     is(&edges(me.pass(1_000)), &told);
-    assert_eq!((me.engine.spread_view().mesh, me.lazy()), (Mesh::Full, 0));
+    assert_eq!((me.hand.engine.spread_view().mesh, me.lazy()), (Mesh::Full, 0));
 }
 
 /// A peer takes the network for large already.
@@ -363,11 +352,11 @@ fn in_a_full_mesh_a_node_leaves_it_to_its_peers_which_links_are_eager() {
     me.handle(Input::MemberUp { member: id("p3") });
     is(&edges(me.pass(1_000)), &[]);
     let mut out = Outbox::new();
-    me.engine.graft(LinkId(1), me.now, &mut out);
+    me.hand.engine.graft(LinkId(1), me.hand.now, &mut out);
     assert!(out.is_empty());
     me.edge(2, EAGER);
     is(&edges(me.handle(Input::LinkDown { link: LinkId(2) })), &[]);
-    assert_eq!((me.lazy(), me.engine.counters().grafts), (2, 0));
+    assert_eq!((me.lazy(), me.hand.engine.counters().grafts), (2, 0));
     is(&me.write("k").0, &[(1, "change k"), (3, "change k")]);
 }
 
@@ -375,8 +364,8 @@ fn in_a_full_mesh_a_node_leaves_it_to_its_peers_which_links_are_eager() {
 fn a_link_that_was_missed_is_made_eager_also_if_only_the_peer_takes_it_for_lazy() {
     let mut me = Alone::tree(3);
     let mut out = Outbox::new();
-    me.engine.graft(LinkId(1), me.now, &mut out);
-    is(&me.said(out), &[(1, "edge eager")]);
+    me.hand.engine.graft(LinkId(1), me.hand.now, &mut out);
+    is(&me.said(Came::of(out)), &[(1, "edge eager")]);
 }
 
 #[test]
@@ -471,15 +460,15 @@ fn acknowledgements_count_once_and_only_for_what_was_made_in_this_life() {
     me.write("a");
     me.write("b");
     is(&me.hear(1, PeerMessage::Ack(tick(3))), &[]);
-    assert_eq!(me.engine.copies(tick(1)), 0, "no peer has more than was made");
+    assert_eq!(me.hand.engine.copies(tick(1)), 0, "no peer has more than was made");
     is(&me.hear(1, PeerMessage::Ack(tick(2))), &[(0, "copies")]);
     is(&me.hear(1, PeerMessage::Ack(tick(2))), &[]);
-    assert_eq!((me.engine.copies(tick(2)), me.engine.unshared_changes()), (1, 0));
+    assert_eq!((me.hand.engine.copies(tick(2)), me.hand.engine.unshared_changes()), (1, 0));
     me.handle(Input::Renewed { incarnation: Incarnation(2) });
     me.write("a");
-    assert_eq!(me.engine.unshared_changes(), 1);
+    assert_eq!(me.hand.engine.unshared_changes(), 1);
     is(&me.hear(1, PeerMessage::Ack(tick(1))), &[]);
-    assert_eq!((me.engine.copies(tick(1)), me.engine.unshared_changes()), (0, 1));
+    assert_eq!((me.hand.engine.copies(tick(1)), me.hand.engine.unshared_changes()), (0, 1));
 }
 
 #[test]
@@ -487,7 +476,7 @@ fn more_copies_than_there_are_links_are_refused_in_a_large_network_only() {
     let copies = |me: &mut Alone, copies| {
         let op = WriteOp { copies, ..WriteOp::new(write("k", Some(&[1]))) };
         let (mut ops, mut out) = ([Operation::Write(op)], Outbox::new());
-        let done = me.engine.write_batch(&mut ops, BatchTerms::WHOLE, &mut out);
+        let done = me.hand.engine.write_batch(&mut ops, BatchTerms::WHOLE, &mut out);
         match done.outcomes.into_iter().next().flatten() {
             Some(Outcome::Refused(error)) => Some(error),
             _ => None,
@@ -502,5 +491,5 @@ fn more_copies_than_there_are_links_are_refused_in_a_large_network_only() {
 #[test]
 fn a_peer_is_known_as_soon_as_it_is_linked() {
     let me = Alone::full(1);
-    assert!(me.engine.table().find("p1", Incarnation(1)).is_some());
+    assert!(me.hand.engine.table().find("p1", Incarnation(1)).is_some());
 }

@@ -66,7 +66,7 @@ fn at_2_percent_loss_nobody_is_taken_for_dead_in_an_hour() {
         for seed in 0..seeds {
             let mut net = Net::joined(seed, count);
             net.loss = 0.02;
-            let since = net.now + 1;
+            let since = net.now() + 1;
             net.run_for(3_600_000);
             for at in 0..count {
                 assert_eq!(net.reports(at, since), [""; 0], "{count} nodes, seed {seed}");
@@ -81,7 +81,7 @@ fn at_2_percent_loss_nobody_is_taken_for_dead_in_an_hour() {
 fn where_nearly_everything_is_lost_healthy_nodes_do_go_down() {
     let mut net = Net::joined(1, 3);
     net.loss = 0.9;
-    let since = net.now + 1;
+    let since = net.now() + 1;
     net.run_for(60_000);
     assert!(net.reports(0, since).iter().any(|report| report.ends_with("Failed")));
     net.loss = 0.0;
@@ -93,7 +93,7 @@ fn a_refuted_suspicion_does_not_make_a_healthy_node_renew_itself() {
     // With two nodes there is no indirect probe, so every lost ping raises a suspicion.
     let mut net = Net::joined(4, 2);
     net.loss = 0.2;
-    let (mut suspected, end) = (0, net.now + 120_000);
+    let (mut suspected, end) = (0, net.now() + 120_000);
     let is_suspect = |net: &Net| net.swim(0).members()[0].state == MemberState::Suspect;
     while net.run_until(end, is_suspect).is_some() {
         suspected += 1;
@@ -109,7 +109,7 @@ fn a_stopped_process_is_seen_as_down_and_takes_nobody_for_dead_when_it_goes_on()
     for seed in 0..10 {
         let mut net = Net::joined(seed, 5);
         net.run_for(6_000 + seed * 37);
-        let since = net.now;
+        let since = net.now();
         net.stop(2);
         net.times_until_down("n2", HARD_BOUND_MS);
         net.run_for(12_000);
@@ -126,7 +126,7 @@ fn a_suspicion_is_not_held_against_anybody_by_a_process_that_stood_still_meanwhi
     for seed in 0..10 {
         let mut net = Net::joined(seed, 2);
         net.run_for(6_000);
-        let since = net.now;
+        let since = net.now();
         let is_suspect = |net: &Net| net.swim(0).members()[0].state == MemberState::Suspect;
         net.split(1);
         assert!(net.run_until(since + 5_000, is_suspect).is_some());
@@ -138,7 +138,7 @@ fn a_suspicion_is_not_held_against_anybody_by_a_process_that_stood_still_meanwhi
         net.run_for(20_000);
         net.go_on(0);
         assert!(is_suspect(&net));
-        assert!(net.run_until(net.now + 5_000, |net| !is_suspect(net)).is_some());
+        assert!(net.run_until(net.now() + 5_000, |net| !is_suspect(net)).is_some());
         net.run_until_all_see_all(3_000);
         net.run_for(10_000);
         assert_eq!(net.reports(0, since), ["renewed"]);
@@ -151,7 +151,7 @@ fn a_leaving_node_is_seen_to_leave_at_once_and_is_not_called_again() {
         let mut net = Net::joined(seed, 5);
         net.loss = 0.02;
         net.run_for(3_000);
-        let since = net.now;
+        let since = net.now();
         net.give(3, SwimInput::Leave);
         let left = |net: &Net| [0, 1, 2, 4].iter().all(|at| net.reports(*at, since) == ["n3 Left"]);
         assert!(net.run_until(since + 1_000, left).is_some());
@@ -180,7 +180,7 @@ fn who_fails_while_leaving_still_left() {
     // Its goodbyes reach one member only; the others hear of it from that one.
     let mut net = Net::joined(5, 5);
     net.run_for(3_000);
-    let since = net.now;
+    let since = net.now();
     (1..4).for_each(|at| net.cut(4, at));
     net.give(4, SwimInput::Leave);
     net.run_for(1_000);
@@ -193,7 +193,7 @@ fn who_fails_while_leaving_still_left() {
 fn a_goodbye_that_was_lost_is_repeated_to_whoever_asks() {
     let mut net = Net::joined(5, 2);
     net.run_for(3_000);
-    let since = net.now;
+    let since = net.now();
     net.cut(1, 0);
     net.give(1, SwimInput::Leave);
     net.run_for(1_000);

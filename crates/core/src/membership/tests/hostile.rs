@@ -35,7 +35,7 @@ fn forged(to: &Identity, from: u32, others: std::ops::Range<u32>) -> Vec<u8> {
 #[test]
 fn nodes_of_another_network_are_refused_both_ways_and_both_sides_say_so() {
     let mut net = Net::joined(1, 3);
-    let since = net.now + 1;
+    let since = net.now() + 1;
     let staging = net.start("staging1");
     let config = SwimConfig { network: NetworkName::new("staging").unwrap(), ..net.config.clone() };
     net.boot(staging, config, "staging1");
@@ -58,7 +58,7 @@ fn nodes_of_another_network_are_refused_both_ways_and_both_sides_say_so() {
 fn another_version_of_the_protocol_is_reported_and_dropped() {
     let mut net = Net::joined(1, 2);
     net.run_for(10);
-    let since = net.now;
+    let since = net.now();
     let mut bytes = envelope("test").seal(Kind::Swim, b"who knows");
     bytes[4] = 2;
     for _ in 0..5 {
@@ -74,7 +74,7 @@ fn garbage_does_nothing() {
     use rand::{Rng, RngExt, SeedableRng};
     let mut net = Net::joined(1, 3);
     net.run_for(10_000);
-    let since = net.now;
+    let since = net.now();
     let mut rng = rand::rngs::SmallRng::seed_from_u64(1);
     let from = net.nodes[1].addr;
     let before = net.swim(0).counters();
@@ -118,8 +118,9 @@ fn invented_members_do_not_fill_the_memory_and_the_true_ones_are_kept() {
         let bytes = forged(&target, n * 100, n * 100 + 1..n * 100 + 31);
         assert!(bytes.len() < DATAGRAM_BYTES_MAX);
         let mut out = Vec::new();
+        let now = net.now();
         let swim = net.nodes[0].swim.as_mut().unwrap();
-        swim.handle(SwimInput::Datagram { from, bytes: &bytes }, net.now, &mut out);
+        swim.handle(SwimInput::Datagram { from, bytes: &bytes }, now, &mut out);
     }
     let swim = net.swim(0);
     assert!(swim.foca.iter_membership_state().len() < MEMBERS_MAX + 64);
@@ -139,7 +140,7 @@ fn two_nodes_that_claim_one_address_do_not_fight_for_ever() {
     // The second advertises the first one's address by mistake, but sits elsewhere.
     let mut net = Net::joined(1, 3);
     net.run_for(6_000);
-    let since = net.now;
+    let since = net.now();
     let wrong = net.start("wrong");
     let claimed = net.nodes[1].addr;
     let identity = Identity::new(claimed, NodeName::new("wrong").unwrap(), Incarnation(u64::MAX));
@@ -213,6 +214,6 @@ proptest! {
             net.run_for(u64::from(byte));
         }
         prop_assert!(net.swim(0).foca.iter_membership_state().len() < 64);
-        prop_assert!(net.swim(0).next_deadline().is_none_or(|at| at <= net.now + 1_000));
+        prop_assert!(net.swim(0).next_deadline().is_none_or(|at| at <= net.now() + 1_000));
     }
 }

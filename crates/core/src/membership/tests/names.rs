@@ -16,7 +16,7 @@ fn a_joiner_with_the_name_of_a_live_node_is_refused_and_the_old_one_stays() {
         for through in [0, 1] {
             let mut net = Net::joined(seed, 4);
             net.run_for(6_000);
-            let since = net.now;
+            let since = net.now();
             let joiner = net.start("n1");
             net.join(joiner, through);
             assert!(net.run_until(since + 1_500, |net| refused(net, joiner).is_some()).is_some());
@@ -49,7 +49,7 @@ fn a_node_that_died_makes_room_for_its_name_at_another_address() {
     for seed in 0..10 {
         let mut net = Net::joined(seed, 4);
         net.run_for(6_000);
-        let since = net.now;
+        let since = net.now();
         net.kill(3);
         let heir = net.start("n3");
         net.join(heir, 0);
@@ -67,7 +67,7 @@ fn a_node_that_died_makes_room_for_its_name_at_another_address() {
 fn a_joiner_that_cannot_reach_the_holder_is_refused_after_a_while() {
     let mut net = Net::joined(1, 4);
     net.run_for(6_000);
-    let since = net.now;
+    let since = net.now();
     let joiner = net.start("n1");
     net.cut(1, joiner);
     net.cut(joiner, 1);
@@ -93,7 +93,7 @@ fn of_two_halves_with_one_name_each_exactly_one_keeps_it() {
         net.heal();
         net.join(1, 4);
         let one_is_refused = |net: &Net| refused(net, 2).is_some() != refused(net, 5).is_some();
-        assert!(net.run_until(net.now + 5_000, one_is_refused).is_some(), "seed {seed}");
+        assert!(net.run_until(net.now() + 5_000, one_is_refused).is_some(), "seed {seed}");
         net.kill(if refused(&net, 2).is_some() { 2 } else { 5 });
         net.run_until_all_see_all(10_000);
         net.run_for(20_000);

@@ -1,8 +1,7 @@
 //! A network in one thread with a virtual clock: seeded, with loss, delay and cuts. It drives
 //! machines exactly as their owner threads would.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use rand::rngs::SmallRng;
@@ -10,6 +9,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::super::*;
 use crate::model::ids::{Incarnation, Millis, NodeName};
+use crate::virtual_net::{Cuts, Schedule};
 
 /// Slowest delivery, in milliseconds; the fastest takes 1.
 const DELAY_MS_MAX: Millis = 3;
@@ -44,44 +44,42 @@ impl Node {
     }
 }
 
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Deliver { from: usize, to: usize, bytes: Vec<u8> },
     Wake(usize),
 }
 
 pub(super) struct Net {
-    pub(super) now: Millis,
     pub(super) nodes: Vec<Node>,
     pub(super) config: SwimConfig,
     pub(super) loss: f64,
     /// Further addresses of nodes, which they do not advertise.
     pub(super) aliases: BTreeMap<SocketAddr, usize>,
-    /// Directions in which nothing gets through.
-    cuts: BTreeSet<(usize, usize)>,
+    cuts: Cuts,
     pub(super) bytes_sent: u64,
     /// What went over the wire, as sender, target and bytes, if wanted.
     pub(super) tap: Option<Vec<(usize, SocketAddr, Vec<u8>)>>,
-    events: BinaryHeap<Reverse<(Millis, u64, Event)>>,
-    events_made: u64,
+    schedule: Schedule<Event>,
     rng: SmallRng,
 }
 
 impl Net {
     pub(super) fn new(seed: u64) -> Self {
         Self {
-            now: 1_000,
             nodes: Vec::new(),
             config: SwimConfig::lan(NetworkName::new("test").unwrap()),
             loss: 0.0,
             aliases: BTreeMap::new(),
-            cuts: BTreeSet::new(),
+            cuts: Cuts::default(),
             bytes_sent: 0,
             tap: None,
-            events: BinaryHeap::new(),
-            events_made: 0,
+            schedule: Schedule::new(1_000),
             rng: SmallRng::seed_from_u64(seed ^ 0x5eed),
         }
+    }
+
+    pub(super) fn now(&self) -> Millis {
+        self.schedule.now()
     }
 
     /// A network in which `count` nodes have joined the first one and all see each other.
@@ -167,21 +165,20 @@ impl Net {
     }
 
     pub(super) fn cut(&mut self, from: usize, to: usize) {
-        self.cuts.insert((from, to));
+        self.cuts.cut(from, to);
     }
 
     /// Separates the first `count` nodes from the others.
     pub(super) fn split(&mut self, count: usize) {
         for a in 0..count {
             for b in count..self.nodes.len() {
-                self.cut(a, b);
-                self.cut(b, a);
+                self.cuts.cut_both(a, b);
             }
         }
     }
 
     pub(super) fn heal(&mut self) {
-        self.cuts.clear();
+        drop(self.cuts.heal());
     }
 
     pub(super) fn swim(&self, at: usize) -> &Swim {
@@ -192,18 +189,18 @@ impl Net {
     pub(super) fn give(&mut self, at: usize, input: SwimInput<'_>) {
         let mut out = Vec::new();
         let Some(swim) = self.nodes[at].swim.as_mut() else { return };
-        swim.handle(input, self.now, &mut out);
+        swim.handle(input, self.schedule.now(), &mut out);
         if let Some(deadline) = swim.next_deadline()
             && self.nodes[at].wake_at.is_none_or(|wake| deadline < wake)
         {
             self.nodes[at].wake_at = Some(deadline);
-            self.push(deadline.max(self.now), Event::Wake(at));
+            self.schedule.plan(deadline, Event::Wake(at));
         }
         for output in out {
             if let SwimOutput::Send { to, bytes } = output {
                 self.send(at, to, bytes);
             } else {
-                self.nodes[at].note(self.now, output);
+                self.nodes[at].note(self.schedule.now(), output);
             }
         }
     }
@@ -220,13 +217,8 @@ impl Net {
         if self.rng.random_bool(self.loss) {
             return;
         }
-        let at = self.now + self.rng.random_range(1..=DELAY_MS_MAX);
-        self.push(at, Event::Deliver { from, to, bytes });
-    }
-
-    fn push(&mut self, at: Millis, event: Event) {
-        self.events_made += 1;
-        self.events.push(Reverse((at, self.events_made, event)));
+        let at = self.now() + self.rng.random_range(1..=DELAY_MS_MAX);
+        self.schedule.plan(at, Event::Deliver { from, to, bytes });
     }
 
     /// Lets time pass up to `until`, or until `done` holds; says when it did.
@@ -237,26 +229,21 @@ impl Net {
     ) -> Option<Millis> {
         loop {
             if done(self) {
-                return Some(self.now);
+                return Some(self.now());
             }
-            match self.events.peek() {
-                Some(Reverse((at, _, _))) if *at <= until => {}
-                _ => {
-                    self.now = until;
-                    return None;
-                }
+            if self.schedule.next_at().is_none_or(|at| at > until) {
+                self.schedule.turn_to(until);
+                return None;
             }
-            let Reverse((at, _, event)) = self.events.pop()?;
-            self.now = at;
-            match event {
+            match self.schedule.next()? {
                 Event::Deliver { from, to, bytes } => {
-                    if !self.nodes[to].is_stopped && !self.cuts.contains(&(from, to)) {
+                    if !self.nodes[to].is_stopped && !self.cuts.is_cut(from, to) {
                         let from = self.nodes[from].addr;
                         self.give(to, SwimInput::Datagram { from, bytes: &bytes });
                     }
                 }
                 Event::Wake(node) => {
-                    if self.nodes[node].wake_at == Some(at) {
+                    if self.nodes[node].wake_at == Some(self.now()) {
                         self.nodes[node].wake_at = None;
                         if !self.nodes[node].is_stopped {
                             self.give(node, SwimInput::Tick);
@@ -268,12 +255,12 @@ impl Net {
     }
 
     pub(super) fn run_for(&mut self, millis: Millis) {
-        self.run_until(self.now + millis, |_| false);
+        self.run_until(self.now() + millis, |_| false);
     }
 
     /// Runs until every live node sees exactly the other live ones; how long that took.
     pub(super) fn run_until_all_see_all(&mut self, within: Millis) -> Millis {
-        let start = self.now;
+        let start = self.now();
         let end = self.run_until(start + within, Self::all_see_all);
         end.unwrap_or_else(|| panic!("not all see all after {within} ms: {:?}", self.views()))
             - start
@@ -321,7 +308,7 @@ impl Net {
     /// Runs until every live node but the one named has reported that one down; the times that
     /// took, sorted.
     pub(super) fn times_until_down(&mut self, name: &str, within: Millis) -> Vec<Millis> {
-        let start = self.now;
+        let start = self.now();
         let is_down = move |(at, output): &(Millis, SwimOutput)| {
             *at >= start
                 && matches!(output, SwimOutput::MemberDown { name: n, .. } if n.as_str() == name)

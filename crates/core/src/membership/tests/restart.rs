@@ -17,7 +17,7 @@ fn a_restart_is_one_node_down_and_another_up_within_seconds() {
     for seed in 0..20 {
         let mut net = Net::joined(seed, 5);
         net.run_for(3_000 + seed * 37);
-        let since = net.now;
+        let since = net.now();
         let before = net.swim(3).identity().incarnation;
         // At once: nobody has noticed yet that the old process is gone.
         let incarnation = net.restart(3);
@@ -58,7 +58,7 @@ fn a_restart_after_it_was_seen_down_is_only_an_up() {
         net.kill(1);
         net.times_until_down("n1", 8_000);
         net.run_for(1_000);
-        let since = net.now;
+        let since = net.now();
         net.restart(1);
         net.run_until_all_see_all(1_500);
         net.run_for(10_000);
@@ -70,7 +70,7 @@ fn a_restart_after_it_was_seen_down_is_only_an_up() {
 fn a_clean_stop_may_come_back_with_the_same_incarnation() {
     let mut net = Net::joined(2, 3);
     let incarnation = net.swim(1).identity().incarnation;
-    let since = net.now + 1;
+    let since = net.now() + 1;
     net.give(1, SwimInput::Leave);
     net.run_for(500);
     net.boot_as(1, net.config.clone(), "n1", incarnation);
@@ -83,7 +83,7 @@ fn a_clean_stop_may_come_back_with_the_same_incarnation() {
 #[test]
 fn a_node_of_another_name_may_take_over_an_address() {
     let mut net = Net::joined(2, 3);
-    let since = net.now + 1;
+    let since = net.now() + 1;
     net.boot(1, net.config.clone(), "other");
     net.join(1, 0);
     let seen = |net: &Net| everybody_reported(net, 1, since, &["n1 Replaced", "other up"]);

@@ -54,7 +54,7 @@ fn many_parts_find_together_under_loss() {
 fn a_direction_that_is_cut_between_two_of_five_is_worked_around() {
     let mut net = Net::joined(2, 5);
     net.run_for(3_000);
-    let since = net.now;
+    let since = net.now();
     net.cut(1, 2);
     net.run_for(120_000);
     assert!((0..5).all(|at| net.reports(at, since).is_empty()));
@@ -68,7 +68,7 @@ fn two_nodes_with_one_direction_cut_meet_again() {
     assert!(net.view(0).is_empty() || net.view(1).is_empty());
     net.heal();
     net.run_until_all_see_all(3_000);
-    let healed = net.now + 1;
+    let healed = net.now() + 1;
     net.run_for(20_000);
     assert!(net.all_see_all());
     assert!((0..2).all(|at| net.reports(at, healed).is_empty()));

@@ -81,7 +81,7 @@ impl Whole<'_> {
                     process.system.set_skew(if back { skew.wrapping_neg() } else { skew });
                 }
             }
-            Fault::Mend => self.cut.clear(),
+            Fault::Mend => drop(self.cuts.heal()),
             Fault::SlowWatch => {
                 let watcher = self.rng.below(self.watchers.len());
                 self.watchers[watcher].pause(until);

@@ -88,7 +88,7 @@ impl Whole<'_> {
     fn send_datagram(&mut self, slot: usize, to: SocketAddr, bytes: Vec<u8>) {
         let Some(to) = self.slots.iter().position(|slot| slot.addr == to) else { return };
         let loss = if self.is_healing() { 0 } else { self.plan.loss_permille };
-        if self.is_cut(slot, to) || self.rng.below(1_000) < loss as usize {
+        if self.cuts.is_cut(slot, to) || self.rng.below(1_000) < loss as usize {
             return;
         }
         let (least, most) = if self.is_healing() { (1, 1) } else { self.plan.delay_ms };

@@ -2,10 +2,10 @@
 //! links end. The queue is the hub's own; what a writer waits for before it writes is what
 //! `node/link/writer` waits for.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::engine::{Input, LinkId, ServeJob};
+use crate::flight::{Flight, frames_of};
 use crate::hub::link_queue::{LinkQueue, LinkWork};
 use crate::membership::SwimInput;
 use crate::model::ids::{Millis, NodeName};
@@ -34,16 +34,14 @@ pub(in crate::whole) struct End {
     queue: Arc<LinkQueue>,
     /// Whether the process here believes that the link stands.
     pub(in crate::whole) open: bool,
-    /// What was written here and is on its way, with the time of its arrival.
-    flight: VecDeque<(Millis, Arc<[u8]>)>,
-    last_arrival: Millis,
+    /// What was written here and is on its way.
+    flight: Flight,
     /// Frames that wait until everything up to this batch is safe.
     held: Option<(u64, Vec<Arc<[u8]>>)>,
     /// The same of a catch-up's answer; and the last one whose snapshot is known to be safe.
     held_serve: Option<(u64, Box<ServeJob>)>,
     safe_serve: Option<u64>,
     pub(in crate::whole) stalled_until: Millis,
-    arrival_planned: bool,
 }
 
 /// A connection. Side 0 has dialled.
@@ -105,7 +103,8 @@ impl Whole<'_> {
     pub(in crate::whole) fn on_connect(&mut self, from: usize, to: usize, number: u64) {
         let Some(process) = self.slots[from].running(number) else { return };
         process.dialling.remove(&to);
-        if !self.slots[from].is_awake() || !self.slots[to].is_awake() || self.is_cut(from, to) {
+        if !self.slots[from].is_awake() || !self.slots[to].is_awake() || self.cuts.is_cut(from, to)
+        {
             return;
         }
         if self.slots[from].name == self.slots[to].name {
@@ -147,13 +146,11 @@ impl Whole<'_> {
                 link,
                 queue,
                 open: true,
-                flight: VecDeque::new(),
-                last_arrival: 0,
+                flight: Flight::default(),
                 held: None,
                 held_serve: None,
                 safe_serve: None,
                 stalled_until: 0,
-                arrival_planned: false,
             }
         };
         let ends = [end(from, to), end(to, from)];
@@ -242,22 +239,13 @@ impl Whole<'_> {
             return;
         }
         let arrives = self.now() + self.delay();
-        let mut rest = &*frames;
-        while let Ok(Some(frame)) = split_frame(rest, BODY_BYTES_MAX) {
-            let (frame, behind) = rest.split_at(frame.length);
-            let end = &mut self.wires[wire].ends[side];
-            end.last_arrival = end.last_arrival.max(arrives);
-            end.flight.push_back((end.last_arrival, frame.into()));
-            rest = behind;
-        }
+        let flight = &mut self.wires[wire].ends[side].flight;
+        frames_of(&frames).for_each(|frame| flight.send(arrives, frame.into()));
         self.plan_arrival(wire, side);
     }
 
     fn plan_arrival(&mut self, wire: usize, side: usize) {
-        let end = &mut self.wires[wire].ends[side];
-        let Some((at, _)) = end.flight.front() else { return };
-        if !std::mem::replace(&mut end.arrival_planned, true) {
-            let at = *at;
+        if let Some(at) = self.wires[wire].ends[side].flight.plan() {
             self.schedule.plan(at, Happening::Arrive { wire, side });
         }
     }
@@ -268,18 +256,13 @@ impl Whole<'_> {
         let [from, to] = [side, 1 - side].map(|side| self.wires[wire].ends[side].slot);
         let end = &self.wires[wire].ends[1 - side];
         let (is_open, link, number) = (end.open, end.link, end.process);
-        let waits = self.is_cut(from, to)
+        let waits = self.cuts.is_cut(from, to)
             || (is_open && self.slots[to].running(number).is_some_and(|p| p.frozen));
-        let end = &mut self.wires[wire].ends[side];
-        end.arrival_planned = false;
         if waits {
-            end.arrival_planned = true;
             return self.schedule.plan(now + AGAIN_MS, Happening::Arrive { wire, side });
         }
-        while let Some((at, _)) = self.wires[wire].ends[side].flight.front()
-            && *at <= now
-        {
-            let Some((_, frame)) = self.wires[wire].ends[side].flight.pop_front() else { break };
+        self.wires[wire].ends[side].flight.is_due();
+        while let Some(frame) = self.wires[wire].ends[side].flight.take(now) {
             if !is_open || self.slots[to].running(number).is_none() {
                 continue;
             }
@@ -309,7 +292,7 @@ impl Whole<'_> {
         for side in [0, 1] {
             let end = &mut self.wires[wire].ends[side];
             let arrives = self.rng.below(end.flight.len() + 1);
-            end.flight.truncate(arrives);
+            end.flight.cut(arrives);
             let pause = self.rng.pick(&[0, 1, 20, 500]);
             let at = self.schedule.now() + pause;
             self.schedule.plan(at, Happening::Notice { wire, side });
@@ -321,7 +304,7 @@ impl Whole<'_> {
         let [a, b] = [0, 1].map(|side| self.wires[wire].ends[side].slot);
         let number = self.wires[wire].ends[side].process;
         let slot = self.wires[wire].ends[side].slot;
-        let is_cut = self.is_cut(a, b);
+        let is_cut = self.cuts.is_cut(a, b);
         let is_frozen = self.slots[slot].running(number).is_some_and(|p| p.frozen);
         if !self.wires[wire].ends[side].open || (!is_cut && !self.wires[wire].broken) {
             return;
@@ -367,7 +350,7 @@ impl Whole<'_> {
 
     /// Those two hear nothing of each other from now on; their links fall silent.
     pub(in crate::whole) fn cut_off(&mut self, a: usize, b: usize) {
-        if !self.cut.insert((a.min(b), a.max(b))) {
+        if !self.cuts.cut_both(a, b) {
             return;
         }
         let at = self.now() + self.plan.silence_ms;

@@ -27,7 +27,7 @@ impl Whole<'_> {
         note!(self, "healing");
         self.phase = Phase::Healing { since: self.now() };
         self.changed_at = self.now();
-        self.cut.clear();
+        drop(self.cuts.heal());
         for wire in &mut self.wires {
             wire.ends.iter_mut().for_each(|end| end.stalled_until = 0);
         }

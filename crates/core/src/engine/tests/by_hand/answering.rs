@@ -2,7 +2,7 @@
 //! needs it.
 
 use super::*;
-use crate::protocol::peer::CatchUpNames;
+use crate::protocol::peer::{CatchUpAsk, CatchUpNames};
 
 fn ask(id: u64) -> PeerMessage<'static> {
     let (mark, contiguous) = (Mark::default(), Vec::new());

@@ -37,7 +37,7 @@ fn a_peer_that_differs_is_asked_every_two_seconds_at_most() {
     for now in [0, 1_000, 1_999, 2_000, 3_999, 4_000] {
         let mut out = Outbox::new();
         me.engine.on_contents_told(LinkId(1), &Mark::default(), theirs, now, &mut out);
-        let came = Came(out.drain().collect());
+        let came = Came::of(out);
         let is_asked =
             |_, m: &PeerMessage<'_>| matches!(m, PeerMessage::ContentsAsk(_)).then_some(());
         asked.extend(came.sent(is_asked).into_iter().map(|()| now));

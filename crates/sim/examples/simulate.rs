@@ -2,10 +2,11 @@
 //! breaks. Exit status 1 if a seed failed; then it prints which, and the shortest script found.
 //!
 //! ```sh
-//! cargo run --release --example simulate -- --small --seeds 1000000
-//! cargo run --release --example simulate -- --small --trace 4711
-//! cargo run --release --example simulate -- --nodes --seeds 1000
-//! cargo run --release --example simulate -- --small --seeds 2000 --defect ties_by_arrival
+//! cargo run --profile sim -p distkv-sim --example simulate -- --small --seeds 1000000
+//! cargo run --profile sim -p distkv-sim --example simulate -- --small --trace 4711
+//! cargo run --profile sim -p distkv-sim --example simulate -- --nodes --seeds 1000
+//! cargo run --profile sim -p distkv-sim --example simulate -- --defect ties_by_arrival
+//! cargo run --profile sim -p distkv-sim --example simulate -- --defects
 //! ```
 
 use std::collections::BTreeMap;
@@ -16,9 +17,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Parser;
-use distkv::model::defects::{Defect, Defects};
-use distkv::rt;
-use distkv_sim::{Failure, Family, Focus, Options, Stats, run, run_without, shrink};
+use distkv_model::defects::{Defect, Defects};
+use distkv_runtime as rt;
+use distkv_sim::{
+    FOUND_BY_OTHER_TESTS, Failure, Family, Focus, Options, Outcome, SOUGHT, Stats, run,
+    run_without, shrink,
+};
 
 /// A run allocates much and keeps little: a quarter faster than with the system's allocator.
 #[global_allocator]
@@ -65,6 +69,9 @@ struct Arguments {
     /// Plant a defect, which should then be found.
     #[arg(long, value_parser = parse_defect)]
     defect: Vec<Defect>,
+    /// Look for the first seed that finds each planted defect (or each --defect), and print a table.
+    #[arg(long, conflicts_with_all = ["small", "whole", "nodes", "seeds", "start", "profile", "trace", "json"])]
+    defects: bool,
     /// Stop after so many failing seeds.
     #[arg(long, default_value_t = 20)]
     failures: usize,
@@ -124,11 +131,14 @@ fn main() -> ExitCode {
     if let Some(seed) = arguments.trace {
         return trace(seed, &options, arguments.whole_script);
     }
-    let began = rt::now();
-    let shared = Shared::default();
     let threads = arguments
         .threads
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
+    if arguments.defects {
+        return first_seeds(&arguments.defect, threads);
+    }
+    let began = rt::now();
+    let shared = Shared::default();
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads.max(1))
             .map(|_| scope.spawn(|| work(&arguments, &options, &shared)))
@@ -247,4 +257,62 @@ fn trace(seed: u64, options: &Options, whole: bool) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints the first seed of each planted defect, as a table for documents; fails if one is not found within
+/// its bound, or if its seed fails without it, too.
+fn first_seeds(only: &[Defect], threads: usize) -> ExitCode {
+    let is_wanted = |defect: Defect| only.is_empty() || only.contains(&defect);
+    say!("| defect | sought in | first seed | within | what the judge says |");
+    say!("|---|---|---:|---:|---|");
+    let mut is_good = true;
+    for sought in SOUGHT.iter().filter(|sought| is_wanted(sought.defect)) {
+        let name = defect_name(sought.defect);
+        let options = |defects| Options { family: sought.family, focus: sought.focus, defects };
+        let kind = match sought.family {
+            Family::Small => "engines",
+            Family::Whole => "many engines",
+            Family::Nodes => "nodes",
+        };
+        let focus = Focus::ALL.iter().find(|(_, focus)| *focus == sought.focus);
+        let focus = focus.map(|(name, _)| *name).filter(|name| *name != "any");
+        let place = focus.map_or_else(|| kind.to_owned(), |focus| format!("{kind}, {focus}"));
+        let planted = options(Defects::default().with(sought.defect));
+        let Some((seed, failure)) = first_failure(&planted, sought.seeds + sought.from, threads)
+        else {
+            is_good = false;
+            say!("| `{name}` | {place} | none | {} | **not found** |", sought.seeds);
+            continue;
+        };
+        let is_clean = run(seed, &options(Defects::default())).failure.is_none();
+        is_good &= is_clean;
+        let also = if is_clean { "" } else { " (**the seed fails without the defect, too**)" };
+        say!("| `{name}` | {place} | {seed} | {} | {}{also} |", sought.seeds, failure.check);
+    }
+    for (defect, tests) in FOUND_BY_OTHER_TESTS.iter().filter(|(defect, _)| is_wanted(*defect)) {
+        say!("| `{}` | | | | no seed; found by `{tests}` |", defect_name(*defect));
+    }
+    if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The first of so many seeds that fails: all before it are good.
+fn first_failure(options: &Options, seeds: u64, threads: usize) -> Option<(u64, Failure)> {
+    let (next, end) = (AtomicU64::new(0), AtomicU64::new(seeds));
+    let work = || {
+        let mut found = None;
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= end.load(Ordering::Relaxed) {
+                return found;
+            }
+            let Outcome { failure: Some(failure), .. } = run(seed, options) else { continue };
+            end.fetch_min(seed, Ordering::Relaxed);
+            found = Some((seed, failure));
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        let found = workers.into_iter().filter_map(|worker| worker.join().ok().flatten());
+        found.min_by_key(|(seed, _)| *seed)
+    })
 }

@@ -1,13 +1,13 @@
 //! Engine states and messages as text: `x=1 @3 [a.2 b.1]` is path, value, tock and chain.
 
-use distkv::engine::Engine;
-use distkv::model::entry::Entry;
-use distkv::model::ids::{Event, NodeId, NodeTable};
-use distkv::model::path::Path;
-use distkv::model::seen::{Lineage, Mark, SeenById, export_seen};
-use distkv::model::tick_set::TickSet;
-use distkv::protocol::peer::PeerMessage;
-use distkv::protocol::record::{EventRef, Record};
+use crate::engine::{Engine, Output, Report};
+use crate::model::entry::Entry;
+use crate::model::ids::{Event, NodeId, NodeName, NodeTable};
+use crate::model::path::Path;
+use crate::model::seen::{Lineage, Mark, SeenById, export_seen};
+use crate::model::tick_set::TickSet;
+use crate::protocol::peer::PeerMessage;
+use crate::protocol::record::{EventRef, Record};
 
 /// A node's life: the first has incarnation 1 and no suffix.
 pub(crate) fn id(id: &NodeId) -> String {
@@ -99,6 +99,40 @@ pub(crate) fn node(engine: &Engine) -> Vec<String> {
         engine.tock()
     ));
     lines
+}
+
+/// Names in alphabetical order: who is whose turn it is does not matter.
+pub(crate) fn names(list: &[NodeName]) -> String {
+    let mut names: Vec<&str> = list.iter().map(NodeName::as_str).collect();
+    names.sort_unstable();
+    names.join("+")
+}
+
+/// What an output of a node tells of it, in lines; messages are told when they arrive.
+pub(crate) fn output(at: &str, output: &Output, table: &NodeTable) -> Vec<String> {
+    match output {
+        Output::NeedIncarnation => vec![format!("{at} renews its identity")],
+        Output::Gone { purged, dropped } => {
+            let gone = purged.iter().map(|change| ("purges", change));
+            let gone = gone.chain(dropped.iter().map(|change| ("drops", change)));
+            gone.map(|(what, change)| {
+                format!("{at} {what} {}", entry(&change.path, &change.entry, table))
+            })
+            .collect()
+        }
+        Output::Report(Report::Conflict(conflict)) => {
+            let [winner, loser] = [&conflict.winner, &conflict.loser]
+                .map(|version| entry(&conflict.path, version, table));
+            vec![format!("{at} reports a conflict: {winner} stays, {loser} is lost")]
+        }
+        Output::Report(Report::ResyncStarted { ours, theirs }) => {
+            vec![format!("{at}: the split of {} and {} has healed", names(ours), names(theirs))]
+        }
+        Output::Report(Report::ResyncDone { entries, .. }) => {
+            vec![format!("{at}: nothing is missing any more, {entries} fetched")]
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// A message in one line; none for those that only say how far one is.

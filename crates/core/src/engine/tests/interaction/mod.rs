@@ -1,13 +1,12 @@
-//! Scripts that read like the protocol: `tests/pure/interaction/*.txt`. Each block is some commands,
-//! a line `----`, and what they print, up to an empty line. The commands are in
-//! `interaction/driver.rs`.
+//! Scripts that read like the protocol: the files `*.txt` in this folder. Each block is some commands,
+//! a line `----`, and what they print, up to an empty line. The commands are in `driver.rs`; the nodes
+//! are those of [`super::net`].
 //!
-//! `DISTKV_REWRITE=1 cargo test --test pure interaction` writes what is printed into the scripts; each
-//! line of the difference must be explained.
+//! `DISTKV_REWRITE=1 cargo test -p distkv-core --lib interaction` writes what is printed into the scripts;
+//! each line of the difference must be explained.
 
 mod driver;
 mod script;
-mod show;
 
 use std::path::{Path, PathBuf};
 
@@ -15,11 +14,12 @@ use driver::Cluster;
 
 /// Where the scripts are.
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pure/interaction")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/engine/tests/interaction")
 }
 
+/// Runs the script of that name, and compares.
 fn check(name: &str) {
-    let mut cluster = Cluster::default();
+    let mut cluster = Cluster::new();
     script::check(&folder(), name, |command| cluster.run(command, name));
 }
 
