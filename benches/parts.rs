@@ -134,7 +134,14 @@ fn value() -> Vec<u8> {
 fn entry(node: NodeIndex, number: u64, value: &[u8]) -> Entry {
     let chain = Chain::first(Event { node, tick: Tick::new(number + 1).unwrap() });
     let tock = Tock::new(number + 1).unwrap();
-    Entry::new(&EntryParts { value: Some(value), chain: &chain, tock, origin: None, extra: &[] })
+    Entry::new(&EntryParts {
+        value: Some(value),
+        chain: &chain,
+        tock,
+        origin: None,
+        time: None,
+        extra: &[],
+    })
 }
 
 fn first_node() -> NodeIndex {

@@ -436,6 +436,7 @@ fn every_kind() -> Result<MemoryDisk, Failure> {
             chain: &chain.ok_or("no chain")?,
             tock: Tock::new(100 + at as u64).ok_or("no such tock")?,
             origin: None,
+            time: None,
             extra: if at == 3 { &[1, 5, 0xc4, 2, 8, 9] } else { &[] },
         };
         tree.insert(&path, Entry::new(&parts));
@@ -459,6 +460,7 @@ fn every_kind() -> Result<MemoryDisk, Failure> {
             chain: &chain,
             tock: Tock::new((1 << 62) - 9).ok_or("no such tock")?,
             origin: if at == 4 { Some(event(2, 77)?) } else { None },
+            time: None,
             extra: &[],
         };
         tree.insert(&path, Entry::new(&parts));
@@ -467,7 +469,8 @@ fn every_kind() -> Result<MemoryDisk, Failure> {
     big.extend((0..70_000_u32).map(|n| (n % 251) as u8));
     let chain = Chain::first(event(0, 13)?);
     let tock = Tock::new(200).ok_or("no such tock")?;
-    let parts = EntryParts { value: Some(&big), chain: &chain, tock, origin: None, extra: &[] };
+    let parts =
+        EntryParts { value: Some(&big), chain: &chain, tock, origin: None, time: None, extra: &[] };
     tree.insert(&"big".parse()?, Entry::new(&parts));
 
     let image = known(table, &nodes, tree)?;

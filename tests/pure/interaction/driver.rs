@@ -6,7 +6,8 @@
 //! | `link a b`, `cut a b` | a link stands; it is gone, with all that was on its way |
 //! | `mesh`, `split a b / c` | every node is linked to every other; links between sides are cut |
 //! | `housekeepers a` | who they are, as a sees it |
-//! | `set a PATH N`, `delete a PATH` | a client's change; N is 0 to 127 |
+//! | `set a PATH N [at MS]`, `delete a PATH` | a client's change; N is 0 to 127; MS is the time that a tells |
+//! | `timeless a` | a knows nothing of times from now on: it ignores those that come, as an older version does |
 //! | `deliver a b [N]` | the next N messages from a to b arrive (all, if N is not given) |
 //! | `lose a b [WORD]` | all that is on its way from a to b is lost (all messages printed as WORD …) |
 //! | `hold a`, `go a` | a's queue is kept back or not, when `run` delivers |
@@ -31,6 +32,7 @@ use distkv::engine::delete::{DeleteSettings, Retirement};
 use distkv::engine::{
     Config, Engine, Image, Input, LinkId, Outbox, Output, Report, TICK_INTERVAL_MS,
 };
+use distkv::model::change_time::ChangeTime;
 use distkv::model::ids::{Incarnation, Millis, NodeId, NodeName};
 use distkv::model::path::Path;
 use distkv::protocol::frame::{BODY_BYTES_MAX, split_frame};
@@ -44,6 +46,18 @@ fn names(list: &[NodeName]) -> String {
     let mut names: Vec<&str> = list.iter().map(NodeName::as_str).collect();
     names.sort_unstable();
     names.join("+")
+}
+
+/// What an older version makes of a message.
+fn forget_times(message: &mut PeerMessage<'_>) {
+    match message {
+        PeerMessage::Change(change) => change.record.time = None,
+        PeerMessage::CatchUpPart { records, .. }
+        | PeerMessage::ContentsVersions { records, .. } => {
+            records.iter_mut().for_each(|record| record.time = None);
+        }
+        _ => {}
+    }
 }
 
 struct Pipe {
@@ -64,6 +78,7 @@ pub(crate) struct Cluster {
     settings: BTreeMap<String, DeleteSettings>,
     files: BTreeMap<String, Image>,
     held: BTreeSet<String>,
+    timeless: BTreeSet<String>,
     /// What waits for a slow disk, oldest first.
     unsafe_yet: BTreeMap<String, Vec<u64>>,
     lives: BTreeMap<String, u64>,
@@ -86,8 +101,13 @@ impl Cluster {
                 let list = names(&self.nodes[*at].engine.housekeepers());
                 self.print(format!("{at}: housekeepers {list}"));
             }
-            ["set", at, path, value] => self.write(at, path, Some(value.parse().unwrap())),
-            ["delete", at, path] => self.write(at, path, None),
+            ["set", at, path, value] => self.write(at, path, Some(value.parse().unwrap()), None),
+            ["set", at, path, value, "at", ms] => {
+                let time = ChangeTime::new(ms.parse().unwrap());
+                self.write(at, path, Some(value.parse().unwrap()), time);
+            }
+            ["delete", at, path] => self.write(at, path, None, None),
+            ["timeless", at] => drop(self.timeless.insert((*at).into())),
             ["deliver", a, b] => self.deliver(a, b, usize::MAX),
             ["deliver", a, b, count] => self.deliver(a, b, count.parse().unwrap()),
             ["lose", a, b] => self.pipe(a, b).frames.clear(),
@@ -286,11 +306,11 @@ impl Cluster {
         }
     }
 
-    fn write(&mut self, at: &str, path: &str, value: Option<u8>) {
+    fn write(&mut self, at: &str, path: &str, value: Option<u8>, time: Option<ChangeTime>) {
         let path: Path = path.parse().unwrap();
         let bytes = value.map(|v| [v]);
         let value = bytes.as_ref().map(|b| &b[..]);
-        let write = Write::new(&path, value);
+        let write = Write { time, ..Write::new(&path, value) };
         let mut out = Outbox::new();
         let engine = &mut self.nodes.get_mut(at).unwrap().engine;
         let line = match write_one(engine, write, false, &mut out) {
@@ -317,7 +337,10 @@ impl Cluster {
     fn arrive(&mut self, a: &str, b: &str, bytes: &[u8]) -> bool {
         let link = self.pipe(a, b).link_there;
         let frame = split_frame(bytes, BODY_BYTES_MAX).unwrap().unwrap();
-        let message = PeerMessage::decode(&frame).unwrap().unwrap();
+        let mut message = PeerMessage::decode(&frame).unwrap().unwrap();
+        if self.timeless.contains(b) {
+            forget_times(&mut message);
+        }
         let line = show::message(&message);
         let is_printed = line.is_some();
         if let Some(line) = line {

@@ -54,6 +54,7 @@ fn translate(from: &Replica, to: &mut Replica, entry: &Entry) -> Entry {
         chain: &chain.unwrap(),
         tock: entry.tock(),
         origin: entry.reissue_of().map(event),
+        time: entry.time(),
         extra: entry.extra(),
     })
 }

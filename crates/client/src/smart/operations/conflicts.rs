@@ -81,7 +81,7 @@ impl Inner {
         let listing = async {
             let used = self.pool.get(&target.address).await?;
             let mut fields = Fields::at(path);
-            fields.u64("nchain", 1);
+            fields.u64("nchain", 1).bool("with_time", true);
             let mut stream = used.connection().stream("conflicts", &fields).await?;
             let mut conflicts = Vec::new();
             // A node keeps a bounded list of them.

@@ -350,7 +350,7 @@ impl Client {
             fields.u64("max_depth", depth);
         }
         if options.with_chains {
-            fields.u64("nchain", 1);
+            fields.u64("nchain", 1).bool("with_time", true);
         }
         let fields = &fields;
         let home = self.inner.home(shard_of(path));
