@@ -6,6 +6,7 @@ mod crossing;
 mod parts;
 mod reissue;
 mod settled;
+mod times;
 mod usurped;
 mod verdicts;
 

@@ -2,13 +2,13 @@
 //! (docs/decisions/0030-times-of-changes.md).
 
 /// The last time that is kept: the end of the year 9998, which every calendar can show. It has 48 bits.
-const MS_MAX: u64 = 253_370_764_799_999;
+const LAST_MS: u64 = 253_370_764_799_999;
 
 /// Milliseconds since 1970 on the clock of the node at which a client made a change. Clocks can be wrong, and a peer or a
 /// file can say anything, so nothing follows from it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChangeTime {
-    /// Invariant: at most [`MS_MAX`].
+    /// Invariant: at most [`LAST_MS`].
     ms: u64,
 }
 
@@ -16,7 +16,7 @@ impl ChangeTime {
     /// A time that came from a clock, a peer or a file. None if it is beyond the year 9998: such a change has no time.
     #[must_use]
     pub const fn new(ms: u64) -> Option<Self> {
-        if ms <= MS_MAX { Some(Self { ms }) } else { None }
+        if ms <= LAST_MS { Some(Self { ms }) } else { None }
     }
 
     /// Milliseconds since 1970.
@@ -42,12 +42,12 @@ mod tests {
 
     #[test]
     fn a_time_fits_where_entries_keep_it_and_the_absurd_is_none() {
-        for ms in [0, 1, 1_795_000_000_123, MS_MAX] {
+        for ms in [0, 1, 1_795_000_000_123, LAST_MS] {
             let time = ChangeTime::new(ms).unwrap();
             let (upper, lower) = time.parts();
             assert_eq!((time.ms(), ChangeTime::of_parts(upper, lower)), (ms, time));
         }
-        assert_eq!(ChangeTime::new(MS_MAX + 1), None);
+        assert_eq!(ChangeTime::new(LAST_MS + 1), None);
         assert_eq!(ChangeTime::new(u64::MAX), None);
     }
 }

@@ -32,7 +32,7 @@ const HAS_EXTRA: u64 = 8;
 const HAS_TIME: u64 = 32;
 /// Kinds up to this one are entries, and so are those with [`HAS_TIME`] besides.
 const ENTRY_MAX: u64 = 15;
-const TIMED_ENTRY_MAX: u64 = ENTRY_MAX | HAS_TIME;
+const LAST_TIMED_ENTRY: u64 = ENTRY_MAX | HAS_TIME;
 const GONE: u64 = 16;
 const NODE: u64 = 17;
 pub(super) const STATE: u64 = 18;
@@ -88,7 +88,7 @@ impl Dictionary {
         let fields = r.read_array_len()?;
         let kind = r.read_u64()?;
         match kind {
-            0..=ENTRY_MAX | HAS_TIME..=TIMED_ENTRY_MAX => self.read_entry(r, kind, fields),
+            0..=ENTRY_MAX | HAS_TIME..=LAST_TIMED_ENTRY => self.read_entry(r, kind, fields),
             GONE => {
                 expect_fields(fields, 4)?;
                 let path = Path::from_canonical(r.read_bin()?)?;
