@@ -91,8 +91,8 @@ impl Entry {
         flags |= if parts.time.is_some() { HAS_TIME } else { 0 };
         let (time_upper, time_lower) = parts.time.map_or((0, 0), ChangeTime::parts);
         data.extend_from_slice(&parts.tock.get().to_le_bytes());
-        data.extend_from_slice(&[flags, events.len() as u8]);
-        data.extend_from_slice(&time_upper.to_le_bytes());
+        let [time_0, time_1] = time_upper.to_le_bytes();
+        data.extend_from_slice(&[flags, events.len() as u8, time_0, time_1]);
         data.extend_from_slice(&(value.len() as u32).to_le_bytes());
         for event in events.iter().chain(parts.origin.iter()) {
             data.extend_from_slice(&event.node.0.to_le_bytes());
