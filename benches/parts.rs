@@ -13,6 +13,7 @@ use distkv::client::Fields;
 use distkv::engine::{Config, Engine, Outbox};
 use distkv::hub::Hub;
 use distkv::model::chain::Chain;
+use distkv::model::change_time::ChangeTime;
 use distkv::model::entry::{Entry, EntryParts};
 use distkv::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
 use distkv::model::path::Path;
@@ -134,7 +135,19 @@ fn value() -> Vec<u8> {
 fn entry(node: NodeIndex, number: u64, value: &[u8]) -> Entry {
     let chain = Chain::first(Event { node, tick: Tick::new(number + 1).unwrap() });
     let tock = Tock::new(number + 1).unwrap();
-    Entry::new(&EntryParts { value: Some(value), chain: &chain, tock, origin: None, extra: &[] })
+    Entry::new(&EntryParts {
+        value: Some(value),
+        chain: &chain,
+        tock,
+        origin: None,
+        time: some_time(),
+        extra: &[],
+    })
+}
+
+/// As changes of clients have one.
+fn some_time() -> Option<ChangeTime> {
+    ChangeTime::new(1_795_000_000_123)
 }
 
 fn first_node() -> NodeIndex {
@@ -216,7 +229,7 @@ fn hub() -> Hub {
 }
 
 fn set(hub: &Hub, path: Path, value: &[u8]) {
-    let write = Write::new(path, Some(value));
+    let write = Write { time: some_time(), ..Write::new(path, Some(value)) };
     black_box(hub.write(write, false).0.unwrap());
 }
 

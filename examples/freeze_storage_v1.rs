@@ -17,6 +17,7 @@ use distkv::engine::batch::write_one;
 use distkv::engine::delete::DeleteSettings;
 use distkv::engine::{Config, Decided, Engine, Image, Input, Outbox, Output};
 use distkv::model::chain::Chain;
+use distkv::model::change_time::ChangeTime;
 use distkv::model::entry::{Entry, EntryParts};
 use distkv::model::group::{GroupConfig, Member};
 use distkv::model::ids::{Event, Incarnation, NodeId, NodeName, NodeTable, Tick, Tock};
@@ -67,6 +68,7 @@ fn freeze(folder: &FilePath) -> Result<(), Failure> {
     put(&good, "unborn-log", &with(&worked, "log-4.dkv", &[0; 100]))?;
     let bad_snapshot = changed(&worked, "snapshot-2.dkv", |snapshot| flip(snapshot, 150));
     put(&good, "bad-snapshot-but-all-logs", &bad_snapshot)?;
+    put(&good, "with-times", &with_times()?)?;
     damaged(&folder.join("damaged"), &worked)
 }
 
@@ -305,8 +307,12 @@ impl Node {
     }
 
     fn set(&mut self, path: &str, value: Option<&[u8]>) -> Result<(), Failure> {
+        self.set_at(path, value, None)
+    }
+
+    fn set_at(&mut self, path: &str, value: Option<&[u8]>, ms: Option<u64>) -> Result<(), Failure> {
         let path: Path = path.parse()?;
-        let write = Write::new(path, value);
+        let write = Write { time: ms.and_then(ChangeTime::new), ..Write::new(path, value) };
         self.change(|engine, out| drop(write_one(engine, write, false, out)))
     }
 
@@ -345,6 +351,22 @@ impl Node {
         self.set("plant.lamp", Some(&[0xc2]))?;
         Ok(self)
     }
+}
+
+/// Entries with and without times, in a snapshot and in a log. Frozen later than the others.
+fn with_times() -> Result<MemoryDisk, Failure> {
+    let mut node = Node::begin(NETWORK)?;
+    node.set_at("plant.belt", Some(&[1]), Some(1_700_000_000_007))?;
+    node.set_at("plant.door", Some(b"\xa4open"), Some(0))?;
+    node.set("plant.lamp", Some(&[0xc3]))?;
+    node.set_at("plant.oven", Some(&[0xc2]), Some(253_370_764_799_999))?;
+    node = node.rotate(2)?;
+    let image = node.engine.image();
+    node.dir.save(&header(2), &image, &mut |_| {})?;
+    node.set("plant.belt", Some(&[2]))?;
+    node.set_at("plant.door", None, Some(1_700_000_000_500))?;
+    node.set_at("plant.lamp", Some(&[0xc2]), Some(1_700_000_000_400))?;
+    Ok(node.disk)
 }
 
 fn begun() -> Result<MemoryDisk, Failure> {
@@ -436,6 +458,7 @@ fn every_kind() -> Result<MemoryDisk, Failure> {
             chain: &chain.ok_or("no chain")?,
             tock: Tock::new(100 + at as u64).ok_or("no such tock")?,
             origin: None,
+            time: None,
             extra: if at == 3 { &[1, 5, 0xc4, 2, 8, 9] } else { &[] },
         };
         tree.insert(&path, Entry::new(&parts));
@@ -459,6 +482,7 @@ fn every_kind() -> Result<MemoryDisk, Failure> {
             chain: &chain,
             tock: Tock::new((1 << 62) - 9).ok_or("no such tock")?,
             origin: if at == 4 { Some(event(2, 77)?) } else { None },
+            time: None,
             extra: &[],
         };
         tree.insert(&path, Entry::new(&parts));
@@ -467,7 +491,8 @@ fn every_kind() -> Result<MemoryDisk, Failure> {
     big.extend((0..70_000_u32).map(|n| (n % 251) as u8));
     let chain = Chain::first(event(0, 13)?);
     let tock = Tock::new(200).ok_or("no such tock")?;
-    let parts = EntryParts { value: Some(&big), chain: &chain, tock, origin: None, extra: &[] };
+    let parts =
+        EntryParts { value: Some(&big), chain: &chain, tock, origin: None, time: None, extra: &[] };
     tree.insert(&"big".parse()?, Entry::new(&parts));
 
     let image = known(table, &nodes, tree)?;

@@ -69,7 +69,14 @@ fn entry(node: NodeIndex, number: u64, bytes: usize) -> Entry {
     let mut value = Vec::new();
     write_str(&"v".repeat(bytes), &mut value);
     let tock = Tock::new(number + 1).unwrap();
-    Entry::new(&EntryParts { value: Some(&value), chain: &chain, tock, origin: None, extra: &[] })
+    Entry::new(&EntryParts {
+        value: Some(&value),
+        chain: &chain,
+        tock,
+        origin: None,
+        time: None,
+        extra: &[],
+    })
 }
 
 fn resident_bytes() -> u64 {

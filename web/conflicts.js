@@ -1,7 +1,7 @@
 // The conflicts that this node has found: both values, and a button that sets the one that was lost.
 
 import { lines, exact, put as send, remove, Refused } from "./api.js";
-import { el, put, count } from "./dom.js";
+import { el, moment, put, count } from "./dom.js";
 import { pair } from "./compare.js";
 import { fetchEntry, written } from "./entry.js";
 import { segments } from "./paths.js";
@@ -84,7 +84,7 @@ export class Conflicts {
     return el("article", { class: "box fresh", "aria-label": name },
       el("h2", {}, el("a", { href: ["#data", ...path.map(encodeURIComponent)].join("/") }, name)),
       pair("kept", winner.text, "lost", loser.text),
-      el("p", { class: "quiet" }, `kept: written ${written(winner.chain)}, tock ${winner.tock}; lost: ${written(loser.chain)}, tock ${loser.tock}`),
+      el("p", { class: "quiet" }, `kept: written ${written(winner.chain)}, tock ${winner.tock} `, moment(winner.time), `; lost: ${written(loser.chain)}, tock ${loser.tock} `, moment(loser.time)),
       note, el("p", {}, button));
   }
 }

@@ -105,3 +105,10 @@ export function names(list, total = list.length, most = 12) {
 export function clock(ms) {
   return el("time", { datetime: new Date(ms).toISOString() }, new Date(ms).toLocaleTimeString("en-GB"));
 }
+
+/** When a change was made, as the node tells it, with its day; nothing if it does not. */
+export function moment(told) {
+  const ms = Date.parse(told);
+  if (Number.isNaN(ms)) return null;
+  return el("time", { datetime: told, title: told }, new Date(ms).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" }));
+}

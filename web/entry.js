@@ -2,7 +2,7 @@
 // faster, both values are shown.
 
 import { get, put as send, remove, at, Refused } from "./api.js";
-import { el, put } from "./dom.js";
+import { el, moment, put } from "./dom.js";
 import { pair } from "./compare.js";
 import { spell } from "./paths.js";
 
@@ -15,10 +15,10 @@ export async function fetchEntry(path, tag) {
     const headers = tag && tag !== "*" ? { "If-None-Match": tag } : {};
     const answer = await get(at(path), { headers });
     const field = (name) => answer.headers.get(name) ?? "";
-    return { there: true, text: answer.text.replace(/\n$/, ""), tag: field("etag"), tock: field("distkv-tock"), chain: field("distkv-chain") };
+    return { there: true, text: answer.text.replace(/\n$/, ""), tag: field("etag"), tock: field("distkv-tock"), time: field("distkv-time"), chain: field("distkv-chain") };
   } catch (error) {
     if (error instanceof Refused && error.status === 304) return null;
-    if (error instanceof Refused && error.status === 404) return tag === "*" ? null : { there: false, text: "", tag: "*", tock: "", chain: "" };
+    if (error instanceof Refused && error.status === 404) return tag === "*" ? null : { there: false, text: "", tag: "*", tock: "", time: "", chain: "" };
     throw error;
   }
 }
@@ -101,7 +101,9 @@ export class Entry {
       isLong && entry.text.length <= SHOWN_ON_DEMAND_MAX ? el("button", { type: "button", onclick: () => this.all() }, "Show all") : null,
       isLong && entry.text.length > SHOWN_ON_DEMAND_MAX ? "distkv-node get shows all of it." : null);
     put(this.facts, entry.there
-      ? [el("dt", {}, "written"), el("dd", {}, written(entry.chain)), el("dt", {}, "tock"), el("dd", {}, entry.tock), el("dt", {}, "tag"), el("dd", { class: "mono" }, entry.tag)]
+      ? [el("dt", {}, "written"), el("dd", {}, written(entry.chain)),
+        ...(moment(entry.time) ? [el("dt", {}, "when"), el("dd", {}, moment(entry.time), " by that node's clock")] : []),
+        el("dt", {}, "tock"), el("dd", {}, entry.tock), el("dt", {}, "tag"), el("dd", { class: "mono" }, entry.tag)]
       : [el("dt", {}, "entry"), el("dd", {}, "there is none here; Save makes one")]);
     this.buttons();
   }
@@ -172,7 +174,7 @@ export class Entry {
     };
     this.tell("warn", "Somebody else has changed this entry since you saw it. Nothing was changed.",
       pair("yours", mine, "theirs", theirs.there ? theirs.text : null),
-      el("p", { class: "quiet" }, theirs.there ? `theirs was written ${written(theirs.chain)}` : "they deleted it"),
+      el("p", { class: "quiet" }, theirs.there ? [`theirs was written ${written(theirs.chain)} `, moment(theirs.time)] : "they deleted it"),
       el("p", { class: "bar" },
         el("button", { type: "button", onclick: overwrite }, mine === null ? "Delete theirs, too" : "Overwrite theirs"),
         el("button", { type: "button", onclick: () => this.load(true) }, "Take theirs")));

@@ -1,11 +1,12 @@
 //! How an entry is told: labels of its version, its chain, and all of it as JSON.
 
 use distkv_http::header::HeaderValue;
+use jiff::Timestamp;
 use serde_json::{Map, Value as Json, json};
 
 use super::client::Failure;
 use crate::client::chain::ChainEvent;
-use crate::client::{Chain, Message};
+use crate::client::{Chain, Fields, Message};
 use crate::model::ids::Incarnation;
 use crate::model::limits::CHAIN_LEN_MAX;
 use crate::model::path::Path;
@@ -13,7 +14,7 @@ use crate::model::spelling::LifeRef;
 use crate::protocol::json::{SAFE_INTEGER, safe_json_from_msgpack};
 
 /// Events of a chain that are asked for: all that an entry can have.
-pub(super) const CHAIN_EVENTS: u64 = CHAIN_LEN_MAX as u64;
+const CHAIN_EVENTS: u64 = CHAIN_LEN_MAX as u64;
 /// Most labels in one header field.
 const LABELS_MAX: usize = 64;
 /// The name in a precondition of a life that this node does not know: whatever it is, it is not the newest here.
@@ -113,7 +114,8 @@ pub(super) fn value(bytes: &[u8]) -> Result<Json, Failure> {
     })
 }
 
-/// An entry's version, as a message has it: `value` unless it was deleted, `etag`, `chain` (events, newest first), `tock`.
+/// An entry's version, as a message has it: `value` unless it was deleted, `etag`, `chain` (events, newest first), `tock`,
+/// `time` (when it was made) if it is known.
 pub(super) fn version(message: &Message) -> Result<Map<String, Json>, Failure> {
     let mut out = Map::new();
     if let Some(bytes) = message.get("value") {
@@ -123,7 +125,7 @@ pub(super) fn version(message: &Message) -> Result<Map<String, Json>, Failure> {
     Ok(out)
 }
 
-/// Adds `etag`, `chain` and `tock`.
+/// Adds `etag`, `chain`, `tock` and, if it is known, `time`.
 pub(super) fn add_labels(message: &Message, out: &mut Map<String, Json>) {
     if let Some(chain) = chain(message) {
         if let Some(etag) = etag(&chain.newest) {
@@ -134,6 +136,20 @@ pub(super) fn add_labels(message: &Message, out: &mut Map<String, Json>) {
     if let Some(tock) = message.u64("tock") {
         out.insert("tock".into(), number(tock));
     }
+    if let Some(time) = time(message) {
+        out.insert("time".into(), time.into());
+    }
+}
+
+/// When an entry was changed, as a message has it, for people: `2026-11-21T09:14:42.123Z`.
+pub(super) fn time(message: &Message) -> Option<String> {
+    let ms = i64::try_from(message.u64("time")?).ok()?;
+    Some(format!("{:.3}", Timestamp::from_millisecond(ms).ok()?))
+}
+
+/// Asks for an entry's chain, and for when it was changed.
+pub(super) fn ask_for_chain(fields: &mut Fields) {
+    fields.u64("nchain", CHAIN_EVENTS).bool("with_time", true);
 }
 
 /// The same with its path in front.

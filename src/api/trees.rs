@@ -8,7 +8,7 @@ use futures::stream::{self, BoxStream, StreamExt as _};
 use serde_json::{Map, Value as Json, json};
 
 use super::client::{Client, Failure};
-use super::entry::{self, CHAIN_EVENTS};
+use super::entry;
 use super::place::{self, Parameters};
 use super::value::charged;
 use crate::client::message::encode_settings;
@@ -126,6 +126,7 @@ pub(super) async fn children(
     let (action, place) = address(top, "get_tree", "get_tree_internal")?;
     let mut fields = Fields::at(&place);
     fields.u64("min_depth", 1).u64("max_depth", 1).u64("nchain", 1).bool("empty", true);
+    fields.bool("with_time", true);
     if let Some(after) = after {
         let after = place::element(&after);
         let after = after.map_err(|why| Failure::bad_request(format!("\"after\": {why}")))?;
@@ -234,7 +235,7 @@ pub(super) async fn tree(
     parameters.end()?;
     let (action, place) = address(top, "get_tree", "get_tree_internal")?;
     let mut fields = Fields::at(&place);
-    fields.u64("nchain", CHAIN_EVENTS);
+    entry::ask_for_chain(&mut fields);
     if let Some(depth) = depth {
         fields.u64("max_depth", depth);
     }
@@ -257,7 +258,8 @@ pub(super) async fn conflicts(
     let path = path.map_err(|error| Failure::bad_request(error.to_string()))?;
     let path = path.unwrap_or_else(Path::root);
     parameters.end()?;
-    fields.path("path", &path).u64("nchain", CHAIN_EVENTS);
+    fields.path("path", &path);
+    entry::ask_for_chain(&mut fields);
     let entries = Entries::begin(client, &path, "conflicts", &fields).await?;
     Ok(Reply::parts(JSON_LINES, lines(entries, entry::conflict)))
 }
@@ -298,7 +300,7 @@ pub(super) async fn watch(
 ) -> Result<Reply, Failure> {
     let mut fields = Fields::at(top);
     fields.bool("fetch", parameters.flag("fetch")?).bool("restart", true);
-    fields.u64("nchain", CHAIN_EVENTS);
+    entry::ask_for_chain(&mut fields);
     match parameters.take("conflicts").as_deref() {
         None => {}
         Some("") => drop(fields.bool("conflicts", true)),

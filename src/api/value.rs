@@ -7,7 +7,7 @@ use distkv_http::{Content, JSON, Method, Reply, Request, StatusCode};
 use serde_json::{Map, Value as Json, json};
 
 use super::client::{Client, Failure};
-use super::entry::{self, CHAIN_EVENTS, Labels};
+use super::entry::{self, Labels};
 use super::place::Parameters;
 use super::trees::address;
 use crate::client::{Fields, Message};
@@ -20,6 +20,8 @@ use crate::server::local_client::Charge;
 const MSGPACK: &str = "application/msgpack";
 /// The tock of an entry.
 static TOCK: HeaderName = HeaderName::from_static("distkv-tock");
+/// When the change was made, by its maker's clock.
+static TIME: HeaderName = HeaderName::from_static("distkv-time");
 /// The events that last changed it, newest first.
 static CHAIN: HeaderName = HeaderName::from_static("distkv-chain");
 /// A write id: 32 hexadecimal digits.
@@ -190,7 +192,7 @@ impl Condition {
 async fn read(client: &mut Client, path: &Path) -> Result<Message, Failure> {
     let (action, place) = address(path, "get_value", "get_internal")?;
     let mut fields = Fields::at(&place);
-    fields.u64("nchain", CHAIN_EVENTS);
+    entry::ask_for_chain(&mut fields);
     client.call(action, &fields).await
 }
 
@@ -226,14 +228,16 @@ async fn unmet(client: &mut Client, path: &Path, failure: &Failure) -> Reply {
     Reply::new(failure.status(), JSON, format!("{body}\n"))
 }
 
-/// `ETag`, `Distkv-Tock` and `Distkv-Chain`.
+/// `ETag`, `Distkv-Tock`, `Distkv-Time` and `Distkv-Chain`.
 fn labels(message: &Message) -> Vec<(HeaderName, HeaderValue)> {
     let chain = entry::chain(message);
     let etag = chain.as_ref().and_then(|chain| entry::etag(&chain.newest));
     let events =
         chain.map(|chain| chain.events().map(ToString::to_string).collect::<Vec<_>>().join(" "));
     let tock = message.u64("tock").map(|tock| tock.to_string());
-    let fields = [(ETAG, etag), (TOCK.clone(), tock), (CHAIN.clone(), events)];
+    let time = entry::time(message);
+    let fields =
+        [(ETAG, etag), (TOCK.clone(), tock), (TIME.clone(), time), (CHAIN.clone(), events)];
     // A node's name may have any letters.
     let field = |text: String| HeaderValue::from_bytes(text.as_bytes()).ok();
     fields.into_iter().filter_map(|(name, text)| Some((name, field(text?)?))).collect()

@@ -47,6 +47,7 @@ pub use info::{
 pub use purge_block::PurgeBlock;
 
 use crate::hub::Hub;
+use crate::model::change_time::ChangeTime;
 use crate::model::ids::Millis;
 use crate::protocol::client::{ClientError, ErrorCode};
 use access::logins::Logins;
@@ -55,6 +56,11 @@ use counts::Counts;
 use local_client::LocalClient;
 
 use crate::rt::{self, Task, TcpListener, TcpStream};
+
+/// Now, by this node's clock: what people are told of the changes that are made in this moment. A batch has one.
+fn change_time() -> Option<ChangeTime> {
+    ChangeTime::new(rt::wall_clock_ms())
+}
 
 /// Jobs at once that walk the whole tree for a client; others wait.
 const HEAVY_JOBS: usize = 2;

@@ -124,7 +124,10 @@ class Source:
                         answer = source.listing(path, int(query["limit"]), query.get("after"))
                         self.answer(200, "application/json", json.dumps(answer).encode())
                     else:
-                        fields = (("ETag", '"a-1"'), ("Distkv-Tock", "17"), ("Distkv-Chain", "n2~a1:5 n1~b2:3"))
+                        fields = [("ETag", '"a-1"'), ("Distkv-Tock", "17"), ("Distkv-Chain", "n2~a1:5 n1~b2:3")]
+                        # An entry from before times were kept has none.
+                        if path[-1] != "entry-0000001":
+                            fields.append(("Distkv-Time", "2026-11-21T09:14:42.123Z"))
                         self.answer(200, "application/json", b'{"on": true}', *fields)
                 else:
                     self.answer(404, "application/json", b"{}")

@@ -197,6 +197,15 @@ def test_the_tree_is_used_by_keyboard_alone(source, watch):
     expect(page.get_by_label("Value, as JSON")).to_have_value('{"on": true}')
     expect(page.locator(".entry")).to_contain_text("by n2, its change 5, which knew n1's change 3")
     assert page.url.endswith("#data/entry-0000000")
+    # When that was, by the clock of the node that made it; nothing of an entry of which it is not known.
+    when = page.locator(".entry time")
+    expect(when).to_have_attribute("datetime", "2026-11-21T09:14:42.123Z")
+    expect(page.locator(".entry")).to_contain_text("21 Nov 2026")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.locator(".entry h2")).to_have_text("entry-0000001")
+    expect(page.locator(".entry")).to_contain_text("by n2, its change 5")
+    expect(when).to_have_count(0)
 
 
 def test_a_tree_of_many_entries_is_scrolled_without_a_pause(source, watch):

@@ -446,6 +446,7 @@ mod tests {
             chain: &chain,
             tock: Tock::new(1).unwrap(),
             origin: None,
+            time: None,
             extra: &[],
         })
     }

@@ -295,6 +295,7 @@ mod tests {
             chain: &Chain::first(event(tick)),
             tock: Tock::new(tick).unwrap(),
             origin: None,
+            time: None,
             extra: &[],
         });
         Committed { path: path.parse().unwrap(), entry }

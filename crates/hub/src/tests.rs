@@ -38,7 +38,7 @@ fn version(path: &str, tick: u64, value: Option<&[u8]>) -> Committed {
     let event = Event { node: NodeIndex(0), tick: Tick::new(tick).unwrap() };
     let chain = Chain::first(event);
     let tock = Tock::new(tick).unwrap();
-    let parts = EntryParts { value, chain: &chain, tock, origin: None, extra: &[] };
+    let parts = EntryParts { value, chain: &chain, tock, origin: None, time: None, extra: &[] };
     Committed { path: path.parse().unwrap(), entry: Entry::new(&parts) }
 }
 

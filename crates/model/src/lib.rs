@@ -11,7 +11,7 @@ mod paths;
 pub mod ping;
 
 pub use entries::shared_bytes::SHARED_BYTES_HEAD;
-pub use entries::{chain, entry, left_out, meta, value};
+pub use entries::{chain, change_time, entry, left_out, meta, value};
 pub use knowledge::{mark, seen, seen_list, seen_sum, tick_set};
 pub use names::{host_port, ids, spelling, write_id};
 pub use paths::{lengthen, path, path_text, shard, shard_memo};

@@ -8,10 +8,11 @@ use futures::StreamExt;
 use futures::stream::{BoxStream, select_all, unfold};
 use serde_json::{Map, Value as Json};
 
-use crate::cli::data::entry::{CHAIN_EVENTS, add_chain_and_tock, chain_text};
+use crate::cli::data::entry::{add_chain_and_tock, ask_for_chain, chain_text};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path, whole_path};
 use crate::cli::terminal::output::{Output, json_of, printable, text_of};
+use crate::cli::terminal::times::show_time;
 use crate::client::message::array_items;
 use crate::client::{
     Access, ClientError, Connection, Fields, HostPort, Message, Options, ReplyStream, StreamEvent,
@@ -249,7 +250,7 @@ async fn connect_member(
 
 fn asked(path: &Path) -> Fields {
     let mut fields = Fields::at(path);
-    fields.u64("nchain", CHAIN_EVENTS);
+    ask_for_chain(&mut fields);
     fields
 }
 
@@ -307,7 +308,8 @@ impl Told {
         let (value_width, chain_width) = (width(&values), width(&chains));
         let line = |word, value: &str, chain: &str, version: &Message| {
             let tock = version.u64("tock").unwrap_or(0);
-            format!("   {word}  {value:value_width$}  {chain:chain_width$}  tock {tock}")
+            let time = version.u64("time").map(show_time).unwrap_or_default();
+            format!("   {word}  {value:value_width$}  {chain:chain_width$}  tock {tock}  {time}")
         };
         let [(kept, kept_chain), (lost, lost_chain)] =
             [(&values[0], &chains[0]), (&values[1], &chains[1])];

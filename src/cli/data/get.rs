@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::Value as Json;
 
-use super::entry::{CHAIN_EVENTS, chain_text, entry_json};
+use super::entry::{ask_for_chain, chain_and_time_text, entry_json};
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, RequestKind, address_entry, parse_path};
 use crate::cli::terminal::output::{Output, json_of, printable};
@@ -21,8 +21,12 @@ Examples:
   distkv-node get site.lamp
   distkv-node get site.lamp --connect n1,n2,n3  # from whichever is up
   distkv-node get site.name --raw               # a string as it is
-  distkv-node get site.lamp --json --chain      # with path, tock, last changes
+  distkv-node get site.lamp --chain             # who changed it last, and when
+  distkv-node get site.lamp --json --chain      # with path, tock, time, last changes
   distkv-node get site.lamp --msgpack lamp.bin  # the exact bytes
+
+The time is what the clock of the node said that made the change; it is not shown for changes that were made \
+by programs from before times were kept.
 
 --raw prints a string byte by byte, as `set --string -` read it; on a terminal a line break \
 follows. The file that --msgpack writes is for `set --msgpack`.
@@ -34,7 +38,7 @@ pub(in crate::cli) struct GetArgs {
     #[arg(value_parser = parse_path)]
     path: Path,
 
-    /// Show the events that last changed it, newest first
+    /// Show the events that last changed it, newest first, and when that was
     #[arg(long)]
     chain: bool,
 
@@ -54,7 +58,9 @@ pub(in crate::cli) async fn run(args: GetArgs) -> Result<(), CliError> {
     let (action, path) = address_entry(&args.path, "get_value", "get_internal")?;
     let mut fields = Fields::at(&path);
     if args.chain {
-        fields.u64("nchain", CHAIN_EVENTS);
+        ask_for_chain(&mut fields);
+    } else if args.remote.json {
+        fields.bool("with_time", true);
     }
     let reach = args.remote.reach().await?;
     let reply = reach.request(action, fields, &args.path, RequestKind::Read).await?;
@@ -89,7 +95,7 @@ fn print(
         json => output.line(&printable_lines(&format!("{json:#}")))?,
     }
     if args.chain {
-        output.line(&format!("# {}", chain_text(reply)))?;
+        output.line(&format!("# {}", chain_and_time_text(reply)))?;
     }
     Ok(())
 }

@@ -12,6 +12,8 @@ use crate::client::message::array_items;
 use crate::client::{Fields, Message};
 use crate::model::path::Path;
 
+/// A change that came to the node within so many milliseconds of when it was made is told with one time.
+const SAME_MOMENT_MS: u64 = 1_000;
 /// Characters of a value that are shown to people.
 const VALUE_CHARS: usize = 120;
 
@@ -26,7 +28,9 @@ Examples:
 The node that is asked looks into its snapshots and logs, so it must have a data directory; how \
 far back they go is set by `run --keep-for`. Each line has the time at which the change came to \
 that node, the value before and after it, and the event: which node made it, in which of its \
-lives, and with which of its changes. Changes that conflicted are there as they came: one that \
+lives, and with which of its changes. `made` stands there, too, if the clock of the node that made \
+it told another time than that: the change came late, or a clock is wrong. (With --json it is \
+always there, if it is known.) Changes that conflicted are there as they came: one that \
 lost against a version that was there is not. Long values are cut; with --json they are whole.
 
 `purged` means that the last trace of a deleted entry was removed, which is no change of data.
@@ -113,6 +117,7 @@ impl Change<'_> {
             "what": self.word(),
             "event": self.row.str("event"),
             "tock": self.row.u64("version_tock"),
+            "made": self.row.u64("made").map(show_time),
             "before": value(self.before),
             "after": value(Some(self.row)),
         })
@@ -128,12 +133,25 @@ impl Change<'_> {
             (_, Some(before), None) => format!("was {before}"),
             (_, None, None) => String::from("had no value"),
         };
+        let made = self.made_text();
         let by = match (self.row.str("event"), self.row.u64("version_tock")) {
-            (Some(event), Some(tock)) => format!("({event}, tock {tock})"),
+            (Some(event), Some(tock)) => format!("({event}, tock {tock}{made})"),
             _ => String::new(),
         };
         let line = format!("{time:<24}  {:<7}  {values}  {by}", self.word());
         line.trim_end().to_owned()
+    }
+}
+
+impl Change<'_> {
+    /// When the change was made, where that is another time than the one at which it came here.
+    fn made_text(&self) -> String {
+        match (self.row.u64("made"), self.row.u64("time")) {
+            (Some(made), time) if time.is_none_or(|time| made.abs_diff(time) > SAME_MOMENT_MS) => {
+                format!(", made {}", show_time(made))
+            }
+            _ => String::new(),
+        }
     }
 }
 
@@ -172,6 +190,25 @@ mod tests {
         assert_eq!(text(&deleted, Some(&two)), "deleted  was 2  (n1~e0:1, tock 3)");
         assert_eq!(Change { row: &purged, before: Some(&deleted) }.word(), "purged");
         assert_eq!(Change { row: &two, before: Some(&deleted) }.json()["before"], Json::Null);
+    }
+
+    #[test]
+    fn when_a_change_was_made_is_told_where_it_came_later() {
+        let made = |time: Option<u64>, made: u64| {
+            let mut fields = Fields::new();
+            fields.str("event", "n1~e0:1").u64("version_tock", 3).u64("value", 1).u64("made", made);
+            if let Some(time) = time {
+                fields.u64("time", time);
+            }
+            let row = Message::new(&fields.encode()).unwrap();
+            let change = Change { row: &row, before: None };
+            assert_eq!(change.json()["made"], show_time(made));
+            change.text().split("  ").last().unwrap().to_owned()
+        };
+        assert_eq!(made(Some(5_000), 4_900), "(n1~e0:1, tock 3)");
+        let text = "(n1~e0:1, tock 3, made 1970-01-01T00:00:01.000Z)";
+        assert_eq!(made(Some(5_000), 1_000), text);
+        assert_eq!(made(None, 1_000), text);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Value as Json, json};
 
-use super::entry::{CHAIN_EVENTS, entry_json, value_text};
+use super::entry::{ask_for_chain, entry_json, value_text};
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, parse_path, whole_path};
 use crate::cli::terminal::output::{Output, printable};
@@ -52,7 +52,7 @@ pub(in crate::cli) struct WatchArgs {
     #[arg(long, value_name = "N")]
     min_depth: Option<u64>,
 
-    /// Show the events that last changed each entry, newest first
+    /// Show the events that last changed each entry, newest first, and when that was
     #[arg(long)]
     chain: bool,
 
@@ -69,7 +69,9 @@ pub(in crate::cli) async fn run(args: WatchArgs) -> Result<(), CliError> {
         }
     }
     if args.chain {
-        fields.u64("nchain", CHAIN_EVENTS);
+        ask_for_chain(&mut fields);
+    } else if args.remote.json {
+        fields.bool("with_time", true);
     }
     if args.remote.names_several()? {
         return watch_cluster(&args).await;
@@ -157,6 +159,9 @@ fn message_of(change: &Change, with_chain: bool) -> Result<Message, CliError> {
         fields.raw("chain", &bytes);
     }
     fields.u64("tock", change.tock);
+    if let Some(time) = change.time_ms {
+        fields.u64("time", time);
+    }
     Message::new(&fields.encode()).map_err(|error| CliError::Failure(error.to_string()))
 }
 

@@ -18,6 +18,7 @@ use crate::protocol::client::shorten::Shortener;
 use crate::protocol::client::{Action, ClientError, ErrorCode};
 use crate::replica::write::{Write, Written};
 use crate::server::access::sight::{Sight, reads_at};
+use crate::server::change_time;
 use crate::server::command::data::value::engine_error;
 use crate::server::connections::session::{Context, NodeNames};
 
@@ -131,7 +132,8 @@ impl DeleteSource {
         cx.check_storage()?;
         let mut deleted = Vec::with_capacity(paths.len());
         let write = |path| Operation::Write(WriteOp::new(Write::new(path, None)));
-        let terms = BatchTerms { checked: Some(cx.access.policies), ..BatchTerms::WHOLE };
+        let (checked, time) = (Some(cx.access.policies), change_time());
+        let terms = BatchTerms { checked, time, ..BatchTerms::WHOLE };
         let (done, number) = cx.hub.write_batch(paths.iter().map(write), terms);
         let mut paths = paths.into_iter();
         let mut result = Ok(());
@@ -165,7 +167,7 @@ impl DeleteSource {
     /// `rights`: without the letter for reading, nothing tells of what was there before.
     fn write(&mut self, deleted: &Deleted, rights: &Rights, emit: &mut Emit<'_>) {
         let reads = reads_at(rights, &deleted.path);
-        let chain = if reads { self.chain } else { ChainLength(1) };
+        let chain = if reads { self.chain } else { ChainLength::of(1) };
         let from = emit.position();
         let (mut message, tag) = emit.begin();
         self.names.names().add_event_fields(&deleted.tombstone, chain, &mut message);

@@ -234,6 +234,7 @@ mod tests {
             chain: &Chain::first(Event { node: NodeIndex(0), tick }),
             tock: Tock::new(tick.get()).unwrap(),
             origin: None,
+            time: None,
             extra: &[],
         })
     }

@@ -61,6 +61,13 @@ fn what_is_put_is_got_by_its_label_and_not_twice() {
     assert_eq!((got.status, got.text()), (200, "{\"on\":true}\n"));
     assert_eq!(got.fields["content-type"], "application/json");
     assert_eq!(got.fields["etag"], label);
+    // When it was changed, for people; and in all that has more than one entry.
+    let time: jiff::Timestamp = got.fields["distkv-time"].parse().unwrap();
+    let ago = jiff::Timestamp::now().duration_since(time);
+    assert!(!ago.is_negative() && ago.as_secs() < 60, "{time}");
+    let time = got.fields["distkv-time"].as_str();
+    assert_eq!(open.get("/v1/kv/site?children").json()["items"][0]["time"], time);
+    assert_eq!(open.get("/v1/kv/site?tree").json()["time"], time);
     let chain = &got.fields["distkv-chain"];
     assert!(chain.starts_with("n1~") && !chain.contains(' '), "{chain}");
     let (incarnation, tick) = chain.strip_prefix("n1~").unwrap().split_once(':').unwrap();

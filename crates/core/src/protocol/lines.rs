@@ -10,6 +10,8 @@
 //! ([`crate::model::spelling`]) |
 //! | `cut` | `true` if the chain lost older events |
 //! | `tock` | the change's |
+//! | `time` | when the change was made, milliseconds since 1970, if its maker told it. For people: `check` does not
+//! cover it |
 //! | `origin` | of a re-issue: the event that first brought its value |
 //! | `extra` | fields of the change that this version does not know, in base64 |
 //! | `check` | two hashes, 16 digits each: of the fields that identify the version, and of its
@@ -30,6 +32,7 @@ use xxhash_rust::xxh64::xxh64;
 use super::json::{JsonError, json_from_msgpack, object_from_text, value_from_json};
 use super::record::is_extra;
 use crate::model::chain::Chain;
+use crate::model::change_time::ChangeTime;
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, NodeId, NodeTable, Tick, Tock};
 use crate::model::limits::{CHAIN_LEN_MAX, PATH_BYTES_MAX, VALUE_BYTES_MAX};
@@ -60,6 +63,8 @@ pub struct Version {
     pub is_chain_cut: bool,
     /// The change's tock.
     pub tock: Tock,
+    /// When it was made, if the line tells it; for people.
+    pub time: Option<ChangeTime>,
     /// The event that first brought the value, of a re-issue.
     pub origin: Option<(NodeId, Tick)>,
     /// Unknown fields of the change.
@@ -153,12 +158,15 @@ pub fn decode_version(text: &str) -> Result<(Line, Version), LineError> {
             .ok_or(LineError::Field { field: "extra", expected: "a change's fields in base64" })?,
     };
     let is_chain_cut = flag(&fields, "cut")?;
+    // For people only: what is no time is none.
+    let time = fields.get("time").and_then(Json::as_u64).and_then(ChangeTime::new);
     let (standing, check) = (Standing::AsWritten, read_check(&fields));
     let is_deletion = match check {
         Some((_, value)) => value == hash_of_value(None),
         None => line.value.is_none(),
     };
-    let mut version = Version { chain, is_chain_cut, tock, origin, extra, is_deletion, standing };
+    let mut version =
+        Version { chain, is_chain_cut, tock, time, origin, extra, is_deletion, standing };
     version.standing = match check {
         Some((which, _)) if which != hash_of_version(&line.path, &version) => {
             Standing::OtherVersion
@@ -182,7 +190,8 @@ fn read_check(fields: &Map<String, Json>) -> Option<(u64, u64)> {
 
 /// Of all that says which version of which entry it is.
 fn hash_of_version(path: &Path, version: &Version) -> u64 {
-    let Version { chain, is_chain_cut, tock, origin, extra, is_deletion: _, standing: _ } = version;
+    let Version { chain, is_chain_cut, tock, origin, extra, time: _, is_deletion: _, standing: _ } =
+        version;
     let mut bytes = Vec::with_capacity(256);
     let part = |part: &[u8], bytes: &mut Vec<u8>| {
         bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
@@ -281,6 +290,9 @@ pub fn line_fields(path: &Path, entry: &Entry, table: &NodeTable) -> Map<String,
         fields.insert("cut".into(), true.into());
     }
     fields.insert("tock".into(), entry.tock().get().into());
+    if let Some(time) = entry.time() {
+        fields.insert("time".into(), time.ms().into());
+    }
     if let Some(origin) = entry.reissue_of() {
         fields.insert("origin".into(), event_json(origin, table));
     }
@@ -301,6 +313,7 @@ impl Version {
             chain: entry.events().map(event).collect(),
             is_chain_cut: entry.is_chain_cut(),
             tock: entry.tock(),
+            time: entry.time(),
             origin: entry.reissue_of().map(event),
             extra: entry.extra().to_vec(),
             is_deletion: entry.is_tombstone(),
@@ -337,6 +350,7 @@ impl Version {
             chain: &chain,
             tock: self.tock,
             origin,
+            time: self.time,
             extra: &self.extra,
         }))
     }
@@ -363,6 +377,7 @@ mod tests {
             chain: &chain,
             tock: Tock::new(17).unwrap(),
             origin: with_all.then(|| event(b, 2)),
+            time: if with_all { ChangeTime::new(1_795_000_000_123) } else { None },
             extra: if with_all { b"\x01\x09\xa1x" } else { b"" },
         });
         let path: Path = path.parse().unwrap();
@@ -427,6 +442,13 @@ mod tests {
             (r#""check":"#, r#""was":"#),
         ] {
             assert_eq!(standing(&edited(from, to)), Standing::OtherVersion, "{from} {to}");
+        }
+        // The time is for people: with another one, without it, or with what is none, it is the same version.
+        for to in [r#""time":5,"#, "", r#""time":"now","#, r#""time":18446744073709551615,"#] {
+            let text = edited(r#""time":1795000000123,"#, to);
+            assert_eq!(standing(&text), Standing::AsWritten, "{to}");
+            let time = decode_version(&text).unwrap().1.time.map(ChangeTime::ms);
+            assert_eq!(time, to.contains(":5").then_some(5), "{to}");
         }
         // If nothing says which of two values is meant, neither is taken.
         let both = r#"{"path":"a","value":2,"msgpack":"zQAF"}"#;

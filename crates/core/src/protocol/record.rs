@@ -7,7 +7,7 @@
 //! |---|---|
 //! | 0 | path: binary, canonical elements one after the other |
 //! | 1 | tock |
-//! | 2 | chain: array of events, newest first; a trailing nil means that it was cut off |
+//! | 2 | chain: array of events, newest first; a trailing nil means that it was cut off. The newest one may have a fourth element: when it was made, milliseconds since 1970 |
 //! | 3 | value: one MessagePack value; left out for a deletion |
 //! | 4 | origin: an event; only in a re-issue (docs/replication-rules.md, "State") |
 //! | 5 | write id: 16 bytes, chosen by the client ([`crate::model::write_id`]); kept as if unknown |
@@ -15,14 +15,19 @@
 //! | 7 | what the chain leaves out ([`crate::model::left_out`]); kept as if unknown |
 //! | 8… | unknown to this version |
 //!
-//! An event is `[name, incarnation, tick]`. Keys from 5 on are kept and forwarded verbatim, so
-//! that old and new nodes can run side by side.
+//! An event is `[name, incarnation, tick]`; further elements are ignored. Keys from 5 on are kept and
+//! forwarded verbatim, so that old and new nodes can run side by side.
+//!
+//! The time is no field of its own, because a node that does not know it would keep it among its further
+//! fields, and they are compared between nodes (replication rule 10). As an element of the event, such a node
+//! ignores it and passes the change on without it. So does this version with what is no time.
 
 use std::fmt;
 
 use smallvec::SmallVec;
 
 use crate::model::chain::Chain;
+use crate::model::change_time::ChangeTime;
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Incarnation, NodeId, NodeName, NodeTable, Tick, Tock};
 use crate::model::invariant::OrBroken;
@@ -115,6 +120,8 @@ pub struct Record<'a> {
     pub events: SmallVec<[EventRef<'a>; 2]>,
     /// Whether older events of the chain were dropped.
     pub chain_cut: bool,
+    /// When the change was made, if its maker told it; for people.
+    pub time: Option<ChangeTime>,
     /// One MessagePack value; none for a deletion.
     pub value: Option<&'a [u8]>,
     /// Only in a re-issue.
@@ -170,12 +177,14 @@ impl<'a> Record<'a> {
                 }
             }
         }
-        let (events, chain_cut) = chain.ok_or(RecordError::Missing("chain"))?;
+        let ReadChain { events, is_cut: chain_cut, time } =
+            chain.ok_or(RecordError::Missing("chain"))?;
         Ok(Self {
             path: path.ok_or(RecordError::Missing("path"))?,
             tock: tock.ok_or(RecordError::Missing("tock"))?,
             events,
             chain_cut,
+            time,
             value,
             origin,
             extra,
@@ -205,8 +214,8 @@ impl<'a> Record<'a> {
         };
         let chain = Chain::from_events(events, self.chain_cut);
         let chain = chain.or_broken("a record that was read has 1 to 8 events");
-        let (value, tock, extra) = (self.value, self.tock, &self.extra);
-        let parts = EntryParts { value, chain: &chain, tock, origin, extra };
+        let (value, tock, time, extra) = (self.value, self.tock, self.time, &self.extra);
+        let parts = EntryParts { value, chain: &chain, tock, origin, time, extra };
         Some(Entry::new_in(room, &parts))
     }
 }
@@ -218,6 +227,13 @@ fn read_tock(reader: &mut Reader<'_>) -> Result<Tock, RecordError> {
 
 /// Reads `[name, incarnation, tick]`; more elements are ignored.
 pub(super) fn read_event<'a>(reader: &mut Reader<'a>) -> Result<EventRef<'a>, RecordError> {
+    Ok(read_timed_event(reader)?.0)
+}
+
+/// Reads an event and the time behind it. What is no time is ignored, as by nodes that know of none.
+fn read_timed_event<'a>(
+    reader: &mut Reader<'a>,
+) -> Result<(EventRef<'a>, Option<ChangeTime>), RecordError> {
     let length = reader.read_array_len()?;
     if length < 3 {
         return Err(RecordError::Missing("event's name, incarnation and tick"));
@@ -229,34 +245,49 @@ pub(super) fn read_event<'a>(reader: &mut Reader<'a>) -> Result<EventRef<'a>, Re
     let incarnation = Incarnation(reader.read_u64()?);
     let raw = reader.read_u64()?;
     let tick = Tick::new(raw).filter(|t| t.get() > 0).ok_or(RecordError::Counter(raw))?;
-    for _ in 3..length {
+    let (mut time, mut read) = (None, 3);
+    if length > 3
+        && let Ok(ms) = reader.read_u64()
+    {
+        (time, read) = (ChangeTime::new(ms), 4);
+    }
+    for _ in read..length {
         reader.skip()?;
     }
-    Ok(EventRef { name, incarnation, tick })
+    Ok((EventRef { name, incarnation, tick }, time))
 }
 
-type ReadChain<'a> = (SmallVec<[EventRef<'a>; 2]>, bool);
+struct ReadChain<'a> {
+    events: SmallVec<[EventRef<'a>; 2]>,
+    is_cut: bool,
+    /// Of the newest event; those of others are ignored.
+    time: Option<ChangeTime>,
+}
 
 fn read_chain<'a>(reader: &mut Reader<'a>) -> Result<ReadChain<'a>, RecordError> {
     let length = reader.read_array_len()?;
     if length == 0 || length > CHAIN_LEN_MAX + 1 {
         return Err(RecordError::ChainLength(length));
     }
-    let mut events = SmallVec::new();
+    let (mut events, mut time) = (SmallVec::new(), None);
     for at in 0..length {
         if at + 1 == length && reader.take_nil() {
             return if events.is_empty() {
                 Err(RecordError::ChainLength(0))
             } else {
-                Ok((events, true))
+                Ok(ReadChain { events, is_cut: true, time })
             };
         }
-        events.push(read_event(reader)?);
+        let (event, made) = read_timed_event(reader)?;
+        if at == 0 {
+            time = made;
+        }
+        events.push(event);
     }
     if events.len() > CHAIN_LEN_MAX {
         return Err(RecordError::ChainLength(events.len()));
     }
-    Ok((events, false))
+    Ok(ReadChain { events, is_cut: false, time })
 }
 
 /// Appends the record of a version, whose events are in the table's indices.
@@ -274,8 +305,9 @@ pub fn encode_record(path: &[u8], entry: &Entry, table: &NodeTable, out: &mut Ve
     write_u64(entry.tock().get(), out);
     write_u64(2, out);
     write_array_len(entry.events().len() + usize::from(entry.is_chain_cut()), out);
+    let mut time = entry.time();
     for event in entry.events() {
-        write_event(event, table, out);
+        write_event(event, time.take(), table, out);
     }
     if entry.is_chain_cut() {
         write_nil(out);
@@ -286,17 +318,20 @@ pub fn encode_record(path: &[u8], entry: &Entry, table: &NodeTable, out: &mut Ve
     }
     if let Some(origin) = origin {
         write_u64(4, out);
-        write_event(origin, table, out);
+        write_event(origin, None, table, out);
     }
     out.extend_from_slice(extra);
 }
 
-fn write_event(event: Event, table: &NodeTable, out: &mut Vec<u8>) {
-    write_array_len(3, out);
+fn write_event(event: Event, time: Option<ChangeTime>, table: &NodeTable, out: &mut Vec<u8>) {
+    write_array_len(3 + usize::from(time.is_some()), out);
     let id = table.id(event.node);
     write_str(id.name.as_str(), out);
     write_u64(id.incarnation.0, out);
     write_u64(event.tick.get(), out);
+    if let Some(time) = time {
+        write_u64(time.ms(), out);
+    }
 }
 
 /// Whether bytes from a file could be the unknown fields of a change: a count, and as many keys and
@@ -329,6 +364,15 @@ mod tests {
     }
 
     fn sample(value: Option<&[u8]>, origin: bool, cut: bool) -> (Vec<u8>, NodeTable, Entry) {
+        timed_sample(value, origin, cut, None)
+    }
+
+    fn timed_sample(
+        value: Option<&[u8]>,
+        origin: bool,
+        cut: bool,
+        time: Option<u64>,
+    ) -> (Vec<u8>, NodeTable, Entry) {
         let mut table = NodeTable::new();
         let (a, b) = (table.intern(&id("a")).unwrap(), table.intern(&id("b")).unwrap());
         let event = |node, tick| Event { node, tick: Tick::new(tick).unwrap() };
@@ -338,6 +382,7 @@ mod tests {
             chain: &chain,
             tock: Tock::new(1 << 40).unwrap(),
             origin: origin.then(|| event(b, 7)),
+            time: time.and_then(ChangeTime::new),
             extra: &[],
         });
         let path: Path = "a.b".parse().unwrap();
@@ -350,13 +395,70 @@ mod tests {
     fn a_record_comes_back_as_it_was() {
         for value in [None, Some(&[0xc0][..]), Some(&[0xc7, 1, 99, 5][..])] {
             for (origin, cut) in [(false, false), (true, false), (false, true), (true, true)] {
-                let (bytes, mut table, entry) = sample(value, origin, cut);
-                let mut reader = Reader::new(&bytes);
-                let record = Record::decode(&mut reader).unwrap();
-                assert!(reader.is_at_end());
-                assert_eq!(record.path, "a.b".parse().unwrap());
-                assert_eq!(record.to_entry(&mut table), Some(entry));
+                for time in [None, Some(0), Some(1_795_000_000_123)] {
+                    let (bytes, mut table, entry) = timed_sample(value, origin, cut, time);
+                    let mut reader = Reader::new(&bytes);
+                    let record = Record::decode(&mut reader).unwrap();
+                    assert!(reader.is_at_end());
+                    assert_eq!(record.path, "a.b".parse().unwrap());
+                    assert_eq!(record.time.map(ChangeTime::ms), time);
+                    assert_eq!(record.to_entry(&mut table), Some(entry));
+                }
             }
+        }
+    }
+
+    /// The record of a version with a time, the bytes of which were replaced.
+    fn with_time_as(bytes: &[u8]) -> Vec<u8> {
+        let (record, ..) = timed_sample(Some(&[1]), true, true, Some(1_795_000_000_123));
+        let time = 1_795_000_000_123_u64.to_be_bytes_marked();
+        let at = record.windows(time.len()).position(|window| window == time).unwrap();
+        let [before, after] = [&record[..at], &record[at + time.len()..]];
+        [before, bytes, after].concat()
+    }
+
+    #[test]
+    fn what_is_no_time_is_ignored_and_the_change_is_taken_without_one() {
+        let (plain, mut table, entry) = sample(Some(&[1]), true, true);
+        let far = [0xcf, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
+        let others: [&[u8]; 7] =
+            [&far, &[0xff], &[0xc0], b"\xa3now", &[0x93, 1, 2, 3], &[0xca, 0, 0, 0, 0], &[0xc1]];
+        for time in others {
+            let bytes = with_time_as(time);
+            let mut reader = Reader::new(&bytes);
+            let Ok(record) = Record::decode(&mut reader) else {
+                assert_eq!(time, [0xc1], "that is no MessagePack");
+                continue;
+            };
+            assert!(reader.is_at_end());
+            assert_eq!((record.time, record.to_entry(&mut table)), (None, Some(entry.clone())));
+            let mut again = Vec::new();
+            encode_record(record.path.as_bytes(), &entry, &table, &mut again);
+            assert_eq!(again, plain, "it is not passed on");
+        }
+    }
+
+    #[test]
+    fn the_time_is_a_further_element_of_the_newest_event_which_older_versions_skip() {
+        let (timed, ..) = timed_sample(Some(&[1]), true, true, Some(5));
+        let (plain, ..) = sample(Some(&[1]), true, true);
+        let head = [0x93, 0xa1, b'a', 0xcf, 255, 255, 255, 255, 255, 255, 255, 255, 0xcd, 1, 44];
+        let at = plain.windows(head.len()).position(|window| window == head).unwrap();
+        let mut expected = plain.clone();
+        expected[at] = 0x94;
+        expected.insert(at + head.len(), 5);
+        assert_eq!(timed, expected);
+        // A time behind an older event, or behind the origin, is nobody's.
+        let others: Vec<usize> =
+            (0..plain.len()).filter(|at| plain[*at..].starts_with(b"\x93\xa1b")).collect();
+        assert_eq!(others.len(), 2);
+        for at in others {
+            let mut bytes = plain.clone();
+            bytes[at] = 0x94;
+            bytes.insert(at + 13, 9);
+            let mut reader = Reader::new(&bytes);
+            assert_eq!(Record::decode(&mut reader).unwrap().time, None);
+            assert!(reader.is_at_end());
         }
     }
 

@@ -6,6 +6,7 @@ mod crossing;
 mod parts;
 mod reissue;
 mod settled;
+mod times;
 mod usurped;
 mod verdicts;
 
@@ -54,6 +55,7 @@ fn translate(from: &Replica, to: &mut Replica, entry: &Entry) -> Entry {
         chain: &chain.unwrap(),
         tock: entry.tock(),
         origin: entry.reissue_of().map(event),
+        time: entry.time(),
         extra: entry.extra(),
     })
 }

@@ -91,6 +91,7 @@ mod tests {
                 chain: &Chain::first(event),
                 tock: Tock::new(n / 2).unwrap(),
                 origin: None,
+                time: None,
                 extra: &[],
             });
             one_by_one.insert(&path, entry.clone());
@@ -118,6 +119,7 @@ mod tests {
             chain: &Chain::first(event),
             tock: Tock::new(1).unwrap(),
             origin: None,
+            time: None,
             extra: &[],
         });
         let (plain, array): (Path, Path) = ("a.b:1".parse().unwrap(), "a:'b',1.c".parse().unwrap());

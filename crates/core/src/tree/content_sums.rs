@@ -172,6 +172,7 @@ impl ContentSums {
 mod tests {
     use super::*;
     use crate::model::chain::Chain;
+    use crate::model::change_time::ChangeTime;
     use crate::model::entry::EntryParts;
     use crate::model::ids::{Incarnation, NodeId, NodeName, Tick, Tock};
 
@@ -212,8 +213,14 @@ mod tests {
         let events = v.events.iter().map(|(node, tick)| event(*node, *tick));
         let chain = Chain::from_events(events, v.cut).unwrap();
         let (tock, origin) = (Tock::new(v.tock).unwrap(), v.origin.map(|(n, t)| event(n, t)));
-        let entry =
-            Entry::new(&EntryParts { value: v.value, chain: &chain, tock, origin, extra: v.extra });
+        let entry = Entry::new(&EntryParts {
+            value: v.value,
+            chain: &chain,
+            tock,
+            origin,
+            time: None,
+            extra: v.extra,
+        });
         let path: Path = v.path.parse().unwrap();
         ContentSums::default().hash_of(table, path.as_bytes(), &entry)
     }
@@ -244,6 +251,23 @@ mod tests {
     }
 
     #[test]
+    fn a_hash_does_not_depend_on_the_time() {
+        let table = table(&[("a", 1), ("b", 1)]);
+        for (value, extra) in
+            [(Some(&[0x91, 1][..]), &[1, 9, 0xc0][..]), (None, &[]), (Some(&[1]), &[])]
+        {
+            let chain = Chain::from_events([event(0, 5), event(1, 2)], true).unwrap();
+            let (tock, origin) = (Tock::new(7).unwrap(), Some(event(1, 1)));
+            let hash = |ms: Option<u64>| {
+                let time = ms.and_then(ChangeTime::new);
+                let parts = EntryParts { value, chain: &chain, tock, origin, time, extra };
+                ContentSums::default().hash_of(&table, b"k", &Entry::new(&parts))
+            };
+            assert_eq!(hash(Some(1_795_000_000_123)), hash(None));
+        }
+    }
+
+    #[test]
     fn a_hash_does_not_depend_on_the_order_in_which_a_node_came_to_know_others() {
         let here = hash(&table(&[("a", 1), ("b", 9)]), &ONE);
         let there = table(&[("b", 9), ("c", 3), ("a", 1)]);
@@ -265,6 +289,7 @@ mod tests {
             chain: &chain,
             tock: Tock::new(7).unwrap(),
             origin: None,
+            time: None,
             extra: &[],
         });
         let mut sums = ContentSums::default();

@@ -18,7 +18,7 @@ fn entry(value: Option<u8>, tock: u64) -> Entry {
     let chain = Chain::first(Event { node: NodeIndex(0), tick: Tick::new(1).unwrap() });
     let value = value.map(|value| [value & 0x7f]);
     let (value, tock) = (value.as_ref().map(|value| &value[..]), Tock::new(tock).unwrap());
-    Entry::new(&EntryParts { value, chain: &chain, tock, origin: None, extra: &[] })
+    Entry::new(&EntryParts { value, chain: &chain, tock, origin: None, time: None, extra: &[] })
 }
 
 /// Paths that lie below and beside each other, in an order that is not that of their numbers.

@@ -131,7 +131,7 @@ mod tests {
     fn entry(tick: u64, value: Option<&[u8]>) -> Entry {
         let event = Event { node: NodeIndex(0), tick: Tick::new(tick).unwrap() };
         let (chain, tock) = (Chain::first(event), Tock::new(tick).unwrap());
-        Entry::new(&EntryParts { value, chain: &chain, tock, origin: None, extra: &[] })
+        Entry::new(&EntryParts { value, chain: &chain, tock, origin: None, time: None, extra: &[] })
     }
 
     #[test]

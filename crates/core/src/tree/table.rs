@@ -420,7 +420,14 @@ mod tests {
     fn entry(tock: u64) -> Entry {
         let chain = Chain::first(Event { node: NodeIndex(0), tick: Tick::new(1).unwrap() });
         let tock = Tock::new(tock).unwrap();
-        Entry::new(&EntryParts { value: None, chain: &chain, tock, origin: None, extra: &[] })
+        Entry::new(&EntryParts {
+            value: None,
+            chain: &chain,
+            tock,
+            origin: None,
+            time: None,
+            extra: &[],
+        })
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! One version of an entry: value (or none: a tombstone), chain, tock, and the origin that a
-//! re-issue carries. Packed into one shared allocation, because a node holds millions of them.
+//! One version of an entry: value (or none: a tombstone), chain, tock, the origin that a
+//! re-issue carries, and when it was made. Packed into one shared allocation, because a node holds millions of them.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -8,15 +8,19 @@ use smallvec::SmallVec;
 
 use super::shared_bytes::{SHARED_BYTES_HEAD, SharedBytes};
 use crate::chain::Chain;
+use crate::change_time::ChangeTime;
 use crate::ids::{Event, NodeIndex, NodeTable, Tick, Tock};
 use crate::invariant::{OrBroken, invariant};
 
 const HAS_VALUE: u8 = 1;
 const HAS_ORIGIN: u8 = 2;
 const CHAIN_CUT: u8 = 4;
+const HAS_TIME: u8 = 8;
 
-/// Bytes before the events: tock (8), flags (1), chain length (1), two spare, value length (4).
+/// Bytes before the events: tock (8), flags (1), chain length (1), the time's upper half (2), value length (4).
 const HEADER: usize = 16;
+/// Bytes of the rest of a time, behind the events.
+const TIME: usize = 4;
 /// Bytes of one event: node index (4), tick (8).
 const EVENT: usize = 12;
 /// Entries of up to this many bytes are assembled on the stack, so that only the final bytes are
@@ -31,8 +35,12 @@ const TOUCHED_LINES: usize = 4;
 
 /// One version of an entry. Immutable; a clone shares the allocation.
 ///
-/// Layout, little endian: `tock u64 | flags u8 | events u8 | 0 u16 | value length u32 |
-/// events (u32 node, u64 tick)* | origin (if any) | value | extra`.
+/// Layout, little endian: `tock u64 | flags u8 | events u8 | time u16 | value length u32 |
+/// events (u32 node, u64 tick)* | origin (if any) | time u32 (if there is one) | value | extra`.
+/// The time's upper 16 bits come first, 0 if there is none.
+///
+/// Two entries are equal if all of that is. No rule asks for it: they compare versions with
+/// [`Entry::compare`], and nodes compare [`Entry::content_tail`] and what else identifies a version, never the time.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Entry {
     data: SharedBytes,
@@ -49,6 +57,8 @@ pub struct EntryParts<'a> {
     pub tock: Tock,
     /// Only for a re-issue: the event that first brought its value (docs/replication-rules.md, "State").
     pub origin: Option<Event>,
+    /// When the change was made, if its maker told it. For people only.
+    pub time: Option<ChangeTime>,
     /// Fields of the change record that this version does not know, kept verbatim.
     pub extra: &'a [u8],
 }
@@ -69,20 +79,27 @@ impl Entry {
         invariant!(u32::try_from(value.len()).is_ok(), "a value has less than 4 GiB");
         let events = parts.chain.events();
         let origin_len = if parts.origin.is_some() { EVENT } else { 0 };
+        let time_len = if parts.time.is_some() { TIME } else { 0 };
         let mut data = SmallVec::<[u8; PACKED_IN_PLACE]>::new();
         data.reserve_exact(
-            HEADER + events.len() * EVENT + origin_len + value.len() + parts.extra.len(),
+            HEADER + events.len() * EVENT + origin_len + time_len + value.len() + parts.extra.len(),
         );
         let mut flags = 0;
         flags |= if parts.value.is_some() { HAS_VALUE } else { 0 };
         flags |= if parts.origin.is_some() { HAS_ORIGIN } else { 0 };
         flags |= if parts.chain.is_cut() { CHAIN_CUT } else { 0 };
+        flags |= if parts.time.is_some() { HAS_TIME } else { 0 };
+        let (time_upper, time_lower) = parts.time.map_or((0, 0), ChangeTime::parts);
         data.extend_from_slice(&parts.tock.get().to_le_bytes());
-        data.extend_from_slice(&[flags, events.len() as u8, 0, 0]);
+        let [time_0, time_1] = time_upper.to_le_bytes();
+        data.extend_from_slice(&[flags, events.len() as u8, time_0, time_1]);
         data.extend_from_slice(&(value.len() as u32).to_le_bytes());
         for event in events.iter().chain(parts.origin.iter()) {
             data.extend_from_slice(&event.node.0.to_le_bytes());
             data.extend_from_slice(&event.tick.get().to_le_bytes());
+        }
+        if parts.time.is_some() {
+            data.extend_from_slice(&time_lower.to_le_bytes());
         }
         data.extend_from_slice(value);
         data.extend_from_slice(parts.extra);
@@ -123,9 +140,14 @@ impl Entry {
         }
     }
 
-    fn value_range(&self) -> std::ops::Range<usize> {
+    /// Where the time is, or would be.
+    fn time_at(&self) -> usize {
         let origin = if self.flag(HAS_ORIGIN) { EVENT } else { 0 };
-        let from = HEADER + self.event_count() * EVENT + origin;
+        HEADER + self.event_count() * EVENT + origin
+    }
+
+    fn value_range(&self) -> std::ops::Range<usize> {
+        let from = self.time_at() + if self.flag(HAS_TIME) { TIME } else { 0 };
         from..from + u32::from_le_bytes(self.bytes(12)) as usize
     }
 
@@ -184,6 +206,16 @@ impl Entry {
         self.reissue_of().unwrap_or_else(|| self.newest())
     }
 
+    /// When the change was made that brought the value, or deleted it, by its maker's clock; none if nobody told it.
+    /// For people only.
+    #[must_use]
+    pub fn time(&self) -> Option<ChangeTime> {
+        self.flag(HAS_TIME).then(|| {
+            let upper = u16::from_le_bytes(self.bytes(10));
+            ChangeTime::of_parts(upper, u32::from_le_bytes(self.bytes(self.time_at())))
+        })
+    }
+
     /// Fields of the change record that this version does not know.
     #[must_use]
     pub fn extra(&self) -> &[u8] {
@@ -196,15 +228,16 @@ impl Entry {
         u32::from_le_bytes(self.bytes(12)) as usize
     }
 
-    /// The value and, right behind it, [`Entry::extra`]: everything that does not depend on a node
-    /// table.
+    /// The value and, right behind it, [`Entry::extra`]: everything of a version that does not depend on a node
+    /// table. The time is not in it.
     #[must_use]
     pub fn content_tail(&self) -> &[u8] {
         self.data.get(self.value_range().start..).or_broken(PACKED)
     }
 
     /// What watchers receive for a value that left the tree without an event (replication rule 4a):
-    /// a tombstone with the same chain, tock and origin. It is never put into a tree.
+    /// a tombstone with the same chain, tock and origin, and no time, since nobody knows when it was deleted. It is
+    /// never put into a tree.
     #[must_use]
     pub fn without_value(&self) -> Self {
         Self::new(&EntryParts {
@@ -212,6 +245,7 @@ impl Entry {
             chain: &self.chain(),
             tock: self.tock(),
             origin: self.reissue_of(),
+            time: None,
             extra: &[],
         })
     }
@@ -228,8 +262,8 @@ impl Entry {
             None => None,
         };
         let chain = Chain::from_events(events, self.is_chain_cut()).or_broken(PACKED);
-        let (value, tock, extra) = (self.value(), self.tock(), self.extra());
-        Some(Self::new(&EntryParts { value, chain: &chain, tock, origin, extra }))
+        let (value, tock, time, extra) = (self.value(), self.tock(), self.time(), self.extra());
+        Some(Self::new(&EntryParts { value, chain: &chain, tock, origin, time, extra }))
     }
 
     /// Bytes that the entry takes in memory, without its path.
@@ -269,6 +303,7 @@ impl fmt::Debug for Entry {
             .field("chain", &self.chain())
             .field("value", &self.value())
             .field("origin", &self.reissue_of())
+            .field("time", &self.time())
             .finish_non_exhaustive()
     }
 }
@@ -284,7 +319,18 @@ mod tests {
     fn entry(events: &[Event], origin: Option<Event>, value: Option<&[u8]>, tock: u64) -> Entry {
         let chain = Chain::from_events(events.iter().copied(), true).unwrap();
         let tock = Tock::new(tock).unwrap();
-        Entry::new(&EntryParts { value, chain: &chain, tock, origin, extra: b"xy" })
+        Entry::new(&EntryParts { value, chain: &chain, tock, origin, time: None, extra: b"xy" })
+    }
+
+    fn timed(entry: &Entry, ms: u64) -> Entry {
+        Entry::new(&EntryParts {
+            value: entry.value(),
+            chain: &entry.chain(),
+            tock: entry.tock(),
+            origin: entry.reissue_of(),
+            time: ChangeTime::new(ms),
+            extra: entry.extra(),
+        })
     }
 
     #[test]
@@ -300,6 +346,27 @@ mod tests {
                 assert_eq!(e.origin(), origin.unwrap_or(event(1, 7)));
                 assert_eq!((e.tock().get(), e.extra()), (77, &b"xy"[..]));
                 assert!(e.is_chain_cut() && e.chain().is_cut());
+            }
+        }
+    }
+
+    #[test]
+    fn a_time_takes_four_bytes_and_changes_nothing_else() {
+        for value in [None, Some(&[0xc0][..])] {
+            for origin in [None, Some(event(9, 8))] {
+                let plain = entry(&[event(1, 7), event(2, 3)], origin, value, 77);
+                assert_eq!(plain.time(), None);
+                for ms in [0, 5, 1_795_000_000_123, 253_370_764_799_999] {
+                    let timed = timed(&plain, ms);
+                    assert_eq!(timed.time().map(ChangeTime::ms), Some(ms));
+                    assert_eq!(timed.memory_bytes(), plain.memory_bytes() + 4);
+                    assert_eq!((timed.value(), timed.extra()), (plain.value(), plain.extra()));
+                    assert_eq!((timed.chain(), timed.tock()), (plain.chain(), plain.tock()));
+                    assert_eq!(timed.reissue_of(), plain.reissue_of());
+                    assert_eq!(timed.content_tail(), plain.content_tail());
+                    assert_eq!(timed.translated(Some), Some(timed.clone()));
+                    assert_eq!(timed.without_value().time(), None);
+                }
             }
         }
     }

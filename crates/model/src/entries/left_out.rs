@@ -223,7 +223,14 @@ mod tests {
     }
 
     fn entry(value: Option<&[u8]>, chain: &Chain, extra: &[u8]) -> Entry {
-        Entry::new(&EntryParts { value, chain, tock: Tock::default(), origin: None, extra })
+        Entry::new(&EntryParts {
+            value,
+            chain,
+            tock: Tock::default(),
+            origin: None,
+            time: None,
+            extra,
+        })
     }
 
     fn on_top(old: &Entry, node: u32, tick: u64, value: Option<&[u8]>) -> Entry {

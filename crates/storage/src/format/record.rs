@@ -3,7 +3,7 @@
 //!
 //! | first element | record | then |
 //! |---|---|---|
-//! | 0 to 15 | an entry as it is now; bits: 1 value, 2 origin, 4 chain cut, 8 extra | path, tock, chain, value, origin, extra |
+//! | 0 to 15, 32 to 47 | an entry as it is now; bits: 1 value, 2 origin, 4 chain cut, 8 extra, 32 time | path, tock, chain, value, origin, extra, time |
 //! | 16 | an entry that left the tree | path, node, tick |
 //! | 17 | an incarnation; they are numbered 0, 1, 2 … in each file | name, incarnation |
 //! | 18 to 21 | what a node knows besides entries: [`super::knowledge`] | |
@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 
 use crate::error::FormatError;
 use crate::model::chain::Chain;
+use crate::model::change_time::ChangeTime;
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{
     Event, Incarnation, NODE_TABLE_MAX, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock,
@@ -27,8 +28,11 @@ const HAS_VALUE: u64 = 1;
 const HAS_ORIGIN: u64 = 2;
 const CHAIN_CUT: u64 = 4;
 const HAS_EXTRA: u64 = 8;
-/// Kinds up to this one are entries.
+/// The kinds from 16 to 31 are other records.
+const HAS_TIME: u64 = 32;
+/// Kinds up to this one are entries, and so are those with [`HAS_TIME`] besides.
 const ENTRY_MAX: u64 = 15;
+const LAST_TIMED_ENTRY: u64 = ENTRY_MAX | HAS_TIME;
 const GONE: u64 = 16;
 const NODE: u64 = 17;
 pub(super) const STATE: u64 = 18;
@@ -84,7 +88,7 @@ impl Dictionary {
         let fields = r.read_array_len()?;
         let kind = r.read_u64()?;
         match kind {
-            0..=ENTRY_MAX => self.read_entry(r, kind, fields),
+            0..=ENTRY_MAX | HAS_TIME..=LAST_TIMED_ENTRY => self.read_entry(r, kind, fields),
             GONE => {
                 expect_fields(fields, 4)?;
                 let path = Path::from_canonical(r.read_bin()?)?;
@@ -129,7 +133,8 @@ impl Dictionary {
         fields: usize,
     ) -> Result<Record, FormatError> {
         let has = |flag: u64| flags & flag != 0;
-        let optional = usize::from(has(HAS_VALUE)) + usize::from(has(HAS_EXTRA));
+        let optional =
+            [HAS_VALUE, HAS_EXTRA, HAS_TIME].into_iter().filter(|flag| has(*flag)).count();
         expect_fields(fields, 4 + optional + 2 * usize::from(has(HAS_ORIGIN)))?;
         let path = Path::from_canonical(r.read_bin()?)?;
         let tock = read_tock(r)?;
@@ -146,7 +151,9 @@ impl Dictionary {
         let value = if has(HAS_VALUE) { Some(r.read_raw_within(SkipLimits::VALUE)?) } else { None };
         let origin = if has(HAS_ORIGIN) { Some(self.read_event(r)?) } else { None };
         let extra = if has(HAS_EXTRA) { checked_extra(r.read_bin()?)? } else { &[] };
-        let entry = Entry::new(&EntryParts { value, chain: &chain, tock, origin, extra });
+        // What is no time that can be kept, nobody needs.
+        let time = if has(HAS_TIME) { ChangeTime::new(r.read_u64()?) } else { None };
+        let entry = Entry::new(&EntryParts { value, chain: &chain, tock, origin, time, extra });
         Ok(Record::Entry { path, entry })
     }
 }
@@ -196,12 +203,15 @@ pub(super) fn read_tock(r: &mut Reader<'_>) -> Result<Tock, FormatError> {
 /// the file in their order.
 pub(crate) fn write_entry(path: &[u8], entry: &Entry, out: &mut Vec<u8>) {
     let (value, origin, extra) = (entry.value(), entry.reissue_of(), entry.extra());
+    let time = entry.time();
     let mut kind = 0;
     kind |= if value.is_some() { HAS_VALUE } else { 0 };
     kind |= if origin.is_some() { HAS_ORIGIN } else { 0 };
     kind |= if entry.is_chain_cut() { CHAIN_CUT } else { 0 };
     kind |= if extra.is_empty() { 0 } else { HAS_EXTRA };
-    let optional = usize::from(value.is_some()) + usize::from(!extra.is_empty());
+    kind |= if time.is_some() { HAS_TIME } else { 0 };
+    let optional = [value.is_some(), !extra.is_empty(), time.is_some()];
+    let optional = optional.into_iter().filter(|is_there| *is_there).count();
     write_array_len(4 + optional + 2 * usize::from(origin.is_some()), out);
     write_u64(kind, out);
     write_bin(path, out);
@@ -218,6 +228,9 @@ pub(crate) fn write_entry(path: &[u8], entry: &Entry, out: &mut Vec<u8>) {
     }
     if !extra.is_empty() {
         write_bin(extra, out);
+    }
+    if let Some(time) = time {
+        write_u64(time.ms(), out);
     }
 }
 

@@ -177,6 +177,7 @@ mod tests {
             chain: &Chain::first(event(tick)),
             tock: Tock::new(tick).unwrap(),
             origin: None,
+            time: None,
             extra: &[],
         })
     }

@@ -9,6 +9,7 @@ use crate::disk::{Disk, DiskEntry};
 use crate::error::StorageError;
 use crate::header::LogStart;
 use crate::log::LogReader;
+use crate::model::change_time::ChangeTime;
 use crate::model::entry::Entry;
 use crate::model::ids::NodeTable;
 use crate::model::path::Path;
@@ -27,6 +28,8 @@ pub struct Version {
     pub event: String,
     /// Its tock.
     pub tock: u64,
+    /// When it was made, by its maker's clock, milliseconds since 1970; none if that is not known.
+    pub made_ms: Option<u64>,
     /// The value, as MessagePack; none: it is deleted.
     pub value: Option<Vec<u8>>,
 }
@@ -192,6 +195,7 @@ fn version(entry: &Entry, table: &NodeTable) -> Version {
     Version {
         event: table.spell_event(entry.newest()).to_string(),
         tock: entry.tock().get(),
+        made_ms: entry.time().map(ChangeTime::ms),
         value: entry.value().map(<[u8]>::to_vec),
     }
 }

@@ -54,6 +54,9 @@ pub(crate) fn list_entry(path: &Path, entry: &Entry, table: &NodeTable) -> Strin
     if let Some(origin) = entry.reissue_of() {
         out.push_str(&format!(" origin{}", list_event(origin, table)));
     }
+    if let Some(time) = entry.time() {
+        out.push_str(&format!(" time {}", time.ms()));
+    }
     if !entry.extra().is_empty() {
         out.push_str(&format!(" extra {}", hex(entry.extra())));
     }

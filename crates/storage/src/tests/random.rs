@@ -11,6 +11,7 @@ use super::node::node_id;
 use crate::batch::{Batch, Op};
 use crate::engine::{Decided, Image, Knowledge};
 use crate::model::chain::Chain;
+use crate::model::change_time::ChangeTime;
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::group::{GroupConfig, Member};
 use crate::model::ids::{Event, NodeIndex, NodeTable, Tick, Tock};
@@ -69,12 +70,27 @@ fn extra() -> impl Strategy<Value = Vec<u8>> {
 
 pub(super) fn entry() -> impl Strategy<Value = Entry> {
     let chain = vec(event(), 1..=CHAIN_LEN_MAX);
-    (option::weighted(0.8, value()), chain, any::<bool>(), tock(), option::of(event()), extra())
-        .prop_map(|(value, events, is_cut, tock, origin, extra)| {
-            let chain = Chain::from_events(events, is_cut).unwrap();
-            let value = value.as_deref();
-            Entry::new(&EntryParts { value, chain: &chain, tock, origin, extra: &extra })
+    let time = option::of((0_u64..1 << 48).prop_map(ChangeTime::new));
+    let parts = (
+        option::weighted(0.8, value()),
+        chain,
+        any::<bool>(),
+        tock(),
+        option::of(event()),
+        extra(),
+    );
+    (parts, time).prop_map(|((value, events, is_cut, tock, origin, extra), time)| {
+        let chain = Chain::from_events(events, is_cut).unwrap();
+        let value = value.as_deref();
+        Entry::new(&EntryParts {
+            value,
+            chain: &chain,
+            tock,
+            origin,
+            time: time.flatten(),
+            extra: &extra,
         })
+    })
 }
 
 fn seen() -> impl Strategy<Value = Seen> {

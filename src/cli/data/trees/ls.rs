@@ -7,6 +7,7 @@ use crate::cli::data::entry::value_text;
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, address_entry, parse_path, whole_path};
 use crate::cli::terminal::output::{Output, printable};
+use crate::cli::terminal::times::show_time;
 use crate::client::{Fields, StreamEvent};
 use crate::model::path::Path;
 
@@ -16,7 +17,7 @@ use crate::model::path::Path;
 Examples:
   distkv-node ls             # the first elements of all paths
   distkv-node ls site        # what is directly below site
-  distkv-node ls site --long # with values
+  distkv-node ls site --long # with values, and when they were set
   distkv-node ls --json | jq -r .path
 
 Names are whole paths, so that they can be given to other commands. Behind a name without a value of \
@@ -28,7 +29,7 @@ pub(in crate::cli) struct LsArgs {
     #[arg(value_parser = parse_path, default_value = ":")]
     path: Path,
 
-    /// Print values, too
+    /// Print values, too, and when each was set, if that is known
     #[arg(short, long)]
     long: bool,
 
@@ -40,6 +41,7 @@ pub(in crate::cli) async fn run(args: LsArgs) -> Result<(), CliError> {
     let (action, path) = address_entry(&args.path, "get_tree", "get_tree_internal")?;
     let mut fields = Fields::at(&path);
     fields.u64("min_depth", 1).u64("max_depth", 1).u64("nchain", 0).bool("empty", true);
+    fields.bool("with_time", args.long || args.remote.json);
     let remote = args.remote.connect().await?;
     let mut stream = remote.stream(action, &fields).await?;
     let mut output = Output::new(args.remote.json);
@@ -48,13 +50,21 @@ pub(in crate::cli) async fn run(args: LsArgs) -> Result<(), CliError> {
         let path = whole_path(&args.path, path.as_ref());
         let has_value = message.get("value").is_some();
         output.either(
-            || json!({"path": path, "has_value": has_value}),
+            || match message.u64("time").filter(|_| has_value) {
+                Some(time) => {
+                    json!({"path": path, "has_value": has_value, "time": show_time(time)})
+                }
+                None => json!({"path": path, "has_value": has_value}),
+            },
             || {
                 let name = printable(&path);
                 match (has_value, args.long) {
                     (false, _) => format!("{name}/"),
                     (true, false) => name.into_owned(),
-                    (true, true) => format!("{name}  {}", value_text(&message)),
+                    (true, true) => match message.u64("time").map(show_time) {
+                        Some(time) => format!("{name}  {}  ({time})", value_text(&message)),
+                        None => format!("{name}  {}", value_text(&message)),
+                    },
                 }
             },
         )?;

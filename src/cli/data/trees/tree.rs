@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::Value as Json;
 
-use crate::cli::data::entry::{CHAIN_EVENTS, entry_json, value_text};
+use crate::cli::data::entry::{ask_for_chain, entry_json, value_text};
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, address_entry, parse_path, whole_path};
 use crate::cli::terminal::output::{Output, printable};
@@ -27,7 +27,8 @@ Examples:
   distkv-node tree --json | jq -r '.path'
 
 Entries come in a fixed order, as they were at one moment. With --json, one object per line: \
-path, value, tock, and with --chain the events that last changed it.
+path, value, tock, time (when it was changed, if that is known), and with --chain the events that last \
+changed it.
 
 Exit code: 0 done (also where there is nothing), 1 failed, 2 usage, 3 refused, 6 no node was reached.")]
 pub(in crate::cli) struct TreeArgs {
@@ -47,7 +48,7 @@ pub(in crate::cli) struct TreeArgs {
     #[arg(long)]
     empty: bool,
 
-    /// Show the events that last changed each entry, newest first
+    /// Show the events that last changed each entry, newest first, and when that was
     #[arg(long)]
     chain: bool,
 
@@ -67,7 +68,9 @@ pub(in crate::cli) async fn run(args: TreeArgs) -> Result<(), CliError> {
         fields.bool("empty", true);
     }
     if args.chain {
-        fields.u64("nchain", CHAIN_EVENTS);
+        ask_for_chain(&mut fields);
+    } else if args.remote.json {
+        fields.bool("with_time", true);
     }
     let remote = args.remote.connect().await?;
     let mut stream = remote.stream(action, &fields).await?;

@@ -21,6 +21,7 @@ use crate::rt;
 use crate::server::access::Identity;
 use crate::server::access::guest::Made;
 use crate::server::access::methods::{self, KEY, PASSWORD, TOKEN};
+use crate::server::change_time;
 use crate::server::connections::session::{Context, HeavyJob, Session, Then, not_ready};
 
 impl Session {
@@ -322,7 +323,8 @@ fn replace_hash(cx: &Context<'_>, user: &User, hash: PasswordHash) {
     let Ok(value) = record.with_secret(Secret::Password(hash)).write() else { return };
     let chain = ChainCondition::Newest(user.event);
     let precondition = Precondition { chain, value: None };
-    let write = Write { precondition, ..Write::new(&path, Some(value.as_bytes())) };
+    let time = change_time();
+    let write = Write { precondition, time, ..Write::new(&path, Some(value.as_bytes())) };
     if let (Err(error), _) = cx.hub.write(write, false) {
         tracing::warn!(%error, user = &*user.ident, "a password's hash stays in its old form");
     }

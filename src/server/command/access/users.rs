@@ -23,6 +23,7 @@ use crate::server::access::Identity;
 use crate::server::access::authorise::{Denied, Target};
 use crate::server::access::guest::Made;
 use crate::server::access::methods::{self, PASSWORD, TOKEN};
+use crate::server::change_time;
 use crate::server::command::data::value::engine_error;
 use crate::server::connections::session::{Context, NodeNames, Session, Then};
 
@@ -367,7 +368,7 @@ fn make(cx: &Context<'_>, wanted: Wanted<'_>) -> Result<Change, ClientError> {
     let write = Write { precondition, idempotent: true, ..Write::new(wanted.path, wanted.value) };
     let op = WriteOp { newest, ..WriteOp::new(write) };
     let checked = wanted.is_checked.then_some(cx.access.policies);
-    let terms = BatchTerms { with_names: true, checked, ..BatchTerms::WHOLE };
+    let terms = BatchTerms { with_names: true, checked, time: change_time(), ..BatchTerms::WHOLE };
     let (done, number) = cx.hub.write_batch([Operation::Write(op)], terms);
     let names = done.names.or_broken("names were asked for");
     match done.outcomes.into_iter().flatten().next().map(Outcome::into_written) {

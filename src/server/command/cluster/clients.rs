@@ -165,6 +165,9 @@ fn write_version(version: Option<&Version>, row: &mut LongMap) {
     let Some(version) = version else { return };
     row.str("event", &version.event);
     row.u64("version_tock", version.tock);
+    if let Some(made) = version.made_ms {
+        row.u64("made", made);
+    }
     if let Some(value) = &version.value {
         row.key("value").extend_from_slice(value);
     }

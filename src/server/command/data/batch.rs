@@ -11,6 +11,7 @@ use crate::model::invariant::OrBroken;
 use crate::model::value::write_array_len;
 use crate::protocol::client::batch::{BatchOp, BatchRequest};
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
+use crate::server::change_time;
 use crate::server::connections::session::{Context, NodeNames, Session, Then, not_ready};
 use crate::server::shards::Sample;
 
@@ -232,6 +233,7 @@ fn carry_out_part(cx: &Context<'_>, part: &mut [Op<'_>], bytes: &mut usize) -> C
         room: REPLY_BYTES_MAX - *bytes,
         with_names: true,
         checked: Some(cx.access.policies),
+        time: change_time(),
     };
     let (done, logged) = cx.hub.write_batch(part.iter().map(Op::op), terms);
     let BatchDone { outcomes, tock, is_ready, is_outdated, names } = done;

@@ -22,6 +22,7 @@ use crate::protocol::client::{
 use crate::replica::write::{ChainCondition, Hints, Precondition, Write};
 use crate::server::access::authorise::Denied;
 use crate::server::access::types::TypeChecks;
+use crate::server::change_time;
 use crate::server::command::access::demote_for_list;
 use crate::server::connections::session::{
     Context, Decoded, NodeNames, Session, WholePath, not_ready,
@@ -164,7 +165,8 @@ impl Session {
             jobs.iter_mut().for_each(|job| job.refuse(&error));
         }
         let with_names = jobs.iter().any(|job| job.write.is_some_and(|w| !w.reply_chain.is_none()));
-        let terms = BatchTerms { room, with_names, checked: Some(cx.access.policies) };
+        let time = jobs.iter().any(|job| job.write.is_some()).then(change_time).flatten();
+        let terms = BatchTerms { room, with_names, checked: Some(cx.access.policies), time };
         let (done, number) = cx.hub.write_batch(jobs.iter().map(Job::op), terms);
         let BatchDone { outcomes, tock, names, .. } = done;
         let done = outcomes.len();
@@ -304,7 +306,7 @@ impl Lookup<'_> {
                 if let Some(value) = entry.value() {
                     message.raw("value", shown(path, value));
                 }
-                message.tock(entry.tock())
+                message.tock(entry.tock()).change_time(entry, self.chain)
             }
             (None, _) => {
                 if !self.chain.is_none() {
@@ -403,6 +405,8 @@ impl<'a> Job<'a> {
                 precondition: Precondition { chain, value: write.prev },
                 idempotent: write.idempotent,
                 write_id: write.write_id,
+                // The batch has one for all.
+                time: None,
                 hints: Hints::with_room(recycled_entry::take()),
             },
             newest,

@@ -41,7 +41,11 @@ pub(in crate::server::command) fn write_reply(
     out: &mut Vec<u8>,
 ) {
     // Of the events before its own one, such a client is told nothing either.
-    let chain = if hides_old { ChainLength(write.reply_chain.0.min(1)) } else { write.reply_chain };
+    let chain = if hides_old {
+        ChainLength::of(write.reply_chain.events.min(1))
+    } else {
+        write.reply_chain
+    };
     if let Some(made) = &written.repeated {
         return write_repeated(seq, chain, written.entry.as_ref(), made, names, out);
     }

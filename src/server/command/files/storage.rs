@@ -16,6 +16,7 @@ use crate::protocol::client::stored::StoredChange;
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
 use crate::replica::write::{Write, Written};
 use crate::server::access::authorise::Target;
+use crate::server::change_time;
 use crate::server::command::cluster::admin::LongMap;
 use crate::server::command::data::value::check_type;
 use crate::server::connections::session::{Context, Session, Then, WholePath};
@@ -136,7 +137,7 @@ impl Session {
         let value = stored.as_ref().map(Value::as_bytes).or(change.value);
         let write = Write { idempotent: true, ..Write::new(&path, value) };
         let op = WriteOp { tock: Some(change.tock), ..WriteOp::new(write) };
-        let terms = BatchTerms { with_names: true, ..BatchTerms::WHOLE };
+        let terms = BatchTerms { with_names: true, time: change_time(), ..BatchTerms::WHOLE };
         let (done, number) = cx.hub.write_batch([Operation::Write(op)], terms);
         let BatchDone { outcomes, tock, names, .. } = done;
         let outcome = outcomes.into_iter().flatten().next().or_broken("a batch has its outcomes");
@@ -147,7 +148,7 @@ impl Session {
         let mut message = MessageWriter::new(out);
         message.bool("changed", is_made);
         if let (Some(entry), Some(names)) = (&entry, &names) {
-            names.names().write_chain(entry, ChainLength(1), message.key("chain"));
+            names.names().write_chain(entry, ChainLength::of(1), message.key("chain"));
         }
         message.tock(entry.as_ref().map_or(tock, |entry| entry.tock())).u64("seq", seq);
         if is_made {

@@ -33,6 +33,7 @@ impl<'n> Peer<'n> {
             tock: Tock::new(tock).unwrap(),
             events: [event].into_iter().collect(),
             chain_cut: false,
+            time: None,
             value,
             origin: None,
             extra: Default::default(),

@@ -22,6 +22,7 @@ fn version(node: &Node, at: &str, tick: u64, value: Option<&[u8]>) -> Committed 
         chain: &Chain::first(event),
         tock: Tock::new(tick).unwrap(),
         origin: None,
+        time: None,
         extra: &[],
     });
     Committed { path: at.parse().unwrap(), entry }

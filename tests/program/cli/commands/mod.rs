@@ -8,6 +8,7 @@ mod operators;
 mod shards;
 mod snapshots;
 mod spelling;
+mod times;
 mod trees;
 mod types;
 mod undo;

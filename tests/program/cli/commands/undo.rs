@@ -43,7 +43,8 @@ fn a_wrong_deletion_is_undone_from_any_client_and_what_came_later_stays() {
     let lines: String =
         (0..2_000).map(|n| format!("{{\"path\": \"site.n:{n}\", \"value\": {n}}}\n")).collect();
     import(&n1, &lines);
-    ok(&n1, &["set", "other", "1"]);
+    // The other node has all of it, before it deletes what it has.
+    ok(&n1, &["set", "other", "1", "--copies", "1"]);
     let too_early = "@1600000000";
     let then = moment();
     ok(&n2, &["delete", "site", "--recursive"]);

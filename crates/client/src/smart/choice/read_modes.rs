@@ -107,7 +107,7 @@ impl Inner {
     ) -> Result<(Entry, NodeIdentity, HostPort), CallError> {
         let mut fields = Fields::at(request.path);
         if request.with_chain {
-            fields.u64("nchain", 1);
+            fields.u64("nchain", 1).bool("with_time", true);
         }
         let fields = &fields;
         let served = self.call(plan, |used| async move {
@@ -235,7 +235,7 @@ impl Inner {
         let asking = async {
             let used = self.pool.get(&target.address).await?;
             let mut fields = Fields::at(path);
-            fields.u64("nchain", 1);
+            fields.u64("nchain", 1).bool("with_time", true);
             let reply = used.connection().request("get_value", &fields).await?;
             entry::entry_of(&reply, &target.name)
         };

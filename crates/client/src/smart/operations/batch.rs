@@ -117,7 +117,7 @@ impl Batch {
             let mut fields = Fields::at(&op.path);
             let options = match &op.kind {
                 Kind::Get => {
-                    fields.str("action", "get_value").u64("nchain", 1);
+                    fields.str("action", "get_value").u64("nchain", 1).bool("with_time", true);
                     None
                 }
                 Kind::Put(value, options) => {

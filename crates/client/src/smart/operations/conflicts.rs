@@ -259,7 +259,7 @@ impl Inner {
         let beginning = async {
             let used = self.pool.get(&target.address).await?;
             let mut fields = Fields::at(path);
-            fields.u64("nchain", 1);
+            fields.u64("nchain", 1).bool("with_time", true);
             used.connection().stream("conflicts", &fields).await
         };
         let silent = || ClientError::Connect {

@@ -22,6 +22,9 @@ pub struct Entry {
     pub chain: Option<Chain>,
     /// Its tock.
     pub tock: u64,
+    /// When that version was made, by the clock of the node that made it, in milliseconds since 1970: for people, since
+    /// clocks can be wrong. None if nobody told it, and from an operation that does not return the chain.
+    pub time_ms: Option<u64>,
     /// The node that returned it.
     pub node: String,
 }
@@ -149,6 +152,7 @@ pub(in crate::smart) fn entry_of(message: &Message, node: &str) -> Result<Entry,
         value: value_of(message, "value", node)?,
         chain: chain_of(message, node)?,
         tock: message.u64("tock").unwrap_or(0),
+        time_ms: message.u64("time"),
         node: node.to_owned(),
     })
 }

@@ -269,7 +269,7 @@ impl TreeOptions {
             to.u64("max_depth", depth);
         }
         if self.with_chains {
-            to.u64("nchain", 1);
+            to.u64("nchain", 1).bool("with_time", true);
         }
     }
 }

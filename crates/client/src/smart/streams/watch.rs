@@ -86,6 +86,8 @@ pub struct Change {
     pub chain: Option<Chain>,
     /// Its tock.
     pub tock: u64,
+    /// When it was made, as in [`Entry::time_ms`](crate::smart::Entry::time_ms).
+    pub time_ms: Option<u64>,
 }
 
 impl Change {
@@ -149,7 +151,7 @@ impl Client {
     /// [`CallError`]: no node could begin it in time.
     pub async fn watch(&self, path: &Path, options: WatchOptions) -> Result<Watch, CallError> {
         let mut fields = Fields::at(path);
-        fields.bool("fetch", true).u64("nchain", 1);
+        fields.bool("fetch", true).u64("nchain", 1).bool("with_time", true);
         if let Some(depth) = options.min_depth {
             fields.u64("min_depth", depth);
         }
@@ -356,8 +358,8 @@ impl Watch {
         if is_fetching && self.is_silent {
             return;
         }
-        let Entry { value, chain, tock, .. } = entry;
-        self.queue.push_back(WatchEvent::Change(Change { path, value, chain, tock }));
+        let Entry { value, chain, tock, time_ms, .. } = entry;
+        self.queue.push_back(WatchEvent::Change(Change { path, value, chain, tock, time_ms }));
     }
 
     /// The state of a node has come whole.
@@ -403,7 +405,7 @@ impl Watch {
                     self.memory.on_gone(&path);
                     if !self.is_silent {
                         let (value, chain) = (None, None);
-                        let change = Change { path, value, chain, tock };
+                        let change = Change { path, value, chain, tock, time_ms: None };
                         self.queue.push_back(WatchEvent::Change(change));
                     }
                 }

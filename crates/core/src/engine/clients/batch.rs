@@ -7,6 +7,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::engine::{Engine, EngineWriteError, Outbox};
+use crate::model::change_time::ChangeTime;
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, NodeName, NodeTable, Tick, Tock};
 use crate::model::invariant::OrBroken;
@@ -94,11 +95,13 @@ pub struct BatchTerms {
     /// The policies that the operations were checked against: from where they are others, perhaps because
     /// of an operation of this batch, nothing is carried out. None for what needs no check.
     pub checked: Option<Policies>,
+    /// When the changes are made, by the node's clock: what people are told.
+    pub time: Option<ChangeTime>,
 }
 
 impl BatchTerms {
     /// All of it, however much the results are.
-    pub const WHOLE: Self = Self { room: usize::MAX, with_names: false, checked: None };
+    pub const WHOLE: Self = Self { room: usize::MAX, with_names: false, checked: None, time: None };
 }
 
 /// The names under which clients see nodes, at one moment. Cheap to clone.
@@ -185,7 +188,7 @@ impl Engine {
                 }
                 let spot = if op.path().is_some() { spots.next() } else { None };
                 let op = std::mem::replace(op, Operation::Nothing);
-                let outcome = self.carry_out(op, spot, out);
+                let outcome = self.carry_out(op, spot, terms.time, out);
                 bytes += outcome.as_ref().map_or(0, Outcome::reply_bytes);
                 outcomes.push(outcome);
             }
@@ -208,6 +211,7 @@ impl Engine {
         &mut self,
         op: Operation<'_>,
         spot: Option<Spot>,
+        time: Option<ChangeTime>,
         out: &mut Outbox,
     ) -> Option<Outcome> {
         Some(match op {
@@ -217,7 +221,7 @@ impl Engine {
                 let spot = self.tree().find(path, spot);
                 Outcome::Found(self.tree().get_at(&spot).map(|(_, entry)| entry.clone()))
             }
-            Operation::Write(op) => match self.write_op(op, spot, out) {
+            Operation::Write(op) => match self.write_op(op, spot, time, out) {
                 Ok(written) => Outcome::Written(written),
                 Err(error) => Outcome::Refused(error),
             },
@@ -228,6 +232,7 @@ impl Engine {
         &mut self,
         op: WriteOp<'_>,
         spot: Option<Spot>,
+        time: Option<ChangeTime>,
         out: &mut Outbox,
     ) -> Result<Written, EngineWriteError> {
         let WriteOp { mut write, newest, copies, over_value, tock } = op;
@@ -238,6 +243,7 @@ impl Engine {
             }
         }
         write.hints.spot = spot;
+        write.time = time;
         if let Some((life, tick)) = newest {
             write.precondition.chain = self.local_condition(life, tick);
         }

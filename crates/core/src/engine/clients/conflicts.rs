@@ -130,6 +130,7 @@ mod tests {
             chain: &Chain::first(event),
             tock: Tock::new(tick).unwrap(),
             origin: None,
+            time: None,
             extra: &[],
         })
     }

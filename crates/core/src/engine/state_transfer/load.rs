@@ -113,6 +113,7 @@ impl Engine {
             chain: &chain,
             tock: saved.tock,
             origin: None,
+            time: None,
             extra: &[],
         });
         // With marks that are equal, only what asks for an event of a node that can make none is refused.

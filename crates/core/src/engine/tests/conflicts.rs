@@ -52,6 +52,7 @@ fn told(me: &mut Hand, path: &str, tick: u64, tock: u64) -> Vec<String> {
         tock: Tock::new(tock).unwrap(),
         events: [event].into_iter().collect(),
         chain_cut: false,
+        time: None,
         value: Some(&[2]),
         origin: None,
         extra: Default::default(),

@@ -238,7 +238,7 @@ fn asked() -> Hand {
         let tick = Tick::new(2 * key + 1).unwrap();
         let chain = Chain::from_events([Event { node, tick }], false).unwrap();
         let (value, tock) = (Some(&[1][..]), Tock::new(key + 1).unwrap());
-        let parts = EntryParts { value, chain: &chain, tock, origin: None, extra: &[] };
+        let parts = EntryParts { value, chain: &chain, tock, origin: None, time: None, extra: &[] };
         let path = format!("k{key}").parse().unwrap();
         me.engine.take_entry(&path, &Entry::new(&parts), &Mark::default(), &mut Outbox::new());
     }

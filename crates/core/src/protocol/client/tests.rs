@@ -50,7 +50,7 @@ fn the_clients_first_messages_are_understood() {
     else {
         panic!("no watch");
     };
-    assert_eq!((seq, scope.chain, scope.depth_max), (1, ChainLength(3), None));
+    assert_eq!((seq, scope.chain, scope.depth_max), (1, ChainLength::of(3), None));
     assert_eq!(conflicts, WatchConflicts::Without);
     assert_eq!(scope.path.path.to_path().to_string(), ":.distkv.config");
     assert!(scope.path.path.is_borrowed());
@@ -85,7 +85,7 @@ fn a_set_with_a_chain_is_understood() {
     let (5, Request::Write(write)) = request(&set) else { panic!("no write") };
     assert_eq!(write.value, Some(&[2][..]));
     assert_eq!(write.chain, ChainField::Newest { life: life("n1", 0xab), tick: 167 });
-    assert_eq!((write.reply_chain, write.copies, write.idempotent), (ChainLength(2), 0, false));
+    assert_eq!((write.reply_chain, write.copies, write.idempotent), (ChainLength::of(2), 0, false));
     let RequestPath { path, internal: false } = write.path else { panic!("internal") };
     assert_eq!(path.len(), 2);
 }
@@ -97,7 +97,7 @@ fn conflicts_are_asked_for_with_little() {
         panic!("no conflicts");
     };
     assert!(scope.path.path.is_root());
-    assert_eq!(scope.chain, ChainLength(1), "who made the versions belongs to it");
+    assert_eq!(scope.chain, ChainLength::of(1), "who made the versions belongs to it");
     let more = b"\x86\xa6action\xa9conflicts\xa3seq\x01\xa4path\x91\xa1a\xa5since\x05\
                  \xa5limit\x02\xa6nchain\xff";
     let (_, Request::Conflicts { scope, since: 5, limit: Some(2) }) = request(more) else {
@@ -211,6 +211,7 @@ fn chain_of(count: usize, cut: bool) -> (NodeTable, Entry) {
         chain: &chain,
         tock: tock(1),
         origin: None,
+        time: None,
         extra: &[],
     });
     (table, entry)
@@ -239,7 +240,7 @@ fn shape(bytes: &[u8]) -> (Vec<String>, bool) {
 
 fn encoded(entry: &Entry, table: &NodeTable, killed: &BTreeSet<NodeName>, n: usize) -> Vec<u8> {
     let mut out = Vec::new();
-    Names { table, killed }.write_chain(entry, ChainLength(n), &mut out);
+    Names { table, killed }.write_chain(entry, ChainLength::of(n), &mut out);
     out
 }
 
@@ -274,7 +275,7 @@ fn a_deletions_event_is_told_in_the_message_itself() {
         let mut out = Vec::new();
         let mut message = MessageWriter::new(&mut out);
         let names = Names { table: &table, killed: &nobody };
-        names.add_event_fields(&entry, ChainLength(wanted), &mut message);
+        names.add_event_fields(&entry, ChainLength::of(wanted), &mut message);
         out
     };
     assert_eq!(told(1), b"\x82\xa4node\xa4n0~1\xa4tick\x01");

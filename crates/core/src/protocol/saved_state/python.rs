@@ -344,6 +344,7 @@ mod tests {
                 chain: &Chain::first(event),
                 tock: Tock::new(1).unwrap(),
                 origin: None,
+                time: None,
                 extra: &[],
             });
             tree.insert(&path.parse().unwrap(), entry);

@@ -223,6 +223,7 @@ fn rewrite_log(file: &File) -> Vec<u8> {
             chain: &Chain::from_events(events, saved.is_chain_cut).unwrap(),
             tock: saved.tock,
             origin: None,
+            time: None,
             extra: &[],
         })
     };
@@ -289,6 +290,7 @@ fn a_life_is_spelled_the_same_when_another_one_becomes_known() {
             chain: &Chain::from_events(events, true).unwrap(),
             tock: Tock::new(9).unwrap(),
             origin: None,
+            time: None,
             extra: &[],
         })
     };
@@ -324,6 +326,7 @@ fn what_the_original_forgets_with_a_deletion_is_written_again() {
             chain: &Chain::first(Event { node, tick: tick(next) }),
             tock: Tock::new(next).unwrap(),
             origin: None,
+            time: None,
             extra: &[],
         })
     };

@@ -171,6 +171,7 @@ mod tests {
             chain: &Chain::first(event),
             tock: Tock::new(tock).unwrap(),
             origin: None,
+            time: None,
             extra: &id(number).to_extra(),
         })
     }
@@ -226,6 +227,7 @@ mod tests {
             chain: &Chain::first(event),
             tock: Tock::new(1).unwrap(),
             origin: None,
+            time: None,
             extra: &id(1).to_extra(),
         })
     }

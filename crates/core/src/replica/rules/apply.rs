@@ -73,6 +73,7 @@ impl Conflict {
             chain: &chain,
             tock: Tock::default(),
             origin: None,
+            time: None,
             extra: &[],
         });
         Self { path: path.clone(), winner: winner.clone(), loser, took_theirs }
@@ -219,7 +220,8 @@ impl Replica {
         let chain = theirs.chain().extended(event, self.chain_bound);
         let left_out = LeftOut::on_top_of(theirs, event, self.chain_bound);
         let extra = &left_out.put_into(&[])[..];
-        let parts = EntryParts { value: None, chain: &chain, tock, origin: None, extra };
+        let parts =
+            EntryParts { value: None, chain: &chain, tock, origin: None, time: None, extra };
         self.account_for_own(event, tock, &chain);
         Applied::OnTopAgain(self.commit(path.clone(), Entry::new(&parts)), None)
     }
@@ -255,6 +257,8 @@ impl Replica {
                 chain: &old.chain().extended(event, self.chain_bound),
                 tock,
                 origin: Some(lesser.origin()),
+                // That of the value, which stays: nobody has changed it.
+                time: lesser.time(),
                 extra: &left_out.put_into(lesser.extra()),
             })
         };

@@ -162,6 +162,7 @@ impl Replica {
             chain: &chain,
             tock,
             origin: Some(theirs.origin()),
+            time: theirs.time(),
             extra: theirs.extra(),
         });
         self.account_for_own(event, tock, &chain);

@@ -159,6 +159,7 @@ mod tests {
             chain: &chain,
             tock: Tock::new(tock).unwrap(),
             origin: origin.map(event),
+            time: None,
             extra: &[],
         })
     }
@@ -206,7 +207,14 @@ mod tests {
         let id = WriteId([7; 16]);
         let copy = |of: &Entry| {
             let (chain, tock, value) = (&of.chain(), of.tock(), of.value());
-            Entry::new(&EntryParts { value, chain, tock, origin: None, extra: &id.to_extra() })
+            Entry::new(&EntryParts {
+                value,
+                chain,
+                tock,
+                origin: None,
+                time: None,
+                extra: &id.to_extra(),
+            })
         };
         let (first, second) = (copy(&entry(&[(0, 1)], None, 1)), copy(&entry(&[(1, 1)], None, 9)));
         assert_eq!(decide(&first, &second, &table()), ApplyDecision::TakeTheirs);

@@ -45,6 +45,8 @@ impl Replica {
             chain: &chain,
             tock,
             origin: names_origin.then(|| old.origin()),
+            // A re-issue is no change that anybody made: it tells when its value was set.
+            time: if dies { None } else { old.time() },
             extra: &left_out.put_into(without_id.as_deref().unwrap_or(old.extra())),
         });
         self.account_for_own(event, self.tock.max(tock), &chain);

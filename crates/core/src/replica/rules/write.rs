@@ -1,6 +1,7 @@
 //! Replication rule 1: a change that a client of this node makes, with its preconditions.
 
 use crate::model::chain::Chain;
+use crate::model::change_time::ChangeTime;
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Tock};
 use crate::model::left_out::LeftOut;
@@ -47,6 +48,8 @@ pub struct Write<'a> {
     pub idempotent: bool,
     /// By this one the write is known when it comes again, here or at another node.
     pub write_id: Option<WriteId>,
+    /// When it is made, by this node's clock; it goes with the change, for people only.
+    pub time: Option<ChangeTime>,
     /// What makes it cheaper.
     pub hints: Hints,
 }
@@ -60,6 +63,7 @@ impl<'a> Write<'a> {
             precondition: Precondition::default(),
             idempotent: false,
             write_id: None,
+            time: None,
             hints: Hints::default(),
         }
     }
@@ -175,8 +179,8 @@ impl Replica {
         let extra = write.write_id.map(WriteId::to_extra);
         let extra = extra.as_ref().map_or(&[][..], |extra| extra);
         let extra = left_out.unwrap_or_default().put_into(extra);
-        let parts =
-            EntryParts { value: write.value, chain: &chain, tock, origin: None, extra: &extra };
+        let (value, time) = (write.value, write.time);
+        let parts = EntryParts { value, chain: &chain, tock, origin: None, time, extra: &extra };
         let entry = Entry::new_in(write.hints.room, &parts);
         // The tree's own path, if there is one: it need not be made.
         let path = there.map_or_else(|| write.path.to_path(), |(path, _)| path.clone());
@@ -206,6 +210,7 @@ impl Replica {
             chain: &old.chain().extended(event, self.chain_bound),
             tock,
             origin: None,
+            time: write.time,
             extra: extra.as_ref().map_or(&[], |extra| extra),
         });
         new.memory_bytes() > old.memory_bytes()

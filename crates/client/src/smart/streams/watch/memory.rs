@@ -186,6 +186,7 @@ mod tests {
             value: value.map(|value| Value::new(&[value]).unwrap()),
             chain: Some(Chain::of(node, tock)),
             tock,
+            time_ms: None,
             node: String::from("told"),
         }
     }

@@ -66,7 +66,7 @@ pub(super) async fn settle(
 
 async fn look(used: &Arc<PooledConnection>, path: &Path) -> Result<Entry, ClientError> {
     let mut fields = Fields::at(path);
-    fields.u64("nchain", 1);
+    fields.u64("nchain", 1).bool("with_time", true);
     let reply = used.connection().request("get_value", &fields).await?;
     entry_of(&reply, &used.identity().name)
 }

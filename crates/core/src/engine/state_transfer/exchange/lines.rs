@@ -192,6 +192,7 @@ impl LinesImport {
                 chain: &chain,
                 tock: self.tock,
                 origin: None,
+                time: None,
                 extra: &left_out.put_into(&[]),
             });
             self.insert(&path, entry);

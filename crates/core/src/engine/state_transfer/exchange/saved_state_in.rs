@@ -135,6 +135,7 @@ impl Reading {
             chain: &chain,
             tock: saved.tock,
             origin: None,
+            time: None,
             extra: &[],
         });
         self.tock = self.tock.max(saved.tock);

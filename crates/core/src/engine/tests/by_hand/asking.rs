@@ -14,6 +14,7 @@ fn record(at: &str, tick: u64) -> Record<'static> {
             .into_iter()
             .collect(),
         chain_cut: false,
+        time: None,
         value: Some(&[7]),
         origin: None,
         extra: Default::default(),

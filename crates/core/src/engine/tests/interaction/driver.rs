@@ -6,7 +6,8 @@
 //! | `link a b`, `cut a b` | a link stands; it is gone, with all that was on its way |
 //! | `mesh`, `split a b / c` | every node is linked to every other; links between sides are cut |
 //! | `housekeepers a` | who they are, as a sees it |
-//! | `set a PATH N`, `delete a PATH` | a client's change; N is 0 to 127 |
+//! | `set a PATH N [at MS]`, `delete a PATH` | a client's change; N is 0 to 127; MS is the time that a tells |
+//! | `timeless a` | a knows nothing of times from now on: it ignores those that come, as an older version does |
 //! | `deliver a b [N]` | the next N messages from a to b arrive (all, if N is not given) |
 //! | `lose a b [WORD]` | all that is on its way from a to b is lost (all messages printed as WORD …) |
 //! | `hold a`, `go a` | a's queue is kept back or not, when `run` delivers |
@@ -27,7 +28,10 @@ use super::super::net::{Net, show};
 use crate::engine::changes::{BeginRetirement, CancelRetirement, ForgetMember, LoadImage};
 use crate::engine::delete::{DeleteSettings, Retirement};
 use crate::engine::{Image, Input, TICK_INTERVAL_MS};
+use crate::model::change_time::ChangeTime;
 use crate::model::ids::{Millis, NodeName};
+use crate::model::path::Path;
+use crate::replica::write::Write;
 
 /// The nodes of one script.
 pub(super) struct Cluster {
@@ -61,8 +65,13 @@ impl Cluster {
                 let list = show::names(&self.net.engine(self.nodes[*at]).housekeepers());
                 self.net.tell(|_| format!("{at}: housekeepers {list}"));
             }
-            ["set", at, path, value] => self.write(at, path, Some(value.parse().unwrap())),
-            ["delete", at, path] => self.write(at, path, None),
+            ["set", at, path, value] => self.write(at, path, Some(value.parse().unwrap()), None),
+            ["set", at, path, value, "at", ms] => {
+                let time = ChangeTime::new(ms.parse().unwrap());
+                self.write(at, path, Some(value.parse().unwrap()), time);
+            }
+            ["delete", at, path] => self.write(at, path, None, None),
+            ["timeless", at] => self.net.ignore_times(self.nodes[*at]),
             ["deliver", a, b] => self.deliver(a, b, usize::MAX),
             ["deliver", a, b, count] => self.deliver(a, b, count.parse().unwrap()),
             ["lose", a, b] => self.net.lose_some(self.nodes[*a], self.nodes[*b], |_| true),
@@ -138,11 +147,12 @@ impl Cluster {
         }
     }
 
-    fn write(&mut self, at: &str, path: &str, value: Option<u8>) {
+    fn write(&mut self, at: &str, path: &str, value: Option<u8>, time: Option<ChangeTime>) {
         let bytes = value.map(|v| [v]);
         let value = bytes.as_ref().map(|b| &b[..]);
+        let write = Write { time, ..Write::new(path.parse::<Path>().unwrap(), value) };
         // What comes of it is told.
-        let _ = self.net.write_as(self.nodes[at], path, value, false);
+        let _ = self.net.write_as(self.nodes[at], path, write, false);
     }
 
     fn deliver(&mut self, a: &str, b: &str, count: usize) {

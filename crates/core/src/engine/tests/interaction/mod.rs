@@ -73,6 +73,8 @@ scripts! {
     rule_9_cloned_disk
     rule_9_file
     rule_9_old_state
+    times_of_changes
+    times_of_re_issues
     trap_2_tombstone_not_in_v
     trap_3_reissue_over_newer
     trap_8_ties

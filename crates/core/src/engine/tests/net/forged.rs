@@ -26,7 +26,8 @@ impl Net {
             let tick = Tick::new(2 * key + 1).unwrap();
             let chain = Chain::from_events([Event { node: maker, tick }], false).unwrap();
             let (value, tock) = (Some(&[1][..]), Tock::new(key + 1).unwrap());
-            let parts = EntryParts { value, chain: &chain, tock, origin: None, extra: &[] };
+            let parts =
+                EntryParts { value, chain: &chain, tock, origin: None, time: None, extra: &[] };
             engine.take_entry(&path, &Entry::new(&parts), &Mark::default(), &mut out);
         }
         self.perform(node, out);

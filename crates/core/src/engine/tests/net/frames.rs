@@ -17,6 +17,18 @@ pub(super) struct Pipe {
     losing: bool,
 }
 
+/// What an older version makes of a message.
+fn forget_times(message: &mut PeerMessage<'_>) {
+    match message {
+        PeerMessage::Change(change) => change.record.time = None,
+        PeerMessage::CatchUpPart { records, .. }
+        | PeerMessage::ContentsVersions { records, .. } => {
+            records.iter_mut().for_each(|record| record.time = None);
+        }
+        _ => {}
+    }
+}
+
 /// Links that come and go, and what waits to be sent.
 impl Net {
     pub(crate) fn queue(&mut self, node: usize, link: LinkId, frame: Arc<[u8]>) {
@@ -163,7 +175,10 @@ impl Net {
     /// A frame arrives; tells whether the story has a line for it.
     pub(crate) fn arrive(&mut self, from: usize, to: usize, there: LinkId, bytes: &[u8]) -> bool {
         let frame = split_frame(bytes, BODY_BYTES_MAX).unwrap().unwrap();
-        let message = PeerMessage::decode(&frame).unwrap().unwrap();
+        let mut message = PeerMessage::decode(&frame).unwrap().unwrap();
+        if self.timeless.contains(&to) {
+            forget_times(&mut message);
+        }
         match (&message, &mut self.digests) {
             (PeerMessage::Digest(digest), Some(heard)) => heard.push((from, digest.clone())),
             (PeerMessage::DigestWanted, _) => self.wanted.push(from),

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use frames::Pipe;
 use log::LogReplay;
 
-use super::write;
+use super::{Write, write};
 use crate::engine::changes::{
     BeginHandOver, BeginRetirement, Change, ForgetMember, InitRoot, KillNode, SayFarewell,
 };
@@ -66,6 +66,8 @@ pub(super) struct Net {
     pub(super) wanted: Vec<usize>,
     /// Who wanted a link closed, and why.
     pub(super) closed: Vec<(usize, CloseReason)>,
+    /// Those that know nothing of times, as older versions: what they are told of them is ignored.
+    pub(super) timeless: BTreeSet<usize>,
     /// What happened, in lines for people; of scripts alone.
     story: Option<Vec<String>>,
 }
@@ -134,6 +136,7 @@ impl Net {
             digests: None,
             wanted: Vec::new(),
             closed: Vec::new(),
+            timeless: BTreeSet::new(),
             story: None,
         };
         for _ in 0..count {
@@ -371,7 +374,7 @@ impl Net {
         path: &str,
         value: Option<&[u8]>,
     ) -> Result<Tick, EngineWriteError> {
-        self.write_as(node, path, value, true)?;
+        self.write_as(node, path, write(path, value), true)?;
         Ok(self.engine(node).tick().unwrap_or_default())
     }
 
@@ -380,11 +383,11 @@ impl Net {
         &mut self,
         node: usize,
         path: &str,
-        value: Option<&[u8]>,
+        write: Write<'_>,
         ack_wanted: bool,
     ) -> Result<(), EngineWriteError> {
         let mut out = Outbox::new();
-        let result = self.nodes[node].engine.write(write(path, value), ack_wanted, &mut out);
+        let result = self.nodes[node].engine.write(write, ack_wanted, &mut out);
         self.tell(|net| {
             let at = &net.nodes[node];
             let what = match &result {
@@ -437,6 +440,11 @@ impl Net {
     }
 
     /// A node's disk is slow, or no more: then all that waited is safe now.
+    /// From now on a node is one that knows nothing of times.
+    pub(crate) fn ignore_times(&mut self, node: usize) {
+        self.timeless.insert(node);
+    }
+
     pub(crate) fn slow_disk(&mut self, node: usize, is_slow: bool) {
         let next = is_slow.then(Vec::new);
         let waiting = std::mem::replace(&mut self.nodes[node].unsafe_yet, next);

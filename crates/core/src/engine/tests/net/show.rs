@@ -1,6 +1,7 @@
 //! Engine states and messages as text: `x=1 @3 [a.2 b.1]` is path, value, tock and chain.
 
 use crate::engine::{Engine, Output, Report};
+use crate::model::change_time::ChangeTime;
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, NodeId, NodeName, NodeTable};
 use crate::model::path::Path;
@@ -38,24 +39,30 @@ pub(crate) fn entry(path: &Path, entry: &Entry, table: &NodeTable) -> String {
     let chain: Vec<String> = entry.events().map(|e| event(e, table)).collect();
     let origin = entry.reissue_of().map(|o| format!(" re-issue of {}", event(o, table)));
     format!(
-        "{path}={} @{} [{}]{}",
+        "{path}={} @{} [{}]{}{}",
         value(entry.value()),
         entry.tock(),
         chain.join(" "),
-        origin.unwrap_or_default()
+        origin.unwrap_or_default(),
+        time(entry.time())
     )
+}
+
+fn time(time: Option<ChangeTime>) -> String {
+    time.map(|time| format!(" at {}", time.ms())).unwrap_or_default()
 }
 
 fn record(record: &Record<'_>) -> String {
     let chain: Vec<String> = record.events.iter().map(event_ref).collect();
     let origin = record.origin.as_ref().map(|o| format!(" re-issue of {}", event_ref(o)));
     format!(
-        "{}={} @{} [{}]{}",
+        "{}={} @{} [{}]{}{}",
         record.path,
         value(record.value),
         record.tock,
         chain.join(" "),
-        origin.unwrap_or_default()
+        origin.unwrap_or_default(),
+        time(record.time)
     )
 }
 

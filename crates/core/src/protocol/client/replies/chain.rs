@@ -120,7 +120,7 @@ impl Names<'_> {
 
     /// Appends the first events of an entry's chain, as one map.
     pub fn write_chain(&self, entry: &Entry, length: ChainLength, out: &mut Vec<u8>) {
-        self.write_links(&self.visible(entry), entry.is_chain_cut(), length.0, out);
+        self.write_links(&self.visible(entry), entry.is_chain_cut(), length.events, out);
     }
 
     /// Appends an event, and what follows it in an entry's chain, as far as it is wanted. Where the
@@ -137,7 +137,7 @@ impl Names<'_> {
         let events: SmallVec<[Event; CHAIN_LEN_MAX]> = [event].into_iter().chain(older).collect();
         let is_whole =
             entry.is_some_and(|e| !e.is_chain_cut() && e.events().any(|other| other == event));
-        self.write_links(&events, !is_whole, length.0, out);
+        self.write_links(&events, !is_whole, length.events, out);
     }
 
     /// Adds the first events of an entry's chain as fields of the message itself: `node`,
@@ -154,8 +154,8 @@ impl Names<'_> {
         message.u64("tick", newest.tick.get());
         let cut = entry.is_chain_cut();
         let is_end = older.is_empty() && !cut;
-        if is_end || (length.0 > 1 && !older.is_empty()) {
-            self.write_links(older, cut, length.0 - 1, message.key("prev"));
+        if is_end || (length.events > 1 && !older.is_empty()) {
+            self.write_links(older, cut, length.events - 1, message.key("prev"));
         }
     }
 

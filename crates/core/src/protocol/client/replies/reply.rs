@@ -100,8 +100,8 @@ impl<'o> MessageWriter<'o> {
         self.u64("tock", tock.get())
     }
 
-    /// Adds an entry's `value`, `chain` and `tock`: without `value` for a tombstone, without
-    /// `chain` where none is wanted. At the entry's whole path (canonical bytes), secrets are left out.
+    /// Adds an entry's `value`, `chain`, `tock` and `time`: without `value` for a tombstone, without
+    /// `chain` and `time` where they are not wanted. At the entry's whole path (canonical bytes), secrets are left out.
     pub fn entry(
         &mut self,
         path: &[u8],
@@ -115,7 +115,15 @@ impl<'o> MessageWriter<'o> {
         if !length.is_none() {
             names.write_chain(entry, length, self.key("chain"));
         }
-        self.tock(entry.tock())
+        self.tock(entry.tock()).change_time(entry, length)
+    }
+
+    /// Adds when an entry was changed, if that is wanted and known.
+    pub fn change_time(&mut self, entry: &Entry, length: ChainLength) -> &mut Self {
+        match entry.time() {
+            Some(time) if length.with_time => self.u64("time", time.ms()),
+            _ => self,
+        }
     }
 }
 

@@ -368,8 +368,9 @@ pub(super) fn chain_length(
     fields: &Fields<'_>,
     default: usize,
 ) -> Result<ChainLength, ClientError> {
-    Ok(match fields.int(Field::NChain)? {
-        None => ChainLength(default),
-        Some(length) => usize::try_from(length).map_or(ChainLength::WHOLE, ChainLength),
-    })
+    let length = match fields.int(Field::NChain)? {
+        None => ChainLength::of(default),
+        Some(length) => usize::try_from(length).map_or(ChainLength::WHOLE, ChainLength::of),
+    };
+    Ok(ChainLength { with_time: fields.flag(Field::WithTime)?, ..length })
 }

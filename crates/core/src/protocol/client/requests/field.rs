@@ -130,6 +130,7 @@ fields! {
     Wid = "wid",
     WithAuth = "with_auth",
     WithData = "with_data",
+    WithTime = "with_time",
 }
 
 /// The fields of one message that have a meaning, in its bytes.

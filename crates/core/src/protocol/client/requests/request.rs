@@ -70,18 +70,29 @@ impl BadMessage {
     }
 }
 
-/// How much of a chain a reply holds: at most this many events, the newest.
+/// How much of an entry's past a reply holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ChainLength(pub usize);
+pub struct ChainLength {
+    /// At most this many events of the chain, the newest.
+    pub events: usize,
+    /// When the newest was made, too, if that is known.
+    pub with_time: bool,
+}
 
 impl ChainLength {
     /// The whole chain.
-    pub const WHOLE: Self = Self(usize::MAX);
+    pub const WHOLE: Self = Self::of(usize::MAX);
+
+    /// At most so many events, the newest, and no time.
+    #[must_use]
+    pub const fn of(events: usize) -> Self {
+        Self { events, with_time: false }
+    }
 
     /// Whether no chain is wanted.
     #[must_use]
     pub fn is_none(self) -> bool {
-        self.0 == 0
+        self.events == 0
     }
 }
 
