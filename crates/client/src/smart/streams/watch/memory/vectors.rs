@@ -87,6 +87,7 @@ fn step(memory: &mut Memory, numbers: &mut Numbers) -> Json {
                 value: value.map(|value| Value::new(&[value]).unwrap()),
                 chain: Some(Chain::of(node, tock)),
                 tock,
+                time_ms: None,
                 node: String::from("told"),
             };
             let is_resuming = numbers.next(2) == 0;
