@@ -386,7 +386,7 @@ mod secure {
         #[test]
         fn an_error_in_plain_text_is_told_and_anything_else_is_left_to_tls() {
             let error = PlainGreeting::default().skip(b"\x81\xa5error\xa8too many").unwrap_err();
-            assert!(error.ends_with("in plain text: too many"), "{error}");
+            assert_eq!(error.to_string(), "too many");
             assert_eq!(PlainGreeting::default().skip(b"\xc1HTTP").unwrap(), b"\xc1HTTP");
             let long = [&b"\x81\xa1a\xdb\x00\x01\x00\x00"[..], &[b'x'; 20_000]].concat();
             assert_eq!(PlainGreeting::default().skip(&long).unwrap(), long);
