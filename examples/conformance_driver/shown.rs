@@ -51,7 +51,13 @@ impl Failed {
 /// A value that has a form in JSON.
 pub(crate) fn value(value: Option<&Value>) -> Result<Json, Failed> {
     let Some(value) = value else { return Ok(Json::Null) };
-    let entry = Entry { value: Some(value.clone()), chain: None, tock: 0, node: String::new() };
+    let entry = Entry {
+        value: Some(value.clone()),
+        chain: None,
+        tock: 0,
+        time_ms: None,
+        node: String::new(),
+    };
     Ok(entry.get()?)
 }
 
