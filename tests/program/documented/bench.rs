@@ -42,4 +42,8 @@ pub const ROWS: &[Row] = &[
     parse("distkv-bench compare --quick"),
     parse("distkv-bench compare --only requests --with redis"),
     parse("distkv-bench compare --rounds 3 --duration 3s --keys 100000 --markdown"),
+    parse("distkv-bench secured"),
+    parse("distkv-bench secured --only tls --pairs 9"),
+    parse("distkv-bench secured --only open --before path/to/an/older/distkv-node"),
+    parse("distkv-bench secured --only strangers --strangers 10000 --duration 10s"),
 ];

@@ -118,15 +118,19 @@ fn problem_of(command: &str) -> Option<String> {
     if let Some(script) = words.last().filter(|word| word.ends_with(".py")) {
         return missing(&[root.join(script)]);
     }
+    let package = behind("-p").map_or_else(
+        || root.to_owned(),
+        |name| root.join("crates").join(name.trim_start_matches("distkv-")),
+    );
     if let Some(name) = behind("--example") {
-        let folder = root.join("examples").join(name);
+        let folder = package.join("examples").join(name);
         return missing(&[folder.with_extension("rs"), folder.join("main.rs")]);
     }
     if let Some(name) = behind("--bench") {
         return missing(&[root.join("benches").join(name).with_extension("rs")]);
     }
     if let Some(name) = behind("--test") {
-        let folder = root.join("tests").join(name);
+        let folder = package.join("tests").join(name);
         let filter = behind(name).filter(|word| !word.starts_with('-')).unwrap_or("");
         return missing(&[folder.join("main.rs")])
             .or_else(|| (!has_test(&folder, "", filter)).then(|| format!("no test {filter}")));

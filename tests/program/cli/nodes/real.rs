@@ -211,7 +211,8 @@ fn the_demo_s_own_words_work() {
         lines.push(demo.line());
     }
     let page = lines[0].strip_prefix("page: ").expect("where to look comes first");
-    for (number, line) in lines.iter().skip(1).take(3).enumerate() {
+    assert!(lines[1].starts_with("to change data on it, log in with this token: "), "{lines:?}");
+    for (number, line) in lines.iter().skip(2).take(3).enumerate() {
         assert!(line.starts_with(&format!("node n{} of network demo: ", number + 1)), "{line}");
     }
     let curl = ["-s", "-H", "Accept: text/html", page];
