@@ -68,10 +68,11 @@ def set_the_lost_one(page, hosts, token, picture):
     """A conflict is shown with both values, and set back; not over a change that came later."""
     page.get_by_role("link", name="Conflicts").click()
     conflict = page.get_by_role("article", name="site.lamp")
+    expect(conflict.locator("pre")).to_have_count(2)
     kept, lost = conflict.locator("pre").all_text_contents()
     # The one with the greater tock, or else of the later name, is kept.
     assert {json.loads(kept)["by"], json.loads(lost)["by"]} == {"n1", "n3"}
-    assert conflict.locator("mark").count() == 2
+    expect(conflict.locator("mark")).to_have_count(2)
     expect(conflict).to_contain_text("kept: written by n")
     assert axe(page) == []
     picture(page, "conflicts")
