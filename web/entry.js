@@ -140,7 +140,15 @@ export class Entry {
     }
     if (path !== this.path) return;
     this.tell("good", "Saved.");
-    this.take(await fetchEntry(path, null));
+    const entry = await fetchEntry(path, null);
+    if (path !== this.path) return;
+    // What was typed meanwhile is the next edit.
+    const typed = this.editor.value;
+    this.take(entry);
+    if (typed !== mine) {
+      this.editor.value = typed;
+      this.buttons();
+    }
     this.changed();
   }
 
