@@ -9,6 +9,7 @@
 
 #[path = "interaction/driver.rs"]
 mod driver;
+#[macro_use]
 #[path = "../../core/src/engine/tests/interaction/script.rs"]
 mod script;
 #[path = "interaction/show.rs"]
@@ -26,24 +27,6 @@ fn folder() -> PathBuf {
 fn check(name: &str) {
     let mut network = Network::default();
     script::check(&folder(), name, |command| network.run(command, name));
-}
-
-/// A test for each script, and one that no script is without.
-macro_rules! scripts {
-    ($($name:ident)+) => {
-        $(
-            #[test]
-            fn $name() {
-                check(&stringify!($name).replace('_', "-"));
-            }
-        )+
-
-        #[test]
-        fn every_script_has_a_test() {
-            let known = [$(stringify!($name)),+].map(|name| name.replace('_', "-"));
-            assert_eq!(script::names(&folder()), known);
-        }
-    };
 }
 
 scripts! {

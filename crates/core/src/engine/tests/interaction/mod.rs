@@ -6,6 +6,7 @@
 //! each line of the difference must be explained.
 
 mod driver;
+#[macro_use]
 mod script;
 
 use std::path::{Path, PathBuf};
@@ -21,24 +22,6 @@ fn folder() -> PathBuf {
 fn check(name: &str) {
     let mut cluster = Cluster::new();
     script::check(&folder(), name, |command| cluster.run(command, name));
-}
-
-/// A test for each script, and one that no script is without.
-macro_rules! scripts {
-    ($($name:ident)+) => {
-        $(
-            #[test]
-            fn $name() {
-                check(&stringify!($name).replace('_', "-"));
-            }
-        )+
-
-        #[test]
-        fn every_script_has_a_test() {
-            let known = [$(stringify!($name)),+].map(|name| name.replace('_', "-"));
-            assert_eq!(script::names(&folder()), known);
-        }
-    };
 }
 
 scripts! {

@@ -5,6 +5,25 @@
 use std::fs;
 use std::path::Path;
 
+/// A test for each script, and one that no script is without. Where it is used there are `folder`, where the scripts are,
+/// and `check`, which runs the one of that name.
+macro_rules! scripts {
+    ($($name:ident)+) => {
+        $(
+            #[test]
+            fn $name() {
+                check(&stringify!($name).replace('_', "-"));
+            }
+        )+
+
+        #[test]
+        fn every_script_has_a_test() {
+            let known = [$(stringify!($name)),+].map(|name| name.replace('_', "-"));
+            assert_eq!(script::names(&folder()), known);
+        }
+    };
+}
+
 /// Runs the script of that name in a folder, and compares. `command` carries one out and gives what it prints.
 pub(crate) fn check(folder: &Path, name: &str, command: impl FnMut(&str) -> Vec<String>) {
     let file = folder.join(format!("{name}.txt"));
