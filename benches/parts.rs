@@ -180,9 +180,9 @@ fn set_request(number: u64) -> Vec<u8> {
 fn decode_batch(request: &dyn Fn(u64) -> Vec<u8>) -> Part {
     let bytes: Vec<u8> = (0..BATCH).flat_map(request).collect();
     let work = move || {
-        let mut rest = bytes.as_slice();
+        let (mut rest, mut fields) = (bytes.as_slice(), MessageFields::default());
         while !rest.is_empty() {
-            let (fields, length) = MessageFields::find_usual(rest, bytes.len()).unwrap();
+            let length = fields.find_usual(rest, bytes.len()).unwrap();
             black_box(decode_fields(&fields).unwrap());
             rest = rest.get(length..).unwrap();
         }

@@ -46,8 +46,8 @@ fn best(paths: &[Path], mut each: impl FnMut(&Path)) -> f64 {
 }
 
 fn write(replica: &mut Replica, path: &Path) {
-    let write = Write::new(path, Some(&[1]));
-    black_box(replica.write(write).unwrap());
+    let mut write = Write::new(path, Some(&[1]));
+    black_box(replica.write(&mut write).unwrap());
 }
 
 fn main() {

@@ -157,6 +157,7 @@ impl LocalClient {
             self.has_ended = true;
             return;
         }
+        self.exchange.begin_round();
         self.exchange.listen_for_policies();
         if self.exchange.is_shut_out() {
             return self.end_shut_out();

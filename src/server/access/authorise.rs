@@ -102,6 +102,9 @@ pub fn authorise(
     target: Target<'_>,
     is_there: impl Fn(&Path) -> bool,
 ) -> Result<(), Denied> {
+    if access.may_everything() {
+        return Ok(());
+    }
     let needed = match target {
         Target::Path(path) => least_role_at(action, path),
         Target::Node | Target::Topic(_) => least_role(action),

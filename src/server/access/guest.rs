@@ -109,11 +109,16 @@ impl Guest {
         self.place.as_ref().map(|_| self.deadline)
     }
 
-    /// Why the connection of a client that has not logged in must end. `bytes`: all that has come from it.
-    pub(in crate::server) fn overstays(&self, now: Millis, bytes: u64) -> Option<ClientError> {
+    /// Why the connection of a client that has not logged in must end. `bytes`: all that has come from it; `now`:
+    /// the clock, which is asked only if the client must log in.
+    pub(in crate::server) fn overstays(
+        &self,
+        now: impl FnOnce() -> Millis,
+        bytes: u64,
+    ) -> Option<ClientError> {
         self.place.as_ref()?;
         let most = u64::try_from(STRANGER_BYTES_MAX).unwrap_or(u64::MAX);
-        let text = if now >= self.deadline {
+        let text = if now() >= self.deadline {
             format!("closing the connection: no login within {} s", LOGIN_MS_MAX / 1_000)
         } else if bytes > most {
             format!(

@@ -130,6 +130,12 @@ impl Access {
         }
     }
 
+    /// Whether there is nothing that the client may not do.
+    #[must_use]
+    pub fn may_everything(&self) -> bool {
+        self.role == Some(Role::Admin) && self.rights.is_everything()
+    }
+
     /// Whether the client must log in before anything else.
     #[must_use]
     pub fn is_stranger(&self) -> bool {

@@ -111,6 +111,7 @@ impl Connection {
             if self.exchange.shared.is_abandoned() {
                 return Ok(());
             }
+            self.exchange.begin_round();
             self.exchange.listen_for_policies();
             if self.exchange.is_shut_out() {
                 return self.end_shut_out().await;
@@ -132,11 +133,13 @@ impl Connection {
                 Requests::Heavy(job) => {
                     self.flush().await?;
                     self.exchange.run_heavy(job).await;
+                    self.exchange.ask_time();
                     true
                 }
                 Requests::NeedsRoom => {
                     self.flush().await?;
                     self.exchange.shared.room().await;
+                    self.exchange.ask_time();
                     true
                 }
                 Requests::NeedsReady => false,
@@ -154,6 +157,7 @@ impl Connection {
             };
             if self.exchange.session.makes_changes() {
                 self.exchange.shared.room().await;
+                self.exchange.ask_time();
             }
             if self.exchange.shared.hub.woke_few_links() != woken_before {
                 // Other nodes have the change before the client has the answer, and with it those of
@@ -259,6 +263,7 @@ impl Connection {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let stall = Duration::from_millis(self.exchange.shared.config.write_stall_ms);
+        self.exchange.note_moved();
         let moved = || self.exchange.session.account.note_moved(rt::now());
         let counts = &*self.exchange.shared.counts;
         let stalled = |error: io::Error| {
@@ -294,7 +299,6 @@ impl Connection {
             }
         }
         self.exchange.out.clear();
-        self.exchange.session.account.note_moved(rt::now());
         self.exchange.meter.note_sent(sent as u64, counts, &self.exchange.session.traffic);
         self.exchange.meter.note_answered(
             !self.exchange.session.copies.is_empty(),
@@ -401,7 +405,6 @@ impl Connection {
         };
         match woken {
             Woken::Read(bytes) => {
-                self.exchange.session.account.note_moved(rt::now());
                 self.arrived(bytes)?;
                 if self.exchange.input.is_full() && self.exchange.input.wants_more() {
                     self.try_read()?;

@@ -14,6 +14,7 @@ use event_listener::EventListener;
 use super::input::Input;
 use super::session::{Decoded, HeavyJob, Session, Then};
 use crate::engine::Engine;
+use crate::model::ids::Millis;
 use crate::model::invariant::OrBroken;
 use crate::protocol::client::reply::write_error;
 use crate::protocol::client::{ClientError, ErrorCode, decode};
@@ -36,6 +37,10 @@ pub(in crate::server) struct Exchange {
     /// What goes out although clients are shut out.
     pub(in crate::server) last_word: Vec<u8>,
     pub(in crate::server) meter: Meter,
+    /// The time when this round of the task began: to ask for it at each use costs more than looking up an entry.
+    now: Millis,
+    /// What had arrived in all when the last round began.
+    total_before: u64,
     wakes: Wakes,
     /// Fires when the server stops.
     stopping: EventListener,
@@ -52,6 +57,18 @@ struct Wakes {
     ready: Option<EventListener>,
     /// The policies of a client that is a user: it may be removed, or lose the right to a stream.
     policies: Option<EventListener>,
+}
+
+impl Wakes {
+    /// No stream and no write waits for anything.
+    fn listen_to_nothing_of_streams(&mut self) {
+        let Self { inbox, acknowledged, ready, .. } = self;
+        for listener in [inbox, acknowledged, ready] {
+            if listener.is_some() {
+                *listener = None;
+            }
+        }
+    }
 }
 
 /// What became of the requests that have arrived.
@@ -94,6 +111,8 @@ impl Exchange {
             out: Vec::new(),
             last_word: Vec::new(),
             meter: Meter::default(),
+            now: rt::now(),
+            total_before: 0,
             wakes: Wakes::default(),
             stopping: shared.stopping.listen(),
             closing: session.account.closing.listen(),
@@ -109,13 +128,33 @@ impl Exchange {
 
     /// The error of a client that has taken too long, or sent too much, to log in.
     pub(in crate::server) fn overstays(&mut self) -> Option<ClientError> {
-        self.session.guest.overstays(rt::now(), self.input.total())
+        self.session.guest.overstays(rt::now, self.input.total())
+    }
+
+    /// A round of the client's task begins.
+    pub(in crate::server) fn begin_round(&mut self) {
+        self.ask_time();
+        let total = self.input.total();
+        if total != self.total_before {
+            self.total_before = total;
+            self.note_moved();
+        }
+    }
+
+    /// The round goes on after it has waited.
+    pub(in crate::server) fn ask_time(&mut self) {
+        self.now = rt::now();
+    }
+
+    /// The client took or sent something.
+    pub(in crate::server) fn note_moved(&self) {
+        self.session.account.note_moved(self.now);
     }
 
     /// Carries out a batch of requests, or a part of it: first those that have waited. `began`: when that began,
     /// microseconds, if it is timed.
     pub(in crate::server) fn take_requests(&mut self, began: Option<u64>) -> Requests {
-        let cx = self.session.context(&self.shared, rt::now());
+        let cx = self.session.context(&self.shared, self.now);
         let due = self.session.patience.take_due(&cx);
         if let Some(first) = due.first() {
             let window = first.window;
@@ -177,8 +216,7 @@ impl Exchange {
     /// Gives the session's streams their turns; returns whether there is more to do at once.
     pub(in crate::server) fn produce(&mut self) -> bool {
         if self.session.is_quiet() {
-            let policies = self.wakes.policies.take();
-            self.wakes = Wakes { policies, ..Wakes::default() };
+            self.wakes.listen_to_nothing_of_streams();
             return false;
         }
         // Listen first, then look: what happens in between is not missed.
@@ -229,6 +267,9 @@ impl Exchange {
 
     /// Whether the client may do nothing any more: its user was removed, or it must log in now.
     pub(in crate::server) fn is_shut_out(&mut self) -> bool {
+        if self.session.is_welcome(&self.shared) {
+            return false;
+        }
         let cx = self.session.context(&self.shared, rt::now());
         self.session.is_shut_out(&cx)
     }
@@ -274,10 +315,13 @@ impl Exchange {
     }
 
     /// How long to wait at most.
-    pub(in crate::server) fn time_left(&mut self) -> Option<Duration> {
-        let cx = self.session.context(&self.shared, rt::now());
-        let deadline = self.session.next_deadline(&cx)?;
-        Some(Duration::from_millis(deadline.saturating_sub(cx.now)))
+    pub(in crate::server) fn time_left(&self) -> Option<Duration> {
+        if self.session.waits_only_for_bytes() {
+            return None;
+        }
+        let now = rt::now();
+        let deadline = self.session.next_deadline(&self.shared, now)?;
+        Some(Duration::from_millis(deadline.saturating_sub(now)))
     }
 
     /// Whether something has happened that makes output.

@@ -1,6 +1,8 @@
 //! Bytes of a connection that have arrived and are not carried out yet: a buffer that messages are
 //! cut from without scanning anything twice, and that is small while the client is idle.
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::model::invariant::{OrBroken, invariant};
 use crate::model::value::skip::SKIP_DEPTH_MAX;
 use crate::model::value::{Kind, SkipError, SkipLimits, Skipper};
@@ -16,8 +18,10 @@ const WITHIN: &str = "what has come is within the buffer";
 const IDLE_BYTES: usize = 4 << 10;
 /// Bytes that the buffer grows to for many small messages; further for a long one.
 const READ_BYTES: usize = 64 << 10;
-/// A short message: room is made for as many of these as may have arrived.
+/// A short message: room is made for as many of these as may have arrived, if they are many.
 const MESSAGE_BYTES: usize = 48;
+/// Fewer have their room made as they are found: usually it is one, which needs none.
+const MANY_MESSAGES: usize = 8;
 /// Most messages of one batch.
 const BATCH_MESSAGES: usize = 256;
 
@@ -41,10 +45,10 @@ pub(in crate::server) struct Input {
 
 /// Messages cut from the front of the buffer.
 pub(in crate::server) struct Batch<'a> {
-    /// In order.
-    pub(in crate::server) messages: Vec<Decoded<'a>>,
+    /// In order. Usually a client waits for each answer, so that there is one.
+    pub(in crate::server) messages: SmallVec<[Decoded<'a>; 1]>,
     /// Where each ends.
-    pub(in crate::server) ends: Vec<usize>,
+    pub(in crate::server) ends: SmallVec<[usize; 1]>,
     /// All that has arrived.
     bytes: &'a [u8],
 }
@@ -160,17 +164,18 @@ impl Input {
         }
         let arrived = self.buffer.get(self.start..self.end).or_broken(WITHIN);
         let limits = SkipLimits { depth_max: SKIP_DEPTH_MAX, bytes_max: self.message_bytes_max };
-        let expected = (arrived.len() / MESSAGE_BYTES).clamp(1, BATCH_MESSAGES);
-        let mut batch = Batch {
-            messages: Vec::with_capacity(expected),
-            ends: Vec::with_capacity(expected),
-            bytes: arrived,
-        };
-        let mut at = 0;
+        let mut batch =
+            Batch { messages: SmallVec::new(), ends: SmallVec::new(), bytes: arrived };
+        let expected = arrived.len() / MESSAGE_BYTES;
+        if expected >= MANY_MESSAGES {
+            batch.messages.reserve_exact(expected.min(BATCH_MESSAGES));
+            batch.ends.reserve_exact(expected.min(BATCH_MESSAGES));
+        }
+        let (mut at, mut fields) = (0, Fields::default());
         while batch.messages.len() < BATCH_MESSAGES && at < READ_BYTES {
             let Some(rest) = arrived.get(at..).filter(|rest| !rest.is_empty()) else { break };
             if self.skipper.is_none()
-                && let Some((fields, length)) = Fields::find_usual(rest, self.message_bytes_max)
+                && let Some(length) = fields.find_usual(rest, self.message_bytes_max)
             {
                 at += length;
                 batch.messages.push(decode_fields(&fields));
@@ -227,7 +232,7 @@ impl Input {
             }
         };
         (self.oversized, self.is_starved) = (None, false);
-        Some(Batch { messages: vec![Err(bad)], ends: vec![end], bytes: arrived })
+        Some(Batch { messages: smallvec![Err(bad)], ends: smallvec![end], bytes: arrived })
     }
 
     /// Removes this many bytes from the front: complete messages that are carried out. `all`:
@@ -329,12 +334,14 @@ mod tests {
         let batch = input.batch().unwrap();
         assert_eq!(seqs(&batch), [1]);
         let end = batch.ends[0];
+        drop(batch);
         input.consume(end, true);
         assert!(input.batch().is_none());
         feed(&mut input, second);
         let batch = input.batch().unwrap();
         assert_eq!(seqs(&batch), [2, 3]);
         let end = batch.ends[0];
+        drop(batch);
         input.consume(end, false);
         assert_eq!(seqs(&input.batch().unwrap()), [3]);
     }
@@ -358,6 +365,7 @@ mod tests {
             let batch = input.batch().unwrap();
             let bad = batch.messages[0].as_ref().unwrap_err();
             assert_eq!((bad.is_fatal, bad.error.code), (true, ErrorCode::TooLarge));
+            drop(batch);
             assert!(input.buffer.len() <= IDLE_BYTES);
         }
     }
@@ -372,6 +380,7 @@ mod tests {
         feed(&mut input, &message);
         let batch = input.batch().unwrap();
         assert_eq!(seqs(&batch), [1]);
+        drop(batch);
         assert!(input.buffer.len() < 2 * message.len());
         input.consume(message.len(), true);
         input.shrink();

@@ -600,10 +600,15 @@ impl Session {
         self.streams.take_garbage()
     }
 
+    /// Whether nothing of this client has a deadline.
+    pub(in crate::server) fn waits_only_for_bytes(&self) -> bool {
+        self.is_quiet() && !self.patience.is_waiting() && self.guest.deadline().is_none()
+    }
+
     /// When something must be looked at even if nothing happens before.
-    pub(in crate::server) fn next_deadline(&self, cx: &Context<'_>) -> Option<Millis> {
-        let copies = self.copies_deadline(cx.now);
-        let streams = self.streams.next_deadline(cx.shared.config.snapshot_stall_ms);
+    pub(in crate::server) fn next_deadline(&self, shared: &Shared, now: Millis) -> Option<Millis> {
+        let copies = self.copies_deadline(now);
+        let streams = self.streams.next_deadline(shared.config.snapshot_stall_ms);
         let login = self.guest.deadline();
         copies.into_iter().chain(streams).chain(self.patience.deadline()).chain(login).min()
     }

@@ -36,8 +36,8 @@ fn path(text: &str) -> Path {
 }
 
 fn write(replica: &mut Replica, at: &str, value: Option<&[u8]>) -> Option<Committed> {
-    let write = Write::new(path(at), value);
-    replica.write(write).unwrap().committed
+    let mut write = Write::new(path(at), value);
+    replica.write(&mut write).unwrap().committed
 }
 
 /// A version moved from one node's table to another's.
@@ -108,8 +108,8 @@ const ID: WriteId = WriteId(*b"sixteen bytes it");
 
 /// A write with [`ID`] at `k`.
 fn write_with_id(replica: &mut Replica, value: Option<&[u8]>) -> Result<Written, WriteError> {
-    let write = Write { write_id: Some(ID), ..Write::new(path("k"), value) };
-    replica.write(write)
+    let mut write = Write { write_id: Some(ID), ..Write::new(path("k"), value) };
+    replica.write(&mut write)
 }
 
 #[test]
@@ -118,11 +118,11 @@ fn a_write_that_comes_again_is_known_whatever_became_of_it_and_whatever_it_asks_
     let precondition = Precondition { chain: ChainCondition::MustBeNew, value: None };
     let (value, write_id) = (Some(&[1][..]), Some(ID));
     let write = Write { precondition, write_id, ..Write::new(path("k"), value) };
-    let first = a.write(write.clone()).unwrap();
+    let first = a.write(&mut write.clone()).unwrap();
     let event = first.committed.unwrap().entry.newest();
     let again = |a: &mut Replica| {
         let (tick, tock) = (a.tick(), a.tock());
-        let written = a.write(write.clone()).unwrap();
+        let written = a.write(&mut write.clone()).unwrap();
         assert!(written.committed.is_none() && written.changed);
         assert_eq!((a.tick(), a.tock()), (tick, tock), "no event, nothing else either");
         let made = written.repeated.unwrap();
@@ -148,8 +148,8 @@ fn an_id_that_another_write_had_changes_nothing() {
     for value in [Some(&[2][..]), None] {
         assert_eq!(write_with_id(&mut a, value).unwrap_err(), WriteError::IdReused);
     }
-    let write = Write { idempotent: true, write_id: Some(ID), ..Write::new(path("j"), Some(&[1])) };
-    assert_eq!(a.write(write).unwrap_err(), WriteError::IdReused);
+    let mut write = Write { idempotent: true, write_id: Some(ID), ..Write::new(path("j"), Some(&[1])) };
+    assert_eq!(a.write(&mut write).unwrap_err(), WriteError::IdReused);
     assert_eq!(a.tick().get(), 1);
 }
 
@@ -224,7 +224,7 @@ fn preconditions_hold_or_nothing_changes() {
     let mut a = Replica::new(&id("a"), 1);
     let mut attempt = |chain, value: Option<&[u8]>, new: Option<&[u8]>| {
         let precondition = Precondition { chain, value };
-        a.write(Write { precondition, ..Write::new(path("k"), new) })
+        a.write(&mut Write { precondition, ..Write::new(path("k"), new) })
     };
     let event =
         |tick| Event { node: crate::model::ids::NodeIndex(0), tick: Tick::new(tick).unwrap() };
@@ -254,8 +254,9 @@ fn preconditions_hold_or_nothing_changes() {
 fn writing_the_same_value_makes_an_event_unless_told_otherwise() {
     let mut a = Replica::new(&id("a"), 1);
     write(&mut a, "k", Some(&[1]));
-    let mut again =
-        |idempotent| a.write(Write { idempotent, ..Write::new(path("k"), Some(&[1])) }).unwrap();
+    let mut again = |idempotent| {
+        a.write(&mut Write { idempotent, ..Write::new(path("k"), Some(&[1])) }).unwrap()
+    };
     let same = again(false);
     assert!(!same.changed && same.committed.is_some());
     let idempotent = again(true);
@@ -269,8 +270,8 @@ fn an_idempotent_change_that_is_made_already_asks_for_nothing() {
     let mut a = Replica::new(&id("a"), 1);
     let mut set = |value: &[u8]| {
         let precondition = Precondition { chain: ChainCondition::MustBeNew, value: None };
-        let write = Write { precondition, idempotent: true, ..Write::new(path("k"), Some(value)) };
-        a.write(write).map(|w| w.changed)
+        let mut write = Write { precondition, idempotent: true, ..Write::new(path("k"), Some(value)) };
+        a.write(&mut write).map(|w| w.changed)
     };
     assert_eq!(set(&[1]), Ok(true));
     assert_eq!(set(&[1]), Ok(false), "the same request again");
@@ -293,8 +294,8 @@ fn a_clone_of_this_identity_stops_its_writes_until_it_renews() {
     let change = write(&mut twin, "k", Some(&[1])).unwrap();
     let _ = take(&twin, &mut a, &change);
     assert!(a.is_usurped());
-    let attempt = Write::new(path("x"), Some(&[1]));
-    assert_eq!(a.write(attempt).unwrap_err(), WriteError::NoEvent);
+    let mut attempt = Write::new(path("x"), Some(&[1]));
+    assert_eq!(a.write(&mut attempt).unwrap_err(), WriteError::NoEvent);
     assert!(!a.renew(&id("a")), "the same incarnation again is no renewal");
     let mut known = Replica::new(&NodeId { incarnation: Incarnation(8), ..id("a") }, 1);
     let change = write(&mut known, "j", Some(&[1])).unwrap();

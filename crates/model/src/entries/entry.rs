@@ -63,6 +63,41 @@ pub struct EntryParts<'a> {
     pub extra: &'a [u8],
 }
 
+/// Writes an entry's bytes to their place, which has their length.
+fn pack(parts: &EntryParts<'_>, place: &mut [u8]) {
+    let (value, events) = (parts.value.unwrap_or_default(), parts.chain.events());
+    let mut flags = 0;
+    flags |= if parts.value.is_some() { HAS_VALUE } else { 0 };
+    flags |= if parts.origin.is_some() { HAS_ORIGIN } else { 0 };
+    flags |= if parts.chain.is_cut() { CHAIN_CUT } else { 0 };
+    flags |= if parts.time.is_some() { HAS_TIME } else { 0 };
+    let (time_upper, time_lower) = parts.time.map_or((0, 0), ChangeTime::parts);
+    let mut rest = place;
+    // In few pieces: each costs more than its bytes.
+    let sizes = u64::from(flags)
+        | (events.len() as u64 & 0xff) << 8
+        | u64::from(time_upper) << 16
+        | (value.len() as u64) << 32;
+    put(&mut rest, &parts.tock.get().to_le_bytes());
+    put(&mut rest, &sizes.to_le_bytes());
+    for event in events.iter().chain(parts.origin.iter()) {
+        put(&mut rest, &event.node.0.to_le_bytes());
+        put(&mut rest, &event.tick.get().to_le_bytes());
+    }
+    if parts.time.is_some() {
+        put(&mut rest, &time_lower.to_le_bytes());
+    }
+    put(&mut rest, value);
+    put(&mut rest, parts.extra);
+}
+
+/// Writes some bytes where `rest` begins, and lets it begin behind them.
+#[inline]
+fn put(rest: &mut &mut [u8], bytes: &[u8]) {
+    let place = rest.split_off_mut(..bytes.len()).or_broken(PACKED);
+    place.copy_from_slice(bytes);
+}
+
 impl Entry {
     /// Packs an entry. The value is the caller's to have checked (at most 4 GiB here; the
     /// protocol's limit is far below).
@@ -77,37 +112,17 @@ impl Entry {
     pub fn new_in(room: Option<Self>, parts: &EntryParts<'_>) -> Self {
         let value = parts.value.unwrap_or_default();
         invariant!(u32::try_from(value.len()).is_ok(), "a value has less than 4 GiB");
-        let events = parts.chain.events();
         let origin_len = if parts.origin.is_some() { EVENT } else { 0 };
         let time_len = if parts.time.is_some() { TIME } else { 0 };
-        let mut data = SmallVec::<[u8; PACKED_IN_PLACE]>::new();
-        data.reserve_exact(
-            HEADER + events.len() * EVENT + origin_len + time_len + value.len() + parts.extra.len(),
-        );
-        let mut flags = 0;
-        flags |= if parts.value.is_some() { HAS_VALUE } else { 0 };
-        flags |= if parts.origin.is_some() { HAS_ORIGIN } else { 0 };
-        flags |= if parts.chain.is_cut() { CHAIN_CUT } else { 0 };
-        flags |= if parts.time.is_some() { HAS_TIME } else { 0 };
-        let (time_upper, time_lower) = parts.time.map_or((0, 0), ChangeTime::parts);
-        data.extend_from_slice(&parts.tock.get().to_le_bytes());
-        let [time_0, time_1] = time_upper.to_le_bytes();
-        data.extend_from_slice(&[flags, events.len() as u8, time_0, time_1]);
-        data.extend_from_slice(&(value.len() as u32).to_le_bytes());
-        for event in events.iter().chain(parts.origin.iter()) {
-            data.extend_from_slice(&event.node.0.to_le_bytes());
-            data.extend_from_slice(&event.tick.get().to_le_bytes());
-        }
-        if parts.time.is_some() {
-            data.extend_from_slice(&time_lower.to_le_bytes());
-        }
-        data.extend_from_slice(value);
-        data.extend_from_slice(parts.extra);
+        let events_len = parts.chain.events().len() * EVENT;
+        let len = HEADER + events_len + origin_len + time_len + value.len() + parts.extra.len();
         if let Some(mut room) = room
-            && room.data.overwrite(&data)
+            && room.data.overwrite(len, |place| pack(parts, place))
         {
             return room;
         }
+        let mut data = SmallVec::<[u8; PACKED_IN_PLACE]>::from_elem(0, len);
+        pack(parts, &mut data);
         Self { data: SharedBytes::from(data.as_slice()) }
     }
 

@@ -16,17 +16,17 @@ pub const SHARED_BYTES_HEAD: usize = 16;
 pub(crate) struct SharedBytes(Option<ThinArc<(), u8>>);
 
 impl SharedBytes {
-    /// Replaces the bytes in place, if the length is the same and nobody else holds them; returns
+    /// Has the bytes replaced in place by `fill`, if their length is this one and nobody else holds them; returns
     /// whether it did.
-    pub(crate) fn overwrite(&mut self, bytes: &[u8]) -> bool {
-        let Some(shared) = &mut self.0 else { return bytes.is_empty() };
+    pub(crate) fn overwrite(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        let Some(shared) = &mut self.0 else { return len == 0 };
         shared.with_arc_mut(|shared| {
             let Some(place) = Arc::get_mut(shared).map(|place| place.slice_mut()) else {
                 return false;
             };
-            let fits = place.len() == bytes.len();
+            let fits = place.len() == len;
             if fits {
-                place.copy_from_slice(bytes);
+                fill(place);
             }
             fits
         })
@@ -65,20 +65,24 @@ impl Hash for SharedBytes {
 mod tests {
     use super::*;
 
+    fn overwrite(bytes: &mut SharedBytes, by: &[u8]) -> bool {
+        bytes.overwrite(by.len(), |place| place.copy_from_slice(by))
+    }
+
     #[test]
     fn bytes_are_overwritten_only_where_nobody_else_has_them_and_they_fit() {
         let mut bytes = SharedBytes::from(&b"abc"[..]);
-        assert!(bytes.overwrite(b"def"));
+        assert!(overwrite(&mut bytes, b"def"));
         assert_eq!(&*bytes, b"def");
-        assert!(!bytes.overwrite(b"longer") && !bytes.overwrite(b""));
+        assert!(!overwrite(&mut bytes, b"longer") && !overwrite(&mut bytes, b""));
         let other = bytes.clone();
-        assert!(!bytes.overwrite(b"ghi"));
+        assert!(!overwrite(&mut bytes, b"ghi"));
         assert_eq!((&*bytes, &*other), (&b"def"[..], &b"def"[..]));
         assert!(bytes == other && bytes != SharedBytes::default());
         drop(other);
-        assert!(bytes.overwrite(b"ghi"));
+        assert!(overwrite(&mut bytes, b"ghi"));
         let mut empty = SharedBytes::from(&[][..]);
-        assert!(empty.is_empty() && empty.overwrite(b"") && !empty.overwrite(b"a"));
+        assert!(empty.is_empty() && overwrite(&mut empty, b"") && !overwrite(&mut empty, b"a"));
         assert_eq!(std::mem::size_of::<SharedBytes>(), 8);
     }
 }

@@ -139,6 +139,13 @@ impl Session {
         }
     }
 
+    /// Whether this client may do something, whatever the time is, by policies that are still those of the moment.
+    pub(in crate::server) fn is_welcome(&self, shared: &Shared) -> bool {
+        self.access.until.is_none()
+            && !self.access.is_stranger()
+            && self.access.policies == shared.hub.policies.now()
+    }
+
     /// Whether this client could do something, and may not do anything any more: its connection ends, and
     /// what waits for it is not sent.
     pub(in crate::server) fn is_shut_out(&self, cx: &Context<'_>) -> bool {

@@ -170,7 +170,8 @@ impl Outcome {
 }
 
 impl Engine {
-    /// Carries out operations in order, as far as the terms allow. It takes the operations out of `ops`.
+    /// Carries out operations in order, as far as the terms allow. What they were made of stays in `ops`, to be
+    /// dropped without the guard.
     pub fn write_batch(
         &mut self,
         ops: &mut [Operation<'_>],
@@ -187,7 +188,6 @@ impl Engine {
                     break 'all;
                 }
                 let spot = if op.path().is_some() { spots.next() } else { None };
-                let op = std::mem::replace(op, Operation::Nothing);
                 let outcome = self.carry_out(op, spot, terms.time, out);
                 bytes += outcome.as_ref().map_or(0, Outcome::reply_bytes);
                 outcomes.push(outcome);
@@ -209,7 +209,7 @@ impl Engine {
 
     fn carry_out(
         &mut self,
-        op: Operation<'_>,
+        op: &mut Operation<'_>,
         spot: Option<Spot>,
         time: Option<ChangeTime>,
         out: &mut Outbox,
@@ -230,13 +230,14 @@ impl Engine {
 
     fn write_op(
         &mut self,
-        op: WriteOp<'_>,
+        op: &mut WriteOp<'_>,
         spot: Option<Spot>,
         time: Option<ChangeTime>,
         out: &mut Outbox,
     ) -> Result<Written, EngineWriteError> {
-        let WriteOp { mut write, newest, copies, over_value, tock } = op;
-        if let Some(wanted) = over_value {
+        let WriteOp { write, newest, copies, over_value, tock } = op;
+        let copies = *copies;
+        if let Some(wanted) = *over_value {
             let there = self.get(write.path.as_bytes()).and_then(Entry::value);
             if there.is_some() != wanted {
                 return Err(EngineWriteError::NotPermitted);
@@ -244,10 +245,10 @@ impl Engine {
         }
         write.hints.spot = spot;
         write.time = time;
-        if let Some((life, tick)) = newest {
+        if let Some((life, tick)) = *newest {
             write.precondition.chain = self.local_condition(life, tick);
         }
-        if let Some(tock) = tock {
+        if let Some(tock) = *tock {
             let there = self.get(write.path.as_bytes());
             // At an empty path, something newer may have been deleted and purged.
             if tock <= there.map_or(self.mark().top(), Entry::tock) {
@@ -255,7 +256,7 @@ impl Engine {
             }
         }
         if copies > 0 {
-            self.check_copies(&write, copies)?;
+            self.check_copies(write, copies)?;
         }
         self.write(write, copies > 0, out)
     }
@@ -275,9 +276,9 @@ impl Engine {
 /// [`EngineWriteError`]; nothing was changed.
 pub fn write_one(
     engine: &mut Engine,
-    write: Write<'_>,
+    mut write: Write<'_>,
     ack_wanted: bool,
     out: &mut Outbox,
 ) -> Result<Written, EngineWriteError> {
-    engine.write(write, ack_wanted, out)
+    engine.write(&mut write, ack_wanted, out)
 }

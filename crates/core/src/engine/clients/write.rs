@@ -88,16 +88,16 @@ impl Engine {
     /// [`EngineWriteError`]; nothing was changed.
     pub(in crate::engine) fn write(
         &mut self,
-        write: Write<'_>,
+        write: &mut Write<'_>,
         ack_wanted: bool,
         out: &mut Outbox,
     ) -> Result<Written, EngineWriteError> {
         if !self.ready {
             return Err(EngineWriteError::NotReady);
         }
-        match self.refusal(&write) {
+        match self.refusal(write) {
             // One that was made already changes nothing.
-            Some(refusal) if self.replica.find_made(&write)?.is_none() => Err(refusal),
+            Some(refusal) if self.replica.find_made(write)?.is_none() => Err(refusal),
             _ => self.write_unchecked(write, ack_wanted, out),
         }
     }
@@ -140,8 +140,8 @@ impl Engine {
             return Err(EngineWriteError::NotReady);
         }
         let precondition = Precondition { chain: ChainCondition::MustBeNew, value: None };
-        let write = Write { precondition, ..Write::new(Path::root(), Some(value)) };
-        match self.write_unchecked(write, false, out) {
+        let mut write = Write { precondition, ..Write::new(Path::root(), Some(value)) };
+        match self.write_unchecked(&mut write, false, out) {
             Ok(_) => Ok(true),
             Err(EngineWriteError::Write(WriteError::AlreadyExists)) => Ok(false),
             Err(error) => Err(error),
@@ -150,7 +150,7 @@ impl Engine {
 
     fn write_unchecked(
         &mut self,
-        write: Write<'_>,
+        write: &mut Write<'_>,
         ack_wanted: bool,
         out: &mut Outbox,
     ) -> Result<Written, EngineWriteError> {

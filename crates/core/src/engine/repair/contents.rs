@@ -400,7 +400,7 @@ mod tests {
         engine.handle(Input::Found, 0, &mut Outbox::new());
         for at in 0..ENTRIES {
             let path: Path = format!("p.{at}").parse().unwrap();
-            engine.write(Write::new(path, Some(&[1])), false, &mut Outbox::new()).unwrap();
+            engine.write(&mut Write::new(path, Some(&[1])), false, &mut Outbox::new()).unwrap();
         }
         let head = ContentsList {
             mark: Mark::default(),

@@ -207,7 +207,7 @@ mod tests {
 
     fn write(engine: &mut Engine, path: &str, value: Option<&[u8]>) {
         let path: Path = path.parse().unwrap();
-        engine.write(Write::new(path, value), false, &mut Outbox::new()).unwrap();
+        engine.write(&mut Write::new(path, value), false, &mut Outbox::new()).unwrap();
     }
 
     fn load(engine: &mut Engine, image: &Image) -> (TakenIn, Vec<Output>) {

@@ -87,7 +87,7 @@ impl Hand {
     /// A client's change that nobody refuses.
     pub(super) fn write(&mut self, at: &str, value: Option<&[u8]>) -> Came {
         let mut out = Outbox::new();
-        self.engine.write(write(at, value), false, &mut out).unwrap();
+        self.engine.write(&mut write(at, value), false, &mut out).unwrap();
         Came::of(out)
     }
 

@@ -246,7 +246,7 @@ fn a_write_that_was_made_is_not_refused_when_it_comes_again() {
     let engine = net.engine_mut(0);
     let again = |engine: &mut Engine, path: &str| {
         let write_id = Some(WriteId([7; 16]));
-        engine.write(Write { write_id, ..write(path, Some(&[1])) }, false, &mut Outbox::new())
+        engine.write(&mut Write { write_id, ..write(path, Some(&[1])) }, false, &mut Outbox::new())
     };
     again(engine, "a").unwrap();
     engine.config.read_only = true;
@@ -315,12 +315,12 @@ fn absurd_digests_make_ticks_missing_but_never_seen() {
 fn while_a_peer_cannot_read_arrays_in_paths_clients_make_none() {
     let (mut engine, mut out) = (Hand::with_peers(0).engine, Outbox::new());
     engine.bar_array_paths(true);
-    let refused = engine.write(write("a:'t',1.b", Some(&[1])), false, &mut out);
+    let refused = engine.write(&mut write("a:'t',1.b", Some(&[1])), false, &mut out);
     assert_eq!(refused.unwrap_err(), EngineWriteError::OlderPeers);
     assert!(!engine.tree().has_array_paths());
-    engine.write(write("a.t:1.b", Some(&[1])), false, &mut out).unwrap();
+    engine.write(&mut write("a.t:1.b", Some(&[1])), false, &mut out).unwrap();
     engine.bar_array_paths(false);
-    engine.write(write("a:'t',1.b", Some(&[1])), false, &mut out).unwrap();
+    engine.write(&mut write("a:'t',1.b", Some(&[1])), false, &mut out).unwrap();
     assert!(engine.tree().has_array_paths());
 }
 

@@ -186,7 +186,7 @@ impl Maker {
 
     fn change(&mut self, path: &str, ack_wanted: bool) -> Arc<[u8]> {
         let mut out = Outbox::new();
-        self.0.write(write(path, Some(&[1])), ack_wanted, &mut out).unwrap();
+        self.0.write(&mut write(path, Some(&[1])), ack_wanted, &mut out).unwrap();
         frame_of(&Came::of(out))
     }
 }

@@ -120,8 +120,8 @@ mod tests {
 
     fn write(replica: &mut Replica, at: &str, value: Option<&[u8]>) {
         let path: Path = at.parse().unwrap();
-        let write = Write::new(path, value);
-        let _ = replica.write(write).unwrap();
+        let mut write = Write::new(path, value);
+        let _ = replica.write(&mut write).unwrap();
     }
 
     fn count(replica: &mut Replica) {

@@ -258,8 +258,8 @@ mod tests {
 
     fn write(replica: &mut Replica, path: &str, value: Option<&[u8]>) {
         let path: Path = path.parse().unwrap();
-        let write = Write::new(path, value);
-        assert!(replica.write(write).unwrap().committed.is_some());
+        let mut write = Write::new(path, value);
+        assert!(replica.write(&mut write).unwrap().committed.is_some());
     }
 
     #[test]

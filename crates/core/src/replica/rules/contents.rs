@@ -193,8 +193,8 @@ mod tests {
     }
 
     fn write(replica: &mut Replica, at: &str, value: Option<&[u8]>) -> Entry {
-        let write = Write::new(path(at), value);
-        replica.write(write).unwrap().committed.unwrap().entry
+        let mut write = Write::new(path(at), value);
+        replica.write(&mut write).unwrap().committed.unwrap().entry
     }
 
     /// An entry of one node in the indices of another.
@@ -372,14 +372,14 @@ mod tests {
         let [mut a, mut b] = [0, 1].map(|side| {
             let mut maker = Replica::new(&id("m", 1), 1);
             let mut observer = Replica::new(&id(["o", "p"][side], 1), 2);
-            maker.write(with_id(side, values[side])).unwrap();
+            maker.write(&mut with_id(side, values[side])).unwrap();
             let _ = push(&maker, &mut observer, "k");
             observer
         });
         let _ = (compare(&mut a, &mut b, "k"), compare(&mut b, &mut a, "k"));
         let stays = usize::from(value(&a, "k").unwrap());
         for node in [&mut a, &mut b] {
-            let again = node.write(with_id(stays, values[stays])).unwrap();
+            let again = node.write(&mut with_id(stays, values[stays])).unwrap();
             assert!(again.repeated.is_some() && again.committed.is_none());
         }
     }

@@ -147,13 +147,15 @@ impl Replica {
     /// A write that was already made is recognised by its id, whatever its preconditions: they held
     /// when it was made.
     ///
+    /// Of the write, only its hints are used up.
+    ///
     /// # Errors
     /// [`WriteError`]; nothing was changed.
-    pub fn write(&mut self, write: Write<'_>) -> Result<Written, WriteError> {
-        if let Some(made) = self.find_made(&write)? {
+    pub fn write(&mut self, write: &mut Write<'_>) -> Result<Written, WriteError> {
+        if let Some(made) = self.find_made(write)? {
             return Ok(self.repeated(&write.path, made));
         }
-        let spot = self.tree.find(write.path.as_bytes(), write.hints.spot);
+        let spot = self.tree.find(write.path.as_bytes(), write.hints.spot.take());
         let there = self.tree.get_at(&spot);
         let old = there.map(|(_, entry)| entry);
         let same = match (old.and_then(Entry::value), write.value) {
@@ -181,7 +183,7 @@ impl Replica {
         let extra = left_out.unwrap_or_default().put_into(extra);
         let (value, time) = (write.value, write.time);
         let parts = EntryParts { value, chain: &chain, tock, origin: None, time, extra: &extra };
-        let entry = Entry::new_in(write.hints.room, &parts);
+        let entry = Entry::new_in(write.hints.room.take(), &parts);
         // The tree's own path, if there is one: it need not be made.
         let path = there.map_or_else(|| write.path.to_path(), |(path, _)| path.clone());
         self.account_for_own(event, tock, &chain);

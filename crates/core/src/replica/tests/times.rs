@@ -5,8 +5,8 @@ use crate::model::change_time::ChangeTime;
 use crate::replica::contents::{ContentsApplied, ListedVersion};
 
 fn write_at(replica: &mut Replica, at: &str, value: Option<&[u8]>, ms: u64) -> Committed {
-    let write = Write { time: ChangeTime::new(ms), ..Write::new(path(at), value) };
-    replica.write(write).unwrap().committed.unwrap()
+    let mut write = Write { time: ChangeTime::new(ms), ..Write::new(path(at), value) };
+    replica.write(&mut write).unwrap().committed.unwrap()
 }
 
 fn time(entry: &Entry) -> Option<u64> {
@@ -22,7 +22,7 @@ fn a_change_and_a_deletion_have_the_time_that_their_maker_told() {
     assert_eq!(time(&write(&mut a, "k", Some(&[2])).unwrap().entry), None, "nobody told it");
     let late =
         Write { time: ChangeTime::new(9), idempotent: true, ..Write::new(path("k"), Some(&[2])) };
-    let unmade = a.write(late).unwrap();
+    let unmade = a.write(&mut late.clone()).unwrap();
     assert_eq!(time(&unmade.entry.unwrap()), None, "no change was made");
 }
 
@@ -57,8 +57,8 @@ fn a_deletion_that_follows_from_a_copy_has_no_time() {
     let value = Some(&[1][..]);
     let copy = |replica: &mut Replica| {
         let time = ChangeTime::new(5);
-        let write = Write { time, write_id: Some(ID), ..Write::new(path("k"), value) };
-        replica.write(write).unwrap().committed.unwrap()
+        let mut write = Write { time, write_id: Some(ID), ..Write::new(path("k"), value) };
+        replica.write(&mut write).unwrap().committed.unwrap()
     };
     copy(&mut a);
     let theirs = copy(&mut b);

@@ -57,8 +57,8 @@ fn node(name: &str, incarnation: u64) -> Engine {
 
 fn write(engine: &mut Engine, path: &Path, value: Option<&[u8]>) {
     let precondition = Precondition { chain: ChainCondition::Any, value: None };
-    let write = Write { precondition, ..Write::new(path, value) };
-    engine.write(write, false, &mut Outbox::new()).unwrap();
+    let mut write = Write { precondition, ..Write::new(path, value) };
+    engine.write(&mut write, false, &mut Outbox::new()).unwrap();
 }
 
 fn set(engine: &mut Engine, path: &str, value: &[u8]) {

@@ -66,7 +66,7 @@ impl Net {
         let mut out = Outbox::new();
         for n in 0..tick {
             out = Outbox::new();
-            maker.write(write("forged", Some(&[n as u8])), false, &mut out).unwrap();
+            maker.write(&mut write("forged", Some(&[n as u8])), false, &mut out).unwrap();
         }
         let frame = out.drain().find_map(|output| match output {
             Output::Broadcast { frame } => Some(frame),

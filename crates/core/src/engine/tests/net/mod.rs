@@ -383,11 +383,11 @@ impl Net {
         &mut self,
         node: usize,
         path: &str,
-        write: Write<'_>,
+        mut write: Write<'_>,
         ack_wanted: bool,
     ) -> Result<(), EngineWriteError> {
         let mut out = Outbox::new();
-        let result = self.nodes[node].engine.write(write, ack_wanted, &mut out);
+        let result = self.nodes[node].engine.write(&mut write, ack_wanted, &mut out);
         self.tell(|net| {
             let at = &net.nodes[node];
             let what = match &result {

@@ -120,9 +120,9 @@ impl<'o> MessageWriter<'o> {
 
     /// Adds when an entry was changed, if that is wanted and known.
     pub fn change_time(&mut self, entry: &Entry, length: ChainLength) -> &mut Self {
-        match entry.time() {
-            Some(time) if length.with_time => self.u64("time", time.ms()),
-            _ => self,
+        match length.with_time.then(|| entry.time()).flatten() {
+            Some(time) => self.u64("time", time.ms()),
+            None => self,
         }
     }
 }

@@ -71,11 +71,15 @@ pub fn decode_fields<'a>(fields: &Fields<'a>) -> Result<ClientMessage<'a>, BadMe
             ClientError::new(ErrorCode::UnknownAction, format!("there is no action '{name}'"));
         return Err(bad(Some(seq), false)(error));
     };
-    let is_login = matches!(action, Action::Auth | Action::DiffieHellman);
-    let request = decode_request(action, fields)
-        .map_err(bad(Some(seq), action.errs_in_stream()))
-        .map_err(|bad| BadMessage { is_login, ..bad })?;
-    Ok(ClientMessage::Request { seq, action, request })
+    // A request is large: it is moved once.
+    match decode_request(action, fields) {
+        Ok(request) => Ok(ClientMessage::Request { seq, action, request }),
+        Err(error) => {
+            let is_login = matches!(action, Action::Auth | Action::DiffieHellman);
+            let bad = bad(Some(seq), action.errs_in_stream())(error);
+            Err(BadMessage { is_login, ..bad })
+        }
+    }
 }
 
 fn known_action(fields: &Fields<'_>) -> Option<Action> {

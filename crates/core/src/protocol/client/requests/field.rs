@@ -143,12 +143,13 @@ pub struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// The usual message, quickly: a map of few fields that `bytes` begins with, all of it there and
-    /// at most `bytes_max` long. Gives its length, too. None for whatever else, good or bad.
+    /// at most `bytes_max` long. Returns its length; its fields take the place of those that were here. None for
+    /// whatever else, good or bad: then what is here has no meaning.
     #[must_use]
-    pub fn find_usual(bytes: &'a [u8], bytes_max: usize) -> Option<(Self, usize)> {
-        let (Some(count @ 0x80..=0x8f), mut fields) = (bytes.first(), Self::default()) else {
-            return None;
-        };
+    pub fn find_usual(&mut self, bytes: &'a [u8], bytes_max: usize) -> Option<usize> {
+        let Some(count @ 0x80..=0x8f) = bytes.first() else { return None };
+        self.list.clear();
+        self.present = 0;
         let mut at = 1;
         for _ in 0..count & 0x0f {
             let Some(length @ 0xa0..=0xbf) = bytes.get(at) else { return None };
@@ -158,10 +159,10 @@ impl<'a> Fields<'a> {
             let limits = SkipLimits { depth_max: SKIP_DEPTH_MAX - 1, ..SkipLimits::NONE };
             at = value_at + skip_value(bytes.get(value_at..)?, limits).ok()?;
             if let Some(field) = Field::of(key) {
-                fields.push(field, bytes.get(value_at..at)?);
+                self.push(field, bytes.get(value_at..at)?);
             }
         }
-        (at <= bytes_max).then_some((fields, at))
+        (at <= bytes_max).then_some(at)
     }
 
     fn push(&mut self, field: Field, value: &'a [u8]) {
@@ -336,6 +337,12 @@ mod tests {
         fields.list.to_vec()
     }
 
+    /// Found where those of another message were.
+    fn find_usual(message: &[u8], bytes_max: usize) -> Option<(Fields<'_>, usize)> {
+        let mut fields = Fields::find(b"\x81\xa3seq\x09").unwrap();
+        fields.find_usual(message, bytes_max).map(|length| (fields, length))
+    }
+
     #[test]
     fn the_usual_message_is_read_as_any_other_and_nothing_else_is_taken_for_one() {
         let deep = [&b"\x82\xa4path"[..], &[0x91; SKIP_DEPTH_MAX - 1], b"\xc0\xa3seq\x01"].concat();
@@ -349,7 +356,7 @@ mod tests {
             &deep,
         ];
         for message in usual {
-            let (fields, length) = Fields::find_usual(message, message.len()).unwrap();
+            let (fields, length) = find_usual(message, message.len()).unwrap();
             assert_eq!(length, message.len());
             assert_eq!(parts(&fields), parts(&Fields::find(message).unwrap()));
             for (field, raw) in parts(&fields) {
@@ -357,17 +364,17 @@ mod tests {
                 assert_eq!((fields.get(field), raw.is_empty()), (Some(last), false));
             }
             let followed = [message, b"\x81\xa3"].concat();
-            let (same, length) = Fields::find_usual(&followed, message.len()).unwrap();
+            let (same, length) = find_usual(&followed, message.len()).unwrap();
             assert_eq!((parts(&same), length), (parts(&fields), message.len()));
-            assert!(Fields::find_usual(message, message.len() - 1).is_none(), "too long");
+            assert!(find_usual(message, message.len() - 1).is_none(), "too long");
             for cut in 0..message.len() {
-                assert!(Fields::find_usual(&message[..cut], 1000).is_none(), "{cut}");
+                assert!(find_usual(&message[..cut], 1000).is_none(), "{cut}");
             }
         }
         let unusual: [&[u8]; 6] =
             [b"", b"\x90", b"\x81\x01\x01", b"\x81\xa3seq\xc1", &too_deep, &wide];
         for message in unusual {
-            assert!(Fields::find_usual(message, 1000).is_none(), "{message:x?}");
+            assert!(find_usual(message, 1000).is_none(), "{message:x?}");
         }
     }
 }
