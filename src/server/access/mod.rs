@@ -77,6 +77,9 @@ pub struct Access {
     pub until: Option<Millis>,
 }
 
+/// How the canonical bytes of paths below nil begin.
+const NIL: &[u8] = &[0xc0];
+
 /// Policies that never are: an access of these is looked up again before it is used.
 const NEVER: Policies = Policies { access: u64::MAX, types: u64::MAX };
 
@@ -130,7 +133,15 @@ impl Access {
         }
     }
 
+    /// Whether any value may be set at a whole path (canonical bytes), and told: there are neither types nor an
+    /// access list for that, and it is not one of the paths below nil, of which some have secrets, or a meaning.
+    #[must_use]
+    pub fn is_unchecked(&self, path: &[u8]) -> bool {
+        self.types.is_none() && self.rights.is_everything() && !path.starts_with(NIL)
+    }
+
     /// Whether there is nothing that the client may not do.
+    #[inline]
     #[must_use]
     pub fn may_everything(&self) -> bool {
         self.role == Some(Role::Admin) && self.rights.is_everything()

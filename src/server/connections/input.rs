@@ -164,8 +164,7 @@ impl Input {
         }
         let arrived = self.buffer.get(self.start..self.end).or_broken(WITHIN);
         let limits = SkipLimits { depth_max: SKIP_DEPTH_MAX, bytes_max: self.message_bytes_max };
-        let mut batch =
-            Batch { messages: SmallVec::new(), ends: SmallVec::new(), bytes: arrived };
+        let mut batch = Batch { messages: SmallVec::new(), ends: SmallVec::new(), bytes: arrived };
         let expected = arrived.len() / MESSAGE_BYTES;
         if expected >= MANY_MESSAGES {
             batch.messages.reserve_exact(expected.min(BATCH_MESSAGES));

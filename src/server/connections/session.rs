@@ -487,9 +487,18 @@ impl Session {
         action: Action,
         path: &'a RequestPath<'a>,
     ) -> Result<WholePath<'a>, ClientError> {
+        // The usual case, asked for each read and write, needs nothing else.
+        if self.is_as_sent(path) && cx.access.may_everything() {
+            return Ok(WholePath::AsSent(path));
+        }
         let whole = self.whole_path(path)?;
         self.authorise(cx, action, Target::Path(whole.as_bytes()))?;
         Ok(whole)
+    }
+
+    /// Whether a request's path is a whole one.
+    fn is_as_sent(&self, path: &RequestPath<'_>) -> bool {
+        !path.internal && self.root.is_root()
     }
 
     /// A request's whole path, for what is not about the entry there.
@@ -497,7 +506,7 @@ impl Session {
         &self,
         path: &'a RequestPath<'a>,
     ) -> Result<WholePath<'a>, ClientError> {
-        Ok(if !path.internal && self.root.is_root() {
+        Ok(if self.is_as_sent(path) {
             WholePath::AsSent(path)
         } else {
             let top = if path.internal { Path::system_root() } else { self.root.clone() };

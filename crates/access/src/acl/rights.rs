@@ -57,6 +57,7 @@ impl Rights {
     }
 
     /// Whether every path has all letters, so that nothing needs to be asked.
+    #[inline]
     #[must_use]
     pub fn is_everything(&self) -> bool {
         matches!(self.0, Kind::Everything)

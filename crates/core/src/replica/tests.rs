@@ -148,7 +148,8 @@ fn an_id_that_another_write_had_changes_nothing() {
     for value in [Some(&[2][..]), None] {
         assert_eq!(write_with_id(&mut a, value).unwrap_err(), WriteError::IdReused);
     }
-    let mut write = Write { idempotent: true, write_id: Some(ID), ..Write::new(path("j"), Some(&[1])) };
+    let mut write =
+        Write { idempotent: true, write_id: Some(ID), ..Write::new(path("j"), Some(&[1])) };
     assert_eq!(a.write(&mut write).unwrap_err(), WriteError::IdReused);
     assert_eq!(a.tick().get(), 1);
 }
@@ -270,7 +271,8 @@ fn an_idempotent_change_that_is_made_already_asks_for_nothing() {
     let mut a = Replica::new(&id("a"), 1);
     let mut set = |value: &[u8]| {
         let precondition = Precondition { chain: ChainCondition::MustBeNew, value: None };
-        let mut write = Write { precondition, idempotent: true, ..Write::new(path("k"), Some(value)) };
+        let mut write =
+            Write { precondition, idempotent: true, ..Write::new(path("k"), Some(value)) };
         a.write(&mut write).map(|w| w.changed)
     };
     assert_eq!(set(&[1]), Ok(true));

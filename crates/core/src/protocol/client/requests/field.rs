@@ -201,6 +201,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A field's bytes: one MessagePack value. Of a field that comes twice, the last.
+    #[inline]
     #[must_use]
     pub fn get(&self, field: Field) -> Option<&'a [u8]> {
         if self.present & (1_u128 << field as u32) == 0 {
@@ -230,8 +231,15 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// The bytes hold no value.
+    #[inline]
     pub fn flag(&self, field: Field) -> Result<bool, ClientError> {
-        let Some(raw) = self.get(field) else { return Ok(false) };
+        match self.get(field) {
+            None => Ok(false),
+            Some(raw) => Self::truth(field, raw),
+        }
+    }
+
+    fn truth(field: Field, raw: &[u8]) -> Result<bool, ClientError> {
         read_truth(&mut Reader::new(raw)).map_err(|e| wrong(field, &e))
     }
 
