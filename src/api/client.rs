@@ -32,13 +32,13 @@ impl Client {
 
     /// What the client may do with the node as a whole at this moment; none: it must log in first.
     #[must_use]
-    pub fn role(&mut self) -> Option<Role> {
+    pub(crate) fn role(&mut self) -> Option<Role> {
         self.inner.role()
     }
 
     /// Whether clients may do nothing here before they have logged in.
     #[must_use]
-    pub fn must_log_in(&self) -> bool {
+    pub(crate) fn must_log_in(&self) -> bool {
         self.inner.must_log_in()
     }
 
@@ -56,7 +56,7 @@ impl Client {
     }
 
     /// Begins a request, whose replies [`Client::next`] gives. Returns its number.
-    pub fn begin(&mut self, action: &str, fields: &Fields) -> u64 {
+    pub(crate) fn begin(&mut self, action: &str, fields: &Fields) -> u64 {
         self.seq += 1;
         self.inner.send(&fields.encode_request(self.seq, action));
         self.seq
@@ -66,7 +66,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Failure`].
-    pub async fn next(&mut self) -> Result<Option<Message>, Failure> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Message>, Failure> {
         let bytes = self.inner.next().await;
         Self::read(bytes)
     }
@@ -93,7 +93,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Failure`].
-    pub async fn call(&mut self, action: &str, fields: &Fields) -> Result<Message, Failure> {
+    pub(crate) async fn call(&mut self, action: &str, fields: &Fields) -> Result<Message, Failure> {
         self.begin(action, fields);
         self.next().await?.ok_or_else(Failure::ended)
     }
@@ -152,7 +152,7 @@ impl Failure {
 
     /// The node ends.
     #[must_use]
-    pub fn ended() -> Self {
+    pub(crate) fn ended() -> Self {
         let text = String::from("the node is leaving");
         Self { code: String::from("not_ready"), text }
     }
@@ -163,7 +163,7 @@ impl Failure {
 
     /// The status that goes with its code.
     #[must_use]
-    pub fn status(&self) -> StatusCode {
+    pub(crate) fn status(&self) -> StatusCode {
         match self.code.as_str() {
             "bad_request" | "bad_message" | "type_mismatch" => StatusCode::BAD_REQUEST,
             "auth_required" | "auth_failed" => StatusCode::UNAUTHORIZED,
@@ -186,7 +186,7 @@ impl Failure {
 
     /// As an answer.
     #[must_use]
-    pub fn reply(&self) -> Reply {
+    pub(crate) fn reply(&self) -> Reply {
         let reply = Reply::error(self.status(), &self.code, &self.text);
         match self.status() {
             StatusCode::UNAUTHORIZED => super::rights::challenge(reply),

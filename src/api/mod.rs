@@ -34,7 +34,7 @@ use crate::model::path::Path;
 use crate::server::local_client::LocalClient;
 
 /// The node, as its API sees it.
-pub trait Host: Send + Sync {
+pub(crate) trait Host: Send + Sync {
     /// A client in the same process, which has come from this address.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ pub trait Host: Send + Sync {
 
 /// Answers what is asked at `/v1/`.
 #[derive(Clone)]
-pub struct Api {
+pub(crate) struct Api {
     /// The node.
     pub host: Arc<dyn Host>,
     /// Lets programs change data at an open node; none: nobody does there.
@@ -60,7 +60,7 @@ pub struct Api {
 
 impl Api {
     /// The answer to a request.
-    pub async fn answer(self, request: Request) -> Reply {
+    pub(crate) async fn answer(self, request: Request) -> Reply {
         self.of_path(request).await.unwrap_or_else(|refused| refused)
     }
 

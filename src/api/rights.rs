@@ -32,7 +32,7 @@ impl fmt::Debug for Token {
 impl Token {
     /// A token. What begins like a ticket never is one.
     #[must_use]
-    pub fn new(text: &str) -> Self {
+    pub(crate) fn new(text: &str) -> Self {
         Self(text.as_bytes().to_vec())
     }
 

@@ -8,24 +8,25 @@ use distkv_tls::Ca;
 
 pub use distkv_durable::SyncPolicy;
 
-pub use super::scheduled::{Schedule, ScheduledConfig};
-pub use super::security::{KeyConfig, KeyStore};
+pub use super::scheduled::Schedule;
+pub(crate) use super::scheduled::ScheduledConfig;
+pub(crate) use super::security::{KeyConfig, KeyStore};
 pub use crate::api::Token;
 use crate::engine::delete::SAY_FOR_MS;
 pub use crate::hub::client_memory::CLIENT_MEMORY;
 pub use crate::model::host_port::CLIENT_PORT;
 use crate::model::ids::NodeName;
 use crate::model::value::Value;
-pub use crate::server::config::OPEN_REQUESTS;
+pub(crate) use crate::server::config::OPEN_REQUESTS;
 use crate::server::config::READY_WAIT_MS;
-pub use crate::server::{IpNetwork, NetworkError};
+pub(crate) use crate::server::{IpNetwork, NetworkError};
 
 /// The default port for peers (TCP) and SWIM (UDP).
-pub const GOSSIP_PORT: u16 = 27587;
+pub(crate) const GOSSIP_PORT: u16 = 27587;
 /// The HTTP port unless told otherwise.
-pub const HTTP_PORT: u16 = 27585;
+pub(crate) const HTTP_PORT: u16 = 27585;
 /// The network's default name.
-pub const NETWORK: &str = "distkv";
+pub(crate) const NETWORK: &str = "distkv";
 
 /// By default, how long a node that knows of peers looks for its network before it continues alone.
 pub(crate) const PEER_WAIT: Duration = Duration::from_secs(10);

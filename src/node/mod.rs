@@ -362,19 +362,19 @@ impl Node {
 
     /// By what clients know the CA of the certificate that this node shows them; none if it shows none.
     #[must_use]
-    pub fn ca_hash(&self) -> Option<CaHash> {
+    pub(crate) fn ca_hash(&self) -> Option<CaHash> {
         self.inner.certificates.as_ref().and_then(|certificates| certificates.ca_hash())
     }
 
     /// Reads the files of the certificate for clients again. If they are bad, the log says so and the certificate stays.
-    pub fn reload_certificate(&self) {
+    pub(crate) fn reload_certificate(&self) {
         if let Some(certificates) = &self.inner.certificates {
             certificates.reload();
         }
     }
 
     /// Opens the file of the audit log anew, because it was moved.
-    pub fn reopen_audit(&self) {
+    pub(crate) fn reopen_audit(&self) {
         if let Some(log) = &self.inner.audit {
             log.audit().reopen();
         }
@@ -421,7 +421,7 @@ impl Node {
     ///
     /// # Errors
     /// [`OtherNetwork`]; the keys are as they were.
-    pub fn set_keys(&self, file: KeyFile) -> Option<Result<KeysRead, OtherNetwork>> {
+    pub(crate) fn set_keys(&self, file: KeyFile) -> Option<Result<KeysRead, OtherNetwork>> {
         let keys = self.inner.links.keys.as_ref()?;
         let set = keys.set(file);
         if let Some(log) = &self.inner.audit {

@@ -12,7 +12,7 @@ pub(crate) const MESSAGE_BYTES_MIN: usize = VALUE_BYTES_MAX + 2 * PATH_BYTES_MAX
 
 /// The default limit of open requests of one connection: enough for a program that has a watch for
 /// each of 10,000 entries.
-pub const OPEN_REQUESTS: usize = 16 << 10;
+pub(crate) const OPEN_REQUESTS: usize = 16 << 10;
 
 /// By default, how long requests wait for a node to be ready: joining takes seconds, and programs
 /// that start with the machine should not have to try again.

@@ -209,7 +209,7 @@ const NAMES_SHOWN: usize = 12;
 impl SilentInfo {
     /// A line for people for each group of members.
     #[must_use]
-    pub fn warnings(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
         let goes_on = match self.with.as_slice() {
             [] => String::from("this node goes on alone"),
             with => format!("this node goes on with {}", names_text(with)),
@@ -335,7 +335,7 @@ pub struct ScheduledStatus {
 impl ScheduledStatus {
     /// One line for people, while one is overdue.
     #[must_use]
-    pub fn overdue_text(&self) -> Option<String> {
+    pub(crate) fn overdue_text(&self) -> Option<String> {
         let how_long = show_ms(self.overdue_ms?);
         let directory = &self.directory;
         Some(format!("a scheduled snapshot in {directory} has been due for {how_long}"))
@@ -343,7 +343,7 @@ impl ScheduledStatus {
 
     /// One line for people, while there is something wrong.
     #[must_use]
-    pub fn warning(&self) -> Option<String> {
+    pub(crate) fn warning(&self) -> Option<String> {
         match &self.failure {
             Some(why) => Some(format!("the last scheduled snapshot could not be made: {why}")),
             None => self.overdue_text(),
@@ -463,7 +463,7 @@ pub struct ClientLogStatus {
 impl ClientLogStatus {
     /// One line for people, if something is wrong.
     #[must_use]
-    pub fn warning(&self) -> Option<String> {
+    pub(crate) fn warning(&self) -> Option<String> {
         let why = self.failure.as_ref()?;
         Some(format!("the log {} that a client has started has ended: {why}", self.file))
     }

@@ -23,7 +23,7 @@ use crate::protocol::client::{ClientError, ErrorCode};
 use crate::rt;
 
 /// See the module.
-pub struct LocalClient {
+pub(crate) struct LocalClient {
     exchange: Exchange,
     /// Messages that may be seen, from `taken` on.
     safe: Vec<u8>,
@@ -33,14 +33,14 @@ pub struct LocalClient {
 }
 
 /// Memory that an answer costs after its client has gone, for as long as this lives.
-pub struct Charge {
+pub(crate) struct Charge {
     account: Arc<Account>,
 }
 
 impl Charge {
     /// Whether the memory is needed more than the answer.
     #[must_use]
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.account.is_closing()
     }
 }
@@ -77,19 +77,19 @@ impl LocalClient {
 
     /// Whether clients may do nothing here before they have logged in.
     #[must_use]
-    pub fn must_log_in(&self) -> bool {
+    pub(crate) fn must_log_in(&self) -> bool {
         self.exchange.shared.must_log_in()
     }
 
     /// What the client may do with the node as a whole, at this moment; none: it must log in first.
     #[must_use]
-    pub fn role(&mut self) -> Option<Role> {
+    pub(crate) fn role(&mut self) -> Option<Role> {
         self.exchange.session.context(&self.exchange.shared, rt::now()).access.role
     }
 
     /// The name of the node that had this life, if it is known here.
     #[must_use]
-    pub fn node_of(&self, incarnation: Incarnation) -> Option<String> {
+    pub(crate) fn node_of(&self, incarnation: Incarnation) -> Option<String> {
         let names = self.exchange.shared.hub.read(NodeNames::of);
         let mut lives = names.names().table.iter();
         lives.find(|(_, id)| id.incarnation == incarnation).map(|(_, id)| id.name.to_string())
@@ -97,7 +97,7 @@ impl LocalClient {
 
     /// Ends, and charges the clients' memory with this many bytes of an answer.
     #[must_use]
-    pub fn into_charge(self, bytes: usize) -> Charge {
+    pub(crate) fn into_charge(self, bytes: usize) -> Charge {
         let account = Arc::clone(&self.exchange.session.account);
         drop(self);
         account.set_buffers(bytes);
@@ -105,7 +105,7 @@ impl LocalClient {
     }
 
     /// Takes one message, a whole MessagePack map. It is carried out while [`Self::next`] is waited for.
-    pub fn send(&mut self, message: &[u8]) {
+    pub(crate) fn send(&mut self, message: &[u8]) {
         let mut rest = message;
         while !rest.is_empty() {
             let room = self.exchange.input.room();
@@ -120,7 +120,7 @@ impl LocalClient {
     }
 
     /// The next message; none if no further one comes. It may be dropped while it waits.
-    pub async fn next(&mut self) -> Option<Vec<u8>> {
+    pub(crate) async fn next(&mut self) -> Option<Vec<u8>> {
         loop {
             if let Some(message) = self.cut() {
                 self.exchange.session.account.note_moved(rt::now());
@@ -134,7 +134,7 @@ impl LocalClient {
     }
 
     /// The next message, if it is there already.
-    pub fn next_now(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn next_now(&mut self) -> Option<Vec<u8>> {
         self.cut()
     }
 

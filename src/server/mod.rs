@@ -36,15 +36,19 @@ use event_listener::Event;
 use parking_lot::Mutex;
 
 pub use cluster::{purge_block, shards};
-pub use command::access::unenforced::unenforced_warnings;
+pub(crate) use command::access::unenforced::unenforced_warnings;
 pub use config::ServerConfig;
-pub use connections::tls::{IpNetwork, NetworkError, TlsSettings};
-pub use info::{
-    ClientLogStatus, FileFormat, FileJob, FileRefusal, FileReport, KeyOrder, KeyRefusal, KeysView,
-    LeaveRefusal, MemberInfo, MemberState, NodeInfo, NodeKeys, NodeStatus, PastRefusal,
-    ScheduledStatus, SilentInfo, SilentMembers, SnapshotStatus, StorageStatus,
+pub use connections::tls::TlsSettings;
+pub(crate) use connections::tls::{IpNetwork, NetworkError};
+pub(crate) use info::{
+    ClientLogStatus, KeyOrder, KeyRefusal, KeysView, LeaveRefusal, NodeKeys, PastRefusal,
+    ScheduledStatus, SilentInfo, SilentMembers, SnapshotStatus,
 };
-pub use purge_block::PurgeBlock;
+pub use info::{
+    FileFormat, FileJob, FileRefusal, FileReport, MemberInfo, MemberState, NodeInfo, NodeStatus,
+    StorageStatus,
+};
+pub(crate) use purge_block::PurgeBlock;
 
 use crate::hub::Hub;
 use crate::model::change_time::ChangeTime;
@@ -282,7 +286,7 @@ impl Server {
 
     /// Serves clients of a port that was opened before; `bound` is its address.
     #[must_use]
-    pub fn serve(
+    pub(crate) fn serve(
         listener: TcpListener,
         bound: SocketAddr,
         hub: Arc<Hub>,

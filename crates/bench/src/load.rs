@@ -28,7 +28,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// How often the clock is looked at while nothing comes.
 const LOOK: Duration = Duration::from_millis(20);
 /// The rate over time is kept in so many pieces.
-pub const PIECES: usize = 60;
+pub(crate) const PIECES: usize = 60;
 
 /// What one thread is to do.
 pub struct Work<P> {
@@ -112,7 +112,7 @@ impl Tally {
     ///
     /// # Errors
     /// [`LoadError::Histogram`]: never, with these bounds.
-    pub fn new() -> Result<Self, LoadError> {
+    pub(crate) fn new() -> Result<Self, LoadError> {
         let histogram = || {
             Histogram::new_with_bounds(1, LATENCY_MAX, 3)
                 .map_err(|error| LoadError::Histogram(error.to_string()))
@@ -132,7 +132,7 @@ impl Tally {
     ///
     /// # Errors
     /// [`LoadError::Histogram`]: never, since all have the same bounds.
-    pub fn add(&mut self, other: &Self) -> Result<(), LoadError> {
+    pub(crate) fn add(&mut self, other: &Self) -> Result<(), LoadError> {
         let failed = |error: hdrhistogram::AdditionError| LoadError::Histogram(error.to_string());
         self.reads.add(&other.reads).map_err(failed)?;
         self.writes.add(&other.writes).map_err(failed)?;

@@ -111,7 +111,7 @@ pub fn measure_those(
 }
 
 /// A thread that makes load, unless the system refused it.
-pub type Running = std::io::Result<std::thread::JoinHandle<Result<Tally, LoadError>>>;
+pub(crate) type Running = std::io::Result<std::thread::JoinHandle<Result<Tally, LoadError>>>;
 
 /// Makes load on a thread of its own.
 pub fn start<P: Protocol>(work: Work<P>) -> Running {

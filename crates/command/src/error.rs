@@ -10,26 +10,26 @@ use serde_json::json;
 pub const EXIT_OK: u8 = 0;
 /// The exit code of a command that failed, of a `get` that found nothing, of a `status` that is
 /// not ready, of a `wait` that timed out.
-pub const EXIT_FAILURE: u8 = 1;
+pub(crate) const EXIT_FAILURE: u8 = 1;
 /// The exit code of a command line, a configuration file, a path or a value that makes no sense.
 pub const EXIT_USAGE: u8 = 2;
 
 /// The exit code of a command that a node refuses, and of a node that its network refuses for good: doing it
 /// again does not help.
-pub const EXIT_REFUSED: u8 = 3;
+pub(crate) const EXIT_REFUSED: u8 = 3;
 
 /// The exit code of a node that has found a defect of its own: a broken invariant, or any other panic.
 /// It can be started again.
 pub const EXIT_BROKEN: u8 = 4;
 
 /// The exit code of a change whose precondition does not hold: somebody else was faster.
-pub const EXIT_PRECONDITION: u8 = 5;
+pub(crate) const EXIT_PRECONDITION: u8 = 5;
 
 /// The exit code of a command that has reached no node: nothing was done.
-pub const EXIT_UNREACHABLE: u8 = 6;
+pub(crate) const EXIT_UNREACHABLE: u8 = 6;
 
 /// The exit code of a command whose answer did not come: it may have been done.
-pub const EXIT_UNKNOWN_FATE: u8 = 7;
+pub(crate) const EXIT_UNKNOWN_FATE: u8 = 7;
 
 /// The exit code of a `bench` that SIGINT or SIGTERM ended: 128 and the number of SIGINT, as shells
 /// have it.
@@ -105,7 +105,7 @@ impl Outcome {
 
     /// The exit code.
     #[must_use]
-    pub fn exit_code(self) -> u8 {
+    pub(crate) fn exit_code(self) -> u8 {
         match self {
             Outcome::NotFound | Outcome::Failed => EXIT_FAILURE,
             Outcome::Refused => EXIT_REFUSED,
@@ -117,7 +117,7 @@ impl Outcome {
 
     /// Its word, for programs.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Outcome::NotFound => "not_found",
             Outcome::Failed => "failed",

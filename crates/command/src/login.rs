@@ -43,7 +43,7 @@ pub struct LoginArgs {
 
 impl LoginArgs {
     /// What was said after the command, and what was said before it where that says nothing.
-    pub fn or(self, before: LoginArgs) -> LoginArgs {
+    pub(crate) fn or(self, before: LoginArgs) -> LoginArgs {
         let says_secret = self.secret_file.is_some() || self.secret_env.is_some();
         let before_secret = |file| if says_secret { None } else { file };
         LoginArgs {
@@ -55,7 +55,7 @@ impl LoginArgs {
     }
 
     /// The login; none if nobody was named.
-    pub fn read(&self) -> Result<Option<Login>, CliError> {
+    pub(crate) fn read(&self) -> Result<Option<Login>, CliError> {
         let user = self.as_user.clone().or_else(|| env::var(USER).ok());
         let Some(user) = user else {
             if self.secret_file.is_some() || self.secret_env.is_some() || self.login_by.is_some() {

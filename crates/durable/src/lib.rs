@@ -42,7 +42,7 @@ pub enum SyncPolicy {
 
 impl SyncPolicy {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Never, Self::EverySecond, Self::EveryBatch];
+    pub(crate) const ALL: [Self; 3] = [Self::Never, Self::EverySecond, Self::EveryBatch];
 
     /// The word that options, files and replies have for it.
     #[must_use]

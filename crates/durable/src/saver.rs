@@ -45,7 +45,7 @@ impl SaveJob {
     }
 
     /// Does it here.
-    pub fn run(self) {
+    pub(crate) fn run(self) {
         let Self { dir, header, image, settings, state, queue, wishes, system } = self;
         let saved = save(&dir, &header, &image, &settings, &*system);
         // The last holder of much of an old state, perhaps.

@@ -76,7 +76,7 @@ impl Numbers {
     }
 
     /// A metric's series.
-    pub fn series(&self, name: Name) -> impl Iterator<Item = (&[String], &Number)> {
+    pub(crate) fn series(&self, name: Name) -> impl Iterator<Item = (&[String], &Number)> {
         let series = self.series.get(&name).into_iter().flatten();
         series.map(|(labels, number)| (labels.as_slice(), number))
     }

@@ -23,7 +23,7 @@ pub enum Label {
 impl Label {
     /// The label's name.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Fixed(name, _) | Self::Free(name) => name,
         }

@@ -20,15 +20,15 @@ use time::OffsetDateTime;
 use crate::provider;
 
 /// Days for which a node's certificate is valid. It is renewed daily.
-pub const NODE_DAYS: u32 = 30;
+pub(crate) const NODE_DAYS: u32 = 30;
 /// Most days for which a user's certificate can be valid.
-pub const USER_DAYS_MAX: u32 = 3_650;
+pub(crate) const USER_DAYS_MAX: u32 = 3_650;
 /// Days for which a CA is valid: longer than any network, as each certificate issued from it ends before.
 const CA_DAYS: u32 = 36_500;
 /// Names in a node's certificate.
-pub const NAMES_MAX: usize = 64;
+pub(crate) const NAMES_MAX: usize = 64;
 /// Bytes of one such name, and of a user's name.
-pub const NAME_BYTES_MAX: usize = 253;
+pub(crate) const NAME_BYTES_MAX: usize = 253;
 const HOUR_SECS: i64 = 3_600;
 const DAY_SECS: i64 = 24 * HOUR_SECS;
 
@@ -127,13 +127,13 @@ impl Identity {
 
     /// The certificates (DER), the owner's first.
     #[must_use]
-    pub fn chain(&self) -> &[CertificateDer<'static>] {
+    pub(crate) fn chain(&self) -> &[CertificateDer<'static>] {
         &self.chain
     }
 
     /// The private key (DER, PKCS#8 if it was issued here).
     #[must_use]
-    pub fn key(&self) -> &[u8] {
+    pub(crate) fn key(&self) -> &[u8] {
         self.key.secret_der()
     }
 
@@ -145,7 +145,7 @@ impl Identity {
 
     /// What clients pin: the hash of the chain's last certificate.
     #[must_use]
-    pub fn ca_hash(&self) -> Option<CaHash> {
+    pub(crate) fn ca_hash(&self) -> Option<CaHash> {
         self.chain.last().map(|certificate| CaHash::of(certificate))
     }
 }

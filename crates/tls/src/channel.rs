@@ -29,7 +29,7 @@ use crate::error::{Side, TlsError, explain};
 /// kept until it is taken.
 pub const FEED_BYTES_MAX: usize = 64 << 10;
 /// Bytes of TLS that wait to be sent, but for what the handshake itself says (at most a chain of certificates).
-pub const OUTGOING_BYTES_MAX: usize = 64 << 10;
+pub(crate) const OUTGOING_BYTES_MAX: usize = 64 << 10;
 /// Plaintext in one record.
 const RECORD_BYTES: usize = 16 << 10;
 /// What a record adds to its plaintext: header, kind and tag.

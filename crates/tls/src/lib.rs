@@ -56,7 +56,7 @@ impl Clock {
 
     /// Seconds since 1970.
     #[must_use]
-    pub fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         (self.0)()
     }
 }

@@ -12,7 +12,7 @@ use crate::error::date;
 use crate::{der, provider};
 
 /// Certificates in one file.
-pub const CERTIFICATES_MAX: usize = 64;
+pub(crate) const CERTIFICATES_MAX: usize = 64;
 /// Bytes of such a file. TLS itself carries no chain of more than 64 KiB.
 pub const PEM_BYTES_MAX: usize = 256 << 10;
 const LINE_CHARS: usize = 64;
@@ -78,7 +78,7 @@ pub fn identity(chain: &[u8], key: &[u8], now: u64) -> Result<Identity, PemError
 ///
 /// # Errors
 /// [`PemError`]
-pub fn roots(pem: &[u8]) -> Result<RootCertStore, PemError> {
+pub(crate) fn roots(pem: &[u8]) -> Result<RootCertStore, PemError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(pem)? {
         roots.add(certificate).map_err(|error| PemError::Damaged(error.to_string()))?;

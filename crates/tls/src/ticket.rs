@@ -20,11 +20,11 @@ use crate::trust::{ClientTls, Trust};
 /// What each ticket begins with. The digit is the version of its form.
 const START: &str = "distkv1.";
 /// Addresses in a ticket.
-pub const ADDRESSES_MAX: usize = 16;
+pub(crate) const ADDRESSES_MAX: usize = 16;
 /// Bytes of one address, name, method or secret.
 pub const TEXT_BYTES_MAX: usize = 1_024;
 /// Certificates in a ticket.
-pub const CHAIN_MAX: usize = 4;
+pub(crate) const CHAIN_MAX: usize = 4;
 /// Bytes of a ticket as text.
 pub const TICKET_BYTES_MAX: usize = 64 << 10;
 const SUM_BYTES: usize = 4;

@@ -142,14 +142,14 @@ fn ended() -> Vec<Check> {
 impl Node {
     /// What of the node has stopped working, as `/livez` tells it: then it should be started again. None: all works.
     #[must_use]
-    pub fn standing_still(&self) -> Option<String> {
+    pub(crate) fn standing_still(&self) -> Option<String> {
         let fault = |check: Check| check.fault.map(|fault| format!("{} {fault}", check.what));
         self.inner.live().into_iter().find_map(fault)
     }
 
     /// How the node is, in one line for operators.
     #[must_use]
-    pub fn state_text(&self) -> String {
+    pub(crate) fn state_text(&self) -> String {
         let fault = |checks: Vec<Check>| checks.into_iter().find_map(|check| check.fault);
         if let Some(fault) = fault(self.inner.ready()) {
             return format!("serves no clients: {fault}");

@@ -25,7 +25,7 @@ impl Schedule {
     ///
     /// # Errors
     /// The text says what is accepted.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let expected = || {
             format!(
                 "{text:?} is no schedule; write one like \"every 6h\" or \"daily 03:00\" (UTC), with 1s to 366d"

@@ -55,7 +55,9 @@ type Store = dyn Fn(&Handed) -> Result<(), String> + Send + Sync;
 
 impl KeyStore {
     /// By this function.
-    pub fn new(store: impl Fn(&Handed) -> Result<(), String> + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(
+        store: impl Fn(&Handed) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
         Self(Arc::new(store))
     }
 }
@@ -68,7 +70,7 @@ impl fmt::Debug for KeyStore {
 
 /// The keys after a key file was handed in again.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct KeysRead {
+pub(crate) struct KeysRead {
     /// The keys that are in the ring now.
     pub ids: Vec<KeyId>,
     /// The one that this node seals with.
@@ -80,7 +82,7 @@ pub struct KeysRead {
 /// A key file is of another network than the running node.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("it is of network {file}, and this node of network {node}")]
-pub struct OtherNetwork {
+pub(crate) struct OtherNetwork {
     /// The file's network.
     pub file: String,
     /// The node's.

@@ -14,7 +14,7 @@ use crate::protocol::client::{Action, ClientError, ErrorCode};
 
 /// The answer is no. Nothing was done.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Denied {
+pub(crate) enum Denied {
     /// The client has not logged in.
     LoginNeeded,
     /// Its role does not permit the action.
@@ -57,7 +57,7 @@ impl From<Denied> for ClientError {
 
 /// What an action is about.
 #[derive(Clone, Copy, Debug)]
-pub enum Target<'p> {
+pub(crate) enum Target<'p> {
     /// The node as a whole.
     Node,
     /// A whole path, in canonical bytes: the session's root is part of it.
@@ -96,7 +96,7 @@ fn makes_entries(action: Action) -> bool {
 ///
 /// # Errors
 /// It may not.
-pub fn authorise(
+pub(crate) fn authorise(
     access: &Access,
     action: Action,
     target: Target<'_>,

@@ -19,12 +19,12 @@ impl ClusterKeys {
     }
 
     /// From now on, these count and no others. Who has logged in by another one stays so.
-    pub fn set(&self, keys: Vec<[u8; 32]>) {
+    pub(crate) fn set(&self, keys: Vec<[u8; 32]>) {
         *self.0.write() = keys;
     }
 
     /// The first for which this holds.
-    pub fn find(&self, holds: impl Fn(&[u8; 32]) -> bool) -> Option<[u8; 32]> {
+    pub(crate) fn find(&self, holds: impl Fn(&[u8; 32]) -> bool) -> Option<[u8; 32]> {
         self.0.read().iter().find(|key| holds(key)).copied()
     }
 }

@@ -16,7 +16,7 @@ use super::strangers::Strangers;
 use crate::rt;
 
 /// Most computations of secrets that wait for a core.
-pub const COMPUTATIONS_WAITING_MAX: usize = 64;
+pub(crate) const COMPUTATIONS_WAITING_MAX: usize = 64;
 
 /// See the module.
 pub(in crate::server) struct Logins {

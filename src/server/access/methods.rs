@@ -9,21 +9,21 @@ use crate::model::meta::Login;
 use crate::protocol::client::reply::LoginOffer;
 
 /// A user with a password.
-pub const PASSWORD: &str = "password";
+pub(crate) const PASSWORD: &str = "password";
 /// A user with a token, which cannot be guessed.
-pub const TOKEN: &str = "token";
+pub(crate) const TOKEN: &str = "token";
 /// Whoever has the cluster's key. There are no users of it.
-pub const KEY: &str = "key";
+pub(crate) const KEY: &str = "key";
 
 /// Whether users log in by a method without any secret.
 #[must_use]
-pub fn asks_for_nothing(method: &str) -> bool {
+pub(crate) fn asks_for_nothing(method: &str) -> bool {
     matches!(method, "root" | "_test")
 }
 
 /// Whether users of a method may log in, and stay logged in. `in_force`: what the data says.
 #[must_use]
-pub fn serves(in_force: Option<&Login>, is_secured: bool, method: &str) -> bool {
+pub(crate) fn serves(in_force: Option<&Login>, is_secured: bool, method: &str) -> bool {
     let has_secret = matches!(method, PASSWORD | TOKEN);
     match in_force {
         _ if is_secured => has_secret,
@@ -39,7 +39,11 @@ pub fn serves(in_force: Option<&Login>, is_secured: bool, method: &str) -> bool 
 
 /// What a greeting says. `nonce`: that of a secured node.
 #[must_use]
-pub fn offer(directory: &Directory, must_log_in: bool, nonce: Option<[u8; 32]>) -> LoginOffer {
+pub(crate) fn offer(
+    directory: &Directory,
+    must_log_in: bool,
+    nonce: Option<[u8; 32]>,
+) -> LoginOffer {
     let is_secured = nonce.is_some();
     let mut others: Vec<&str> = Vec::new();
     for user in directory.users() {

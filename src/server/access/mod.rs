@@ -64,7 +64,7 @@ pub enum Identity {
 
 /// What a client may do.
 #[derive(Clone, Debug)]
-pub struct Access {
+pub(crate) struct Access {
     /// With the node as a whole; none: it must log in first.
     pub role: Option<Role>,
     /// With the data.
@@ -86,21 +86,21 @@ const NEVER: Policies = Policies { access: u64::MAX, types: u64::MAX };
 impl Access {
     /// Of a client of whom nothing is known yet.
     #[must_use]
-    pub fn unknown() -> Self {
+    pub(crate) fn unknown() -> Self {
         Self::nothing(NEVER)
     }
 
     /// Whether the client may see the entry at a whole path (canonical bytes): pass through all that lead
     /// there, and read it.
     #[must_use]
-    pub fn may_read(&self, path: &[u8]) -> bool {
+    pub(crate) fn may_read(&self, path: &[u8]) -> bool {
         let is_open = || self.rights.way(path, |_| true).is_ok();
         self.rights.is_everything() || (is_open() && self.rights.letters(path).has(Letters::READ))
     }
 
     /// Of a client that need not log in, or of an admin.
     #[must_use]
-    pub fn everything(policies: Policies) -> Self {
+    pub(crate) fn everything(policies: Policies) -> Self {
         Self {
             role: Some(Role::Admin),
             rights: Arc::new(Rights::everything()),
@@ -112,7 +112,7 @@ impl Access {
 
     /// Of a client that must log in first.
     #[must_use]
-    pub fn nothing(policies: Policies) -> Self {
+    pub(crate) fn nothing(policies: Policies) -> Self {
         let rights = Arc::new(Rights::nothing());
         Self { role: None, rights, policies, types: None, until: None }
     }
@@ -143,20 +143,20 @@ impl Access {
     /// Whether there is nothing that the client may not do.
     #[inline]
     #[must_use]
-    pub fn may_everything(&self) -> bool {
+    pub(crate) fn may_everything(&self) -> bool {
         self.role == Some(Role::Admin) && self.rights.is_everything()
     }
 
     /// Whether the client must log in before anything else.
     #[must_use]
-    pub fn is_stranger(&self) -> bool {
+    pub(crate) fn is_stranger(&self) -> bool {
         self.role.is_none()
     }
 }
 
 /// What the tree says of users, access lists and types, compiled on demand and kept until it changes.
 #[derive(Default)]
-pub struct PolicyData {
+pub(crate) struct PolicyData {
     kept: Mutex<Option<Compiled>>,
 }
 
@@ -205,13 +205,13 @@ impl PolicyData {
 
     /// The users and access lists at present.
     #[must_use]
-    pub fn directory(&self, hub: &Hub) -> Arc<Directory> {
+    pub(crate) fn directory(&self, hub: &Hub) -> Arc<Directory> {
         self.now(hub).directory
     }
 
     /// For how long clients that have not logged in go on, in ms, although the data says that they must log in.
     #[must_use]
-    pub fn grace_ms(&self, hub: &Hub) -> Option<Millis> {
+    pub(crate) fn grace_ms(&self, hub: &Hub) -> Option<Millis> {
         if !hub.closing.is_closed() {
             return None;
         }
@@ -220,7 +220,7 @@ impl PolicyData {
 
     /// What a client may do at present. `is_secured`: clients must log in whatever the data says.
     #[must_use]
-    pub fn access_of(&self, hub: &Hub, identity: &Identity, is_secured: bool) -> Access {
+    pub(crate) fn access_of(&self, hub: &Hub, identity: &Identity, is_secured: bool) -> Access {
         let Compiled { policies, directory, types } = self.now(hub);
         let is_closed = hub.closing.is_closed();
         let grace = directory.grace_left(rt::wall_clock_ms()).filter(|_| is_closed && !is_secured);

@@ -23,7 +23,7 @@ enum Need {
 
 /// See the module. A client that may do everything costs nothing here.
 #[derive(Debug)]
-pub struct Sight {
+pub(crate) struct Sight {
     action: Action,
     top: Path,
     need: Need,
@@ -35,7 +35,7 @@ impl Sight {
     /// For a stream of `get_tree`, `watch`, `conflicts` or `delete_tree` (or their internal forms) about a whole
     /// path. It shows everything until it is refreshed.
     #[must_use]
-    pub fn new(action: Action, top: Path) -> Self {
+    pub(crate) fn new(action: Action, top: Path) -> Self {
         let need = match action {
             Action::GetTree | Action::GetTreeInternal => Need::Listed(top.len()),
             Action::DeleteTree => Need::Delete,
@@ -49,7 +49,7 @@ impl Sight {
     ///
     /// # Errors
     /// The client has lost the right to what it asked for: the stream ends.
-    pub fn refresh(&mut self, access: &Access) -> Result<bool, ClientError> {
+    pub(crate) fn refresh(&mut self, access: &Access) -> Result<bool, ClientError> {
         if access.rights.is_everything() {
             return Ok(self.walk.take().is_some());
         }
@@ -71,18 +71,18 @@ impl Sight {
     }
 
     /// Nothing is asked for a while: what can be made again is not kept.
-    pub fn rest(&mut self) {
+    pub(crate) fn rest(&mut self) {
         self.walk.iter_mut().for_each(Walk::rest);
     }
 
     /// Whether everything is shown.
     #[must_use]
-    pub fn is_everything(&self) -> bool {
+    pub(crate) fn is_everything(&self) -> bool {
         self.walk.is_none()
     }
 
     /// Whether the entry at a whole path may be shown.
-    pub fn shows(&mut self, path: &Path) -> bool {
+    pub(crate) fn shows(&mut self, path: &Path) -> bool {
         let Some(walk) = &mut self.walk else { return true };
         walk.go(path.as_bytes());
         walk.is_open()
@@ -95,7 +95,7 @@ impl Sight {
 
     /// A place above a whole path, or the path itself, below which nothing is shown whatever is there: a walk
     /// may pass over all of that. None if there is none, and if it must not be passed over.
-    pub fn closed_at(&mut self, path: &Path) -> Option<Path> {
+    pub(crate) fn closed_at(&mut self, path: &Path) -> Option<Path> {
         let walk = self.walk.as_mut()?;
         let listing_from = match self.need {
             Need::Read => None,
@@ -111,6 +111,6 @@ impl Sight {
 /// Whether values may be read at a whole path that may be reached; for what is told of changes that are made
 /// without reading.
 #[must_use]
-pub fn reads_at(rights: &Rights, path: &Path) -> bool {
+pub(crate) fn reads_at(rights: &Rights, path: &Path) -> bool {
     rights.is_everything() || rights.letters(path.as_bytes()).has(Letters::READ)
 }

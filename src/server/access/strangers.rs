@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::model::ids::Millis;
 
 /// Most connections at once that have not logged in.
-pub const STRANGERS_MAX: usize = 512;
+pub(crate) const STRANGERS_MAX: usize = 512;
 /// Most of them from one address.
 pub const STRANGERS_PER_ADDRESS_MAX: usize = 32;
 /// How long a client may take to log in, in ms.

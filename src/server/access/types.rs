@@ -9,7 +9,7 @@ use crate::protocol::client::{ClientError, ErrorCode};
 
 /// All types and matches of the tree, compiled.
 #[derive(Debug, Default)]
-pub struct TypeChecks {
+pub(crate) struct TypeChecks {
     #[cfg(feature = "types")]
     types: distkv_access::types::Types,
     #[cfg(not(feature = "types"))]
@@ -20,7 +20,7 @@ pub struct TypeChecks {
 impl TypeChecks {
     /// Of the living entries below `:n.type` and `:n.match`; what is as it was in `before` is not compiled again.
     #[must_use]
-    pub fn build<'v>(
+    pub(crate) fn build<'v>(
         entries: impl Iterator<Item = (Path, &'v [u8])>,
         before: Option<&Self>,
     ) -> Self {
@@ -31,7 +31,7 @@ impl TypeChecks {
 
     /// Whether there is nothing to check.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.types.is_empty()
     }
 
@@ -39,7 +39,7 @@ impl TypeChecks {
     ///
     /// # Errors
     /// It does not fit. Nothing was changed.
-    pub fn check(&self, path: &[u8], value: &[u8]) -> Result<(), ClientError> {
+    pub(crate) fn check(&self, path: &[u8], value: &[u8]) -> Result<(), ClientError> {
         self.types.check(path, value).map_err(|error| misfit(&error))
     }
 
@@ -48,7 +48,11 @@ impl TypeChecks {
     ///
     /// # Errors
     /// It is no type, or not one that can be checked. Nothing was changed.
-    pub fn check_change(&self, path: &Path, value: &[u8]) -> Result<Option<Value>, ClientError> {
+    pub(crate) fn check_change(
+        &self,
+        path: &Path,
+        value: &[u8],
+    ) -> Result<Option<Value>, ClientError> {
         self.types.check_change(path, value).map_err(|error| misfit(&error))
     }
 }
@@ -63,7 +67,7 @@ fn misfit(error: &distkv_access::types::TypeError) -> ClientError {
 impl TypeChecks {
     /// Of the living entries below `:n.type` and `:n.match`.
     #[must_use]
-    pub fn build<'v>(
+    pub(crate) fn build<'v>(
         mut entries: impl Iterator<Item = (Path, &'v [u8])>,
         _before: Option<&Self>,
     ) -> Self {
@@ -72,7 +76,7 @@ impl TypeChecks {
 
     /// Whether there is nothing to check.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         !self.is_some
     }
 
@@ -80,7 +84,7 @@ impl TypeChecks {
     ///
     /// # Errors
     /// None.
-    pub fn check(&self, _path: &[u8], _value: &[u8]) -> Result<(), ClientError> {
+    pub(crate) fn check(&self, _path: &[u8], _value: &[u8]) -> Result<(), ClientError> {
         Ok(())
     }
 
@@ -88,7 +92,11 @@ impl TypeChecks {
     ///
     /// # Errors
     /// It is about types. Nothing was changed.
-    pub fn check_change(&self, _path: &Path, _value: &[u8]) -> Result<Option<Value>, ClientError> {
+    pub(crate) fn check_change(
+        &self,
+        _path: &Path,
+        _value: &[u8],
+    ) -> Result<Option<Value>, ClientError> {
         let text = "this node was built without type checks (the cargo feature 'types'), so it takes no \
                     changes of types; nothing was changed";
         Err(ClientError::new(ErrorCode::NotImplemented, text))

@@ -7,7 +7,7 @@ use crate::model::limits::MARK_COMPONENTS_WARN;
 
 /// Deleted entries wait for being purged, and members that must agree are away.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PurgeBlock {
+pub(crate) struct PurgeBlock {
     /// How many tombstones wait.
     pub tombstones: usize,
     /// The members that are away, and for how long, milliseconds; by name.
@@ -17,7 +17,7 @@ pub struct PurgeBlock {
 impl PurgeBlock {
     /// `None` while no member is missed, or nothing waits.
     #[must_use]
-    pub fn of(view: &GroupView) -> Option<Self> {
+    pub(crate) fn of(view: &GroupView) -> Option<Self> {
         let away: Vec<_> = view.away.iter().map(|(m, ms)| (m.name.clone(), *ms)).collect();
         let blocks = !away.is_empty() && view.tombstones > 0;
         blocks.then_some(Self { tombstones: view.tombstones, away })
@@ -31,7 +31,7 @@ impl PurgeBlock {
 
     /// One line for people: which member, for how long, how many entries wait, and what to do.
     #[must_use]
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let show = |(name, ms): &(NodeName, Millis)| format!("{name} (for {})", show_ms(*ms));
         let who = self.away.iter().map(show).collect::<Vec<_>>().join(", ");
         let names: Vec<&str> = self.away.iter().map(|(name, _)| name.as_str()).collect();

@@ -43,7 +43,7 @@ pub struct ShardManager {
 
 /// What clients asked for in one shard since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ShardUse {
+pub(crate) struct ShardUse {
     /// Entries that were asked for.
     pub reads: u64,
     /// Entries that were to be changed, and for which no precondition or limit forbade it.
@@ -132,7 +132,7 @@ impl ShardManager {
 
     /// The requests for a shard; none if it was never used.
     #[must_use]
-    pub fn usage(&self, shard: u16) -> Option<ShardUse> {
+    pub(crate) fn usage(&self, shard: u16) -> Option<ShardUse> {
         let mut sum = ShardUse::default();
         for stripe in &self.stripes {
             let counters = stripe.get(usize::from(shard))?;
@@ -186,7 +186,7 @@ impl ShardManager {
 
     /// Has the sums over the entries counted, unless they are kept already. Walks the whole tree,
     /// outside of the guard: for threads that may take long.
-    pub fn count(&self, hub: &Hub) {
+    pub(crate) fn count(&self, hub: &Hub) {
         let _turn = self.counting.lock();
         if hub.read(|engine| engine.shard_sums().is_some()) {
             return;

@@ -28,7 +28,7 @@ use record::{Entry, Event, Outcome, Record};
 use repeats::{Bounds, Repeats};
 
 /// Most records that wait for the disk; further ones are counted and lost.
-pub const WAITING_MAX: usize = 4_096;
+pub(crate) const WAITING_MAX: usize = 4_096;
 
 /// What is recorded, and not written yet. Clones are one.
 #[derive(Clone, Default)]
@@ -97,7 +97,7 @@ impl State {
 
 /// What the writer is to do.
 #[derive(Debug, Default)]
-pub struct Work {
+pub(crate) struct Work {
     /// To be written, in this order.
     pub entries: Vec<Entry>,
     /// Before that: the file is to be opened anew, because it was moved.
@@ -108,20 +108,25 @@ pub struct Work {
 
 impl Audit {
     /// Records what has happened at this moment. Quick: no waiting, no I/O.
-    pub fn note(&self, record: Record) {
+    pub(crate) fn note(&self, record: Record) {
         self.note_at(record, rt::now(), rt::wall_clock_ms());
     }
 
     /// The same of what may come thousands of times per second: the first is written at once, and then, every ten
     /// seconds, how many there were.
-    pub fn note_repeated(&self, record: Record) {
+    pub(crate) fn note_repeated(&self, record: Record) {
         self.note_repeated_at(record, rt::now(), rt::wall_clock_ms());
     }
 
     /// Who called at the gossip port was refused, for a reason in the node's own words; `target`: what that one calls
     /// itself, or its key. The first of an address and a reason is written at once, the others as a count. Quick,
     /// also for the thread of membership.
-    pub fn note_refused_peer(&self, address: IpAddr, reason: &'static str, target: Option<&str>) {
+    pub(crate) fn note_refused_peer(
+        &self,
+        address: IpAddr,
+        reason: &'static str,
+        target: Option<&str>,
+    ) {
         let record = Record::peer_refused(address, reason);
         let record = target.into_iter().fold(record, Record::target);
         self.note_counted(record, rt::now(), rt::wall_clock_ms(), |state| &mut state.peers);
@@ -156,13 +161,13 @@ impl Audit {
     }
 
     /// The file was moved by whoever keeps old logs: the writer opens it anew.
-    pub fn reopen(&self) {
+    pub(crate) fn reopen(&self) {
         self.0.state.lock().wants_reopening = true;
         self.0.news.notify_one();
     }
 
     /// Nothing comes any more but this: the writer ends once it has written what there is.
-    pub fn close(&self, last: Option<Record>) {
+    pub(crate) fn close(&self, last: Option<Record>) {
         let mut state = self.0.state.lock();
         let time_ms = rt::wall_clock_ms();
         state.push_due(Millis::MAX, time_ms);
@@ -176,7 +181,7 @@ impl Audit {
 
     /// Waits for something to do, for this long at most; only for the thread that writes.
     #[must_use]
-    pub fn next(&self, patience: Duration) -> Work {
+    pub(crate) fn next(&self, patience: Duration) -> Work {
         let mut state = self.0.state.lock();
         if state.waiting.is_empty() && !state.wants_reopening && !state.is_closed {
             let _ = self.0.news.wait_for(&mut state, patience);
@@ -194,7 +199,7 @@ impl Audit {
     }
 
     /// The writer tells what has become of some records: so many are written, and these could not be.
-    pub fn wrote(&self, written: usize, lost: &[Entry]) {
+    pub(crate) fn wrote(&self, written: usize, lost: &[Entry]) {
         let mut state = self.0.state.lock();
         state.written = state.written.saturating_add(written as u64);
         for entry in lost {
@@ -209,7 +214,7 @@ impl Audit {
 
     /// How many records were written, and how many were lost, since the start.
     #[must_use]
-    pub fn counts(&self) -> (u64, u64) {
+    pub(crate) fn counts(&self) -> (u64, u64) {
         let state = self.0.state.lock();
         (state.written, state.lost_ever)
     }

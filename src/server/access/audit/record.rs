@@ -8,12 +8,12 @@ use serde::Serialize;
 use crate::model::ids::Millis;
 
 /// Most characters of a text in a record; clients choose most of them.
-pub const TEXT_CHARS_MAX: usize = 256;
+pub(crate) const TEXT_CHARS_MAX: usize = 256;
 
 /// What has happened.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Event {
+pub(crate) enum Event {
     /// The audit log itself: it begins, ends, or has lost records.
     Audit,
     /// A client has said who it is.
@@ -39,7 +39,7 @@ pub enum Event {
 /// What came of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// It was begun; what comes of it, only its reply tells.
     Begun,
     /// It was done.
@@ -57,7 +57,7 @@ pub enum Outcome {
 /// See the module. The fields stand in each line in this order, as docs/security.md explains them; those that say
 /// nothing are null, so that all lines have the same.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize)]
-pub struct Record {
+pub(crate) struct Record {
     /// What has happened.
     pub event: Event,
     /// What came of it.
@@ -79,7 +79,7 @@ pub struct Record {
 impl Record {
     /// Of which nothing else is known.
     #[must_use]
-    pub fn new(event: Event, outcome: Outcome) -> Self {
+    pub(crate) fn new(event: Event, outcome: Outcome) -> Self {
         Self {
             event,
             outcome,
@@ -94,39 +94,39 @@ impl Record {
 
     /// Who called at the gossip port was refused. `reason`: one of few, in the node's own words.
     #[must_use]
-    pub fn peer_refused(address: IpAddr, reason: &'static str) -> Self {
+    pub(crate) fn peer_refused(address: IpAddr, reason: &'static str) -> Self {
         let address = Some(address.to_canonical());
         Self { address, ..Self::new(Event::Peer, Outcome::Refused) }.detail(reason)
     }
 
     /// Who did it.
     #[must_use]
-    pub fn user(self, name: &str) -> Self {
+    pub(crate) fn user(self, name: &str) -> Self {
         Self { user: Some(short(name)), ..self }
     }
 
     /// How that one logs in.
     #[must_use]
-    pub fn method(self, method: &str) -> Self {
+    pub(crate) fn method(self, method: &str) -> Self {
         Self { method: Some(short(method)), ..self }
     }
 
     /// To whom, or what.
     #[must_use]
-    pub fn target(self, target: &str) -> Self {
+    pub(crate) fn target(self, target: &str) -> Self {
         Self { target: Some(short(target)), ..self }
     }
 
     /// More about it.
     #[must_use]
-    pub fn detail(self, detail: &str) -> Self {
+    pub(crate) fn detail(self, detail: &str) -> Self {
         Self { detail: Some(short(detail)), ..self }
     }
 }
 
 /// A record on its way to the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// When, in ms since 1970.
     pub time_ms: Millis,
     /// What.

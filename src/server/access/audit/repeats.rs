@@ -8,15 +8,15 @@ use super::record::{Event, Outcome, Record};
 use crate::model::ids::Millis;
 
 /// A count is written this often at most.
-pub const INTERVAL_MS: Millis = 10_000;
+pub(crate) const INTERVAL_MS: Millis = 10_000;
 /// Most different records that are counted at a time. Those beyond are counted together, whoever caused them.
-pub const KINDS_MAX: usize = 1_024;
+pub(crate) const KINDS_MAX: usize = 1_024;
 /// A count of refused peers is written this often at most: they try again for as long as they run, and whoever
 /// sends datagrams can name any address.
-pub const PEER_INTERVAL_MS: Millis = 600_000;
+pub(crate) const PEER_INTERVAL_MS: Millis = 600_000;
 /// Most different addresses and reasons of refused peers that are counted at a time. Those beyond are counted
 /// together, by reason.
-pub const PEER_KINDS_MAX: usize = 256;
+pub(crate) const PEER_KINDS_MAX: usize = 256;
 
 /// What stands in a record in which several users, addresses or targets were put together.
 const OTHERS: &str = "of other users and addresses, put together";
@@ -24,7 +24,7 @@ const OTHERS: &str = "of other users and addresses, put together";
 /// How much may be written. In each interval, every kind has a first line and a count at most, and so has every sort
 /// of kinds that are put together because there are too many.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Bounds {
+pub(crate) struct Bounds {
     /// Most different kinds at a time.
     pub kinds: usize,
     /// The time from one count of a kind to the next.
@@ -33,13 +33,13 @@ pub struct Bounds {
 
 impl Bounds {
     /// Of what clients do.
-    pub const CLIENTS: Self = Self { kinds: KINDS_MAX, interval_ms: INTERVAL_MS };
+    pub(crate) const CLIENTS: Self = Self { kinds: KINDS_MAX, interval_ms: INTERVAL_MS };
     /// Of peers that are refused.
-    pub const PEERS: Self = Self { kinds: PEER_KINDS_MAX, interval_ms: PEER_INTERVAL_MS };
+    pub(crate) const PEERS: Self = Self { kinds: PEER_KINDS_MAX, interval_ms: PEER_INTERVAL_MS };
 }
 
 /// See the module.
-pub struct Repeats {
+pub(crate) struct Repeats {
     bounds: Bounds,
     /// When the count of each began, and what was counted since. Invariant: at most as many as the bound says, and
     /// a few that have several put together.
@@ -58,12 +58,12 @@ struct Counted {
 impl Repeats {
     /// Nothing is counted yet.
     #[must_use]
-    pub fn new(bounds: Bounds) -> Self {
+    pub(crate) fn new(bounds: Bounds) -> Self {
         Self { bounds, kinds: HashMap::new(), oldest: None }
     }
 
     /// Counts a record; returns it if it is to be written at once.
-    pub fn note(&mut self, record: Record, now: Millis) -> Option<Record> {
+    pub(crate) fn note(&mut self, record: Record, now: Millis) -> Option<Record> {
         let mut kind = kind_of(&record);
         let mut record = record;
         if !self.kinds.contains_key(&kind) && self.kinds.len() >= self.bounds.kinds {
@@ -86,7 +86,7 @@ impl Repeats {
     }
 
     /// What was counted for as long as it may be, with the counts. Those of which there were no more are forgotten.
-    pub fn take_due(&mut self, now: Millis) -> Vec<(Record, u64)> {
+    pub(crate) fn take_due(&mut self, now: Millis) -> Vec<(Record, u64)> {
         let interval_ms = self.bounds.interval_ms;
         let is_due = |since: Millis| now.saturating_sub(since) >= interval_ms;
         if !self.oldest.is_some_and(is_due) {

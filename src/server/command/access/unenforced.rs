@@ -62,7 +62,7 @@ pub(in crate::server) fn families_in(tree: &Tree) -> BTreeSet<Family> {
 
 /// Warnings for operators of a node that serves clients; one line each.
 #[must_use]
-pub fn unenforced_warnings(tree: &Tree) -> Vec<String> {
+pub(crate) fn unenforced_warnings(tree: &Tree) -> Vec<String> {
     let families = families_in(tree);
     let mut warnings = Vec::new();
     let auth = tree.get(AUTH_PATH).and_then(|entry| entry.value()).and_then(login);

@@ -19,7 +19,7 @@ use futures::io::{AsyncReadExt, AsyncWriteExt};
 use socket2::SockRef;
 
 pub(in crate::server) use handshakes::Handshakes;
-pub use network::{IpNetwork, NetworkError};
+pub(crate) use network::{IpNetwork, NetworkError};
 
 use crate::rt::{self, TcpStream};
 use crate::server::Shared;
@@ -49,7 +49,7 @@ pub struct TlsSettings {
 impl TlsSettings {
     /// Whether a client at this address may use plain text.
     #[must_use]
-    pub fn permits_plain_text(&self, peer: IpAddr, is_local: bool) -> bool {
+    pub(crate) fn permits_plain_text(&self, peer: IpAddr, is_local: bool) -> bool {
         (is_local && self.is_plain_at_home)
             || self.plain.iter().any(|network| network.contains(peer))
     }

@@ -44,7 +44,7 @@ impl fmt::Display for IpNetwork {
 impl IpNetwork {
     /// Whether the address is one of them. An IPv4 address counts as such also where it is written as IPv6.
     #[must_use]
-    pub fn contains(&self, address: IpAddr) -> bool {
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
         let differ = match (self.address, address.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {
                 (own.to_bits() ^ other.to_bits()).leading_zeros()
