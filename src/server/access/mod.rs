@@ -136,7 +136,7 @@ impl Access {
     /// Whether any value may be set at a whole path (canonical bytes), and told: there are neither types nor an
     /// access list for that, and it is not one of the paths below nil, of which some have secrets, or a meaning.
     #[must_use]
-    pub fn is_unchecked(&self, path: &[u8]) -> bool {
+    pub(crate) fn is_unchecked(&self, path: &[u8]) -> bool {
         self.types.is_none() && self.rights.is_everything() && !path.starts_with(NIL)
     }
 
