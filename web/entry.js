@@ -38,7 +38,7 @@ export function written(chain) {
 
 export class Entry {
   constructor(pane, say, changed) {
-    Object.assign(this, { pane, say, changed, path: null, seen: null });
+    Object.assign(this, { pane, say, changed, path: null, seen: null, saving: false });
     this.title = el("h2");
     this.facts = el("dl");
     this.editor = el("textarea", { id: "value", rows: 12, spellcheck: "false", autocomplete: "off", oninput: () => this.buttons() });
@@ -66,7 +66,7 @@ export class Entry {
   get isEdited() { return this.seen !== null && this.editor.value !== this.shown; }
 
   /** Looks whether it is as it was. */
-  refresh() { if (this.path && this.seen) this.load(false); }
+  refresh() { if (this.path && this.seen && !this.saving) this.load(false); }
 
   async load(anew) {
     const path = this.path;
@@ -78,6 +78,8 @@ export class Entry {
       return;
     }
     if (path !== this.path || entry === null) return;
+    // What was saved here meanwhile is no change by somebody else.
+    if (!anew && (this.saving || entry.tag === this.seen?.tag)) return;
     if (!anew && this.isEdited) {
       // That both are shown is more.
       if (!this.meets) this.tell("warn", "This entry has changed since you began to edit it. Save shows both.");
@@ -131,6 +133,15 @@ export class Entry {
 
   async store(tag) {
     const path = this.path, mine = this.editor.value;
+    this.saving = true;
+    try {
+      await this.keep(path, mine, tag);
+    } finally {
+      this.saving = false;
+    }
+  }
+
+  async keep(path, mine, tag) {
     try {
       await send(path, mine, tag);
     } catch (error) {

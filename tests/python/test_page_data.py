@@ -3,12 +3,14 @@ node."""
 
 import json
 import subprocess
+import time
+import urllib.request
 
 import msgpack_raw as mp
 import nodes
 import pytest
 import raw
-from page_browser import axe
+from page_browser import PATIENCE, axe
 from playwright.sync_api import expect
 
 
@@ -105,6 +107,76 @@ def test_an_edit_that_somebody_else_was_faster_with_shows_both(writable, watch, 
         page.get_by_role("button", name="Take theirs").click()
         expect(value).to_have_value('"faster"')
         assert conn.ok("get_value", path=lamp)["value"] == "faster"
+
+
+def test_what_is_typed_while_a_save_is_confirmed_is_kept(writable, watch):
+    node, token = writable
+    lamp = mp.path("site", "lamp")
+    with node.raw() as conn:
+        conn.ok("set_value", path=lamp, value="first")
+        page = watch(f"http://{node.http}").open("data/site/lamp")
+        log_in(page, token)
+        value = page.get_by_label("Value, as JSON")
+        expect(value).to_have_value('"first"')
+        # The page looks at the entry, and what it is told comes late.
+        held = Held(page, "**/v1/kv/site/lamp")
+        conn.ok("set_value", path=mp.path("site", "fan"), value=1)
+        held.wait_for(1)
+        # It saves; that the page reads back what it has saved takes a while, too.
+        value.fill('"second"')
+        save = page.get_by_role("button", name="Save")
+        save.click()
+        expect(page.locator(".box.good")).to_have_text("Saved.")
+        held.wait_for(2)
+        value.fill('"third"')
+        held.release(1)
+        with urllib.request.urlopen(f"http://{node.http}/v1/kv/site/lamp", timeout=raw.PATIENCE) as answer:
+            etag = answer.headers["ETag"]
+        expect(page.locator(".entry dl")).to_contain_text(etag)
+        expect(value).to_have_value('"third"')
+        expect(save).to_be_enabled()
+        # Nor is the own change taken for that of somebody else.
+        with page.expect_response("**/v1/kv/site/lamp"):
+            held.release(0)
+        page.evaluate("new Promise((done) => setTimeout(done, 50))")
+        expect(page.locator(".box")).to_have_text(["Saved."])
+        # It is an edit like any other, of what was just saved.
+        held.end()
+        save.click()
+        expect(save).to_be_disabled()
+        expect(page.locator(".box.good")).to_have_text("Saved.")
+        assert conn.ok("get_value", path=lamp)["value"] == "third"
+
+
+class Held:
+    """Requests of a page that are held up on their way to the node."""
+
+    def __init__(self, page, pattern):
+        self.page, self.routes, self.is_over = page, [], False
+        page.route(pattern, self._take)
+
+    def _take(self, route):
+        if route.request.method == "GET" and not self.is_over:
+            self.routes.append(route)
+        else:
+            route.continue_()
+
+    def wait_for(self, count):
+        """Until so many are held."""
+        deadline = time.monotonic() + PATIENCE / 1_000
+        while len(self.routes) < count:
+            assert time.monotonic() < deadline
+            self.page.wait_for_timeout(10)
+
+    def release(self, index):
+        """Lets one go on."""
+        self.routes[index].continue_()
+
+    def end(self):
+        """Holds no further ones; lets all go on that came after the first two."""
+        self.is_over = True
+        for route in self.routes[2:]:
+            route.continue_()
 
 
 def test_a_tree_of_a_real_node_is_scrolled_to_its_end(writable, watch):
