@@ -50,13 +50,24 @@ export class Conflicts {
         while (this.list.children.length > SHOWN_MAX) this.list.lastChild.remove();
         this.say(`${count(items.length)} new ${items.length === 1 ? "conflict" : "conflicts"}`);
       }
-      const shown = this.list.children.length;
-      this.sum.textContent = shown === 0 ? "None was found since the node has started."
-        : `${count(found ?? shown)} found since the node has started${(found ?? shown) > shown ? `; the latest ${shown} are shown` : ""}. A change was lost in each.`;
+      this.sum.textContent = this.told(found, this.list.children.length);
     } catch (error) {
       this.sum.textContent = error.message;
     }
     this.busy = false;
+  }
+
+  /** How many there are; `found` is null where the node does not say. */
+  told(found, shown) {
+    const since = "since the node has started";
+    if (found === null && !this.state.mayLook) {
+      return `${shown === 0 ? "None" : count(shown)} of those found ${since} ${shown === 1 ? "is" : "are"} shown to you: you are told of entries that your access list lets you read.`;
+    }
+    const all = found ?? shown;
+    if (all === 0) return `None was found ${since}.`;
+    const known = `${count(all)} found ${since}. A change was lost in each.`;
+    if (shown === 0) return `${known} None is shown: your access list lets you read none of the entries.`;
+    return all > shown ? `${known} Of those that you may read, the latest ${count(shown)} are shown.` : known;
   }
 
   item({ name, winner, loser }) {
