@@ -56,10 +56,14 @@ impl Seen {
     /// The ticks that are in this one and not in the other.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
-        let nothing = TickSet::new();
         let mut result = Self::new();
         for (node, ticks) in self.iter() {
-            let rest = ticks.difference(other.get(node).unwrap_or(&nothing));
+            let rest = match other.get(node) {
+                // Usual, of nearly all incarnations: then nothing is computed.
+                Some(theirs) if theirs == ticks => continue,
+                Some(theirs) => ticks.difference(theirs),
+                None => ticks.clone(),
+            };
             if !rest.is_empty() {
                 *result.slot(node) = Arc::new(rest);
             }

@@ -193,7 +193,11 @@ impl Iterator for RangeIter<'_> {
 
 impl PartialEq for TickSet {
     fn eq(&self, other: &Self) -> bool {
-        self.ranges.len() == other.ranges.len() && self.ranges().eq(other.ranges())
+        self.count == other.count
+            && match (&self.ranges, &other.ranges) {
+                (Ranges::Listed(ours), Ranges::Listed(theirs)) => ours == theirs,
+                (ours, theirs) => ours.len() == theirs.len() && ours.iter().eq(theirs.iter()),
+            }
     }
 }
 
