@@ -22,7 +22,7 @@ const byId = (id) => document.getElementById(id);
 
 /** All that the node has told. */
 export const state = {
-  cluster: null, members: new Map(), events: [], splits: new Map(), names: [], seconds: [], columns: [], at: 0,
+  cluster: null, members: new Map(), events: [], splits: new Map(), names: [], kinds: [], seconds: [], latency: [], columns: [], at: 0,
   known: 0, connected: false, lost: null, mayLook: true, mustLogIn: false,
 };
 
@@ -135,10 +135,12 @@ const on = {
     while (state.splits.size > 64) state.splits.delete(state.splits.keys().next().value);
   },
   rates(data) {
-    if (data.names) state.names = data.names;
+    if (data.names) Object.assign(state, { names: data.names, kinds: data.kinds });
     state.at = data.at;
     state.seconds.push(...data.seconds);
     state.seconds.splice(0, state.seconds.length - SECONDS_MAX);
+    state.latency.push(...data.latency);
+    state.latency.splice(0, state.latency.length - SECONDS_MAX);
     state.columns.push(...data.columns);
     state.columns.splice(0, state.columns.length - COLUMNS_MAX);
   },
@@ -169,7 +171,7 @@ function open() {
     if (stream !== mine) return;
     if (kind === "open") {
       // The node tells everything anew.
-      Object.assign(state, { members: new Map(), events: [], splits: new Map(), seconds: [], columns: [] });
+      Object.assign(state, { members: new Map(), events: [], splits: new Map(), seconds: [], latency: [], columns: [] });
       Object.assign(state, { connected: true, lost: null });
       retry = RETRY_MS[0];
     } else {

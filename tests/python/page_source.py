@@ -47,6 +47,8 @@ class Source:
         self.known = 0
         # How many children the root has; each tenth has children of its own.
         self.children = 0
+        # Whether whoever asks is no operator.
+        self.is_for_operators = False
         self.streams = 0
         self.requests: List[str] = []
         self._changed = threading.Condition()
@@ -114,6 +116,8 @@ class Source:
                 elif url.path.startswith("/web/"):
                     file = REPOSITORY / "web" / Path(url.path).name
                     self.answer(200, KINDS[file.suffix], file.read_bytes())
+                elif url.path == "/v1/live" and source.is_for_operators and query["parts"] != "data":
+                    self.answer(403, "application/json", b'{"code": "denied", "error": "not for users"}')
                 elif url.path == "/v1/live":
                     self.live(query["parts"].split(","))
                 elif url.path == "/v1/conflicts":
@@ -178,4 +182,7 @@ def rates() -> Dict[str, Any]:
     names = [[f"rate {i}", "/s"] for i in range(24)]
     seconds = [[(s * (i + 1)) % 97 for i in range(24)] for s in range(600)]
     columns = [[(c * row) % 31 for row in range(64)] for c in range(120)]
-    return {"names": names, "at": 0, "seconds": seconds, "columns": columns}
+    kinds = ["reads", "writes", "lists"]
+    # Of the lists there are none, and of the writes none until the last minute.
+    latency = [[[100 + s, 1_000 + 20 * s, 50], [2_500, 1_200_000, 7] if s >= 540 else None, None] for s in range(600)]
+    return {"names": names, "kinds": kinds, "at": 0, "seconds": seconds, "latency": latency, "columns": columns}

@@ -150,13 +150,39 @@ def test_no_view_has_a_fault_that_axe_finds(source, watch, picture, scheme):
             split(source)
             expect(page.get_by_role("region", name="Split")).to_be_visible()
         if view == "traffic":
-            expect(page.locator("figure")).to_have_count(24)
+            expect(page.locator("figure")).to_have_count(3 + 24)
         assert axe(page) == [], view
         if scheme == "dark" and view in ("cluster", "data"):
             picture(page, f"dark-{view}")
     page.goto(f"{source.address}/#cluster")
     page.evaluate("document.getElementById('login-box').showModal()")
     assert axe(page) == []
+
+
+def test_latencies_are_told_and_drawn_and_where_there_are_none_that_is_said(source, watch):
+    page = watch(source.address).open("traffic")
+    reads, writes, lists = (page.locator("figure").nth(i) for i in range(3))
+    expect(reads.locator("figcaption")).to_have_text("reads 699 µs, 13 ms of 50; longest 13 ms")
+    expect(writes.locator("figcaption")).to_have_text("writes 2.5 ms, 1.2 s of 7; longest 1.2 s")
+    expect(lists.locator("figcaption")).to_have_text("lists none")
+    drawn = lambda figure, i: figure.locator("path").nth(i).get_attribute("d")  # noqa: E731
+    assert drawn(reads, 0).count("M") == 1 and drawn(reads, 0).count("L") == 599
+    assert drawn(writes, 1).count("M") == 1 and drawn(writes, 1).count("L") == 59
+    assert drawn(lists, 0) == ""
+
+
+def test_conflicts_that_a_user_may_not_read_are_not_said_to_be_none(source, watch):
+    page = watch(source.address).open("conflicts")
+    main = page.get_by_role("main")
+    expect(main).to_contain_text("None was found since the node has started.")
+    # An operator knows how many there are. Whose list lets them read none of the entries is told so.
+    source.tell(conflicts=3)
+    expect(main).to_contain_text("3 found since the node has started. A change was lost in each. None is shown: your access list lets you read none")
+    # Others are not told how many there are.
+    source.is_for_operators = True
+    page.reload()
+    expect(page.locator("#state")).to_have_text("the state of the cluster is for operators")
+    expect(main).to_contain_text("None of those found since the node has started are shown to you")
 
 
 def test_the_tree_is_used_by_keyboard_alone(source, watch):

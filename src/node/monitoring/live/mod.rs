@@ -5,11 +5,13 @@
 //! |---|---|
 //! | this one | what the node keeps for pages, and the view that all of them share |
 //! | `history` | the last events, and the last splits |
+//! | `latency` | the last ten minutes of how long answers took |
 //! | `rates` | the last ten minutes of rates, and of how busy the shards were |
 //! | `view` | the cluster at one moment, as JSON |
 //! | `told` | what one page was told, so that it is told only what is new |
 
 mod history;
+mod latency;
 mod rates;
 mod told;
 mod view;
@@ -134,8 +136,9 @@ impl Inner {
     /// Adds a second to the rates; to be called every second.
     pub(super) fn sample_rates(&self) {
         let totals = rates::totals(self);
+        let times = latency::times(self);
         let shards = self.server.shard_uses();
-        self.links.observed.live.rates.lock().add(&totals, &shards, rt::wall_clock_ms());
+        self.links.observed.live.rates.lock().add(&totals, times, &shards, rt::wall_clock_ms());
     }
 
     /// What is new for a page since it was last told: the kinds of events, and their JSON. Takes some milliseconds.

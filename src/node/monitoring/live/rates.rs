@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 
 use serde_json::{Value as Json, json};
 
+use super::latency::{Latency, Times};
 use crate::node::Inner;
 
 /// For so many seconds rates are kept.
-const LIVE_SECONDS_MAX: usize = 600;
+pub(super) const LIVE_SECONDS_MAX: usize = 600;
 /// Columns of the map of the shards that are kept.
 const LIVE_HEAT_COLUMNS_MAX: usize = 120;
 /// Seconds in a column.
@@ -59,6 +60,8 @@ pub(super) struct Rates {
     /// When the last one was, milliseconds since 1970.
     at: u64,
     kept: VecDeque<Totals>,
+    /// Of the same seconds.
+    latency: Latency,
     shards_before: Option<Vec<u64>>,
     columns: VecDeque<Vec<u64>>,
     /// How many columns were added.
@@ -67,7 +70,8 @@ pub(super) struct Rates {
 
 impl Rates {
     /// `shards`: the requests for each virtual shard since the start.
-    pub(super) fn add(&mut self, totals: &Totals, shards: &[u64], now: u64) {
+    pub(super) fn add(&mut self, totals: &Totals, times: Times, shards: &[u64], now: u64) {
+        self.latency.add(times);
         let before = self.before.replace(*totals).unwrap_or(*totals);
         let mut second = *totals;
         for ((number, before), (_, _, grows)) in second.iter_mut().zip(before).zip(KEPT) {
@@ -113,7 +117,14 @@ impl Rates {
         let seconds: Vec<&Totals> = self.kept.range(seconds..).collect();
         let columns: Vec<&Vec<u64>> = self.columns.range(columns..).collect();
         let names = first.then(|| KEPT.map(|(name, unit, _)| json!([name, unit])));
-        json!({"names": names, "at": self.at, "seconds": seconds, "columns": columns})
+        json!({
+            "names": names,
+            "kinds": first.then(Latency::names),
+            "at": self.at,
+            "seconds": seconds,
+            "latency": self.latency.last(seconds.len()),
+            "columns": columns,
+        })
     }
 }
 
@@ -162,7 +173,7 @@ pub(super) fn totals(inner: &Inner) -> Totals {
     clippy::cast_sign_loss,
     reason = "a sum of durations is positive, and centuries of microseconds fit"
 )]
-fn micros(seconds: f64) -> u64 {
+pub(super) fn micros(seconds: f64) -> u64 {
     (seconds * 1e6) as u64
 }
 
@@ -180,7 +191,7 @@ mod tests {
     fn what_grows_is_told_by_the_second_and_what_stands_as_it_is() {
         let mut rates = Rates::default();
         for (writes, clients) in [(1_000, 3), (1_010, 4), (1_025, 2)] {
-            rates.add(&totals(writes, clients), &[0; 1_024], 5_000);
+            rates.add(&totals(writes, clients), Times::default(), &[0; 1_024], 5_000);
         }
         let all = rates.after((0, 0), true);
         let of = |second: usize| {
@@ -193,7 +204,8 @@ mod tests {
         assert_eq!(all["names"].as_array().map(Vec::len), Some(COUNT));
         let news = rates.after((2, 0), false);
         assert_eq!(news["seconds"].as_array().map(Vec::len), Some(1));
-        assert_eq!(news["names"], Json::Null);
+        assert_eq!(news["latency"].as_array().map(Vec::len), Some(1));
+        assert_eq!((&news["names"], &news["kinds"]), (&Json::Null, &Json::Null));
     }
 
     #[test]
@@ -201,14 +213,14 @@ mod tests {
         let mut rates = Rates::default();
         for second in 0..2 * LIVE_SECONDS_MAX as u64 {
             let shards: Vec<u64> = (0..1_024).map(|shard| shard * second).collect();
-            rates.add(&totals(second * second, 0), &shards, second);
+            rates.add(&totals(second * second, 0), Times::default(), &shards, second);
         }
         assert_eq!(rates.last(), (1_200, 240));
         let all = rates.after((0, 0), true);
         let len = |key: &str| all[key].as_array().map(Vec::len);
         assert_eq!(
-            (len("seconds"), len("columns")),
-            (Some(LIVE_SECONDS_MAX), Some(LIVE_HEAT_COLUMNS_MAX))
+            (len("seconds"), len("latency"), len("columns")),
+            (Some(LIVE_SECONDS_MAX), Some(LIVE_SECONDS_MAX), Some(LIVE_HEAT_COLUMNS_MAX))
         );
         // 16 shards in a row, 5 seconds in a column.
         assert_eq!(all["columns"][7][0], 5 * (0..16).sum::<u64>());

@@ -192,7 +192,7 @@ mod tests {
             told.of_rates(&rates).unwrap().1.contains("own changes"),
             "also before the first second"
         );
-        rates.add(&[0; 24], &[], 1);
+        rates.add(&[0; 24], Default::default(), &[], 1);
         assert!(!told.of_rates(&rates).unwrap().1.contains("own changes"));
         assert!(told.of_rates(&rates).is_none());
     }
