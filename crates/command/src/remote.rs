@@ -39,6 +39,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// tells what came of the request.
 const NODE_TELLS: Duration = Duration::from_secs(5);
 
+/// Messages of a stream that may be under way where a command has several.
+const WINDOW: u64 = 8;
+
 /// A ticket as it was typed: a secret.
 #[derive(Clone, PartialEq, Eq)]
 struct TicketText(String);
@@ -116,20 +119,29 @@ impl RemoteArgs {
 
     /// Connects to the node; of several, to the first that answers.
     pub async fn connect(&self) -> Result<Remote, CliError> {
+        // One command, one stream: that the socket is not read is all the flow control it needs.
+        self.connect_with(None).await
+    }
+
+    /// The same for a command that has several streams open at once: one that is not read does not hold up the
+    /// others, and of one that is dropped little was sent.
+    ///
+    /// # Errors
+    /// No node can be reached, or none lets this client in.
+    pub async fn connect_for_streams(&self) -> Result<Remote, CliError> {
+        self.connect_with(Some(WINDOW)).await
+    }
+
+    async fn connect_with(&self, window: Option<u64>) -> Result<Remote, CliError> {
         let timeout = self.timeout_or_default();
         let (addresses, access) = (self.addresses()?, self.access()?);
         // One that is silent must leave time for the others.
         let share = timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
         let mut failed = None;
         for address in &addresses {
-            // One command, one stream: that the socket is not read is all the flow control it needs.
             // Who waits at a terminal wants to know why.
-            let options = Options {
-                connect_timeout: share,
-                window: None,
-                nowait: true,
-                access: access.clone(),
-            };
+            let options =
+                Options { connect_timeout: share, window, nowait: true, access: access.clone() };
             match Connection::connect(address, options).await {
                 Ok(connection) => {
                     return Ok(Remote { connection, timeout: self.answer_timeout() });

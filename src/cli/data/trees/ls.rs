@@ -1,15 +1,19 @@
 //! `ls`: the names directly below a path.
 
 use clap::Args;
+use futures::future::try_join_all;
 use serde_json::json;
 
 use crate::cli::data::entry::value_text;
 use crate::cli::error::CliError;
-use crate::cli::remote::{RemoteArgs, address_entry, parse_path, whole_path};
+use crate::cli::remote::{Remote, RemoteArgs, address_entry, parse_path, whole_path};
 use crate::cli::terminal::output::{Output, printable};
 use crate::cli::terminal::times::show_time;
-use crate::client::{Fields, StreamEvent};
+use crate::client::{Fields, Message, StreamEvent};
 use crate::model::path::Path;
+
+/// So many names are looked at together: of each without a value the node is asked whether something is below it.
+const ROWS_AT_ONCE: usize = 32;
 
 /// List what is directly below a path
 #[derive(Debug, Clone, Args)]
@@ -42,32 +46,75 @@ pub(in crate::cli) async fn run(args: LsArgs) -> Result<(), CliError> {
     let mut fields = Fields::at(&path);
     fields.u64("min_depth", 1).u64("max_depth", 1).u64("nchain", 0).bool("empty", true);
     fields.bool("with_time", args.long || args.remote.json);
-    let remote = args.remote.connect().await?;
+    let remote = args.remote.connect_for_streams().await?;
     let mut stream = remote.stream(action, &fields).await?;
     let mut output = Output::new(args.remote.json);
-    while let Some(event) = remote.next(&mut stream).await? {
-        let StreamEvent::Item { path, message } = event else { continue };
-        let path = whole_path(&args.path, path.as_ref());
-        let has_value = message.get("value").is_some();
-        output.either(
-            || match message.u64("time").filter(|_| has_value) {
-                Some(time) => {
-                    json!({"path": path, "has_value": has_value, "time": show_time(time)})
+    let mut rows = Vec::with_capacity(ROWS_AT_ONCE);
+    let mut is_whole = false;
+    while !is_whole {
+        match remote.next(&mut stream).await? {
+            Some(StreamEvent::Item { path, message }) => rows.push((path, message)),
+            Some(_) => {}
+            None => is_whole = true,
+        }
+        if !is_whole && rows.len() < ROWS_AT_ONCE {
+            continue;
+        }
+        let looks = rows.iter().map(|(path, message)| {
+            let path = path.as_ref().and_then(|path| args.path.join(path).ok());
+            let has_value = message.get("value").is_some();
+            let remote = &remote;
+            async move {
+                match path {
+                    Some(path) if !has_value => has_below(remote, &path).await,
+                    _ => Ok(true),
                 }
-                None => json!({"path": path, "has_value": has_value}),
-            },
-            || {
-                let name = printable(&path);
-                match (has_value, args.long) {
-                    (false, _) => format!("{name}/"),
-                    (true, false) => name.into_owned(),
-                    (true, true) => match message.u64("time").map(show_time) {
-                        Some(time) => format!("{name}  {}  ({time})", value_text(&message)),
-                        None => format!("{name}  {}", value_text(&message)),
-                    },
-                }
-            },
-        )?;
+            }
+        });
+        let is_there = try_join_all(looks).await?;
+        for ((path, message), is_there) in rows.drain(..).zip(is_there) {
+            if is_there {
+                let path = whole_path(&args.path, path.as_ref());
+                print(&path, &message, args.long, &mut output)?;
+            }
+        }
     }
     output.flush()
+}
+
+/// Whether there is an entry below a path, which has no value itself: deleted ones may be all that is left of it.
+async fn has_below(remote: &Remote, path: &Path) -> Result<bool, CliError> {
+    let (action, path) = address_entry(path, "get_tree", "get_tree_internal")?;
+    let mut fields = Fields::at(&path);
+    fields.u64("min_depth", 1).u64("nchain", 0);
+    let mut stream = remote.stream(action, &fields).await?;
+    while let Some(event) = remote.next(&mut stream).await? {
+        if matches!(event, StreamEvent::Item { .. }) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn print(path: &str, message: &Message, long: bool, output: &mut Output) -> Result<(), CliError> {
+    let has_value = message.get("value").is_some();
+    output.either(
+        || match message.u64("time").filter(|_| has_value) {
+            Some(time) => {
+                json!({"path": path, "has_value": has_value, "time": show_time(time)})
+            }
+            None => json!({"path": path, "has_value": has_value}),
+        },
+        || {
+            let name = printable(path);
+            match (has_value, long) {
+                (false, _) => format!("{name}/"),
+                (true, false) => name.into_owned(),
+                (true, true) => match message.u64("time").map(show_time) {
+                    Some(time) => format!("{name}  {}  ({time})", value_text(message)),
+                    None => format!("{name}  {}", value_text(message)),
+                },
+            }
+        },
+    )
 }

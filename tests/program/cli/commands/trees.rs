@@ -45,6 +45,29 @@ fn what_is_directly_below_a_path_is_listed() {
 }
 
 #[test]
+fn what_was_deleted_is_not_listed() {
+    let node = site();
+    for path in ["site.lamp", "x:1.y"] {
+        ok(&node, &["delete", path]);
+    }
+    assert_eq!(ok(&node, &["ls"]), "site\n");
+    assert_eq!(
+        ok(&node, &["ls", "site", "--json"]),
+        "{\"path\":\"site.hall\",\"has_value\":false}\n"
+    );
+    // Above what is still there stands a name, whether that itself was deleted or not.
+    ok(&node, &["delete", "site"]);
+    assert_eq!(ok(&node, &["ls"]), "site/\n");
+    for number in 0..100 {
+        ok(&node, &["set", &format!("many.n{number}"), "1"]);
+    }
+    for number in 0..98 {
+        ok(&node, &["delete", &format!("many.n{number}")]);
+    }
+    assert_eq!(ok(&node, &["ls", "many"]), "many.n98\nmany.n99\n");
+}
+
+#[test]
 fn entries_and_trees_are_copied_and_replace_nothing_unless_forced() {
     let node = site();
     assert_eq!(
