@@ -94,7 +94,7 @@ func (c *conn) logIn(ctx context.Context, login *Login, told greeting) *tryError
 	var expected []byte
 	if login.Key != nil {
 		if told.nonce == nil {
-			return tryErrorf(tryNoAccess, "cannot get into %s: it has no cluster key", c.address)
+			return tryErrorf(tryNoAccess, "cannot get into %s: it has no cluster key, or does not ask for it yet (--plaintext-peers)", c.address)
 		}
 		nonce := make([]byte, nonceBytes)
 		_, _ = rand.Read(nonce) // It never fails.

@@ -100,7 +100,10 @@ impl Login {
             reason: reason.to_owned(),
         };
         let Some(node) = connection.greeting().nonce else {
-            return Err(refused("it has no cluster key (--key), so nobody can log in with one"));
+            return Err(refused(
+                "nobody logs in with the cluster's key there: it has none (--key), or its network is still moving \
+                 to one (--plaintext-peers); ask without the key",
+            ));
         };
         let client: [u8; NONCE_BYTES] = rt::random_bytes()
             .map_err(|_| refused("this system has no random bytes for a login"))?;

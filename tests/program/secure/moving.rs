@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::{Keys, links, up, wait_for_links, wait_for_log};
+use super::{Keys, links, program, up, wait_for_links, wait_for_log};
 use crate::processes::{NodeProcess, field, wait_until};
 
 /// Restarts a node where it was, with these options.
@@ -86,4 +86,17 @@ fn an_open_network_moves_to_a_key_node_by_node_without_a_stop() {
     // Now nobody gets in without the key.
     let (code, said) = keys.refused(&nodes[0], &["--network", &keys.network]);
     assert_eq!(code, Some(3), "{said}");
+}
+
+#[test]
+fn who_uses_the_key_too_soon_is_told_that_the_network_is_still_moving() {
+    let keys = Keys::new();
+    let (key, _) = keys.make("key");
+    let node = keys.run("a", &["--key", &key, "--plaintext-peers"]);
+    let connect = node.client.to_string();
+    let (code, said) = program(&["members", "--key", &key, "--connect", &connect]);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("it has none (--key), or") && said.contains("still moving"), "{said}");
+    let (code, said) = program(&["members", "--connect", &connect]);
+    assert_eq!(code, Some(0), "{said}");
 }

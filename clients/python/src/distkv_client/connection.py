@@ -165,7 +165,8 @@ class Connection(asyncio.BufferedProtocol):
         expected: bytes | None = None
         if login.key is not None:
             if greeting.nonce is None:
-                raise NoAccessError(f"cannot get into {self.address}: it has no cluster key")
+                why = "it has no cluster key, or does not ask for it yet (--plaintext-peers)"
+                raise NoAccessError(f"cannot get into {self.address}: {why}")
             nonce = os.urandom(NONCE_BYTES)
             fields.add("typ", "key").add("ident", "*").add("nonce", nonce)
             fields.add("proof", proof(login.key, b"distkv login client 1", nonce, greeting.nonce))

@@ -243,7 +243,8 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
         let (Some(cluster), Some(node)) = (&cx.shared.logins.key, self.guest.nonce) else {
-            let text = "this node has no cluster key (--key), so nobody logs in with one";
+            let text = "nobody logs in with the cluster's key here: this node has none (--key), or its network is still \
+                        moving to one (--plaintext-peers)";
             return Err(ClientError::new(ErrorCode::AuthFailed, text));
         };
         let client = login.nonce.and_then(|nonce| nonce.try_into().ok());
