@@ -585,6 +585,13 @@ impl Links {
         }
     }
 
+    /// The same of a peer that this node has called.
+    pub(super) fn record_dialled(&self, ip: IpAddr, reason: &'static str, target: Option<&str>) {
+        if let Some(audit) = &self.audit {
+            audit.note_dialled_peer(ip, reason, target);
+        }
+    }
+
     /// Logs a complaint about a peer, once for the same reason.
     pub(super) fn complain(&self, who: &str, reason: &str, text: &str) {
         if self.log.is_news(who, reason, rt::now()) {

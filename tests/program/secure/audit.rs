@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command, Stdio};
 
@@ -132,7 +132,11 @@ struct Stranger(Child);
 
 impl Stranger {
     fn call(peer: &NodeProcess, name: &str, options: &[&str]) -> Self {
-        let gossip = peer.gossip.to_string();
+        Self::call_at(peer.gossip, name, options)
+    }
+
+    fn call_at(gossip: SocketAddr, name: &str, options: &[&str]) -> Self {
+        let gossip = gossip.to_string();
         let mut command = Command::new(PROGRAM);
         command.args(["join", &gossip, "--name", name]).args(options);
         command.args(["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"]);
@@ -197,6 +201,38 @@ fn peers_that_are_refused_are_recorded_with_the_reason_and_members_are_not() {
     let expected = [&reasons[..], &["datagram: no key", "datagram: other network"]].concat();
     for (reason, ..) in refusals(&audit) {
         assert!(expected.contains(&reason.as_str()), "{reason}");
+    }
+}
+
+#[test]
+fn peers_that_this_node_calls_are_recorded_where_they_are_not_what_they_should_be() {
+    let keys = Keys::new();
+    let (key, _) = keys.make("key");
+    let (wrong, _) = keys.make("wrong");
+    let (sealed, open) = (keys.run("a", &["--key", &key]), keys.run("b", &[]));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let elsewhere = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            // What is not read would break the connection, and the answer with it.
+            let _ = (&stream).read(&mut [0; 4_096]);
+            let _ = (&stream).write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    let cases = [
+        (sealed.gossip, &["--key", &wrong][..], "it refuses the key of this node"),
+        (open.gossip, &["--key", &key], "no key"),
+        (elsewhere, &["--key", &key], "handshake: not of this protocol"),
+        (elsewhere, &["--network", &keys.network], "greeting: not of this protocol"),
+    ];
+    for (number, (gossip, options, reason)) in cases.into_iter().enumerate() {
+        let audit = keys.path(&format!("audit-{number}"));
+        let options = [options, &["--audit", &audit]].concat();
+        let _caller = Stranger::call_at(gossip, "x", &options);
+        wait_until("it records", || fs::metadata(&audit).ok());
+        let line = wait_for_line(&audit, &[("event", "peer"), ("action", "dial")]);
+        let told = ["outcome", "address", "detail"].map(|field| line[field].as_str().unwrap());
+        assert_eq!(told, ["refused", "127.0.0.1", reason]);
     }
 }
 

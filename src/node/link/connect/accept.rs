@@ -22,7 +22,7 @@ const CROSSING_PATIENCE: Duration = Duration::from_millis(300);
 const CROWD: &str = "too many connections that have not greeted";
 
 /// Why a peer is refused that has said who it is, for the audit log.
-fn audited(code: RefusalCode) -> &'static str {
+pub(super) fn audited(code: RefusalCode) -> &'static str {
     match code {
         RefusalCode::Network => "other network",
         RefusalCode::Version => "other version",

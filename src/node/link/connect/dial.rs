@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures::future::{Either, select};
 
+use super::accept::audited;
 use super::greet::{read_greeting, send_hello};
 use super::secure::seal_dialled;
 use crate::model::ids::NodeName;
@@ -119,6 +120,10 @@ async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
         Some(keys) => match seal_dialled(keys, stream, remote).await {
             Ok(channel) => channel,
             Err(error) => {
+                if let Some((reason, key)) = error.complaint() {
+                    let key = key.map(|key| format!("key {key}"));
+                    links.record_dialled(remote.ip(), reason, key.as_deref());
+                }
                 links.complain(address, error.reason(), &format!("no sealed link: {error}"));
                 return Err(match error.is_lasting() {
                     true => Dialled::Refused(error.to_string()),
@@ -136,6 +141,9 @@ async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
         Ok((Greeting::Hello(peer), leftover)) => (*peer, leftover),
         Ok((Greeting::Refusal(refusal), _)) => return refused(links, address, refusal),
         Err(error) => {
+            if let Some(reason) = error.complaint() {
+                links.record_dialled(remote.ip(), reason, None);
+            }
             links.complain(address, error.reason(), &format!("a peer did not greet: {error}"));
             return Err(match error.is_lasting() {
                 true => Dialled::Refused(error.to_string()),
@@ -143,7 +151,15 @@ async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
             });
         }
     };
+    let name = peer.name.clone();
+    // What a peer refuses stands in its own log.
+    let record = |refusal: &Refusal| {
+        if is_worth_a_warning(refusal.code) {
+            links.record_dialled(remote.ip(), audited(refusal.code), Some(name.as_str()));
+        }
+    };
     if let Err(refusal) = own.check(&peer) {
+        record(&refusal);
         if refusal.code == RefusalCode::NameHeld {
             links.gives_way(&own, &peer);
             return failed(format!("a node of this node's name, {}, is running there", peer.name));
@@ -151,6 +167,7 @@ async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
         return refused(links, address, refusal);
     }
     if let Err(refusal) = links.check_rights(&channel, &peer) {
+        record(&refusal);
         return refused(links, address, refusal);
     }
     if !links.hub.read(crate::engine::Engine::is_ready) {
@@ -161,11 +178,11 @@ async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
             }
         }
     }
-    let name = peer.name.clone();
     match links.admit(&channel, peer, remote, true).await {
         Ok(link) => Ok((link, channel.into_halves(leftover))),
         Err(refusal) if refusal.code == RefusalCode::Linked => Err(Dialled::Linked(name)),
         Err(refusal) => {
+            record(&refusal);
             links.complain(address, refusal.code.as_str(), &format!("not linked: {refusal}"));
             failed(refusal.to_string())
         }

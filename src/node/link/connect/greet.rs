@@ -71,6 +71,11 @@ impl GreetError {
         }
     }
 
+    /// What is wrong with a peer that was called, for the audit log. None: it may be well, and is called again.
+    pub(super) fn complaint(&self) -> Option<&'static str> {
+        self.refusal().filter(|_| !matches!(self, Self::Silent))
+    }
+
     /// A fixed word, so that the same complaint is logged once.
     pub(in crate::node::link) fn reason(&self) -> &'static str {
         match self {

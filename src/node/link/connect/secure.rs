@@ -65,6 +65,27 @@ impl SealError {
         }
     }
 
+    /// What is wrong with a peer that was called, for the audit log, and the key that it should have. None: it may be
+    /// well, and is called again.
+    pub(super) fn complaint(&self) -> Option<(&'static str, Option<KeyId>)> {
+        let Self::Dial(error) = self else { return None };
+        match error {
+            DialError::Plaintext => Some(("no key", None)),
+            DialError::Proof(key) => Some(("wrong key or other network", Some(*key))),
+            DialError::Refused(Refusal::UnknownKey(_) | Refusal::Proof) => {
+                Some(("it refuses the key of this node", None))
+            }
+            DialError::Version(_) | DialError::Refused(Refusal::Version) => {
+                Some(("handshake: other version", None))
+            }
+            DialError::Altered | DialError::Downgrade => {
+                Some(("handshake: changed on the way", None))
+            }
+            DialError::Malformed(_) => Some(("handshake: not of this protocol", None)),
+            DialError::Refused(Refusal::Suite | Refusal::Other(_)) | DialError::Over => None,
+        }
+    }
+
     /// Whether it stays so until somebody changes a setting, for all that can be seen: none of it is
     /// authenticated.
     pub(super) fn is_lasting(&self) -> bool {

@@ -27,6 +27,9 @@ use crate::rt;
 use record::{Entry, Event, Outcome, Record};
 use repeats::{Bounds, Repeats};
 
+/// The action of records about peers that this node has called.
+const DIAL: &str = "dial";
+
 /// Most records that wait for the disk; further ones are counted and lost.
 pub(crate) const WAITING_MAX: usize = 4_096;
 
@@ -127,7 +130,21 @@ impl Audit {
         reason: &'static str,
         target: Option<&str>,
     ) {
-        let record = Record::peer_refused(address, reason);
+        self.note_peer(Record::peer_refused(address, reason), target);
+    }
+
+    /// The same of who was called by this node, and is not what it should be.
+    pub(crate) fn note_dialled_peer(
+        &self,
+        address: IpAddr,
+        reason: &'static str,
+        target: Option<&str>,
+    ) {
+        let record = Record { action: Some(DIAL), ..Record::peer_refused(address, reason) };
+        self.note_peer(record, target);
+    }
+
+    fn note_peer(&self, record: Record, target: Option<&str>) {
         let record = target.into_iter().fold(record, Record::target);
         self.note_counted(record, rt::now(), rt::wall_clock_ms(), |state| &mut state.peers);
     }
