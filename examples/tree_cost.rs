@@ -4,6 +4,7 @@
 //! ```sh
 //! cargo run --release --example tree_cost
 //! cargo run --release --example tree_cost -- --parts
+//! cargo run --release --example tree_cost -- --parts --times --value-bytes 96
 //! cargo run --release --example tree_cost -- --removed any
 //! cargo run --release --example tree_cost -- --entries 5000000 --json
 //! ```
@@ -15,6 +16,7 @@ use std::time::Instant;
 
 use clap::Parser;
 use distkv::model::chain::Chain;
+use distkv::model::change_time::ChangeTime;
 use distkv::model::entry::{Entry, EntryParts};
 use distkv::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
 use distkv::model::path::Path;
@@ -36,6 +38,10 @@ struct Arguments {
     /// Bytes per value
     #[arg(long, default_value_t = 100)]
     value_bytes: usize,
+
+    /// With the wall-clock time of each entry's change, as nodes keep it
+    #[arg(long)]
+    times: bool,
 
     /// What an entry's memory is made of, instead of times
     #[arg(long)]
@@ -63,18 +69,22 @@ fn path(number: u64) -> Path {
     Path::root().push(format!("key:{number:012}").as_str()).unwrap()
 }
 
-fn entry(node: NodeIndex, number: u64, bytes: usize) -> Entry {
+fn entry(node: NodeIndex, number: u64, arguments: &Arguments) -> Entry {
     let tick = Tick::new(number + 1).unwrap();
     let chain = Chain::first(Event { node, tick });
     let mut value = Vec::new();
-    write_str(&"v".repeat(bytes), &mut value);
+    write_str(&"v".repeat(arguments.value_bytes), &mut value);
     let tock = Tock::new(number + 1).unwrap();
     Entry::new(&EntryParts {
         value: Some(&value),
         chain: &chain,
         tock,
         origin: None,
-        time: None,
+        // Half a minute apart.
+        time: arguments
+            .times
+            .then(|| ChangeTime::new(1_790_000_000_000 + number * 30_000))
+            .flatten(),
         extra: &[],
     })
 }
@@ -103,7 +113,7 @@ fn main() {
     let shuffled = |round: u64| (0..count).map(move |i| (i * step + round) % count);
     let id = NodeId { name: NodeName::new("node").unwrap(), incarnation: Incarnation(1) };
     let node = NodeTable::new().intern(&id).unwrap();
-    let make = |number| entry(node, number, arguments.value_bytes);
+    let make = |number| entry(node, number, &arguments);
     let mut figures: Vec<(&str, f64)> = Vec::new();
     let mut tree = Tree::new(7);
     let before = resident_bytes();
@@ -185,11 +195,13 @@ fn parts(arguments: &Arguments, step: u64) {
     let (paths, bytes) = growth(|| numbers().map(path).collect::<Vec<Path>>());
     let asked = 16 + paths.first().map_or(0, |path| path.as_bytes().len());
     row("the path's allocation", bytes - room, format!("{asked} asked for: counts 16, the path"));
-    let make = |number| entry(node, number, arguments.value_bytes);
+    let make = |number| entry(node, number, arguments);
     let (entries, bytes) = growth(|| numbers().map(make).collect::<Vec<Entry>>());
     let length = entries.first().map_or(0, |entry| entry.value().map_or(0, <[u8]>::len));
-    let asked = 16 + 16 + 12 + length;
-    let about = format!("{asked} asked for: counts 16, head 16, one event 12, value {length}");
+    let time = if arguments.times { 4 } else { 0 };
+    let asked = 16 + 16 + 12 + time + length;
+    let about =
+        format!("{asked} asked for: counts 16, head 16, one event 12, time {time}, value {length}");
     row("the entry's allocation", bytes - room, about);
     let (order, of_order) = growth(|| {
         // One by one, as they come: collected, its nodes would be fuller.
@@ -243,7 +255,7 @@ fn after_removing(arguments: &Arguments, removed: Removed, step: u64) {
     let before = resident_bytes();
     let mut tree = Tree::new(7);
     for number in inserted() {
-        tree.insert(&path(number), entry(node, number, arguments.value_bytes));
+        tree.insert(&path(number), entry(node, number, arguments));
     }
     let full = resident_bytes() - before;
     for (at, number) in inserted().enumerate() {
