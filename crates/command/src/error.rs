@@ -92,6 +92,7 @@ impl Outcome {
     /// Of what a node answers. A node that is not ready yet, or has failed, refuses nothing.
     fn of(error: &ServerError) -> Outcome {
         match error.code.as_deref() {
+            _ if is_made(error) => Outcome::UnknownFate,
             Some("not_found") => Outcome::NotFound,
             Some(
                 "already_exists" | "is_new" | "chain_mismatch" | "data_mismatch" | "wid_reused",
@@ -240,9 +241,13 @@ fn tell(text: &str) {
 /// What a node says, for people. An error about a change that was made is no refusal.
 fn told(error: &ServerError) -> String {
     let code = error.code.as_ref().map(|code| format!(" ({code})")).unwrap_or_default();
-    let is_made = error.text.starts_with("the change is made");
-    let refuses = if is_made { "" } else { "the node refuses: " };
+    let refuses = if is_made(error) { "" } else { "the node refuses: " };
     format!("{refuses}{}{code}", error.text)
+}
+
+/// Whether the node has made the change, and something else went wrong: others see it, and it may be lost.
+fn is_made(error: &ServerError) -> bool {
+    error.text.starts_with("the change is made")
 }
 
 impl From<ClientError> for CliError {
@@ -312,6 +317,18 @@ mod tests {
         let code = word.map(str::to_owned);
         let error = ServerError { code, text: String::from("no") };
         CliError::from(ClientError::Server(error)).exit_code()
+    }
+
+    #[test]
+    fn a_change_that_is_made_and_not_on_disk_has_not_failed() {
+        for (text, expected) in [
+            ("the change is made in memory, but this node could not write it", EXIT_UNKNOWN_FATE),
+            ("this node cannot write to its disk and takes no changes", EXIT_FAILURE),
+        ] {
+            let code = Some(String::from("storage_failed"));
+            let error = ServerError { code, text: String::from(text) };
+            assert_eq!(CliError::from(ClientError::Server(error)).exit_code(), expected, "{text}");
+        }
     }
 
     #[test]

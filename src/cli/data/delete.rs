@@ -31,7 +31,8 @@ Without --recursive, entries below the path stay, and their number is printed. W
 path, changed, chain, tock, and below, the number of entries below the path if there are any \
 (1000 means 1000 or more).
 
-With --recursive, the node may take 10 minutes, unless --timeout says otherwise.
+With --recursive, the node may take 10 minutes, unless --timeout says otherwise. The root (':') is not \
+deleted that way.
 
 Exit code: 0 it is gone (or was not there), 1 failed, 2 usage, 3 refused, 6 no node was \
 reached, 7 it may have been done.")]
@@ -61,6 +62,11 @@ pub(in crate::cli) struct DeleteArgs {
 pub(in crate::cli) async fn run(mut args: DeleteArgs) -> Result<(), CliError> {
     let path = args.path.to_string();
     let mut output = Output::new(args.remote.json);
+    if args.recursive && args.path.is_root() {
+        return Err(CliError::Usage(String::from(
+            "the root is not deleted with all below it; delete what `distkv-node ls` lists, one by one",
+        )));
+    }
     if args.dry_run {
         return show(&args, output).await;
     }
@@ -101,7 +107,7 @@ pub(in crate::cli) async fn run(mut args: DeleteArgs) -> Result<(), CliError> {
             Some(true) | None => change_text(&path, "deleted", &reply),
         };
         if stays > 0 {
-            text.push_str(&stays_text(&path, stays));
+            text.push_str(&stays_text(&path, args.path.is_root(), stays));
         }
         printable(&text).into_owned()
     };
@@ -127,12 +133,15 @@ async fn show(args: &DeleteArgs, mut output: Output) -> Result<(), CliError> {
     Ok(())
 }
 
-/// What stays below a path, and how to delete that too.
-fn stays_text(path: &str, stays: u64) -> String {
+/// What stays below a path, and how to delete that too, where there is a way.
+fn stays_text(path: &str, is_root: bool, stays: u64) -> String {
     let (verb, them) = if stays == 1 { ("stays", "that") } else { ("stay", "them") };
     let more = if stays < BELOW_MAX { "" } else { " or more" };
     let (count, path) = (count_of(stays, "entry", "entries"), shell_word(path));
     let count = count.replacen(' ', &format!("{more} "), 1);
+    if is_root {
+        return format!("; {count} below it {verb}");
+    }
     format!("; {count} below it {verb}: `distkv-node delete {path} --recursive` deletes {them} too")
 }
 

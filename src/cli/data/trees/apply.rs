@@ -61,7 +61,8 @@ Examples:
   distkv-node tree --json --connect other | distkv-node apply -
 
 Sets what differs, and leaves alone what is equal. What the file does not have stays, unless --delete \
-is given. Each entry is changed only if nobody else has changed it since it was compared; such an entry \
+is given. With --delete a file without a line is refused, since a command that failed in a pipe leaves \
+just that: --allow-empty takes it, and deletes everything. Each entry is changed only if nobody else has changed it since it was compared; such an entry \
 is left as it is, and counted.
 
 Exit code: 0 done, 1 failed, or somebody else changed something meanwhile; 2 usage, 3 refused, 6 no node \
@@ -73,6 +74,10 @@ pub(in crate::cli) struct ApplyArgs {
     /// Delete what the file does not have
     #[arg(long)]
     delete: bool,
+
+    /// With --delete: take a file without a line, too, and delete everything
+    #[arg(long, requires = "delete")]
+    allow_empty: bool,
 
     /// Print what would be done, and do nothing
     #[arg(short = 'n', long)]
@@ -105,7 +110,8 @@ pub(super) struct Difference {
 
 pub(in crate::cli) async fn run_diff(args: DiffArgs) -> Result<(), CliError> {
     let remote = args.remote.connect().await?;
-    let differences = args.wanted.compare(&remote, args.remote.json).await?;
+    let (_, wanted) = args.wanted.read()?;
+    let differences = compare(&remote, &args.wanted.below, wanted, args.remote.json).await?;
     let mut output = Output::new(args.remote.json);
     differences.iter().try_for_each(|difference| difference.print(&mut output))?;
     output.flush()?;
@@ -114,7 +120,16 @@ pub(in crate::cli) async fn run_diff(args: DiffArgs) -> Result<(), CliError> {
 
 pub(in crate::cli) async fn run_apply(args: ApplyArgs) -> Result<(), CliError> {
     let remote = args.remote.connect().await?;
-    let mut differences = args.wanted.compare(&remote, args.remote.json).await?;
+    let (lines, wanted) = args.wanted.read()?;
+    if lines == 0 && args.delete && !args.allow_empty {
+        let file = name_of(&args.wanted.file);
+        return Err(CliError::Failure(format!(
+            "{file} is empty, and --delete would delete all that is at and below {}; nothing was changed; if you \
+             mean that, add --allow-empty",
+            args.wanted.below
+        )));
+    }
+    let mut differences = compare(&remote, &args.wanted.below, wanted, args.remote.json).await?;
     differences.retain(|difference| args.delete || difference.then.is_some());
     let mut output = Output::new(args.remote.json);
     if args.dry_run {
@@ -151,26 +166,22 @@ pub(in crate::cli) async fn run_apply(args: ApplyArgs) -> Result<(), CliError> {
 }
 
 impl WantedArgs {
-    /// All differences, in the order of the paths.
-    async fn compare(&self, remote: &Remote, json: bool) -> Result<Vec<Difference>, CliError> {
-        compare(remote, &self.below, self.read()?, json).await
-    }
-
-    /// What the file says.
-    fn read(&self) -> Result<BTreeMap<Path, Value>, CliError> {
+    /// What the file says, and in how many lines.
+    fn read(&self) -> Result<(u64, BTreeMap<Path, Value>), CliError> {
         let source: Box<dyn io::Read> = match self.file == FilePath::new("-") {
             true => Box::new(io::stdin().lock()),
             false => Box::new(File::open(&self.file).map_err(|e| cannot("open", &self.file, e))?),
         };
         let mut lines = Lines::new(&self.file, source);
-        let mut wanted = BTreeMap::new();
+        let (mut said, mut wanted) = (0, BTreeMap::new());
         loop {
             let place = format!("{}: line {}", name_of(&self.file), lines.count + 1);
             let failed = |why: String| Err(CliError::Failure(format!("{place}: {why}")));
-            let Some(text) = lines.next()? else { return Ok(wanted) };
+            let Some(text) = lines.next()? else { return Ok((said, wanted)) };
             if text.trim().is_empty() {
                 continue;
             }
+            said += 1;
             let Line { path, value } = match decode_line(text) {
                 Ok(line) => line,
                 Err(error) => return failed(error.to_string()),

@@ -133,6 +133,20 @@ fn a_deletion_of_a_tree_is_shown_before_it_is_done() {
 }
 
 #[test]
+fn the_root_is_not_deleted_with_all_below_it_and_nothing_says_that_it_would_be() {
+    let node = site();
+    for words in [&["delete", ":", "--recursive"][..], &["delete", ":", "--recursive", "--dry-run"]] {
+        let done = at(&node, words);
+        assert_eq!((done.code, &*done.stdout), (2, ""), "{}", done.stderr);
+        assert!(done.stderr.contains("the root is not deleted"), "{}", done.stderr);
+    }
+    ok(&node, &["set", ":", "0"]);
+    let done = ok(&node, &["delete", ":"]);
+    assert!(done.ends_with("; 4 entries below it stay\n"), "{done}");
+    assert_eq!(all(&node).len(), 4);
+}
+
+#[test]
 fn a_network_is_made_what_a_file_says_and_nothing_else_is_touched() {
     let node = site();
     let folder = tempfile::tempdir().unwrap();
@@ -178,6 +192,18 @@ fn a_network_is_made_what_a_file_says_and_nothing_else_is_touched() {
         assert!(done.code == 1 && done.stderr.contains(why), "{}", done.stderr);
         assert_eq!(serde_json::to_value(all(&node)).unwrap(), expected);
     }
+    // Nor does an empty one, which a command that failed in a pipe leaves.
+    write(&["", ""]);
+    for words in [&["apply", file, "--delete"][..], &["apply", file, "--delete", "--dry-run"]] {
+        let done = with(words);
+        assert!(done.code == 1 && done.stderr.contains("--allow-empty"), "{}", done.stderr);
+        assert_eq!(serde_json::to_value(all(&node)).unwrap(), expected);
+    }
+    assert_eq!(with(&["apply", file]).stdout, "0 set, 0 deleted\n");
+    assert_eq!(with(&["diff", file]).code, 1);
+    assert_eq!(with(&["apply", file, "--allow-empty"]).code, 2, "it says what to do with --delete");
+    let done = with(&["apply", file, "--delete", "--allow-empty"]);
+    assert_eq!(done.stdout, "0 set, 3 deleted\n", "{}", done.stderr);
     write(&[r#"{"path": ":n.auth.current", "value": "root"}"#]);
     let done = at(&node, &["apply", file]);
     assert!(done.code == 1 && done.stderr.contains("belongs to the system"), "{}", done.stderr);
