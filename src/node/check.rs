@@ -142,7 +142,11 @@ async fn check_peers(config: &Config, data: Data, found: &mut Vec<Problem>) {
     let path = super::peer_file_of(config).filter(|_| is_readable);
     let stored = path.map_or_else(|| Ok(Vec::new()), |path| peer_file::load(&path));
     let stored = stored.unwrap_or_else(|error| {
-        found.push(Problem::error(&["peer-file", "data-dir"], error.to_string()));
+        let (keys, text) = (&["peer-file", "data-dir"], error.to_string());
+        found.push(match config.peer_file {
+            None if data == Data::Some => Problem::warning(keys, text),
+            _ => Problem::error(keys, text),
+        });
         Vec::new()
     });
     let knows_nobody = config.peers.is_empty() && stored.is_empty();

@@ -532,6 +532,14 @@ fn known_peers(config: &Config, has_data: bool) -> Result<Vec<KnownPeer>, NodeEr
         membership::address::parse_setting("peer", peer, GOSSIP_PORT)?;
     }
     let stored = match peer_file_of(config) {
+        // The node has written it itself, and needs it less than it is needed: no reason to stay away.
+        Some(path) if has_data && config.peer_file.is_none() => {
+            let (stored, error) = membership::peer_file::load_what_is_good(&path);
+            if let Some(error) = error {
+                tracing::warn!("{error}; this node goes on with what is good in it");
+            }
+            stored
+        }
         Some(path) => membership::peer_file::load(&path)?,
         None => Vec::new(),
     };

@@ -29,46 +29,66 @@ pub(in crate::node) struct KnownPeer {
 /// # Errors
 /// [`NodeError::PeerFile`] names the line.
 pub(in crate::node) fn load(path: &Path) -> Result<Vec<KnownPeer>, NodeError> {
-    let bad = |line, why| Err(NodeError::PeerFile { path: path.to_owned(), line, why });
-    let text = match fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Ok(meta) if meta.len() > FILE_BYTES_MAX => {
-            return bad(
-                None,
-                format!("it has more than {FILE_BYTES_MAX} bytes; is it another file?"),
-            );
-        }
-        Ok(_) | Err(_) => match fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) => {
-                return bad(None, format!("{error}; correct it, or move the file away"));
-            }
-        },
+    let text = read(path)?;
+    let peers: Result<Vec<_>, _> = lines(path, &text).collect();
+    Ok(peers?.into_iter().take(PEERS_MAX).collect())
+}
+
+/// Reads what can be read of a list that is a hint and no more, and says what could not: a node that has data goes
+/// on without it.
+pub(in crate::node) fn load_what_is_good(path: &Path) -> (Vec<KnownPeer>, Option<NodeError>) {
+    let text = match read(path) {
+        Ok(text) => text,
+        Err(error) => return (Vec::new(), Some(error)),
     };
-    let mut peers = Vec::new();
-    for (at, line) in text.lines().enumerate() {
-        let content = line.split('#').next().unwrap_or_default().trim();
-        if content.is_empty() {
-            continue;
-        }
-        let mut words = content.split_whitespace();
-        let address = words.next().unwrap_or_default();
-        let address = match HostPort::parse(address, Some(GOSSIP_PORT)) {
-            Ok(address) => address.to_string(),
-            Err(why) => return bad(Some(at + 1), why.to_string()),
-        };
-        let name = match words.next().map(NodeName::new).transpose() {
-            Ok(name) => name,
-            Err(why) => return bad(Some(at + 1), why.to_string()),
-        };
-        if words.next().is_some() {
-            return bad(Some(at + 1), "more than an address and a name".into());
-        }
-        if peers.len() < PEERS_MAX {
-            peers.push(KnownPeer { address, name });
+    let (mut peers, mut first) = (Vec::new(), None);
+    for line in lines(path, &text) {
+        match line {
+            Ok(peer) if peers.len() < PEERS_MAX => peers.push(peer),
+            Ok(_) => {}
+            Err(error) => first = first.or(Some(error)),
         }
     }
-    Ok(peers)
+    (peers, first)
+}
+
+/// The file's text.
+fn read(path: &Path) -> Result<String, NodeError> {
+    let bad = |why| NodeError::PeerFile { path: path.to_owned(), line: None, why };
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Ok(meta) if meta.len() > FILE_BYTES_MAX => {
+            Err(bad(format!("it has more than {FILE_BYTES_MAX} bytes; is it another file?")))
+        }
+        Ok(_) | Err(_) => fs::read_to_string(path)
+            .map_err(|error| bad(format!("{error}; correct it, or move the file away"))),
+    }
+}
+
+/// The peers of its lines, those without one left out.
+fn lines<'a>(
+    path: &'a Path,
+    text: &'a str,
+) -> impl Iterator<Item = Result<KnownPeer, NodeError>> + 'a {
+    let peers = text.lines().enumerate().filter_map(|(at, line)| {
+        let content = line.split('#').next().unwrap_or_default().trim();
+        (!content.is_empty()).then(|| (at, peer_of(content)))
+    });
+    peers.map(|(at, peer)| {
+        peer.map_err(|why| NodeError::PeerFile { path: path.to_owned(), line: Some(at + 1), why })
+    })
+}
+
+/// A line's peer, or what is wrong with the line.
+fn peer_of(content: &str) -> Result<KnownPeer, String> {
+    let mut words = content.split_whitespace();
+    let address = words.next().unwrap_or_default();
+    let address = HostPort::parse(address, Some(GOSSIP_PORT)).map_err(|why| why.to_string())?;
+    let name = words.next().map(NodeName::new).transpose().map_err(|why| why.to_string())?;
+    if words.next().is_some() {
+        return Err("more than an address and a name".into());
+    }
+    Ok(KnownPeer { address: address.to_string(), name })
 }
 
 /// Writes the list: beside the file first, then in its place, so that it is whole at any time.
@@ -139,6 +159,22 @@ mod tests {
         fs::write(&path, [0xff, 0xfe]).unwrap();
         assert!(load(&path).unwrap_err().to_string().contains("move the file away"));
         assert!(load(folder.path()).is_err(), "a directory");
+    }
+
+    #[test]
+    fn a_hint_that_is_damaged_is_taken_as_far_as_it_is_good() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("peers");
+        fs::write(&path, "a:1 x\n\0\0\0\0\nb:2 y\nc:").unwrap();
+        let (peers, error) = load_what_is_good(&path);
+        assert_eq!(peers, [peer("a:1", Some("x")), peer("b:2", Some("y"))]);
+        assert!(error.unwrap().to_string().contains("line 2"));
+        fs::write(&path, [0xff, 0xfe]).unwrap();
+        let (peers, error) = load_what_is_good(&path);
+        assert!(peers.is_empty() && error.is_some());
+        fs::remove_file(&path).unwrap();
+        let (peers, error) = load_what_is_good(&path);
+        assert!(peers.is_empty() && error.is_none(), "there need not be one");
     }
 
     #[test]

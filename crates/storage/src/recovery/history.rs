@@ -13,7 +13,8 @@ use crate::model::change_time::ChangeTime;
 use crate::model::entry::Entry;
 use crate::model::ids::NodeTable;
 use crate::model::path::Path;
-use crate::recover::{Files, is_torn};
+use crate::identity::Identity;
+use crate::recover::{Files, is_torn, is_unborn};
 use crate::snapshot::{SnapshotReader, read_snapshot_below};
 
 /// Most changes that are told.
@@ -85,7 +86,10 @@ pub fn history(
     }
     let first = base.map_or(0, |(number, _)| number);
     let (mut last, mut has_gaps) = (None, false);
-    for number in files.logs.range(first..).map(|(number, _)| *number) {
+    for (number, entry) in files.logs.range(first..).map(|(number, entry)| (*number, entry)) {
+        if is_being_begun(disk, &files, number, entry)? {
+            continue;
+        }
         let mut log = LogReader::open(disk, number)?;
         let is_lost = match log.start() {
             LogStart::Empty => false,
@@ -118,6 +122,24 @@ pub fn history(
     }
     let Teller { before, steps, is_cut, .. } = teller;
     Ok(Some(History { reach, before, steps: steps.into(), is_cut, has_gaps }))
+}
+
+/// Whether a log has no batch yet: a node is just beginning it, or the disk has failed meanwhile.
+fn is_being_begun(
+    disk: &dyn Disk,
+    files: &Files,
+    number: u64,
+    entry: &DiskEntry,
+) -> Result<bool, StorageError> {
+    let is_last = files.logs.range(number + 1..).next().is_none();
+    let was_safe = || {
+        let identity = files.identity.as_ref().and_then(|entry| Identity::load(disk, entry).ok());
+        identity.is_some_and(|(identity, _)| identity.life.synced(number) > 0)
+    };
+    if is_last && was_safe() {
+        return Ok(false);
+    }
+    Ok(may_be_torn(disk, files, number) && is_unborn(disk, entry)?)
 }
 
 /// Whether nothing goes on from the end of a log: then what is not whole there is where the disk failed.

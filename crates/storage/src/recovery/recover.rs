@@ -26,7 +26,7 @@ use crate::identity::{Identity, Life};
 use crate::model::ids::Tock;
 use crate::model::path::Path;
 use crate::recover::base::Base;
-pub(in crate::recovery) use crate::recover::chain::is_torn;
+pub(in crate::recovery) use crate::recover::chain::{is_torn, is_unborn};
 use crate::recover::chain::{Chain, LastLog};
 pub use crate::recover::files::Files;
 use crate::recover::report::Repair;

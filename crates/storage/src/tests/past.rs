@@ -190,6 +190,29 @@ fn a_history_goes_on_behind_a_gap_whose_snapshot_is_gone_or_damaged() {
 }
 
 #[test]
+fn a_log_that_is_just_being_begun_says_nothing_yet_and_is_no_damage() {
+    let path = Path::root().push("k").unwrap();
+    let (disk, dir) = directory();
+    let expected = history(&disk, &path, 0, 10).unwrap();
+    let begun = disk.content(&log_name(6)).unwrap();
+    for left in [&b""[..], &begun[..10], &[0; 4_096]] {
+        disk.put(&log_name(7), left);
+        assert_eq!(history(&disk, &path, 0, 10).unwrap(), expected, "{} bytes", left.len());
+    }
+    // The disk was full, and has room again: the next one begins anew.
+    disk.put(&log_name(7), b"");
+    let node = TestNode::new(7);
+    let (knowledge, table) = (node.engine.knowledge(), Arc::clone(node.engine.table()));
+    dir.begin_log(&header(8, 7), LogStart::Snapshot, &knowledge, &table).unwrap();
+    let told = history(&disk, &path, 0, 10).unwrap().unwrap();
+    assert_eq!((told.steps, told.has_gaps), (expected.unwrap().steps, true));
+    // What the identity says was safe is not being begun.
+    let (disk, _) = directory();
+    disk.put(&log_name(6), b"");
+    assert!(history(&disk, &path, 0, 10).is_err());
+}
+
+#[test]
 fn a_history_says_what_is_damaged() {
     let disk = directory_with_a_gap(b"");
     let mut bytes = disk.content(&log_name(1)).unwrap();

@@ -74,7 +74,10 @@ pub(super) fn take_unborn(
 }
 
 /// Whether a log lacks its first batch, and nothing valid follows what is there.
-fn is_unborn(disk: &dyn Disk, entry: &DiskEntry) -> Result<bool, StorageError> {
+pub(in crate::recovery) fn is_unborn(
+    disk: &dyn Disk,
+    entry: &DiskEntry,
+) -> Result<bool, StorageError> {
     let name = entry.name.as_str();
     let open = || disk.open(name).map_err(StorageError::io(name, "open"));
     match LogReader::new(name, open()?) {
