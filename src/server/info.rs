@@ -117,6 +117,11 @@ pub enum PastRefusal {
         /// The network's counter.
         tock: u64,
     },
+    /// By the node's clock, that moment is still to come.
+    NotYet {
+        /// What the clock says, milliseconds since 1970.
+        now_ms: u64,
+    },
     /// It cannot be read.
     Failed(String),
 }

@@ -28,6 +28,10 @@ pub(super) fn recall(
         PastMoment::Time(time_ms) => Until::Time(time_ms),
         PastMoment::Tock(tock) => Until::Tock(tock),
     };
+    let now_ms = rt::wall_clock_ms();
+    if matches!(at, PastMoment::Time(time_ms) if time_ms > now_ms) {
+        return Err(PastRefusal::NotYet { now_ms });
+    }
     let failed = |error: StorageError| PastRefusal::Failed(error.to_string());
     let disk = Directory::new(directory);
     if let Some(first) = reach(&disk).map_err(failed)?

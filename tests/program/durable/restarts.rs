@@ -42,6 +42,26 @@ fn after_a_clean_stop_a_node_comes_back_with_everything_and_a_new_life() {
 }
 
 #[test]
+fn a_damaged_list_of_peers_keeps_no_node_with_data_away() {
+    let place = Place::new("n1", "every-second");
+    let mut node = place.run();
+    node.connect().set(&["a"], Value::from(1));
+    stop(&mut node);
+    let peers = place.dir.join("peers");
+    for damage in [&[0; 64][..], b"\xff\xfe", b"127.0.0.1:1 n2\n127.0.0.1:"] {
+        std::fs::write(&peers, damage).unwrap();
+        let mut node = place.run();
+        assert_eq!(node.connect().get(&["a"]), Some(Value::from(1)));
+        let warned = node.log().iter().any(|line| line.contains("WARN") && line.contains("peers"));
+        assert!(warned, "{:#?}", node.log());
+        stop(&mut node);
+    }
+    // A list that somebody has named is not guessed at.
+    let said = place.refusal(&["run", "--peer-file", "/dev/null/peers"]);
+    assert!(said.contains("cannot be read"), "{said}");
+}
+
+#[test]
 fn a_node_goes_on_alone_with_what_it_has_also_if_it_had_joined() {
     let network = super::place::new_network();
     let places: Vec<Place> =

@@ -8,12 +8,12 @@ use crate::directory_state::past::{Moment, reach};
 use crate::disk::{Disk, DiskEntry};
 use crate::error::StorageError;
 use crate::header::LogStart;
+use crate::identity::Identity;
 use crate::log::LogReader;
 use crate::model::change_time::ChangeTime;
 use crate::model::entry::Entry;
 use crate::model::ids::NodeTable;
 use crate::model::path::Path;
-use crate::identity::Identity;
 use crate::recover::{Files, is_torn, is_unborn};
 use crate::snapshot::{SnapshotReader, read_snapshot_below};
 

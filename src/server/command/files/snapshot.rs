@@ -146,6 +146,14 @@ pub(in crate::server::command) fn not_recalled(refusal: PastRefusal) -> ClientEr
                 time_ms % 1_000
             ),
         ),
+        PastRefusal::NotYet { now_ms } => ClientError::new(
+            ErrorCode::NotFound,
+            format!(
+                "that moment is still to come: this node's clock says @{}.{:03}",
+                now_ms / 1_000,
+                now_ms % 1_000
+            ),
+        ),
         PastRefusal::Failed(text) => ClientError::new(ErrorCode::StorageFailed, text),
     }
 }

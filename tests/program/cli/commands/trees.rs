@@ -135,7 +135,8 @@ fn a_deletion_of_a_tree_is_shown_before_it_is_done() {
 #[test]
 fn the_root_is_not_deleted_with_all_below_it_and_nothing_says_that_it_would_be() {
     let node = site();
-    for words in [&["delete", ":", "--recursive"][..], &["delete", ":", "--recursive", "--dry-run"]] {
+    for words in [&["delete", ":", "--recursive"][..], &["delete", ":", "--recursive", "--dry-run"]]
+    {
         let done = at(&node, words);
         assert_eq!((done.code, &*done.stdout), (2, ""), "{}", done.stderr);
         assert!(done.stderr.contains("the root is not deleted"), "{}", done.stderr);
