@@ -27,7 +27,7 @@ pub struct HistogramNumbers {
 impl Histogram {
     /// An empty one; `bounds_us` are microseconds, rising.
     #[must_use]
-    pub(crate) fn new(bounds_us: &'static [u64]) -> Self {
+    pub fn new(bounds_us: &'static [u64]) -> Self {
         let counts = (0..=bounds_us.len()).map(|_| AtomicU64::new(0)).collect();
         Self { bounds_us, counts, sum_us: AtomicU64::new(0) }
     }
