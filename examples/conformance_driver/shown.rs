@@ -33,7 +33,7 @@ impl Failed {
         };
         let (class, code) = match error {
             CallError::Refused { .. } if error.is_precondition() => ("Precondition", error.code()),
-            CallError::Refused { .. } => ("Refused", error.code()),
+            CallError::Refused { .. } | CallError::NoAccess { .. } => ("Refused", error.code()),
             CallError::Unavailable { .. } => ("Unavailable", error.code()),
             CallError::FateUnknown { .. } => ("FateUnknown", error.code()),
             CallError::NoMajority { .. } => ("NoMajority", error.code()),

@@ -4,9 +4,10 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use distkv::client::{
-    Access, Client, ClientConfig, ClientError, Connection, Fields, HostPort, Login, Options,
+    Access, Client, ClientConfig, ClientError, Connection, Fate, Fields, HostPort, Login, Options,
 };
 use distkv::model::path::Path;
 use distkv::rt;
@@ -219,6 +220,31 @@ fn a_client_says_which_of_ca_name_and_address_is_wrong() {
         error.contains("wrong address: no TLS there") || error.contains("in plain text"),
         "{error}"
     );
+}
+
+/// Whom all nodes refuse is told so at once; where another one could not be asked, that one may let it in later.
+#[test]
+fn whom_all_nodes_refuse_is_told_at_once() {
+    let secured = Secured::new(false);
+    let other = Ca::make("plant", now()).unwrap();
+    let access = Access::default().by_ca(Trust::hash(other.hash())).unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let dead = HostPort::from(silent.local_addr().unwrap());
+    drop(silent);
+    rt::block_on(async {
+        let config = ClientConfig::new().access(access).connect_deadline(PATIENCE);
+        let before = rt::now_us();
+        let error = Client::connect([secured.to()], config.clone()).await.unwrap_err();
+        assert!(Duration::from_micros(rt::now_us() - before) < PATIENCE / 2, "{error}");
+        assert_eq!((error.code(), error.fate()), (Some("no_access"), Fate::NotDone), "{error}");
+        assert!(error.to_string().contains("wrong CA"), "{error}");
+        let config = config.connect_deadline(Duration::from_millis(500));
+        for seeds in [[dead.clone(), secured.to()], [secured.to(), dead.clone()]] {
+            let error = Client::connect(seeds, config.clone()).await.unwrap_err();
+            assert_eq!(error.code(), Some("unavailable"), "{error}");
+            assert!(error.to_string().contains("cannot connect"), "{error}");
+        }
+    });
 }
 
 /// A node that stops while a client connects says nothing of that client: another one may serve it.

@@ -19,7 +19,7 @@ use futures::future::{Either, select};
 use parking_lot::Mutex;
 
 use super::connection::{Connection, Options};
-use super::error::ClientError;
+use super::error::{ClientError, ServerError};
 use super::message::{Fields, Message, as_str, as_u64, map_items};
 use super::stats::{count, of};
 use crate::connection::group::Group;
@@ -438,6 +438,10 @@ async fn connect(
     let asking = connection.request("cluster", &fields);
     let identity = match rt::timeout(patience, asking).await {
         Some(Ok(reply)) => identity_of(&reply),
+        Some(Err(ClientError::Server(error))) if is_refusal(&error) => {
+            let (address, reason) = (to.to_string(), error.to_string());
+            return Err(ClientError::NoAccess { address, reason });
+        }
         // It is an old node, or cannot answer at present.
         Some(Err(ClientError::Server(_))) => None,
         Some(Err(error)) => {
@@ -455,6 +459,11 @@ async fn connect(
         incarnation: None,
     });
     Ok((connection, identity))
+}
+
+/// Whether a node does not let this client in.
+fn is_refusal(error: &ServerError) -> bool {
+    ["auth_required", "auth_failed", "denied"].iter().any(|code| error.has_code(code))
 }
 
 /// The node that answered `cluster`.

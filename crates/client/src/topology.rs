@@ -235,6 +235,23 @@ impl TopologyManager {
         }
     }
 
+    /// Waits for the first view, however often no node can be reached; the caller limits the time.
+    ///
+    /// # Errors
+    /// [`ClientError::NoAccess`] as soon as all nodes refuse this client.
+    pub(crate) async fn first_view_if_let_in(&self) -> Result<(), ClientError> {
+        loop {
+            let changed = self.shared.changed.listen();
+            if self.view().epoch > 0 {
+                return Ok(());
+            }
+            if let Some(refusal) = self.failure().filter(follow::is_refusal) {
+                return Err(refusal);
+            }
+            changed.await;
+        }
+    }
+
     /// Waits until the view's epoch is greater than this one.
     pub async fn newer_than(&self, epoch: u64) -> Arc<ClusterView> {
         loop {

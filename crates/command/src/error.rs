@@ -294,6 +294,7 @@ impl From<CallError> for CliError {
             CallError::Refused { error: server, at } => {
                 (Outcome::of(server), format!("{} {at}", told(server)))
             }
+            CallError::NoAccess { .. } => (Outcome::Refused, error.to_string()),
             CallError::Unavailable { error: ClientError::Connect { .. }, .. } => (
                 Outcome::Unreachable,
                 format!("{error}; --connect names the nodes that are tried first"),

@@ -68,6 +68,14 @@ pub enum CallError {
         /// Where.
         at: At,
     },
+    /// No node lets this client in: TLS does not come about, or the user is not known.
+    #[error("{error} {at}")]
+    NoAccess {
+        /// What is wrong.
+        error: ClientError,
+        /// Where.
+        at: At,
+    },
     /// The deadline passed while no node could do it.
     #[error("no node could do it in time; the last try: {error} {at}")]
     Unavailable {
@@ -112,12 +120,13 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// The word for programs: a node's, or `unavailable`, `fate_unknown`, `no_majority`, `read_mode`,
+    /// The word for programs: a node's, or `no_access`, `unavailable`, `fate_unknown`, `no_majority`, `read_mode`,
     /// `bad_value`, `usage`, `closed`. None where an old node refused without a word.
     #[must_use]
     pub fn code(&self) -> Option<&str> {
         match self {
             CallError::Refused { error, .. } => error.code.as_deref(),
+            CallError::NoAccess { .. } => Some("no_access"),
             CallError::Unavailable { .. } => Some("unavailable"),
             CallError::FateUnknown { error, .. } => {
                 let code = error.server().and_then(|error| error.code.as_deref());
@@ -165,6 +174,7 @@ impl CallError {
     fn at(&self) -> Option<&At> {
         match self {
             CallError::Refused { at, .. }
+            | CallError::NoAccess { at, .. }
             | CallError::Unavailable { at, .. }
             | CallError::FateUnknown { at, .. }
             | CallError::NoMajority { at, .. }

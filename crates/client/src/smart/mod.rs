@@ -91,8 +91,9 @@ impl Client {
     /// Connects: returns as soon as one of the seeds can be reached and has told which nodes exist.
     ///
     /// # Errors
-    /// [`CallError::Usage`] without seeds, [`CallError::Unavailable`] when none could be reached in
-    /// [`ClientConfig::connect_deadline`]. Nothing is left running.
+    /// [`CallError::Usage`] without seeds; [`CallError::NoAccess`], at once, when all of them refuse this client;
+    /// [`CallError::Unavailable`] when none could be reached in [`ClientConfig::connect_deadline`]. Nothing is
+    /// left running.
     pub async fn connect(
         seeds: impl IntoIterator<Item = HostPort>,
         config: ClientConfig,
@@ -153,14 +154,16 @@ impl Client {
     async fn wait_for_view(&self, first: &HostPort) -> Result<(), CallError> {
         let topology = &self.inner.topology;
         let patience = self.inner.config.connect_deadline;
-        if rt::timeout(patience, topology.newer_than(0)).await.is_some() {
-            return Ok(());
+        let at = At { node: Some(first.to_string()), attempts: 1, fate: Fate::NotDone };
+        match rt::timeout(patience, topology.first_view_if_let_in()).await {
+            Some(Ok(())) => return Ok(()),
+            Some(Err(error)) => return Err(CallError::NoAccess { error, at }),
+            None => {}
         }
         let error = topology.failure().unwrap_or_else(|| ClientError::Connect {
             address: first.to_string(),
             reason: format!("no answer within {patience:?}"),
         });
-        let at = At { node: Some(first.to_string()), attempts: 1, fate: Fate::NotDone };
         Err(CallError::Unavailable { error, at })
     }
 

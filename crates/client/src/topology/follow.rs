@@ -31,7 +31,7 @@ pub(super) async fn follow_views(shared: &Shared) {
     let mut takes_any = false;
     loop {
         let (mut followed, mut is_old, mut not_ready) = (false, false, false);
-        let mut failure = None;
+        let mut failure: Option<ClientError> = None;
         for candidate in candidates(shared, last.as_ref()) {
             let outcome = follow(shared, &candidate, takes_any).await;
             shared.state.lock().watching = None;
@@ -44,7 +44,12 @@ pub(super) async fn follow_views(shared: &Shared) {
                 }
                 Outcome::Unsupported => is_old = true,
                 Outcome::NotReady => not_ready = true,
-                Outcome::Failed(error) => failure = Some(error),
+                // That somebody else could not be reached counts more than a refusal.
+                Outcome::Failed(error) => {
+                    if failure.as_ref().is_none_or(is_refusal) || !is_refusal(&error) {
+                        failure = Some(error);
+                    }
+                }
             }
         }
         if followed {
@@ -63,6 +68,11 @@ pub(super) async fn follow_views(shared: &Shared) {
         rt::sleep(spread(delay)).await;
         delay = (delay * 2).min(shared.config.retry_delay_max);
     }
+}
+
+/// Whether a node does not let this client in, and so would not a moment later either.
+pub(super) fn is_refusal(error: &ClientError) -> bool {
+    matches!(error, ClientError::NoAccess { .. })
 }
 
 /// From half of a delay to all of it, so that many clients do not come at the same moment.

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use distkv::client::{Client as SmartClient, ClientConfig, HostPort, Login};
 use distkv::protocol::client::Action;
+use distkv::rt;
 use distkv::server::ServerConfig;
 use distkv::server::access::cluster_key::ClusterKeys;
 use distkv::server::access::strangers::{
@@ -10,7 +12,7 @@ use distkv::server::access::strangers::{
 };
 
 use super::{KEY, admin, key_login, last_error, logged_in, login, password, secured};
-use crate::harness::{Client, Node, Value, array, has, path, text};
+use crate::harness::{Client, Node, PATIENCE, Value, array, has, path, text};
 
 #[test]
 fn each_action_before_a_login_is_refused_by_a_secured_node_and_ends_the_connection() {
@@ -64,6 +66,22 @@ fn a_client_may_log_in_and_go_on_in_one_go() {
     let set = client.start(map! {"action": "set_value", "path": path("a"), "value": 1});
     assert_eq!(text(&client.reply(login), "state"), "start");
     assert_eq!(client.reply(set)["changed"].as_bool(), Some(true));
+}
+
+#[test]
+fn a_smart_client_that_may_not_log_in_is_told_at_once() {
+    let node = secured();
+    let joe = Login::user(Some("password"), "joe", Some("hunter2"));
+    for login in [None, Some(joe), Some(Login::key([9; 32]))] {
+        let config = ClientConfig::new().connect_deadline(PATIENCE);
+        let config = login.clone().map_or(config.clone(), |login| config.login(login));
+        let since = Instant::now();
+        let connecting = SmartClient::connect([HostPort::from(node.address())], config);
+        let error = rt::block_on(connecting).unwrap_err();
+        assert_eq!(error.code(), Some("no_access"), "{login:?}: {error}");
+        assert!(since.elapsed() < PATIENCE / 2, "{login:?}: {:?}", since.elapsed());
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
 }
 
 #[test]
