@@ -239,6 +239,51 @@ func TestANodeThatEndsInTheHandshakeRefusesNobody(t *testing.T) {
 	}
 }
 
+func TestWhatANodeSaysInPlainTextBeforeTLSIsTold(t *testing.T) {
+	for code, kind := range map[string]error{"too_many": ErrUnavailable, "denied": ErrDenied, "": ErrDenied} {
+		t.Run(code, func(t *testing.T) {
+			told := msgpack.AppendMapHead(nil, 2+boolean(code != ""))
+			told = msgpack.AppendInt(msgpack.AppendString(told, "seq"), 0)
+			told = msgpack.AppendString(msgpack.AppendString(told, "error"), "there are 7 connections")
+			if code != "" {
+				told = msgpack.AppendString(msgpack.AppendString(told, "code"), code)
+			}
+			socket := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+			defer socket.Close()
+			go func() {
+				for {
+					met, err := socket.Accept()
+					if err != nil {
+						return
+					}
+					for i := range told { // In pieces.
+						_, _ = met.Write(told[i : i+1])
+					}
+					_, _ = met.Read(make([]byte, 4096))
+					_ = met.Close()
+				}
+			}()
+			_, err := Connect(t.Context(), Config{Seeds: []string{socket.Addr().String()}, TLS: &TLS{CAFile: fixtures(t, "tls/ca.pem")},
+				ConnectDeadline: 300 * time.Millisecond})
+			if wantError(t, err, kind); !strings.Contains(err.Error(), "there are 7 connections") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestANodeThatIsFullSaysSoAlsoWhereTLSIsUsed(t *testing.T) {
+	nodes := cluster(t, 1, append(certificate(t), "--client-plaintext", "none", "--max-connections", "1")...)
+	config := Config{Seeds: nodes.Seeds(), TLS: &TLS{CAFile: fixtures(t, "tls/ca.pem")}}
+	only := connect(t, config)
+	put(t, only, PathOf("a"), 1, nil)
+	config.ConnectDeadline = 500 * time.Millisecond
+	_, err := Connect(t.Context(), config)
+	if wantError(t, err, ErrUnavailable); !strings.Contains(err.Error(), "connections") {
+		t.Error(err)
+	}
+}
+
 func TestANodeWithoutTLSIsNotUsedWithTLS(t *testing.T) {
 	_, err := Connect(t.Context(), Config{Seeds: shared(t), TLS: &TLS{CAFile: fixtures(t, "tls/ca.pem")}, ConnectDeadline: 3 * time.Second,
 		Pool: PoolConfig{ConnectTimeout: time.Second}})

@@ -26,6 +26,13 @@ func openConn(ctx context.Context, where address, config *Config, goroutines *gr
 		secured, err := config.TLS.begin(ctx, socket, where.host)
 		if err != nil {
 			_ = socket.Close()
+			var told *tryError
+			if errors.As(err, &told) {
+				if classOfCode(told.code) != classFinal {
+					return nil, connectError(where, config, told)
+				}
+				return nil, tryErrorf(tryNoAccess, "cannot get into %s: it says, in plain text: %s", where, told.text)
+			}
 			if errors.Is(err, context.DeadlineExceeded) || isCut(err) {
 				return nil, connectError(where, config, err)
 			}

@@ -102,6 +102,9 @@ func (t *TLS) begin(ctx context.Context, socket net.Conn, host string) (net.Conn
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
+		if errors.As(err, new(*tryError)) {
+			return nil, err
+		}
 		var unknown x509.UnknownAuthorityError
 		if errors.As(err, &unknown) {
 			return nil, fmt.Errorf("the node's certificate is not believed: %w", err)
@@ -150,7 +153,8 @@ func verifyByHash(presented []*x509.Certificate, hash []byte, host string) error
 }
 
 // plainSkipper leaves out one greeting in plain text before the first record of TLS: a node on the client's own machine
-// sends it before it sees that TLS begins. Nothing in it is believed.
+// sends it before it sees that TLS begins. Nothing in it is believed; but an error is told (a [tryError]): a node that is
+// full, say, sends no more than that.
 type plainSkipper struct {
 	net.Conn
 	begun bool
@@ -190,6 +194,9 @@ func (p *plainSkipper) skip() error {
 		}
 		end, err := msgpack.Skip(plain, 0)
 		if err == nil {
+			if told := message(plain[:end]).check(); told != nil {
+				return told
+			}
 			if p.rest = plain[end:]; len(p.rest) > 0 && !isRecord(p.rest[0]) {
 				return errors.New("the node does not speak TLS")
 			}

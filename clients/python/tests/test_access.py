@@ -22,6 +22,7 @@ from distkv_client import (
     UnavailableError,
     UsageError,
 )
+from distkv_client.codec import encode
 from distkv_client.testing import Cluster, binary
 
 FIXTURES = File(os.environ.get("DISTKV_FIXTURES", File(__file__).parents[3] / "tests/fixtures")) / "tls"
@@ -175,6 +176,42 @@ async def test_a_node_that_ends_in_the_handshake_refuses_nobody(ends, kind):
         # Another node may serve it, so it is tried until the deadline.
         with pytest.raises(UnavailableError):
             await Client.connect(f"127.0.0.1:{where[1]}", config=Config(tls=tls, connect_deadline=0.3))
+
+
+@pytest.mark.parametrize("kind", ["file", "hash"])
+@pytest.mark.parametrize(
+    ("code", "expected"), [("too_many", UnavailableError), ("denied", DeniedError), (None, DeniedError)]
+)
+async def test_what_a_node_says_in_plain_text_before_tls_is_told(kind, code, expected):
+    async def meet(reader, writer):
+        told = {"seq": 0, "error": "there are 7 connections", **({"code": code} if code else {})}
+        # In pieces.
+        for byte in encode(told):
+            writer.write(bytes((byte,)))
+            await writer.drain()
+        await reader.read(4096)
+        writer.close()
+
+    by_hash = hashlib.sha256(ssl.PEM_cert_to_DER_cert(CA.read_text())).digest()
+    tls = Tls(ca_file=CA) if kind == "file" else Tls(ca_hash=by_hash)
+    async with await asyncio.start_server(meet, "127.0.0.1", 0) as server:
+        where = server.sockets[0].getsockname()
+        with pytest.raises(expected, match="there are 7 connections"):
+            await Client.connect(f"127.0.0.1:{where[1]}", config=Config(tls=tls, connect_deadline=0.3))
+    assert_nothing_left()
+
+
+@pytest.mark.parametrize("kind", ["file", "hash"])
+async def test_a_node_that_is_full_says_so_also_where_tls_is_used(kind):
+    cert = ("--cert", str(FIXTURES / "node.pem"), "--cert-key", str(FIXTURES / "node.key"))
+    by_hash = hashlib.sha256(ssl.PEM_cert_to_DER_cert(CA.read_text())).digest()
+    tls = Tls(ca_file=CA) if kind == "file" else Tls(ca_hash=by_hash)
+    with Cluster(1, *cert, "--client-plaintext", "none", "--max-connections", "1") as cluster:
+        async with Client.connect(cluster[0].client, config=Config(tls=Tls(ca_file=CA))) as only:
+            await only.put("a", 1)
+            with pytest.raises(UnavailableError, match="connections"):
+                await Client.connect(cluster[0].client, config=Config(tls=tls, connect_deadline=0.5))
+    assert_nothing_left()
 
 
 async def test_a_node_without_tls_is_not_used_with_tls(shared):

@@ -61,9 +61,20 @@ def test_the_wheel_is_pure_and_typed(built):
     assert all(name.startswith(("distkv_client/", "distkv_client-")) for name in names)
 
 
-@pytest.mark.parametrize("command", [["mypy"], ["ruff", "check", "-q", "."], ["ruff", "format", "--check", "-q", "."]])
-def test_it_is_clean(command):
-    run(sys.executable, "-m", *command, cwd=PROJECT, timeout=300)
+@pytest.mark.parametrize(
+    ("folder", "command"),
+    [
+        (PROJECT, ["mypy"]),
+        *(
+            (folder, ["ruff", *command])
+            for folder in (PROJECT, PROJECT.parent / "conformance")
+            for command in (["check", "-q", "."], ["format", "--check", "-q", "."])
+        ),
+    ],
+    ids=lambda part: part.name if isinstance(part, File) else " ".join(part[:2]),
+)
+def test_it_is_clean(folder, command):
+    run(sys.executable, "-m", *command, cwd=folder, timeout=300)
 
 
 def test_pyright_is_content():

@@ -393,6 +393,9 @@ class Connection(asyncio.BufferedProtocol):
                     # In the slow way, or it is none.
                     found = decode_message(part)
                 self._on_found(found, part)
+        except ServerError as error:
+            # In plain text, before TLS.
+            self._end(error)
         except NoAccessError as error:
             self._end(NoAccessError(f"cannot get into {self.address}: {error}"))
         except ProtocolError as error:

@@ -8,7 +8,9 @@ from .errors import LostError, ProtocolError, ServerError, TryError
 
 def again(error: TryError) -> TryError:
     """The same error for another call: one exception is raised once."""
-    return LostError(str(error), error.code) if isinstance(error, LostError) else type(error)(str(error))
+    if isinstance(error, (LostError, ServerError)):
+        return type(error)(str(error), error.code)
+    return type(error)(str(error))
 
 
 def server_error(message: Message) -> ServerError:

@@ -16,7 +16,10 @@ from typing import Any, cast
 
 import msgpack
 
-from .errors import LostError, NoAccessError, UsageError
+from .codec import decode_message
+from .errors import LostError, NoAccessError, ProtocolError, ServerError, UsageError
+from .replies import check_reply
+from .retry import ErrorClass, class_of_code
 
 GREETING_BYTES_MAX = 16 << 10
 """Longest greeting in plain text that is skipped."""
@@ -159,7 +162,8 @@ class Session:
     def receive(self, data: bytes) -> tuple[bytes, bytes]:
         """What came: the bytes within the session, and bytes to send.
 
-        Raises :class:`~distkv_client.errors.NoAccessError` in the handshake, `ssl.SSLError` behind it.
+        Raises :class:`~distkv_client.errors.NoAccessError` in the handshake, or
+        :class:`~distkv_client.errors.ServerError` where a node says why there will be none; `ssl.SSLError` behind it.
         """
         if self._plain is not None:
             data = self._skip_plain(data)
@@ -195,7 +199,9 @@ class Session:
             if len(self._plain) > GREETING_BYTES_MAX:
                 raise NoAccessError("the node does not speak TLS") from None
             return b""
-        rest = bytes(self._plain[unpacker.tell() :])
+        end = unpacker.tell()
+        _check_greeting(bytes(self._plain[:end]))
+        rest = bytes(self._plain[end:])
         self._plain = None
         if rest and not 20 <= rest[0] <= 23:
             raise NoAccessError("the node does not speak TLS")
@@ -226,6 +232,19 @@ class Session:
         return found
 
 
+def _check_greeting(plain: bytes) -> None:
+    """Raises the error that a node tells in plain text, before TLS: it is full, say, and another one may not be.
+    What is no error is not believed."""
+    try:
+        check_reply(decode_message(memoryview(plain)))
+    except ServerError as error:
+        if class_of_code(error.code) is ErrorClass.FINAL:
+            raise NoAccessError(f"it says, in plain text: {error}") from None
+        raise
+    except ProtocolError:
+        pass
+
+
 class ChainReader(asyncio.Protocol):
     """A connection that is opened only to look at the node's certificates."""
 
@@ -243,6 +262,10 @@ class ChainReader(asyncio.Protocol):
         """Something came."""
         try:
             _, out = self._session.receive(data)
+        except ServerError as error:
+            if not self._done.done():
+                self._done.set_exception(error)
+            return
         except (NoAccessError, ssl.SSLError) as error:
             if not self._done.done():
                 self._done.set_exception(NoAccessError(str(error)))
