@@ -75,6 +75,7 @@ def _default(value: Any) -> object:
 
 _packer = msgpack.Packer(default=_default, unicode_errors="surrogateescape", use_bin_type=True)
 unpack = partial(msgpack.unpackb, strict_map_key=False, unicode_errors="surrogateescape", ext_hook=_ext_hook)
+unpacker_of = partial(msgpack.Unpacker, strict_map_key=False, unicode_errors="surrogateescape", ext_hook=_ext_hook)
 
 pack_int = msgpack.Packer().pack
 

@@ -21,6 +21,7 @@ from .codec import (
     encode,
     pack_int,
     unpack,
+    unpacker_of,
 )
 from .config import Address, PoolConfig
 from .dial import dial, look, prepare
@@ -83,6 +84,9 @@ class Connection(asyncio.BufferedProtocol):
         self._streams: dict[int, Stream] = {}
         self._gathered: list[bytes] = []
         self._gathered_bytes = 0
+        self._is_alone = True
+        """The last read had one message: no other caller is about to send, too, with which this one could share a
+        write."""
         self._sweep_at = float("inf")
         self._sweep: asyncio.TimerHandle | None = None
         self._writable: asyncio.Future[None] | None = None
@@ -209,11 +213,11 @@ class Connection(asyncio.BufferedProtocol):
         data = head + pack_int(seq)
         if len(data) > REQUEST_BYTES_MAX:
             raise TooLargeError(f"the request is {len(data)} bytes long; at most {REQUEST_BYTES_MAX} can be sent")
-        future: asyncio.Future[Any] = self._loop.create_future()
+        future: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
         replies[seq] = (future, deadline, raw)
         if deadline < self._sweep_at:
             self._plan_sweep(deadline)
-        if len(replies) == 1 and not self._gathered:
+        if len(replies) == 1 and self._is_alone and not self._gathered:
             self._write(data)
         else:
             self._gather(data)
@@ -380,12 +384,18 @@ class Connection(asyncio.BufferedProtocol):
                     pass
                 else:
                     self.heard_at = self._loop.time()
+                    self._is_alone = True
                     self._on_found(found, data)
+                    return
+            if len(self._replies) > 1 and self._splitter.is_between:
+                data = self._take_quickly(data)
+                if not data:
                     return
             parts = self._splitter.split(data)
             if parts:
                 # Part of a message is nothing yet: it may announce more than ever comes.
                 self.heard_at = self._loop.time()
+                self._is_alone = len(parts) == 1
             for part in parts:
                 try:
                     found = unpack(part)
@@ -406,6 +416,28 @@ class Connection(asyncio.BufferedProtocol):
                 self._end(NoAccessError(f"cannot get into {self.address}: {error}"))
             else:
                 self._end(LostError(f"the connection to {self.address} is lost: {error}"))
+
+    def _take_quickly(self, data: bytes) -> bytes:
+        """Takes messages from the beginning of what came, decoding them one after the other without looking for
+        their ends first. Gives back what is to be taken in the slow way: a part of a message, or one that cannot be
+        decoded like that and loses its end."""
+        # No length in it is believed that is greater than what came.
+        unpacker = unpacker_of(max_buffer_size=len(data))
+        unpacker.feed(data)
+        end = count = 0
+        while True:
+            try:
+                found: Any = unpacker.unpack()
+            except Exception:
+                break
+            start, end = end, unpacker.tell()
+            count += 1
+            if count == 1:
+                self.heard_at = self._loop.time()
+            self._on_found(found, data[start:end])
+        if count:
+            self._is_alone = count == 1
+        return data[end:]
 
     def _on_found(self, found: Any, part: bytes | memoryview) -> None:
         """A whole message, decoded and as its bytes."""
