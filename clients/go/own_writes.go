@@ -52,7 +52,7 @@ func (o *ownWrites) onWritten(path Path, tock int64, where life) {
 	}
 }
 
-// onTree: a node changed many entries of a shard.
+// onTree: a node changed many entries of a shard, or the table of shards.
 func (o *ownWrites) onTree(shard int, where life) {
 	o.mu.Lock()
 	o.homes[shard] = where

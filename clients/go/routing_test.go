@@ -2,6 +2,7 @@ package distkv
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 )
 
@@ -44,6 +45,48 @@ func TestARefreshDoesNotTakeAFetchThatWasUnderWay(t *testing.T) {
 		}
 		if len(one.actions("list_shards")) <= before {
 			t.Fatal("nothing was asked after the call began")
+		}
+	}
+}
+
+// A listener hears of what changes while it listens: who comes when a view is to be seen already is not told of it.
+func TestWhoSeesAViewAndListensThenIsNotToldOfIt(t *testing.T) {
+	config := Config{}
+	config.fill()
+	seed := must[address](t)(parseAddress("127.0.0.1:1", DefaultPort))
+	for range 500 {
+		topology := newTopology([]address{seed}, newPool(&config, new(group)), &config)
+		var told atomic.Int64
+		must[func()](t)(topology.listen(func(TopologyChange) { told.Add(1) }))
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			topology.applySeeds()
+		}()
+		for topology.routing().view.Epoch == 0 {
+		}
+		must[func()](t)(topology.listen(func(TopologyChange) { told.Add(100) }))
+		if <-done; told.Load() != 1 {
+			t.Fatal(told.Load())
+		}
+	}
+}
+
+// Nodes tell each other of an override; until then the one that took it knows it alone.
+func TestAnOverrideIsReadBackWhereItWasMade(t *testing.T) {
+	both := []*scripted{{name: "s1"}, {name: "s2"}}
+	for _, one := range both {
+		one.script = func(message) any { return writtenReply }
+	}
+	client := connect(t, Config{Seeds: startScripted(t, both...)})
+	allLive(t, client, 2)
+	for _, one := range both {
+		asked := len(one.actions("list_shards"))
+		if err := client.PreferShard(t.Context(), preferredPath(t, client, one.name).Shard(), "s1"); err != nil {
+			t.Fatal(err)
+		}
+		if now := len(one.actions("list_shards")); now != asked+1 {
+			t.Error(one.name, asked, now)
 		}
 	}
 }

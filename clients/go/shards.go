@@ -20,6 +20,9 @@ const (
 // tablePagesMax is the most pages of a table; each has at least one row.
 const tablePagesMax = ShardCount
 
+// tableShard stands for the table among the shards whose last own write is remembered.
+const tableShard = ShardCount
+
 // ShardRow is a run of adjacent shards with the same preferred node, as a range of a 128-bit space.
 type ShardRow struct {
 	// ID changes as soon as anything in the row changes.
@@ -57,7 +60,8 @@ func (t *shardTable) fetch(ctx context.Context) ([]ShardRow, *Error) {
 		if after != nil {
 			b.binary("after", after)
 		}
-		p := plan{action: "list_shards", isOwn: true}
+		// The node that took an override has it first.
+		p := plan{action: "list_shards", isOwn: true, first: t.caller.home(t.caller.topology.routing(), tableShard)}
 		found, err := t.caller.call(ctx, &p, b.head(), nil)
 		if err != nil {
 			return nil, err
@@ -193,9 +197,11 @@ func (c *Client) PreferShard(ctx context.Context, shard int, node string) error 
 		b.text("value", node)
 	}
 	p := plan{action: action, shard: shard, idempotency: guarded, needsID: true}
-	if _, err := c.caller.call(ctx, &p, b.head(), nil); err != nil {
+	found, err := c.caller.call(ctx, &p, b.head(), nil)
+	if err != nil {
 		return err
 	}
+	c.caller.own.onTree(tableShard, found.life())
 	return c.RefreshShards(ctx)
 }
 

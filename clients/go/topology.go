@@ -27,13 +27,13 @@ type topology struct {
 	log    *slog.Logger
 	now    atomic.Pointer[routing]
 
+	telling   sync.Mutex // listeners are told one change after the other; taken before mu
 	mu        sync.Mutex // taken before the pool's
 	stats     TopologyStats
 	failure   *tryError // why no node could be reached the last time that all were tried
 	changed   chan struct{}
 	listeners map[int]func(TopologyChange)
 	last      int
-	telling   sync.Mutex // listeners are told one change after the other
 }
 
 func newTopology(seeds []address, p *pool, config *Config) *topology {
@@ -91,15 +91,19 @@ func (t *topology) listen(call func(TopologyChange)) (func(), error) {
 
 // prefer takes new overrides of preferred nodes: listeners are told which shards moved.
 func (t *topology) prefer(overrides map[int]string) {
+	t.telling.Lock()
+	defer t.telling.Unlock()
 	t.mu.Lock()
 	old := t.routing()
 	if mapsEqual(overrides, old.overrides) {
 		t.mu.Unlock()
 		return
 	}
-	t.now.Store(newRouting(old.view, t.seeds, overrides))
+	newer := newRouting(old.view, t.seeds, overrides)
+	t.now.Store(newer)
+	listeners := t.listening()
 	t.mu.Unlock()
-	t.tell(old, TopologyChange{})
+	t.tell(listeners, old, newer, TopologyChange{})
 }
 
 func mapsEqual(a, b map[int]string) bool {
@@ -129,6 +133,8 @@ func (t *topology) fillStats() TopologyStats {
 // -- views ---------------------------------------------------------------------------------------
 
 func (t *topology) apply(nodes []Node, source string) {
+	t.telling.Lock()
+	defer t.telling.Unlock()
 	t.mu.Lock()
 	t.stats.Views++
 	t.stats.SeedsOnly = source == ""
@@ -141,6 +147,7 @@ func (t *topology) apply(nodes []Node, source string) {
 	}
 	newer := newRouting(ClusterView{old.view.Epoch + 1, nodes, source}, t.seeds, old.overrides)
 	t.now.Store(newer)
+	listeners := t.listening()
 	t.notify()
 	t.mu.Unlock()
 	t.pool.retain(func(where address) bool { return newer.addresses[where] != nil })
@@ -154,7 +161,7 @@ func (t *topology) apply(nodes []Node, source string) {
 			t.pool.probe(node.address)
 		}
 	}
-	t.tell(old, TopologyChange{Added: added, Removed: removed, Changed: changed})
+	t.tell(listeners, old, newer, TopologyChange{Added: added, Removed: removed, Changed: changed})
 }
 
 // notify is called with the lock.
@@ -163,20 +170,22 @@ func (t *topology) notify() {
 	t.changed = make(chan struct{})
 }
 
-func (t *topology) tell(old *routing, change TopologyChange) {
-	t.telling.Lock()
-	defer t.telling.Unlock()
-	t.mu.Lock()
-	newer := t.routing()
+// listening is who hears of a change: who listens when it is made, and nobody who comes later and sees it already. It is
+// called with the lock under which the change is made.
+func (t *topology) listening() []int {
 	numbers := make([]int, 0, len(t.listeners))
 	for number := range t.listeners {
 		numbers = append(numbers, number)
 	}
-	t.mu.Unlock()
+	slices.Sort(numbers)
+	return numbers
+}
+
+// tell is called while no other change is told.
+func (t *topology) tell(numbers []int, old, newer *routing, change TopologyChange) {
 	if len(numbers) == 0 {
 		return
 	}
-	slices.Sort(numbers)
 	change.Moved = old.movesTo(newer)
 	change.PreviousEpoch, change.Epoch = old.view.Epoch, newer.view.Epoch
 	if len(change.Added)+len(change.Removed)+len(change.Changed)+len(change.Moved) == 0 {

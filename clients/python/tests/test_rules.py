@@ -3,6 +3,7 @@
 import asyncio
 import time
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 from conftest import assert_nothing_left, until
@@ -25,6 +26,8 @@ from distkv_client import (
 )
 from distkv_client.errors import REFUSALS
 from distkv_client.retry import CODES, ErrorClass, GiveUp, Idempotency, Reason, Retry, backoff
+from distkv_client.shards import ShardTable
+from distkv_client.stats import ClientStats
 
 POLICY = RetryPolicy(initial_delay=0.001, delay_max=0.01, try_deadline=0.15, total_deadline=1.0)
 CONFIG = Config(retry=POLICY, pool=PoolConfig(failure_memory=0.01, failure_memory_max=0.05))
@@ -252,6 +255,49 @@ async def test_clients_take_a_path_to_one_node_also_with_one_dead():
         assert [one.preferred(path) for path in paths] == [two.preferred(path) for path in paths]
         for path, name in before.items():
             assert name == "s2" or one.preferred(path) == name, "only the shards of the dead one move"
+
+
+async def test_an_override_is_read_back_where_it_was_made():
+    one, two = pair(lambda request: WRITTEN, lambda request: WRITTEN)
+    async with scene(one, two) as client:
+        for name, node in (("s1", one), ("s2", two)):
+            asked = len(node.actions("list_shards"))
+            await client.prefer_shard(preferred_path(client, name).shard, "s1")
+            assert len(node.actions("list_shards")) == asked + 1, name
+
+
+async def test_a_refresh_waits_for_a_table_that_was_asked_for_after_it():
+    asked, answers, told = [], asyncio.Queue(), []
+
+    async def call(plan, head):
+        asked.append(plan.action)
+        row = {"id": 1, "first": 0, "last": 0, "start": bytes(16), "end": bytes(16), "prefer": await answers.get()}
+        return SimpleNamespace(reply={"result": [row]})
+
+    caller = SimpleNamespace(
+        call=call,
+        home=lambda shard: None,
+        loop=asyncio.get_running_loop(),
+        stats=ClientStats(),
+        topology=SimpleNamespace(prefer=told.append),
+    )
+    table = ShardTable(caller, 30)
+    await until(lambda: len(asked) == 1)
+    refreshing = asyncio.ensure_future(table.refresh())
+    await asyncio.sleep(0)
+    answers.put_nowait("before")
+    await until(lambda: len(asked) == 2)
+    assert not refreshing.done()
+    answers.put_nowait("after")
+    await refreshing
+    assert told == [{0: "before"}, {0: "after"}]
+    # Closing it ends waits, too.
+    waits = [asyncio.ensure_future(table.refresh())]
+    await until(lambda: len(asked) == 3)
+    waits.append(asyncio.ensure_future(table.refresh()))
+    await asyncio.sleep(0)
+    await table.close()
+    await asyncio.wait_for(asyncio.gather(*waits), 5)
 
 
 async def test_own_writes_are_read_where_they_were_made():

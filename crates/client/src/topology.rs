@@ -7,6 +7,8 @@
 
 mod follow;
 mod routing;
+#[cfg(test)]
+mod tests;
 mod view;
 
 use std::collections::BTreeMap;
@@ -133,6 +135,7 @@ struct Shared {
     /// Replaced whole, under `state`.
     routing: RwLock<Arc<Routing>>,
     state: Mutex<State>,
+    /// Taken after `state`.
     listeners: Mutex<Listeners>,
     /// Held while listeners are called, so that they hear of changes in order. Taken before
     /// `state`.
@@ -271,6 +274,8 @@ impl TopologyManager {
         &self,
         listener: impl Fn(&TopologyChange) + Send + Sync + 'static,
     ) -> Option<TopologyListener> {
+        // A change is made under this lock, and told to those who listen then.
+        let _state = self.shared.state.lock();
         let mut listeners = self.shared.listeners.lock();
         if listeners.all.len() >= LISTENERS_MAX {
             return None;
@@ -371,6 +376,7 @@ impl Shared {
         let view = ClusterView { epoch, nodes: told.nodes, source: told.source };
         let preferences = Arc::clone(&state.preferences);
         let new = Routing::new(Arc::new(view), &self.seeds, preferences, &self.counted);
+        let listeners = self.listeners();
         let new = self.publish(new);
         drop(state);
         self.pool.retain(|address| new.knows(address));
@@ -381,7 +387,7 @@ impl Shared {
                 self.pool.probe(address);
             }
         }
-        self.tell(&old, &new, differences);
+        self.tell(listeners, &old, &new, differences);
     }
 
     /// The seeds are all that is known.
@@ -408,9 +414,10 @@ impl Shared {
                 Routing::new(view, &self.seeds, preferences, &self.counted)
             }
         };
+        let listeners = self.listeners();
         let new = self.publish(new);
         drop(state);
-        self.tell(&old, &new, Differences::default());
+        self.tell(listeners, &old, &new, Differences::default());
     }
 
     /// No candidate could be reached.
@@ -426,14 +433,25 @@ impl Shared {
         routing
     }
 
-    fn tell(&self, old: &Routing, new: &Routing, differences: Differences) {
+    /// Who hears of a change: who listens when it is made, and nobody who comes later and sees it already.
+    /// To be called under the lock of `state`.
+    fn listeners(&self) -> Vec<ListenerFn> {
+        self.listeners.lock().all.values().cloned().collect()
+    }
+
+    fn tell(
+        &self,
+        listeners: Vec<ListenerFn>,
+        old: &Routing,
+        new: &Routing,
+        differences: Differences,
+    ) {
         let moved = match old.view.epoch {
             // There was no preferred node before.
             0 => Vec::new(),
             _ => old.moves_to(new),
         };
         self.moved.fetch_add(moved.len() as u64, Ordering::Relaxed);
-        let listeners: Vec<ListenerFn> = self.listeners.lock().all.values().cloned().collect();
         if listeners.is_empty() || (differences.is_empty() && moved.is_empty()) {
             return;
         }

@@ -31,7 +31,7 @@ from .reads import Reader
 from .replies import check_reply
 from .retry import Idempotency
 from .shard import SHARD_COUNT
-from .shards import ShardRow, ShardTable
+from .shards import TABLE, ShardRow, ShardTable
 from .stats import ClientStats
 from .ticket import Ticket
 from .tls import Tls
@@ -445,7 +445,8 @@ class Client:
         if node is not None:
             fields.add("value", node)
         action = "set_internal" if node is not None else "delete_internal"
-        await self._caller.call(Plan(action, shard, Idempotency.GUARDED, True), fields.head(action))
+        served = await self._caller.call(Plan(action, shard, Idempotency.GUARDED, True), fields.head(action))
+        self._caller.own_writes.homes[TABLE] = served.life
         await self.refresh_shards()
 
     async def refresh_shards(self) -> None:

@@ -22,6 +22,8 @@ BACKOFF_FIRST, BACKOFF_MAX = 1.0, 30.0
 """Seconds until a fetch that failed is repeated."""
 PAGES_MAX = SHARD_COUNT
 """Most pages of a table; each has at least one row."""
+TABLE = SHARD_COUNT
+"""Stands for the table among the shards whose last own write is remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +50,24 @@ class ShardTable:
         self._age = age
         self._wanted = asyncio.Event()
         self._fetched: asyncio.Future[None] = caller.loop.create_future()
+        """Is done when the next fetch that begins has ended."""
+        self._under_way: asyncio.Future[None] | None = None
+        """Is done when the fetch that has begun has ended."""
         self._task = caller.loop.create_task(self._keep(), name="distkv_client: shards")
 
     async def fetch(self) -> list[ShardRow]:
         """The table of now, from a node, page by page."""
         rows: list[ShardRow] = []
         after: bytes | None = None
+        # The node that took an override has it first.
+        home = self._caller.home(TABLE)
         for _ in range(PAGES_MAX):
             fields = Fields().add("limit", SHARD_COUNT)
             if after is not None:
                 fields.add("after", after)
-            served = await self._caller.call(Plan("list_shards", 0, is_own=True), fields.head("list_shards"))
+            served = await self._caller.call(
+                Plan("list_shards", 0, first=home, is_own=True), fields.head("list_shards")
+            )
             rows += [row for row in map(_row_of, served.reply.get("result") or []) if row is not None]
             after = served.reply.get("next")
             if not isinstance(after, bytes):
@@ -66,7 +75,8 @@ class ShardTable:
         return rows
 
     async def refresh(self) -> None:
-        """Fetches it again, and waits until it is here, or the fetch has failed."""
+        """Fetches it again, and waits until it is here, or the fetch has failed: a fetch that was under way already
+        may be too old."""
         fetched = self._fetched
         self._wanted.set()
         await asyncio.wait({fetched})
@@ -75,14 +85,17 @@ class ShardTable:
         """Ends the task."""
         self._task.cancel()
         await asyncio.wait({self._task})
-        if not self._fetched.done():
-            self._fetched.set_result(None)
+        for fetched in (self._fetched, self._under_way):
+            if fetched is not None and not fetched.done():
+                fetched.set_result(None)
 
     async def _keep(self) -> None:
         stats = self._caller.stats.shards
         failures = 0
         while True:
             self._wanted.clear()
+            fetched, self._fetched = self._fetched, self._caller.loop.create_future()
+            self._under_way = fetched
             stats.fetches += 1
             try:
                 rows = await self.fetch()
@@ -96,7 +109,6 @@ class ShardTable:
                 stats.failures += 1
                 pause = backoff(BACKOFF_FIRST, 2, BACKOFF_MAX, failures, random.random())
                 log.debug("the table of shards could not be fetched: %s", error)
-            fetched, self._fetched = self._fetched, self._caller.loop.create_future()
             fetched.set_result(None)
             try:
                 async with asyncio.timeout(pause):
