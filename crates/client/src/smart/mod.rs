@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `config`, `error` | how a client behaves; what a call can end with |
 //! | `observer`, `tracing` | what others are told of calls |
+//! | `environment` | connecting as the environment says |
 //! | `closing` | the end |
 //! | `operations` | get, put, delete, trees, batches, conflicts, any other request |
 //! | `streams` | watches and messages, which continue at another node |
@@ -19,6 +20,8 @@
 mod choice;
 mod closing;
 mod config;
+#[cfg(feature = "tls")]
+mod environment;
 mod error;
 mod observer;
 mod operations;
@@ -127,7 +130,7 @@ impl Client {
     /// use distkv_client::{Client, ClientConfig, Ticket};
     ///
     /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-    /// let ticket: Ticket = std::env::var("DISTKV_TICKET")?.parse()?;
+    /// let ticket: Ticket = std::fs::read_to_string("shop.ticket")?.trim().parse()?;
     /// let client = Client::connect_with_ticket(&ticket, ClientConfig::new()).await?;
     /// # drop(client);
     /// # Ok(())

@@ -33,7 +33,7 @@ fn who_sees_a_view_and_listens_then_is_not_told_of_it_and_who_listened_before_is
             let late = Arc::clone(&told);
             let late = manager.listen(move |_| _ = late.fetch_add(100, Ordering::SeqCst)).unwrap();
             // Kept until the change was told.
-            while told.load(Ordering::SeqCst) % 100 == 0 {
+            while told.load(Ordering::SeqCst).is_multiple_of(100) {
                 std::hint::spin_loop();
             }
             drop(manager.shared.telling.lock());

@@ -1,0 +1,115 @@
+//! Connecting as the environment says, for programs that are told by it where their cluster is.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+use distkv_tls::ticket::TICKET_BYTES_MAX;
+
+use super::Client;
+use super::config::ClientConfig;
+use super::error::CallError;
+use crate::Ticket;
+use crate::model::host_port::{CLIENT_PORT, HostPort};
+use crate::rt;
+
+/// Has a ticket, or `@` and the name of a file with one.
+const TICKET: &str = "DISTKV_TICKET";
+
+impl Client {
+    /// Connects as the environment's `DISTKV_TICKET` says, which has a ticket or `@FILE` with one
+    /// ([`Client::connect_with_ticket`]); where that is not set, or empty, to 127.0.0.1 at the port that nodes have by
+    /// default, as `config` says. Only this function reads the environment.
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), distkv_client::CallError> {
+    /// use distkv_client::{Client, ClientConfig};
+    ///
+    /// let client = Client::connect_from_env(ClientConfig::new()).await?;
+    /// # drop(client);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Client::connect_with_ticket`]; [`CallError::Usage`] if the text is no ticket, or its file cannot be read.
+    pub async fn connect_from_env(config: ClientConfig) -> Result<Client, CallError> {
+        Client::connect_as_told(std::env::var(TICKET).ok(), config).await
+    }
+
+    async fn connect_as_told(
+        told: Option<String>,
+        config: ClientConfig,
+    ) -> Result<Client, CallError> {
+        match told.filter(|text| !text.is_empty()) {
+            Some(text) => Client::connect_with_ticket(&ticket_of(text).await?, config).await,
+            None => {
+                let seed = HostPort { host: String::from("127.0.0.1"), port: CLIENT_PORT };
+                Client::connect([seed], config).await
+            }
+        }
+    }
+}
+
+/// The ticket that is this text, or is in the file that it names.
+async fn ticket_of(text: String) -> Result<Ticket, CallError> {
+    let text = match text.strip_prefix('@').map(str::to_owned) {
+        None => text,
+        Some(name) => {
+            let read = rt::spawn_blocking(move || read(&name)).await;
+            let why =
+                |error| CallError::Usage(format!("the ticket's file cannot be read: {error}"));
+            read.map_err(why)?
+        }
+    };
+    text.trim().parse().map_err(|error| CallError::Usage(format!("{TICKET}: {error}")))
+}
+
+/// A file; of one that is too long to be a ticket, so much that it is seen.
+fn read(name: &str) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(name)?.take(TICKET_BYTES_MAX as u64 + 1).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use distkv::testing::TestCluster;
+
+    use super::*;
+
+    #[test]
+    fn a_ticket_as_text_or_in_a_file_says_where_the_nodes_are() {
+        rt::block_on(async {
+            let cluster = TestCluster::start(1).await.unwrap();
+            let ticket = Ticket {
+                addresses: cluster.seeds().iter().map(HostPort::to_string).collect(),
+                network: String::from("test"),
+                login: None,
+                ca: None,
+                certificate: None,
+            };
+            let text = ticket.to_text().unwrap();
+            let file = std::env::temp_dir().join(format!("distkv-ticket-{}", std::process::id()));
+            std::fs::write(&file, format!("{text}\n")).unwrap();
+            for told in [text, format!("@{}", file.display())] {
+                let client = Client::connect_as_told(Some(told), ClientConfig::new()).await;
+                client.unwrap().close().await;
+            }
+            std::fs::remove_file(&file).unwrap();
+            for bad in ["no ticket", "@/no/such/file", "@/dev/zero"] {
+                let told = Client::connect_as_told(Some(bad.to_owned()), ClientConfig::new()).await;
+                assert_eq!(told.unwrap_err().code(), Some("usage"), "{bad}");
+            }
+            cluster.shutdown().await;
+        });
+    }
+
+    #[test]
+    fn without_one_the_node_of_this_machine_is_meant() {
+        let config = ClientConfig::new().connect_deadline(std::time::Duration::ZERO);
+        for told in [None, Some(String::new())] {
+            let error = rt::block_on(Client::connect_as_told(told, config.clone())).unwrap_err();
+            assert_eq!(error.node(), Some("127.0.0.1:27586"), "{error}");
+        }
+    }
+}
