@@ -76,6 +76,26 @@ fn changes_are_timed_from_node_to_node_and_to_many_watchers() {
 }
 
 #[test]
+fn the_client_s_own_cost_is_measured_beside_the_generator_s() {
+    let node = node();
+    let address = node.client.to_string();
+    let few = ["client", "--calls", "200", "--runs", "1", "--connect", &address];
+    let shown = bench(&few);
+    assert_eq!(shown.code, 0, "{}", shown.stderr);
+    let done = bench(&[&few[..], &["--json"]].concat());
+    let rows: Vec<Json> =
+        done.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.len(), 10, "{}", done.stdout);
+    for row in rows {
+        assert!(row["cpu_us"].as_f64() > Some(0.0) && row["wall_us"].as_f64() > Some(0.0), "{row}");
+        assert!(shown.stdout.contains(row["reader"].as_str().unwrap()), "{row}: {}", shown.stdout);
+    }
+    // What was written is deleted.
+    let tree = cli(&["tree", "--json", "--connect", &address]);
+    assert_eq!(tree.stdout, "", "{}", tree.stderr);
+}
+
+#[test]
 fn a_fresh_node_that_cannot_catch_up_says_why() {
     let node = node();
     let connect = node.client.to_string();

@@ -7,6 +7,7 @@
 //! | `listen` | many connections over which something only comes |
 //! | `tree` | how long a listing takes |
 //! | `catch_up` | how long a fresh node takes until it has everything |
+//! | `client` | what a read costs the Rust client's process |
 //! | `echo` | a server that does nothing, to see what the load generator can do |
 //! | `compare` | the same work on other stores of this machine |
 //! | `secured` | what security costs, and what strangers can do |
@@ -14,6 +15,7 @@
 //! | `stores` | each of them: its protocol, and how it is started |
 
 mod catch_up;
+mod client;
 mod compare;
 mod echo;
 mod listen;
@@ -54,6 +56,7 @@ Examples:
   distkv-bench catch-up 127.0.0.1:27587
   distkv-bench compare               # beside Redis, etcd, NATS
   distkv-bench secured               # what TLS, sealed links, logins cost
+  distkv-bench client                # what a read costs the Rust client
   distkv-bench echo                  # what the load generator can do
 
 On a node it writes below `distkv-bench` only, and deletes that subtree at the end, also \
@@ -94,6 +97,7 @@ enum What {
     CatchUp(catch_up::CatchUpArgs),
     Compare(compare::CompareArgs),
     Secured(secured::SecuredArgs),
+    Client(client::ClientArgs),
     Echo(echo::EchoArgs),
 }
 
@@ -121,6 +125,7 @@ fn execute(cli: Cli) -> Result<(), CliError> {
         Some(What::CatchUp(args)) => catch_up::run(&args),
         Some(What::Compare(args)) => compare::run(&args),
         Some(What::Secured(args)) => secured::run(&args),
+        Some(What::Client(args)) => client::run(&args),
         Some(What::Echo(args)) => echo::run(&args),
     }
 }
