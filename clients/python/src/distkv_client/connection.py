@@ -8,7 +8,6 @@ the loop's thread.
 from __future__ import annotations
 
 import asyncio
-import os
 import ssl
 from typing import Any, cast
 
@@ -25,6 +24,7 @@ from .codec import (
 )
 from .config import Address, PoolConfig
 from .dial import dial, look, prepare
+from .entrance import log_in
 from .errors import (
     BusyError,
     ConnectError,
@@ -36,7 +36,7 @@ from .errors import (
     TooLargeError,
     TryError,
 )
-from .login import NONCE_BYTES, Greeting, Login, proof
+from .login import Greeting, Login
 from .replies import again, check_reply, server_error
 from .stream import Stream
 from .tls import Session, Tls
@@ -85,8 +85,7 @@ class Connection(asyncio.BufferedProtocol):
         self._gathered: list[bytes] = []
         self._gathered_bytes = 0
         self._is_alone = True
-        """The last read had one message: no other caller is about to send, too, with which this one could share a
-        write."""
+        """The last read had one message: no other caller is about to send, with which one could share a write."""
         self._sweep_at = float("inf")
         self._sweep: asyncio.TimerHandle | None = None
         self._writable: asyncio.Future[None] | None = None
@@ -147,7 +146,7 @@ class Connection(asyncio.BufferedProtocol):
             settings["nowait"] = True
         self._write(encode(settings))
         if login is not None and (login.key is not None or greeting.auth is not None):
-            await self._log_in(login, greeting)
+            await log_in(self, login, greeting)
         try:
             told = await self.request(Fields().head("cluster"), float("inf"))
         except ServerError as error:
@@ -163,33 +162,6 @@ class Connection(asyncio.BufferedProtocol):
             self.name = str(identity["name"])  # pyright: ignore[reportUnknownArgumentType]
             incarnation: Any = identity.get("incarnation")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
             self.incarnation = incarnation if isinstance(incarnation, int) else None
-
-    async def _log_in(self, login: Login, greeting: Greeting) -> None:
-        fields = Fields()
-        expected: bytes | None = None
-        if login.key is not None:
-            if greeting.nonce is None:
-                why = "it has no cluster key, or does not ask for it yet (--plaintext-peers)"
-                raise NoAccessError(f"cannot get into {self.address}: {why}")
-            nonce = os.urandom(NONCE_BYTES)
-            fields.add("typ", "key").add("ident", "*").add("nonce", nonce)
-            fields.add("proof", proof(login.key, b"distkv login client 1", nonce, greeting.nonce))
-            expected = proof(login.key, b"distkv login node 1", nonce, greeting.nonce)
-        else:
-            fields.add("typ", login.method or greeting.auth or "password").add("ident", login.user)
-            if login.secret is not None:
-                fields.add("secret", login.secret)
-        theirs: object = None
-        try:
-            stream = await self.stream(fields.head("auth"))
-            while (item := await stream.next()) is not None:
-                theirs = item.message.get("proof", theirs)
-        except ServerError as error:
-            if error.code not in ("auth_failed", "denied", "auth_required"):
-                raise
-            raise NoAccessError(f"cannot get into {self.address}: {login.blame()}: {error}") from None
-        if theirs != expected and expected is not None:
-            raise NoAccessError(f"cannot get into {self.address}: it does not prove that it has the key")
 
     # -- requests ----------------------------------------------------------------------------
 
@@ -418,9 +390,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._end(LostError(f"the connection to {self.address} is lost: {error}"))
 
     def _take_quickly(self, data: bytes) -> bytes:
-        """Takes messages from the beginning of what came, decoding them one after the other without looking for
-        their ends first. Gives back what is to be taken in the slow way: a part of a message, or one that cannot be
-        decoded like that and loses its end."""
+        """Takes messages from the beginning of what came, without looking for their ends first. Gives back what is to
+        be taken in the slow way: a part of a message, or one that cannot be decoded like that."""
         # No length in it is believed that is greater than what came.
         unpacker = unpacker_of(max_buffer_size=len(data))
         unpacker.feed(data)

@@ -1,0 +1,45 @@
+"""How a connection logs in, right after the greeting: with a secret, which is sent, or with a proof of having a key."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from .codec import Fields
+from .errors import NoAccessError, ServerError
+from .login import NONCE_BYTES, Greeting, Login, proof
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+
+async def log_in(connection: Connection, login: Login, greeting: Greeting) -> None:
+    """Logs in.
+
+    Raises :class:`~distkv_client.errors.NoAccessError`, and what can happen to a connection.
+    """
+    fields = Fields()
+    expected: bytes | None = None
+    if login.key is not None:
+        if greeting.nonce is None:
+            why = "it has no cluster key, or does not ask for it yet (--plaintext-peers)"
+            raise NoAccessError(f"cannot get into {connection.address}: {why}")
+        nonce = os.urandom(NONCE_BYTES)
+        fields.add("typ", "key").add("ident", "*").add("nonce", nonce)
+        fields.add("proof", proof(login.key, b"distkv login client 1", nonce, greeting.nonce))
+        expected = proof(login.key, b"distkv login node 1", nonce, greeting.nonce)
+    else:
+        fields.add("typ", login.method or greeting.auth or "password").add("ident", login.user)
+        if login.secret is not None:
+            fields.add("secret", login.secret)
+    theirs: object = None
+    try:
+        stream = await connection.stream(fields.head("auth"))
+        while (item := await stream.next()) is not None:
+            theirs = item.message.get("proof", theirs)
+    except ServerError as error:
+        if error.code not in ("auth_failed", "denied", "auth_required"):
+            raise
+        raise NoAccessError(f"cannot get into {connection.address}: {login.blame()}: {error}") from None
+    if theirs != expected and expected is not None:
+        raise NoAccessError(f"cannot get into {connection.address}: it does not prove that it has the key")
