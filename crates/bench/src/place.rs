@@ -12,7 +12,7 @@ use crate::model::path::Path;
 use crate::rt;
 
 /// The first element of all paths that are written.
-pub(crate) const PLACE: &str = "distkv-bench";
+pub const PLACE: &str = "distkv-bench";
 /// How long connecting to the node may take that is to delete them.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
