@@ -32,6 +32,7 @@ mod cluster;
 mod rotation;
 use crate::hosts;
 
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -108,13 +109,18 @@ fn five_nodes_cut_in_two_are_equal_soon_after_the_cable_is_back() {
                 let client = client_addr(0).to_string();
                 let mut command = Command::new(processes::PROGRAM);
                 command.args(["state", "--resync", "--follow", "--connect", &client]);
-                follow = Some(command.stdout(Stdio::piped()).spawn().unwrap());
+                let mut command = command.stdout(Stdio::piped()).spawn().unwrap();
+                let mut told = BufReader::new(command.stdout.take().unwrap());
+                let mut first = String::new();
+                told.read_line(&mut first).unwrap();
+                assert!(first.contains("waiting for n3, n4 (Ctrl-C ends)"), "{first}");
+                follow = Some((command, told));
             };
             cut_and_heal(&mut cluster, meanwhile, |_| ());
-            let output = follow.unwrap().wait_with_output().unwrap();
-            let told = String::from_utf8(output.stdout).unwrap();
-            assert!(output.status.success(), "{told}");
-            assert!(told.contains("waiting for n3, n4 (Ctrl-C ends)"), "{told}");
+            let (mut command, mut rest) = follow.unwrap();
+            let mut told = String::new();
+            rest.read_to_string(&mut told).unwrap();
+            assert!(command.wait().unwrap().success(), "{told}");
             assert!(told.contains("n0: healed after "), "it does not end before: {told}");
         },
     );

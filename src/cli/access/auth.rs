@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
+use super::admins::admins_of;
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::output::{Output, printable};
@@ -78,15 +79,23 @@ pub(in crate::cli) async fn run(args: AuthArgs) -> Result<(), CliError> {
             if let Some(grace) = grace {
                 fields.u64("grace_ms", u64::try_from(grace.as_millis()).unwrap_or(u64::MAX));
             }
+            // Afterwards nobody could be asked any more.
+            let admins = admins_of(&remote, method).await?.len();
             remote.request("set_auth_typ", &fields).await?;
             output.either(
-                || json!({"method": method, "grace_ms": grace.map(|grace| grace.as_millis() as u64)}),
-                || match grace {
-                    Some(grace) => {
-                        let secs = grace.as_secs();
-                        format!("clients must log in (method {method}) in {secs} s; until then, those without a login go on")
-                    }
-                    None => format!("clients must log in now (method {method})"),
+                || {
+                    let grace_ms = grace.map(|grace| grace.as_millis() as u64);
+                    json!({"method": method, "grace_ms": grace_ms, "admins": admins})
+                },
+                || {
+                    let text = match grace {
+                        Some(grace) => {
+                            let secs = grace.as_secs();
+                            format!("clients must log in (method {method}) in {secs} s; until then, those without a login go on")
+                        }
+                        None => format!("clients must log in now (method {method})"),
+                    };
+                    if admins == 0 { text + NO_ADMIN } else { text }
                 },
             )?;
         }
@@ -121,16 +130,20 @@ async fn show(remote: &Remote, output: &mut Output) -> Result<(), CliError> {
     )
 }
 
+/// What is said where logins are switched on and no admin has one.
+const NO_ADMIN: &str = ".\nNone of those who can log in is an admin: only who has the key of a secured network, or starts a \
+                        node with --ignore-auth, can change users and switch logins off";
+
 /// What a node's status says of logins.
-struct Logins {
-    method: Option<String>,
-    is_secured: bool,
+pub(super) struct Logins {
+    pub(super) method: Option<String>,
+    pub(super) is_secured: bool,
     grace_ms: Option<u64>,
     without: u64,
 }
 
 impl Logins {
-    fn of(reply: &Message) -> Option<Self> {
+    pub(super) fn of(reply: &Message) -> Option<Self> {
         use crate::client::message::{as_bool, as_str, as_u64, map_items};
         let fields = map_items(reply.get("logins")?);
         let fields: BTreeMap<&str, &[u8]> =

@@ -1,6 +1,7 @@
 //! Commands on users, access lists, and how clients log in.
 
 pub(super) mod acl;
+mod admins;
 pub(super) mod auth;
 mod new_secret;
 pub(super) mod user;

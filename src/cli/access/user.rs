@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 
+use super::admins::keep_one;
 use super::new_secret::NewSecret;
 use super::user_ticket::{self, TicketArgs};
 use super::{METHODS, method_of, users_of};
@@ -111,6 +112,9 @@ Examples:
         user: Named,
         /// The list's name; * is all data, - no list, so nothing
         list: String,
+        /// Also if the user is the last admin who can log in
+        #[arg(long)]
+        force: bool,
     },
     /// Set a user's role
     #[command(after_help = "Example:\n  distkv-node user role joe operator")]
@@ -119,10 +123,21 @@ Examples:
         user: Named,
         /// What the user may do: user, operator, admin
         role: String,
+        /// Also if the user is the last admin who can log in
+        #[arg(long)]
+        force: bool,
     },
     /// Remove a user, whose connections end
+    ///
+    /// The last admin stays while clients must log in and the network has no key: nobody could change users any more.
     #[command(after_help = "Example:\n  distkv-node user remove joe")]
-    Remove(Named),
+    Remove {
+        #[command(flatten)]
+        user: Named,
+        /// Also if the user is the last admin who can log in
+        #[arg(long)]
+        force: bool,
+    },
 }
 
 #[derive(Debug, Clone, Args)]
@@ -145,7 +160,7 @@ impl UserCommand {
             | UserCommand::Token { remote, .. } => remote,
             UserCommand::Ticket(ticket) => &ticket.remote,
             UserCommand::Show(user)
-            | UserCommand::Remove(user)
+            | UserCommand::Remove { user, .. }
             | UserCommand::Acl { user, .. }
             | UserCommand::Role { user, .. } => &user.remote,
         }
@@ -208,14 +223,17 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
         UserCommand::Ticket(ticket) => {
             user_ticket::run(ticket, &connect, &remote, &mut output).await?;
         }
-        UserCommand::Acl { user, list } => {
-            change(&remote, user, ("acl", list), &mut output).await?;
+        UserCommand::Acl { user, list, force } => {
+            change(&remote, user, ("acl", list), *force, &mut output).await?;
         }
-        UserCommand::Role { user, role } => {
-            change(&remote, user, ("role", role), &mut output).await?;
+        UserCommand::Role { user, role, force } => {
+            change(&remote, user, ("role", role), *force || role == "admin", &mut output).await?;
         }
-        UserCommand::Remove(user) => {
+        UserCommand::Remove { user, force } => {
             let method = method_of(&remote, user.method.as_deref(), &user.name).await?;
+            if !force {
+                keep_one(&remote, (&method, &user.name), "removing it").await?;
+            }
             remote.request("auth_delete", &user_fields(&method, &user.name)).await?;
             output.either(
                 || json!({"user": user.name, "method": method, "removed": true}),
@@ -236,9 +254,13 @@ async fn change(
     remote: &Remote,
     user: &Named,
     (field, text): (&str, &str),
+    force: bool,
     output: &mut Output,
 ) -> Result<(), CliError> {
     let method = method_of(remote, user.method.as_deref(), &user.name).await?;
+    if !force {
+        keep_one(remote, (&method, &user.name), "changing that").await?;
+    }
     let mut fields = user_fields(&method, &user.name);
     fields.str(field, text);
     let reply = remote.request("auth_set", &fields).await?;

@@ -123,6 +123,9 @@ key file of each. The file of --key is changed, too.
 If a member is away, it stops before it would shut that member out, and says who is missing. The \
 same command goes on from there; members that come back get the key meanwhile. Interrupt it when you like.
 
+A rotation ends when its old key is removed. Until then the command makes no other key; so where it is run by \
+a timer, it needs --remove-old.
+
 Do not rotate after a theft: whoever has the old key would be handed the new one. `key --help` says what \
 to do then.
 

@@ -59,7 +59,8 @@ pub(super) async fn run(args: &RotateArgs, remote_args: &RemoteArgs) -> Result<(
         Next::GoOn(id) if id != new => Some(id),
         _ => None,
     };
-    rotation.end(new, &old, unused)
+    let made = !matches!(next, Next::InUse(_));
+    rotation.end(new, &old, made, unused)
 }
 
 /// Where the rotation stands, by the keys of the node that was asked.
@@ -213,17 +214,24 @@ impl Rotation<'_> {
         Ok(())
     }
 
-    fn end(mut self, new: KeyId, old: &[KeyId], unused: Option<KeyId>) -> Result<(), CliError> {
+    /// `made`: the new key was not in use when the command began.
+    fn end(
+        mut self,
+        new: KeyId,
+        old: &[KeyId],
+        made: bool,
+        unused: Option<KeyId>,
+    ) -> Result<(), CliError> {
         let (removed, missing) = (self.args.remove_old, &self.missing);
         let ids = old.iter().map(ToString::to_string).collect::<Vec<_>>();
         self.output.either(
             || {
                 json!({
-                    "key": new.to_string(), "old": ids, "removed": removed, "missing": missing,
+                    "key": new.to_string(), "made": made, "old": ids, "removed": removed, "missing": missing,
                     "not_in_use": unused.map(|id| id.to_string()),
                 })
             },
-            || end_text(new, &ids, removed, missing, unused),
+            || end_text(new, &ids, made, removed, missing, unused),
         )?;
         self.output.flush()
     }
@@ -232,6 +240,7 @@ impl Rotation<'_> {
 fn end_text(
     new: KeyId,
     old: &[String],
+    made: bool,
     removed: bool,
     missing: &[String],
     unused: Option<KeyId>,
@@ -248,6 +257,8 @@ fn end_text(
         });
     } else {
         text.push_str(match missing {
+            [] if !made => "; it is that of the last rotation, which ends when its old key is removed: until then, this makes \
+                            no other key. When nobody needs the old one any more, type:",
             [] => "; the old key still opens what is sealed with it, and logs in. When nobody needs it any more, type:",
             _ => ". Who is missing is handed it when it is back, while the old key is there. Later, type:",
         });
@@ -297,12 +308,17 @@ mod tests {
     fn the_end_says_what_is_left_and_nothing_else() {
         let (new, other) = (KeyId([1; 4]), KeyId([2; 4]));
         let none: [String; 0] = [];
-        let alone = end_text(new, &none, true, &none, None);
+        let alone = end_text(new, &none, true, true, &none, None);
         assert_eq!(alone, "all nodes use key 01010101, and no other is left");
-        let two = end_text(new, &none, true, &none, Some(other));
+        let two = end_text(new, &none, true, true, &none, Some(other));
         assert!(!two.contains("no other") && two.contains("key remove 02020202"), "{two}");
         let old = [String::from("03030303")];
-        let later = end_text(new, &old, false, &none, Some(other));
+        let later = end_text(new, &old, true, false, &none, Some(other));
         assert!(later.contains("key remove 03030303\n") && later.contains("02020202"), "{later}");
+        let again = end_text(new, &old, false, false, &none, None);
+        assert!(
+            again.contains("makes no other key") && again.contains("key remove 03030303"),
+            "{again}"
+        );
     }
 }

@@ -99,7 +99,41 @@ fn an_operator_sets_up_users_and_lists_and_each_command_logs_in() {
     with(&as_boss, &["user", "remove", "joe"]);
     let gone = machine.refused(&[&["user", "show", "joe"][..], &as_boss].concat());
     assert!(gone.contains("there is no user \"joe\""), "{gone}");
+    let last = [
+        ["user", "remove", "boss", "--json"],
+        ["user", "role", "boss", "user"],
+        ["user", "acl", "boss", "*"],
+    ];
+    for change in last {
+        let said = machine.refused(&[&change[..], &as_boss].concat());
+        assert!(said.contains("boss (password) is the last admin"), "{said}");
+    }
+    with(&as_boss, &["user", "role", "boss", "admin"]);
     assert!(with(&as_boss, &["acl", "delete", "lamps"]).contains("2 patterns"));
     with(&as_boss, &["auth", "off"]);
     assert_eq!(machine.ok(&["get", "site.lamp"]), "5\n");
+    // Without logins, nobody is shut out.
+    machine.ok(&["user", "role", "boss", "operator"]);
+    let switched = machine.ok(&["auth", "on", "password"]);
+    assert!(switched.contains("None of those who can log in is an admin"), "{switched}");
+}
+
+#[test]
+fn the_last_admin_goes_by_force_only() {
+    let machine = Machine::new();
+    let boss = machine.secret("boss", "adminpw1");
+    let as_boss = ["--user", "boss", "--secret-file", &boss];
+    machine.ok(&["user", "add", "boss", "--new-secret-file", &boss]);
+    let switched = machine.ok(&["auth", "on", "password"]);
+    assert!(!switched.contains("admin"), "{switched}");
+    machine.refused(&[&["user", "remove", "boss"][..], &as_boss].concat());
+    // Another one who can log in: a token does, where passwords are asked for.
+    machine.ok(&[&["user", "add", "robot", "--method", "token"][..], &as_boss].concat());
+    machine.ok(&[&["user", "role", "boss", "operator"][..], &as_boss].concat());
+    let again = machine.refused(&[&["user", "remove", "robot"][..], &as_boss].concat());
+    assert!(again.contains("role 'admin'"), "{again}");
+    let machine = Machine::new();
+    machine.ok(&["user", "add", "boss", "--new-secret-file", &boss]);
+    machine.ok(&["auth", "on", "password"]);
+    machine.ok(&[&["user", "remove", "boss", "--force"][..], &as_boss].concat());
 }
