@@ -93,7 +93,8 @@ class Watched:
     def open(self, view: str = "cluster") -> Page:
         """Shows a view."""
         self.page.goto(f"{self.address}/#{view}")
-        self.page.locator("h1").wait_for()
+        # A browser that has just been started on a busy machine takes its time.
+        self.page.locator("h1").wait_for(timeout=2 * PATIENCE)
         return self.page
 
     @contextmanager
