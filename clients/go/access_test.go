@@ -206,6 +206,24 @@ func TestAnotherCAAnotherNameAndPlainTextAreRefused(t *testing.T) {
 	}
 }
 
+// connectTo connects by TLS to what meets each client in this way, and then hangs up.
+func connectTo(t *testing.T, meet func(net.Conn)) (*Client, error) {
+	socket := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+	defer socket.Close()
+	go func() {
+		for {
+			met, err := socket.Accept()
+			if err != nil {
+				return
+			}
+			meet(met)
+			_ = met.Close()
+		}
+	}()
+	return Connect(t.Context(), Config{Seeds: []string{socket.Addr().String()}, TLS: &TLS{CAFile: fixtures(t, "tls/ca.pem")},
+		ConnectDeadline: 300 * time.Millisecond})
+}
+
 // A node that stops while a client connects says nothing of that client: another one may serve it.
 func TestANodeThatEndsInTheHandshakeRefusesNobody(t *testing.T) {
 	pair := must[tls.Certificate](t)(tls.LoadX509KeyPair(fixtures(t, "tls/node.pem"), fixtures(t, "tls/node.key")))
@@ -220,20 +238,7 @@ func TestANodeThatEndsInTheHandshakeRefusesNobody(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			socket := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
-			defer socket.Close()
-			go func() {
-				for {
-					met, err := socket.Accept()
-					if err != nil {
-						return
-					}
-					meet(met)
-					_ = met.Close()
-				}
-			}()
-			_, err := Connect(t.Context(), Config{Seeds: []string{socket.Addr().String()}, TLS: &TLS{CAFile: fixtures(t, "tls/ca.pem")},
-				ConnectDeadline: 300 * time.Millisecond})
+			_, err := connectTo(t, meet)
 			wantError(t, err, ErrUnavailable)
 		})
 	}
@@ -248,23 +253,12 @@ func TestWhatANodeSaysInPlainTextBeforeTLSIsTold(t *testing.T) {
 			if code != "" {
 				told = msgpack.AppendString(msgpack.AppendString(told, "code"), code)
 			}
-			socket := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
-			defer socket.Close()
-			go func() {
-				for {
-					met, err := socket.Accept()
-					if err != nil {
-						return
-					}
-					for i := range told { // In pieces.
-						_, _ = met.Write(told[i : i+1])
-					}
-					_, _ = met.Read(make([]byte, 4096))
-					_ = met.Close()
+			_, err := connectTo(t, func(met net.Conn) {
+				for i := range told { // In pieces.
+					_, _ = met.Write(told[i : i+1])
 				}
-			}()
-			_, err := Connect(t.Context(), Config{Seeds: []string{socket.Addr().String()}, TLS: &TLS{CAFile: fixtures(t, "tls/ca.pem")},
-				ConnectDeadline: 300 * time.Millisecond})
+				_, _ = met.Read(make([]byte, 4096))
+			})
 			if wantError(t, err, kind); !strings.Contains(err.Error(), "there are 7 connections") {
 				t.Error(err)
 			}

@@ -139,16 +139,18 @@ fn check_protection(
 
 async fn check_peers(config: &Config, data: Data, found: &mut Vec<Problem>) {
     let is_readable = config.peer_file.is_some() || data != Data::Unknown;
-    let path = super::peer_file_of(config).filter(|_| is_readable);
-    let stored = path.map_or_else(|| Ok(Vec::new()), |path| peer_file::load(&path));
-    let stored = stored.unwrap_or_else(|error| {
-        let (keys, text) = (&["peer-file", "data-dir"], error.to_string());
-        found.push(match config.peer_file {
-            None if data == Data::Some => Problem::warning(keys, text),
-            _ => Problem::error(keys, text),
-        });
-        Vec::new()
-    });
+    let keys = &["peer-file", "data-dir"];
+    let stored = match is_readable.then(|| peer_file::stored(config, data == Data::Some)) {
+        Some(Ok((stored, damage))) => {
+            found.extend(damage.map(|damage| Problem::warning(keys, damage.to_string())));
+            stored
+        }
+        Some(Err(error)) => {
+            found.push(Problem::error(keys, error.to_string()));
+            Vec::new()
+        }
+        None => Vec::new(),
+    };
     let knows_nobody = config.peers.is_empty() && stored.is_empty();
     if knows_nobody
         && data == Data::None

@@ -18,7 +18,7 @@ pub mod security;
 mod tasks;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ use membership::address::Advertised;
 use membership::door::Door;
 use membership::identity::Myself;
 use membership::members::{PeerFile, follow_members};
-use membership::peer_file::KnownPeer;
+use membership::peer_file::{self, KnownPeer};
 use membership::swim::SwimHandle;
 use monitoring::audit::AuditLog;
 use monitoring::isolation::Isolation;
@@ -78,9 +78,6 @@ const SWIM_FAREWELL_TIMEOUT: Duration = Duration::from_millis(800);
 
 /// How long the last lines of the audit log may take.
 const AUDIT_FAREWELL_TIMEOUT: Duration = Duration::from_millis(200);
-
-/// The list of known peers in a data directory.
-const PEER_FILE: &str = "peers";
 
 /// How long a node waits for what while it starts. The defaults suit everybody but tests.
 #[derive(Clone, Debug)]
@@ -209,7 +206,7 @@ impl Node {
         for peer in &stored {
             links.add_target(&peer.address, Origin::Configured, peer.name.clone());
         }
-        let file = peer_file_of(&config).map(|path| PeerFile::new(path, stored));
+        let file = peer_file::path_of(&config).map(|path| PeerFile::new(path, stored));
         let tock = links.hub.read(Engine::tock);
         links.me.set_may_begin(plan.may_begin(tock));
         let accepting = rt::spawn(accept_peers(Arc::clone(links), listener));
@@ -520,29 +517,15 @@ fn engine_config(config: &Config, id: NodeId) -> crate::engine::Config {
     }
 }
 
-/// The file of known peers: in the data directory by default.
-fn peer_file_of(config: &Config) -> Option<PathBuf> {
-    let in_data = || config.data.as_ref().map(|data| data.dir.join(PEER_FILE));
-    config.peer_file.clone().or_else(in_data)
-}
-
 /// The peers of the peer file, after a look at those of the options.
 fn known_peers(config: &Config, has_data: bool) -> Result<Vec<KnownPeer>, NodeError> {
     for peer in &config.peers {
         membership::address::parse_setting("peer", peer, GOSSIP_PORT)?;
     }
-    let stored = match peer_file_of(config) {
-        // The node has written it itself, and needs it less than it is needed: no reason to stay away.
-        Some(path) if has_data && config.peer_file.is_none() => {
-            let (stored, error) = membership::peer_file::load_what_is_good(&path);
-            if let Some(error) = error {
-                tracing::warn!("{error}; this node goes on with what is good in it");
-            }
-            stored
-        }
-        Some(path) => membership::peer_file::load(&path)?,
-        None => Vec::new(),
-    };
+    let (stored, damage) = peer_file::stored(config, has_data)?;
+    if let Some(damage) = damage {
+        tracing::warn!("{damage}; this node goes on with what is good in it");
+    }
     let knows_nobody = config.peers.is_empty() && stored.is_empty();
     if knows_nobody && !has_data {
         match config.start {

@@ -5,6 +5,7 @@ import json
 import subprocess
 import time
 import urllib.request
+from contextlib import contextmanager
 
 import msgpack_raw as mp
 import nodes
@@ -78,46 +79,49 @@ def test_an_entry_is_made_changed_and_deleted(writable, watch, picture):
     expect(page.get_by_role("button", name="Log in", exact=True).first).to_be_visible()
 
 
-def test_an_edit_that_somebody_else_was_faster_with_shows_both(writable, watch, picture):
+LAMP = mp.path("site", "lamp")
+
+
+@contextmanager
+def lamp_page(writable, watch):
+    """A page on which an entry may be edited that has the value "first"; a connection, and the editor."""
     node, token = writable
-    lamp = mp.path("site", "lamp")
     with node.raw() as conn:
-        conn.ok("set_value", path=lamp, value="first")
+        conn.ok("set_value", path=LAMP, value="first")
         page = watch(f"http://{node.http}").open("data/site/lamp")
         log_in(page, token)
         value = page.get_by_label("Value, as JSON")
         expect(value).to_have_value('"first"')
+        yield conn, page, value
+
+
+def test_an_edit_that_somebody_else_was_faster_with_shows_both(writable, watch, picture):
+    with lamp_page(writable, watch) as (conn, page, value):
         value.fill('"mine"')
-        conn.ok("set_value", path=lamp, value="theirs")
+        conn.ok("set_value", path=LAMP, value="theirs")
         page.get_by_role("button", name="Save").click()
         box = page.locator(".box.warn")
         expect(box).to_contain_text("Somebody else has changed this entry since you saw it. Nothing was changed.")
         expect(box.locator("pre").nth(0)).to_have_text('"mine"')
         expect(box.locator("pre").nth(1)).to_have_text('"theirs"')
         expect(box.locator("mark")).to_have_text(["mine", "theirs"])
-        assert conn.ok("get_value", path=lamp)["value"] == "theirs"
+        assert conn.ok("get_value", path=LAMP)["value"] == "theirs"
         assert axe(page) == []
         picture(page, "faster")
         page.get_by_role("button", name="Overwrite theirs").click()
         expect(page.locator(".box.good")).to_have_text("Saved.")
-        assert conn.ok("get_value", path=lamp)["value"] == "mine"
+        assert conn.ok("get_value", path=LAMP)["value"] == "mine"
         value.fill('"again"')
-        conn.ok("set_value", path=lamp, value="faster")
+        conn.ok("set_value", path=LAMP, value="faster")
         page.get_by_role("button", name="Save").click()
         page.get_by_role("button", name="Take theirs").click()
         expect(value).to_have_value('"faster"')
-        assert conn.ok("get_value", path=lamp)["value"] == "faster"
+        assert conn.ok("get_value", path=LAMP)["value"] == "faster"
 
 
 def test_what_is_typed_while_a_save_is_confirmed_is_kept(writable, watch):
-    node, token = writable
-    lamp = mp.path("site", "lamp")
-    with node.raw() as conn:
-        conn.ok("set_value", path=lamp, value="first")
-        page = watch(f"http://{node.http}").open("data/site/lamp")
-        log_in(page, token)
-        value = page.get_by_label("Value, as JSON")
-        expect(value).to_have_value('"first"')
+    node, _ = writable
+    with lamp_page(writable, watch) as (conn, page, value):
         # The page looks at the entry, and what it is told comes late.
         held = Held(page, "**/v1/kv/site/lamp")
         conn.ok("set_value", path=mp.path("site", "fan"), value=1)
@@ -145,7 +149,7 @@ def test_what_is_typed_while_a_save_is_confirmed_is_kept(writable, watch):
         save.click()
         expect(save).to_be_disabled()
         expect(page.locator(".box.good")).to_have_text("Saved.")
-        assert conn.ok("get_value", path=lamp)["value"] == "third"
+        assert conn.ok("get_value", path=LAMP)["value"] == "third"
 
 
 class Held:

@@ -84,6 +84,8 @@ pub use router::{Candidate, Router};
 pub use shard_map::{ShardMap, ShardMapConfig, ShardMapState, ShardMapStats, ShardRow};
 #[cfg(feature = "tracing")]
 pub use smart::TracingObserver;
+#[cfg(feature = "tls")]
+pub use smart::read_ticket_file;
 pub use smart::{
     At, BATCH_OPS_MAX, Batch, BatchReply, CallEnd, CallError, CallObserver, Change, Client,
     ClientConfig, Closing, Conflict, ConflictStream, ConflictsFound, DeleteTreeOptions, Entry,

@@ -1,8 +1,7 @@
 //! What all commands against a running node have in common: where it is, and how it is asked.
 
 use std::convert::Infallible;
-use std::fs::File;
-use std::io::Read;
+use std::io::ErrorKind;
 use std::path::{Path as FilePath, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -12,13 +11,12 @@ use clap::Args;
 use distkv_client::smart::{RawRequest, WriteId};
 use distkv_client::{
     Access, Client, ClientConfig, ClientError, Connection, Fields, HostPort, Idempotency, Login,
-    Message, Options, ReplyStream, RetryPolicy, StreamEvent,
+    Message, Options, ReplyStream, RetryPolicy, StreamEvent, read_ticket_file,
 };
 use distkv_model::host_port::CLIENT_PORT;
 use distkv_model::path::Path;
 use distkv_runtime as rt;
 use distkv_secure::key::{Key, Purpose};
-use distkv_tls::ticket::{TICKET_BYTES_MAX, TicketError};
 use distkv_tls::{CaHash, ClientTls, Clock, Ticket, Trust};
 
 use crate::error::{CliError, Outcome};
@@ -416,15 +414,13 @@ fn no_greeting(error: ClientError) -> CliError {
 /// # Errors
 /// It is no ticket, or the file cannot be read.
 pub fn read_ticket(what: &str, text: &str) -> Result<Ticket, CliError> {
-    let wrong = |error: TicketError| CliError::Usage(format!("{what}: {error}"));
-    let Some(file) = text.strip_prefix('@') else { return text.parse().map_err(wrong) };
-    let mut bytes = Vec::new();
-    // With the end of its line, and one byte that shows that there is too much.
-    let most = TICKET_BYTES_MAX as u64 + 3;
-    let read = File::open(file).and_then(|file| file.take(most).read_to_end(&mut bytes));
-    read.map_err(|error| CliError::Failure(format!("cannot read {file}: {error}")))?;
-    let text = String::from_utf8(bytes).map_err(|_| wrong(TicketError::NoTicket))?;
-    text.parse().map_err(|error| CliError::Usage(format!("{what} {file}: {error}")))
+    let Some(file) = text.strip_prefix('@') else {
+        return text.parse().map_err(|error| CliError::Usage(format!("{what}: {error}")));
+    };
+    read_ticket_file(file).map_err(|error| match error.kind() {
+        ErrorKind::InvalidData => CliError::Usage(format!("{what} {file}: {error}")),
+        _ => CliError::Failure(format!("cannot read {file}: {error}")),
+    })
 }
 
 /// Reads a node's client address; `what` is the option, or so, that it stands behind.

@@ -131,8 +131,8 @@ async fn show(remote: &Remote, output: &mut Output) -> Result<(), CliError> {
 }
 
 /// What is said where logins are switched on and no admin has one.
-const NO_ADMIN: &str = ".\nNone of those who can log in is an admin: only who has the key of a secured network, or starts a \
-                        node with --ignore-auth, can change users and switch logins off";
+const NO_ADMIN: &str = ".\nNo admin can log in: to change users, or to switch logins off, use the key of a secured network, \
+                        or start a node with --ignore-auth";
 
 /// What a node's status says of logins.
 pub(super) struct Logins {

@@ -11,9 +11,7 @@ pub(super) mod whoami;
 use super::error::CliError;
 use super::remote::Remote;
 use crate::client::{Fields, Message, StreamEvent};
-
-/// The methods that have users.
-const METHODS: [&str; 4] = ["password", "token", "root", "_test"];
+use crate::model::meta::METHODS;
 
 /// The messages of a stream.
 async fn collect(remote: &Remote, action: &str, fields: &Fields) -> Result<Vec<Item>, CliError> {

@@ -8,11 +8,12 @@ use serde_json::{Value as Json, json};
 use super::admins::keep_one;
 use super::new_secret::NewSecret;
 use super::user_ticket::{self, TicketArgs};
-use super::{METHODS, method_of, users_of};
+use super::{method_of, users_of};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::output::{Output, Table};
 use crate::client::{Fields, Message};
+use crate::model::meta::METHODS;
 
 /// Users: add, list, change and remove those who may log in
 #[derive(Debug, Clone, Args)]

@@ -257,8 +257,8 @@ fn end_text(
         });
     } else {
         text.push_str(match missing {
-            [] if !made => "; it is that of the last rotation, which ends when its old key is removed: until then, this makes \
-                            no other key. When nobody needs the old one any more, type:",
+            [] if !made => ". No other key was made: the last rotation ends when its old key is removed. When nobody needs \
+                            that one any more, type:",
             [] => "; the old key still opens what is sealed with it, and logs in. When nobody needs it any more, type:",
             _ => ". Who is missing is handed it when it is back, while the old key is there. Later, type:",
         });
@@ -317,7 +317,7 @@ mod tests {
         assert!(later.contains("key remove 03030303\n") && later.contains("02020202"), "{later}");
         let again = end_text(new, &old, false, false, &none, None);
         assert!(
-            again.contains("makes no other key") && again.contains("key remove 03030303"),
+            again.contains("No other key was made") && again.contains("key remove 03030303"),
             "{again}"
         );
     }

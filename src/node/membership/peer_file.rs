@@ -4,13 +4,15 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::address::HostPort;
 use crate::model::ids::NodeName;
-use crate::node::config::GOSSIP_PORT;
+use crate::node::config::{Config, GOSSIP_PORT};
 use crate::node::error::NodeError;
 
+/// The list of known peers in a data directory.
+const PEER_FILE: &str = "peers";
 /// Most bytes that are read: 1,024 peers with the longest host names fit.
 const FILE_BYTES_MAX: u64 = 512 << 10;
 /// Most peers that are taken from the file.
@@ -24,11 +26,33 @@ pub(in crate::node) struct KnownPeer {
     pub(in crate::node) name: Option<NodeName>,
 }
 
+/// The file of known peers: in the data directory by default.
+pub(in crate::node) fn path_of(config: &Config) -> Option<PathBuf> {
+    let in_data = || config.data.as_ref().map(|data| data.dir.join(PEER_FILE));
+    config.peer_file.clone().or_else(in_data)
+}
+
+/// The peers of the file, and what is wrong with it if the node does without that.
+///
+/// # Errors
+/// [`NodeError::PeerFile`]: the node cannot do without.
+pub(in crate::node) fn stored(
+    config: &Config,
+    has_data: bool,
+) -> Result<(Vec<KnownPeer>, Option<NodeError>), NodeError> {
+    match path_of(config) {
+        // It has written the list itself, and has its data: no reason to stay away.
+        Some(path) if has_data && config.peer_file.is_none() => Ok(load_what_is_good(&path)),
+        Some(path) => Ok((load(&path)?, None)),
+        None => Ok((Vec::new(), None)),
+    }
+}
+
 /// Reads the list; an empty one if there is no such file.
 ///
 /// # Errors
 /// [`NodeError::PeerFile`] names the line.
-pub(in crate::node) fn load(path: &Path) -> Result<Vec<KnownPeer>, NodeError> {
+fn load(path: &Path) -> Result<Vec<KnownPeer>, NodeError> {
     let text = read(path)?;
     let peers: Result<Vec<_>, _> = lines(path, &text).collect();
     Ok(peers?.into_iter().take(PEERS_MAX).collect())
@@ -36,7 +60,7 @@ pub(in crate::node) fn load(path: &Path) -> Result<Vec<KnownPeer>, NodeError> {
 
 /// Reads what can be read of a list that is a hint and no more, and says what could not: a node that has data goes
 /// on without it.
-pub(in crate::node) fn load_what_is_good(path: &Path) -> (Vec<KnownPeer>, Option<NodeError>) {
+fn load_what_is_good(path: &Path) -> (Vec<KnownPeer>, Option<NodeError>) {
     let text = match read(path) {
         Ok(text) => text,
         Err(error) => return (Vec::new(), Some(error)),

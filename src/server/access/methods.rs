@@ -28,12 +28,7 @@ pub(crate) fn serves(in_force: Option<&Login>, is_secured: bool, method: &str) -
     match in_force {
         _ if is_secured => has_secret,
         None => has_secret || asks_for_nothing(method),
-        // Clients that know passwords only send tokens as such.
-        Some(Login::Method(name)) => {
-            (has_secret || asks_for_nothing(method))
-                && (**name == *method || (**name == *PASSWORD && method == TOKEN))
-        }
-        Some(Login::Unreadable) => false,
+        Some(login) => login.admits(method),
     }
 }
 

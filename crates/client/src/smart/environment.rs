@@ -1,9 +1,10 @@
-//! Connecting as the environment says, for programs that are told by it where their cluster is.
+//! Connecting as the environment says, for programs that are told by it where their cluster is; and tickets in files.
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::path::Path;
 
-use distkv_tls::ticket::TICKET_BYTES_MAX;
+use distkv_tls::ticket::{TICKET_BYTES_MAX, TicketError};
 
 use super::Client;
 use super::config::ClientConfig;
@@ -52,23 +53,29 @@ impl Client {
 
 /// The ticket that is this text, or is in the file that it names.
 async fn ticket_of(text: String) -> Result<Ticket, CallError> {
-    let text = match text.strip_prefix('@').map(str::to_owned) {
-        None => text,
+    match text.strip_prefix('@').map(str::to_owned) {
+        None => text.parse().map_err(|error| CallError::Usage(format!("{TICKET}: {error}"))),
         Some(name) => {
-            let read = rt::spawn_blocking(move || read(&name)).await;
-            let why =
-                |error| CallError::Usage(format!("the ticket's file cannot be read: {error}"));
-            read.map_err(why)?
+            rt::spawn_blocking(move || {
+                read_ticket_file(&name)
+                    .map_err(|error| CallError::Usage(format!("{TICKET}: {name}: {error}")))
+            })
+            .await
         }
-    };
-    text.trim().parse().map_err(|error| CallError::Usage(format!("{TICKET}: {error}")))
+    }
 }
 
-/// A file; of one that is too long to be a ticket, so much that it is seen.
-fn read(name: &str) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(name)?.take(TICKET_BYTES_MAX as u64 + 1).read_to_string(&mut text)?;
-    Ok(text)
+/// Reads the ticket in a file; white space around it is ignored. Of a file that is too long to be a ticket, only so
+/// much is read that this is seen. It blocks.
+///
+/// # Errors
+/// The file cannot be read; of the kind [`io::ErrorKind::InvalidData`] if what it has is no ticket.
+pub fn read_ticket_file(file: impl AsRef<Path>) -> io::Result<Ticket> {
+    let mut bytes = Vec::new();
+    // With the end of its line, and one byte that shows that there is too much.
+    File::open(file)?.take(TICKET_BYTES_MAX as u64 + 3).read_to_end(&mut bytes)?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| TicketError::NoTicket);
+    text.and_then(str::parse).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 #[cfg(test)]

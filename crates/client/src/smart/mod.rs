@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `config`, `error` | how a client behaves; what a call can end with |
 //! | `observer`, `tracing` | what others are told of calls |
-//! | `environment` | connecting as the environment says |
+//! | `environment` | connecting as the environment says, tickets in files |
 //! | `closing` | the end |
 //! | `operations` | get, put, delete, trees, batches, conflicts, any other request |
 //! | `streams` | watches and messages, which continue at another node |
@@ -44,6 +44,8 @@ use choice::shard_table::{Table, follow_table, new_table};
 pub use closing::Closing;
 use closing::Door;
 pub use config::{ClientConfig, ReadMode, ReadModeError};
+#[cfg(feature = "tls")]
+pub use environment::read_ticket_file;
 pub use error::{At, CallError, Fate};
 pub use observer::{CallEnd, CallObserver, Observer};
 pub use operations::batch::{BATCH_OPS_MAX, Batch, BatchReply};
@@ -130,7 +132,7 @@ impl Client {
     /// use distkv_client::{Client, ClientConfig, Ticket};
     ///
     /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-    /// let ticket: Ticket = std::fs::read_to_string("shop.ticket")?.trim().parse()?;
+    /// let ticket = distkv_client::read_ticket_file("shop.ticket")?;
     /// let client = Client::connect_with_ticket(&ticket, ClientConfig::new()).await?;
     /// # drop(client);
     /// # Ok(())

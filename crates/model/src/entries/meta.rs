@@ -138,6 +138,15 @@ impl Login {
     pub fn is_known(&self) -> bool {
         matches!(self, Self::Method(name) if METHODS.contains(&&**name))
     }
+
+    /// Whether users of a method may log in where this is in force.
+    #[must_use]
+    pub fn admits(&self, method: &str) -> bool {
+        let Self::Method(name) = self else { return false };
+        // Clients that know passwords only send tokens as such.
+        let is_same = **name == *method || (**name == *"password" && method == "token");
+        is_same && METHODS.contains(&method)
+    }
 }
 
 impl fmt::Display for Login {

@@ -372,14 +372,9 @@ pub(super) fn chain_length(
     fields: &Fields<'_>,
     default: usize,
 ) -> Result<ChainLength, ClientError> {
-    let length = match fields.get(Field::NChain) {
+    let length = match fields.int(Field::NChain)? {
         None => ChainLength::of(default),
-        // Nearly always: a natural number in one byte.
-        Some([length @ ..=0x7f]) => ChainLength::of(usize::from(*length)),
-        Some(_) => match fields.int(Field::NChain)? {
-            None => ChainLength::of(default),
-            Some(length) => usize::try_from(length).map_or(ChainLength::WHOLE, ChainLength::of),
-        },
+        Some(length) => usize::try_from(length).map_or(ChainLength::WHOLE, ChainLength::of),
     };
     Ok(ChainLength { with_time: fields.flag(Field::WithTime)?, ..length })
 }

@@ -248,9 +248,18 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// It is something else.
+    #[inline]
     pub fn int(&self, field: Field) -> Result<Option<i128>, ClientError> {
-        let Some(raw) = self.get(field) else { return Ok(None) };
-        read_integer(&mut Reader::new(raw)).map(Some).map_err(|e| wrong(field, &e))
+        match self.get(field) {
+            None => Ok(None),
+            // Nearly always: a natural number in one byte.
+            Some([number @ ..=0x7f]) => Ok(Some(i128::from(*number))),
+            Some(raw) => Self::integer(field, raw).map(Some),
+        }
+    }
+
+    fn integer(field: Field, raw: &[u8]) -> Result<i128, ClientError> {
+        read_integer(&mut Reader::new(raw)).map_err(|e| wrong(field, &e))
     }
 
     /// An integer, where nil is as good as not there.
