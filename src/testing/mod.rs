@@ -16,12 +16,14 @@
 //! ```
 
 mod cluster;
+mod ports;
 
 use std::future::Future;
 use std::process;
 use std::time::Duration;
 
 pub use cluster::{Differs, NodeState, TestCluster, Version};
+pub use ports::free_addrs;
 
 use crate::membership::NetworkName;
 use crate::model::ids::NodeName;

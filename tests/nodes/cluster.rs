@@ -3,7 +3,7 @@
 
 use crate::sockets;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -15,14 +15,10 @@ use distkv::model::value::Value;
 use distkv::node::config::{Config, Start};
 use distkv::node::{Node, NodeError, StopReason, Timing};
 use distkv::replica::write::Write;
-use distkv::testing::{NodeState, PATIENCE, TestCluster, block_on, loopback, wait_until};
+use distkv::testing::{
+    NodeState, PATIENCE, TestCluster, block_on, free_addrs, loopback, wait_until,
+};
 use sockets::{Proxy, RawPeer, big_value, hello, log, name, number, path};
-
-/// Ports that were free a moment ago, for nodes that must know each other's before they start.
-fn free_addrs<const N: usize>() -> [SocketAddr; N] {
-    let held: [TcpListener; N] = std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").unwrap());
-    held.map(|listener| listener.local_addr().unwrap())
-}
 
 fn links(node: &Node) -> usize {
     node.hub().read(|e| e.link_count())

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
@@ -25,11 +26,29 @@ STOP_PATIENCE = 10.0
 _numbers = itertools.count(1)
 
 
+# Below all that the system gives to who asks for any port: what is free stays free until it is used.
+_ports = itertools.cycle(range(10_000, 30_000))
+for _ in range(os.getpid() % 1_000 * 20):
+    next(_ports)
+
+
+def free_ports(count: int = 1) -> int:
+    """The first of so many ports in a row where nobody listens."""
+    while True:
+        ports = [next(_ports) for _ in range(count)]
+        with ExitStack() as held:
+            try:
+                for port in ports:
+                    held.enter_context(socket.socket()).bind(("127.0.0.1", port))
+                if ports[-1] - ports[0] == count - 1:
+                    return ports[0]
+            except OSError:
+                continue
+
+
 def free_address() -> str:
-    """One that nobody listens at now."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{sock.getsockname()[1]}"
+    """One that nobody listens at."""
+    return f"127.0.0.1:{free_ports()}"
 
 
 def binary() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from contextlib import asynccontextmanager
 from pathlib import Path as FilePath
 from typing import Any, Dict, List, Optional, Tuple
@@ -14,6 +13,7 @@ from distkv.server import Server
 from moat.util import NotGiven, Path
 
 import raw
+from nodes import free_ports
 
 # The mock counts tocks to notice tests that never end; files have some already.
 TOCKS_MAX = 1 << 62
@@ -47,28 +47,10 @@ def ticks(server: Server) -> Dict[str, Any]:
     return {n.name: (n.tick, list(n.local_missing)) for n in nodes if n.tick}
 
 
-def _free_ports(count: int) -> int:
-    """The first of so many ports in a row that are free now."""
-    while True:
-        with socket.socket() as first:
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
-            rest = [socket.socket() for _ in range(1, count)]
-            try:
-                for number, sock in enumerate(rest, 1):
-                    sock.bind(("127.0.0.1", port + number))
-                return port
-            except (OSError, OverflowError):
-                continue
-            finally:
-                for sock in rest:
-                    sock.close()
-
-
 @asynccontextmanager
 async def _started(name: str, path: Optional[FilePath] = None, **args: Any):
     """A network of one server, which serves clients: with a file loaded, or as `args` say."""
-    port = _free_ports(2)
+    port = free_ports(2)
     broker = {
         **mocked.broker_cfg,
         "listeners": {"default": {"type": "tcp", "bind": f"127.0.0.1:{port}"}},

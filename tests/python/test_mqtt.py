@@ -1,13 +1,13 @@
 """`docs/mqtt.md`: the MQTT broker of `moat.mqtt` in front of nodes, started as the page says."""
 
 import re
-import socket
 import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path as FilePath
 
 import anyio
+import nodes
 import raw
 from conftest import clients
 from moat.mqtt.client import open_mqttclient
@@ -22,16 +22,10 @@ def block(language: str) -> str:
     return text
 
 
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
-
-
 @contextmanager
 def broker(node, folder):
     """A broker in front of a node; its port."""
-    port = free_port()
+    port = nodes.free_ports()
     config = block("yaml").replace(":1883", f":{port}").replace("port: 27586", f"port: {node.port}")
     assert str(port) in config and str(node.port) in config
     folder.mkdir()

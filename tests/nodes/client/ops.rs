@@ -9,7 +9,7 @@ use distkv::client::smart::{
 use distkv::client::{CallError, Client, ClientConfig, Fate, HostPort, PutOptions};
 use distkv::model::path::Path;
 use distkv::rt::{self, TcpListener};
-use distkv::testing::{PATIENCE, TestCluster, block_on, wait_until};
+use distkv::testing::{PATIENCE, TestCluster, block_on, free_addrs, wait_until};
 use serde::{Deserialize, Serialize};
 
 pub(crate) fn seeds(cluster: &TestCluster) -> Vec<HostPort> {
@@ -227,9 +227,7 @@ fn a_closed_client_does_nothing_and_seeds_are_needed() {
         assert!(clone.is_closed());
         let error = Client::connect([], ClientConfig::new()).await.unwrap_err();
         assert_eq!(error.code(), Some("usage"));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let dead: HostPort = listener.local_addr().unwrap().into();
-        drop(listener);
+        let dead: HostPort = free_addrs::<1>()[0].into();
         let quick = ClientConfig::new().connect_deadline(Duration::from_millis(200));
         let error = Client::connect([dead.clone()], quick).await.unwrap_err();
         assert_eq!(error.code(), Some("unavailable"));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use distkv::client::pool::PoolConfig;
 use distkv::client::{ConnectionPool, Fields, HostPort, Options};
 use distkv::rt::{self, TcpListener};
-use distkv::testing::{PATIENCE, TestCluster, block_on, wait_until};
+use distkv::testing::{PATIENCE, TestCluster, block_on, free_addrs, wait_until};
 use futures::future::join_all;
 
 fn quick() -> PoolConfig {
@@ -52,9 +52,7 @@ fn whoever_gives_up_waiting_does_not_end_the_attempt() {
 fn a_failure_is_remembered_and_another_node_is_not_concerned() {
     block_on(async {
         let cluster = TestCluster::start(1).await.unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let dead: HostPort = listener.local_addr().unwrap().into();
-        drop(listener);
+        let dead: HostPort = free_addrs::<1>()[0].into();
         let pool = ConnectionPool::new(quick());
         for _ in 0..100 {
             assert!(pool.get(&dead).await.is_err());

@@ -8,7 +8,7 @@ use distkv::client::topology::{
 };
 use distkv::client::{ConnectionPool, HostPort};
 use distkv::rt::{self, TcpListener};
-use distkv::testing::{PATIENCE, TestCluster, block_on, wait_until};
+use distkv::testing::{PATIENCE, TestCluster, block_on, free_addrs, wait_until};
 
 fn seeds(cluster: &TestCluster, places: &[usize]) -> Vec<HostPort> {
     places.iter().map(|place| cluster.node(*place).client_addr().into()).collect()
@@ -166,9 +166,7 @@ fn it_goes_on_with_the_next_node_and_tells_that_the_first_is_gone() {
 #[test]
 fn without_any_node_it_says_why_and_goes_on_trying() {
     block_on(async {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let dead: HostPort = listener.local_addr().unwrap().into();
-        drop(listener);
+        let dead: HostPort = free_addrs::<1>()[0].into();
         let topology = start(vec![dead.clone()]);
         let error = topology.first_view().await.unwrap_err();
         assert!(error.to_string().contains(&dead.to_string()), "{error}");

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use distkv::client::*;
-use distkv::rt::TcpListener;
-use distkv::testing::{TestCluster, block_on};
+use distkv::testing::{TestCluster, block_on, free_addrs};
 use futures::StreamExt;
 
 use super::ops::{connect, path};
@@ -111,9 +110,7 @@ fn a_text_names_one_write() {
 #[test]
 fn a_call_makes_as_many_tries_as_it_may_and_takes_as_long() {
     block_on(async {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let dead: HostPort = listener.local_addr().unwrap().into();
-        drop(listener);
+        let dead: HostPort = free_addrs::<1>()[0].into();
         let cluster = TestCluster::start(1).await.unwrap();
         let retry = RetryPolicy { attempts_max: Some(3), ..RetryPolicy::default() };
         let config = ClientConfig::new().retry(retry);

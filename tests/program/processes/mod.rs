@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use distkv::testing::free_addrs;
 use rmpv::Value;
 
 /// Longer than anything honest takes on a busy machine; a test that waits so long has failed.
@@ -69,16 +70,17 @@ impl NodeProcess {
         static NETWORKS: AtomicUsize = AtomicUsize::new(0);
         let number = NETWORKS.fetch_add(1, Ordering::Relaxed);
         let network = format!("test-{}-{number}", std::process::id());
+        // A test may start it again where it was.
+        let [client, gossip] = free_addrs().map(|addr| addr.to_string());
         // Nobody is there who could call it.
-        let arguments =
-            ["run", "--peer-wait", "0s", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+        let arguments = ["run", "--peer-wait", "0s", "--client", &client, "--gossip", &gossip];
         Self::start_in(&network, name, &arguments)
     }
 
     /// Starts a node that joins.
     pub fn join(name: &str, peers: &[&NodeProcess]) -> Self {
-        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        Self::join_at(name, peers, any, any)
+        let [client, gossip] = free_addrs();
+        Self::join_at(name, peers, client, gossip)
     }
 
     /// Starts a node that joins, at given addresses.

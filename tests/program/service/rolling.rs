@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex};
 use distkv::client::{Client, ClientConfig, HostPort, PutOptions};
 use distkv::model::path::Path;
 use distkv::rt;
+use distkv::testing::free_addrs;
 
 use crate::cli::command::run;
 use crate::processes::wait_until;
 
 use super::Service;
-use super::starts::{file, free_port};
+use super::starts::file;
 
 const TASKS: u64 = 16;
 
@@ -53,7 +54,7 @@ fn wait_for_all(nodes: &[[SocketAddr; 2]]) {
 #[test]
 fn a_rolling_restart_fails_no_request() {
     let folder = tempfile::tempdir().unwrap();
-    let nodes = [(); 3].map(|()| [free_port(), free_port()]);
+    let nodes = [(); 3].map(|()| free_addrs());
     let peers = nodes.map(|[_, gossip]| format!("{:?}", gossip.to_string())).join(", ");
     let files: Vec<String> = (1..)
         .zip(nodes)

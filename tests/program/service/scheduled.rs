@@ -5,13 +5,13 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use distkv::testing::free_addrs;
 use serde_json::Value as Json;
 
 use crate::cli::command::run;
 use crate::processes::wait_until;
 
 use super::Service;
-use super::starts::free_port;
 
 fn start(client: SocketAddr, dir: &Path, more: &[&str]) -> Service {
     let (client, dir) = (client.to_string(), dir.display().to_string());
@@ -44,7 +44,7 @@ fn warnings(client: SocketAddr) -> String {
 #[test]
 fn they_are_made_verified_and_kept_by_number() {
     let folder = tempfile::tempdir().unwrap();
-    let (dir, client) = (folder.path().join("a/b"), free_port());
+    let (dir, [client]) = (folder.path().join("a/b"), free_addrs());
     let mut node = start(client, &dir, &["every 1s", "--snapshot-keep", "2"]);
     let set = ["set", "a", "1", "--connect", &client.to_string()];
     wait_until("a change", || (run(&set, &[], b"").code == 0).then_some(()));
@@ -68,7 +68,7 @@ fn they_are_made_verified_and_kept_by_number() {
 #[test]
 fn a_failure_is_told_until_one_is_made_again() {
     let folder = tempfile::tempdir().unwrap();
-    let (dir, client) = (folder.path().join("snapshots"), free_port());
+    let (dir, [client]) = (folder.path().join("snapshots"), free_addrs());
     let mut node = start(client, &dir, &["every 1s"]);
     wait_until("the first", || files(&dir).first().cloned());
     // As if the disk were gone.
@@ -87,7 +87,7 @@ fn a_failure_is_told_until_one_is_made_again() {
 #[test]
 fn a_restart_neither_repeats_nor_forgets_one() {
     let folder = tempfile::tempdir().unwrap();
-    let (dir, client) = (folder.path().join("snapshots"), free_port());
+    let (dir, [client]) = (folder.path().join("snapshots"), free_addrs());
     let mut node = start(client, &dir, &["every 1h"]);
     let first = wait_until("the first", || files(&dir).first().cloned());
     node.end();

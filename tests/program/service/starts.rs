@@ -1,17 +1,14 @@
 //! `start`: what a node does by what it has and what its configuration says. Above all, when it founds no network.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
+
+use distkv::testing::free_addrs;
 
 use crate::cli::command::run;
 use crate::processes::{NodeProcess, wait_until};
 
 use super::{Service, write};
-
-/// A port where nobody listens.
-pub(super) fn free_port() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
 
 /// A configuration file; `more` are further lines.
 pub(super) fn file(
@@ -45,7 +42,7 @@ fn serves(client: SocketAddr) {
 #[test]
 fn a_node_that_knows_nobody_and_has_nothing_founds_only_where_it_is_to() {
     let folder = tempfile::tempdir().unwrap();
-    let [client, gossip] = [free_port(), free_port()];
+    let [client, gossip] = free_addrs();
     let plain = file(folder.path(), "n1", client, gossip, "");
     let mut refused = start(&plain);
     assert_eq!(refused.ended(), Some(2), "{}", refused.log());
@@ -69,8 +66,7 @@ fn a_node_that_knows_nobody_and_has_nothing_founds_only_where_it_is_to() {
 #[test]
 fn a_node_without_data_never_founds_while_its_peers_are_out_of_reach() {
     let folder = tempfile::tempdir().unwrap();
-    let [client, gossip, there, there_client] =
-        [free_port(), free_port(), free_port(), free_port()];
+    let [client, gossip, there, there_client] = free_addrs();
     let peers = format!("found = true\npeers = [\"{there}\"]");
     let config = file(folder.path(), "n1", client, gossip, &peers);
     // Also not at the second and third start, with what the first ones left behind.
@@ -97,7 +93,7 @@ fn a_node_without_data_never_founds_while_its_peers_are_out_of_reach() {
 #[test]
 fn nodes_with_one_list_of_peers_found_one_network_when_they_are_started_together() {
     let folder = tempfile::tempdir().unwrap();
-    let nodes = [(); 3].map(|()| [free_port(), free_port()]);
+    let nodes = [(); 3].map(|()| free_addrs());
     let peers = nodes.map(|[_, gossip]| format!("{:?}", gossip.to_string())).join(", ");
     let mut services: Vec<Service> = (1..)
         .zip(nodes)

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use distkv::testing::free_addrs;
 use rmpv::Value;
 use serde_json::Value as Json;
 
@@ -33,7 +34,7 @@ impl Starting {
 
     /// Starts it at free ports.
     fn new(network: &str, name: &str, arguments: &[&str]) -> Self {
-        let [client, gossip] = free_ports();
+        let [client, gossip] = free_addrs();
         Self::start(client, gossip, network, name, arguments)
     }
 
@@ -115,13 +116,6 @@ impl Drop for Starting {
     }
 }
 
-/// A client port and a gossip port that are free now.
-fn free_ports() -> [SocketAddr; 2] {
-    let any = "127.0.0.1:0";
-    let held = [any, any].map(|any| std::net::TcpListener::bind(any).unwrap());
-    held.map(|listener| listener.local_addr().unwrap())
-}
-
 fn at(client: SocketAddr, arguments: &[&str]) -> Done {
     run(&[arguments, &["--connect", &client.to_string()]].concat(), &[], b"")
 }
@@ -165,7 +159,7 @@ fn a_first_node_that_restarts_empty_says_nothing_before_it_has_the_data() {
 #[test]
 fn nodes_without_data_that_all_restart_make_one_network() {
     let network = format!("restart-{}", std::process::id());
-    let ports: Vec<[SocketAddr; 2]> = (0..3).map(|_| free_ports()).collect();
+    let ports: Vec<[SocketAddr; 2]> = (0..3).map(|_| free_addrs()).collect();
     let nodes: Vec<Starting> = (0..3)
         .map(|own| {
             let others = (0..3).filter(|other| *other != own);
@@ -199,7 +193,7 @@ fn of_nodes_that_all_restart_the_one_with_data_begins() {
     let data = folder.path().join("data");
     let data = data.to_str().unwrap();
     let network = format!("restart-data-{}", std::process::id());
-    let [[c1, g1], [c2, g2]] = [free_ports(), free_ports()];
+    let [[c1, g1], [c2, g2]] = [free_addrs(), free_addrs()];
     let (p1, p2) = (g1.to_string(), g2.to_string());
     {
         let mut first = Starting::start(c2, g2, &network, "n2", &["run", "--data-dir", data]);
@@ -314,7 +308,7 @@ fn who_has_left_is_gone_for_good() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let peer = n1.gossip.to_string();
-    let [client, gossip] = free_ports();
+    let [client, gossip] = free_addrs();
     let arguments = ["join", &peer, "--data-dir", data.to_str().unwrap()];
     for round in 0..10 {
         // It fails at once if its ports or its directory are not free.

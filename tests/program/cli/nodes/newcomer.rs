@@ -3,6 +3,8 @@
 
 use std::process::{Command, Stdio};
 
+use distkv::testing::free_addrs;
+
 use crate::cli::command::{at, at_with, bench, bench_program, cli, ok, program};
 use crate::processes::{NodeProcess, wait_until};
 
@@ -158,9 +160,7 @@ fn a_node_that_serves_keeps_looking_up_the_names_of_its_peers_and_says_so_once()
 
 #[test]
 fn a_node_that_joins_only_itself_ends_and_says_how_to_begin() {
-    let [client, gossip] = [0, 0].map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
-    let [client, gossip] =
-        [client, gossip].map(|listener| listener.local_addr().unwrap().to_string());
+    let [client, gossip] = free_addrs().map(|addr| addr.to_string());
     let join = ["join", &gossip, "--client", &client, "--gossip", &gossip, "--name", "n1"];
     let join = cli(&join);
     assert_eq!(join.code, 3, "{}", join.stderr);
