@@ -49,8 +49,8 @@ several), in seconds per million requests. On a busy machine look at that ratio 
   logins     a node with a key: logins of users whose secret it has not seen yet (Argon2id), and \
 of those that it has in its cache; and tokens beside the cluster's key
   strangers  two nodes with a key: one set at a time that waits for the other node; while so many \
-connections (--strangers), evenly over the time, begin a handshake at the gossip port and say no \
-more, and without them
+connections (--strangers), evenly over the time, one by one or some at once (--together), begin a \
+handshake at the gossip port and say no more, and without them
 
 Nodes are started on loopback, in memory only, and are stopped afterwards, also on Ctrl-C. With \
 two cores or more and `taskset`, nodes of `open`, `tls` and `logins` run on one core \
@@ -79,6 +79,10 @@ pub(super) struct SecuredArgs {
     /// How many strangers come in each measurement
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     strangers: u32,
+
+    /// How many of them come at the same moment
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    together: u32,
 
     /// The program of a node to compare `open` with
     #[arg(long, value_name = "PROGRAM")]

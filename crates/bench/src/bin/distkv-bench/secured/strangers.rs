@@ -28,8 +28,6 @@ const BEGINNING: [u8; 4] = [0, 0, 0, 80];
 const SPARE: u64 = 128;
 /// So many times as long as they should the strangers may take.
 const LATE_FACTOR: u64 = 10;
-/// So many connections are made before the clock is looked at again.
-const AT_ONCE: u32 = 10;
 
 /// The p50, p99 and the longest wait of writes; how many strangers there were.
 pub(super) fn rows(args: &SecuredArgs, nodes: &Nodes) -> Result<Vec<Row>, CliError> {
@@ -49,7 +47,7 @@ pub(super) fn rows(args: &SecuredArgs, nodes: &Nodes) -> Result<Vec<Row>, CliErr
     for pair in 0..args.pairs {
         for way in Way::of_pair(pair) {
             let crowd = (way == Way::With)
-                .then(|| Crowd::begin(gossip, args.strangers, args.duration))
+                .then(|| Crowd::begin(gossip, args))
                 .transpose()?;
             let (times, failures) = write(&member, args.duration, crowd.as_ref())?;
             let strangers = crowd.map_or(0, Crowd::end);
@@ -105,8 +103,9 @@ struct Crowd {
 }
 
 impl Crowd {
-    /// So many, evenly over this time.
-    fn begin(gossip: SocketAddr, count: u32, time: Duration) -> Result<Self, CliError> {
+    /// All of them, evenly over the time of a measurement.
+    fn begin(gossip: SocketAddr, args: &SecuredArgs) -> Result<Self, CliError> {
+        let (count, together, time) = (args.strangers, args.together, args.duration);
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);
         let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -116,7 +115,7 @@ impl Crowd {
             let mut all: VecDeque<TcpStream> = VecDeque::new();
             let mut came = 0;
             while came < count && !over.load(Ordering::Relaxed) {
-                for _ in 0..AT_ONCE.min(count - came) {
+                for _ in 0..together.min(count - came) {
                     if all.len() >= most {
                         all.pop_front();
                     }
