@@ -69,7 +69,9 @@ Values:
   JSON; a string needs quotes, or --string. What JSON cannot express is a map
   with one key: {\"$bin\": BASE64}, {\"$ext\": [TYPE, BASE64]},
   {\"$map\": [[KEY, VALUE], …]}, {\"$float\": \"nan\"}, {\"$int\": \"0x…\"},
-  {\"$path\": PATH}. --msgpack takes MessagePack bytes from a file.
+  {\"$path\": PATH}. --msgpack takes MessagePack bytes from a file, --raw-file
+  a byte string. With --json, integers past 2^53 - 1 are printed as text, since
+  programs round them: {\"$int\": \"9007199254740993\"}; both forms are taken.
 
 Environment:
   DISTKV_CONNECT  the node that commands talk to, as --connect

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, StdoutLock, Write};
 
-use distkv_core::protocol::json::{json_from_msgpack, text_from_msgpack};
+use distkv_core::protocol::json::{json_from_msgpack, make_integers_safe, text_from_msgpack};
 use serde_json::Value as Json;
 
 use crate::error::CliError;
@@ -34,14 +34,19 @@ impl Output {
         written.map_err(|error| CliError::of_output(&error))
     }
 
+    /// One line of JSON, for programs: integers that many of them would round are text.
+    pub fn json_line(&mut self, mut json: Json) -> Result<(), CliError> {
+        make_integers_safe(&mut json);
+        self.line(&json.to_string())
+    }
+
     /// One line of JSON, or what people get in its place.
     pub fn either(
         &mut self,
         json: impl FnOnce() -> Json,
         text: impl FnOnce() -> String,
     ) -> Result<(), CliError> {
-        let line = if self.json { json().to_string() } else { text() };
-        self.line(&line)
+        if self.json { self.json_line(json()) } else { self.line(&text()) }
     }
 
     /// Hands over all that was printed.

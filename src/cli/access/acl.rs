@@ -218,7 +218,7 @@ async fn list(remote: &Remote, output: &mut Output) -> Result<(), CliError> {
     let mut table = Table::with_head(&["LIST", "PATTERNS"]);
     for (name, count) in counts {
         if output.json {
-            output.line(&json!({"list": name, "patterns": count}).to_string())?;
+            output.json_line(json!({"list": name, "patterns": count}))?;
         }
         table.row([name, count.to_string()]);
     }
@@ -237,7 +237,7 @@ async fn show(remote: &Remote, name: &str, output: &mut Output) -> Result<(), Cl
         has_default |= pattern.elements().eq([Element::Str("#")]);
         if output.json {
             let line = json!({"list": name, "pattern": pattern.to_string(), "letters": letters});
-            output.line(&line.to_string())?;
+            output.json_line(line)?;
         }
         table.row([pattern.to_string(), shown(letters)]);
     }

@@ -296,7 +296,7 @@ async fn list(remote: &Remote, method: Option<&str>, output: &mut Output) -> Res
         for user in users_of(remote, method).await? {
             let name = user.str("ident").unwrap_or_default();
             if output.json {
-                output.line(&user_json(method, name, &user).to_string())?;
+                output.json_line(user_json(method, name, &user))?;
             }
             let told = |field| user.str(field).unwrap_or_default().to_owned();
             table.row([name.to_owned(), method.to_owned(), told("role"), told("acl")]);

@@ -76,7 +76,7 @@ async fn clients(remote: &Remote, limit: u64, output: &mut Output) -> Result<(),
         for row in array_items(reply.get("result").unwrap_or_default()) {
             (left, count) = (left.saturating_sub(1), count + 1);
             match Message::new(row) {
-                _ if output.json => output.line(&json_of(row).to_string())?,
+                _ if output.json => output.json_line(json_of(row))?,
                 Ok(row) => table.row(cells(&row)),
                 Err(_) => {}
             }
@@ -139,7 +139,7 @@ async fn prefixes(remote: &Remote, limit: u64, output: &mut Output) -> Result<()
         count += 1;
         if output.json {
             let line = serde_json::json!({"path": path, "requests": requests, "over": over});
-            output.line(&line.to_string())?;
+            output.json_line(line)?;
         } else {
             table.row([requests.to_string(), over.to_string(), path]);
         }

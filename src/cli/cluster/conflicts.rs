@@ -444,7 +444,7 @@ impl Printer {
         self.left = self.left.map(|left| left - 1);
         self.printed += 1;
         if self.output.json {
-            self.output.line(&told.json().to_string())?;
+            self.output.json_line(told.json())?;
         } else {
             for line in told.lines(self.shows_node) {
                 self.output.line(line.trim_end())?;

@@ -100,7 +100,7 @@ async fn list(remote: &RemoteArgs) -> Result<(), CliError> {
     let mut output = Output::new(remote.json);
     if output.json {
         for member in array_items(members) {
-            output.line(&json_of(member).to_string())?;
+            output.json_line(json_of(member))?;
         }
         output.flush()?;
         // Each line is a member; programs find the warnings in `status`.

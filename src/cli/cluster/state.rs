@@ -99,7 +99,7 @@ pub(in crate::cli) async fn run(args: StateArgs) -> Result<(), CliError> {
     if output.json {
         let fields = reply.fields().filter(|(name, _)| *name != "seq");
         let json: Json = fields.map(|(name, value)| (name.to_owned(), json_of(value))).collect();
-        output.line(&json.to_string())?;
+        output.json_line(json)?;
         return output.flush();
     }
     let columns: Vec<_> = parts.iter().map(|((name, head), _)| (*name, *head)).collect();

@@ -54,7 +54,7 @@ pub(in crate::cli) async fn run(args: StatusArgs) -> Result<(), CliError> {
         Err(error) => return Err(error.into()),
     };
     if output.json {
-        output.line(&status_json(&reply).to_string())?;
+        output.json_line(status_json(&reply))?;
     } else {
         print(&reply, &mut output)?;
     }

@@ -13,6 +13,7 @@ use crate::cli::remote::{RemoteArgs, RequestKind, address_entry, parse_path};
 use crate::cli::terminal::output::{Output, json_of, printable};
 use crate::client::{Fields, Message};
 use crate::model::path::Path;
+use crate::model::value::{Kind, Reader};
 
 /// Print the value of one entry
 #[derive(Debug, Clone, Args)]
@@ -21,6 +22,7 @@ Examples:
   distkv-node get site.lamp
   distkv-node get site.lamp --connect n1,n2,n3  # from whichever is up
   distkv-node get site.name --raw               # a string as it is
+  distkv-node get site.plan --raw > plan.png    # what `set --raw-file` stored
   distkv-node get site.lamp --chain             # who changed it last, and when
   distkv-node get site.lamp --json --chain      # with path, tock, time, chain
   distkv-node get site.lamp --msgpack lamp.bin  # the exact bytes
@@ -28,8 +30,8 @@ Examples:
 The time is what the clock of the node said that made the change; it is not shown for changes that were made \
 by programs from before times were kept.
 
---raw prints a string byte by byte, as `set --string -` read it; on a terminal a line break \
-follows. The file that --msgpack writes is for `set --msgpack`.
+--raw prints a string byte by byte, as `set --string -` read it, and a byte string as `set --raw-file` did; on a \
+terminal a line break follows. The file that --msgpack writes is for `set --msgpack`.
 
 Exit code: 0 there is a value, 1 there is none, 2 usage, 3 refused, 6 no node was \
 reached.")]
@@ -42,7 +44,7 @@ pub(in crate::cli) struct GetArgs {
     #[arg(long)]
     chain: bool,
 
-    /// Print a string as it is: byte by byte, without quotes
+    /// Print a string or a byte string as it is: byte by byte, without quotes
     #[arg(short, long, conflicts_with_all = ["json", "msgpack", "chain"])]
     raw: bool,
 
@@ -86,18 +88,32 @@ fn print(
 ) -> Result<(), CliError> {
     let path = args.path.to_string();
     if output.json {
-        return output.line(&Json::Object(entry_json(&path, reply)).to_string());
+        return output.json_line(Json::Object(entry_json(&path, reply)));
     }
-    match json_of(value) {
+    match raw_bytes(value).filter(|_| args.raw) {
         // Raw is what was asked for: also what a terminal would take as a command.
-        Json::String(text) if args.raw && io::stdout().is_terminal() => output.line(&text)?,
-        Json::String(text) if args.raw => output.bytes(text.as_bytes())?,
-        json => output.line(&printable_lines(&format!("{json:#}")))?,
+        Some(bytes) => {
+            output.bytes(bytes)?;
+            if io::stdout().is_terminal() {
+                output.line("")?;
+            }
+        }
+        None => output.line(&printable_lines(&format!("{:#}", json_of(value))))?,
     }
     if args.chain {
         output.line(&format!("# {}", chain_and_time_text(reply)))?;
     }
     Ok(())
+}
+
+/// What a string or a byte string is made of.
+fn raw_bytes(value: &[u8]) -> Option<&[u8]> {
+    let mut reader = Reader::new(value);
+    match reader.peek_kind().ok()? {
+        Kind::Str => reader.read_str_bytes().ok(),
+        Kind::Bin => reader.read_bin().ok(),
+        _ => None,
+    }
 }
 
 /// As [`printable`], but lines stay lines: JSON's own text has no line break inside of strings.

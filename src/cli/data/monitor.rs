@@ -80,7 +80,7 @@ fn print(message: &Message, output: &mut Output) -> Result<(), CliError> {
                 out.insert(name.into(), json_of(value));
             }
         }
-        return output.line(&Json::Object(out).to_string());
+        return output.json_line(Json::Object(out));
     }
     let data = message.get("data").or_else(|| message.get("raw"));
     output.line(&format!("{}  {}", printable(&topic), data.map(text_of).unwrap_or_default()))

@@ -1,17 +1,21 @@
 //! `set`: one entry's new value.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use serde_json::{Map, Value as Json};
 
 use super::entry::{add_chain_and_tock, chain_text};
-use super::value_input::{ValueArgs, parse_json_option};
+use super::value_input::{ValueArgs, parse_json_option, read_input};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Reach, RemoteArgs, RequestKind, address_entry, parse_path};
 use crate::cli::terminal::output::{Output, json_of};
 use crate::client::{Chain, Fields, Message};
+use crate::model::limits::VALUE_BYTES_MAX;
 use crate::model::path::Path;
 use crate::model::spelling::{NamedEvent, SpellingError};
 use crate::model::value::Value;
+use crate::model::value::write::write_bin;
 
 /// Give an entry a value
 #[derive(Debug, Clone, Args)]
@@ -20,6 +24,7 @@ Examples:
   distkv-node set site.lamp '{\"on\": true}'
   distkv-node set site.name --string 'Main street'
   echo '[1, 2]' | distkv-node set site.list -
+  distkv-node set site.plan --raw-file plan.png # its bytes, as a byte string
   distkv-node set site.lamp --msgpack lamp.bin
   distkv-node set site.lock true --if-new     # only if it has no value
   distkv-node set site.count 6 --if-value 5   # only if it is 5 now
@@ -36,6 +41,10 @@ pub(in crate::cli) struct SetArgs {
 
     #[command(flatten)]
     value: ValueArgs,
+
+    /// Take a file's bytes as they are, as a byte string; '-' is standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["value", "string", "msgpack"])]
+    raw_file: Option<PathBuf>,
 
     /// Make no new event if the value is the same already
     #[arg(long)]
@@ -124,7 +133,10 @@ impl CopiesArgs {
 }
 
 pub(in crate::cli) async fn run(args: SetArgs) -> Result<(), CliError> {
-    let value = args.value.read()?;
+    let value = match &args.raw_file {
+        Some(file) => byte_string(&read_input(file, VALUE_BYTES_MAX)?)?,
+        None => args.value.read()?,
+    };
     let (action, path) = address_entry(&args.path, "set_value", "set_internal")?;
     let mut fields = Fields::at(&path);
     fields.raw("value", value.as_bytes()).u64("nchain", 1);
@@ -144,6 +156,12 @@ pub(in crate::cli) async fn run(args: SetArgs) -> Result<(), CliError> {
     };
     output.either(|| change_json(&path, &reply), text)?;
     output.flush()
+}
+
+fn byte_string(bytes: &[u8]) -> Result<Value, CliError> {
+    let mut out = Vec::with_capacity(bytes.len() + 5);
+    write_bin(bytes, &mut out);
+    Value::new(&out).map_err(|error| CliError::Usage(error.to_string()))
 }
 
 /// What a write did, for people.

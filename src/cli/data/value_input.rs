@@ -45,7 +45,7 @@ impl ValueArgs {
             Some("-") => read_text()?,
             Some(text) => text.to_owned(),
             None => {
-                let text = "the value is missing; give one as JSON, or a file with --msgpack";
+                let text = "the value is missing; give one as JSON, or a file with --msgpack or --raw-file";
                 return Err(CliError::Usage(text.to_owned()));
             }
         };
@@ -104,7 +104,7 @@ fn read_text() -> Result<String, CliError> {
     let text = String::from_utf8(bytes);
     text.map_err(|_| {
         let text = "standard input is not UTF-8 text, so it is neither JSON nor a string; bytes can \
-                    be stored with --msgpack, or as '{\"$bin\": BASE64}'";
+                    be stored with --raw-file";
         CliError::Usage(text.to_owned())
     })
 }

@@ -177,7 +177,7 @@ fn print(
         if is_deleted {
             entry.insert("deleted".into(), true.into());
         }
-        return output.line(&Json::Object(entry).to_string());
+        return output.json_line(Json::Object(entry));
     }
     let path = printable(path);
     match (is_deleted, is_fetched) {

@@ -52,7 +52,7 @@ pub(super) fn list(path: &Path, json: bool) -> Result<(), CliError> {
     if json {
         for key in file.ring.keys() {
             let (id, primary) = (key.id().to_string(), is_primary(key.id()));
-            output.line(&json!({"network": network, "key": id, "primary": primary}).to_string())?;
+            output.json_line(json!({"network": network, "key": id, "primary": primary}))?;
         }
     } else {
         let mut table = Table::with_head(&["NETWORK", "KEY", "PRIMARY"]);

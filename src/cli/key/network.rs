@@ -95,7 +95,7 @@ pub(super) async fn list(args: &RemoteArgs) -> Result<(), CliError> {
     if args.json {
         let reply = remote.request("key_list", &Fields::new()).await?;
         for node in array_items(reply.get("result").unwrap_or_default()) {
-            output.line(&json_of(node).to_string())?;
+            output.json_line(json_of(node))?;
         }
         return output.flush();
     }

@@ -39,7 +39,7 @@ fn print_op(op: &Op, time_ms: u64, table: &NodeTable, output: &mut Output) -> Re
         Op::Put(change) if output.json => {
             let mut line = line_fields(&change.path, &change.entry, table);
             line.insert("time".into(), time.into());
-            output.line(&Json::Object(line).to_string())
+            output.json_line(Json::Object(line))
         }
         Op::Gone { path, .. } if output.json => {
             let mut line = Map::new();
@@ -47,7 +47,7 @@ fn print_op(op: &Op, time_ms: u64, table: &NodeTable, output: &mut Output) -> Re
             line.insert("deleted".into(), true.into());
             line.insert("purged".into(), true.into());
             line.insert("time".into(), time.into());
-            output.line(&Json::Object(line).to_string())
+            output.json_line(Json::Object(line))
         }
         Op::Put(change) => {
             let path = change.path.to_string();

@@ -132,7 +132,7 @@ fn inspect(args: &InspectArgs, json: bool) -> Result<(), CliError> {
     drop(bar);
     if !args.changes {
         if json {
-            output.line(&counts_json(&log, &counts, bytes).to_string())?;
+            output.json_line(counts_json(&log, &counts, bytes))?;
         } else {
             print(&log, &counts, bytes, &mut output)?;
         }
@@ -239,7 +239,7 @@ fn inspect_directory(args: &InspectArgs, json: bool) -> Result<(), CliError> {
             "set_aside": files.set_aside.len(),
             "past": past,
         });
-        output.line(&line.to_string())?;
+        output.json_line(line)?;
         return output.flush();
     }
     let mut table = Table::default();

@@ -68,7 +68,7 @@ pub(in crate::cli) fn run(args: ConfigArgs) -> Result<(), CliError> {
     let mut output = Output::new(args.json);
     if args.json {
         let findings: Vec<_> = findings.iter().map(json_of).collect();
-        output.line(&json!({"file": place, "ok": is_ok, "findings": findings}).to_string())?;
+        output.json_line(json!({"file": place, "ok": is_ok, "findings": findings}))?;
     } else {
         for finding in &findings {
             output.line(&line_of(&place, finding))?;

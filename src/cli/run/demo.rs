@@ -208,7 +208,7 @@ fn print(args: &DemoArgs, access: &Access<'_>, nodes: &[Node]) -> Result<(), Cli
             }
             Access::Open(token) => json!({"http_token": token}),
         };
-        output.line(&secrets.to_string())?;
+        output.json_line(secrets)?;
     } else {
         for line in next_lines(access, nodes) {
             output.line(&line)?;

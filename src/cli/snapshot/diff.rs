@@ -136,7 +136,7 @@ fn print(difference: &Difference<'_>, output: &mut Output) -> Result<(), CliErro
         if let Some((from, to)) = versions {
             line.insert("versions".into(), json!([from, to]));
         }
-        return output.line(&Json::Object(line).to_string());
+        return output.json_line(Json::Object(line));
     }
     let path = printable(&path);
     match (old, new, versions) {

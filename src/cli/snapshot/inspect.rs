@@ -63,7 +63,7 @@ pub(super) fn run(args: &InspectArgs, json: bool) -> Result<(), CliError> {
     let subtrees = biggest(&state.image, args.depth, args.top);
     let mut output = Output::new(json);
     if json {
-        output.line(&Json::Object(state_json(&state, &subtrees)).to_string())?;
+        output.json_line(Json::Object(state_json(&state, &subtrees)))?;
     } else {
         print(&state, &subtrees, &mut output)?;
     }

@@ -75,7 +75,7 @@ async fn list(
         count += 1;
         let name = name.to_string();
         if output.json {
-            output.line(&json!({what: name, "value": json_of(value)}).to_string())?;
+            output.json_line(json!({what: name, "value": json_of(value)}))?;
         } else {
             let shown =
                 Message::new(value).map_or_else(|_| String::from("?"), |value| show(&value));

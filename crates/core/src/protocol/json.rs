@@ -11,7 +11,7 @@
 //! | `{"$float": "nan"}` | float that is no number: `nan`, `inf`, `-inf` |
 //! | `{"$path": "a.b:1"}` | extension 3: a path, in text form |
 //! | `{"$int": "0x10000000000000000"}` | extension 2: an integer of 2^64 and above, in hexadecimal |
-//! | `{"$int": "-9007199254740993"}` | an integer of 64 bits, in decimal: see [`safe_json_from_msgpack`] |
+//! | `{"$int": "-9007199254740993"}` | an integer of 64 bits, in decimal: see [`make_integers_safe`] |
 //! | `{"$ext": [5, "aGk="]}` | any other extension: type, content in base64 |
 //! | `{"$map": [[1, "a"], [2, "b"]]}` | map with other keys than strings, or a key twice |
 //!
@@ -135,17 +135,30 @@ pub fn json_from_msgpack(bytes: &[u8]) -> Result<Json, JsonError> {
     // Also bounds how deep `read_json` recurses.
     let mut value = Reader::new(reader.read_raw_within(SkipLimits::NONE)?);
     reader.finish()?;
-    Ok(read_json(&mut value, Integers::AsNumbers)?)
+    Ok(read_json(&mut value)?)
 }
 
-/// The same, with integers past [`SAFE_INTEGER`] as text: `{"$int": "9007199254740993"}`. So no reader rounds one
-/// silently, and what comes back is what was there.
+/// The same, with integers past [`SAFE_INTEGER`] as text: see [`make_integers_safe`].
 pub fn safe_json_from_msgpack(bytes: &[u8]) -> Result<Json, JsonError> {
-    let mut reader = Reader::new(bytes);
-    // Also bounds how deep `read_json` recurses.
-    let mut value = Reader::new(reader.read_raw_within(SkipLimits::NONE)?);
-    reader.finish()?;
-    Ok(read_json(&mut value, Integers::Safe)?)
+    let mut json = json_from_msgpack(bytes)?;
+    make_integers_safe(&mut json);
+    Ok(json)
+}
+
+/// Writes integers past [`SAFE_INTEGER`] as text: `{"$int": "9007199254740993"}`. So no reader rounds one silently, and
+/// what comes back is what was there.
+pub fn make_integers_safe(json: &mut Json) {
+    match json {
+        Json::Number(number) => {
+            let size = number.as_u64().or_else(|| number.as_i64().map(i64::unsigned_abs));
+            if size.is_some_and(|size| size > SAFE_INTEGER) {
+                *json = escape("$int", number.to_string().into());
+            }
+        }
+        Json::Array(items) => items.iter_mut().for_each(make_integers_safe),
+        Json::Object(fields) => fields.values_mut().for_each(make_integers_safe),
+        Json::Null | Json::Bool(_) | Json::String(_) => {}
+    }
 }
 
 /// The JSON text, on one line, for one MessagePack value, given as its bytes.
@@ -274,27 +287,8 @@ impl<'de> Visitor<'de> for StrictVisitor {
     }
 }
 
-/// How integers are written.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Integers {
-    /// As numbers, all of them.
-    AsNumbers,
-    /// Past [`SAFE_INTEGER`] as text.
-    Safe,
-}
-
-impl Integers {
-    fn json(self, number: i128, plain: Json) -> Json {
-        let is_safe = number.unsigned_abs() <= u128::from(SAFE_INTEGER);
-        match self {
-            Self::Safe if !is_safe => escape("$int", number.to_string().into()),
-            _ => plain,
-        }
-    }
-}
-
 /// Reads one value, whose nesting the caller has bounded.
-fn read_json(reader: &mut Reader<'_>, integers: Integers) -> Result<Json, ReadError> {
+fn read_json(reader: &mut Reader<'_>) -> Result<Json, ReadError> {
     Ok(match reader.peek_kind()? {
         Kind::Nil => {
             reader.read_nil()?;
@@ -302,11 +296,8 @@ fn read_json(reader: &mut Reader<'_>, integers: Integers) -> Result<Json, ReadEr
         }
         Kind::Bool => Json::Bool(reader.read_bool()?),
         Kind::Int => match reader.read_u64() {
-            Ok(number) => integers.json(number.into(), number.into()),
-            Err(_) => {
-                let number = reader.read_i64()?;
-                integers.json(number.into(), number.into())
-            }
+            Ok(number) => number.into(),
+            Err(_) => reader.read_i64()?.into(),
         },
         Kind::Float => float_json(reader.read_f64()?),
         Kind::Str => {
@@ -323,11 +314,11 @@ fn read_json(reader: &mut Reader<'_>, integers: Integers) -> Result<Json, ReadEr
         }
         Kind::Array => {
             let count = reader.read_array_len()?;
-            Json::Array((0..count).map(|_| read_json(reader, integers)).collect::<Result<_, _>>()?)
+            Json::Array((0..count).map(|_| read_json(reader)).collect::<Result<_, _>>()?)
         }
         Kind::Map => {
             let count = reader.read_map_len()?;
-            let pair = |_| Ok((read_json(reader, integers)?, read_json(reader, integers)?));
+            let pair = |_| Ok((read_json(reader)?, read_json(reader)?));
             map_json((0..count).map(pair).collect::<Result<_, ReadError>>()?)
         }
     })

@@ -3,7 +3,7 @@
 //! | field | what |
 //! |---|---|
 //! | `path` | in text form |
-//! | `value` | as [`super::json`] has it |
+//! | `value` | as [`super::json`] has it, integers past 2^53 - 1 as text |
 //! | `msgpack` | only if `value` does not come back in the same bytes: those, in base64 |
 //! | `deleted` | `true` in place of a value: a tombstone |
 //! | `chain` | the events that changed it, newest first, in their one spelling
@@ -29,7 +29,10 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value as Json};
 use xxhash_rust::xxh64::xxh64;
 
-use super::json::{JsonError, json_from_msgpack, object_from_text, value_from_json};
+use super::json::{
+    JsonError, json_from_msgpack, make_integers_safe, object_from_text, safe_json_from_msgpack,
+    value_from_json,
+};
 use super::record::is_extra;
 use crate::model::chain::Chain;
 use crate::model::change_time::ChangeTime;
@@ -139,7 +142,7 @@ pub fn decode_version(text: &str) -> Result<(Line, Version), LineError> {
     let chain = fields.get("chain").and_then(Json::as_array).ok_or(LineError::NoVersion)?;
     let events = chain.iter().map(|event| event.as_str().and_then(decode_event));
     let chain: Vec<_> = events.collect::<Option<_>>().ok_or(LineError::NoVersion)?;
-    let tock = fields.get("tock").and_then(Json::as_u64).and_then(Tock::new);
+    let tock = fields.get("tock").and_then(unsigned).and_then(Tock::new);
     let tock = tock.ok_or(LineError::NoVersion)?;
     if !(1..=CHAIN_LEN_MAX).contains(&chain.len()) {
         return Err(LineError::Field { field: "chain", expected: "1 to 8 events" });
@@ -230,6 +233,7 @@ fn decode_fields(fields: &Map<String, Json>) -> Result<Line, LineError> {
     // Both say the same, unless one was edited; then the other is still as it was written.
     if let Some(json) = json
         && json_from_msgpack(value.as_bytes())? != *json
+        && safe_json_from_msgpack(value.as_bytes())? != *json
     {
         match read_check(fields) {
             Some((_, hash)) if hash == hash_of_value(Some(value.as_bytes())) => {
@@ -239,6 +243,11 @@ fn decode_fields(fields: &Map<String, Json>) -> Result<Line, LineError> {
         }
     }
     Ok(Line { path, value: Some(value) })
+}
+
+/// A number, in either of the two forms of great ones.
+fn unsigned(json: &Json) -> Option<u64> {
+    json.as_u64().or_else(|| value_from_json(json).ok()?.reader().read_u64().ok())
 }
 
 fn flag(fields: &Map<String, Json>, field: &'static str) -> Result<bool, LineError> {
@@ -276,7 +285,7 @@ pub fn line_fields(path: &Path, entry: &Entry, table: &NodeTable) -> Map<String,
     match entry.value() {
         None => drop(fields.insert("deleted".into(), true.into())),
         Some(value) => {
-            let json = json_from_msgpack(value).unwrap_or(Json::Null);
+            let json = safe_json_from_msgpack(value).unwrap_or(Json::Null);
             let is_exact = value_from_json(&json).is_ok_and(|back| back.as_bytes() == value);
             fields.insert("value".into(), json);
             if !is_exact {
@@ -289,7 +298,9 @@ pub fn line_fields(path: &Path, entry: &Entry, table: &NodeTable) -> Map<String,
     if entry.is_chain_cut() {
         fields.insert("cut".into(), true.into());
     }
-    fields.insert("tock".into(), entry.tock().get().into());
+    let mut tock = entry.tock().get().into();
+    make_integers_safe(&mut tock);
+    fields.insert("tock".into(), tock);
     if let Some(time) = entry.time() {
         fields.insert("time".into(), time.ms().into());
     }
@@ -455,6 +466,22 @@ mod tests {
         assert_eq!(decode_line(both), Err(LineError::TwoValues));
         let same = r#"{"path":"a","value":5,"msgpack":"zQAF"}"#;
         assert_eq!(decode_line(same).unwrap().value.unwrap().as_bytes(), b"\xcd\x00\x05");
+    }
+
+    #[test]
+    fn a_line_with_great_integers_is_as_it_was_written_in_both_forms() {
+        // An array whose length is not in its shortest form, so that its bytes come along.
+        let value = b"\xdc\x00\x01\xcf\x00\x20\x00\x00\x00\x00\x00\x01";
+        let line = round_trip("a", Some(value), false);
+        let text = r#"{"$int":"9007199254740993"}"#;
+        assert_eq!(line.matches(text).count(), 1, "{line}");
+        for form in [text, "9007199254740993"] {
+            let (read, version) = decode_version(&line.replace(text, form)).unwrap();
+            assert_eq!(read.value.unwrap().as_bytes(), value);
+            assert_eq!(version.standing, Standing::AsWritten);
+        }
+        let tock = line.replace(r#""tock":17"#, r#""tock":{"$int":"17"}"#);
+        assert_eq!(decode_version(&tock).unwrap().1.standing, Standing::AsWritten);
     }
 
     #[test]

@@ -151,7 +151,7 @@ fn order(rows: &mut Vec<Row>, by: Option<By>) {
 fn print_rows(rows: &[Row], json: bool) -> Result<(), CliError> {
     let mut output = Output::new(json);
     if json {
-        rows.iter().try_for_each(|row| output.line(&row.json().to_string()))?;
+        rows.iter().try_for_each(|row| output.json_line(row.json()))?;
         return output.flush();
     }
     let head = ["SHARD", "ENTRIES", "DELETED", "BYTES", "READS", "WRITES", "HASH", "PREFER"];

@@ -158,7 +158,7 @@ impl Top {
             rt::sleep(every).await;
             self.look().await;
             let time = show_time(rt::wall_clock_ms());
-            self.rows().iter().try_for_each(|row| output.line(&row.json(&time).to_string()))?;
+            self.rows().iter().try_for_each(|row| output.json_line(row.json(&time)))?;
             output.flush()?;
             if once {
                 return Ok(());

@@ -307,7 +307,7 @@ impl Comparison {
 
     fn print_entry(&self, difference: &Difference, output: &mut Output) -> Result<(), CliError> {
         if output.json {
-            return output.line(&difference.json().to_string());
+            return output.json_line(difference.json());
         }
         for line in difference.lines(&self.a.name, &self.b.name) {
             output.line(line.trim_end())?;
@@ -326,7 +326,7 @@ impl Comparison {
             verdict.insert("changing".into(), self.is_changing.into());
             verdict.insert("shards".into(), self.open.iter().copied().collect());
             verdict.insert("differing".into(), found.count().into());
-            return output.line(&Json::Object(verdict).to_string());
+            return output.json_line(Json::Object(verdict));
         }
         let (a, b) = (&self.a, &self.b);
         if is_equal {

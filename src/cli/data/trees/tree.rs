@@ -79,7 +79,7 @@ pub(in crate::cli) async fn run(args: TreeArgs) -> Result<(), CliError> {
         let StreamEvent::Item { path, message } = event else { continue };
         let path = whole_path(&args.path, path.as_ref());
         if lines.output.json {
-            lines.output.line(&Json::Object(entry_json(&path, &message)).to_string())?;
+            lines.output.json_line(Json::Object(entry_json(&path, &message)))?;
         } else {
             lines.add(printable(&path).into_owned(), value_text(&message))?;
         }

@@ -70,10 +70,56 @@ fn a_raw_string_comes_back_byte_by_byte() {
     }
     let set = at_with(&node, &["set", "text", "--string", "-"], b"\xff\xfe");
     assert_eq!(set.code, 2);
-    assert!(set.stderr.contains("not UTF-8") && set.stderr.contains("--msgpack"), "{}", set.stderr);
+    assert!(
+        set.stderr.contains("not UTF-8") && set.stderr.contains("--raw-file"),
+        "{}",
+        set.stderr
+    );
     // What is no string is JSON, which has lines.
     ok(&node, &["set", "text", "5"]);
     assert_eq!(ok(&node, &["get", "text", "--raw"]), "5\n");
+}
+
+#[test]
+fn a_file_s_bytes_are_stored_as_they_are() {
+    let node = NodeProcess::run("n1");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("plan.bin");
+    std::fs::write(&file, b"a\0\xff\n").unwrap();
+    let stored = ok(&node, &["set", "plan", "--raw-file", file.to_str().unwrap()]);
+    assert!(stored.starts_with("plan: set ("), "{stored}");
+    assert!(ok(&node, &["get", "plan", "--json"]).contains(r#""value":{"$bin":"YQD/Cg=="}"#));
+    let set = at_with(&node, &["set", "plan", "--raw-file", "-", "--idem"], b"\0no line end");
+    assert_eq!(set.code, 0, "{}", set.stderr);
+    assert_eq!(ok(&node, &["get", "plan", "--raw"]), "\0no line end");
+    let both = at_with(&node, &["set", "plan", "5", "--raw-file", "-"], b"");
+    assert_eq!(both.code, 2, "{}", both.stderr);
+}
+
+#[test]
+fn integers_that_programs_would_round_are_text_for_them_and_digits_for_people() {
+    let node = NodeProcess::run("n1");
+    let (great, text) = ("9007199254740993", r#"{"$int":"9007199254740993"}"#);
+    ok(&node, &["set", "a.great", great]);
+    ok(&node, &["set", "a.list", "[-9007199254740992, 9007199254740991]"]);
+    assert_eq!(ok(&node, &["get", "a.great"]), format!("{great}\n"));
+    let value = format!("\"value\":{text}");
+    assert!(ok(&node, &["get", "a.great", "--json"]).contains(&value));
+    let tree = ok(&node, &["tree", "a", "--json"]);
+    assert!(tree.contains(&value), "{tree}");
+    assert!(tree.contains(r#"[{"$int":"-9007199254740992"},9007199254740991]"#), "{tree}");
+    let saved = ok(&node, &["snapshot", "save", "--to", "-", "--format", "jsonl"]);
+    assert!(saved.contains(&value), "{saved}");
+    // Both forms come back as what was there.
+    let numbers = format!("{{\"path\":\"a.great\",\"value\":{great}}}\n");
+    for lines in [&tree, &saved, &numbers] {
+        let import = ["import", "-", "--below", "copy"];
+        assert_eq!(at_with(&node, &import, lines.as_bytes()).code, 0);
+        assert_eq!(ok(&node, &["get", "copy.a.great"]), format!("{great}\n"));
+        ok(&node, &["delete", "copy", "--recursive"]);
+    }
+    let same = at_with(&node, &["diff", "-", "--below", "a"], tree.as_bytes());
+    assert_eq!((same.code, same.stdout.as_str()), (0, ""), "{}", same.stderr);
 }
 
 #[test]
