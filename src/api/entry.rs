@@ -10,7 +10,7 @@ use crate::client::{Chain, Fields, Message};
 use crate::model::ids::Incarnation;
 use crate::model::limits::CHAIN_LEN_MAX;
 use crate::model::path::Path;
-use crate::model::spelling::LifeRef;
+use crate::model::spelling::{LifeRef, NamedEvent};
 use crate::protocol::json::{SAFE_INTEGER, safe_json_from_msgpack};
 
 /// Events of a chain that are asked for: all that an entry can have.
@@ -25,6 +25,12 @@ const NOBODY: &str = "unknown";
 pub(super) fn etag(event: &ChainEvent) -> Option<String> {
     let life = LifeRef::parse(&event.node).ok()?;
     Some(format!("\"{:x}-{}\"", life.incarnation.0, event.tick?))
+}
+
+/// The label of the version that an event made, by the event's spelling.
+pub(super) fn etag_of(event: &str) -> Option<String> {
+    let NamedEvent { life, tick } = event.parse().ok()?;
+    Some(format!("\"{:x}-{tick}\"", life.incarnation.0))
 }
 
 /// The event that a label names: the life's incarnation, and the tick.
@@ -143,7 +149,12 @@ pub(super) fn add_labels(message: &Message, out: &mut Map<String, Json>) {
 
 /// When an entry was changed, as a message has it, for people: `2026-11-21T09:14:42.123Z`.
 pub(super) fn time(message: &Message) -> Option<String> {
-    let ms = i64::try_from(message.u64("time")?).ok()?;
+    time_of(message, "time")
+}
+
+/// The time in a message's field.
+pub(super) fn time_of(message: &Message, field: &str) -> Option<String> {
+    let ms = i64::try_from(message.u64(field)?).ok()?;
     Some(format!("{:.3}", Timestamp::from_millisecond(ms).ok()?))
 }
 
@@ -169,11 +180,16 @@ pub(super) fn whole(message: &Message) -> Result<Json, Failure> {
     Ok(json)
 }
 
+/// The node's own answer has something that it should not have.
+pub(super) fn broken(what: &str) -> Failure {
+    Failure { code: "internal".into(), text: format!("{what} cannot be read") }
+}
+
 /// A conflict, as a message has it.
 pub(super) fn conflict(path: &Path, message: &Message) -> Result<Map<String, Json>, Failure> {
     let mut out = Map::new();
     out.insert("path".into(), path.to_string().into());
-    let broken = || Failure { code: "internal".into(), text: "a conflict cannot be read".into() };
+    let broken = || broken("a conflict");
     let bytes = message.get("conflict").ok_or_else(broken)?;
     let conflict = Message::new(bytes).map_err(|_| broken())?;
     out.insert("number".into(), number(conflict.u64("number").unwrap_or_default()));

@@ -1,12 +1,17 @@
-//! What is not about entries: the list of requests, the node's state, its network, and the description of this API.
+//! What is not about entries as they are: the list of requests, an entry's changes, the node's state, its network, and
+//! the description of this API.
 
 use distkv_http::{JSON, Reply, StatusCode};
+use jiff::Timestamp;
+use serde_json::{Map, Value as Json, json};
 
 use super::client::{Client, Failure};
 use super::entry;
 use super::place::Parameters;
 use super::value::charged;
-use crate::client::Fields;
+use crate::client::message::array_items;
+use crate::client::{Fields, Message};
+use crate::model::path::Path;
 
 /// The description of this API for programs (OpenAPI).
 const OPENAPI: &str = include_str!("../../docs/openapi.json");
@@ -24,12 +29,16 @@ const INDEX: &str = r#"{
     "GET /v1/status",
     "GET /v1/members",
     "GET /v1/conflicts",
+    "GET /v1/history",
     "GET /v1/shards",
     "GET /v1/live",
     "GET /v1/openapi.json"
   ]
 }
 "#;
+
+/// Most changes in one answer.
+const HISTORY_MAX: u64 = 1_000;
 
 /// `GET /v1/`.
 pub(super) fn index() -> Reply {
@@ -57,4 +66,75 @@ pub(super) async fn reply(
     let mut reply = Reply::new(StatusCode::OK, JSON, Vec::new());
     reply.content = charged(client, text.into_bytes());
     Ok(reply)
+}
+
+/// `GET /v1/history`: the changes of one entry, from this node's snapshots and logs.
+pub(super) async fn history(
+    mut client: Client,
+    mut parameters: Parameters,
+) -> Result<Reply, Failure> {
+    let path = parameters.take("path").map(|path| path.parse::<Path>()).transpose();
+    let path = path.map_err(|error| Failure::bad_request(error.to_string()))?;
+    let path = path.ok_or_else(|| Failure::bad_request("\"path\" is missing: whose changes"))?;
+    let mut fields = Fields::at(&path);
+    if let Some(limit) = parameters.number("limit")? {
+        if !(1..=HISTORY_MAX).contains(&limit) {
+            let text = format!("\"limit\" must be from 1 to {HISTORY_MAX}");
+            return Err(Failure::bad_request(text));
+        }
+        fields.u64("limit", limit);
+    }
+    if let Some(since) = parameters.take("since") {
+        let bad = || Failure::bad_request("\"since\" must be a time, like 2026-11-21T09:14:42Z");
+        let since: Timestamp = since.parse().map_err(|_| bad())?;
+        fields.u64("since", u64::try_from(since.as_millisecond()).map_err(|_| bad())?);
+    }
+    parameters.end()?;
+    let message = client.call("history", &fields).await?;
+    let within = |name| message.get(name).and_then(|bytes| Message::new(bytes).ok());
+    let mut items = Vec::new();
+    for row in array_items(message.get("result").unwrap_or_default()) {
+        items.push(change(&Message::new(row).map_err(|_| entry::broken("a change"))?)?);
+    }
+    let mut reach = Map::new();
+    if let Some(told) = within("reach") {
+        reach.extend(entry::time_of(&told, "time").map(|time| ("time".into(), time.into())));
+        reach.extend(told.u64("tock").map(|tock| ("tock".into(), entry::number(tock))));
+    }
+    let text = json!({
+        "items": items,
+        "before": within("before").map(|before| change(&before)).transpose()?,
+        "reach": reach,
+        "cut": message.bool("cut").unwrap_or_default(),
+        "gaps": message.bool("gaps").unwrap_or_default(),
+    });
+    let mut reply = Reply::new(StatusCode::OK, JSON, Vec::new());
+    reply.content = charged(client, format!("{text}\n").into_bytes());
+    Ok(reply)
+}
+
+/// A change, in the words of this API.
+fn change(row: &Message) -> Result<Json, Failure> {
+    let mut out = Map::new();
+    if let Some(bytes) = row.get("value") {
+        out.insert("value".into(), entry::value(bytes)?);
+    }
+    if let Some(event) = row.str("event") {
+        if let Some(label) = entry::etag_of(event) {
+            out.insert("etag".into(), label.into());
+        }
+        out.insert("event".into(), event.into());
+    }
+    if let Some(tock) = row.u64("version_tock") {
+        out.insert("tock".into(), entry::number(tock));
+    }
+    for (name, field) in [("time", "made"), ("came", "time")] {
+        if let Some(time) = entry::time_of(row, field) {
+            out.insert(name.into(), time.into());
+        }
+    }
+    if row.bool("purged") == Some(true) {
+        out.insert("purged".into(), true.into());
+    }
+    Ok(Json::Object(out))
 }

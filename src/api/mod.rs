@@ -9,7 +9,7 @@
 //! | `place` | paths and parameters, as URLs have them |
 //! | `value` | one entry |
 //! | `trees` | children, trees, event streams, conflicts |
-//! | `lists` | the node's state, its network, the description of this API |
+//! | `lists` | an entry's changes, the node's state, its network, the description of this API |
 //! | `entry` | how an entry is told |
 
 mod client;
@@ -88,6 +88,10 @@ impl Api {
             "/v1/conflicts" => {
                 let client = self.enter(&request, false).await?;
                 return Ok(trees::conflicts(client, parameters).await?);
+            }
+            "/v1/history" => {
+                let client = self.enter(&request, false).await?;
+                return Ok(lists::history(client, parameters).await?);
             }
             "/v1/status" => "status",
             "/v1/members" => "members",

@@ -99,7 +99,7 @@ pub(super) async fn write(
                     && matches!(condition, Condition::Any)
                     && last_try > 0 => {}
             Err(failure) if failure.status() == StatusCode::PRECONDITION_FAILED => {
-                return Ok(unmet(&mut client, path, &failure).await);
+                return Ok(unmet(&mut client, path, &condition.told(failure)).await);
             }
             Err(failure) => return Err(failure.reply()),
         }
@@ -150,6 +150,17 @@ impl Condition {
             (None, Some(Labels::These(_))) => {
                 Err(Failure::bad_request("If-None-Match of a write must be *"))
             }
+        }
+    }
+
+    /// What did not hold, in words of what was sent: a node is asked for one label at a time.
+    fn told(&self, failure: Failure) -> Failure {
+        match self {
+            Self::These(labels) if labels.len() > 1 && failure.code == "chain_mismatch" => {
+                let text = format!("none of the {} labels is that of the entry", labels.len());
+                Failure { text, ..failure }
+            }
+            _ => failure,
         }
     }
 

@@ -129,6 +129,6 @@ def test_requests_that_are_made_up_from_the_description_are_answered_as_it_says(
     writes = seen["PUT /v1/kv/{path}"]
     assert 201 in writes and 412 in writes, seen
     assert 400 in seen["nonsense"], seen
-    assert len(seen) == 10 and all(statuses for statuses in seen.values()), seen
+    assert len(seen) == 11 and all(statuses for statuses in seen.values()), seen
     # It has survived.
     assert requests.get(f"http://{running.http}/livez", timeout=PATIENCE).status_code == 200

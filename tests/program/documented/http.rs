@@ -5,7 +5,7 @@ use super::stage::{Row, down, run, run_to, up};
 pub const ROWS: &[Row] = &[
     up(
         0,
-        "distkv-node run --name n1 --http --http-write --http-token-file http.token",
+        "distkv-node run --name n1 --data-dir data --http --http-write --http-token-file http.token",
         "HTTP at 127.0.0.1:27585",
     ),
     run(0, "curl -s http://127.0.0.1:27585/v1/", &["GET /v1/kv/PATH?watch"]),
@@ -61,6 +61,11 @@ pub const ROWS: &[Row] = &[
     run(0, "curl -s http://127.0.0.1:27585/v1/members", &["\"state\":\"self\""]),
     run(0, "curl -s 'http://127.0.0.1:27585/v1/conflicts?since=0&limit=10&path=site'", &[]),
     run(0, "curl -s 'http://127.0.0.1:27585/v1/shards?detail'", &["\"shard\":"]),
+    run(
+        0,
+        "curl -s 'http://127.0.0.1:27585/v1/history?path=site.lamp&limit=10'",
+        &["{\"items\":[{\"value\":{\"on\":true}", "\"cut\":false"],
+    ),
     run(0, "curl -s http://127.0.0.1:27585/v1/openapi.json", &["\"openapi\": \"3.0.3\""]),
     run(
         0,

@@ -503,6 +503,57 @@ fn the_node_and_its_network_are_told_as_by_the_client_port() {
 }
 
 #[test]
+fn the_changes_of_an_entry_are_told_with_their_labels() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let open = Open::start(&["--data-dir", data.to_str().unwrap(), "--sync", "every-batch"]);
+    let first = open.put("/v1/kv/site/lamp", "9007199254740993");
+    let second = open.put("/v1/kv/site/lamp", "2");
+    open.ask("DELETE", "/v1/kv/site/lamp").send();
+    let history = open.get("/v1/history?path=site.lamp").json();
+    let items = history["items"].as_array().unwrap();
+    assert!(items.len() >= 3, "{history}");
+    assert_eq!(items[0]["value"], json!({"$int": "9007199254740993"}));
+    assert_eq!(items[1]["value"], 2);
+    for (item, put) in items.iter().zip([&first, &second]) {
+        assert_eq!(item["etag"], put.fields["etag"].as_str(), "{item}");
+        assert!(item["event"].as_str().unwrap().starts_with("n1~"), "{item}");
+        for time in ["time", "came"] {
+            item[time].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+        }
+    }
+    assert!(items[2].get("value").is_none() && items[2]["etag"].is_string(), "{history}");
+    assert_eq!((&history["before"], &history["cut"]), (&Json::Null, &json!(false)));
+    assert!(history["reach"]["time"].is_string(), "{history}");
+    let last = open.get("/v1/history?path=site.lamp&limit=1").json();
+    assert_eq!((last["items"].as_array().unwrap().len(), &last["cut"]), (1, &json!(true)));
+    assert!(last["before"]["etag"].is_string(), "{last}");
+    let since = items[1]["came"].as_str().unwrap();
+    let since = open.get(&format!("/v1/history?path=site.lamp&since={since}")).json();
+    assert_eq!(since["before"]["value"], json!({"$int": "9007199254740993"}), "{since}");
+    assert_eq!(since["items"][0]["value"], 2, "{since}");
+    for wrong in ["", "?path=a&since=5", "?path=a..b", "?path=a&limit=0", "?path=a&depth=1"] {
+        assert_eq!(open.get(&format!("/v1/history{wrong}")).status, 400, "{wrong}");
+    }
+    let in_memory = Open::start(&[]).get("/v1/history?path=a");
+    assert_eq!((in_memory.status, in_memory.code().as_str()), (403, "denied"));
+}
+
+#[test]
+fn of_several_labels_the_answer_names_none_as_if_it_were_meant() {
+    let open = Open::start(&[]);
+    let now = open.put("/v1/kv/a", "1").fields["etag"].clone();
+    let with =
+        |labels: &str| open.ask("PUT", "/v1/kv/a").field("If-Match", labels).body("2").send();
+    let unmet = with("\"abc-1\", \"abc-2\"");
+    assert_eq!((unmet.status, unmet.code().as_str()), (412, "chain_mismatch"));
+    let text = unmet.json()["error"].as_str().unwrap().to_owned();
+    assert!(text.contains("none of the 2 labels") && !text.contains("abc"), "{text}");
+    assert_eq!(unmet.json()["entry"]["etag"], now.as_str());
+    assert_eq!(with(&format!("\"abc-1\", {now}")).status, 200);
+}
+
+#[test]
 fn a_node_that_is_not_ready_says_so() {
     // Nobody listens there, and it waits for that peer. Its log says where it listens itself.
     let mut child = Command::new(PROGRAM)
