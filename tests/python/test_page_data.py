@@ -233,6 +233,7 @@ def test_a_secured_node_shows_what_the_ticket_s_user_may_see_and_no_more(watch):
             box.get_by_label("Your ticket").fill(file.read())
         box.get_by_role("button", name="Log in").click()
         expect(box).not_to_be_visible()
+        expect(page.get_by_role("row", name="site")).to_have_count(1)
         page.goto(f"{address}/#data/site/lamp")
         value = page.get_by_label("Value, as JSON")
         expect(value).to_have_value('"secret"')

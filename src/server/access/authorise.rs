@@ -24,6 +24,11 @@ pub(crate) enum Denied {
         /// The least role that does.
         needed: Role,
     },
+    /// It may go to this path, and not list what is there: a path below may do.
+    Listing {
+        /// The kind of access.
+        action: Action,
+    },
     /// Its access list does not permit the action at this path.
     Path {
         /// The kind of access.
@@ -40,6 +45,14 @@ impl From<Denied> for ClientError {
             Denied::Role { action, needed } => {
                 let text = format!(
                     "'{}' needs the role '{needed}', which this session does not have; nothing was done",
+                    action.name()
+                );
+                Self::new(ErrorCode::Denied, text)
+            }
+            Denied::Listing { action } => {
+                let text = format!(
+                    "the access list of this session does not permit '{}' here: that needs the letter e at the path \
+                     itself; ask for a path below that has it; nothing was done",
                     action.name()
                 );
                 Self::new(ErrorCode::Denied, text)
@@ -128,7 +141,11 @@ pub(crate) fn authorise(
     };
     let needed = letters_needed(action);
     let is_permitted = needed.is_empty() || needed.iter().any(|letter| letters.has(*letter));
-    if is_permitted { Ok(()) } else { Err(Denied::Path { action }) }
+    match is_permitted {
+        true => Ok(()),
+        false if matches!(needed, [Letters::ENUM]) => Err(Denied::Listing { action }),
+        false => Err(Denied::Path { action }),
+    }
 }
 
 fn way_is_open(

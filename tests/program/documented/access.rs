@@ -5,6 +5,7 @@ use super::stage::{Row, hidden, run, run_to, up};
 pub const ROWS: &[Row] = &[
     up(0, "distkv-node run --name n1", "node n1 of network distkv"),
     hidden(0, "rm -f joe.secret"),
+    run(0, "distkv-node acl set lamps : xen", &[": allows xen"]),
     run(0, "distkv-node acl set lamps site xen", &["lamps"]),
     run(0, "distkv-node acl set lamps 'site.#' rwcdxen", &["lamps"]),
     run(0, "distkv-node acl set lamps site.secret ''", &["lamps"]),

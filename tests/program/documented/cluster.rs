@@ -48,7 +48,7 @@ pub const ROWS: &[Row] = &[
     hidden(0, "printf 'a\\0b' > plan.png"),
     run(0, "distkv-node set site.plan --raw-file plan.png", &["site.plan: set"]),
     run(0, "distkv-node get site.plan --raw > copy.png", &[]),
-    hidden(0, "cmp plan.png copy.png"),
+    hidden(0, "cmp plan.png copy.png && distkv-node delete site.plan"),
     run(0, "distkv-node get site.lamp --connect n1,n2,n3", &["\"on\": true"]),
     run(0, "distkv-node get site.lamp --json --chain", &["\"chain\":[\"n3~", "\"tock\":"]),
     run(0, "distkv-node get site.lamp --msgpack lamp.bin", &[]),

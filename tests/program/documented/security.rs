@@ -20,6 +20,7 @@ pub const ROWS: &[Row] = &[
          --cert-name n2.example.org",
         "node n2 of network plant",
     ),
+    run(0, "distkv-node acl set plant-floor : xen", &[": allows xen"]),
     run(0, "distkv-node acl set plant-floor site xen", &["plant-floor: site allows xen"]),
     run(0, "distkv-node acl set plant-floor 'site.#' rwcdxen", &["allows rwcdxen"]),
     run(0, "distkv-node user add joe --acl plant-floor --new-secret-file joe.secret", &["joe"]),

@@ -23,9 +23,9 @@ use crate::secure::key_ring::KeyRing;
 
 /// The user that a demo has.
 const USER: &str = "joe";
-/// What the user's access list is called, and allows.
+/// What the user's access list is called, and allows. That the root may be listed tells no name that is not allowed.
 const LIST: &str = "site-only";
-const PATTERNS: [(&str, &str); 2] = [("site", "rxen"), ("site.#", "rwcdxen")];
+const PATTERNS: [(&str, &str); 3] = [("", "xen"), (".site", "rxen"), (".site.#", "rwcdxen")];
 /// How long a node may take for an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -82,7 +82,7 @@ impl Folder {
         };
         let connection = Connection::connect(&to, options).await?;
         for (pattern, letters) in PATTERNS {
-            let path = format!("acl.{LIST}.{pattern}").parse();
+            let path = format!("acl.{LIST}{pattern}").parse();
             let path = path.map_err(|_| CliError::Failure(format!("{pattern} is no path")))?;
             let mut fields = Fields::at(&path);
             fields.str("value", letters);
@@ -121,6 +121,7 @@ impl Folder {
             format!("  {program} watch site --ticket {ticket}"),
             format!("  {program} set site.lamp '{{\"on\": true}}' --ticket {ticket}"),
             format!("  {program} get site.lamp --ticket {ticket}"),
+            format!("  {program} tree --ticket {ticket}"),
             format!("  {program} whoami --ticket {ticket}"),
             format!("  {program} set private.plans 5 --ticket {ticket}"),
             String::new(),

@@ -48,7 +48,7 @@ impl Witness {
         let why = match denied {
             Denied::LoginNeeded => "no login",
             Denied::Role { .. } => "role",
-            Denied::Path { .. } => "access list",
+            Denied::Path { .. } | Denied::Listing { .. } => "access list",
         };
         let path = match target {
             Target::Node => None,

@@ -24,7 +24,27 @@ fn siblings_and_forbidden_subtrees_are_not_in_a_tree() {
     for at in [":", "b", "a.shut", "a.shut.x"] {
         assert_eq!(user.code(map! {"action": "get_tree", "path": path(at)}), "denied", "{at}");
         assert_eq!(user.code(map! {"action": "enum", "path": path(at)}), "denied", "{at}");
+        let why = user.error(map! {"action": "get_tree", "path": path(at)});
+        assert!(why["error"].as_str().unwrap().contains("letter e at the path itself"), "{why}");
     }
+    // The way there is what is closed.
+    let why = user.error(map! {"action": "get_tree", "path": path("q.r")});
+    assert!(!why["error"].as_str().unwrap().contains("letter e"), "{why}");
+}
+
+#[test]
+fn who_may_list_the_root_sees_what_the_list_allows_and_no_other_name() {
+    let mut place = Place::new();
+    for at in ["site.lamp", "private.plans", "other"] {
+        place.admin.set(at, 1);
+    }
+    let lists = [(":", "xen"), ("site", "xen"), ("site.#", "rwcdxen")];
+    let mut user = place.user("joe", &lists);
+    let tree = user.stream(map! {"action": "get_tree", "path": path(":"), "empty": true});
+    let paths: Vec<_> = entries(&tree).into_iter().map(|(path, _)| path).collect();
+    assert_eq!(paths, [at(":"), at("site"), at("site.lamp")]);
+    let names = map! {"action": "enum", "path": path(":"), "empty": true};
+    assert_eq!(user.ok(names)["result"], array(["site"]));
 }
 
 #[test]

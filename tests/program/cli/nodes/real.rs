@@ -264,8 +264,10 @@ fn the_secured_demo_s_own_words_show_what_each_may_do() {
     assert!(code == 0 && said.contains("joe (token), role user"), "{said}");
     let (code, said) = typed("set private.plans");
     assert!(code == 3 && said.contains("(denied)"), "{said}");
-    let (code, said) = typed("tree");
+    let (code, said) = typed("tree --connect");
     assert!(code == 3 && said.contains("log in"), "{said}");
+    let (code, said) = typed("tree --ticket");
+    assert!(code == 0 && said.contains("site.lamp"), "{said}");
     let (code, said) = typed("members");
     assert!(code == 0 && said.contains("secured"), "{said}");
     let (code, said) = typed("acl explain joe");
