@@ -10,6 +10,7 @@ use super::inspect::{failure, open};
 use crate::cli::error::CliError;
 use crate::cli::remote::parse_path;
 use crate::cli::terminal::output::Output;
+use crate::cli::terminal::times::parse_time;
 use crate::model::path::Path;
 use crate::rt;
 use crate::storage::log::log_name;
@@ -25,6 +26,7 @@ const INTERVAL: Duration = Duration::from_millis(200);
 Examples:
   distkv-node log follow /var/lib/distkv
   distkv-node log follow /var/lib/distkv --below site --json
+  distkv-node log follow /var/lib/distkv --since 10m      # first those of the last 10 minutes
   distkv-node log follow /var/lib/distkv/log-7.dkv --all  # from its beginning
 
 It reads the files that the node writes, every 200 ms, and asks the node nothing: what the \
@@ -40,6 +42,11 @@ pub(super) struct FollowArgs {
     /// Begin with what is in the log already
     #[arg(long)]
     all: bool,
+
+    /// Begin with what came to the node since this moment, like 2026-11-20T12:00 (UTC), 'yesterday 14:00', or 10m
+    /// for 10 minutes ago, and is in the log, of a directory in the newest one
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "all")]
+    since: Option<u64>,
 
     /// Only at and below this path
     #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = ":")]
@@ -64,7 +71,7 @@ struct Followed {
 
 pub(super) async fn run(args: &FollowArgs, json: bool) -> Result<(), CliError> {
     let mut followed = begin(&args.from)?;
-    if !args.all {
+    if !args.all && args.since.is_none() {
         // The incarnations that it names are needed all the same.
         while followed.log.next().map_err(failure)?.is_some() {}
     }
@@ -75,6 +82,7 @@ pub(super) async fn run(args: &FollowArgs, json: bool) -> Result<(), CliError> {
         // Looked for before the log is found to have no more: what comes in between is in this one.
         let next = followed.next_number()?;
         match followed.log.next().map_err(failure)? {
+            Some(batch) if args.since.is_some_and(|since| batch.time_ms < since) => {}
             Some(batch) => {
                 let count = print_changes(&batch, followed.log.table(), &args.below, &mut output)?;
                 left = left.map(|left| left.saturating_sub(count));

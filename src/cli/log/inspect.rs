@@ -15,7 +15,7 @@ use crate::cli::files::{FileKind, Format, cannot, kind_of};
 use crate::cli::remote::parse_path;
 use crate::cli::terminal::output::{Output, Table};
 use crate::cli::terminal::progress::ProgressBar;
-use crate::cli::terminal::times::show_time;
+use crate::cli::terminal::times::{parse_time, show_time};
 use crate::cli::terminal::units::show_bytes;
 use crate::model::path::Path;
 use crate::storage::past::reach;
@@ -29,6 +29,7 @@ Examples:
   distkv-node log inspect /var/lib/distkv  # how far back there is
   distkv-node log inspect /var/lib/distkv/log-7.dkv
   distkv-node log inspect /var/lib/distkv/log-7.dkv --changes --below site
+  distkv-node log inspect /var/lib/distkv/log-7.dkv --changes --since 10m
   distkv-node log inspect /var/lib/distkv/log-7.dkv --changes --json |
     jq -r .path | sort | uniq -c
 
@@ -49,6 +50,11 @@ pub(super) struct InspectArgs {
     /// With --changes: only at and below this path
     #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = ":")]
     below: Path,
+
+    /// With --changes: only what came to the node since this moment, like 2026-11-20T12:00 (UTC), 'yesterday
+    /// 14:00', or 10m for 10 minutes ago
+    #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "changes")]
+    since: Option<u64>,
 
     /// Print JSON
     #[arg(long)]
@@ -124,7 +130,7 @@ fn inspect(args: &InspectArgs, json: bool) -> Result<(), CliError> {
         if let Some(knowledge) = &batch.knowledge {
             counts.tock = counts.tock.max(knowledge.tock.get());
         }
-        if args.changes {
+        if args.changes && args.since.is_none_or(|since| batch.time_ms >= since) {
             print_changes(&batch, log.table(), &args.below, &mut output)?;
         }
         bar.bytes(batch.end, bytes);
@@ -269,18 +275,15 @@ fn inspect_saved(args: &InspectArgs, json: bool) -> Result<(), CliError> {
     let notes = notes_of(&saved);
     let mut output = Output::new(json);
     if json {
-        output.line(
-            &json!({
-                "format": "distkv",
-                "name": replica.id.name.as_str(),
-                "changes": saved.changes.taken,
-                "live_entries": live,
-                "tombstones": deleted,
-                "tock": replica.tock.get(),
-                "notes": notes,
-            })
-            .to_string(),
-        )?;
+        output.json_line(json!({
+            "format": "distkv",
+            "name": replica.id.name.as_str(),
+            "changes": saved.changes.taken,
+            "live_entries": live,
+            "tombstones": deleted,
+            "tock": replica.tock.get(),
+            "notes": notes,
+        }))?;
         return output.flush();
     }
     let mut table = Table::default();

@@ -45,7 +45,7 @@ pub(super) struct ReplayArgs {
     #[arg(value_name = "DIR|FILE", required = true)]
     from: Vec<PathBuf>,
 
-    /// Up to this moment, like 2026-11-20T12:00 (UTC) or @1795176000
+    /// Up to this moment, like 2026-11-20T12:00 (UTC), 'yesterday 14:00', or 10m for 10 minutes ago
     #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "until_tock")]
     until_time: Option<u64>,
 

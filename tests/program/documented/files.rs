@@ -169,12 +169,18 @@ pub const HELP: &[Row] = &[
     run(0, "distkv-node log inspect /var/lib/distkv/log-7.dkv --changes --below site", &[]),
     run(
         0,
+        "distkv-node log inspect /var/lib/distkv/log-7.dkv --changes --since 10m",
+        &["site.lamp"],
+    ),
+    run(
+        0,
         "distkv-node log inspect /var/lib/distkv/log-7.dkv --changes --json | jq -r .path | sort | \
          uniq -c",
         &[],
     ),
     follow(0, "distkv-node log follow /var/lib/distkv", "following"),
     follow(0, "distkv-node log follow /var/lib/distkv --below site --json", "following"),
+    follow(0, "distkv-node log follow /var/lib/distkv --since 10m", "following"),
     follow(0, "distkv-node log follow /var/lib/distkv/log-7.dkv --all", "following"),
     run_to(
         0,

@@ -229,6 +229,14 @@ fn a_log_is_inspected_change_by_change() {
     let changes = done(&["log", "inspect", &log, "--changes"]);
     let words: Vec<&str> = changes.lines().map(|l| l.split_whitespace().nth(1).unwrap()).collect();
     assert_eq!(words, ["set", "set", "deleted"]);
+    let last = changes.lines().last().unwrap();
+    let since = ["--since", last.split_whitespace().next().unwrap()];
+    let inspect = ["log", "inspect", &log, "--changes"];
+    assert_eq!(done(&[&inspect[..], &since].concat()), format!("{last}\n"));
+    assert_eq!(done(&[&inspect[..], &["--since", "1h ago"]].concat()), changes);
+    let follow = ["log", "follow", &files.text("data"), "--count", "1"];
+    assert_eq!(done(&[&follow[..], &since].concat()), format!("{last}\n"));
+    assert_eq!(cli(&["log", "inspect", &log, "--since", "1h"]).code, 2);
     let lines = done(&["log", "inspect", &log, "--changes", "--json", "--below", "a"]);
     let (set, deleted) = lines.split_once('\n').unwrap();
     assert_eq!((&json(set)["value"][0], &json(deleted)["deleted"]), (&1.into(), &true.into()));
