@@ -95,8 +95,8 @@ Exit codes:
      changed
   6  no node was reached, or none that was is ready: nothing was done
   7  the answer did not come: it may have been done; look before you repeat it
-  130  `bench`, `import`, `apply`, `undo`, `verify` or `snapshot restore` was
-     interrupted
+  130  `bench`, `import`, `apply`, `undo`, `cp`, `mv`, `verify` or `snapshot
+     restore` was interrupted
   With --json, an error is a line of JSON on standard error: {\"error\": TEXT,
   \"outcome\": WORD, \"code\": the node's word or null, \"exit_code\": NUMBER}."
 );

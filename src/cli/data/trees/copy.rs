@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
+use crate::cli::terminal::interrupt::{Interrupt, tell_interrupted};
 use crate::cli::terminal::output::{Output, count_of, printable};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::client::{Fields, StreamEvent};
@@ -26,7 +27,7 @@ What is at the new path already is not replaced, unless with --force, and what i
 All is read as it was at one moment.
 
 Exit code: 0 done, 1 failed (the text says at which entry), 2 usage, 3 refused, 5 something is there \
-already, 6 no node was reached, 7 it may have been done.")]
+already, 6 no node was reached, 7 it may have been done, 130 interrupted (what was done is told).")]
 pub(in crate::cli) struct CpArgs {
     #[command(flatten)]
     places: Places,
@@ -47,7 +48,7 @@ there meanwhile; what was changed stays at both, and is told. What is at the new
 replaced, unless with --force. A move that was interrupted is finished by running it again with --force.
 
 Exit code: 0 done, 1 failed (the text says at which entry), or something stays; 2 usage, 3 refused, \
-5 something is there already, 6 no node was reached, 7 it may have been done.")]
+5 something is there already, 6 no node was reached, 7 it may have been done, 130 interrupted (what was done is told).")]
 pub(in crate::cli) struct MvArgs {
     #[command(flatten)]
     places: Places,
@@ -106,9 +107,13 @@ async fn run(places: &Places, remote: &RemoteArgs, moves: bool) -> Result<(), Cl
     places.check()?;
     // Replies wait behind a stream that is not read, so what is read has a connection of its own.
     let (source, target) = (remote.connect().await?, remote.connect().await?);
+    let interrupt = Interrupt::heed()?;
     let mut bar = ProgressBar::new(if moves { "moving" } else { "copying" }, remote.json);
     let mut done = Done::default();
-    let carried = places.carry(&source, &target, moves, &mut done, |count| bar.entries(count, 0));
+    let carried = places.carry(&source, &target, moves, &mut done, |count| {
+        bar.entries(count, 0);
+        interrupt.check()
+    });
     let carried = carried.await;
     drop(bar);
     let mut output = Output::new(remote.json);
@@ -125,6 +130,11 @@ async fn run(places: &Places, remote: &RemoteArgs, moves: bool) -> Result<(), Cl
     };
     output.either(json, text)?;
     output.flush()?;
+    let rest = if moves { "the rest is where it was" } else { "the rest was not copied" };
+    tell_interrupted(
+        &carried,
+        &format!("{rest}; the same command with --force goes on from there"),
+    );
     carried?;
     if copied == 0 {
         return Err(CliError::Failure(places.nothing_there()));
@@ -171,7 +181,7 @@ impl Places {
         target: &Remote,
         moves: bool,
         done: &mut Done,
-        mut look: impl FnMut(u64),
+        mut look: impl FnMut(u64) -> Result<(), CliError>,
     ) -> Result<(), CliError> {
         let mut fields = Fields::at(&self.from);
         fields.u64("nchain", 1);
@@ -210,7 +220,9 @@ impl Places {
             if moves {
                 delete_all(target, &batch, done).await?;
             }
-            look(done.copied);
+            if !is_over {
+                look(done.copied)?;
+            }
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use rmpv::Value;
 use serde_json::Value as Json;
 
-use crate::cli::command::{at, ok, program};
+use crate::cli::command::{at, ok, program, run};
 use crate::processes::{NodeProcess, PROGRAM, array, wait_until};
 
 fn json(text: &str) -> Vec<Json> {
@@ -206,4 +206,32 @@ fn an_interrupted_import_tells_what_is_done() {
     assert_eq!(said, format!("{} set, 0 unchanged\n", entries()));
     assert!(why.contains("interrupted: the lines behind these were not imported"), "{why}");
     drop(input);
+}
+
+#[test]
+fn an_interrupted_move_tells_what_is_done_and_is_finished_by_force() {
+    const ENTRIES: usize = 20_000;
+    let node = NodeProcess::run("n1");
+    let lines: String =
+        (0..ENTRIES).map(|n| format!("{{\"path\": \"a.k{n}\", \"value\": {n}}}\n")).collect();
+    let import =
+        run(&["import", "-", "--connect", &node.client.to_string()], &[], lines.as_bytes());
+    assert_eq!(import.code, 0, "{}", import.stderr);
+    let count = |path: &str| ok(&node, &["tree", path, "--json"]).lines().count();
+    let address = node.client.to_string();
+    let moving = program(&["mv", "a", "b", "--recursive", "--connect", &address]).spawn().unwrap();
+    wait_until("it has begun", || (at(&node, &["get", "b.k0"]).code == 0).then_some(()));
+    let signalled = Command::new("kill").args(["-INT", &moving.id().to_string()]).status().unwrap();
+    assert!(signalled.success());
+    let done = moving.wait_with_output().unwrap();
+    let why = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(130), "{why}");
+    let moved = count("b");
+    assert!((1..ENTRIES).contains(&moved));
+    let said = String::from_utf8(done.stdout).unwrap();
+    assert_eq!(said, format!("{moved} entries moved from a to b\n"));
+    assert!(why.contains("interrupted: the rest is where it was"), "{why}");
+    assert_eq!(count("a"), ENTRIES - moved);
+    ok(&node, &["mv", "a", "b", "--recursive", "--force"]);
+    assert_eq!((count("a"), count("b")), (0, ENTRIES));
 }
