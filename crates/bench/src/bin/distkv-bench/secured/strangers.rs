@@ -46,9 +46,7 @@ pub(super) fn rows(args: &SecuredArgs, nodes: &Nodes) -> Result<Vec<Row>, CliErr
     write(&member, args.warm_up, None)?;
     for pair in 0..args.pairs {
         for way in Way::of_pair(pair) {
-            let crowd = (way == Way::With)
-                .then(|| Crowd::begin(gossip, args))
-                .transpose()?;
+            let crowd = (way == Way::With).then(|| Crowd::begin(gossip, args)).transpose()?;
             let (times, failures) = write(&member, args.duration, crowd.as_ref())?;
             let strangers = crowd.map_or(0, Crowd::end);
             let us = |percentile| times.value_at_percentile(percentile) as f64 / 1e3;
