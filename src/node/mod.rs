@@ -175,6 +175,7 @@ impl Node {
     /// # Errors
     /// [`NodeError`]; nothing is left running.
     pub async fn start_with(config: Config, timing: Timing) -> Result<Self, NodeError> {
+        rt::start_for_node();
         let timing = timing.told(&config);
         let network = NetworkName::new(&config.network)
             .map_err(|_| NodeError::Network(config.network.clone()))?;

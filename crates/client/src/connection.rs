@@ -1,7 +1,7 @@
 //! One connection to a node's client port, shared by any number of requests and streams.
 //!
 //! A task reads the socket and hands each message to the task that waits for its `seq`; another
-//! task writes what is queued, so that a cancelled request never leaves half a message behind. A
+//! task writes what is queued (`writing`). A
 //! stream that is not read does not fill the memory: with flow control the node pauses it, without
 //! flow control the whole connection waits.
 
@@ -10,11 +10,12 @@ mod reading;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod writing;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_channel::{Receiver, Sender, TrySendError};
+use async_channel::TrySendError;
 
 use super::credentials::Access;
 use super::error::ClientError;
@@ -29,12 +30,8 @@ use crate::retry::deviations::{Rule, is_broken};
 use crate::rt;
 use reading::Incoming;
 use shared::{OpenRequest, Shared};
+use writing::Outgoing;
 
-/// Requests that wait to be written. More wait in [`Connection::request`]; each is at most
-/// [`REQUEST_BYTES_MAX`] long, and most are a few dozen bytes.
-const OUTGOING_MAX: usize = 256;
-/// Bytes that are gathered into one write.
-const WRITE_BYTES: usize = 64 << 10;
 /// Messages of one stream that are kept for its reader, where flow control does not say.
 const STREAM_MESSAGES_MAX: usize = 64;
 /// The least window of flow control: a node pauses one message before it is full, so with one
@@ -75,7 +72,7 @@ impl Default for Options {
 #[derive(Debug, Clone)]
 pub struct Connection {
     shared: Arc<Shared>,
-    outgoing: Sender<Vec<u8>>,
+    outgoing: Outgoing,
 }
 
 impl Connection {
@@ -111,18 +108,18 @@ impl Connection {
         let (wire, mut incoming, greeting) = connected.ok_or_else(timed_out)??;
 
         let window = decide_window(options.window, greeting.qlen);
-        let (outgoing, queue) = async_channel::bounded(OUTGOING_MAX);
+        let (address, stream) = (to.to_string(), wire.stream().clone());
+        let (outgoing, writer) = writing::queue(wire);
         // A node that has caught up once never makes anybody wait.
         let nowait = options.nowait && greeting.is_catching_up;
         if window.is_some() || nowait {
             // The queue is empty and open.
             let _ = outgoing.try_send(encode_settings(window.unwrap_or(0), nowait));
         }
-        incoming.writer_is(&outgoing);
-        let (address, stream) = (to.to_string(), wire.stream().clone());
+        incoming.writer_is(outgoing.queue());
         let shared = Arc::new(Shared::new(address, greeting, window, stream, tasks.clone()));
-        tasks.spawn(write_queued(wire, queue.clone(), Arc::clone(&shared)));
-        tasks.spawn(incoming.read_all(Arc::clone(&shared), queue));
+        tasks.spawn(incoming.read_all(Arc::clone(&shared), writer.queue()));
+        tasks.spawn(writer.run(Arc::clone(&shared)));
         let connection = Connection { shared, outgoing };
         if let Some(login) = options.access.login() {
             let logged_in = rt::timeout(options.connect_timeout, login.run(&connection)).await;
@@ -258,7 +255,7 @@ impl Connection {
         if bytes.len() > REQUEST_BYTES_MAX {
             return Err(ClientError::TooLarge(bytes.len()));
         }
-        match self.outgoing.send(bytes).await {
+        match self.outgoing.send(bytes, open.is_alone).await {
             Ok(()) => Ok(open),
             Err(_) => Err(self.shared.lost()),
         }
@@ -273,7 +270,7 @@ impl Connection {
         if let Err(TrySendError::Full(bytes)) = self.outgoing.try_send(bytes) {
             let outgoing = self.outgoing.clone();
             self.shared.tasks.spawn(async move {
-                let _ = outgoing.send(bytes).await;
+                let _ = outgoing.send(bytes, false).await;
             });
         }
     }
@@ -363,7 +360,7 @@ impl ReplyStream {
             return Ok(());
         }
         let ack = encode_ack(self.open.seq, self.taken);
-        if self.connection.outgoing.send(ack).await.is_err() {
+        if self.connection.outgoing.send(ack, false).await.is_err() {
             return Err(self.connection.shared.lost());
         }
         self.acknowledged = self.taken;
@@ -397,21 +394,4 @@ fn whole_path(paths: &mut Lengthener, message: &Message) -> Result<Option<Path>,
         None => Path::from_msgpack_value(rest)?,
     };
     Ok(Some(path))
-}
-
-/// Writes what is queued until the connection ends, as much as possible at a time.
-async fn write_queued(mut wire: Wire, queue: Receiver<Vec<u8>>, shared: Arc<Shared>) {
-    while let Ok(mut batch) = queue.recv().await {
-        while batch.len() < WRITE_BYTES {
-            let Ok(next) = queue.try_recv() else { break };
-            batch.extend_from_slice(&next);
-        }
-        if let Err(error) = wire.write_all(&batch).await {
-            shared.end(shared.lost_because(error.to_string()));
-            break;
-        }
-    }
-    // All handles are gone, or the connection is: either way the reader has nothing to wait for.
-    queue.close();
-    wire.close().await;
 }

@@ -98,6 +98,21 @@ impl Wire {
         self.stream.write_all(bytes).await
     }
 
+    /// Writes as many of the bytes as can be written at once, which may be none.
+    pub(super) fn try_write(&self, bytes: &[u8]) -> usize {
+        #[cfg(feature = "tls")]
+        if self.session.is_some() {
+            return 0;
+        }
+        // An error comes again, at the next write.
+        self.stream.try_write(bytes).unwrap_or(0)
+    }
+
+    /// Writes what [`Wire::try_write`] has left.
+    pub(super) async fn write_rest(&mut self, rest: &[u8]) -> io::Result<()> {
+        self.stream.write_all(rest).await
+    }
+
     /// Ends both directions.
     pub async fn close(&mut self) {
         self.say_end().await;

@@ -2,15 +2,17 @@
 //! and threads (docs/decisions/0002-async-runtime.md). What does not depend on the runtime (channels, locks,
 //! events, stream adaptors) is used directly from its own crate.
 
+mod deadlines;
+
 use std::collections::hash_map::RandomState;
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -18,22 +20,50 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use async_executor::Executor;
 use async_io::{Async, Timer};
 use distkv_model as model;
-use futures::future::{Either, FutureExt, select};
+use futures::future::FutureExt;
 use futures::task::AtomicWaker;
 
 use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
+pub use deadlines::timeout;
 
 /// All tasks of the process.
 static EXECUTOR: Executor<'static> = Executor::new();
-/// Whether the threads that run them have been started.
-static THREADS: OnceLock<()> = OnceLock::new();
+/// The threads that run them.
+static THREADS: Mutex<Threads> = Mutex::new(Threads { running: 0, is_chosen: false });
 
-/// Starts the runtime with the given number of threads for tasks. To be called before anything else
-/// of it; later it does nothing. By default there are as many threads as cores.
+struct Threads {
+    running: usize,
+    /// The program has said how many there are to be.
+    is_chosen: bool,
+}
+
+/// Has this number of threads run tasks, or more where more were started before; what [`start_for_node`] asks for
+/// later does not count. Without either there is one thread: a further one is woken for what the first could have
+/// done, and waking it costs more than most tasks of a client.
 pub fn start(threads: usize) {
-    THREADS.get_or_init(|| {
-        for _ in 0..threads.max(1) {
+    start_threads(threads, true);
+}
+
+/// Has as many threads run tasks as a node needs that is part of a program: [`node_threads`].
+pub fn start_for_node() {
+    start_threads(node_threads(), false);
+}
+
+/// Half of the cores: the other half is for the system's part of each request, and for threads of their own.
+#[must_use]
+pub fn node_threads() -> usize {
+    thread::available_parallelism().map_or(1, usize::from).div_ceil(2)
+}
+
+fn start_threads(wanted: usize, is_chosen: bool) {
+    {
+        let mut threads = THREADS.lock().unwrap_or_else(PoisonError::into_inner);
+        if threads.is_chosen && !is_chosen && threads.running > 0 {
+            return;
+        }
+        threads.is_chosen |= is_chosen;
+        for _ in threads.running..wanted.max(1) {
             // A task that panics takes its thread along, unless the process ends at panics.
             let run = || {
                 while std::panic::catch_unwind(|| {
@@ -46,8 +76,9 @@ pub fn start(threads: usize) {
             if spawn_thread("tasks", run).is_err() {
                 break;
             }
+            threads.running += 1;
         }
-    });
+    }
     // The first thread for work that blocks, while the system certainly has one. It stays, so that
     // name look-ups and the like go on when there are no more threads to be had.
     drop(spawn_blocking(|| ()));
@@ -55,9 +86,8 @@ pub fn start(threads: usize) {
 
 /// The runtime; starts it if necessary.
 fn executor() -> &'static Executor<'static> {
-    if THREADS.get().is_none() {
-        start(thread::available_parallelism().map_or(1, usize::from));
-    }
+    static IS_STARTED: OnceLock<()> = OnceLock::new();
+    IS_STARTED.get_or_init(|| start_threads(1, false));
     &EXECUTOR
 }
 
@@ -185,12 +215,14 @@ impl<T> Work<T> {
 #[cfg(target_os = "linux")]
 const BACKGROUND_NICE: i32 = 15;
 
-/// Runs a future to its end on this thread. Not from within a task.
+/// Runs a future to its end on this thread. Not from within a task. The threads that run tasks see to the sockets: a
+/// thread that waits here is woken once it can go on, and not to hand on what concerns others.
 pub fn block_on<F, T>(future: F) -> T
 where
     F: Future<Output = T>,
 {
-    async_io::block_on(future)
+    let _ = executor();
+    futures_lite::future::block_on(future)
 }
 
 /// Waits.
@@ -248,18 +280,6 @@ pub async fn yield_now() {
         Poll::Pending
     })
     .await;
-}
-
-/// The future's output, or `None` when it took longer than `duration`; then it was dropped.
-pub async fn timeout<F, T>(duration: Duration, future: F) -> Option<T>
-where
-    F: Future<Output = T>,
-{
-    // The future goes first: a result that is ready in time is returned, however late it is polled.
-    match select(std::pin::pin!(future), Timer::after(duration)).await {
-        Either::Left((output, _)) => Some(output),
-        Either::Right(_) => None,
-    }
 }
 
 /// A TCP connection; clones are of the same one. One task may read and another one write.
@@ -345,6 +365,14 @@ impl TcpStream {
     /// The system's error: mostly that the connection had ended.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         self.socket().shutdown(how)
+    }
+
+    /// Writes as many of the bytes as the system takes at once.
+    ///
+    /// # Errors
+    /// The system's: `WouldBlock` where it takes none now.
+    pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket().write(bytes)
     }
 
     /// Whether, as far as is known now, the other side has ended or lost the connection; consumes
@@ -590,13 +618,6 @@ fn elapsed() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_future_that_is_too_slow_times_out() {
-        let never = std::future::pending::<()>();
-        assert_eq!(block_on(timeout(Duration::from_millis(1), never)), None);
-        assert_eq!(block_on(timeout(Duration::from_secs(60), async { 5 })), Some(5));
-    }
 
     #[test]
     fn tasks_give_back_what_they_made() {

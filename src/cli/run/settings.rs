@@ -21,6 +21,7 @@ use crate::node::config::{
     IpNetwork, KeyConfig, KeyStore, NETWORK, NetworkError, OPEN_REQUESTS, PURGE_GRACE, READY_WAIT,
     Start, TlsConfig,
 };
+use crate::rt;
 use crate::secure::key_ring::handed::Handed;
 use distkv_command::key_file;
 use distkv_tls::Ca;
@@ -203,8 +204,7 @@ impl Settings {
     /// # Errors
     /// None, or more than any machine has use for.
     pub(in crate::cli) fn threads(&self) -> Result<usize, CliError> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        match self.threads.unwrap_or(cores.div_ceil(2)) {
+        match self.threads.unwrap_or_else(rt::node_threads) {
             threads @ 1..=THREADS_MAX => Ok(threads),
             _ => Err(CliError::Usage(format!("--threads must be from 1 to {THREADS_MAX}"))),
         }

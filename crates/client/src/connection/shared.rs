@@ -42,6 +42,8 @@ struct State {
     last_seq: u64,
     /// Where the messages with this `seq` go. Empty once the connection has ended.
     open: HashMap<u64, Waiting>,
+    /// Those of them that do not end by themselves.
+    endless: usize,
     /// How the connection ended, if it has.
     ended: Option<ClientError>,
 }
@@ -59,6 +61,8 @@ struct Waiting {
 pub(super) struct OpenRequest {
     pub(super) seq: u64,
     pub(super) messages: Receiver<Message>,
+    /// Whether no other one that ends by itself was open when it began.
+    pub(super) is_alone: bool,
     shared: Arc<Shared>,
 }
 
@@ -116,9 +120,11 @@ impl Shared {
         }
         state.last_seq += 1;
         let seq = state.last_seq;
+        let is_alone = state.open.len() == state.endless;
+        state.endless += usize::from(is_endless);
         state.open.insert(seq, Waiting { messages: sender, is_endless });
         drop(state);
-        Ok(OpenRequest { seq, messages, shared: Arc::clone(shared) })
+        Ok(OpenRequest { seq, messages, is_alone, shared: Arc::clone(shared) })
     }
 
     /// A number for a request whose reply is ignored; `None` once the connection has ended.
@@ -138,12 +144,16 @@ impl Shared {
 
     /// Nothing more comes to streams that do not end by themselves.
     pub(super) fn end_endless(&self) {
-        self.state.lock().open.retain(|_, waiting| !waiting.is_endless);
+        let mut state = self.state.lock();
+        state.open.retain(|_, waiting| !waiting.is_endless);
+        state.endless = 0;
     }
 
     /// No more messages go to this number.
     pub(super) fn forget(&self, seq: u64) {
-        self.state.lock().open.remove(&seq);
+        let mut state = self.state.lock();
+        let removed = state.open.remove(&seq);
+        state.endless -= usize::from(removed.is_some_and(|waiting| waiting.is_endless));
     }
 
     /// The connection has ended, and this is how; only the first reason counts.
@@ -152,6 +162,7 @@ impl Shared {
         state.ended.get_or_insert(reason);
         // Their messages that are here already can still be taken.
         let open = std::mem::take(&mut state.open);
+        state.endless = 0;
         drop(state);
         drop(open);
         self.ended.notify(usize::MAX);

@@ -396,3 +396,46 @@ fn a_request_that_is_too_long_is_not_sent() {
         assert!(matches!(error, ClientError::TooLarge(_)), "{error:?}");
     });
 }
+
+#[test]
+fn requests_come_whole_and_in_order_also_after_one_that_was_given_up_half_written() {
+    // More than the system's buffers take while nobody reads.
+    const BIG: usize = 6 << 20;
+    const SMALL: u64 = 100;
+    let (go_on, may_read) = async_channel::bounded::<()>(1);
+    let node = |mut node: Node| async move {
+        node.greet().await;
+        for seq in 1..=3 {
+            assert_eq!(node.receive().await.unwrap().u64("seq"), Some(seq));
+            node.send(&reply(seq)).await;
+        }
+        may_read.recv().await.unwrap();
+        let big = node.receive().await.unwrap();
+        assert_eq!(big.u64("seq"), Some(4));
+        assert!(big.get("value").unwrap().len() > BIG);
+        for seq in 5..5 + SMALL {
+            assert_eq!(node.receive().await.unwrap().u64("seq"), Some(seq));
+            node.send(&reply(seq)).await;
+        }
+    };
+    against(None, node, |connection| async move {
+        let (connection, none) = (connection.unwrap(), Fields::new());
+        // One after the other, each alone.
+        for _ in 0..3 {
+            connection.request("get_value", &none).await.unwrap();
+        }
+        let mut big = Fields::new();
+        big.bin("value", &vec![7; BIG]);
+        let given_up = connection.request("set_value", &big);
+        assert!(rt::timeout(Duration::from_millis(20), given_up).await.is_none());
+        let asking = (0..SMALL).map(|_| {
+            let (connection, none) = (connection.clone(), none.clone());
+            async move { connection.request("get_value", &none).await }
+        });
+        let asking = rt::spawn(futures::future::join_all(asking));
+        go_on.send(()).await.unwrap();
+        for answer in asking.await {
+            answer.unwrap();
+        }
+    });
+}
