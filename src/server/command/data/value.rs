@@ -23,7 +23,7 @@ use crate::replica::write::{ChainCondition, Hints, Precondition, Write};
 use crate::server::access::authorise::Denied;
 use crate::server::access::types::TypeChecks;
 use crate::server::change_time;
-use crate::server::command::access::demote_for_list;
+use crate::server::command::access::{demote_for_list, remove_for_record};
 use crate::server::connections::session::{
     Context, Decoded, NodeNames, Session, WholePath, not_ready,
 };
@@ -421,8 +421,12 @@ impl<'a> Job<'a> {
 
     /// Does what follows from it if it was carried out, and counts it as this many changes in its shard.
     pub(in crate::server::command) fn count(&self, cx: &Context<'_>, weight: u64) {
-        if let (Some(path), Some(Outcome::Written(_))) = (self.path(), &self.outcome) {
+        if let (Some(path), Some(Outcome::Written(written))) = (self.path(), &self.outcome) {
             demote_for_list(cx, path.as_bytes());
+            let is_deletion = self.write.is_some_and(|write| write.value.is_none());
+            if is_deletion && written.is_made {
+                remove_for_record(cx, path.as_bytes());
+            }
             self.tell(cx, path);
             cx.shared.shards.note_writes(path.as_bytes(), weight);
         }
