@@ -21,6 +21,7 @@ use crate::protocol::client::{
 };
 use crate::replica::write::{ChainCondition, Hints, Precondition, Write};
 use crate::server::access::authorise::Denied;
+use crate::server::access::mistakes::Mistake;
 use crate::server::access::types::TypeChecks;
 use crate::server::change_time;
 use crate::server::command::access::{demote_for_list, remove_for_record};
@@ -207,7 +208,8 @@ impl Session {
             return Ok(Permit { path, stored, over_value: None, hides_old: false });
         }
         let letters = cx.access.rights.letters(path.as_bytes());
-        let hides_old = has_secret || !letters.has(Letters::READ);
+        let hides_old =
+            has_secret || !(letters.has(Letters::READ) || cx.access.makes(Mistake::OldValue));
         if hides_old && (write.prev.is_some() || write.idempotent) {
             // Its outcome would tell what is there.
             if let Some(witness) = &cx.witness {
@@ -216,7 +218,7 @@ impl Session {
             return Err(Denied::Path { action: write.action }.into());
         }
         let over_value = match (letters.has(Letters::WRITE), letters.has(Letters::CREATE)) {
-            _ if write.value.is_none() => None,
+            _ if write.value.is_none() || cx.access.makes(Mistake::WriteOrCreate) => None,
             (true, true) => None,
             (may_change, _) => Some(may_change),
         };
