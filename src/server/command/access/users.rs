@@ -139,8 +139,26 @@ impl Session {
         }
         tracing::info!(method = change.method, user = change.user, "a user was set");
         let extra = token.as_deref().map(|token| ("token", token));
-        self.answer_change(cx, seq, &made, None, extra, out);
+        if change.is_dialogue {
+            self.end_dialogue(cx, seq, &made, out);
+        } else {
+            self.answer_change(cx, StreamTag { seq, wseq: None }, &made, (None, extra), out);
+        }
         Ok(Then::Continue)
+    }
+
+    /// All that the server says in the original's dialogue about a new user. Its questions are for a name that was in the
+    /// request; so nothing waits for the client's part.
+    fn end_dialogue(&mut self, cx: &Context<'_>, seq: u64, made: &Change, out: &mut Vec<u8>) {
+        let is_counted = self.window.is_some();
+        let tag = |n: u64| StreamTag { seq, wseq: is_counted.then_some(n) };
+        let say = |n, key, text, out: &mut Vec<u8>| {
+            MessageWriter::new(out).str(key, text).tag(tag(n)).tock(cx.tock());
+        };
+        say(1, "state", "start", out);
+        say(2, "step", "GiveName", out);
+        self.answer_change(cx, tag(3), made, (None, None), out);
+        say(4, "state", "end", out);
     }
 
     /// Whether the client may make this change: an admin each, and a user a new secret of its own.
@@ -187,7 +205,7 @@ impl Session {
         }
         made.written.changed = true;
         tracing::info!(method, user, "a user was removed");
-        self.answer_change(cx, seq, &made, None, None, out);
+        self.answer_change(cx, StreamTag { seq, wseq: None }, &made, (None, None), out);
         Ok(Then::Continue)
     }
 
@@ -266,7 +284,7 @@ impl Session {
         tracing::info!(method, "how clients log in was set");
         let old = made.written.old.clone();
         let prev = old.as_ref().and_then(Entry::value).filter(|_| made.written.is_made);
-        self.answer_change(cx, seq, &made, prev, None, out);
+        self.answer_change(cx, StreamTag { seq, wseq: None }, &made, (prev, None), out);
         Ok(Then::Continue)
     }
 
@@ -274,10 +292,9 @@ impl Session {
     fn answer_change(
         &mut self,
         cx: &Context<'_>,
-        seq: u64,
+        tag: StreamTag,
         made: &Change,
-        prev: Option<&[u8]>,
-        extra: Option<(&'static str, &str)>,
+        (prev, extra): (Option<&[u8]>, Option<(&'static str, &str)>),
         out: &mut Vec<u8>,
     ) {
         let from = out.len();
@@ -294,11 +311,11 @@ impl Session {
             }
             None => cx.tock(),
         };
-        message.tock(tock).u64("seq", seq);
+        message.tock(tock).tag(tag);
         if let Some((name, text)) = extra {
             message.str(name, text);
         }
-        self.unsynced.note(from, out.len(), made.number, StreamTag { seq, wseq: None });
+        self.unsynced.note(from, out.len(), made.number, tag);
         if self.context(cx.shared, cx.now).access.is_stranger() {
             self.guest.parting = out.get(from..).unwrap_or_default().to_vec();
         }
