@@ -19,6 +19,7 @@ use crate::protocol::client::{Action, ClientError, ErrorCode};
 use crate::replica::write::{Write, Written};
 use crate::server::access::sight::{Sight, reads_at};
 use crate::server::change_time;
+use crate::server::command::access::remove_for_record;
 use crate::server::command::data::value::engine_error;
 use crate::server::connections::session::{Context, NodeNames};
 
@@ -141,6 +142,7 @@ impl DeleteSource {
             match outcome.into_written() {
                 Ok(Written { entry: Some(tombstone), is_made: true, old, .. }) => {
                     cx.shared.shards.note_writes(path.as_bytes(), 1);
+                    remove_for_record(cx, path.as_bytes());
                     if let Some(witness) = &cx.witness {
                         witness.changed(Action::DeleteTree, path.as_bytes());
                     }

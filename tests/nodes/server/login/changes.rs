@@ -200,6 +200,8 @@ fn who_was_removed_and_made_again_is_not_logged_in_by_a_secret_that_did_not_know
             assert_eq!(side.connect().code(login("password", "joe", secret)), "auth_failed");
         }
     }
+    let warnings = admin.ok(map! {"action": "status"})["warnings"].to_string();
+    assert!(warnings.contains("was removed, and somebody who did not know of it"), "{warnings}");
     // A list alone does not bring a stolen secret back. Another one makes the user anew, at both.
     let list = map! {"action": "auth_set", "typ": "password", "ident": "joe", "acl": "*"};
     assert_eq!(admin.code(list), "bad_request");
@@ -240,31 +242,43 @@ fn who_is_made_again_gets_nothing_from_a_record_that_did_not_know_of_the_removal
 
 #[test]
 fn a_user_whose_record_was_deleted_by_the_originals_tools_stays_removed_in_a_split() {
-    let node = secured();
-    let mut admin = admin(&node);
-    admin.ok(limited("joe", "test123", "*"));
-    let cut_off = serve(elsewhere(&node));
-    steal(&cut_off, "test123");
-    admin.ok(map! {"action": "delete_internal", "path": path("auth.password.user.joe")});
-    heal(&cut_off.hub, &node.hub);
-    assert_eq!(node.connect().code(login("password", "joe", "stolen12")), "auth_failed");
-    admin.ok(limited("joe", "new12345", "*"));
-    logged_in(&node, "password", "joe", "new12345").set("a", 1);
+    for delete in [
+        map! {"action": "delete_internal", "path": path("auth.password.user.joe")},
+        map! {"action": "delete_tree", "path": path(":n.auth.password.user.joe")},
+    ] {
+        let node = secured();
+        let mut admin = admin(&node);
+        admin.ok(limited("joe", "test123", "*"));
+        let cut_off = serve(elsewhere(&node));
+        steal(&cut_off, "test123");
+        admin.ok(delete);
+        heal(&cut_off.hub, &node.hub);
+        assert_eq!(node.connect().code(login("password", "joe", "stolen12")), "auth_failed");
+        admin.ok(limited("joe", "new12345", "*"));
+        logged_in(&node, "password", "joe", "new12345").set("a", 1);
+    }
 }
 
 #[test]
-fn of_a_new_secret_and_the_users_own_at_a_node_that_is_cut_off_the_later_one_counts() {
+fn of_a_change_of_a_user_and_its_own_at_a_node_that_is_cut_off_the_later_one_counts() {
     let node = secured();
     let mut admin = admin(&node);
-    admin.ok(limited("joe", "test123", "*"));
+    let joe = |secret: &str, role: &str| {
+        map! {
+            "action": "auth_set", "typ": "password", "ident": "joe", "secret": secret, "acl": "*",
+            "role": role,
+        }
+    };
+    admin.ok(joe("test123", "operator"));
     let cut_off = serve(elsewhere(&node));
     steal(&cut_off, "test123");
-    admin.ok(password("joe", "new12345"));
+    admin.ok(joe("new12345", "user"));
     let before = node.hub.read(Engine::counters).conflicts;
     heal(&cut_off.hub, &node.hub);
-    // So a secret that was stolen is taken away by removing the user.
+    // So a secret that was stolen, and a role, are taken away by removing the user.
     assert_eq!(node.connect().code(login("password", "joe", "new12345")), "auth_failed");
-    logged_in(&node, "password", "joe", "stolen12").set("a", 1);
+    let mut thief = logged_in(&node, "password", "joe", "stolen12");
+    assert_eq!(thief.ok(map! {"action": "auth_info"})["role"].as_str(), Some("operator"));
     assert_eq!(node.hub.read(Engine::counters).conflicts, before + 1);
 }
 
