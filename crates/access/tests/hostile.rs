@@ -95,7 +95,7 @@ proptest! {
             prop_assert!(user.role == Role::Admin || letters == Letters::NONE);
             // Nobody is there who was removed, unless it was made again.
             let revoked = revoked_path(&user.method, &user.ident).unwrap();
-            let removed = all().filter(|(path, _)| *path == revoked).last();
+            let removed = all().rfind(|(path, _)| *path == revoked);
             prop_assert!(removed.is_none_or(|(_, value)| Removal::read(value).is_some()));
         }
         let acl = Acl::build(all().map(|(path, value)| {
