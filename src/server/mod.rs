@@ -134,6 +134,9 @@ pub(crate) struct Shared {
     /// See [`Server::assume`].
     #[cfg(any(test, feature = "planted-defects"))]
     assumed: Mutex<Option<Identity>>,
+    /// See [`Server::plant`].
+    #[cfg(any(test, feature = "planted-defects"))]
+    mistake: Mutex<Option<access::mistakes::Mistake>>,
 }
 
 impl Shared {
@@ -156,7 +159,11 @@ impl Shared {
 
     /// What a client may do, of the policies at this moment.
     fn access_of(&self, identity: &Identity) -> Access {
-        self.policy_data.access_of(&self.hub, identity, self.is_secured())
+        Access {
+            #[cfg(any(test, feature = "planted-defects"))]
+            mistake: *self.mistake.lock(),
+            ..self.policy_data.access_of(&self.hub, identity, self.is_secured())
+        }
     }
 
     /// Whether clients must log in whatever the data says.
@@ -321,6 +328,8 @@ impl Server {
             counts: Arc::default(),
             #[cfg(any(test, feature = "planted-defects"))]
             assumed: Mutex::default(),
+            #[cfg(any(test, feature = "planted-defects"))]
+            mistake: Mutex::default(),
         });
         let accepting =
             Mutex::new(Some(rt::spawn(connections::accept::accept(listener, Arc::clone(&shared)))));
@@ -343,6 +352,12 @@ impl Server {
     #[cfg(any(test, feature = "planted-defects"))]
     pub fn assume(&self, identity: Identity) {
         *self.shared.assumed.lock() = Some(identity);
+    }
+
+    /// For tests of tests: the node leaves a check of what clients may do out, for those that connect from now on.
+    #[cfg(any(test, feature = "planted-defects"))]
+    pub fn plant(&self, mistake: access::mistakes::Mistake) {
+        *self.shared.mistake.lock() = Some(mistake);
     }
 
     /// A client in the same process, which has come from this address. It takes the place of no other.

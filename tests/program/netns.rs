@@ -28,6 +28,7 @@
 
 use crate::processes;
 
+mod capture;
 mod cluster;
 mod rotation;
 use crate::hosts;

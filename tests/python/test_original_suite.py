@@ -14,9 +14,9 @@ expectations through the unmodified library, with nodes of ours.
 | `test_feature_mirror` | `test_mirror.py` |
 | `test_passthru` | `test_messages.py` |
 | `test_feature_runner`, `…_allrunner`, `…_singlerunner` | `test_jobs_run_…` |
-| `test_feature_convert`, `…_typecheck` | refused: `test_types_are_checked_and_codecs_refused` |
+| `test_feature_convert` | refused: `test_types_are_checked_and_codecs_refused` |
 | `test_multi`, `test_recover` | the Rust tests of clusters, splits and lost messages (`tests/nodes/cluster.rs`, `tests/program/netns.rs`, `crates/sim/tests/sim/seeds.rs`); that a deletion vanishes everywhere: `test_what_is_deleted_vanishes_everywhere` |
-| `test_feature_auth`, `…_acl`, `…_dh` | `test_logins.py` |
+| `test_feature_auth`, `…_acl`, `…_typecheck` | `test_original_access.py`, `test_logins.py` |
 | `test_feature_ssl` | it cannot work with any server |
 
 Where an event's node is told, the original has a name and ours a life of that name."""

@@ -6,7 +6,7 @@ use distkv_access::acl::{Acl, Letters, Rights};
 use distkv_access::dh::{BoxKey, Group, PRIVATE_BYTES, exchange};
 use distkv_access::secret::PasswordHash;
 use distkv_access::types::Types;
-use distkv_access::users::{Directory, Record, Role};
+use distkv_access::users::{Directory, Record, Removal, Role, revoked_path};
 use distkv_model::ids::{Event, NodeIndex, Tick};
 use distkv_model::path::{Element, Path};
 use distkv_model::value::Value;
@@ -33,6 +33,8 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
         "user",
         "password",
         "token",
+        "again",
+        "after",
         "key",
         "lim",
         "*",
@@ -66,6 +68,7 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
         1 => any::<bool>().prop_map(rmpv::Value::from),
         1 => Just(rmpv::Value::Nil),
         1 => vec(any::<u8>(), 32).prop_map(rmpv::Value::Binary),
+        1 => Just(rmpv::Value::Binary(vec![7; 16])),
     ];
     let key = proptest::sample::select(words.to_vec()).prop_map(rmpv::Value::from);
     let value = scalar.prop_recursive(5, 40, 4, move |inner| {
@@ -90,6 +93,10 @@ proptest! {
         for user in directory.users() {
             let letters = directory.rights_of(user).letters(b"\xc0\xa4auth");
             prop_assert!(user.role == Role::Admin || letters == Letters::NONE);
+            // Nobody is there who was removed, unless it was made again.
+            let revoked = revoked_path(&user.method, &user.ident).unwrap();
+            let removed = all().rfind(|(path, _)| *path == revoked);
+            prop_assert!(removed.is_none_or(|(_, value)| Removal::read(value).is_some()));
         }
         let acl = Acl::build(all().map(|(path, value)| {
             (Path::from_elements(path.elements().skip(1)).unwrap(), value)
@@ -123,6 +130,7 @@ proptest! {
         prop_assert!(BoxKey::new([1; 32]).open(&bytes).is_err());
         let _ = PasswordHash::read(&text);
         let _ = Record::read(&bytes);
+        let _ = Removal::read(&bytes);
     }
 }
 

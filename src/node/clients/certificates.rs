@@ -23,6 +23,9 @@ use crate::server::TlsSettings;
 
 /// A certificate of the network's CA is renewed at this age, in seconds: it is valid for 30 days.
 const RENEW_AFTER_SECS: u64 = 24 * 3_600;
+/// It is also renewed if it was issued so long after the present time: the clock was set back. Certificates are valid from
+/// an hour before they are issued.
+const AHEAD_SECS: u64 = 600;
 /// The time between two looks at the files, and at the node's names.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -90,14 +93,7 @@ impl Certificates {
     /// Looks whether another certificate is due.
     fn look(&self) {
         let now = Shown::now(&self.config, &self.me);
-        let is_due = {
-            let shown = self.shown.lock();
-            let is_old = now.issued_at.saturating_sub(shown.issued_at) >= RENEW_AFTER_SECS;
-            (self.config.own.is_none() && is_old)
-                || shown.names != now.names
-                || shown.files != now.files
-        };
-        if !is_due {
+        if !now.is_due(&self.shown.lock(), self.config.own.is_some()) {
             return;
         }
         let made = make(&self.config, &now);
@@ -128,6 +124,15 @@ impl Shown {
         let files = own.chain(&config.client_ca).map(|path| stamp(path)).collect();
         let names = if config.own.is_some() { Vec::new() } else { names_of(config, me) };
         Self { names, issued_at: now_secs(), files }
+    }
+
+    /// Whether another certificate must be made than what was shown before.
+    fn is_due(&self, before: &Self, is_own: bool) -> bool {
+        let age = self.issued_at.saturating_sub(before.issued_at);
+        // The clock was set back: a certificate of later days is not valid yet.
+        let ahead = before.issued_at.saturating_sub(self.issued_at);
+        let is_old = age >= RENEW_AFTER_SECS || ahead >= AHEAD_SECS;
+        (!is_own && is_old) || before.names != self.names || before.files != self.files
     }
 }
 
@@ -231,4 +236,28 @@ fn route(any: &str) -> Option<IpAddr> {
 
 fn now_secs() -> u64 {
     rt::wall_clock_ms() / 1_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_renewed_every_day_and_when_the_clock_was_set_back() {
+        const NOW: u64 = 1_800_000_000;
+        let at = |issued_at| Shown { names: vec!["n1".into()], issued_at, files: Vec::new() };
+        for (issued_at, is_due) in [
+            (NOW, false),
+            (NOW - RENEW_AFTER_SECS + 1, false),
+            (NOW - RENEW_AFTER_SECS, true),
+            (NOW + AHEAD_SECS - 1, false),
+            (NOW + AHEAD_SECS, true),
+            (NOW + 365 * 86_400, true),
+        ] {
+            assert_eq!(at(NOW).is_due(&at(issued_at), false), is_due, "{issued_at}");
+            assert!(!at(NOW).is_due(&at(issued_at), true), "the operator renews own ones");
+        }
+        let other = Shown { names: vec!["n2".into()], ..at(NOW) };
+        assert!(other.is_due(&at(NOW), false));
+    }
 }

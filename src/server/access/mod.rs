@@ -12,6 +12,7 @@
 //! | [`cluster_key`] | the key that makes a client an admin, and a node secured |
 //! | `guest` | what a connection keeps for its client's login |
 //! | [`logins`] | what all logins share |
+//! | [`mistakes`] | what tests leave out, to see that it is missed |
 //! | [`strangers`] | bounds of connections that have not logged in |
 //! | `present` | who is connected, to close those who may do nothing any more |
 //!
@@ -26,6 +27,7 @@ pub mod cluster_key;
 pub(in crate::server) mod guest;
 pub mod logins;
 pub mod methods;
+pub mod mistakes;
 pub(in crate::server) mod present;
 pub mod sight;
 pub mod strangers;
@@ -75,6 +77,9 @@ pub(crate) struct Access {
     pub types: Option<Arc<TypeChecks>>,
     /// When it must be looked up again, whatever the policies are: because logins are needed from then on.
     pub until: Option<Millis>,
+    /// What a test has planted.
+    #[cfg(any(test, feature = "planted-defects"))]
+    pub mistake: Option<mistakes::Mistake>,
 }
 
 /// How the canonical bytes of paths below nil begin.
@@ -104,9 +109,7 @@ impl Access {
         Self {
             role: Some(Role::Admin),
             rights: Arc::new(Rights::everything()),
-            policies,
-            types: None,
-            until: None,
+            ..Self::nothing(policies)
         }
     }
 
@@ -114,7 +117,15 @@ impl Access {
     #[must_use]
     pub(crate) fn nothing(policies: Policies) -> Self {
         let rights = Arc::new(Rights::nothing());
-        Self { role: None, rights, policies, types: None, until: None }
+        Self {
+            role: None,
+            rights,
+            policies,
+            types: None,
+            until: None,
+            #[cfg(any(test, feature = "planted-defects"))]
+            mistake: None,
+        }
     }
 
     /// Of a user.
@@ -124,9 +135,7 @@ impl Access {
             Some(user) => Self {
                 role: Some(user.role),
                 rights: directory.rights_of(user),
-                policies,
-                types: None,
-                until: None,
+                ..Self::nothing(policies)
             },
             // Removed, or revoked.
             None => Self::nothing(policies),

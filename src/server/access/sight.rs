@@ -7,6 +7,7 @@ use distkv_access::acl::{Letters, Rights, Walk};
 
 use super::Access;
 use super::authorise::{Target, authorise};
+use super::mistakes::Mistake;
 use crate::model::path::Path;
 use crate::protocol::client::{Action, ClientError, ErrorCode};
 
@@ -50,7 +51,7 @@ impl Sight {
     /// # Errors
     /// The client has lost the right to what it asked for: the stream ends.
     pub(crate) fn refresh(&mut self, access: &Access) -> Result<bool, ClientError> {
-        if access.rights.is_everything() {
+        if access.rights.is_everything() || access.makes(Mistake::Each(self.action)) {
             return Ok(self.walk.take().is_some());
         }
         if let Some(walk) = &self.walk

@@ -10,6 +10,7 @@ use super::walk::{Look, ScopeWalk};
 use super::{Emit, Framing, Garbage, Progress, Source};
 use crate::engine::{BatchTerms, Operation, WriteOp};
 use crate::model::entry::Entry;
+use crate::model::meta::shown;
 use crate::model::path::Path;
 use crate::model::value::write_array_len;
 use crate::protocol::client::reply::StreamTag;
@@ -19,6 +20,7 @@ use crate::protocol::client::{Action, ClientError, ErrorCode};
 use crate::replica::write::{Write, Written};
 use crate::server::access::sight::{Sight, reads_at};
 use crate::server::change_time;
+use crate::server::command::access::remove_for_record;
 use crate::server::command::data::value::engine_error;
 use crate::server::connections::session::{Context, NodeNames};
 
@@ -141,6 +143,7 @@ impl DeleteSource {
             match outcome.into_written() {
                 Ok(Written { entry: Some(tombstone), is_made: true, old, .. }) => {
                     cx.shared.shards.note_writes(path.as_bytes(), 1);
+                    remove_for_record(cx, path.as_bytes());
                     if let Some(witness) = &cx.witness {
                         witness.changed(Action::DeleteTree, path.as_bytes());
                     }
@@ -173,7 +176,7 @@ impl DeleteSource {
         self.names.names().add_event_fields(&deleted.tombstone, chain, &mut message);
         let depth = self.shortener.write_path(&deleted.path, &mut message);
         if let Some(value) = deleted.old.as_ref().filter(|_| reads).and_then(Entry::value) {
-            message.raw("old_value", value);
+            message.raw("old_value", shown(deleted.path.as_bytes(), value));
         }
         message.tock(deleted.tombstone.tock()).u64("seq", tag.seq).u64("depth", depth as u64);
         if let Some(wseq) = tag.wseq {

@@ -71,11 +71,8 @@ pub const ROWS: &[Row] = &[
         "distkv-node user ticket panel --to panel.ticket --force --address n1.example.org --address n2.example.org",
         &["the ticket with a new secret is in panel.ticket"],
     ),
-    run(
-        0,
-        "distkv-node user password joe --new-secret-file new.secret",
-        &["joe (password) has a new password"],
-    ),
+    run(0, "distkv-node user remove joe", &["joe (password) is removed"]),
+    run(0, "distkv-node user add joe --acl plant-floor --new-secret-file new.secret", &["joe"]),
     hidden(2, "distkv-node get site.lamp --ticket @panel.ticket"),
     hidden(2, "! distkv-node get site.lamp --ticket @lost.ticket"),
     hidden(

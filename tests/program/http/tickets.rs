@@ -93,6 +93,15 @@ fn nobody_gets_anything_without_a_ticket_but_metrics_and_health() {
     }
     let ticket = secured.user("robot", &["--acl", "*"]);
     assert_eq!(secured.get(&ticket, "/v1/kv/a").text(), "1\n");
+    // What needs no login names no path, no value and no user.
+    secured.client().set(&["hidden-place"], Value::from("hidden-value"));
+    secured.get(&ticket, "/v1/kv/hidden-place");
+    for target in ["/livez", "/readyz?write", "/metrics"] {
+        let told = get(secured.http(), target);
+        for word in ["hidden-place", "hidden-value", "robot"] {
+            assert!(!told.text().contains(word), "{word} in {target}");
+        }
+    }
     let damaged = &ticket[..ticket.len() - 1];
     let refused = secured.get(damaged, "/v1/kv/a");
     assert_eq!((refused.status, refused.code().as_str()), (401, "auth_failed"));

@@ -127,3 +127,32 @@ fn a_secret_that_is_not_there_is_made_for_its_owner_only_and_stays_only_if_it_is
     assert_ne!(code, Some(0), "{said}");
     assert!(!std::fs::exists(&secret).unwrap());
 }
+
+#[test]
+fn an_entry_s_past_shows_no_secret_either() {
+    let keys = Keys::new();
+    let (key, _) = keys.make("key");
+    let (data, secret) = (keys.path("data"), keys.path("secret"));
+    let node = keys.run("a", &["--key", &key, "--data-dir", &data]);
+    let client = node.client.to_string();
+    let ask = |arguments: &[&str]| {
+        let (code, said) = program(&[arguments, &["--key", &key, "--connect", &client]].concat());
+        assert_eq!(code, Some(0), "{said}");
+        said
+    };
+    for (user, method) in [("joe", "password"), ("panel", "token")] {
+        std::fs::write(&secret, "0123456789abcdef0123456789abcdef").unwrap();
+        let options = ["--method", method, "--acl", "*", "--new-secret-file", &secret];
+        ask(&[&["user", "add", user][..], &options].concat());
+        let at = format!(":n.auth.{method}.user.{user}");
+        for more in [&[][..], &["--json"]] {
+            let said = ask(&[&["history", &at][..], more].concat());
+            assert_eq!(said.matches("set").count(), 1, "{said}");
+            for word in ["argon2", "password\":", "token\":", "role"] {
+                assert!(!said.contains(word), "{said}");
+            }
+        }
+    }
+    let said = ask(&["history", ":n.auth.password.user.joe.acl"]);
+    assert!(said.contains("key"), "a list's name is no secret: {said}");
+}

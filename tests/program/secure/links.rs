@@ -116,6 +116,33 @@ fn a_crowd_that_says_nothing_is_closed_in_time_and_keeps_no_member_out() {
     assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
 }
 
+#[test]
+fn who_begins_a_handshake_and_goes_on_byte_by_byte_is_closed_all_the_same() {
+    let keys = Keys::new();
+    let (key, _) = keys.make("key");
+    let a = keys.run("a", &["--key", &key]);
+    let began = Instant::now();
+    let mut stranger = TcpStream::connect(a.gossip).unwrap();
+    stranger.write_all(&[0, 0, 0, 80, 0x46, 1, 1]).unwrap();
+    stranger.set_read_timeout(Some(Duration::from_millis(250))).unwrap();
+    // Never silent for long, and never done.
+    let mut sent = 0;
+    let is_closed = |stranger: &mut TcpStream| match stranger.read(&mut [0]) {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+    };
+    while !is_closed(&mut stranger) {
+        assert!(sent < 72, "it would have been a whole one");
+        if stranger.write_all(&[7]).is_err() {
+            break;
+        }
+        sent += 1;
+    }
+    let lasted = began.elapsed();
+    assert!(sent > 4 && lasted < Duration::from_secs(15), "{sent} bytes, {lasted:?}");
+    wait_for_log(&a, &["handshake"]);
+}
+
 /// How long the members' writes take meanwhile is measured by `distkv-bench secured --only strangers`.
 #[test]
 fn ten_thousand_half_open_connections_keep_no_member_out_and_writes_go_on() {

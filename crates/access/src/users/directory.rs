@@ -1,7 +1,7 @@
 //! All users and access lists of the tree, compiled: looked up by every request, replaced when `:n.auth` or
 //! `:n.acl` change.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -53,6 +53,8 @@ pub enum Warning {
     TooManyPatterns(Box<str>),
     /// A user's list does not exist, so the user may do nothing.
     NoList(Box<str>, Box<str>),
+    /// A user was removed, and there is a record of somebody who did not know of it: the user cannot log in.
+    Removed(Box<str>, Box<str>),
     /// There are more users than are looked at.
     TooManyUsers,
     /// There are more lists than are looked at.
@@ -76,6 +78,11 @@ impl fmt::Display for Warning {
             Self::NoList(name, ident) => {
                 write!(f, "there is no access list {name:?}, so user {ident:?} may do nothing")
             }
+            Self::Removed(method, ident) => write!(
+                f,
+                "user {ident:?} (method {method:?}) was removed, and somebody who did not know of it changed the \
+                 user: nobody logs in so. Make the user anew, or remove it again"
+            ),
             Self::TooManyUsers => write!(f, "there are more than {USERS_MAX} users"),
             Self::TooManyLists => write!(f, "there are more than {LISTS_MAX} access lists"),
         }
@@ -187,7 +194,8 @@ struct Gathered {
     records: BTreeMap<Name, (Record, Event)>,
     /// None for a name that cannot be read.
     acls: BTreeMap<Name, Option<Box<str>>>,
-    revoked: BTreeSet<Name>,
+    /// The values that say so.
+    revoked: BTreeMap<Name, Box<[u8]>>,
     /// None for a list that has too many patterns.
     lists: BTreeMap<Box<str>, Option<Acl>>,
     warnings: Vec<Warning>,
@@ -213,7 +221,7 @@ impl Gathered {
                 self.acls.insert(name(method, ident), read_acl_name(value).map(Into::into));
             }
             Some(Place::Revoked { method, ident }) => {
-                self.revoked.insert(name(method, ident));
+                self.revoked.insert(name(method, ident), value.into());
             }
             Some(Place::Pattern { name, pattern }) => self.add_pattern(name, pattern, value),
             None => {}
@@ -259,7 +267,8 @@ impl Gathered {
         }
         let mut users = BTreeMap::new();
         for (name, (record, event)) in std::mem::take(&mut self.records) {
-            if self.revoked.contains(&name) {
+            if !record.is_in_force(self.revoked.get(&name).map(|value| &**value)) {
+                self.warn(Warning::Removed(name.0, name.1));
                 continue;
             }
             let acl = self.acls.remove(&name);

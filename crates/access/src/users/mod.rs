@@ -5,10 +5,11 @@
 //! | `:n.auth` | `{current: METHOD}`: how clients log in; none: authorisation is off |
 //! | `:n.auth.METHOD.user.IDENT` | the user's [`Record`] |
 //! | `:n.auth.METHOD.user.IDENT.acl` | `{key: NAME}`: the user's access list; `*`: all data |
-//! | `:n.auth.revoked.METHOD.IDENT` | anything: there is no such user, whatever its record says |
+//! | `:n.auth.revoked.METHOD.IDENT` | `{}`, or anything else: there is no such user, whatever its record says. `{again: ID}`: the user was made again, by a record with the field `after: ID` |
 //! | `:n.acl.NAME.PATTERN…` | letters |
 //!
-//! A revocation is an entry of its own, so that no password change made elsewhere at the same time lifts it.
+//! A removal is an entry of its own, and stays, so that no password change made elsewhere at the same time lifts it, not
+//! even once the user was made again.
 //! Methods, users and lists have names that are strings; others do not count.
 
 mod directory;
@@ -21,5 +22,5 @@ mod tests;
 
 pub use directory::{Directory, GRACE_MS_MAX, LISTS_MAX, USERS_MAX, User, Warning};
 pub use place::{Place, acl_name_value, acl_path, revoked_path, user_acl_path, user_path};
-pub use record::{Record, RecordError};
+pub use record::{REMOVAL_BYTES, Record, RecordError, Removal};
 pub use roles::{Role, is_before_login, least_role, least_role_at, least_role_of_name};

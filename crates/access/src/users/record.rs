@@ -34,6 +34,8 @@ pub struct Record {
     /// What the user has to prove. What cannot be read is nothing that could be proved. Of a password and a
     /// token, the password counts.
     pub secret: Secret,
+    /// Of a user who was removed before: which removal the record knows of.
+    pub after: Option<Removal>,
     /// Other fields: key and value, each MessagePack.
     others: Vec<Field>,
 }
@@ -43,13 +45,13 @@ impl Record {
     /// is set.
     #[must_use]
     pub fn of_auth_set(secret: Secret) -> Self {
-        Self { role: Some(Role::Admin), secret, others: Vec::new() }
+        Self::new(Role::Admin, secret)
     }
 
     /// A record of this role.
     #[must_use]
     pub fn new(role: Role, secret: Secret) -> Self {
-        Self { role: Some(role), secret, others: Vec::new() }
+        Self { role: Some(role), secret, ..Self::default() }
     }
 
     /// Reads a record: one checked MessagePack value.
@@ -71,6 +73,7 @@ impl Record {
                 Ok(b"role") => record.role = Some(read_role(value)),
                 Ok(b"password") => password = Some(read_password(value)),
                 Ok(b"token") => token = Some(read_token(value)),
+                Ok(b"after") => record.after = Removal::read_id(value),
                 _ => record.others.push((key.into(), value.into())),
             }
         }
@@ -98,6 +101,9 @@ impl Record {
             Secret::Legacy(hash) => put("password", &|out| write_bin(hash.as_bytes(), out)),
             Secret::Token(hash) => put("token", &|out| write_bin(hash.as_bytes(), out)),
         }
+        if let Some(Removal(id)) = &self.after {
+            put("after", &|out| write_bin(id, out));
+        }
         let mut bytes = Vec::new();
         write_map_len(fields.len() + self.others.len(), &mut bytes);
         for (name, value) in fields {
@@ -119,6 +125,16 @@ impl Record {
         (!is_less).then(|| Self { role: Some(Role::User), ..self.clone() })
     }
 
+    /// Whether there is such a user: it was never removed, or the record was made by somebody who knew of the
+    /// removal. `removed`: the value at [`super::revoked_path`], if there is one.
+    #[must_use]
+    pub fn is_in_force(&self, removed: Option<&[u8]>) -> bool {
+        removed.is_none_or(|value| {
+            let removal = Removal::read(value);
+            removal.is_some() && removal == self.after
+        })
+    }
+
     /// The record with another secret; the role stays.
     #[must_use]
     pub fn with_secret(&self, secret: Secret) -> Self {
@@ -133,6 +149,51 @@ impl Record {
     pub fn converted(&self, salt: [u8; SALT_BYTES]) -> Result<Option<Self>, RecordError> {
         let Secret::Legacy(sent) = &self.secret else { return Ok(None) };
         Ok(Some(self.with_secret(Secret::Password(PasswordHash::new(sent, salt)?))))
+    }
+}
+
+/// Which removal of a user a record knows of. While nobody has made the user again, there is none that it could know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Removal(pub [u8; REMOVAL_BYTES]);
+
+/// Bytes of a removal's id, which are random.
+pub const REMOVAL_BYTES: usize = 16;
+
+impl Removal {
+    /// The one in the value of a removal; none: the user was not made again.
+    #[must_use]
+    pub fn read(value: &[u8]) -> Option<Self> {
+        let mut reader = Reader::new(value);
+        for _ in 0..reader.read_map_len().ok()?.min(FIELDS_MAX) {
+            let key = reader.read_raw().ok()?;
+            let value = reader.read_raw().ok()?;
+            if Reader::new(key).read_str_bytes() == Ok(b"again") {
+                return Self::read_id(value);
+            }
+        }
+        None
+    }
+
+    fn read_id(value: &[u8]) -> Option<Self> {
+        Reader::new(value).read_bin().ok()?.try_into().ok().map(Self)
+    }
+
+    /// What is stored once the user is made again: only records that know this removal count.
+    #[must_use]
+    pub fn made_again(&self) -> Vec<u8> {
+        let mut value = Vec::new();
+        write_map_len(1, &mut value);
+        write_str("again", &mut value);
+        write_bin(&self.0, &mut value);
+        value
+    }
+
+    /// What is stored when a user is removed: no record counts.
+    #[must_use]
+    pub fn removed() -> Vec<u8> {
+        let mut value = Vec::new();
+        write_map_len(0, &mut value);
+        value
     }
 }
 

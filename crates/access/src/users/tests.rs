@@ -191,6 +191,29 @@ fn a_revoked_user_is_gone_whatever_its_record_says_and_in_whatever_order_it_came
     for entries in [[joe.clone(), revoked.clone()], [revoked.clone(), joe]] {
         assert!(directory(&entries).user("password", "joe").is_none());
     }
+    let again = Removal([7; REMOVAL_BYTES]);
+    let record = |after| {
+        let mut record = Record::new(Role::User, Secret::None);
+        record.after = after;
+        record.write().unwrap().as_bytes().to_vec()
+    };
+    let made_again = (":n.auth.revoked.password.joe", again.made_again());
+    for (removed, after, is_user) in [
+        (made_again.clone(), Some(again), true),
+        (made_again.clone(), None, false),
+        (made_again, Some(Removal([8; REMOVAL_BYTES])), false),
+        ((":n.auth.revoked.password.joe", Removal::removed()), Some(again), false),
+        ((":n.auth.revoked.password.joe", map(&[("again", "text")])), None, false),
+        ((":n.auth.revoked.password.joe", b"\xdf\xff\xff\xff\xff".to_vec()), None, false),
+    ] {
+        let found = directory(&[(JOE, record(after)), removed.clone()]);
+        assert_eq!(found.user("password", "joe").is_some(), is_user, "{removed:?} {after:?}");
+        let told = found.warnings().iter().any(|w| matches!(w, Warning::Removed(..)));
+        assert_eq!(told, !is_user);
+    }
+    // A new secret is still of the same user.
+    let changed = Record::read(&record(Some(again))).unwrap().with_secret(Secret::None);
+    assert_eq!(changed.after, Some(again));
     let other = directory(&[(":n.auth.root.user.joe", admin), revoked]);
     assert!(other.user("root", "joe").is_some());
     assert!(other.user("password", "joe").is_none());

@@ -304,6 +304,7 @@ mod tests {
             secret: Some(b"geheim"),
             acl: Some("lamps"),
             role: None,
+            is_dialogue: false,
         };
         let request = Request::Auth(AuthRequest::Set(change));
         witness.answered(Action::AuthSet, &request, Ok(false));

@@ -6,4 +6,4 @@ pub(in crate::server) mod unenforced;
 mod user_list;
 mod users;
 
-pub(in crate::server) use users::demote_for_list;
+pub(in crate::server) use users::{demote_for_list, remove_for_record};

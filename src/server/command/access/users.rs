@@ -3,7 +3,8 @@
 
 use distkv_access::secret::{PasswordHash, Secret, Sent, TOKEN_BYTES, TokenHash, token_text};
 use distkv_access::users::{
-    GRACE_MS_MAX, Place, Record, Role, acl_name_value, revoked_path, user_acl_path, user_path,
+    GRACE_MS_MAX, Place, REMOVAL_BYTES, Record, Removal, Role, acl_name_value, revoked_path,
+    user_acl_path, user_path,
 };
 
 use crate::engine::{BatchTerms, Operation, Outcome, WriteOp};
@@ -66,8 +67,14 @@ impl Session {
         check_name(cx, change.method, change.user)?;
         let role = change.role.map(read_role).transpose()?;
         let path = user_path(change.method, change.user).map_err(too_long)?;
-        let (entry, is_revoked) = look_up(cx, change.method, change.user, &path)?;
+        let (entry, removed) = look_up(cx, change.method, change.user, &path)?;
         let record = entry.as_ref().and_then(Entry::value).and_then(|v| Record::read(v).ok());
+        // A record of somebody who did not know of the removal gives a new one nothing: neither secret nor role.
+        let record = record.filter(|record| record.is_in_force(removed.as_deref()));
+        let again = match removed.is_some() && record.is_none() {
+            true => Some(Removal(random::<REMOVAL_BYTES>()?)),
+            false => None,
+        };
         let mut token = None;
         let changes_more = change.acl.is_some() || role.is_some();
         let sent = self.sent_secret(change.secret, change.sealed)?;
@@ -102,7 +109,8 @@ impl Session {
             }
             _ => None,
         };
-        let record = new_record(record, secret, role, change.acl.is_some());
+        let mut record = new_record(record, secret, role, change.acl.is_some());
+        record.after = again.or(record.after);
         let value = record.write().map_err(|e| ClientError::bad_request(e.to_string()))?;
         let wanted = Wanted {
             path: &path,
@@ -122,17 +130,35 @@ impl Session {
             made.written.changed |= list.written.changed;
             made.number = made.number.max(list.number);
         }
-        if is_revoked {
+        if let Some(removal) = again {
             let revoked = revoked_path(change.method, change.user).map_err(too_long)?;
-            let chain = &ChainField::Any;
-            let wanted = Wanted { path: &revoked, value: None, chain, is_checked: false };
+            let (value, chain) = (removal.made_again(), &ChainField::Any);
+            let wanted = Wanted { path: &revoked, value: Some(&value), chain, is_checked: false };
             made.number = made.number.max(make(cx, wanted)?.number);
             made.written.changed = true;
         }
         tracing::info!(method = change.method, user = change.user, "a user was set");
         let extra = token.as_deref().map(|token| ("token", token));
-        self.answer_change(cx, seq, &made, None, extra, out);
+        if change.is_dialogue {
+            self.end_dialogue(cx, seq, &made, out);
+        } else {
+            self.answer_change(cx, StreamTag { seq, wseq: None }, &made, (None, extra), out);
+        }
         Ok(Then::Continue)
+    }
+
+    /// All that the server says in the original's dialogue about a new user. Its questions are for a name that was in the
+    /// request; so nothing waits for the client's part.
+    fn end_dialogue(&mut self, cx: &Context<'_>, seq: u64, made: &Change, out: &mut Vec<u8>) {
+        let is_counted = self.window.is_some();
+        let tag = |n: u64| StreamTag { seq, wseq: is_counted.then_some(n) };
+        let say = |n, key, text, out: &mut Vec<u8>| {
+            MessageWriter::new(out).str(key, text).tag(tag(n)).tock(cx.tock());
+        };
+        say(1, "state", "start", out);
+        say(2, "step", "GiveName", out);
+        self.answer_change(cx, tag(3), made, (None, None), out);
+        say(4, "state", "end", out);
     }
 
     /// Whether the client may make this change: an admin each, and a user a new secret of its own.
@@ -170,8 +196,7 @@ impl Session {
         }
         let revoked = revoked_path(method, user).map_err(too_long)?;
         let acl_path = user_acl_path(method, user).map_err(too_long)?;
-        let (mut value, chain) = (Vec::new(), &ChainField::Any);
-        write_map_len(0, &mut value);
+        let (value, chain) = (Removal::removed(), &ChainField::Any);
         let first = Wanted { path: &revoked, value: Some(&value), chain, is_checked: true };
         let mut made = make(cx, first)?;
         for path in [&acl_path, &path] {
@@ -180,7 +205,7 @@ impl Session {
         }
         made.written.changed = true;
         tracing::info!(method, user, "a user was removed");
-        self.answer_change(cx, seq, &made, None, None, out);
+        self.answer_change(cx, StreamTag { seq, wseq: None }, &made, (None, None), out);
         Ok(Then::Continue)
     }
 
@@ -259,7 +284,7 @@ impl Session {
         tracing::info!(method, "how clients log in was set");
         let old = made.written.old.clone();
         let prev = old.as_ref().and_then(Entry::value).filter(|_| made.written.is_made);
-        self.answer_change(cx, seq, &made, prev, None, out);
+        self.answer_change(cx, StreamTag { seq, wseq: None }, &made, (prev, None), out);
         Ok(Then::Continue)
     }
 
@@ -267,10 +292,9 @@ impl Session {
     fn answer_change(
         &mut self,
         cx: &Context<'_>,
-        seq: u64,
+        tag: StreamTag,
         made: &Change,
-        prev: Option<&[u8]>,
-        extra: Option<(&'static str, &str)>,
+        (prev, extra): (Option<&[u8]>, Option<(&'static str, &str)>),
         out: &mut Vec<u8>,
     ) {
         let from = out.len();
@@ -287,14 +311,30 @@ impl Session {
             }
             None => cx.tock(),
         };
-        message.tock(tock).u64("seq", seq);
+        message.tock(tock).tag(tag);
         if let Some((name, text)) = extra {
             message.str(name, text);
         }
-        self.unsynced.note(from, out.len(), made.number, StreamTag { seq, wseq: None });
+        self.unsynced.note(from, out.len(), made.number, tag);
         if self.context(cx.shared, cx.now).access.is_stranger() {
             self.guest.parting = out.get(from..).unwrap_or_default().to_vec();
         }
+    }
+}
+
+/// The record of a user was deleted by a change of the entry itself, as the original's tools do it: that removes the
+/// user as [`Session::delete_user`] does, so that no change made elsewhere at the same time brings it back.
+pub(in crate::server) fn remove_for_record(cx: &Context<'_>, path: &[u8]) {
+    if !path.starts_with(AUTH_PATH) {
+        return;
+    }
+    let Ok(path) = Path::from_canonical(path) else { return };
+    let Some(Place::User { method, ident }) = Place::of(&path) else { return };
+    let Ok(revoked) = revoked_path(method, ident) else { return };
+    let value = Removal::removed();
+    let write = Write { idempotent: true, ..Write::new(&revoked, Some(&value)) };
+    if let (Err(error), _) = cx.hub.write(write, false) {
+        tracing::warn!(%error, user = ident, "a change of this user that is made elsewhere could bring it back");
     }
 }
 
@@ -322,17 +362,17 @@ pub(in crate::server) fn demote_for_list(cx: &Context<'_>, path: &[u8]) {
     }
 }
 
-/// The user's record, and whether the user was removed.
+/// The user's record, and the value that says that the user was removed.
 fn look_up(
     cx: &Context<'_>,
     method: &str,
     user: &str,
     path: &Path,
-) -> Result<(Option<Entry>, bool), ClientError> {
+) -> Result<(Option<Entry>, Option<Vec<u8>>), ClientError> {
     let revoked = revoked_path(method, user).map_err(too_long)?;
     Ok(cx.hub.read(|engine| {
-        let is_revoked = engine.get(revoked.as_bytes()).is_some_and(|entry| !entry.is_tombstone());
-        (engine.get(path.as_bytes()).cloned(), is_revoked)
+        let removed = engine.get(revoked.as_bytes()).and_then(Entry::value).map(<[u8]>::to_vec);
+        (engine.get(path.as_bytes()).cloned(), removed)
     }))
 }
 

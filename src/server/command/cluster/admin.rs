@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use distkv_access::users::{Role, Warning};
+
 use super::delete_group::{Roles, write_purge_block, write_texts, write_warnings};
 use crate::engine::{Engine, MemoryExcess};
 use crate::hub::client_memory::ClientMemoryView;
@@ -237,6 +239,12 @@ fn warnings(
         )
     }));
     all.extend(unenforced_warnings(&tree));
+    // They name users and lists.
+    if cx.access.role == Some(Role::Admin) {
+        let directory = cx.shared.policy_data.directory(cx.hub);
+        let odd = |warning: &&Warning| !matches!(warning, Warning::NoDefault(_));
+        all.extend(directory.warnings().iter().filter(odd).map(Warning::to_string));
+    }
     all.extend(roles.warnings.iter().cloned());
     all.extend(of_silent);
     all

@@ -6,6 +6,7 @@ use distkv_access::acl::Letters;
 
 use super::admin::LongMap;
 use crate::engine::Engine;
+use crate::model::meta::shown;
 use crate::model::path::Path;
 use crate::model::value::{write_array_len, write_map_len, write_nil, write_str, write_u64};
 use crate::protocol::client::operator::{HistoryOf, ListClients};
@@ -84,7 +85,7 @@ impl Session {
             match history {
                 Ok(history) => {
                     let mut message = MessageWriter::new(&mut reply);
-                    write_history(&history, &mut message);
+                    write_history(&path, &history, &mut message);
                     message.u64("seq", seq).tock(tock);
                 }
                 Err(refusal) => {
@@ -136,13 +137,13 @@ fn write_client(number: u64, guest: &Guest, cx: &Context<'_>, out: &mut Vec<u8>)
 }
 
 /// `{result: [{time, event, tock, value, deleted}], before, reach: {time, tock}, cut, gaps}`.
-fn write_history(history: &History, message: &mut MessageWriter<'_>) {
+fn write_history(path: &Path, history: &History, message: &mut MessageWriter<'_>) {
     let list = message.key("result");
     write_array_len(history.steps.len(), list);
     for step in &history.steps {
         let mut row = LongMap::default();
         row.optional_u64("time", step.time_ms);
-        write_version(step.after.as_ref(), &mut row);
+        write_version(path, step.after.as_ref(), &mut row);
         row.bool("purged", step.after.is_none());
         row.finish(list);
     }
@@ -150,7 +151,7 @@ fn write_history(history: &History, message: &mut MessageWriter<'_>) {
         None => write_nil(message.key("before")),
         Some(before) => {
             let mut row = LongMap::default();
-            write_version(Some(before), &mut row);
+            write_version(path, Some(before), &mut row);
             row.finish(message.key("before"));
         }
     }
@@ -161,7 +162,7 @@ fn write_history(history: &History, message: &mut MessageWriter<'_>) {
     message.bool("cut", history.is_cut).bool("gaps", history.has_gaps);
 }
 
-fn write_version(version: Option<&Version>, row: &mut LongMap) {
+fn write_version(path: &Path, version: Option<&Version>, row: &mut LongMap) {
     let Some(version) = version else { return };
     row.str("event", &version.event);
     row.u64("version_tock", version.tock);
@@ -169,6 +170,6 @@ fn write_version(version: Option<&Version>, row: &mut LongMap) {
         row.u64("made", made);
     }
     if let Some(value) = &version.value {
-        row.key("value").extend_from_slice(value);
+        row.key("value").extend_from_slice(shown(path.as_bytes(), value));
     }
 }

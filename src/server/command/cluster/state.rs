@@ -21,6 +21,7 @@ use crate::protocol::client::reply::{write_error, write_result, write_ticks};
 use crate::protocol::client::request::{ChainLength, StateParts, tick_of};
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
 use crate::server::access::authorise::Target;
+use crate::server::access::mistakes::Mistake;
 use crate::server::command::error_text::shown;
 use crate::server::command::files::storage::write_storage;
 use crate::server::connections::session::{Context, Session, Then};
@@ -93,7 +94,9 @@ impl Session {
             let missing = format!("no entry has the tick {tick}");
             let missing = || ClientError::new(ErrorCode::NotFound, missing);
             let (path, entry) = view.by_event(event).ok_or_else(missing.clone())?;
-            let below = path.strip_prefix(&root).filter(|_| access.may_read(path.as_bytes()));
+            let may_read =
+                access.makes(Mistake::Each(Action::GetValue)) || access.may_read(path.as_bytes());
+            let below = path.strip_prefix(&root).filter(|_| may_read);
             let below = below.ok_or_else(missing)?;
             let mut message = MessageWriter::new(reply);
             message.entry(path.as_bytes(), &entry, chain, names(&view));

@@ -21,9 +21,10 @@ use crate::protocol::client::{
 };
 use crate::replica::write::{ChainCondition, Hints, Precondition, Write};
 use crate::server::access::authorise::Denied;
+use crate::server::access::mistakes::Mistake;
 use crate::server::access::types::TypeChecks;
 use crate::server::change_time;
-use crate::server::command::access::demote_for_list;
+use crate::server::command::access::{demote_for_list, remove_for_record};
 use crate::server::connections::session::{
     Context, Decoded, NodeNames, Session, WholePath, not_ready,
 };
@@ -207,7 +208,8 @@ impl Session {
             return Ok(Permit { path, stored, over_value: None, hides_old: false });
         }
         let letters = cx.access.rights.letters(path.as_bytes());
-        let hides_old = has_secret || !letters.has(Letters::READ);
+        let hides_old =
+            has_secret || !(letters.has(Letters::READ) || cx.access.makes(Mistake::OldValue));
         if hides_old && (write.prev.is_some() || write.idempotent) {
             // Its outcome would tell what is there.
             if let Some(witness) = &cx.witness {
@@ -216,7 +218,7 @@ impl Session {
             return Err(Denied::Path { action: write.action }.into());
         }
         let over_value = match (letters.has(Letters::WRITE), letters.has(Letters::CREATE)) {
-            _ if write.value.is_none() => None,
+            _ if write.value.is_none() || cx.access.makes(Mistake::WriteOrCreate) => None,
             (true, true) => None,
             (may_change, _) => Some(may_change),
         };
@@ -421,8 +423,12 @@ impl<'a> Job<'a> {
 
     /// Does what follows from it if it was carried out, and counts it as this many changes in its shard.
     pub(in crate::server::command) fn count(&self, cx: &Context<'_>, weight: u64) {
-        if let (Some(path), Some(Outcome::Written(_))) = (self.path(), &self.outcome) {
+        if let (Some(path), Some(Outcome::Written(written))) = (self.path(), &self.outcome) {
             demote_for_list(cx, path.as_bytes());
+            let is_deletion = self.write.is_some_and(|write| write.value.is_none());
+            if is_deletion && written.is_made {
+                remove_for_record(cx, path.as_bytes());
+            }
             self.tell(cx, path);
             cx.shared.shards.note_writes(path.as_bytes(), weight);
         }

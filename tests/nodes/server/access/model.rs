@@ -1,4 +1,5 @@
-//! Each action of a limited user on random trees with random access lists, against a simple model.
+//! Each action of a limited user on random trees with random access lists, against a simple model; and that the
+//! comparison misses none of the checks, if one is left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,175 +8,20 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
+use distkv::protocol::client::Action;
+use distkv::server::access::mistakes::Mistake;
+
+use super::judge::{List, Model, Tree};
 use super::{Elements, Place, entries, of_path};
-use crate::harness::{Client, Value, encode, has};
+use crate::harness::{Client, Value, array, encode, has};
+use crate::server::streams::conflicts::Peer;
 
 /// Trees, and users of each.
 const TREES: usize = 120;
 const USERS: usize = 10;
 
-/// The model's tree: values, and none for what was deleted.
-type Tree = BTreeMap<Path, Option<i64>>;
-type List = BTreeMap<Path, String>;
-
 fn ext(path: &Path) -> Value {
     Value::Ext(3, path.as_bytes().to_vec())
-}
-
-/// All ways in which a pattern matches a path, each as the kinds of its steps: they decide in that order.
-fn ways(pattern: &[Element<'_>], path: &[Element<'_>], in_many: bool) -> Vec<Vec<u8>> {
-    let Some((element, rest)) = path.split_first() else {
-        return if pattern.is_empty() { vec![Vec::new()] } else { Vec::new() };
-    };
-    let mut next = Vec::new();
-    if let Some((first, others)) = pattern.split_first() {
-        if first == element {
-            next.push((0, others, false));
-        }
-        if *first == Element::Str("+") {
-            next.push((1, others, false));
-        }
-        if *first == Element::Str("#") {
-            next.push((2, others, true));
-        }
-    }
-    if in_many {
-        next.push((3, pattern, true));
-    }
-    let mut found = Vec::new();
-    for (kind, pattern, in_many) in next {
-        for way in ways(pattern, rest, in_many) {
-            found.push([vec![kind], way].concat());
-        }
-    }
-    found
-}
-
-/// Whether a longer path can match.
-fn leads(pattern: &[Element<'_>], path: &[Element<'_>], in_many: bool) -> bool {
-    let Some((element, rest)) = path.split_first() else { return true };
-    let more = pattern.split_first().is_some_and(|(first, others)| {
-        (*first == Element::Str("#") && leads(others, rest, true))
-            || ((first == element || *first == Element::Str("+")) && leads(others, rest, false))
-    });
-    more || (in_many && leads(pattern, rest, true))
-}
-
-/// What a user may do.
-struct Model<'m> {
-    list: &'m List,
-    tree: &'m mut Tree,
-}
-
-impl Model<'_> {
-    fn letters(&self, path: &Path) -> String {
-        let path: Vec<_> = path.elements().collect();
-        let pattern = |pattern: &Path| pattern.clone();
-        let mut deciding: Vec<(Vec<u8>, &String)> = Vec::new();
-        let mut on_way = false;
-        for (key, letters) in self.list {
-            let key = pattern(key);
-            let key: Vec<_> = key.elements().collect();
-            deciding.extend(ways(&key, &path, false).into_iter().min().map(|way| (way, letters)));
-            on_way |= leads(&key, &path, false);
-        }
-        match deciding.into_iter().min() {
-            Some((_, letters)) => letters.clone(),
-            None if on_way => "xn".into(),
-            // The configuration that all may read is below.
-            None if path.is_empty() => "x".into(),
-            None => String::new(),
-        }
-    }
-
-    fn has(&self, path: &Path, letter: char) -> bool {
-        self.letters(path).contains(letter)
-    }
-
-    fn is_open(&self, path: &Path) -> bool {
-        (0..path.len()).all(|n| self.has(&path.prefix(n), 'x'))
-    }
-
-    fn reads(&self, path: &Path) -> bool {
-        self.is_open(path) && self.has(path, 'r')
-    }
-
-    fn value(&self, path: &Path) -> Option<i64> {
-        self.tree.get(path).copied().flatten()
-    }
-
-    fn is_there(&self, path: &Path) -> bool {
-        self.tree.iter().any(|(at, value)| at.starts_with(path) && value.is_some())
-    }
-
-    fn may_set(&self, path: &Path) -> bool {
-        let passes = |n| {
-            let there = self.is_there(&path.prefix(n + 1));
-            self.has(&path.prefix(n), if there { 'x' } else { 'n' })
-        };
-        let letter = if self.value(path).is_some() { 'w' } else { 'c' };
-        (0..path.len()).all(passes) && self.has(path, letter)
-    }
-
-    fn may_delete(&self, path: &Path) -> bool {
-        self.is_open(path) && self.has(path, 'd')
-    }
-
-    /// What `get_tree` shows; none if it is refused.
-    fn walked(
-        &self,
-        top: &Path,
-        empty: bool,
-        depth: Option<usize>,
-    ) -> Option<BTreeMap<Elements, Option<i64>>> {
-        if !self.is_open(top) || !self.has(top, 'e') {
-            return None;
-        }
-        let is_shown = |path: &Path| {
-            self.reads(path) && (top.len()..path.len()).all(|n| self.has(&path.prefix(n), 'e'))
-        };
-        let mut shown: BTreeMap<Path, Option<i64>> = BTreeMap::new();
-        for (path, value) in &*self.tree {
-            if !path.starts_with(top) || !is_shown(path) || (value.is_none() && !empty) {
-                continue;
-            }
-            for n in (top.len()..path.len()).filter(|_| empty) {
-                shown.entry(path.prefix(n)).or_insert(None);
-            }
-            shown.insert(path.clone(), *value);
-        }
-        let shown =
-            shown.into_iter().filter(|(p, _)| depth.is_none_or(|d| p.len() - top.len() <= d));
-        Some(shown.map(|(path, value)| (of_path(&path)[top.len()..].to_vec(), value)).collect())
-    }
-
-    /// What `enum` lists.
-    fn listed(&self, top: &Path, empty: bool) -> Option<BTreeMap<Vec<u8>, Option<i64>>> {
-        if !self.is_open(top) || !self.has(top, 'e') {
-            return None;
-        }
-        let below = self.tree.keys().filter(|path| path.starts_with(top) && path.len() > top.len());
-        let children: BTreeSet<Path> = below.map(|path| path.prefix(top.len() + 1)).collect();
-        let mut listed = BTreeMap::new();
-        for child in children {
-            let name = of_path(&child).pop().unwrap();
-            let has_entry = self.tree.contains_key(&child);
-            let leads = self.is_open(&child)
-                && self.has(&child, 'x')
-                && self
-                    .tree
-                    .iter()
-                    .any(|(p, v)| p.starts_with(&child) && *p != child && v.is_some());
-            if has_entry && self.reads(&child) {
-                if empty || self.value(&child).is_some() {
-                    listed.insert(name, self.value(&child));
-                }
-            } else if empty && leads {
-                listed.insert(name, None);
-            }
-        }
-        Some(listed)
-    }
 }
 
 fn some_path(longest: usize) -> impl Strategy<Value = Path> {
@@ -202,25 +48,49 @@ fn some_letters() -> impl Strategy<Value = String> {
     ]
 }
 
+fn some_topic() -> impl Strategy<Value = Vec<&'static str>> {
+    proptest::collection::vec(prop_oneof![Just("a"), Just("b")], 1..=3)
+}
+
+/// A list's patterns for topics.
+fn some_topics() -> impl Strategy<Value = Path> {
+    let element = prop_oneof![3 => Just("a"), 2 => Just("b"), 1 => Just("+"), 1 => Just("#")];
+    proptest::collection::vec(element, 1..=3).prop_map(|levels| {
+        let whole = [":msg"].into_iter().chain(levels).map(Element::Str);
+        Path::from_elements(whole).unwrap()
+    })
+}
+
 struct Case {
     place: Place,
     tree: Tree,
     next: i64,
+    /// Paths with a conflict.
+    conflicts: BTreeSet<Path>,
     /// What clients asked for and got, to see that it was not always the same.
     granted: u64,
     denied: u64,
 }
 
 impl Case {
-    fn new(tree: Vec<Path>) -> Self {
+    fn new(tree: Vec<Path>, mistake: Option<Mistake>) -> Self {
         let mut place = Place::new();
+        mistake.into_iter().for_each(|mistake| place.node.server.plant(mistake));
         let mut values = Tree::new();
+        let mut conflicts = BTreeSet::new();
+        let mut peer = Peer::new(&place.node);
+        for path in tree.iter().filter(|path| !path.is_root()) {
+            place.put_at(path, Some(&[1]));
+            if conflicts.insert(path.clone()) {
+                peer.push(&path.to_string(), Some(&[2]), 1_000);
+            }
+        }
         for (n, path) in tree.into_iter().enumerate() {
             place.admin.ok(map! {"action": "set_value", "path": ext(&path), "value": n as i64});
             values.insert(path, Some(n as i64));
         }
         let next = values.len() as i64 + 100;
-        Self { place, tree: values, next, granted: 0, denied: 0 }
+        Self { place, tree: values, next, conflicts, granted: 0, denied: 0 }
     }
 
     fn fresh(&mut self) -> i64 {
@@ -241,6 +111,19 @@ impl Case {
             assert_eq!(reply["code"].as_str(), Some("denied"), "{why}");
         }
         reply
+    }
+
+    /// The same, as a request of its own or in a batch.
+    fn ask_either(&mut self, user: &mut Client, request: Value, allowed: bool, why: &str) -> Value {
+        if self.fresh() % 2 == 0 {
+            return self.ask(user, request, allowed, why);
+        }
+        let batch = map! {"action": "batch", "ops": Value::Array(vec![request])};
+        let result = user.ok(batch)["results"][0].clone();
+        self.count(allowed);
+        let code = (!allowed).then_some("denied");
+        assert_eq!(result["code"].as_str(), code, "{why}: {result}");
+        result
     }
 
     /// Either a stream's entries or `denied`.
@@ -311,6 +194,28 @@ impl Case {
                 assert_eq!(count, expected.map(|expected| expected.len()), "{why}: once each");
             }
         }
+        // The letters of its own list.
+        let own = user.ok(map! {"action": "test_acl", "path": ext(path)})["access"].clone();
+        let sees = model.is_open(path) && model.has(path, 'a');
+        let letters = |text: &str| text.chars().collect::<BTreeSet<char>>();
+        let expected = sees.then(|| letters(&model.letters(path)));
+        assert_eq!(own.as_str().map(letters), expected, "{why}: {own}");
+        self.count(sees);
+        // By event.
+        let request = map! {"action": "get_value", "path": ext(path), "nchain": 1};
+        let chain = self.place.admin.ok(request)["chain"].clone();
+        if model.value(path).is_some() {
+            let (node, tick) = (chain["node"].clone(), chain["tick"].clone());
+            let reply = user.request(map! {"action": "get_value", "node": node, "tick": tick});
+            assert_eq!(
+                reply["value"].as_i64(),
+                model.value(path).filter(|_| may),
+                "{why}: by event"
+            );
+            let code = (!may).then_some("not_found");
+            assert_eq!(reply["code"].as_str(), code, "{why}: by event");
+            self.count(may);
+        }
         let may_pass = model.is_open(path) && model.has(path, 'x');
         let reply = self.ask(user, map! {"action": "root", "path": ext(path)}, may_pass, why);
         if may_pass {
@@ -319,6 +224,55 @@ impl Case {
             let here =
                 self.ask(user, map! {"action": "get_value", "path": ext(&Path::root())}, may, why);
             assert_eq!(here["value"].as_i64(), model.value(path).filter(|_| may), "{why}");
+        }
+        self.tree = tree;
+    }
+
+    fn check_conflicts(&mut self, list: &List, user: &mut Client, why: &str) {
+        let mut tree = std::mem::take(&mut self.tree);
+        let model = Model { list, tree: &mut tree };
+        let told = user.stream(map! {"action": "conflicts", "path": ext(&Path::root())});
+        let got: BTreeSet<Elements> = entries(&told).into_iter().map(|(path, _)| path).collect();
+        let shown = self.conflicts.iter().filter(|path| model.reads(path));
+        let expected: BTreeSet<Elements> = shown.map(of_path).collect();
+        assert_eq!(got, expected, "{why}: conflicts");
+        let all = self.conflicts.len();
+        (0..all).for_each(|n| self.count(n < expected.len()));
+        self.tree = tree;
+    }
+
+    fn check_topics(&mut self, list: &List, user: &mut Client, topics: &[Vec<&str>], why: &str) {
+        let mut tree = std::mem::take(&mut self.tree);
+        let model = Model { list, tree: &mut tree };
+        let is_any = topics.iter().any(|topic| model.topic(topic, 'r'));
+        let all = user.start(map! {"action": "msg_monitor", "topic": array(["#"])});
+        assert_eq!(user.reply(all)["state"].as_str(), Some("start"));
+        let mut told = Vec::new();
+        for (n, topic) in topics.iter().enumerate() {
+            let levels = array(topic.iter().copied());
+            let send =
+                |n: usize| map! {"action": "msg_send", "topic": levels.clone(), "data": n as u64};
+            let may = model.topic(topic, 'w');
+            self.ask(user, send(100), may, why);
+            self.place.admin.ok(send(n));
+            let sent = if may { vec![100, n as u64] } else { vec![n as u64] };
+            told.extend(sent.into_iter().filter(|_| model.topic(topic, 'r')));
+            let one = user.start(map! {"action": "msg_monitor", "topic": levels.clone()});
+            assert_eq!(user.reply(one)["state"].as_str(), Some("start"));
+            let is_running = user.ok(map! {"action": "stop", "task": one})["result"].as_bool();
+            user.rest(one);
+            let may = model.topic(topic, 'r');
+            assert_eq!(is_running, Some(may), "{why}: monitor {topic:?}");
+            self.count(may);
+        }
+        user.ok(map! {"action": "stop", "task": all});
+        let messages = user.rest(all);
+        // Whether there is a pattern that could allow something is coarser than what can be read.
+        let is_denied = messages.iter().any(|message| message["code"].as_str() == Some("denied"));
+        assert!(!(is_denied && is_any), "{why}: monitor");
+        if !is_denied {
+            let got: Vec<u64> = messages.iter().filter_map(|m| m["data"].as_u64()).collect();
+            assert_eq!(got, told, "{why}: messages");
         }
         self.tree = tree;
     }
@@ -390,7 +344,7 @@ impl Case {
                 let (may, value) = (model.may_set(path), self.fresh());
                 let may_read = model.has(path, 'r');
                 let request = map! {"action": "set_value", "path": ext(path), "value": value};
-                let reply = self.ask(user, request, may, why);
+                let reply = self.ask_either(user, request, may, why);
                 if may {
                     let old = model.tree.insert(path.clone(), Some(value)).flatten();
                     assert_eq!(reply["prev"].as_i64(), old.filter(|_| may_read), "{why}");
@@ -400,7 +354,7 @@ impl Case {
                 let may = model.may_delete(path);
                 let may_read = model.has(path, 'r');
                 let request = map! {"action": "delete_value", "path": ext(path)};
-                let reply = self.ask(user, request, may, why);
+                let reply = self.ask_either(user, request, may, why);
                 if may && let Some(value) = model.tree.get_mut(path) {
                     assert_eq!(reply["prev"].as_i64(), value.filter(|_| may_read), "{why}");
                     *value = None;
@@ -449,18 +403,21 @@ impl Case {
     }
 }
 
-#[test]
-fn each_action_gets_what_the_model_allows() {
+/// Compares on so many trees; how much was granted and how much denied.
+fn compare(trees_count: usize, mistake: Option<Mistake>) -> (u64, u64) {
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     let trees = proptest::collection::vec(some_path(4), 0..14);
     let lists = proptest::collection::btree_map(some_path(4), some_letters(), 0..6);
+    let of_topics = proptest::collection::btree_map(some_topics(), some_letters(), 0..4);
     let asked = proptest::collection::vec(some_path(4), 3);
+    let topics = proptest::collection::vec(some_topic(), 3);
     let (mut granted, mut denied) = (0, 0);
-    for n in 0..TREES {
-        let mut case = Case::new(trees.new_tree(&mut runner).unwrap().current());
+    for n in 0..trees_count {
+        let mut case = Case::new(trees.new_tree(&mut runner).unwrap().current(), mistake);
         for u in 0..USERS {
-            let list: List = lists.new_tree(&mut runner).unwrap().current();
+            let mut list: List = lists.new_tree(&mut runner).unwrap().current();
+            list.extend(of_topics.new_tree(&mut runner).unwrap().current());
             let name = format!("u{u}");
             case.place.record(&name, "user");
             for (pattern, letters) in &list {
@@ -483,10 +440,57 @@ fn each_action_gets_what_the_model_allows() {
                 }
                 case.check_writes(&list, &mut case.place.login(&name, 0), path, n + k, &why);
             }
-            case.check_tree(&format!("tree {n}, user {u}"));
+            let why = format!("tree {n}, user {u}, list {list:?}");
+            case.check_conflicts(&list, &mut case.place.login(&name, 0), &why);
+            let topics = topics.new_tree(&mut runner).unwrap().current();
+            case.check_topics(&list, &mut case.place.login(&name, 0), &topics, &why);
+            case.check_tree(&why);
         }
         granted += case.granted;
         denied += case.denied;
     }
-    assert!(granted > 5_000 && denied > 5_000, "{granted} granted, {denied} denied");
+    (granted, denied)
+}
+
+#[test]
+fn each_action_gets_what_the_model_allows() {
+    let (granted, denied) = compare(TREES, None);
+    println!("{granted} granted, {denied} denied");
+    assert!(granted + denied >= 100_000, "{granted} granted, {denied} denied");
+    assert!(granted > 15_000 && denied > 15_000, "{granted} granted, {denied} denied");
+}
+
+#[test]
+fn the_model_misses_no_check_that_is_left_out() {
+    use Action as A;
+    let actions = [
+        A::GetValue,
+        A::SetValue,
+        A::DeleteValue,
+        A::DeleteTree,
+        A::GetTree,
+        A::Enum,
+        A::Watch,
+        A::Root,
+        A::MsgSend,
+        A::MsgMonitor,
+    ];
+    let each = [
+        A::GetValue,
+        A::DeleteTree,
+        A::GetTree,
+        A::Enum,
+        A::Watch,
+        A::Root,
+        A::MsgMonitor,
+        A::Conflicts,
+        A::TestAcl,
+    ];
+    let mistakes = actions.map(Mistake::Action).into_iter().chain(each.map(Mistake::Each));
+    let others = [Mistake::Way, Mistake::OldValue, Mistake::WriteOrCreate];
+    for mistake in mistakes.chain(others) {
+        let compared = std::panic::catch_unwind(|| compare(TREES, Some(mistake)));
+        assert!(compared.is_err(), "{mistake:?} was not found");
+        println!("{mistake:?}: found");
+    }
 }

@@ -172,6 +172,116 @@ fn a_removal_wins_over_a_password_change_that_did_not_know_of_it() {
     assert_eq!(text(&last_error(&mut joe), "code"), "auth_required");
 }
 
+/// Who has a stolen secret changes it at a node that is cut off, so often that this change is the later one.
+fn steal(cut_off: &Node, secret: &str) -> crate::harness::Client {
+    let mut thief = logged_in(cut_off, "password", "joe", secret);
+    for n in 0..20 {
+        thief.set("x", n);
+    }
+    thief.ok(password("joe", "stolen12"));
+    thief
+}
+
+#[test]
+fn who_was_removed_and_made_again_is_not_logged_in_by_a_secret_that_did_not_know_of_it() {
+    let node = secured();
+    let mut admin = admin(&node);
+    admin.ok(limited("joe", "test123", "*"));
+    let cut_off = serve(elsewhere(&node));
+    let mut thief = steal(&cut_off, "test123");
+    admin.ok(map! {"action": "auth_delete", "typ": "password", "ident": "joe"});
+    admin.ok(limited("joe", "new12345", "*"));
+    logged_in(&node, "password", "joe", "new12345").set("a", 1);
+    heal(&cut_off.hub, &node.hub);
+    heal(&node.hub, &cut_off.hub);
+    assert_eq!(text(&last_error(&mut thief), "code"), "auth_required");
+    for side in [&node, &cut_off] {
+        for secret in ["test123", "stolen12"] {
+            assert_eq!(side.connect().code(login("password", "joe", secret)), "auth_failed");
+        }
+    }
+    let warnings = admin.ok(map! {"action": "status"})["warnings"].to_string();
+    assert!(warnings.contains("was removed, and somebody who did not know of it"), "{warnings}");
+    // A list alone does not bring a stolen secret back. Another one makes the user anew, at both.
+    let list = map! {"action": "auth_set", "typ": "password", "ident": "joe", "acl": "*"};
+    assert_eq!(admin.code(list), "bad_request");
+    admin.ok(limited("joe", "last1234", "*"));
+    heal(&node.hub, &cut_off.hub);
+    for side in [&node, &cut_off] {
+        logged_in(side, "password", "joe", "last1234").set("a", 2);
+        assert_eq!(side.connect().code(login("password", "joe", "stolen12")), "auth_failed");
+    }
+    // What the user changes from then on is as good as ever, and so is another removal.
+    let mut joe = logged_in(&cut_off, "password", "joe", "last1234");
+    joe.ok(password("joe", "own12345"));
+    heal(&cut_off.hub, &node.hub);
+    logged_in(&node, "password", "joe", "own12345").set("a", 3);
+    admin.ok(map! {"action": "auth_delete", "typ": "password", "ident": "joe"});
+    joe.ok(password("joe", "own23456"));
+    heal(&cut_off.hub, &node.hub);
+    assert_eq!(node.connect().code(login("password", "joe", "own23456")), "auth_failed");
+}
+
+#[test]
+fn who_is_made_again_gets_nothing_from_a_record_that_did_not_know_of_the_removal() {
+    let node = secured();
+    let mut admin = admin(&node);
+    let made = map! {
+        "action": "auth_set", "typ": "password", "ident": "joe", "secret": "test123",
+        "acl": "*", "role": "operator",
+    };
+    admin.ok(made);
+    let cut_off = serve(elsewhere(&node));
+    steal(&cut_off, "test123");
+    admin.ok(map! {"action": "auth_delete", "typ": "password", "ident": "joe"});
+    heal(&cut_off.hub, &node.hub);
+    admin.ok(limited("joe", "new12345", "*"));
+    let joe = logged_in(&node, "password", "joe", "new12345").ok(map! {"action": "auth_info"});
+    assert_eq!(joe["role"].as_str(), Some("user"));
+}
+
+#[test]
+fn a_user_whose_record_was_deleted_by_the_originals_tools_stays_removed_in_a_split() {
+    for delete in [
+        map! {"action": "delete_internal", "path": path("auth.password.user.joe")},
+        map! {"action": "delete_tree", "path": path(":n.auth.password.user.joe")},
+    ] {
+        let node = secured();
+        let mut admin = admin(&node);
+        admin.ok(limited("joe", "test123", "*"));
+        let cut_off = serve(elsewhere(&node));
+        steal(&cut_off, "test123");
+        admin.ok(delete);
+        heal(&cut_off.hub, &node.hub);
+        assert_eq!(node.connect().code(login("password", "joe", "stolen12")), "auth_failed");
+        admin.ok(limited("joe", "new12345", "*"));
+        logged_in(&node, "password", "joe", "new12345").set("a", 1);
+    }
+}
+
+#[test]
+fn of_a_change_of_a_user_and_its_own_at_a_node_that_is_cut_off_the_later_one_counts() {
+    let node = secured();
+    let mut admin = admin(&node);
+    let joe = |secret: &str, role: &str| {
+        map! {
+            "action": "auth_set", "typ": "password", "ident": "joe", "secret": secret, "acl": "*",
+            "role": role,
+        }
+    };
+    admin.ok(joe("test123", "operator"));
+    let cut_off = serve(elsewhere(&node));
+    steal(&cut_off, "test123");
+    admin.ok(joe("new12345", "user"));
+    let before = node.hub.read(Engine::counters).conflicts;
+    heal(&cut_off.hub, &node.hub);
+    // So a secret that was stolen, and a role, are taken away by removing the user.
+    assert_eq!(node.connect().code(login("password", "joe", "new12345")), "auth_failed");
+    let mut thief = logged_in(&node, "password", "joe", "stolen12");
+    assert_eq!(thief.ok(map! {"action": "auth_info"})["role"].as_str(), Some("operator"));
+    assert_eq!(node.hub.read(Engine::counters).conflicts, before + 1);
+}
+
 #[test]
 fn a_change_of_a_list_counts_where_it_has_come_and_not_before() {
     let node = secured();

@@ -200,6 +200,32 @@ fn nothing_that_a_client_can_ask_for_shows_a_secret() {
     assert_eq!(conflicts, []);
 }
 
+#[test]
+fn neither_conflicts_nor_deletions_show_a_secret() {
+    let node = secured();
+    let mut admin = admin(&node);
+    admin.ok(password("joe", "test123"));
+    let conflicting = admin.start(map! {"action": "watch", "path": path(":n"), "conflicts": true});
+    assert_eq!(text(&admin.reply(conflicting), "state"), "start");
+    // Others have changed the user, too.
+    let theirs = map! {"password": "$argon2id$hushhush", "role": "user"};
+    let theirs = crate::harness::encode(&theirs);
+    let mut peer = crate::server::streams::conflicts::Peer::new(&node);
+    peer.push(":n.auth.password.user.joe", Some(&theirs), 1_000);
+    let mut told = vec![admin.reply(conflicting), admin.reply(conflicting)];
+    assert!(told.iter().any(|message| has(message, "conflict")), "{told:?}");
+    let all = map! {"action": "conflicts", "path": path(":n"), "nchain": 1};
+    told.extend(admin.stream(all));
+    let delete = map! {"action": "delete_tree", "path": path(":n.auth.password"), "nchain": 2};
+    let deleted = admin.stream(delete);
+    assert!(deleted.iter().any(|message| has(message, "path")), "{deleted:?}");
+    told.extend(deleted);
+    for message in told {
+        let text = message.to_string();
+        assert!(!text.contains("argon2id") && !text.contains("role"), "{text}");
+    }
+}
+
 fn limited_operator() -> Value {
     map! {
         "action": "auth_set", "typ": "password", "ident": "joe", "secret": "geheim12",

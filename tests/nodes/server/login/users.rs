@@ -156,3 +156,25 @@ fn everybody_on_an_open_node_changes_users_and_lists_while_no_login_is_needed() 
     client.ok(map! {"action": "auth_set", "typ": "_test", "ident": "std", "chain": Value::Nil});
     client.ok(map! {"action": "set_value", "path": path(":n.auth"), "value": map! {"current": Value::Nil}});
 }
+
+#[test]
+fn a_dialogue_of_the_originals_clients_makes_a_user() {
+    let node = Node::found("n1");
+    let mut client = node.connect_with_qlen(10);
+    let seq = client.start(map! {
+        "action": "auth_set", "typ": "_test", "kind": "user", "ident": "std", "state": "start", "wseq": 1,
+    });
+    assert_eq!(text(&client.reply(seq), "state"), "start");
+    assert_eq!(text(&client.reply(seq), "step"), "GiveName");
+    client
+        .send(map! {"step": "HasName", "name": "std", "chain": Value::Nil, "wseq": 2, "seq": seq});
+    let made = client.reply(seq);
+    assert_eq!(made["chain"]["prev"], Value::Nil, "{made}");
+    assert_eq!(made["wseq"].as_u64(), Some(3));
+    assert_eq!(text(&client.reply(seq), "state"), "end");
+    client.send(map! {"seq": seq, "state": "end"});
+    // Nothing else is said of it.
+    client.silence(seq);
+    let users = client.stream(map! {"action": "auth_list", "typ": "_test", "state": "start"});
+    assert_eq!(users.len(), 1, "{users:?}");
+}

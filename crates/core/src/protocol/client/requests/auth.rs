@@ -102,6 +102,9 @@ pub struct UserChange<'a> {
     pub acl: Option<&'a str>,
     /// The user's role; none leaves it as it is.
     pub role: Option<&'a str>,
+    /// The client expects a stream, in which it is asked for the user's name: the original's clients, for the method
+    /// `_test`.
+    pub is_dialogue: bool,
 }
 
 /// Says nothing of what is secret.
@@ -166,6 +169,7 @@ pub(in crate::protocol::client) fn decode_auth<'a>(
                 secret: secret(fields, Field::Secret)?,
                 acl: optional_name(fields, Field::Acl)?,
                 role: optional_name(fields, Field::Role)?,
+                is_dialogue: fields.optional_text(Field::State)? == Some("start"),
             })
         }
         Action::AuthDelete => {

@@ -60,6 +60,10 @@ pub fn decode_fields<'a>(fields: &Fields<'a>) -> Result<ClientMessage<'a>, BadMe
             _ => {}
         }
     }
+    // The original's clients spell out what was in their request: see [`super::auth::UserChange::is_dialogue`].
+    if fields.get(Field::Action).is_none() && fields.get(Field::Step).is_some() {
+        return Ok(ClientMessage::StreamEnd);
+    }
     if seq == 0 {
         let error = ClientError::bad_request("the field 'seq' of a request must be positive");
         return Err(bad(Some(0), false)(error));

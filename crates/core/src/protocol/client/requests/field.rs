@@ -126,6 +126,7 @@ fields! {
     Tock = "tock",
     Topic = "topic",
     Typ = "typ",
+    Step = "step",
     Value = "value",
     Wid = "wid",
     WithAuth = "with_auth",

@@ -34,7 +34,7 @@ pub enum ClientMessage<'a> {
         /// The last message's `wseq`.
         ack: u64,
     },
-    /// The end of a stream that the client fed; there is nothing to answer.
+    /// The end of a stream that the client fed, or its part of a dialogue; there is nothing to answer.
     StreamEnd,
     /// A request.
     Request {
