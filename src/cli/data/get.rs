@@ -1,7 +1,7 @@
 //! `get`: one entry's value.
 
 use std::fs;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write as _};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -9,6 +9,8 @@ use serde_json::Value as Json;
 
 use super::entry::{ask_for_chain, chain_and_time_text, entry_json};
 use crate::cli::error::CliError;
+use crate::cli::files::cannot;
+use crate::cli::files::write::{Existing, NewFile, is_special};
 use crate::cli::remote::{RemoteArgs, RequestKind, address_entry, parse_path};
 use crate::cli::terminal::output::{Output, json_of, printable};
 use crate::client::{Fields, Message};
@@ -31,7 +33,8 @@ The time is what the clock of the node said that made the change; it is not show
 by programs from before times were kept.
 
 --raw prints a string byte by byte, as `set --string -` read it, and a byte string as `set --raw-file` did; on a \
-terminal a line break follows. The file that --msgpack writes is for `set --msgpack`.
+terminal a line break follows. The file that --msgpack writes is for `set --msgpack`; one that is there already is \
+replaced with --force only.
 
 Exit code: 0 there is a value, 1 there is none, 2 usage, 3 refused, 6 no node was \
 reached.")]
@@ -52,11 +55,19 @@ pub(in crate::cli) struct GetArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     msgpack: Option<PathBuf>,
 
+    /// With --msgpack: replace the file if there is one
+    #[arg(long, requires = "msgpack")]
+    force: bool,
+
     #[command(flatten)]
     pub(in crate::cli) remote: RemoteArgs,
 }
 
 pub(in crate::cli) async fn run(args: GetArgs) -> Result<(), CliError> {
+    let existing = Existing::of_force(args.force);
+    if let Some(file) = args.msgpack.as_ref().filter(|file| !is_special(file)) {
+        existing.check(file)?;
+    }
     let (action, path) = address_entry(&args.path, "get_value", "get_internal")?;
     let mut fields = Fields::at(&path);
     if args.chain {
@@ -72,9 +83,14 @@ pub(in crate::cli) async fn run(args: GetArgs) -> Result<(), CliError> {
     let mut output = Output::new(args.remote.json);
     match &args.msgpack {
         Some(file) if file.as_os_str() == "-" => output.bytes(value)?,
-        Some(file) => fs::write(file, value).map_err(|error| {
-            CliError::Failure(format!("cannot write {}: {error}", file.display()))
-        })?,
+        Some(file) if is_special(file) => {
+            fs::write(file, value).map_err(|error| cannot("write", file, error))?;
+        }
+        Some(file) => {
+            let mut new = NewFile::create(file, existing)?;
+            new.file.write_all(value).map_err(|error| new.give_up(&error))?;
+            new.finish()?;
+        }
         None => print(&args, &reply, value, &mut output)?,
     }
     output.flush()

@@ -1,6 +1,8 @@
 //! An image as a file of any kind. A file is written under another name, synced and then renamed:
-//! whoever looks sees the old one or the new one, whole.
+//! whoever looks sees the old one or the new one, whole. A file that is there already is replaced only if
+//! that was asked for.
 
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path as FilePath, PathBuf};
 
@@ -46,6 +48,7 @@ pub(in crate::cli) struct Written {
 /// Writes to a file; `-` is standard output.
 pub(in crate::cli) fn write_state(
     to: &FilePath,
+    existing: Existing,
     what: &ToWrite<'_>,
     json: bool,
 ) -> Result<Written, CliError> {
@@ -57,7 +60,7 @@ pub(in crate::cli) fn write_state(
         let written = written.map_err(|error| CliError::of_output(&error))?;
         return Ok(Written { bytes: out.bytes, ..written });
     }
-    let mut new = NewFile::create(to)?;
+    let mut new = NewFile::create(to, existing)?;
     let mut bar = ProgressBar::new(format!("writing {}", to.display()), json);
     let id = new.file.id().map_err(|error| cannot("look at", to, error))?;
     let mut out = Counting { out: &mut *new.file, bytes: 0 };
@@ -139,9 +142,56 @@ pub(in crate::cli) fn tell_report(report: &ExportReport) {
     }
 }
 
+/// What becomes of a file that has the name already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::cli) enum Existing {
+    /// It stays, and nothing is written.
+    Keep,
+    /// It is replaced (`--force`).
+    Replace,
+}
+
+impl Existing {
+    /// As `--force` says.
+    pub(in crate::cli) fn of_force(force: bool) -> Existing {
+        if force { Existing::Replace } else { Existing::Keep }
+    }
+
+    /// Checks that a file may get this name, before anything is done for it; `-` is standard output.
+    pub(in crate::cli) fn check(self, to: &FilePath) -> Result<(), CliError> {
+        if to == FilePath::new("-") {
+            return Ok(());
+        }
+        if to.is_dir() {
+            let text = format!("{} is a directory; name a file in it", to.display());
+            return Err(CliError::Failure(text));
+        }
+        if is_special(to) {
+            let text = format!("{} is no plain file; `-` is standard output", to.display());
+            return Err(CliError::Failure(text));
+        }
+        // A link is there, too, also one that leads nowhere.
+        match fs::symlink_metadata(to) {
+            Ok(_) if self == Existing::Keep => Err(exists(to)),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+}
+
+/// Whether it is a pipe, a device or the like: it cannot be replaced, and has nothing that is lost.
+pub(in crate::cli) fn is_special(path: &FilePath) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
+}
+
+fn exists(to: &FilePath) -> CliError {
+    let to = to.display();
+    CliError::Failure(format!("{to} exists already; take another name, or replace it with --force"))
+}
+
 /// A file that is being written next to the one that it will be.
 pub(in crate::cli) struct NewFile {
     to: PathBuf,
+    existing: Existing,
     disk: Directory,
     temporary: String,
     name: String,
@@ -152,7 +202,8 @@ pub(in crate::cli) struct NewFile {
 
 impl NewFile {
     /// Begins one.
-    pub(in crate::cli) fn create(to: &FilePath) -> Result<NewFile, CliError> {
+    pub(in crate::cli) fn create(to: &FilePath, existing: Existing) -> Result<NewFile, CliError> {
+        existing.check(to)?;
         let name = to
             .file_name()
             .and_then(|name| name.to_str())
@@ -165,7 +216,8 @@ impl NewFile {
         let temporary = format!(".{name}.{:08x}.tmp", rt::random_u64() as u32);
         let file = disk.create(&temporary).map_err(|error| cannot("write", to, error))?;
         let name = name.to_owned();
-        Ok(NewFile { to: to.to_owned(), disk, temporary, name, file, is_done: false })
+        let to = to.to_owned();
+        Ok(NewFile { to, existing, disk, temporary, name, file, is_done: false })
     }
 
     /// Where it is while it is written.
@@ -175,18 +227,32 @@ impl NewFile {
 
     /// All is written: makes it safe, and gives it its name.
     pub(in crate::cli) fn finish(mut self) -> Result<(), CliError> {
-        let done = self
-            .file
-            .sync()
-            .and_then(|()| self.disk.rename(&self.temporary, &self.name))
-            .and_then(|()| self.disk.sync_dir());
-        match done {
+        let named = self.file.sync().and_then(|()| self.take_name());
+        match named.and_then(|()| self.disk.sync_dir()) {
             Ok(()) => {
                 self.is_done = true;
                 Ok(())
             }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(exists(&self.to)),
             Err(error) => Err(self.give_up(&error)),
         }
+    }
+
+    /// Another file may have got the name meanwhile.
+    fn take_name(&self) -> io::Result<()> {
+        let (from, to) = (self.temporary(), self.disk.path().join(&self.name));
+        if self.existing == Existing::Keep {
+            match fs::hard_link(&from, &to) {
+                Ok(()) => return fs::remove_file(from),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
+                // Not every file system has links.
+                Err(_) if fs::symlink_metadata(&to).is_ok() => {
+                    return Err(io::ErrorKind::AlreadyExists.into());
+                }
+                Err(_) => {}
+            }
+        }
+        self.disk.rename(&self.temporary, &self.name)
     }
 
     /// The error for what could not be written. The file goes, too.

@@ -37,7 +37,8 @@ logs the node keeps. With files, a snapshot comes first, then the logs that cont
 order; without a snapshot, or with a gap, the state holds only what the logs themselves \
 hold. Times are those at which changes came to the node whose log it is; tocks are the \
 network's. At a moment at which nothing was logged, because the disk had failed, a note \
-says so and the state is the last one before it.
+says so and the state is the last one before it. The file of --to is replaced with --force \
+only, if it is there already.
 
 Exit code: 0 done, 1 a log is damaged or does not reach back so far, 2 usage.")]
 pub(super) struct ReplayArgs {
@@ -77,6 +78,9 @@ pub(super) fn run(args: ReplayArgs, json: bool) -> Result<(), CliError> {
         (None, Some(tock)) => Some(Until::Tock(tock)),
         (None, None) => None,
     };
+    if let Some(to) = &args.to {
+        args.form.existing().check(to)?;
+    }
     let state = read(&args.from, until, json)?;
     tell_notes(&state.notes);
     if let Some(directory) = &args.into.into {
@@ -84,7 +88,7 @@ pub(super) fn run(args: ReplayArgs, json: bool) -> Result<(), CliError> {
         return tell_put(directory, &put, json);
     }
     let Some(to) = &args.to else { return Ok(()) };
-    let written = write_state(to, &args.form.to_write(&state), json)?;
+    let written = write_state(to, args.form.existing(), &args.form.to_write(&state), json)?;
     tell_written(to, args.form.format, &written, json)
 }
 

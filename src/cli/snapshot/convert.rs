@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 use crate::cli::error::CliError;
 use crate::cli::files::Format;
 use crate::cli::files::read::{StateFile, read_state};
-use crate::cli::files::write::{ToWrite, Written, tell_report, write_state};
+use crate::cli::files::write::{Existing, ToWrite, Written, tell_report, write_state};
 use crate::cli::remote::parse_path;
 use crate::cli::terminal::output::{Output, count_of};
 use crate::cli::terminal::units::show_bytes;
@@ -27,7 +27,7 @@ Examples:
 A snapshot holds everything. Lines of JSON hold entries and who changed them, and nothing of \
 what was deleted and purged. The Python DistKV does not know lives of nodes: in its file \
 each life is a node, named as everywhere (n1~e9001b2c3d4e). What Python cannot read at all \
-is left out, and listed.
+is left out, and listed. A file that is there already is replaced with --force only.
 
 Exit code: 0 done, 1 a file cannot be read or written, 2 usage.")]
 pub(super) struct ConvertArgs {
@@ -61,6 +61,10 @@ pub(in crate::cli) struct FormArgs {
     /// With jsonl: also what was deleted
     #[arg(long)]
     tombstones: bool,
+
+    /// With --to: replace the file if there is one
+    #[arg(long, requires = "to")]
+    force: bool,
 }
 
 impl FormArgs {
@@ -72,6 +76,11 @@ impl FormArgs {
             return Err(CliError::Usage(text.to_owned()));
         }
         Ok(())
+    }
+
+    /// What becomes of a file that is there.
+    pub(in crate::cli) fn existing(&self) -> Existing {
+        Existing::of_force(self.force)
     }
 
     /// What to write of an image.
@@ -95,9 +104,10 @@ impl FormArgs {
 
 pub(super) fn run(args: &ConvertArgs, json: bool) -> Result<(), CliError> {
     args.form.check()?;
+    args.form.existing().check(&args.to)?;
     let state = read_state(&args.from, json)?;
     tell_notes(&state.notes);
-    let written = write_state(&args.to, &args.form.to_write(&state), json)?;
+    let written = write_state(&args.to, args.form.existing(), &args.form.to_write(&state), json)?;
     tell_written(&args.to, args.form.format, &written, json)
 }
 

@@ -10,7 +10,7 @@ use clap::Args;
 use super::convert::{FormArgs, tell_written};
 use crate::cli::error::CliError;
 use crate::cli::files::read::read_state;
-use crate::cli::files::write::{NewFile, Written, write_state};
+use crate::cli::files::write::{Existing, NewFile, Written, write_state};
 use crate::cli::files::{Format, cannot};
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::output::{Output, json_of, printable};
@@ -38,7 +38,7 @@ Examples:
 The node goes on serving meanwhile; the file holds the state at one moment. Without --to the \
 node makes a snapshot in its own data directory, as it does by itself from time to time. A \
 file on this machine is written under a temporary name and renamed once it is complete and \
-verified.
+verified. One that is there already is replaced with --force only.
 
 Exit code: 0 saved, 1 failed, 2 usage, 3 refused, 6 no node was reached.")]
 pub(super) struct SaveArgs {
@@ -73,8 +73,10 @@ pub(super) async fn run(args: &SaveArgs, remote: &RemoteArgs) -> Result<(), CliE
         }
         return save_there(remote).await;
     };
+    let existing = args.form.existing();
+    existing.check(to)?;
     if args.form.format == Format::Snapshot && to != FilePath::new("-") {
-        let mut new = NewFile::create(to)?;
+        let mut new = NewFile::create(to, existing)?;
         let written = fetch(&mut new, to, remote, &wanted).await?;
         new.finish()?;
         return tell_written(to, Format::Snapshot, &written, remote.json);
@@ -86,13 +88,13 @@ pub(super) async fn run(args: &SaveArgs, remote: &RemoteArgs) -> Result<(), CliE
         _ => std::env::temp_dir(),
     };
     let temporary = temporary.join(format!("distkv-snapshot-{:016x}", rt::random_u64()));
-    let mut new = NewFile::create(&temporary)?;
+    let mut new = NewFile::create(&temporary, Existing::Keep)?;
     fetch(&mut new, &temporary, remote, &wanted).await?;
     let path = new.temporary();
     let (form, to, json) = (args.form.clone(), to.clone(), remote.json);
     let written = rt::spawn_blocking(move || {
         let state = read_state(&path, json)?;
-        let written = write_state(&to, &form.to_write(&state), json)?;
+        let written = write_state(&to, existing, &form.to_write(&state), json)?;
         Ok::<_, CliError>((to, form.format, written))
     })
     .await;

@@ -68,7 +68,11 @@ pub const README: &[Row] = &[
     ),
     hidden(0, "test $(distkv-node get site.lamp) != 15"),
     run(0, "distkv-node snapshot save --to back.bin --format distkv", &["back.bin: "]),
-    run(0, "distkv-node snapshot convert monday.dkv --to back.bin --format distkv", &["back.bin"]),
+    run(
+        0,
+        "distkv-node snapshot convert monday.dkv --to monday.bin --format distkv",
+        &["monday.bin"],
+    ),
     run(0, "distkv-node snapshot restore saved-state.bin", &["saved-state.bin: "]),
     // A member that is lost, and forgotten. A lost one is not asked first.
     hidden(
@@ -145,6 +149,7 @@ pub const HELP: &[Row] = &[
     ),
     hidden(0, "test $(distkv-node get site.lamp) = 6"),
     run(0, "distkv-node snapshot restore a.dkv b.dkv", &["a.dkv: ", "b.dkv: "]),
+    hidden(0, "rm monday.bin"),
     run(
         0,
         "distkv-node snapshot convert monday.dkv --format distkv --to monday.bin",
@@ -203,6 +208,7 @@ pub const HELP: &[Row] = &[
         "distkv-node log replay snapshot-6.dkv log-6.dkv log-7.dkv --to state.dkv",
         &["state.dkv: "],
     ),
+    hidden(0, "rm state.dkv"),
     run(0, "distkv-node log replay changes.bin --to state.dkv", &["state.dkv: "]),
     run(0, "distkv-node log replay /var/lib/distkv --into /var/lib/new", &["/var/lib/new: "]),
     run_to(

@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use super::apply::{Difference, Done, carry_out, compare};
 use crate::cli::error::CliError;
 use crate::cli::files::read::read_state;
-use crate::cli::files::write::NewFile;
+use crate::cli::files::write::{Existing, NewFile};
 use crate::cli::remote::{RemoteArgs, parse_path};
 use crate::cli::snapshot::save::{PAST_TIMEOUT, fetch};
 use crate::cli::terminal::interrupt::{Interrupt, tell_interrupted};
@@ -142,7 +142,7 @@ impl UndoArgs {
         remote.answer = Some(PAST_TIMEOUT);
         // By way of a file: it may be more than memory should hold twice.
         let name = format!("distkv-undo-{:016x}", rt::random_u64());
-        let mut file = NewFile::create(&env::temp_dir().join(name))?;
+        let mut file = NewFile::create(&env::temp_dir().join(name), Existing::Keep)?;
         fetch(&mut file, FilePath::new("the past state"), &remote, &wanted).await?;
         let (path, json) = (file.temporary(), self.remote.json);
         let state = rt::spawn_blocking(move || read_state(&path, json)).await?;

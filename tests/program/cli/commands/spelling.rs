@@ -73,13 +73,13 @@ fn a_compare_and_set_with_an_event_of_an_earlier_life_does_not_lose_an_update() 
 fn told_of(node: &NodeProcess, path: &str, data: &Path, folder: &Path) -> Vec<(String, String)> {
     let lines = folder.join("lines").display().to_string();
     let snapshot = folder.join("snapshot").display().to_string();
-    ok(node, &["snapshot", "save", "--to", &lines, "--format", "jsonl"]);
-    ok(node, &["snapshot", "save", "--to", &snapshot]);
+    ok(node, &["snapshot", "save", "--force", "--to", &lines, "--format", "jsonl"]);
+    ok(node, &["snapshot", "save", "--force", "--to", &snapshot]);
     let lines = std::fs::read_to_string(&lines).unwrap();
     let is_it = |line: &&str| json(line)["path"] == path;
     let line = lines.lines().find(is_it).unwrap().to_owned();
     let python = folder.join("python").display().to_string();
-    ok(node, &["snapshot", "save", "--to", &python, "--format", "distkv"]);
+    ok(node, &["snapshot", "save", "--force", "--to", &python, "--format", "distkv"]);
     let back = cli(&["snapshot", "convert", &python, "--format", "jsonl", "--to", "-"]).stdout;
     let back = back.lines().find(is_it).unwrap().to_owned();
     let empty = folder.join("empty").display().to_string();

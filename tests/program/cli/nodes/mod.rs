@@ -1,5 +1,6 @@
 //! Real nodes as processes: how they start, what operators see of their lives, how they end.
 
+mod existing_files;
 mod leave_for_good;
 mod life;
 mod login_required;
