@@ -18,6 +18,7 @@
 )]
 
 mod files;
+mod foreign;
 mod full_disk;
 mod kills;
 mod network;

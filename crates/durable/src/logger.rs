@@ -39,6 +39,8 @@ const SAVE_RETRY_MS: Millis = 60_000;
 /// A sync that takes this long is logged, and another one only after some time.
 const SLOW_MS: Millis = 1_000;
 const COMPLAIN_INTERVAL_MS: Millis = 60_000;
+/// How often it is looked whether the data directory is still where it was.
+const PLACE_INTERVAL_MS: Millis = 2_000;
 /// Most requests for a safe state that are open at once. The engine has two at most, and forgets
 /// those before.
 const REQUESTS_MAX: usize = 64;
@@ -125,6 +127,8 @@ pub struct Logger {
     save_at: Millis,
     /// Not before this time is said again that the disk is slow.
     complain_at: Millis,
+    /// When to look whether the data directory is still in its place.
+    place_at: Millis,
     system: Arc<dyn System>,
 }
 
@@ -165,6 +169,7 @@ impl Logger {
             snapshot_bytes: found.snapshot_bytes,
             save_at: 0,
             complain_at: 0,
+            place_at: 0,
             system,
         }
     }
@@ -486,6 +491,12 @@ impl Logger {
                 self.since_snapshot.files += self.before_snapshot.files;
                 self.save_at = now + SAVE_RETRY_MS;
                 self.measure();
+            }
+        }
+        if self.log.is_some() && now >= self.place_at {
+            self.place_at = now + PLACE_INTERVAL_MS;
+            if let Err(error) = self.files.dir.check_place() {
+                self.fail(&error.to_string());
             }
         }
         let Some(log) = &self.log else {

@@ -148,6 +148,18 @@ pub enum StorageError {
         /// By whom, as the lock file says.
         by: String,
     },
+    /// A directory has files of something else, and none of a node.
+    Foreign {
+        /// Which directory.
+        directory: String,
+        /// Some of them, for people.
+        names: String,
+    },
+    /// A directory in use was moved away, or another was put in its place.
+    Replaced {
+        /// Where it was.
+        directory: String,
+    },
     /// A file that was just written cannot be read back.
     NotVerified {
         /// Which file.
@@ -218,6 +230,14 @@ impl StorageError {
                 "{directory}: another node uses this data directory (its file lock is locked by \
                  {by})"
             ),
+            Self::Foreign { directory, names } => format!(
+                "{directory}: this is not the data directory of a node: it has other files ({names}) and \
+                 none of a node"
+            ),
+            Self::Replaced { directory } => format!(
+                "{directory}: the data directory was moved away, removed, or replaced by another while the \
+                 node was running"
+            ),
             Self::NotVerified { file } => {
                 format!("{file}: what was just written (from byte 0) reads back differently")
             }
@@ -253,6 +273,10 @@ impl StorageError {
             }
             Self::Given { .. } => "begin a new file",
             Self::Locked { .. } => "stop that node, or use another directory",
+            Self::Foreign { .. } => "name an empty directory, or one that does not exist yet",
+            Self::Replaced { .. } => {
+                "put it back, or restart the node with the directory that it is to use"
+            }
             Self::NotVerified { .. } => "check the disk",
         }
     }
@@ -279,6 +303,8 @@ impl StorageError {
             | Self::OtherOwner { .. }
             | Self::Given { .. }
             | Self::Locked { .. }
+            | Self::Foreign { .. }
+            | Self::Replaced { .. }
             | Self::NotVerified { .. } => false,
         }
     }

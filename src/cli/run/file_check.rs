@@ -18,7 +18,7 @@ use crate::cli::files::directory::owner_of;
 use crate::node::check::{self, Data};
 use crate::node::config::{Config, DataConfig};
 use crate::rt;
-use crate::storage::Directory;
+use crate::storage::{Directory, StorageError, only_foreign};
 
 /// One thing that is wrong, or may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -189,7 +189,15 @@ fn data_of(config: &Config) -> (Data, Option<check::Problem>) {
     }
     let error = |text: String| Some(check::Problem::error(&["data-dir", "name", "network"], text));
     match owner_of(&Directory::new(dir)) {
-        Ok(None) => (Data::None, None),
+        Ok(None) => match only_foreign(dir) {
+            Ok(Some(names)) => {
+                let directory = dir.display().to_string();
+                let why = StorageError::Foreign { directory, names };
+                (Data::None, error(why.to_string()))
+            }
+            // What cannot be listed was told already.
+            Ok(None) | Err(_) => (Data::None, None),
+        },
         Ok(Some(owner)) => {
             let (name, network) = (owner.name.as_str(), owner.network.as_str());
             let is_other = name != config.name.as_str() || network != config.network;

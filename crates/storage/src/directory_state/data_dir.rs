@@ -9,10 +9,11 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::foreign::only_foreign;
 use super::left_network::set_aside;
 use crate::directory::{Directory, FILE_MODE};
 use crate::disk::Disk;
@@ -28,15 +29,15 @@ use crate::snapshot::{
     Progress, SnapshotInfo, SnapshotSummary, snapshot_name, verify_snapshot, write_snapshot,
 };
 
-const LOCK_NAME: &str = "lock";
+pub(super) const LOCK_NAME: &str = "lock";
 /// For its user only: it holds all that the node holds.
 pub(super) const DIRECTORY_MODE: u32 = 0o700;
 
 /// A data directory in use.
 pub struct DataDir {
     disk: Arc<dyn Disk>,
-    /// Locked as long as it is open.
-    _lock: Option<File>,
+    /// Where it is, and its lock; none on a disk of a test.
+    place: Option<Place>,
     /// Where the old files are now, if the directory's node had left for good.
     left: Option<PathBuf>,
 }
@@ -46,14 +47,34 @@ impl DataDir {
     /// network for good, its files are set aside ([`DataDir::left`]), and it is empty.
     ///
     /// # Errors
+    /// [`StorageError::Foreign`] if it has files of something else and none of a node: nothing was written then.
     /// [`StorageError::Locked`] if another node uses it; [`StorageError::Io`].
     pub fn open(path: &Path) -> Result<Self, StorageError> {
         let shown = path.display().to_string();
         make(path).map_err(StorageError::io(&shown, "make"))?;
+        let foreign = only_foreign(path).map_err(StorageError::io(&shown, "list"))?;
+        if let Some(names) = foreign {
+            return Err(StorageError::Foreign { directory: shown, names });
+        }
         let lock = lock(path, &shown)?;
         let disk = Directory::new(path);
         let left = set_aside(path, &disk)?;
-        Ok(Self { disk: Arc::new(disk), _lock: Some(lock), left })
+        let place = Place::of(path, lock).map_err(StorageError::io(&shown, "look at"))?;
+        Ok(Self { disk: Arc::new(disk), place: Some(place), left })
+    }
+
+    /// Checks that the directory is still where it was opened. Files are opened by name, so they would get into
+    /// another one that was put there.
+    ///
+    /// # Errors
+    /// [`StorageError::Replaced`]; nothing was written.
+    pub fn check_place(&self) -> Result<(), StorageError> {
+        match &self.place {
+            Some(place) if !place.is_ours() => {
+                Err(StorageError::Replaced { directory: place.path.display().to_string() })
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// The folder in which the files of a node are that had left its network for good; none if it had
@@ -66,7 +87,7 @@ impl DataDir {
     /// The same on any disk, without a lock; for tests.
     #[must_use]
     pub fn on(disk: Arc<dyn Disk>) -> Self {
-        Self { disk, _lock: None, left: None }
+        Self { disk, place: None, left: None }
     }
 
     /// Its files.
@@ -104,6 +125,7 @@ impl DataDir {
         knowledge: &Knowledge,
         table: &NodeTable,
     ) -> Result<LogWriter, StorageError> {
+        self.check_place()?;
         let log = LogWriter::create(&*self.disk, header, start, knowledge, table)?;
         self.note(header, Life::Running { log: header.number })?;
         Ok(log)
@@ -154,6 +176,7 @@ impl DataDir {
     }
 
     fn note(&self, header: &FileHeader, life: Life) -> Result<(), StorageError> {
+        self.check_place()?;
         let (network, name) = (header.network.clone(), header.id.name.clone());
         Identity { network, name, store: header.store, life }.store(&*self.disk)
     }
@@ -168,6 +191,7 @@ impl DataDir {
         image: &Image,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<SnapshotInfo, StorageError> {
+        self.check_place()?;
         let info = write_snapshot(&*self.disk, header, image, progress)?;
         match self.verify(&info) {
             Ok(()) => Ok(info),
@@ -198,6 +222,7 @@ impl DataDir {
     /// # Errors
     /// [`StorageError::Io`]; some may be removed.
     pub fn prune(&self, verified: u64, keep: &Keep) -> Result<Vec<String>, StorageError> {
+        self.check_place()?;
         let files = Files::list(&*self.disk)?;
         let old = expendable(&*self.disk, &files, verified, keep)?;
         for name in &old {
@@ -234,6 +259,42 @@ impl DataDir {
     pub fn snapshots(&self) -> Result<Vec<String>, StorageError> {
         Ok(Files::list(&*self.disk)?.snapshots.keys().map(|n| snapshot_name(*n)).collect())
     }
+}
+
+/// Where a directory is, and what shows that it is still there.
+struct Place {
+    path: PathBuf,
+    /// Locked as long as it is open.
+    _lock: File,
+    /// Device and inode of the lock's file, and of the directory.
+    lock_id: (u64, u64),
+    directory_id: (u64, u64),
+}
+
+impl Place {
+    fn of(path: &Path, lock: File) -> io::Result<Self> {
+        let (lock_id, directory_id) = (id_of(&lock.metadata()?), id_of(&fs::metadata(path)?));
+        Ok(Self { path: path.to_owned(), _lock: lock, lock_id, directory_id })
+    }
+
+    /// Whether the same directory is still there. What cannot be looked at is not taken for another one: using it
+    /// will fail.
+    fn is_ours(&self) -> bool {
+        let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        match fs::symlink_metadata(self.path.join(LOCK_NAME)) {
+            Ok(lock) => id_of(&lock) == self.lock_id,
+            // Somebody may have tidied up.
+            Err(error) if is_gone(&error) => match fs::metadata(&self.path) {
+                Ok(directory) => id_of(&directory) == self.directory_id,
+                Err(error) => !is_gone(&error),
+            },
+            Err(_) => true,
+        }
+    }
+}
+
+fn id_of(metadata: &fs::Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
 }
 
 /// Makes a directory, and those above it that are not there.
@@ -293,6 +354,29 @@ mod tests {
         assert!(error.to_string().contains("stop that node"), "{error}");
         drop(first);
         DataDir::open(&path).unwrap();
+    }
+
+    #[test]
+    fn another_directory_in_its_place_is_noticed_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, away) = (folder.path().join("data"), folder.path().join("away"));
+        let held = DataDir::open(&path).unwrap();
+        let is_replaced =
+            || matches!(held.check_place(), Err(StorageError::Replaced { .. })).then_some(());
+        held.check_place().unwrap();
+        fs::rename(&path, &away).unwrap();
+        is_replaced().unwrap();
+        let other = DataDir::open(&path).unwrap();
+        is_replaced().unwrap();
+        other.check_place().unwrap();
+        let error = held.prune(1, &Keep::snapshots(1)).unwrap_err();
+        assert!(error.to_string().contains("put it back"), "{error}");
+        drop(other);
+        fs::remove_dir_all(&path).unwrap();
+        fs::rename(&away, &path).unwrap();
+        held.check_place().unwrap();
+        fs::remove_file(path.join(LOCK_NAME)).unwrap();
+        held.check_place().unwrap();
     }
 
     #[test]

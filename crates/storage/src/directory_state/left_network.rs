@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use super::foreign::LEFT;
 use crate::data_dir::DIRECTORY_MODE;
 use crate::disk::Disk;
 use crate::error::StorageError;
@@ -27,7 +28,7 @@ pub(crate) fn set_aside(path: &Path, disk: &dyn Disk) -> Result<Option<PathBuf>,
     // One that cannot be read is for the start to complain of.
     let Ok((identity, _)) = Identity::load(disk, entry) else { return Ok(None) };
     let Life::Left { .. } = identity.life else { return Ok(None) };
-    let folder = path.join(format!("left-{:016x}", identity.store));
+    let folder = path.join(format!("{LEFT}{:016x}", identity.store));
     let shown = folder.display().to_string();
     make(&folder).map_err(StorageError::io(&shown, "make"))?;
     // The identity goes last: as long as it is there, the next start continues this.

@@ -54,6 +54,13 @@ impl Files {
         Ok(files)
     }
 
+    /// Whether a file with this name is one of those.
+    #[must_use]
+    pub(crate) fn knows(name: &str) -> bool {
+        let plain = [TEMPORARY, SET_ASIDE].iter().find_map(|end| name.split_once(end));
+        is_ours(plain.map_or(name, |(plain, _)| plain))
+    }
+
     /// The greatest number that was used.
     #[must_use]
     pub fn newest(&self) -> Option<u64> {
