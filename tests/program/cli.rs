@@ -410,7 +410,7 @@ fn watch_ends_after_its_count() {
 #[test]
 fn a_watch_that_the_node_ends_is_a_failure() {
     let node = FakeNode::start(|_| vec![state("start"), state("end")]);
-    let watch = cli_with(&node, &["watch"]);
+    let watch = cli_with(&node, &["watch", "--no-reconnect"]);
     assert_eq!(watch.code, 1);
     assert!(watch.stderr.contains("the node ended the watch"), "{}", watch.stderr);
 }

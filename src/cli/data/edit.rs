@@ -7,16 +7,18 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path as FilePath, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use clap::Args;
 
 use super::set::{change_json, change_text};
 use super::value_input::parse_json;
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, Outcome};
 use crate::cli::files::cannot;
 use crate::cli::remote::{RemoteArgs, RequestKind, address_entry, parse_path};
 use crate::cli::terminal::output::{Output, json_of, shell_word};
-use crate::client::Fields;
+use crate::client::{Fields, Message};
+use crate::model::ids::Millis;
 use crate::model::path::Path;
 use crate::rt;
 
@@ -24,6 +26,9 @@ use crate::rt;
 const EDITORS: [&str; 2] = ["VISUAL", "EDITOR"];
 /// If none of them is.
 const EDITOR_ELSE: &str = "vi";
+
+/// How long to wait before a node is tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 /// Change an entry's value in your editor
 #[derive(Debug, Clone, Args)]
@@ -33,8 +38,8 @@ Examples:
 
 The editor ($VISUAL, $EDITOR with its options, or vi) gets the value as JSON. It is set when the editor ends, if it was \
 changed, and only if nobody else has changed the entry meanwhile. An entry without a value begins with \
-an empty file; leave it empty, and nothing happens. If the value cannot be set, your text stays in a \
-file, and the error says in which.
+an empty file; leave it empty, and nothing happens. A node that is restarted meanwhile is waited for, as long as \
+--timeout says. If the value cannot be set, your text stays in a file, and the error says in which.
 
 Exit code: 0 set, or left as it was; 1 failed, 2 usage, 3 refused, 5 somebody else has changed it \
 meanwhile, 6 no node was reached, 7 it may have been done.")]
@@ -48,11 +53,13 @@ pub(in crate::cli) struct EditArgs {
 }
 
 pub(in crate::cli) async fn run(args: EditArgs) -> Result<(), CliError> {
-    let reach = args.remote.reach().await?;
     let (action, below) = address_entry(&args.path, "get_value", "get_internal")?;
     let mut fields = Fields::at(&below);
     fields.u64("nchain", 1);
+    // No connection is kept while somebody thinks: its node may be restarted meanwhile.
+    let reach = args.remote.reach().await?;
     let before = reach.request(action, fields, &args.path, RequestKind::Read).await?;
+    drop(reach);
     let text = before.get("value").map(|value| format!("{:#}\n", json_of(value)));
     let text = text.unwrap_or_default();
 
@@ -75,11 +82,34 @@ pub(in crate::cli) async fn run(args: EditArgs) -> Result<(), CliError> {
         Some(chain) => fields.raw("chain", chain),
         None => fields.nil("chain"),
     };
-    let set = reach.request(action, fields, &args.path, RequestKind::Write).await;
+    let set = set(&args, action, &fields).await;
     let reply = set.map_err(|error| draft.kept(&path, error))?;
     draft.remove();
     output.either(|| change_json(&path, &reply), || change_text(&path, "set", &reply))?;
     output.flush()
+}
+
+/// Sets the entry, as soon as a node can be reached, within the time that a request has: the node may just be starting
+/// again.
+async fn set(args: &EditArgs, action: &str, fields: &Fields) -> Result<Message, CliError> {
+    let until = rt::now().saturating_add(millis(args.remote.timeout_or_default()));
+    loop {
+        let set = async {
+            let reach = args.remote.reach().await?;
+            reach.request(action, fields.clone(), &args.path, RequestKind::Write).await
+        };
+        match set.await {
+            // Nothing was done.
+            Err(CliError::Request { outcome: Outcome::Unreachable, .. }) if rt::now() < until => {
+                rt::sleep(RETRY_PAUSE).await;
+            }
+            done => return done,
+        }
+    }
+}
+
+fn millis(duration: Duration) -> Millis {
+    u64::try_from(duration.as_millis()).unwrap_or(Millis::MAX)
 }
 
 /// The file that the editor gets. It stays until it is removed: it may be the only copy of somebody's work.

@@ -1,15 +1,22 @@
 //! `watch`: changes below a path, as they happen.
 
+use std::time::Duration;
+
 use clap::Args;
 use serde_json::{Value as Json, json};
 
 use super::entry::{ask_for_chain, entry_json, value_text};
+use super::rewatch::{NodeWatch, Told, say};
 use crate::cli::error::CliError;
-use crate::cli::remote::{RemoteArgs, parse_path, whole_path};
+use crate::cli::remote::{RemoteArgs, parse_path};
 use crate::cli::terminal::output::{Output, printable};
 use crate::client::smart::{Change, WatchEvent, WatchOptions};
-use crate::client::{Fields, Message, StreamEvent};
+use crate::client::{Fields, Message};
 use crate::model::path::Path;
+use crate::rt;
+
+/// When no node was reached for so long, that is told.
+const LOST_AFTER: Duration = Duration::from_secs(1);
 
 /// Print changes below a path as they happen
 #[derive(Debug, Clone, Args)]
@@ -23,10 +30,16 @@ Examples:
 A line on standard error says when the watch has begun. With --json, one object per line: \
 path, value (or \"deleted\": true), tock; {\"state\": \"uptodate\"} after what --fetch brought; \
 {\"state\": \"restart\"} where changes came faster than they were read, so that only the last \
-one of each entry follows.
+one of each entry follows, or where all entries follow again.
 
-Exit code: 0 --count was reached, 1 the node ended the watch, 2 usage, 3 refused, 6 \
-no node was reached.")]
+When the connection is lost, the watch connects again, for as long as that takes, and prints the latest version \
+of what changed meanwhile; lines on standard error say so. With one node, changes are found by their tocks: one that \
+another node made at the very moment of the loss can be missed, and so is a deletion of an entry that was not printed \
+before. With several nodes nothing is missed but versions that were replaced meanwhile. --no-reconnect is for \
+scripts that want to know of the loss.
+
+Exit code: 0 --count was reached, 2 usage, 3 refused, 6 no node was reached at the beginning; \
+with --no-reconnect also 1 the node stopped, 7 the connection was lost.")]
 pub(in crate::cli) struct WatchArgs {
     /// Where to watch; ':' is the root
     #[arg(value_parser = parse_path, default_value = ":")]
@@ -56,13 +69,17 @@ pub(in crate::cli) struct WatchArgs {
     #[arg(long)]
     chain: bool,
 
+    /// End with exit code 1 when the node stops and 7 when the connection is lost, instead of connecting again
+    #[arg(long)]
+    no_reconnect: bool,
+
     #[command(flatten)]
     pub(in crate::cli) remote: RemoteArgs,
 }
 
 pub(in crate::cli) async fn run(args: WatchArgs) -> Result<(), CliError> {
     let mut fields = Fields::at(&args.path);
-    fields.bool("fetch", args.fetch).bool("restart", true);
+    fields.bool("restart", true);
     for (name, depth) in [("max_depth", args.depth), ("min_depth", args.min_depth)] {
         if let Some(depth) = depth {
             fields.u64(name, depth);
@@ -73,38 +90,39 @@ pub(in crate::cli) async fn run(args: WatchArgs) -> Result<(), CliError> {
     } else if args.remote.json {
         fields.bool("with_time", true);
     }
-    if args.remote.names_several()? {
+    if args.remote.names_several()? && !args.no_reconnect {
         return watch_cluster(&args).await;
     }
-    let remote = args.remote.connect().await?;
-    let mut stream = remote.stream("watch", &fields).await?;
-    let node = &remote.connection.greeting().node;
-    eprintln!("watching {} at {} (node {node})", args.path, remote.connection.address());
-
+    let how = (args.fetch, !args.no_reconnect);
+    let mut watch = NodeWatch::begin(&args.path, fields, how, &args.remote).await?;
     let mut output = Output::new(args.remote.json);
     let mut is_fetched = !args.fetch;
     let mut left = args.count;
     while left != Some(0) {
-        match stream.next().await? {
-            Some(StreamEvent::Item { path, message }) => {
-                let path = whole_path(&args.path, path.as_ref());
+        match watch.next().await? {
+            Told::Entry { path, message } => {
                 print(&path, &message, is_fetched, &mut output)?;
                 left = left.map(|left| left - 1);
             }
-            Some(StreamEvent::UpToDate) => {
+            Told::Gone(path) => {
+                print(&path, &nothing_of()?, is_fetched, &mut output)?;
+                left = left.map(|left| left - 1);
+            }
+            Told::UpToDate => {
                 is_fetched = true;
                 print_state("uptodate", "(up to date)", &mut output)?;
             }
-            Some(StreamEvent::State(state, _)) if state == "restart" => {
+            Told::Restart => {
+                print_state("restart", "(restarted: all entries follow)", &mut output)?
+            }
+            Told::State(state) if state == "restart" => {
                 let text =
                     "(too many changes at once: only the latest version of each entry follows)";
                 print_state(&state, text, &mut output)?;
             }
-            Some(StreamEvent::State(state, _)) => {
+            Told::State(state) => {
                 print_state(&state, &format!("({})", printable(&state)), &mut output)?;
             }
-            Some(StreamEvent::Start) => {}
-            None => return Err(CliError::Failure(String::from("the node ended the watch"))),
         }
         output.flush()?;
     }
@@ -120,8 +138,16 @@ async fn watch_cluster(args: &WatchArgs) -> Result<(), CliError> {
     let mut output = Output::new(args.remote.json);
     let (mut is_fetched, mut left) = (!args.fetch, args.count);
     eprintln!("watching {} at {}", args.path, watch.node().map_or("any node".into(), printable));
+    let mut is_lost = false;
     while left != Some(0) {
-        match watch.next().await? {
+        // Dropping the wait loses nothing.
+        let Some(event) = rt::timeout(LOST_AFTER, watch.next()).await else {
+            if !std::mem::replace(&mut is_lost, watch.node().is_none()) && is_lost {
+                say("no node can be reached; trying again until that works (Ctrl-C ends it)");
+            }
+            continue;
+        };
+        match event? {
             WatchEvent::Change(change) => {
                 let message = message_of(&change, args.chain)?;
                 print(&change.path.to_string(), &message, is_fetched, &mut output)?;
@@ -139,12 +165,18 @@ async fn watch_cluster(args: &WatchArgs) -> Result<(), CliError> {
                 print_state("restart", text, &mut output)?;
             }
             WatchEvent::Resumed { node } => {
-                eprintln!("watching {} at {}", args.path, printable(&node));
+                is_lost = false;
+                say(&format!("watching {} at {}", args.path, printable(&node)));
             }
         }
         output.flush()?;
     }
     Ok(())
+}
+
+/// What is said of an entry of which nothing is known but that it is gone.
+fn nothing_of() -> Result<Message, CliError> {
+    Message::new(&Fields::new().encode()).map_err(|error| CliError::Failure(error.to_string()))
 }
 
 /// A change as a node tells it.

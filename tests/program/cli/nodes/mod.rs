@@ -6,4 +6,5 @@ mod life;
 mod login_required;
 mod newcomer;
 mod real;
+mod restarted;
 mod users;

@@ -1,0 +1,250 @@
+//! A watch of one node that goes on when the connection is lost: it connects again for as long as that takes, has the
+//! node tell what there is now, and gives of that what is new.
+//!
+//! What is new is found by tocks. While the connection stood, everything up to a certain tock was known: the node's own
+//! tock when it greeted, or that of a later change. What is newer is given. A change that another node made at the same
+//! time as the last that came may have a smaller tock, and is missed: only a watch of several nodes, which knows each
+//! version ([`crate::client::smart`]), gives that, too. What is gone is found if it was given before.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+use std::time::Duration;
+
+use crate::cli::error::{CliError, Outcome};
+use crate::cli::remote::{Remote, RemoteArgs, whole_path};
+use crate::cli::terminal::output::printable;
+use crate::client::{Fields, Message, ReplyStream, StreamEvent};
+use crate::model::path::Path;
+use crate::rt;
+
+/// The pause before it is connected again; it doubles, up to the other.
+const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(3);
+/// So many paths that were given are remembered, to tell which of them are gone.
+const PATHS_MAX: usize = 65_536;
+
+/// What a watch gives.
+pub(super) enum Told {
+    /// An entry, or that it is deleted.
+    Entry {
+        /// Its whole path.
+        path: String,
+        /// What the node says of it.
+        message: Message,
+    },
+    /// An entry that was given is not there any more.
+    Gone(String),
+    /// All that was asked for at the beginning has come.
+    UpToDate,
+    /// All that there is follows: what came before does not count.
+    Restart,
+    /// Something else happened to the stream.
+    State(String),
+}
+
+/// The watch.
+pub(super) struct NodeWatch<'a> {
+    path: &'a Path,
+    fields: Fields,
+    args: &'a RemoteArgs,
+    /// Whether it goes on when the connection is lost.
+    reconnects: bool,
+    remote: Remote,
+    stream: ReplyStream,
+    phase: Phase,
+    /// All up to this tock is known.
+    tock: u64,
+    given: Given,
+    /// How long to wait before it is connected again, if that is the next thing; short again once something came.
+    pause: Duration,
+}
+
+enum Phase {
+    /// All that there is comes, because it was asked for.
+    Fetching,
+    /// Changes come.
+    Live,
+    /// All that there is comes, after a loss; what is newer than the tock is new.
+    CatchingUp {
+        since: u64,
+        /// What was given before, and has not come yet.
+        missing: BTreeMap<String, u64>,
+    },
+    /// It has come; these are gone.
+    Telling(Vec<String>),
+}
+
+/// The entries that were given and are there, with their tocks.
+#[derive(Default)]
+struct Given {
+    entries: BTreeMap<String, u64>,
+    /// There are others.
+    is_partial: bool,
+}
+
+impl Given {
+    fn note(&mut self, path: &str, message: &Message, tock: u64) {
+        if message.get("value").is_none() {
+            self.entries.remove(path);
+        } else if self.entries.len() < PATHS_MAX || self.entries.contains_key(path) {
+            self.entries.insert(path.to_owned(), tock);
+        } else {
+            self.is_partial = true;
+        }
+    }
+}
+
+impl<'a> NodeWatch<'a> {
+    /// Begins one. `fields`: what is asked, but for `fetch`.
+    pub(super) async fn begin(
+        path: &'a Path,
+        fields: Fields,
+        (fetch, reconnects): (bool, bool),
+        args: &'a RemoteArgs,
+    ) -> Result<NodeWatch<'a>, CliError> {
+        let (remote, stream) = open(args, &fields, fetch).await?;
+        let tock = remote.connection.greeting().tock;
+        let phase = if fetch { Phase::Fetching } else { Phase::Live };
+        // Without, nobody knows which of the others were there.
+        let given = Given { is_partial: !fetch, ..Given::default() };
+        let pause = PAUSE;
+        let watch =
+            NodeWatch { path, fields, args, reconnects, remote, stream, phase, tock, given, pause };
+        watch.tell_where("");
+        Ok(watch)
+    }
+
+    fn tell_where(&self, more: &str) {
+        let (address, node) = (self.remote.connection.address(), self.remote.connection.greeting());
+        let node = printable(&node.node);
+        say(&format!("watching {} at {address} (node {node}){more}", self.path));
+    }
+
+    /// The next. Waits for as long as that takes.
+    pub(super) async fn next(&mut self) -> Result<Told, CliError> {
+        loop {
+            if let Phase::Telling(gone) = &mut self.phase {
+                match gone.pop() {
+                    Some(path) => return Ok(Told::Gone(path)),
+                    None => self.phase = Phase::Live,
+                }
+            }
+            let lost = match self.stream.next().await.map_err(CliError::from) {
+                Ok(Some(event)) => match self.on_event(event) {
+                    Some(told) => return Ok(told),
+                    None => continue,
+                },
+                // As it does when it stops.
+                Ok(None) => CliError::Failure(String::from("the node ended the watch")),
+                Err(error) if may_pass(&error) => error,
+                Err(error) => return Err(error),
+            };
+            if !self.reconnects {
+                return Err(lost);
+            }
+            if self.connect_again(&lost).await? {
+                return Ok(Told::Restart);
+            }
+        }
+    }
+
+    fn on_event(&mut self, event: StreamEvent) -> Option<Told> {
+        match event {
+            StreamEvent::Item { path, message } => {
+                self.pause = PAUSE;
+                let path = whole_path(self.path, path.as_ref());
+                self.is_new(&path, &message).then_some(Told::Entry { path, message })
+            }
+            StreamEvent::UpToDate => self.on_up_to_date().then_some(Told::UpToDate),
+            StreamEvent::State(state, _) => Some(Told::State(state)),
+            StreamEvent::Start => None,
+        }
+    }
+
+    /// Whether an entry that the node tells of was not given before.
+    fn is_new(&mut self, path: &str, message: &Message) -> bool {
+        let tock = message.u64("tock").unwrap_or_default();
+        self.tock = self.tock.max(tock);
+        if let Phase::CatchingUp { since, missing } = &mut self.phase {
+            let before = missing.remove(path);
+            // One of a catch-up that was lost itself was given already.
+            if tock <= *since || before == Some(tock) {
+                return false;
+            }
+        }
+        self.given.note(path, message, tock);
+        true
+    }
+
+    /// All that there is has come. Whether that was asked for.
+    fn on_up_to_date(&mut self) -> bool {
+        match std::mem::replace(&mut self.phase, Phase::Live) {
+            Phase::CatchingUp { missing, .. } => {
+                let mut gone: Vec<String> = missing.into_keys().collect();
+                self.given.entries.retain(|path, _| gone.binary_search(path).is_err());
+                gone.reverse();
+                self.phase = Phase::Telling(gone);
+                false
+            }
+            Phase::Fetching | Phase::Live | Phase::Telling(_) => true,
+        }
+    }
+
+    /// Connects until that works. Whether everything comes again, because not all had come the first time.
+    async fn connect_again(&mut self, lost: &CliError) -> Result<bool, CliError> {
+        say(&format!("{lost}; connecting again until that works (Ctrl-C ends it)"));
+        let (remote, stream) = loop {
+            rt::sleep(self.pause).await;
+            self.pause = (self.pause * 2).min(PAUSE_MAX);
+            match open(self.args, &self.fields, true).await {
+                Ok(opened) => break opened,
+                Err(error) if may_pass(&error) => {}
+                Err(error) => return Err(error),
+            }
+        };
+        (self.remote, self.stream) = (remote, stream);
+        let known = std::mem::replace(&mut self.tock, self.remote.connection.greeting().tock);
+        let since = match std::mem::replace(&mut self.phase, Phase::Live) {
+            Phase::Fetching => {
+                self.given = Given::default();
+                self.phase = Phase::Fetching;
+                self.tell_where(" again, from the beginning");
+                return Ok(true);
+            }
+            Phase::CatchingUp { since, .. } => since,
+            Phase::Live | Phase::Telling(_) => known,
+        };
+        let missing = self.given.entries.clone();
+        self.phase = Phase::CatchingUp { since, missing };
+        let more = if self.given.is_partial {
+            " again: what changed meanwhile follows, but not all that was deleted"
+        } else {
+            " again: what changed meanwhile follows"
+        };
+        self.tell_where(more);
+        Ok(false)
+    }
+}
+
+async fn open(
+    args: &RemoteArgs,
+    fields: &Fields,
+    fetch: bool,
+) -> Result<(Remote, ReplyStream), CliError> {
+    let remote = args.connect().await?;
+    let mut fields = fields.clone();
+    fields.bool("fetch", fetch);
+    let stream = remote.stream("watch", &fields).await?;
+    Ok((remote, stream))
+}
+
+/// Says something on standard error, where a watch that goes on for long may find nobody any more.
+pub(super) fn say(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Whether it may work later: no node was reached, it is not ready yet, or the connection was lost.
+fn may_pass(error: &CliError) -> bool {
+    let passes = |outcome: &Outcome| matches!(outcome, Outcome::Unreachable | Outcome::UnknownFate);
+    matches!(error, CliError::Request { outcome, .. } if passes(outcome))
+}

@@ -1,0 +1,162 @@
+//! Commands that take long, while the node that they talk to is restarted: `watch` goes on, and `edit` loses no text.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpStream;
+use std::process::{Child, ChildStderr, ChildStdout};
+use std::thread;
+
+use serde_json::Value as Json;
+
+use crate::cli::command::{ok, program, run};
+use crate::processes::{NodeProcess, wait_until};
+
+/// A watch, line by line. It is killed when this is dropped.
+struct Watch {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    said: BufReader<ChildStderr>,
+}
+
+impl Watch {
+    fn start(node: &NodeProcess, more: &[&str]) -> Watch {
+        let at = node.client.to_string();
+        let arguments = [&["watch", "a", "--json", "--connect", &at], more].concat();
+        let mut child = program(&arguments).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        let said = BufReader::new(child.stderr.take().unwrap());
+        let mut watch = Watch { child, lines, said };
+        assert!(watch.heard().starts_with("watching a at "));
+        watch
+    }
+
+    /// The next line on standard error.
+    fn heard(&mut self) -> String {
+        let mut line = String::new();
+        self.said.read_line(&mut line).unwrap();
+        line
+    }
+
+    /// The next changes, as `path=value`, in the order of paths.
+    fn changes(&mut self, count: usize) -> Vec<String> {
+        let mut told = Vec::new();
+        while told.len() < count {
+            let mut line = String::new();
+            assert_ne!(self.lines.read_line(&mut line).unwrap(), 0, "it has ended; {told:?}");
+            let line: Json = serde_json::from_str(&line).unwrap();
+            if let Some(path) = line["path"].as_str() {
+                told.push(format!("{path}={}", line["value"]));
+            }
+        }
+        told.sort();
+        told
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts a node again where it was.
+fn again(node: &NodeProcess, peer: &NodeProcess) -> NodeProcess {
+    NodeProcess::join_at(&node.name, &[peer], node.client, node.gossip)
+}
+
+#[test]
+fn a_watch_goes_on_when_its_node_is_restarted_and_tells_what_changed_meanwhile() {
+    let mut n1 = NodeProcess::run("n1");
+    let n2 = NodeProcess::join("n2", &[&n1]);
+    ok(&n1, &["wait", "--members", "2"]);
+    for path in ["a.gone", "a.same", "a.old"] {
+        ok(&n1, &["set", path, "1", "--copies", "1"]);
+    }
+    let mut whole = Watch::start(&n1, &["--fetch"]);
+    let mut plain = Watch::start(&n1, &[]);
+    ok(&n1, &["set", "a.last", "1", "--copies", "1"]);
+    assert_eq!(whole.changes(4), ["a.gone=1", "a.last=1", "a.old=1", "a.same=1"]);
+    assert_eq!(plain.changes(1), ["a.last=1"]);
+
+    for round in 2..4 {
+        if round == 2 {
+            n1.kill();
+        } else {
+            n1.signal("TERM");
+            assert!(n1.wait().success());
+        }
+        let value = round.to_string();
+        for path in ["a.old", "a.new"] {
+            ok(&n2, &["set", path, &value]);
+        }
+        ok(&n2, &["delete", "a.gone"]);
+        for watch in [&mut whole, &mut plain] {
+            assert!(watch.heard().contains("connecting again"));
+        }
+        n1 = again(&n1, &n2);
+        for watch in [&mut whole, &mut plain] {
+            assert!(watch.heard().contains(" again: what changed meanwhile follows"));
+        }
+        ok(&n1, &["set", "a.last", &value, "--copies", "1"]);
+        let mut expected =
+            vec![format!("a.last={value}"), format!("a.new={value}"), format!("a.old={value}")];
+        assert_eq!(plain.changes(3), expected);
+        if round == 2 {
+            expected.insert(0, String::from("a.gone=null"));
+        }
+        assert_eq!(whole.changes(expected.len()), expected);
+    }
+    // Nothing was told twice.
+    ok(&n1, &["set", "a.last", "4"]);
+    for watch in [&mut whole, &mut plain] {
+        assert_eq!(watch.changes(1), ["a.last=4"]);
+    }
+}
+
+#[test]
+fn a_script_can_have_its_watch_end_with_the_connection() {
+    let mut node = NodeProcess::run("n1");
+    let mut watch = Watch::start(&node, &["--no-reconnect"]);
+    node.kill();
+    let mut rest = String::new();
+    watch.said.read_to_string(&mut rest).unwrap();
+    assert_eq!(watch.child.wait().unwrap().code(), Some(7), "{rest}");
+    assert!(rest.contains("\"unknown_fate\""), "{rest}");
+}
+
+#[test]
+fn what_was_edited_is_set_when_the_node_was_restarted_meanwhile_and_else_kept() {
+    let n1 = NodeProcess::run("n1");
+    let n2 = NodeProcess::join("n2", &[&n1]);
+    ok(&n1, &["set", "a", "1", "--copies", "1"]);
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("editor");
+    let edit = |node: &NodeProcess, value: &str, timeout: &str| {
+        fs::write(&script, format!("kill -9 {}; echo '{value}' > \"$1\"\n", node.pid())).unwrap();
+        let editor = format!("sh {}", script.display());
+        let at = node.client.to_string();
+        let arguments = ["edit", "a", "--connect", &at, "--timeout", timeout];
+        let temporary = folder.path().to_str().unwrap();
+        run(&arguments, &[("EDITOR", &editor), ("VISUAL", ""), ("TMPDIR", temporary)], b"")
+    };
+
+    let restarted = thread::scope(|scope| {
+        let editing = scope.spawn(|| edit(&n1, "2", "60s"));
+        wait_until("the editor has killed the node", || {
+            TcpStream::connect(n1.client).is_err().then_some(())
+        });
+        let restarted = again(&n1, &n2);
+        let done = editing.join().unwrap();
+        assert_eq!(done.code, 0, "{}", done.stderr);
+        assert!(done.stdout.starts_with("a: set ("), "{}", done.stdout);
+        restarted
+    });
+    assert_eq!(ok(&restarted, &["get", "a"]), "2\n");
+
+    let done = edit(&restarted, "3", "500ms");
+    assert_eq!(done.code, 6, "{}", done.stderr);
+    let kept = done.stderr.split("your text is in ").nth(1).unwrap().split(':').next().unwrap();
+    assert_eq!(fs::read_to_string(kept).unwrap(), "3\n");
+    assert_eq!(ok(&n2, &["get", "a"]), "2\n");
+}
