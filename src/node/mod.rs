@@ -521,7 +521,7 @@ fn engine_config(config: &Config, id: NodeId) -> crate::engine::Config {
 /// The peers of the peer file, after a look at those of the options.
 fn known_peers(config: &Config, has_data: bool) -> Result<Vec<KnownPeer>, NodeError> {
     for peer in &config.peers {
-        membership::address::parse_setting("peer", peer, GOSSIP_PORT)?;
+        membership::address::parse_peer(peer)?;
     }
     let (stored, damage) = peer_file::stored(config, has_data)?;
     if let Some(damage) = damage {

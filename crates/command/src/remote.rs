@@ -425,7 +425,7 @@ pub fn read_ticket(what: &str, text: &str) -> Result<Ticket, CliError> {
 
 /// Reads a node's client address; `what` is the option, or so, that it stands behind.
 pub fn parse_address(what: &str, text: &str) -> Result<HostPort, CliError> {
-    HostPort::parse(text, Some(CLIENT_PORT))
+    HostPort::parse_remote(text, Some(CLIENT_PORT))
         .map_err(|error| CliError::Usage(format!("{what}: {error}")))
 }
 

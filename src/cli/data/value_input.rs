@@ -8,6 +8,7 @@ use std::path::{Path as FilePath, PathBuf};
 use clap::Args;
 
 use crate::cli::error::CliError;
+use crate::cli::files::read::without_mark;
 use crate::model::limits::VALUE_BYTES_MAX;
 use crate::model::value::Value;
 use crate::model::value::write::write_str;
@@ -60,7 +61,7 @@ impl ValueArgs {
 
 /// The value that a JSON text says; `what` names it in the error.
 pub(super) fn parse_json(text: &str, what: &str) -> Result<Value, String> {
-    value_from_text(text).map_err(|error| match error {
+    value_from_text(without_mark(text)).map_err(|error| match error {
         JsonError::Syntax(ref text) if text.contains("is there twice") => {
             format!("{what} is {error}")
         }

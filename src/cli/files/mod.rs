@@ -88,6 +88,7 @@ fn kind_of_start(start: &[u8]) -> Option<FileKind> {
     if has(b"distkv-log") {
         return Some(FileKind::Log);
     }
+    let start = start.strip_prefix("\u{feff}".as_bytes()).unwrap_or(start);
     match start.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'{') => Some(FileKind::State(Format::Jsonl)),
         // A MessagePack map.
@@ -114,6 +115,7 @@ mod tests {
         );
         assert_eq!(kind_of_start(b"\x85\0\0\0abcd\xaadistkv-log\x01"), Some(FileKind::Log));
         assert_eq!(kind_of_start(b" \n{\"path\""), state(Format::Jsonl));
+        assert_eq!(kind_of_start("\u{feff}{\"path\"".as_bytes()), state(Format::Jsonl));
         assert_eq!(kind_of_start(b"\x85\xa5nodes"), state(Format::Distkv));
         assert_eq!(kind_of_start(b""), None);
         assert_eq!(kind_of_start(b"PK\x03\x04"), None);

@@ -178,6 +178,11 @@ pub(in crate::cli) fn name_of(path: &FilePath) -> String {
     }
 }
 
+/// A text without the mark that some programs put before UTF-8 (a "BOM").
+pub(in crate::cli) fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
 /// A file's lines, none of them longer than a line may be.
 pub(in crate::cli) struct Lines<R> {
     name: String,
@@ -216,6 +221,7 @@ impl<R: Read> Lines<R> {
         }
         let text = std::str::from_utf8(&self.line);
         let text = text.map_err(|_| failed(format!("line {count} is not UTF-8 text")))?;
+        let text = if count == 1 { without_mark(text) } else { text };
         Ok(Some(text.trim_end_matches(['\n', '\r'])))
     }
 }

@@ -135,10 +135,7 @@ impl Settings {
             check_address("--advertise", advertise, Some(GOSSIP_PORT))?;
         }
         let peers = self.peers.unwrap_or_default();
-        let peers: Vec<String> = peers
-            .iter()
-            .map(|peer| check_address("peer", peer, Some(GOSSIP_PORT)))
-            .collect::<Result<_, _>>()?;
+        let peers = peers.iter().map(|peer| check_peer(peer)).collect::<Result<Vec<_>, _>>()?;
         let start = match kind {
             StartKind::Run => Start::Run { init: self.init, load: self.load },
             StartKind::Join => {
@@ -383,6 +380,14 @@ fn check_address(what: &str, text: &str, port: Option<u16>) -> Result<String, Cl
     match HostPort::parse(text, port) {
         Ok(address) => Ok(address.to_string()),
         Err(error) => Err(CliError::Usage(format!("{what}: {error}"))),
+    }
+}
+
+/// A peer's address with its port.
+fn check_peer(text: &str) -> Result<String, CliError> {
+    match HostPort::parse_remote(text, Some(GOSSIP_PORT)) {
+        Ok(address) => Ok(address.to_string()),
+        Err(error) => Err(CliError::Usage(format!("peer: {error}"))),
     }
 }
 

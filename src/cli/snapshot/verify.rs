@@ -1,6 +1,6 @@
 //! `snapshot verify`: whether files are good.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::{Path as FilePath, PathBuf};
 
 use clap::Args;
@@ -18,7 +18,7 @@ use crate::storage::{LogReader, Progress, verify_snapshot};
 #[command(after_help = "\
 Examples:
   distkv-node snapshot verify monday.dkv
-  distkv-node snapshot verify /var/lib/distkv/*.dkv  # logs, too
+  distkv-node snapshot verify /var/lib/distkv  # all *.dkv in it, also logs
 
 Every byte of a snapshot and of an event log is covered by a checksum. Files of the Python \
 DistKV and lines of JSON have none: they are only checked for being readable. A log that \
@@ -26,8 +26,8 @@ ends in the middle of a change is not damaged: its node was killed, or is still 
 
 Exit code: 0 all are good, 1 one is not or cannot be read, 2 usage.")]
 pub(super) struct VerifyArgs {
-    /// The files
-    #[arg(value_name = "FILE", required = true)]
+    /// The files; of a directory, all snapshots and event logs (*.dkv) in it
+    #[arg(value_name = "FILE|DIR", required = true)]
     files: Vec<PathBuf>,
 
     /// Print JSON, one object per file
@@ -46,9 +46,9 @@ struct Good {
 pub(super) fn run(args: &VerifyArgs, json: bool) -> Result<(), CliError> {
     let mut output = Output::new(json);
     let mut is_bad = false;
-    for path in &args.files {
+    for path in all_files(&args.files)? {
         let name = path.display().to_string();
-        match verify(path, json) {
+        match verify(&path, json) {
             Ok(Good { what, entries, notes }) => {
                 output.either(
                     || {
@@ -76,6 +76,31 @@ pub(super) fn run(args: &VerifyArgs, json: bool) -> Result<(), CliError> {
     }
     output.flush()?;
     if is_bad { Err(CliError::Told) } else { Ok(()) }
+}
+
+/// The files, and those in the directories: snapshots and event logs, by their names' end.
+fn all_files(given: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
+    let mut all = Vec::new();
+    for path in given {
+        if !path.is_dir() {
+            all.push(path.clone());
+            continue;
+        }
+        let mut found = Vec::new();
+        for entry in fs::read_dir(path).map_err(|error| cannot("list", path, error))? {
+            let file = entry.map_err(|error| cannot("list", path, error))?.path();
+            if file.extension().is_some_and(|end| end == "dkv") && file.is_file() {
+                found.push(file);
+            }
+        }
+        if found.is_empty() {
+            let text = format!("{}: no file here is named *.dkv; name the files", path.display());
+            return Err(CliError::Failure(text));
+        }
+        found.sort();
+        all.append(&mut found);
+    }
+    Ok(all)
 }
 
 fn verify(path: &FilePath, json: bool) -> Result<Good, CliError> {

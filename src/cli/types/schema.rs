@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use super::{connect, delete, done, list, parse_below, set};
 use crate::cli::data::value_input::{parse_json_option, read_input};
 use crate::cli::error::CliError;
+use crate::cli::files::read::without_mark;
 use crate::cli::remote::RemoteArgs;
 use crate::cli::terminal::output::text_of;
 use crate::client::{Fields, Message};
@@ -108,7 +109,7 @@ impl SetArgs {
                 let place = file.display();
                 let text = std::str::from_utf8(&bytes)
                     .map_err(|_| CliError::Usage(format!("{place} is not UTF-8 text")))?;
-                let schema = value_from_text(text)
+                let schema = value_from_text(without_mark(text))
                     .map_err(|error| CliError::Usage(format!("{place} is {error}")))?;
                 Some(schema)
             }

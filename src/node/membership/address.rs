@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 pub(in crate::node) use crate::model::host_port::HostPort;
+use crate::node::config::GOSSIP_PORT;
 use crate::node::error::NodeError;
 use crate::rt;
 
@@ -18,6 +19,18 @@ pub(in crate::node) fn parse_setting(
 ) -> Result<HostPort, NodeError> {
     HostPort::parse(text, Some(port)).map_err(|why| NodeError::Address {
         what,
+        text: text.to_owned(),
+        why: why.to_string(),
+    })
+}
+
+/// Reads a peer's address, which is to be connected to.
+///
+/// # Errors
+/// [`NodeError::Address`].
+pub(in crate::node) fn parse_peer(text: &str) -> Result<HostPort, NodeError> {
+    HostPort::parse_remote(text, Some(GOSSIP_PORT)).map_err(|why| NodeError::Address {
+        what: "peer",
         text: text.to_owned(),
         why: why.to_string(),
     })

@@ -107,7 +107,8 @@ fn lines<'a>(
 fn peer_of(content: &str) -> Result<KnownPeer, String> {
     let mut words = content.split_whitespace();
     let address = words.next().unwrap_or_default();
-    let address = HostPort::parse(address, Some(GOSSIP_PORT)).map_err(|why| why.to_string())?;
+    let address =
+        HostPort::parse_remote(address, Some(GOSSIP_PORT)).map_err(|why| why.to_string())?;
     let name = words.next().map(NodeName::new).transpose().map_err(|why| why.to_string())?;
     if words.next().is_some() {
         return Err("more than an address and a name".into());

@@ -121,10 +121,10 @@ pub const HELP: &[Row] = &[
     run(0, "distkv-node history site.lamp --since 10m", &["  set      5 -> 6  (n1~"]),
     run(0, "distkv-node history site.lamp --json | jq -r '[.time, .event] | @tsv'", &["Z\tn1~"]),
     // This node is too young to remember that moment, and says so.
-    run_to(0, "distkv-node undo --below site --at 10m --dry-run", &[1], &["begins at @"]),
-    run_to(0, "distkv-node undo --below site --at 10m", &[1], &["begins at @"]),
-    run_to(0, "distkv-node undo --below site --at '10m ago' --overwrite", &[1], &["begins at @"]),
-    run_to(0, "distkv-node snapshot save --to before.dkv --at 10m", &[1], &["begins at @"]),
+    run_to(0, "distkv-node undo --below site --at 10m --dry-run", &[1], &["begins at 20"]),
+    run_to(0, "distkv-node undo --below site --at 10m", &[1], &["begins at 20"]),
+    run_to(0, "distkv-node undo --below site --at '10m ago' --overwrite", &[1], &["begins at 20"]),
+    run_to(0, "distkv-node snapshot save --to before.dkv --at 10m", &[1], &["begins at 20"]),
     hidden(0, "cp /var/lib/distkv/{snapshot-6,log-6,log-7}.dkv ."),
     hidden(0, "for n in monday a; do distkv-node snapshot save --to $n.dkv; done"),
     hidden(0, "distkv-node delete site.lamp; distkv-node set site.door true"),
@@ -134,7 +134,7 @@ pub const HELP: &[Row] = &[
     run(0, "distkv-node snapshot inspect monday.dkv --depth 3 --top 20", &["site.lamp"]),
     run(0, "distkv-node snapshot inspect monday.dkv --json | jq .entries", &["1\n"]),
     run(0, "distkv-node snapshot verify monday.dkv", &["monday.dkv: good"]),
-    run(0, "distkv-node snapshot verify /var/lib/distkv/*.dkv", &["log-7.dkv: good"]),
+    run(0, "distkv-node snapshot verify /var/lib/distkv", &["log-7.dkv: good"]),
     run_to(
         0,
         "distkv-node snapshot diff monday.dkv friday.dkv --below site --json",

@@ -34,6 +34,9 @@ pub enum AddressError {
         /// The port in it.
         port: String,
     },
+    /// It is to be connected to, and nobody can be at port 0.
+    #[error("{0:?}: nothing listens at port 0; write HOST:PORT, with the port that the node has")]
+    NoOnesPort(String),
     /// The brackets hold no IPv6 address, or do not close.
     #[error("{0:?} has no IPv6 address in its brackets; write [ADDRESS]:PORT")]
     Brackets(String),
@@ -69,6 +72,18 @@ impl HostPort {
             Some(character) => Err(AddressError::Character { text: text.to_owned(), character }),
             None => Ok(HostPort { host: host.to_owned(), port }),
         }
+    }
+
+    /// The same for an address that is to be connected to: port 0 is none.
+    ///
+    /// # Errors
+    /// [`AddressError`] says what is wrong, and what the right form is.
+    pub fn parse_remote(text: &str, default_port: Option<u16>) -> Result<HostPort, AddressError> {
+        let address = HostPort::parse(text, default_port)?;
+        if address.port == 0 {
+            return Err(AddressError::NoOnesPort(text.to_owned()));
+        }
+        Ok(address)
     }
 
     /// The address, where the host is an IP address.
@@ -155,6 +170,10 @@ mod tests {
             assert_eq!(parsed(text), None, "{text:?}");
         }
         assert_eq!(parsed("http://a:80"), None);
+        assert!(HostPort::parse("a:0", None).is_ok_and(|any| any.port == 0));
+        assert!(HostPort::parse_remote("a", Some(5)).is_ok_and(|there| there.port == 5));
+        let error = HostPort::parse_remote("a:0", None).unwrap_err();
+        assert!(error.to_string().starts_with("\"a:0\": nothing listens at port 0"), "{error}");
         let error = HostPort::parse("localhost", None).unwrap_err();
         assert!(matches!(error, AddressError::NoPort(_)));
     }

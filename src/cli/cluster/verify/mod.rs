@@ -73,7 +73,7 @@ pub(in crate::cli) struct VerifyArgs {
 }
 
 fn parse_address(text: &str) -> Result<HostPort, String> {
-    HostPort::parse(text, Some(CLIENT_PORT)).map_err(|error| error.to_string())
+    HostPort::parse_remote(text, Some(CLIENT_PORT)).map_err(|error| error.to_string())
 }
 
 pub(in crate::cli) async fn run(args: VerifyArgs) -> Result<(), CliError> {

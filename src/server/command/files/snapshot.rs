@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use crate::engine::Engine;
 use crate::engine::take_in::TakenIn;
 use crate::hub::Hub;
@@ -140,22 +142,24 @@ pub(in crate::server::command) fn not_recalled(refusal: PastRefusal) -> ClientEr
         PastRefusal::Before { time_ms, tock } => ClientError::new(
             ErrorCode::NotFound,
             format!(
-                "the past that this node keeps begins at @{}.{:03} (tock {tock}), which is later than you ask for; \
+                "the past that this node keeps begins at {} (tock {tock}), which is later than you ask for; \
                  --keep-for and --keep-size set how much a node keeps",
-                time_ms / 1_000,
-                time_ms % 1_000
+                moment_text(time_ms)
             ),
         ),
         PastRefusal::NotYet { now_ms } => ClientError::new(
             ErrorCode::NotFound,
-            format!(
-                "that moment is still to come: this node's clock says @{}.{:03}",
-                now_ms / 1_000,
-                now_ms % 1_000
-            ),
+            format!("that moment is still to come: this node's clock says {}", moment_text(now_ms)),
         ),
         PastRefusal::Failed(text) => ClientError::new(ErrorCode::StorageFailed, text),
     }
+}
+
+/// A moment, in milliseconds since 1970, for people: in UTC.
+fn moment_text(ms: u64) -> String {
+    let ms = i64::try_from(ms).unwrap_or(i64::MAX);
+    let moment = Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX);
+    format!("{moment:.3}")
 }
 
 /// All of it has come: checks it, and takes it in.

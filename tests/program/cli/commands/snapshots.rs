@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::Value as Json;
 use tempfile::TempDir;
 
-use crate::cli::command::{at, cli, ok};
+use crate::cli::command::{at, at_with, cli, ok};
 use crate::processes::{NodeProcess, wait_until};
 
 const DISTKV_FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/distkv-files");
@@ -232,6 +232,61 @@ fn damage_is_found_and_nothing_of_it_is_taken_in() {
     ok(&node, &["set", "a", "2"]);
     assert_eq!(at(&node, &["snapshot", "restore", &bad]).code, 1);
     assert_eq!(values(&node), ["a=2"]);
+}
+
+#[test]
+fn all_snapshots_and_logs_of_a_directory_are_verified() {
+    let files = Files::new();
+    let data = files.text("data");
+    let any = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+    let node = NodeProcess::start("n1", &[&["run", "--data-dir", &data][..], &any].concat());
+    ok(&node, &["set", "a", "1"]);
+    ok(&node, &["snapshot", "save"]);
+    let verified = done(&["snapshot", "verify", &data]);
+    for good in ["log-1.dkv: good (event log", "snapshot-2.dkv: good (snapshot", "log-2.dkv: good"]
+    {
+        assert!(verified.contains(good), "{good}: {verified}");
+    }
+    fs::write(files.path("data/log-1.dkv"), "damaged").unwrap();
+    let verified = cli(&["snapshot", "verify", &data]);
+    assert_eq!(verified.code, 1);
+    assert!(verified.stdout.contains("log-1.dkv: BAD: "), "{}", verified.stdout);
+
+    fs::create_dir(files.path("empty")).unwrap();
+    let verified = cli(&["snapshot", "verify", &files.text("empty")]);
+    assert_eq!(verified.code, 1);
+    assert!(verified.stderr.contains("empty: no file here is named *.dkv"), "{}", verified.stderr);
+}
+
+#[test]
+fn the_mark_before_a_text_is_no_part_of_it() {
+    let node = NodeProcess::run("n1");
+    let files = Files::new();
+    let marked = |name: &str, text: &str| {
+        fs::write(files.path(name), format!("\u{feff}{text}")).unwrap();
+        files.text(name)
+    };
+    let lines =
+        marked("lines.jsonl", "{\"path\":\"a\",\"value\":1}\n{\"path\":\"b\",\"value\":2}\n");
+    assert!(at(&node, &["diff", &lines]).stdout.contains("+ a  1"));
+    assert_eq!(ok(&node, &["import", &lines]), "2 set, 0 unchanged\n");
+    assert!(ok(&node, &["apply", &lines]).contains("0 "));
+    let set = at_with(&node, &["set", "c", "-"], "\u{feff}3".as_bytes());
+    assert_eq!(set.code, 0, "{}", set.stderr);
+    // A string is stored byte by byte.
+    let set = at_with(&node, &["set", "d", "-", "--string"], "\u{feff}4".as_bytes());
+    assert_eq!(set.code, 0, "{}", set.stderr);
+    assert_eq!(values(&node), ["a=1", "b=2", "c=3", "d=\"\u{feff}4\""]);
+    let schema = marked("schema.json", "{\"type\": \"number\"}");
+    let examples = ["--good", "1", "--good", "2", "--bad", "\"x\""];
+    ok(&node, &[&["type", "set", "number", "--schema-file", &schema][..], &examples].concat());
+
+    let saved = ok(&node, &["snapshot", "save", "--to", "-", "--format", "jsonl"]);
+    let saved = marked("saved.jsonl", &saved);
+    assert!(done(&["snapshot", "verify", &saved]).contains("good (lines of JSON, "));
+    // Only before the text.
+    fs::write(files.path("within.jsonl"), "{\"path\":\"a\"}\n\u{feff}{}\n").unwrap();
+    assert_eq!(at(&node, &["import", &files.text("within.jsonl")]).code, 1);
 }
 
 #[test]
