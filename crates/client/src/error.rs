@@ -66,9 +66,17 @@ pub struct ServerError {
     pub code: Option<String>,
     /// The text for people.
     pub text: String,
+    /// The node says that it has made the change: it is not refused, only not confirmed, or not safe.
+    pub is_made: bool,
 }
 
 impl ServerError {
+    /// One that says nothing of a change that was made.
+    #[must_use]
+    pub fn new(code: Option<String>, text: String) -> ServerError {
+        ServerError { code, text, is_made: false }
+    }
+
     /// Whether the code is this word.
     #[must_use]
     pub fn has_code(&self, code: &str) -> bool {

@@ -195,7 +195,8 @@ impl Message {
     pub fn error(&self) -> Option<ServerError> {
         let text = self.get("error")?;
         let text = as_str(text).unwrap_or("an error that is not told as text").to_owned();
-        Some(ServerError { code: self.str("code").map(str::to_owned), text })
+        let (code, is_made) = (self.str("code").map(str::to_owned), self.bool("made"));
+        Some(ServerError { code, text, is_made: is_made == Some(true) })
     }
 }
 

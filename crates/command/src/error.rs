@@ -92,7 +92,7 @@ impl Outcome {
     /// Of what a node answers. A node that is not ready yet, or has failed, refuses nothing.
     fn of(error: &ServerError) -> Outcome {
         match error.code.as_deref() {
-            _ if is_made(error) => Outcome::UnknownFate,
+            _ if error.is_made => Outcome::UnknownFate,
             Some("not_found") => Outcome::NotFound,
             Some(
                 "already_exists" | "is_new" | "chain_mismatch" | "data_mismatch" | "wid_reused",
@@ -238,16 +238,11 @@ fn tell(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// What a node says, for people. An error about a change that was made is no refusal.
+/// What a node says, for people. An error about a change that was made is no refusal: others see it, and it may be lost.
 fn told(error: &ServerError) -> String {
     let code = error.code.as_ref().map(|code| format!(" ({code})")).unwrap_or_default();
-    let refuses = if is_made(error) { "" } else { "the node refuses: " };
+    let refuses = if error.is_made { "" } else { "the node refuses: " };
     format!("{refuses}{}{code}", error.text)
-}
-
-/// Whether the node has made the change, and something else went wrong: others see it, and it may be lost.
-fn is_made(error: &ServerError) -> bool {
-    error.text.starts_with("the change is made")
 }
 
 impl From<ClientError> for CliError {
@@ -316,19 +311,18 @@ mod tests {
 
     fn code_of(word: Option<&str>) -> u8 {
         let code = word.map(str::to_owned);
-        let error = ServerError { code, text: String::from("no") };
+        let error = ServerError::new(code, String::from("no"));
         CliError::from(ClientError::Server(error)).exit_code()
     }
 
     #[test]
     fn a_change_that_is_made_and_not_on_disk_has_not_failed() {
-        for (text, expected) in [
-            ("the change is made in memory, but this node could not write it", EXIT_UNKNOWN_FATE),
-            ("this node cannot write to its disk and takes no changes", EXIT_FAILURE),
-        ] {
+        for (is_made, expected) in [(true, EXIT_UNKNOWN_FATE), (false, EXIT_FAILURE)] {
             let code = Some(String::from("storage_failed"));
-            let error = ServerError { code, text: String::from(text) };
-            assert_eq!(CliError::from(ClientError::Server(error)).exit_code(), expected, "{text}");
+            let server = ServerError { is_made, ..ServerError::new(code, String::from("no")) };
+            let error = CliError::from(ClientError::Server(server));
+            assert_eq!(error.exit_code(), expected, "{error}");
+            assert_eq!(error.to_string().contains("refuses"), !is_made, "{error}");
         }
     }
 
@@ -361,7 +355,7 @@ mod tests {
 
     #[test]
     fn a_text_can_be_changed_and_the_outcome_stays() {
-        let server = ServerError { code: Some("denied".into()), text: String::from("no") };
+        let server = ServerError::new(Some("denied".into()), String::from("no"));
         let error =
             CliError::from(ClientError::Server(server)).said(|text| format!("line 3: {text}"));
         assert_eq!(error.to_string(), "line 3: the node refuses: no (denied)");

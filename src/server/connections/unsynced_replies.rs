@@ -98,7 +98,7 @@ pub(in crate::server) fn in_flight(failure: &LogFailure) -> ClientError {
         "the change is made in memory, but this node could not write it to its disk: {}",
         failure.why
     );
-    ClientError::new(ErrorCode::StorageFailed, text)
+    ClientError::of_made(ErrorCode::StorageFailed, text)
 }
 
 /// The error of a change that is not made because its record could not be written.
@@ -135,6 +135,8 @@ mod tests {
         let text = String::from_utf8_lossy(&out);
         assert!(text.starts_with("greetingsafeREAD") && text.ends_with("rest"), "{text}");
         assert_eq!(text.matches("storage_failed").count(), 2);
+        let made = out.windows(6).filter(|bytes| bytes == b"\xa4made\xc3");
+        assert_eq!(made.count(), 2, "programs are told that the changes are made");
         assert!(!text.contains("lost") && !text.contains("gone") && text.contains("no room"));
         assert_eq!(text.matches("wseq").count(), 1, "a stream's numbers go on");
         unsynced.withdraw(&failure, Tock::default(), &Counts::default(), &mut out);

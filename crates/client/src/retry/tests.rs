@@ -44,7 +44,7 @@ fn millis(millis: u64) -> Duration {
 }
 
 fn server(code: Option<&str>) -> ClientError {
-    let error = ServerError { code: code.map(str::to_owned), text: "no".to_owned() };
+    let error = ServerError::new(code.map(str::to_owned), "no".to_owned());
     ClientError::Server(error)
 }
 

@@ -260,7 +260,7 @@ impl Session {
     ) {
         for wait in self.copies.drain(..) {
             let text = "the node ends the connection; the change is made here, but not confirmed";
-            let error = ClientError::new(ErrorCode::UnknownFate, text);
+            let error = ClientError::of_made(ErrorCode::UnknownFate, text);
             cx.shared.counts.note_error(&error);
             write_error(&error, Some(wait.seq), tock, out);
         }
@@ -513,7 +513,7 @@ impl CopiesWait {
             self.timeout as f64 / 1000.0,
             self.wanted,
         );
-        let error = ClientError::new(ErrorCode::UnknownFate, text);
+        let error = ClientError::of_made(ErrorCode::UnknownFate, text);
         cx.shared.counts.note_error(&error);
         write_error(&error, Some(self.seq), tock, out);
     }

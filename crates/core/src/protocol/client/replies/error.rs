@@ -133,12 +133,19 @@ pub struct ClientError {
     /// For people; but clients of the original look for some words in it (docs/client-protocol.md,
     /// "Actions").
     pub text: String,
+    /// The change that was asked for is made here; something else about it has failed.
+    pub is_made: bool,
 }
 
 impl ClientError {
     /// An error with its text.
     pub fn new(code: ErrorCode, text: impl Into<String>) -> Self {
-        Self { code, text: text.into() }
+        Self { code, text: text.into(), is_made: false }
+    }
+
+    /// The same, where the change that was asked for is made here all the same.
+    pub fn of_made(code: ErrorCode, text: impl Into<String>) -> Self {
+        Self { is_made: true, ..Self::new(code, text) }
     }
 
     /// A field that is missing or malformed.

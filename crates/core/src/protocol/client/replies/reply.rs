@@ -201,7 +201,7 @@ pub fn write_greeting(
 /// `seq`.
 pub fn write_error(error: &ClientError, seq: Option<u64>, tock: Tock, out: &mut Vec<u8>) {
     let mut message = MessageWriter::new(out);
-    message.str("error", &error.text).str("code", error.code.word());
+    write_what(error, &mut message);
     if let Some(seq) = seq {
         message.u64("seq", seq);
     }
@@ -210,13 +210,22 @@ pub fn write_error(error: &ClientError, seq: Option<u64>, tock: Tock, out: &mut 
 
 /// An error as a result within a batch's reply.
 pub fn write_error_result(error: &ClientError, out: &mut Vec<u8>) {
-    MessageWriter::new(out).str("error", &error.text).str("code", error.code.word());
+    write_what(error, &mut MessageWriter::new(out));
+}
+
+/// What of an error is the same wherever it stands.
+fn write_what(error: &ClientError, message: &mut MessageWriter<'_>) {
+    message.str("error", &error.text).str("code", error.code.word());
+    if error.is_made {
+        message.bool("made", true);
+    }
 }
 
 /// An error within a stream.
 pub fn write_stream_error(error: &ClientError, tag: StreamTag, tock: Tock, out: &mut Vec<u8>) {
     let mut message = MessageWriter::new(out);
-    message.str("error", &error.text).str("code", error.code.word()).tag(tag).tock(tock);
+    write_what(error, &mut message);
+    message.tag(tag).tock(tock);
 }
 
 /// A stream's `start`, `uptodate`, `restart` or `end`.
