@@ -1,10 +1,11 @@
 //! A watch of one node that goes on when the connection is lost: it connects again for as long as that takes, has the
 //! node tell what there is now, and gives of that what is new.
 //!
-//! What is new is found by tocks. While the connection stood, everything up to a certain tock was known: the node's own
-//! tock when it greeted, or that of a later change. What is newer is given. A change that another node made at the same
-//! time as the last that came may have a smaller tock, and is missed: only a watch of several nodes, which knows each
-//! version ([`crate::client::smart`]), gives that, too. What is gone is found if it was given before.
+//! What is new is found by tocks. An entry that was given is new if it has another tock. Of one that was not, more must be
+//! known: with `fetch`, all that there was has been given, as long as [`PATHS_MAX`] are enough, so it is new. Without,
+//! everything up to a certain tock was there: the node's own tock when it greeted, or that of a later change. A change that
+//! another node made at about that time may have a smaller tock, and is missed then: only a watch of several nodes, which
+//! knows each version ([`crate::client::smart`]), gives that, too. What is gone is found if it was given before.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -168,7 +169,11 @@ impl<'a> NodeWatch<'a> {
         if let Phase::CatchingUp { since, missing } = &mut self.phase {
             let before = missing.remove(path);
             // One of a catch-up that was lost itself was given already.
-            if tock <= *since || before == Some(tock) {
+            let is_known = match before {
+                Some(before) => before == tock,
+                None => self.given.is_partial && tock <= *since,
+            };
+            if is_known {
                 return false;
             }
         }
