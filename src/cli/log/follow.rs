@@ -26,7 +26,7 @@ const INTERVAL: Duration = Duration::from_millis(200);
 Examples:
   distkv-node log follow /var/lib/distkv
   distkv-node log follow /var/lib/distkv --below site --json
-  distkv-node log follow /var/lib/distkv --since 10m    # and the last 10 minutes
+  distkv-node log follow /var/lib/distkv --since 10m  # the last 10 minutes
   distkv-node log follow /var/lib/distkv/log-7.dkv --all  # from its beginning
 
 It reads the files that the node writes, every 200 ms, and asks the node nothing: what the \
