@@ -20,7 +20,7 @@ use crate::model::value::Reader;
 Examples:
   distkv-node acl set lamps 'site.#' rwcdxen
   distkv-node acl set lamps site xen
-  distkv-node acl set lamps : xen        # `tree`, `ls` and the page begin at the root
+  distkv-node acl set lamps : xen        # so that `tree` can begin at the root
   distkv-node acl show lamps
   distkv-node acl explain joe site.lamp
 
