@@ -132,7 +132,7 @@ impl Outgoing {
 }
 
 impl Writer {
-    /// No more is taken into the queue.
+    /// The queue, for whoever is to close it.
     pub(super) fn queue(&self) -> Receiver<Vec<u8>> {
         self.queue.clone()
     }
