@@ -54,7 +54,7 @@ use crate::engine::{Engine, TICK_INTERVAL_MS};
 use crate::hub::Hub;
 use crate::membership::{NetworkName, SwimConfig};
 use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
-use crate::rt::{self, Task, TcpListener};
+use crate::rt::{self, Task, TcpListener, millis};
 use crate::server::Server;
 use crate::server::access::audit::Audit;
 use crate::server::access::audit::record::{Event, Outcome, Record};
@@ -536,10 +536,6 @@ fn known_peers(config: &Config, has_data: bool) -> Result<Vec<KnownPeer>, NodeEr
         }
     }
     Ok(stored)
-}
-
-fn millis(duration: Duration) -> Millis {
-    Millis::try_from(duration.as_millis()).unwrap_or(Millis::MAX)
 }
 
 /// A port that other machines reach needs a key, or the word of the operator.

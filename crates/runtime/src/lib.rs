@@ -59,7 +59,7 @@ pub fn node_threads() -> usize {
 fn start_threads(wanted: usize, is_chosen: bool) {
     {
         let mut threads = THREADS.lock().unwrap_or_else(PoisonError::into_inner);
-        if threads.is_chosen && !is_chosen && threads.running > 0 {
+        if threads.is_chosen && !is_chosen {
             return;
         }
         threads.is_chosen |= is_chosen;
@@ -568,7 +568,13 @@ pub fn is_unknown_name(error: &io::Error) -> bool {
 /// Milliseconds since this was first called in the process; never goes back.
 #[must_use]
 pub fn now() -> Millis {
-    u64::try_from(elapsed().as_millis()).unwrap_or(Millis::MAX)
+    millis(elapsed())
+}
+
+/// A duration in the unit of [`now`]; the greatest there is for longer ones.
+#[must_use]
+pub fn millis(duration: Duration) -> Millis {
+    Millis::try_from(duration.as_millis()).unwrap_or(Millis::MAX)
 }
 
 /// Microseconds since this was first called in the process; never goes back. For measuring.
@@ -588,7 +594,7 @@ pub fn now_ns() -> u64 {
 #[allow(clippy::disallowed_methods, reason = "this is the place")]
 pub fn wall_clock_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    millis(since)
 }
 
 /// 64 random bits, from the system's generator.

@@ -12,6 +12,7 @@ use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::output::{Output, printable};
 use crate::cli::terminal::units::parse_duration;
 use crate::client::{Fields, Message};
+use crate::rt;
 
 /// Show whether clients must log in, and switch it on or off
 #[derive(Debug, Clone, Args)]
@@ -77,7 +78,7 @@ pub(in crate::cli) async fn run(args: AuthArgs) -> Result<(), CliError> {
             let mut fields = Fields::new();
             fields.str("typ", method);
             if let Some(grace) = grace {
-                fields.u64("grace_ms", u64::try_from(grace.as_millis()).unwrap_or(u64::MAX));
+                fields.u64("grace_ms", rt::millis(*grace));
             }
             // Afterwards nobody could be asked any more.
             let admins = admins_of(&remote, method).await?.len();

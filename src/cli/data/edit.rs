@@ -18,7 +18,6 @@ use crate::cli::files::cannot;
 use crate::cli::remote::{RemoteArgs, RequestKind, address_entry, parse_path};
 use crate::cli::terminal::output::{Output, json_of, shell_word};
 use crate::client::{Fields, Message};
-use crate::model::ids::Millis;
 use crate::model::path::Path;
 use crate::rt;
 
@@ -92,7 +91,7 @@ pub(in crate::cli) async fn run(args: EditArgs) -> Result<(), CliError> {
 /// Sets the entry, as soon as a node can be reached, within the time that a request has: the node may just be starting
 /// again.
 async fn set(args: &EditArgs, action: &str, fields: &Fields) -> Result<Message, CliError> {
-    let until = rt::now().saturating_add(millis(args.remote.timeout_or_default()));
+    let until = rt::now().saturating_add(rt::millis(args.remote.timeout_or_default()));
     loop {
         let set = async {
             let reach = args.remote.reach().await?;
@@ -106,10 +105,6 @@ async fn set(args: &EditArgs, action: &str, fields: &Fields) -> Result<Message, 
             done => return done,
         }
     }
-}
-
-fn millis(duration: Duration) -> Millis {
-    u64::try_from(duration.as_millis()).unwrap_or(Millis::MAX)
 }
 
 /// The file that the editor gets. It stays until it is removed: it may be the only copy of somebody's work.

@@ -168,7 +168,7 @@ impl Rotation<'_> {
         lacks_text: &str,
         lacks: impl Fn(&NodeKeys) -> bool,
     ) -> Result<Vec<String>, CliError> {
-        let wait_ms = u64::try_from(self.args.wait.as_millis()).unwrap_or(u64::MAX);
+        let wait_ms = rt::millis(self.args.wait);
         let deadline = rt::now().saturating_add(wait_ms);
         let mut said = String::new();
         loop {

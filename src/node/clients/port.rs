@@ -77,14 +77,12 @@ pub(in crate::node) fn open(
         refusals_max: shares.refusals,
         client_memory_max: config.client_memory_max,
         open_requests_max: config.open_requests_max,
-        ready_wait_ms: u64::try_from(config.ready_wait.as_millis()).unwrap_or(u64::MAX),
+        ready_wait_ms: rt::millis(config.ready_wait),
         remote_restore: config.remote_restore,
         ignore_auth: config.ignore_auth,
         tls,
         audit,
-        isolated_logins_ms: config
-            .isolated_logins
-            .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+        isolated_logins_ms: config.isolated_logins.map(rt::millis),
         // While a network moves to a key nothing is protected yet, and clients go on as before.
         cluster_keys: links
             .keys

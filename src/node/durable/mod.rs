@@ -58,10 +58,10 @@ impl From<&DataConfig> for LogSettings {
         Self {
             sync: config.sync,
             rotate_bytes: config.rotate_bytes,
-            rotate_after_ms: super::millis(config.rotate_after),
+            rotate_after_ms: rt::millis(config.rotate_after),
             snapshot_after: config.snapshot_after,
             keep_snapshots: config.keep_snapshots,
-            keep_for_ms: super::millis(config.keep_for),
+            keep_for_ms: rt::millis(config.keep_for),
             keep_bytes: config.keep_bytes,
             discard_damaged: config.discard_damaged,
             queue_bytes: LOG_QUEUE_BYTES_MAX,

@@ -12,6 +12,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 use crate::engine::Image;
+use crate::rt;
 use crate::storage::snapshot::write_snapshot_to;
 use crate::storage::{FileHeader, FileId, verify_snapshot};
 
@@ -127,7 +128,7 @@ impl Folder {
     ) -> io::Result<Vec<String>> {
         let all = self.list()?;
         let old = all.len().saturating_sub(keep);
-        let young = u64::try_from(keep_for.as_millis()).unwrap_or(u64::MAX);
+        let young = rt::millis(keep_for);
         let mut removed = Vec::new();
         for made in all.into_iter().take(old) {
             if now_ms.saturating_sub(made.time_ms) >= young {

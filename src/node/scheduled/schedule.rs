@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::rt;
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
 use jiff::{Span, SpanRelativeTo, Timestamp, ToSpan as _};
@@ -45,7 +46,7 @@ impl Schedule {
     pub(super) fn due_ms(self, last_ms: u64) -> u64 {
         let due = match self {
             Self::Every(length) => {
-                let length = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+                let length = rt::millis(length);
                 return last_ms.saturating_add(length);
             }
             Self::Daily(time) => next_at(time, last_ms),

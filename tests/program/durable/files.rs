@@ -9,7 +9,7 @@ use distkv::storage::{LogReader, LogStart, Replay};
 use rmpv::Value;
 
 use super::place::{Place, code, status, storage};
-use crate::processes::{Client, NodeProcess, array, field, wait_until};
+use crate::processes::{Client, NodeProcess, array, field, file_names, wait_until};
 
 /// A node whose clients may have files.
 fn start(folder: &Path) -> (Place, NodeProcess) {
@@ -27,10 +27,8 @@ fn fill(client: &mut Client) {
 }
 
 fn names(folder: &Path) -> Vec<String> {
-    let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string();
-    let mut names: Vec<String> = fs::read_dir(folder).unwrap().map(|e| name(e).unwrap()).collect();
+    let mut names = file_names(folder);
     names.retain(|name| !name.starts_with('.'));
-    names.sort();
     names
 }
 

@@ -6,18 +6,7 @@ use std::path::Path;
 
 use super::place::{Place, new_network};
 use crate::cli::command::{at, cli, ok};
-use crate::processes::wait_until;
-
-const SAVED: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/distkv-files/saved-state.bin");
-
-fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).unwrap();
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
+use crate::processes::{SAVED_STATE, file_names, wait_until};
 
 fn place(folder: &Path) -> Place {
     Place::at(folder.to_owned(), &new_network(), "n1", "every-batch")
@@ -39,15 +28,15 @@ fn a_directory_with_files_of_something_else_is_refused_and_stays_as_it_is() {
             );
             let mut expected = foreign.to_vec();
             expected.sort_unstable();
-            assert_eq!(names(folder.path()), expected);
+            assert_eq!(file_names(folder.path()), expected);
         };
         let place = place(folder.path());
         for how in [&["run"][..], &["join", "127.0.0.1:1"], &["start", "--found"]] {
             is_refused(&place.refusal(how));
         }
         for command in [
-            &["snapshot", "restore", SAVED, "--into", dir, "--name", "n1"][..],
-            &["log", "replay", SAVED, "--into", dir, "--name", "n1"],
+            &["snapshot", "restore", SAVED_STATE, "--into", dir, "--name", "n1"][..],
+            &["log", "replay", SAVED_STATE, "--into", dir, "--name", "n1"],
         ] {
             let done = cli(command);
             assert_eq!(done.code, 1, "{command:?}: {}", done.stderr);
@@ -71,7 +60,7 @@ fn what_file_systems_put_into_a_directory_does_not_count_and_a_node_s_own_files_
     let mut node = place(folder.path()).run_alone();
     node.signal("TERM");
     assert!(node.wait().success());
-    assert!(names(folder.path()).contains(&"log-1.dkv".to_owned()));
+    assert!(file_names(folder.path()).contains(&"log-1.dkv".to_owned()));
 
     // As a directory is that an earlier version has taken.
     fs::write(folder.path().join("notes"), "precious").unwrap();
@@ -97,7 +86,7 @@ fn a_directory_that_is_replaced_under_a_running_node_is_left_alone() {
     assert!(format!("{}{}", status.stdout, status.stderr).contains("moved away"), "{status:?}");
     // It keeps trying, and never there.
     assert!(at(&node, &["snapshot", "save"]).stderr.contains("moved away"));
-    assert_eq!(names(&place.dir), Vec::<String>::new());
+    assert_eq!(file_names(&place.dir), Vec::<String>::new());
 
     fs::remove_dir(&place.dir).unwrap();
     fs::rename(&away, &place.dir).unwrap();

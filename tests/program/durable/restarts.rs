@@ -3,7 +3,7 @@
 use rmpv::Value;
 
 use super::place::{POLICIES, Place, code, incarnation, status, storage};
-use crate::processes::{NodeProcess, field};
+use crate::processes::{NodeProcess, SAVED_STATE, field};
 
 fn stop(node: &mut NodeProcess) {
     node.signal("TERM");
@@ -170,8 +170,7 @@ fn a_damaged_log_is_an_error_and_what_is_before_the_damage_can_be_gone_on_with()
 #[test]
 fn what_a_node_was_told_to_begin_with_is_not_loaded_a_second_time() {
     let mut place = Place::new("n1", "never");
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/distkv-files/saved-state.bin");
-    place.options = vec!["--load".into(), file.into(), "--init".into(), "5".into()];
+    place.options = vec!["--load".into(), SAVED_STATE.into(), "--init".into(), "5".into()];
     let mut node = place.run();
     let mut client = node.connect();
     let entries = status(&mut client, "live_entries").as_u64().unwrap();

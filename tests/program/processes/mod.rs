@@ -11,6 +11,7 @@
     reason = "a test that fails should say so at once, and may read the clock"
 )]
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -27,6 +28,21 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_distkv-node");
+
+/// Files of the Python DistKV.
+pub const DISTKV_FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/distkv-files");
+
+/// The state of a Python DistKV.
+pub const SAVED_STATE: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/distkv-files/saved-state.bin");
+
+/// The names of what is in a folder, sorted.
+pub fn file_names(folder: &Path) -> Vec<String> {
+    let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string();
+    let mut names: Vec<String> = fs::read_dir(folder).unwrap().map(|e| name(e).unwrap()).collect();
+    names.sort();
+    names
+}
 
 /// The program `distkv-bench`, beside [`PROGRAM`]: it is of another package, so a run of this test program alone
 /// does not build it. Where it is missing, this does.

@@ -87,7 +87,7 @@ impl Outgoing {
         bytes: Vec<u8>,
         is_alone: bool,
     ) -> Result<(), SendError<Vec<u8>>> {
-        if is_alone && self.is_written(&bytes) {
+        if is_alone && self.write_now(&bytes) {
             return Ok(());
         }
         let queued = Queued::begin(&self.lane.queued);
@@ -112,8 +112,9 @@ impl Outgoing {
         &self.queue
     }
 
-    /// Whether all of it, or a part and the rest will follow before anything else, was written here and now.
-    fn is_written(&self, bytes: &[u8]) -> bool {
+    /// Writes it here and now, or as much as can be written: the rest follows before anything else. False if nothing
+    /// was written.
+    fn write_now(&self, bytes: &[u8]) -> bool {
         let mut idle = self.lane.idle.lock();
         if self.lane.queued.load(Ordering::Acquire) > 0 || !idle.rest.is_empty() {
             return false;

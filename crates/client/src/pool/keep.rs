@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::slot::millis;
 use super::{Inner, PooledConnection, count};
 use crate::error::ClientError;
 use crate::message::Fields;
@@ -38,7 +37,8 @@ pub(super) async fn keep(pool: Weak<Inner>) {
 /// One look.
 fn look(inner: &Arc<Inner>) {
     let now = rt::now();
-    let (idle, silence) = (millis(inner.config.idle_close), millis(inner.config.probe_after));
+    let (idle, silence) =
+        (rt::millis(inner.config.idle_close), rt::millis(inner.config.probe_after));
     let mut silent = Vec::new();
     let mut nodes = inner.nodes.lock();
     for (address, slot) in nodes.iter_mut() {

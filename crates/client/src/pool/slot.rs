@@ -1,13 +1,13 @@
 //! What the pool knows of one node, and the attempts that callers share.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use event_listener::Event;
 
 use super::{NodeIdentity, PoolConfig, PooledConnection};
 use crate::error::ClientError;
 use crate::model::ids::Millis;
+use crate::rt;
 
 /// Doublings of the time for which a failure is remembered; beyond, the cap counts anyway.
 const DOUBLINGS_MAX: u32 = 16;
@@ -65,7 +65,7 @@ impl NodeSlot {
         let count = self.failure.as_ref().map_or(0, |failure| failure.count);
         let factor = 1_u32 << count.min(DOUBLINGS_MAX);
         let memory = config.failure_memory.saturating_mul(factor).min(config.failure_memory_max);
-        let until = now.saturating_add(millis(memory));
+        let until = now.saturating_add(rt::millis(memory));
         self.failure = Some(Failure { error, until, count: count.saturating_add(1) });
     }
 
@@ -74,11 +74,6 @@ impl NodeSlot {
             used.connection.close(reason);
         }
     }
-}
-
-/// A duration in the clock's unit.
-pub(super) fn millis(duration: Duration) -> Millis {
-    u64::try_from(duration.as_millis()).unwrap_or(Millis::MAX)
 }
 
 /// One attempt to connect, for which any number of callers wait.

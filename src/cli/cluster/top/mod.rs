@@ -175,8 +175,7 @@ impl Top {
         let by_key = Arc::clone(&quit);
         screen::watch_keys(move || by_key.request()).map_err(failed)?;
         while !quit.is_wanted() {
-            let due =
-                rt::now().saturating_add(u64::try_from(every.as_millis()).unwrap_or(u64::MAX));
+            let due = rt::now().saturating_add(rt::millis(every));
             let mut drawn = None;
             while !quit.is_wanted() && (drawn.is_none() || rt::now() < due) {
                 let size = screen::size();

@@ -236,7 +236,7 @@ impl Comparison {
 
     /// Looks until they are equal, or nothing changes, or the time is over.
     async fn look_until(&mut self, patience: Duration) -> Result<(), CliError> {
-        let patience = Millis::try_from(patience.as_millis()).unwrap_or(Millis::MAX);
+        let patience = rt::millis(patience);
         let deadline = rt::now().saturating_add(patience);
         loop {
             self.look().await?;

@@ -322,13 +322,15 @@ impl Session {
     }
 }
 
+/// A path below which users and lists are. Most changes are elsewhere, so its bytes are looked at first.
+fn path_of_access(path: &[u8]) -> Option<Path> {
+    path.starts_with(AUTH_PATH).then(|| Path::from_canonical(path).ok())?
+}
+
 /// The record of a user was deleted by a change of the entry itself, as the original's tools do it: that removes the
 /// user as [`Session::delete_user`] does, so that no change made elsewhere at the same time brings it back.
 pub(in crate::server) fn remove_for_record(cx: &Context<'_>, path: &[u8]) {
-    if !path.starts_with(AUTH_PATH) {
-        return;
-    }
-    let Ok(path) = Path::from_canonical(path) else { return };
+    let Some(path) = path_of_access(path) else { return };
     let Some(Place::User { method, ident }) = Place::of(&path) else { return };
     let Ok(revoked) = revoked_path(method, ident) else { return };
     let value = Removal::removed();
@@ -342,10 +344,7 @@ pub(in crate::server) fn remove_for_record(cx: &Context<'_>, path: &[u8]) {
 /// do it: an admin becomes a user, so that removing the list gives nothing back. To be called behind the former, where
 /// the list makes it a user already, and before the latter.
 pub(in crate::server) fn demote_for_list(cx: &Context<'_>, path: &[u8]) {
-    if !path.starts_with(AUTH_PATH) {
-        return;
-    }
-    let Ok(path) = Path::from_canonical(path) else { return };
+    let Some(path) = path_of_access(path) else { return };
     let Some(Place::UserAcl { method, ident }) = Place::of(&path) else { return };
     let Ok(path) = user_path(method, ident) else { return };
     let Some(entry) = cx.hub.read(|engine| engine.get(path.as_bytes()).cloned()) else { return };

@@ -9,9 +9,8 @@ use serde_json::Value as Json;
 use tempfile::TempDir;
 
 use crate::cli::command::{at_with, cli, ok, program};
-use crate::processes::{NodeProcess, wait_until};
+use crate::processes::{DISTKV_FILES, NodeProcess, wait_until};
 
-const DISTKV_FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/distkv-files");
 const ANY: [&str; 5] = ["run", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
 
 struct Files(TempDir);

@@ -7,9 +7,7 @@ use serde_json::Value as Json;
 use tempfile::TempDir;
 
 use crate::cli::command::{at, at_with, cli, ok};
-use crate::processes::{NodeProcess, wait_until};
-
-const DISTKV_FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/distkv-files");
+use crate::processes::{DISTKV_FILES, NodeProcess, SAVED_STATE, wait_until};
 
 /// A folder for the files of one test.
 struct Files(TempDir);
@@ -160,7 +158,7 @@ fn a_running_node_is_saved_in_every_form() {
 fn files_of_the_python_distkv_go_in_and_come_out() {
     let files = Files::new();
     let node = NodeProcess::run("fresh");
-    let saved = format!("{DISTKV_FILES}/saved-state.bin");
+    let saved = SAVED_STATE.to_owned();
     let done_so = at(&node, &["snapshot", "restore", &saved, "--json"]);
     assert_eq!(done_so.code, 0, "{}", done_so.stderr);
     assert!(!done_so.stderr.contains("left out"), "{}", done_so.stderr);
@@ -445,7 +443,7 @@ fn ticks_that_an_edited_line_makes_up_hide_no_change() {
 
 #[test]
 fn options_that_make_no_sense_together_are_refused() {
-    let saved = format!("{DISTKV_FILES}/saved-state.bin");
+    let saved = SAVED_STATE.to_owned();
     for arguments in [
         &["snapshot", "convert", &saved, "--to", "-", "--below", "a"][..],
         &["snapshot", "save", "--format", "distkv"],

@@ -7,19 +7,9 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::cli::command::{at, cli, ok};
-use crate::processes::NodeProcess;
+use crate::processes::{NodeProcess, SAVED_STATE, file_names};
 
-const SAVED: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/distkv-files/saved-state.bin");
 const PRECIOUS: &[u8] = b"precious\n";
-
-fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).unwrap();
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
 
 /// The command must leave the file alone, say so, and replace it with `--force`.
 fn keeps(file: &Path, command: &mut dyn FnMut(&[&str]) -> (i32, String)) {
@@ -47,8 +37,8 @@ fn no_command_replaces_a_file_unless_it_is_forced() {
         (&["snapshot", "save", "--to", to], true),
         (&["snapshot", "save", "--to", to, "--format", "jsonl"], true),
         (&["get", "a", "--msgpack", to], true),
-        (&["snapshot", "convert", SAVED, "--to", to], false),
-        (&["snapshot", "convert", SAVED, "--to", to, "--format", "jsonl"], false),
+        (&["snapshot", "convert", SAVED_STATE, "--to", to], false),
+        (&["snapshot", "convert", SAVED_STATE, "--to", to, "--format", "jsonl"], false),
         (&["log", "replay", data, "--to", to], false),
     ];
     for (arguments, asks_a_node) in commands {
@@ -58,7 +48,11 @@ fn no_command_replaces_a_file_unless_it_is_forced() {
             let done = if asks_a_node { at(&node, &all) } else { cli(&all) };
             (done.code, done.stderr)
         });
-        assert_eq!(names(folder.path()), ["data", "precious"], "{arguments:?} leaves something");
+        assert_eq!(
+            file_names(folder.path()),
+            ["data", "precious"],
+            "{arguments:?} leaves something"
+        );
     }
 }
 
@@ -66,7 +60,7 @@ fn no_command_replaces_a_file_unless_it_is_forced() {
 fn a_file_that_is_converted_is_not_lost() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("state.bin");
-    fs::copy(SAVED, &file).unwrap();
+    fs::copy(SAVED_STATE, &file).unwrap();
     let path = file.to_str().unwrap();
     keeps(&file, &mut |more| {
         let done = cli(&[&["snapshot", "convert", path, "--to", path], more].concat());
@@ -90,7 +84,7 @@ fn links_directories_and_pipes_are_no_new_files() {
     assert!(Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
     let convert = |name: &str, more: &[&str]| {
         let to = path(name);
-        let done = cli(&[&["snapshot", "convert", SAVED, "--to", &to], more].concat());
+        let done = cli(&[&["snapshot", "convert", SAVED_STATE, "--to", &to], more].concat());
         assert_eq!(done.code, 1, "{name}: {}", done.stderr);
         done.stderr
     };
@@ -100,5 +94,5 @@ fn links_directories_and_pipes_are_no_new_files() {
         assert!(convert("pipe", more).contains("no plain file"));
     }
     assert!(fs::metadata(path("pipe")).unwrap().file_type().is_fifo());
-    assert_eq!(names(folder.path()), ["dir", "link", "pipe"]);
+    assert_eq!(file_names(folder.path()), ["dir", "link", "pipe"]);
 }

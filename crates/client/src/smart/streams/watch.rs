@@ -350,7 +350,7 @@ impl Watch {
     }
 
     fn patience_ends(&self) -> Millis {
-        rt::now().saturating_add(millis(self.client.config.watch_patience))
+        rt::now().saturating_add(rt::millis(self.client.config.watch_patience))
     }
 
     fn deliver(&mut self, path: Path, entry: Entry, is_fetching: bool) {
@@ -460,8 +460,4 @@ impl Watch {
             self.queue.push_back(WatchEvent::Restarted);
         }
     }
-}
-
-fn millis(duration: Duration) -> Millis {
-    u64::try_from(duration.as_millis()).unwrap_or(Millis::MAX)
 }
