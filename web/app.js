@@ -221,16 +221,17 @@ async function logIn(event) {
   }
   field.value = "";
   byId("login-box").close();
-  startAnew();
+  startAnew(view?.draft);
 }
 
-/** Nothing that another user could see stays. */
-function startAnew() {
+/** Nothing that another user could see stays, save what has just been typed. */
+function startAnew(draft) {
   Object.assign(state, { cluster: null, members: new Map(), mayLook: true, mustLogIn: false });
   viewName = "";
   view?.close?.();
   view = null;
   show();
+  if (draft) view.resume?.(draft);
   open();
 }
 

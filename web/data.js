@@ -34,6 +34,11 @@ export class Data {
     this.entry.show(path);
   }
 
+  /** What a login must not lose. */
+  get draft() { return this.entry.draft; }
+
+  resume(draft) { this.entry.resume(draft); }
+
   /** Something in the data has changed, wherever. */
   changed() {
     if (this.timer) return;

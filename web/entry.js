@@ -56,12 +56,30 @@ export class Entry {
     this.path = path;
     this.seen = null;
     this.title.textContent = spell(path);
-    put(this.note);
+    // Nothing of the entry that was shown before stays, and what is typed before this one is here would be lost.
+    this.editor.value = this.shown = "";
+    this.editor.readOnly = true;
+    for (const part of [this.note, this.facts, this.large]) put(part);
+    this.buttons();
     this.pane.replaceChildren(this.title, this.note, this.facts, this.label, this.editor, this.large, el("p", { class: "bar" }, this.save, this.drop, this.again));
-    await this.load(true);
+    this.loading = this.load(true);
+    await this.loading;
   }
 
   close() { this.path = null; }
+
+  /** What has been typed and not saved, if anything. */
+  get draft() { return this.isEdited && !this.editor.readOnly ? { path: this.path, text: this.editor.value, tag: this.seen.tag } : null; }
+
+  /** Goes on with what was typed before a login. */
+  async resume(draft) {
+    if (!draft || spell(draft.path) !== spell(this.path ?? [])) return;
+    await this.loading;
+    if (!this.seen || this.isEdited || spell(draft.path) !== spell(this.path ?? [])) return;
+    if (this.seen.tag !== draft.tag) return this.meet(draft.text);
+    this.editor.value = draft.text;
+    this.buttons();
+  }
 
   get isEdited() { return this.seen !== null && this.editor.value !== this.shown; }
 

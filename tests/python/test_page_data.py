@@ -28,6 +28,8 @@ def log_in(page, secret):
     page.get_by_role("button", name="Log in", exact=True).first.click()
     page.get_by_label("Your ticket").fill(secret)
     page.get_by_role("dialog").get_by_role("button", name="Log in").click()
+    # With the dialog goes what was shown before.
+    expect(page.get_by_role("dialog")).to_be_hidden()
 
 
 def test_an_entry_is_made_changed_and_deleted(writable, watch, picture):
@@ -48,10 +50,9 @@ def test_an_entry_is_made_changed_and_deleted(writable, watch, picture):
         page.get_by_role("button", name="Save").click()
         expect(page.locator(".box.bad")).to_contain_text("token")
         log_in(page, token)
-        expect(value).to_have_value('{"on":true,"level":1.0}')
-        # The page is as it was, with the same entry.
+        # The page is as it was, with the same entry, and what was typed.
+        expect(value).to_have_value('{"on":true,"level":2.5}')
         expect(page.get_by_role("row", name="lamp", selected=True)).to_be_visible()
-        value.fill('{"on":true,"level":2.5}')
         page.get_by_role("button", name="Save").click()
         expect(page.locator(".box.good")).to_have_text("Saved.")
         assert conn.ok("get_value", path=mp.path("site", "lamp"))["value"] == {"on": True, "level": 2.5}
@@ -150,6 +151,45 @@ def test_what_is_typed_while_a_save_is_confirmed_is_kept(writable, watch):
         expect(save).to_be_disabled()
         expect(page.locator(".box.good")).to_have_text("Saved.")
         assert conn.ok("get_value", path=LAMP)["value"] == "third"
+
+
+def test_what_is_typed_before_a_login_is_not_lost(writable, watch):
+    node, token = writable
+    with node.raw() as conn:
+        conn.ok("set_value", path=LAMP, value="first")
+        page = watch(f"http://{node.http}").open("data/site/lamp")
+        value = page.get_by_label("Value, as JSON")
+        expect(value).to_have_value('"first"')
+        value.fill('"mine"')
+        # Somebody else is faster meanwhile.
+        conn.ok("set_value", path=LAMP, value="theirs")
+        expect(page.locator(".box.warn")).to_contain_text("has changed since you began")
+        log_in(page, token)
+        box = page.locator(".box.warn")
+        expect(box.locator("mark")).to_have_text(["mine", "theirs"])
+        page.get_by_role("button", name="Overwrite theirs").click()
+        expect(page.locator(".box.good")).to_have_text("Saved.")
+        assert conn.ok("get_value", path=LAMP)["value"] == "mine"
+        # Who logs out leaves nothing behind.
+        value.fill('"secret"')
+        page.get_by_role("button", name="Log out").click()
+        expect(page.get_by_role("button", name="Log in", exact=True).first).to_be_visible()
+        expect(value).to_have_value('"mine"')
+
+
+def test_nothing_is_typed_into_an_entry_that_is_not_here_yet(writable, watch):
+    with lamp_page(writable, watch) as (conn, page, value):
+        held = Held(page, "**/v1/kv/site/lantern")
+        conn.ok("set_value", path=mp.path("site", "lantern"), value="second")
+        page.get_by_label("Path").fill("site.lantern")
+        page.get_by_role("button", name="Open or make").click()
+        held.wait_for(1)
+        # Nor is the value of the entry before shown below its name.
+        expect(value).to_have_value("")
+        expect(value).not_to_be_editable()
+        held.release(0)
+        expect(value).to_have_value('"second"')
+        expect(value).to_be_editable()
 
 
 class Held:
