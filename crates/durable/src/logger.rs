@@ -73,9 +73,10 @@ pub(super) struct LogFiles {
 }
 
 impl LogFiles {
-    pub(super) fn next_header(&mut self) -> FileHeader {
+    /// Of the file that begins at a cut.
+    fn next_header(&mut self, cut_ms: u64) -> FileHeader {
         self.number += 1;
-        self.header()
+        FileHeader { time_ms: cut_ms, ..self.header() }
     }
 
     pub(super) fn header(&self) -> FileHeader {
@@ -241,7 +242,7 @@ impl Logger {
         self.requests.drain(..too_many);
     }
 
-    fn append(&mut self, number: u64, mut batch: Batch, now: Millis) -> Result<(), StorageError> {
+    fn append(&mut self, number: u64, batch: Batch, now: Millis) -> Result<(), StorageError> {
         let Some(log) = &mut self.log else { return Ok(()) };
         invariant!(
             number == self.last + 1,
@@ -249,7 +250,6 @@ impl Logger {
             "{number} after {}",
             self.last
         );
-        batch.time_ms = self.system.wall_clock_ms();
         self.since_snapshot.bytes += log.append(&batch)?;
         self.last = number;
         let has_planted = |op: &Op| matches!(op, Op::Put(put) if put.path.to_string() == "planted");
@@ -259,7 +259,7 @@ impl Logger {
         self.unsynced_since.get_or_insert(now);
         match &batch.knowledge {
             Some(knowledge) if knowledge.id != self.files.id => {
-                self.renew(knowledge, &batch.table, now)
+                self.renew(knowledge, &batch.table, batch.time_ms, now)
             }
             _ => Ok(()),
         }
@@ -271,10 +271,11 @@ impl Logger {
         &mut self,
         knowledge: &Knowledge,
         table: &NodeTable,
+        time_ms: u64,
         now: Millis,
     ) -> Result<(), StorageError> {
         self.note_renewal(&knowledge.id);
-        self.rotate(knowledge, table, now)
+        self.rotate(knowledge, table, time_ms, now)
     }
 
     fn note_renewal(&mut self, id: &NodeId) {
@@ -285,29 +286,32 @@ impl Logger {
     }
 
     fn cut(&mut self, cut: Cut, now: Millis) -> Result<(), StorageError> {
-        let Cut { number, image, purpose } = cut;
+        let Cut { number, image, purpose, time_ms } = cut;
         self.is_cutting = false;
         match purpose {
-            CutPurpose::Rotate => self.rotate(&image.knowledge(), &image.replica.table, now),
+            CutPurpose::Rotate => {
+                self.rotate(&image.knowledge(), &image.replica.table, time_ms, now)
+            }
             CutPurpose::Snapshot => {
-                self.rotate(&image.knowledge(), &image.replica.table, now)?;
+                self.rotate(&image.knowledge(), &image.replica.table, time_ms, now)?;
                 self.save(image);
                 Ok(())
             }
-            CutPurpose::Anew => self.begin_anew(number, &image, now),
-            CutPurpose::Stop => self.stop(number, &image),
+            CutPurpose::Anew => self.begin_anew(number, &image, time_ms, now),
+            CutPurpose::Stop => self.stop(number, &image, time_ms),
         }
     }
 
-    /// The log continues in another file.
+    /// The log continues in another file, from a state of that time.
     fn rotate(
         &mut self,
         knowledge: &Knowledge,
         table: &NodeTable,
+        time_ms: u64,
         now: Millis,
     ) -> Result<(), StorageError> {
         let Some(log) = self.log.take() else { return Ok(()) };
-        let header = self.files.next_header();
+        let header = self.files.next_header(time_ms);
         self.log = Some(self.files.dir.rotate(log, &header, knowledge, table)?);
         self.begun = now;
         self.last_before = self.last;
@@ -341,11 +345,17 @@ impl Logger {
     }
 
     /// Begins with a snapshot and a log that starts from it. Batches queued meanwhile wait.
-    fn begin_anew(&mut self, number: u64, image: &Image, now: Millis) -> Result<(), StorageError> {
+    fn begin_anew(
+        &mut self,
+        number: u64,
+        image: &Image,
+        time_ms: u64,
+        now: Millis,
+    ) -> Result<(), StorageError> {
         if self.files.id != *image.id() {
             self.note_renewal(image.id());
         }
-        let header = self.files.next_header();
+        let header = self.files.next_header(time_ms);
         let mut image = image.clone();
         if self.settings.defects.has(Defect::AnewWithoutData) {
             image.replica.tree =
@@ -369,14 +379,14 @@ impl Logger {
         Ok(())
     }
 
-    fn stop(&mut self, number: u64, image: &Image) -> Result<(), StorageError> {
+    fn stop(&mut self, number: u64, image: &Image, time_ms: u64) -> Result<(), StorageError> {
         let Some(log) = self.log.take() else {
             tracing::error!("the disk fails, so there is no record that this node has stopped");
             return Ok(());
         };
         let (knowledge, table, header) =
             (image.knowledge(), &image.replica.table, log.header().clone());
-        self.files.dir.stop(log, self.system.wall_clock_ms(), &knowledge, table)?;
+        self.files.dir.stop(log, time_ms, &knowledge, table)?;
         if self.state.leaves_for_good() {
             self.files.dir.note_left(&header)?;
             self.state.update(|view| view.has_left = true);

@@ -116,12 +116,11 @@ impl Opened {
         }
         let (engine, gone) = begin_engine(&configure, id.clone(), store, image.as_ref())?;
         let dir = Arc::new(dir);
+        let clock = Arc::clone(&system);
         let files = LogFiles { dir, network, id, store, number: next.number, system };
-        let queue = Arc::new(LogQueue::bounded(
-            settings.sync == SyncPolicy::EveryBatch,
-            settings.queue_bytes,
-            settings.defects,
-        ));
+        let gates = settings.sync == SyncPolicy::EveryBatch;
+        let queue = LogQueue::bounded(gates, settings.queue_bytes, settings.defects);
+        let queue = Arc::new(queue.stamped_by(Box::new(move || clock.wall_clock_ms())));
         let begun = match &image {
             // The decision is carried out in the log as in the engine: after it began with what the
             // directory holds. A crash in between does it again.

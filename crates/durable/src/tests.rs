@@ -9,13 +9,13 @@ use super::state::LogView;
 use super::{LogSettings, Logger, Opened, SaveJob, SyncPolicy, System};
 use crate::engine::{self, Input, Output};
 use crate::hub::Hub;
-use crate::hub::log_queue::LogQueue;
+use crate::hub::log_queue::{CutPurpose, LogQueue};
 use crate::model::defects::Defects;
 use crate::model::ids::{Event, Incarnation, NodeId, NodeName, Tick};
 use crate::model::path::Path;
 use crate::replica::write::Write;
 use crate::storage::memory_disk::{Fault, MemoryDisk};
-use crate::storage::{DataDir, Disk};
+use crate::storage::{DataDir, Disk, RecoverOptions, Until, recover};
 
 /// A node on a disk, whose log is written when the test says so.
 struct World {
@@ -291,6 +291,34 @@ fn logs_and_snapshots_follow_each_other_and_old_ones_go() {
     drop(world);
     let world = World::start(&disk, &config).unwrap();
     assert!((0..=255).all(|n| world.value(&format!("k:{n}")) == Some(n % 128)));
+}
+
+/// With a disk that stands still, what is asked for "as of half past" must not be what was there before it.
+#[test]
+fn a_change_has_the_time_when_it_was_made_however_late_the_disk_gets_it() {
+    let disk = MemoryDisk::new();
+    let mut world = World::must_start(&disk, SyncPolicy::Never);
+    let set_at = |world: &World, ms: u64, value: u8| {
+        world.system.now.store(ms, Ordering::Relaxed);
+        world.set("a", value);
+    };
+    set_at(&world, 1_000, 1);
+    set_at(&world, 2_000, 2);
+    // The same for a snapshot, and for the log that begins there.
+    world.system.now.store(3_000, Ordering::Relaxed);
+    world.hub.cut_log(CutPurpose::Snapshot);
+    set_at(&world, 4_000, 3);
+    world.system.now.store(60_000, Ordering::Relaxed);
+    (0..3).for_each(|_| assert!(world.step()));
+    world.stop();
+    for (ms, expected) in [(1_500, 1), (2_500, 2), (3_500, 2), (4_500, 3), (61_000, 3)] {
+        let until = Some(Until::Time(TestSystem::default().wall_clock_ms() + ms));
+        let options = RecoverOptions { until, ..RecoverOptions::default() };
+        let found = recover(&disk, "net", "n1", &options, &mut |_, _| {}).unwrap();
+        let image = found.image.unwrap();
+        let value = image.replica.tree.get(b"\xa1a").and_then(|entry| entry.value()).unwrap()[0];
+        assert_eq!(value, expected, "after {ms} ms");
+    }
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub enum LogItem {
     Batch {
         /// Its number.
         number: u64,
-        /// The change. The thread fills in its time.
+        /// The change, with the time when it was made.
         batch: Batch,
         /// Requests to make the state of this moment safe ([`crate::engine::Output::Persist`]).
         persist: Vec<u64>,
@@ -63,7 +63,12 @@ pub struct Cut {
     pub image: Image,
     /// Its purpose.
     pub purpose: CutPurpose,
+    /// When it was made, milliseconds since 1970.
+    pub time_ms: u64,
 }
+
+/// Tells milliseconds since 1970, as the system's clock has it.
+pub type WallClock = Box<dyn Fn() -> u64 + Send + Sync>;
 
 /// Why the log is cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,6 +98,7 @@ pub struct LogQueue {
     gates: bool,
     bytes_max: usize,
     defects: Defects,
+    clock: WallClock,
     state: Mutex<State>,
     appended: AtomicU64,
     written: AtomicU64,
@@ -166,6 +172,7 @@ impl LogQueue {
             gates,
             bytes_max,
             defects,
+            clock: Box::new(|| 0),
             state: Mutex::default(),
             appended: AtomicU64::new(0),
             written: AtomicU64::new(0),
@@ -175,6 +182,13 @@ impl LogQueue {
             work: Condvar::new(),
             changed: Event::new(),
         }
+    }
+
+    /// With a clock: what is pushed has the time when it was made, however late the disk gets it.
+    /// Without one, all times are 0.
+    #[must_use]
+    pub fn stamped_by(self, clock: WallClock) -> Self {
+        Self { clock, ..self }
     }
 
     /// Whether nothing unsynced may be seen outside.
@@ -281,6 +295,7 @@ impl LogQueue {
             state.keep_requests(persist);
             return PushedBatch { number, ..PushedBatch::default() };
         }
+        let batch = Batch { time_ms: (self.clock)(), ..batch };
         state.items.push_back(LogItem::Batch { number, batch, persist });
         self.set_bytes(&mut state, |bytes| bytes + cost);
         let mut garbage = VecDeque::new();
@@ -308,8 +323,8 @@ impl LogQueue {
             (Mode::Failed, _) => return,
             (Mode::Open, _) => {}
         }
-        let number = self.appended();
-        state.items.push_back(LogItem::Cut(Box::new(Cut { number, image, purpose })));
+        let cut = Cut { number: self.appended(), image, purpose, time_ms: (self.clock)() };
+        state.items.push_back(LogItem::Cut(Box::new(cut)));
         drop(state);
         self.work.notify_one();
     }

@@ -71,7 +71,8 @@ impl ClientLog {
     ) -> Result<Self, String> {
         // A problem with the name is reported before anything is begun.
         drop(files.begin(&order.name).map_err(|error| error.to_string())?);
-        let queue = Arc::new(LogQueue::bounded(false, QUEUE_BYTES_MAX, Defects::default()));
+        let queue = LogQueue::bounded(false, QUEUE_BYTES_MAX, Defects::default());
+        let queue = Arc::new(queue.stamped_by(Box::new(rt::wall_clock_ms)));
         let failure = Arc::new(Mutex::new(None));
         let name = order.name.clone();
         hub.add_extra_log(&queue);
@@ -215,12 +216,9 @@ impl Writing {
         }
     }
 
-    fn append(&mut self, mut batch: Batch) -> Result<(), String> {
+    fn append(&mut self, batch: Batch) -> Result<(), String> {
         match self {
-            Self::Own(log) => {
-                batch.time_ms = rt::wall_clock_ms();
-                log.append(&batch).map(drop).map_err(|error| error.to_string())
-            }
+            Self::Own(log) => log.append(&batch).map(drop).map_err(|error| error.to_string()),
             Self::Distkv(log) => log.append(&batch).map_err(|error| error.to_string()),
         }
     }
