@@ -24,6 +24,7 @@ use crate::server::access::Identity;
 use crate::server::access::authorise::{Denied, Target};
 use crate::server::access::guest::Made;
 use crate::server::access::methods::{self, PASSWORD, TOKEN};
+use crate::server::access::mistakes::Mistake;
 use crate::server::change_time;
 use crate::server::command::data::value::engine_error;
 use crate::server::connections::session::{Context, NodeNames, Session, Then};
@@ -164,7 +165,8 @@ impl Session {
     /// Whether the client may make this change: an admin each, and a user a new secret of its own.
     fn check_may_set(&self, cx: &Context<'_>, change: &UserChange<'_>) -> Result<(), ClientError> {
         self.authorise(cx, Action::AuthSet, Target::Node)?;
-        if cx.access.role == Some(Role::Admin) {
+        let is_planted = cx.access.makes(Mistake::Action(Action::AuthSet));
+        if cx.access.role == Some(Role::Admin) || is_planted {
             return Ok(());
         }
         let own = Identity::User { method: change.method.into(), name: change.user.into() };

@@ -16,6 +16,7 @@ use crate::model::value::{Reader, write_array_len};
 use crate::protocol::client::shards::{ListShards, ShardRows};
 use crate::protocol::client::{Action, ClientError, MessageWriter};
 use crate::server::access::authorise::{Denied, Target};
+use crate::server::access::mistakes::Mistake;
 use crate::server::connections::session::{Context, Session, Then};
 use crate::server::shards::{ShardManager, ShardUse};
 use crate::tree::Tree;
@@ -34,7 +35,9 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
         self.authorise(cx, Action::ListShards, Target::Node)?;
-        if matches!(asked.rows, ShardRows::Single { .. }) && cx.access.role < Some(Role::Operator) {
+        let is_planted = cx.access.makes(Mistake::Each(Action::ListShards));
+        let is_low = cx.access.role < Some(Role::Operator) && !is_planted;
+        if matches!(asked.rows, ShardRows::Single { .. }) && is_low {
             // Sums over all data, and how much each part is used.
             return Err(Denied::Role { action: Action::ListShards, needed: Role::Operator }.into());
         }

@@ -6,6 +6,7 @@ mod judge;
 mod messages;
 mod model;
 mod reads;
+mod roles;
 mod trees;
 mod watches;
 mod writes;
