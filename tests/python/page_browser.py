@@ -81,6 +81,7 @@ class Watched:
         self.page: Page = self.context.new_page()
         self.address = address
         self.errors: List[str] = []
+        self.longest_ms = 0.0
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("console", self._said)
         self.page.add_init_script(WATCH)
@@ -110,7 +111,8 @@ class Watched:
         main = [e for e in events if names.get((e["pid"], e["tid"])) == "CrRendererMain"]
         tasks = [e["tdur"] / 1000 for e in main if e["name"].endswith("RunTask") and "tdur" in e]
         assert tasks, "nothing was traced"
-        assert max(tasks) <= most_ms
+        self.longest_ms = max(tasks)
+        assert self.longest_ms <= most_ms
 
     def check(self) -> None:
         """Nothing went wrong."""
