@@ -7,7 +7,7 @@ use distkv_access::users::{
     user_acl_path, user_path,
 };
 
-use crate::engine::{BatchTerms, Operation, Outcome, WriteOp};
+use crate::engine::{BatchTerms, Engine, Operation, Outcome, WriteOp};
 use crate::model::entry::Entry;
 use crate::model::invariant::OrBroken;
 use crate::model::meta::{AUTH_PATH, GRACE, METHODS};
@@ -110,6 +110,10 @@ impl Session {
             }
             _ => None,
         };
+        // Nor does a list that somebody gave who did not know of the removal. A list makes who is made without a role, an
+        // admin otherwise, a user: there it stays.
+        let is_listless = again.is_some() && change.acl.is_none() && role.is_some();
+        let is_cleared = is_listless && take_list(cx, change.method, change.user)?;
         let mut record = new_record(record, secret, role, change.acl.is_some());
         record.after = again.or(record.after);
         let value = record.write().map_err(|e| ClientError::bad_request(e.to_string()))?;
@@ -117,7 +121,8 @@ impl Session {
             path: &path,
             value: Some(value.as_bytes()),
             chain: &change.chain,
-            is_checked: true,
+            // What was cleared was checked, and is a change of the policies itself.
+            is_checked: !is_cleared,
         };
         let mut made = make(cx, wanted)?;
         // Each of these alone, too, gives less than all together.
@@ -375,6 +380,17 @@ fn look_up(
         let removed = engine.get(revoked.as_bytes()).and_then(Entry::value).map(<[u8]>::to_vec);
         (engine.get(path.as_bytes()).cloned(), removed)
     }))
+}
+
+/// Takes the list that a user has. False: it has none.
+fn take_list(cx: &Context<'_>, method: &str, user: &str) -> Result<bool, ClientError> {
+    let path = user_acl_path(method, user).map_err(too_long)?;
+    let has = |engine: &Engine| engine.get(path.as_bytes()).is_some_and(|e| !e.is_tombstone());
+    if !cx.hub.read(has) {
+        return Ok(false);
+    }
+    let chain = &ChainField::Any;
+    make(cx, Wanted { path: &path, value: None, chain, is_checked: true }).map(|_| true)
 }
 
 /// What the record says from now on.

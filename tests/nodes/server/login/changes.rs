@@ -241,6 +241,26 @@ fn who_is_made_again_gets_nothing_from_a_record_that_did_not_know_of_the_removal
 }
 
 #[test]
+fn who_is_made_again_without_a_list_has_none_that_was_given_where_the_removal_was_not_known() {
+    let node = secured();
+    let mut boss = admin(&node);
+    boss.ok(limited("joe", "test123", "*"));
+    let cut_off = serve(elsewhere(&node));
+    boss.ok(map! {"action": "auth_delete", "typ": "password", "ident": "joe"});
+    let mut other = admin(&cut_off);
+    for list in ["-", "*"] {
+        other.ok(map! {"action": "auth_set", "typ": "password", "ident": "joe", "acl": list});
+    }
+    heal(&cut_off.hub, &node.hub);
+    boss.ok(map! {
+        "action": "auth_set", "typ": "password", "ident": "joe", "secret": "new12345", "role": "user",
+    });
+    let mut joe = logged_in(&node, "password", "joe", "new12345");
+    assert!(!has(&joe.ok(map! {"action": "auth_info"}), "acl"));
+    assert_eq!(joe.code(get("a")), "denied");
+}
+
+#[test]
 fn a_user_whose_record_was_deleted_by_the_originals_tools_stays_removed_in_a_split() {
     for delete in [
         map! {"action": "delete_internal", "path": path("auth.password.user.joe")},
