@@ -113,7 +113,12 @@ pub(in crate::cli) async fn run(args: ConflictsArgs) -> Result<(), CliError> {
         return follow(asking.nodes, &mut printer).await;
     }
     if printer.printed == 0 {
-        eprintln!("no conflicts were found at {} since the start", asking.names());
+        // A list of the root lacks the system's own tree, as `tree` does.
+        let place = match args.path.is_root() {
+            true => String::from(" (the system's own, of users and access lists, are below :n)"),
+            false => format!(" below {}", args.path),
+        };
+        eprintln!("no conflicts were found at {} since the start{place}", asking.names());
     }
     if asking.is_complete { Ok(()) } else { Err(CliError::Told) }
 }

@@ -27,7 +27,9 @@ pub enum AddressError {
     #[error("{0:?} has no port; write HOST:PORT, and an IPv6 address as [ADDRESS]:PORT")]
     NoPort(String),
     /// The port is none.
-    #[error("{text:?}: {port:?} is no port; write HOST:PORT, with a port from 0 to 65535")]
+    #[error(
+        "{text:?}: {port:?} is no port; write HOST:PORT, with a port from 0 to 65535, and an IPv6 address as [ADDRESS]:PORT"
+    )]
     Port {
         /// The whole.
         text: String,

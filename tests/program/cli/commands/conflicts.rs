@@ -72,7 +72,12 @@ fn programs_get_an_object_a_line() {
 fn no_conflicts_and_dropped_ones_are_told_beside_the_output() {
     let none = cli_with(&FakeNode::start(|_| stream(Vec::new())), &["conflicts"]);
     assert_eq!((none.code, none.stdout.as_str()), (0, ""));
-    assert_eq!(none.stderr, "no conflicts were found at fake since the start\n");
+    // Those of users are not among them, so it must not seem that there are none.
+    let own = "no conflicts were found at fake since the start (the system's own, of users and access lists, are \
+               below :n)\n";
+    assert_eq!(none.stderr, own);
+    let none = cli_with(&FakeNode::start(|_| stream(Vec::new())), &["conflicts", ":n"]);
+    assert_eq!(none.stderr, "no conflicts were found at fake since the start below :n\n");
     let node = FakeNode::start(|_| {
         let mut items = two(7);
         items[0].u64("dropped", 6);
