@@ -56,14 +56,16 @@ pub(crate) async fn check(config: &Config, data: Data) -> Vec<Problem> {
     check_ports(config, &mut found).await;
     check_peers(config, data, &mut found).await;
     check_files(config, &mut found);
-    if let Some(tls) = &config.tls
-        && let Err(why) = certificates::check(tls)
-    {
+    if let Some(tls) = &config.tls {
         let keys: &[&str] = match &tls.own {
             Some(_) => &["cert", "cert-key", "client-ca"],
             None => &["client-ca", "key"],
         };
-        found.push(Problem::error(keys, NodeError::Certificate(why).to_string()));
+        match certificates::check(tls) {
+            Ok(None) => {}
+            Ok(Some(warning)) => found.push(Problem::warning(keys, warning)),
+            Err(why) => found.push(Problem::error(keys, NodeError::Certificate(why).to_string())),
+        }
     }
     found
 }

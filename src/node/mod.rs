@@ -297,11 +297,11 @@ impl Node {
         let links = Arc::new(links);
         let server = {
             let saving = (durable.clone(), Arc::clone(&saving));
-            let tls = certificates.as_ref().map(|certificates| certificates.settings());
+            let certificates = certificates.clone();
             let audit = records;
             let isolation = Arc::clone(&isolation);
             let scheduled = scheduled.clone();
-            let extras = clients::port::Extras { tls, audit, isolation, scheduled };
+            let extras = clients::port::Extras { certificates, audit, isolation, scheduled };
             clients::port::open(client, client_addr, &links, config, saving, extras)
         };
         let inner = Arc::new(Inner {

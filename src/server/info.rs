@@ -64,6 +64,11 @@ pub trait NodeInfo: Send + Sync {
         None
     }
 
+    /// One line for people, if the certificate for clients expires soon or has expired.
+    fn certificate_warning(&self) -> Option<String> {
+        None
+    }
+
     /// How the node keeps its data on disk, if it does. Quick: no waiting, no I/O.
     fn storage(&self) -> Option<StorageStatus> {
         None

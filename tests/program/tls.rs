@@ -42,7 +42,12 @@ impl Authority {
 
     /// A certificate for these names, in place of the one before.
     fn write(&self, names: &[&str]) {
-        let identity = self.ca.issue_node(names, now()).unwrap();
+        self.write_as_of(names, now());
+    }
+
+    /// One that was made then, and is valid for 30 days.
+    fn write_as_of(&self, names: &[&str], made: u64) {
+        let identity = self.ca.issue_node(names, made).unwrap();
         let (cert, key) = identity.pem().unwrap();
         // The key first: both are read when either has changed.
         fs::write(self.path("node.key"), key).unwrap();
@@ -102,6 +107,43 @@ fn commands_use_a_ticket_from_the_option_a_file_or_the_environment() {
     let elsewhere = authority.at_file(&["127.0.0.1:1".parse().unwrap()]);
     let get = cli(&["get", "a.b", "--ticket", &elsewhere, "--connect", &node.client.to_string()]);
     assert_eq!((get.code, get.stdout.as_str()), (0, "5\n"), "{get:?}");
+}
+
+#[test]
+fn a_certificate_that_expires_is_warned_of_until_another_one_is_there() {
+    const DAY: u64 = 86_400;
+    let authority = Authority::new();
+    // It is valid for 30 days; five are left.
+    authority.write_as_of(&["127.0.0.1"], now() - 25 * DAY + 600);
+    let (config, pem) = (authority.text("node.toml"), authority.text("node.pem"));
+    let settings = format!(
+        "name = \"n1\"\nfound = true\ncert = {pem:?}\ncert-key = {:?}\nclient = \"127.0.0.1:0\"\n\
+         gossip = \"127.0.0.1:0\"\n",
+        authority.text("node.key")
+    );
+    fs::write(&config, settings).unwrap();
+    let checked = cli(&["config", "check", &config]);
+    assert_eq!(checked.code, 0, "{checked:?}");
+    assert!(checked.stdout.contains("node.toml:3: warning: cert: the certificate"), "{checked:?}");
+    let node = authority.start(&["--http", "127.0.0.1:0"]);
+    let connect = node.client.to_string();
+    let status = |what: &str| {
+        let done = cli(&[what, "--connect", &connect]);
+        assert_eq!(done.code, 0, "{done:?}");
+        done.stdout
+    };
+    let text = format!("warning: the certificate for clients, {pem}, expires at ");
+    for what in ["status", "members"] {
+        let told = status(what);
+        assert!(told.contains(&text) && told.contains(", in 5 days: renew it"), "{told}");
+    }
+    let logged = |text: &str| node.log().iter().any(|line| line.contains(text)).then_some(());
+    wait_until("the log has it", || logged(&text["warning: ".len()..]));
+    authority.write(&["127.0.0.1"]);
+    wait_until("it has read the new one", || {
+        (!status("status").contains("warning:")).then_some(())
+    });
+    wait_until("the log says so", || logged("the certificate for clients was read again"));
 }
 
 #[test]

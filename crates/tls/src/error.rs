@@ -234,8 +234,9 @@ fn list_names(names: &[String]) -> String {
     if shown.is_empty() { String::from("no name at all") } else { shown.join(", ") }
 }
 
-/// A time in seconds since 1970 for people.
-pub(crate) fn date(seconds: i64) -> String {
+/// A time in seconds since 1970 for people, like `2026-11-21 09:14 UTC`.
+#[must_use]
+pub fn date(seconds: i64) -> String {
     match OffsetDateTime::from_unix_timestamp(seconds) {
         Ok(time) => format!("{} {:02}:{:02} UTC", time.date(), time.hour(), time.minute()),
         Err(_) => format!("{seconds} s"),

@@ -10,6 +10,7 @@ use rustls::{RootCertStore, ServerConfig};
 
 use crate::ca::{Ca, CaHash, Identity};
 use crate::channel::Channel;
+use crate::der;
 use crate::error::TlsError;
 use crate::pem::{self, PemError};
 use crate::{ALPN_NAME, Clock, HTTP_ALPN_NAME, provider};
@@ -45,6 +46,15 @@ impl ClientRoots {
     }
 }
 
+/// From when to when a certificate is valid, in seconds since 1970, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Period {
+    /// Its first second.
+    pub from: u64,
+    /// Its last one.
+    pub to: u64,
+}
+
 /// What a node presents to its clients.
 pub struct ServerTls {
     clock: Clock,
@@ -56,6 +66,7 @@ struct Current {
     /// For those that come by HTTP.
     http: Arc<ServerConfig>,
     hash: Option<CaHash>,
+    period: Option<Period>,
 }
 
 impl fmt::Debug for ServerTls {
@@ -90,6 +101,12 @@ impl ServerTls {
         self.current.read().hash
     }
 
+    /// When the certificate that is presented now is valid: of those of its chain, that which expires first.
+    #[must_use]
+    pub fn period(&self) -> Option<Period> {
+        self.current.read().period
+    }
+
     /// A session with a client that has just connected.
     ///
     /// # Errors
@@ -114,8 +131,16 @@ impl Current {
             config: settings(identity, clients, clock, ALPN_NAME)?,
             http: settings(identity, &ClientRoots::none(), clock, HTTP_ALPN_NAME)?,
             hash: identity.ca_hash(),
+            period: identity.chain().iter().filter_map(|own| period(own)).min_by_key(|own| own.to),
         })
     }
+}
+
+/// When a certificate (DER) is valid; a time before 1970 counts as 1970.
+fn period(certificate: &[u8]) -> Option<Period> {
+    let validity = der::validity(certificate)?;
+    let at = |seconds: i64| u64::try_from(seconds).unwrap_or(0);
+    Some(Period { from: at(validity.from), to: at(validity.to) })
 }
 
 /// How a node speaks TLS with those that speak `protocol`.

@@ -18,6 +18,7 @@ use crate::model::host_port::HostPort;
 use crate::node::config::TlsConfig;
 use crate::node::error::NodeError;
 use crate::node::membership::identity::Myself;
+use crate::node::monitoring::certificate::{ExpiryWatch, warning};
 use crate::rt;
 use crate::server::TlsSettings;
 
@@ -35,6 +36,7 @@ pub(in crate::node) struct Certificates {
     me: Arc<Myself>,
     server: Arc<ServerTls>,
     shown: Mutex<Shown>,
+    expiry: Mutex<ExpiryWatch>,
     /// Someone asks for a look at once.
     reload: Event,
 }
@@ -66,6 +68,7 @@ impl Certificates {
             me: Arc::clone(me),
             server: Arc::new(server),
             shown: Mutex::new(shown),
+            expiry: Mutex::default(),
             reload: Event::new(),
         }))
     }
@@ -90,8 +93,21 @@ impl Certificates {
         self.reload.notify(usize::MAX);
     }
 
-    /// Looks whether another certificate is due.
+    /// One line for people, if the certificate expires soon or has expired.
+    pub(in crate::node) fn warning(&self) -> Option<String> {
+        self.server.period().and_then(|period| warning(&name(&self.config), period, now_secs()))
+    }
+
+    /// Looks whether another certificate is due, and whether the present one expires.
     fn look(&self) {
+        self.renew();
+        if let Some(period) = self.server.period() {
+            let now = (rt::now(), now_secs());
+            self.expiry.lock().look(&name(&self.config), period, now);
+        }
+    }
+
+    fn renew(&self) {
         let now = Shown::now(&self.config, &self.me);
         if !now.is_due(&self.shown.lock(), self.config.own.is_some()) {
             return;
@@ -101,6 +117,12 @@ impl Certificates {
             self.server.replace(&identity, &clients).map_err(|error| error.to_string())
         });
         match shown {
+            Ok(()) if self.config.own.is_some() => {
+                tracing::info!(
+                    file = name(&self.config),
+                    "the certificate for clients was read again"
+                );
+            }
             Ok(()) => tracing::info!(
                 names = now.names.join(" "),
                 "the certificate for clients is renewed"
@@ -136,22 +158,32 @@ impl Shown {
     }
 }
 
-/// Whether a node could begin with these files.
+/// What the certificate is called in warnings.
+fn name(config: &TlsConfig) -> String {
+    let own = config.own.as_ref().map(|(cert, _)| cert.display().to_string());
+    own.unwrap_or_else(|| String::from("which this node makes"))
+}
+
+/// Whether a node could begin with these files; and a warning of a certificate that expires soon.
 ///
 /// # Errors
 /// What is wrong with one of them.
-pub(in crate::node) fn check(config: &TlsConfig) -> Result<(), String> {
+pub(in crate::node) fn check(config: &TlsConfig) -> Result<Option<String>, String> {
     let shown = Shown { names: vec![String::from("localhost")], ..Shown::default() };
     let (identity, clients) = make(config, &shown)?;
     let clock = Clock::new(now_secs);
-    ServerTls::new(&identity, &clients, clock).map(drop).map_err(|error| error.to_string())
+    let server = ServerTls::new(&identity, &clients, clock).map_err(|error| error.to_string())?;
+    Ok(server.period().and_then(|period| warning(&name(config), period, now_secs())))
 }
 
 /// Looks after the certificate until the node has ended.
 pub(in crate::node) async fn look_after(certificates: Weak<Certificates>) {
+    // The first look is soon, for what is to be said of the certificate at once.
+    let mut interval = Duration::ZERO;
     loop {
         let Some(listener) = certificates.upgrade().map(|own| own.reload.listen()) else { return };
-        let _ = rt::timeout(LOOK_INTERVAL, listener).await;
+        let _ = rt::timeout(interval, listener).await;
+        interval = LOOK_INTERVAL;
         let Some(own) = certificates.upgrade() else { return };
         // Files are read, and a key is made.
         rt::spawn_blocking(move || own.look()).await;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 
 use distkv_http::HTTP_CONNECTIONS_MAX;
 
+use super::certificates::Certificates;
 use super::file_jobs::Saving;
 use super::keys;
 use crate::engine::view::StateView;
@@ -28,13 +29,13 @@ use crate::server::access::audit::Audit;
 use crate::server::{
     FileJob, FileRefusal, FileReport, KeyOrder, KeyRefusal, KeysView, LeaveRefusal, MemberInfo,
     MemberState, NodeInfo, NodeStatus, PastRefusal, ScheduledStatus, Server, ServerConfig,
-    SilentInfo, StorageStatus, TlsSettings,
+    SilentInfo, StorageStatus,
 };
 use crate::storage::history::History;
 
 /// What only some nodes have, and what only the node knows.
 pub(in crate::node) struct Extras {
-    pub(in crate::node) tls: Option<TlsSettings>,
+    pub(in crate::node) certificates: Option<Arc<Certificates>>,
     pub(in crate::node) audit: Option<Audit>,
     pub(in crate::node) isolation: Arc<Isolation>,
     pub(in crate::node) scheduled: Option<Arc<Scheduled>>,
@@ -49,7 +50,8 @@ pub(in crate::node) fn open(
     (durable, saving): (Option<Arc<Durable>>, Arc<Saving>),
     extras: Extras,
 ) -> Server {
-    let Extras { tls, audit, isolation, scheduled } = extras;
+    let Extras { certificates, audit, isolation, scheduled } = extras;
+    let tls = certificates.as_ref().map(|certificates| certificates.settings());
     let info = ClientPortInfo {
         links: Arc::downgrade(links),
         memory_max: config.memory_max,
@@ -57,6 +59,7 @@ pub(in crate::node) fn open(
         durable,
         saving,
         scheduled,
+        certificates,
         audit: audit.clone(),
         isolation,
     };
@@ -103,6 +106,7 @@ struct ClientPortInfo {
     durable: Option<Arc<Durable>>,
     saving: Arc<Saving>,
     scheduled: Option<Arc<Scheduled>>,
+    certificates: Option<Arc<Certificates>>,
     audit: Option<Audit>,
     isolation: Arc<Isolation>,
 }
@@ -256,6 +260,10 @@ impl NodeInfo for ClientPortInfo {
 
     fn scheduled(&self) -> Option<ScheduledStatus> {
         self.scheduled.as_ref().map(|scheduled| scheduled.status())
+    }
+
+    fn certificate_warning(&self) -> Option<String> {
+        self.certificates.as_ref().and_then(|certificates| certificates.warning())
     }
 
     fn past(&self, at: PastMoment, below: &Path) -> Result<Image, PastRefusal> {

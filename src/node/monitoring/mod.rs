@@ -4,7 +4,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `auth`, `conflicts`, `memory`, `plaintext`, `purge`, `split` | what is written to the log |
+//! | `auth`, `certificate`, `conflicts`, `memory`, `plaintext`, `purge`, `split` | what is written to the log |
 //! | `observed` | what the node counts and notices about itself |
 //! | `health` | the HTTP port: its checks, and its opening |
 //! | `numbers` | the metrics of one moment |
@@ -15,6 +15,7 @@
 
 pub(super) mod audit;
 pub(super) mod auth;
+pub(super) mod certificate;
 pub(super) mod conflicts;
 pub(super) mod health;
 pub(super) mod isolation;

@@ -92,6 +92,8 @@ impl Inner {
         set("client_log", log.is_some_and(|log| log.failure.is_some()));
         let scheduled = self.scheduled.as_ref().map(|scheduled| scheduled.status());
         set("scheduled_snapshot", scheduled.as_ref().is_some_and(|s| s.warning().is_some()));
+        let certificates = self.certificates.as_ref();
+        set("certificate", certificates.is_some_and(|own| own.warning().is_some()));
         set("split", self.links.observed.silent(now).is_some());
     }
 

@@ -179,3 +179,21 @@ fn what_is_secret_is_in_no_debug_text() {
     let text = format!("{ca:?} {joe:?} {:?} {:?}", node(&ca), client_with(&ca, Some(&joe)));
     assert!(text.len() < 300, "{text}");
 }
+
+#[test]
+fn a_node_knows_when_what_it_presents_expires_also_after_it_was_replaced() {
+    let ca = Ca::make("plant", NOW).unwrap();
+    let server = node(&ca);
+    let days = |from: u64| Some(Period { from: from - 3_600, to: from + 30 * DAY });
+    assert_eq!(server.period(), days(NOW));
+    let later = ca.issue_node(&["n1"], NOW + 7 * DAY).unwrap();
+    server.replace(&later, &ClientRoots::none()).unwrap();
+    assert_eq!(server.period(), days(NOW + 7 * DAY));
+    // Whoever is above it may expire before it.
+    let old = ca.issue_node(&["n1"], NOW - 20 * DAY).unwrap();
+    let mut chain = later.chain().to_vec();
+    chain.extend(old.chain().first().cloned());
+    let identity = Identity::new(chain, later.key.clone_key());
+    server.replace(&identity, &ClientRoots::none()).unwrap();
+    assert_eq!(server.period(), days(NOW - 20 * DAY));
+}

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::ca::{Ca, Identity};
-use crate::server::{ClientRoots, ServerTls};
+use crate::server::{ClientRoots, Period, ServerTls};
 use crate::trust::{ClientTls, Trust};
 use crate::{Channel, Clock, TlsError};
 

@@ -102,6 +102,7 @@ pub(super) fn view(inner: &Inner, peak: &mut Peak, now: Millis) -> View {
     warnings.extend(log.as_ref().and_then(ClientLogStatus::warning));
     warnings.extend(taken.excess.map(crate::engine::MemoryExcess::text));
     warnings.extend(PurgeBlock::of(&taken.group).iter().map(PurgeBlock::text));
+    warnings.extend(inner.certificates.as_ref().and_then(|certificates| certificates.warning()));
     if taken.is_read_only {
         warnings
             .push(String::from("the node was started with --read-only: clients change nothing"));

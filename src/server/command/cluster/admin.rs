@@ -225,10 +225,15 @@ fn warnings(
     let (excess, tree) = cx.hub.read(|engine| (engine.memory_excess(), engine.tree().clone()));
     let of_memory = excess.map(MemoryExcess::text);
     let of_schedule = cx.shared.info.scheduled().and_then(|scheduled| scheduled.warning());
+    let of_certificate = cx.shared.info.certificate_warning();
     let silent = cx.shared.info.silent();
     let of_silent = silent.iter().flat_map(SilentInfo::warnings);
-    let mut all: Vec<String> =
-        of_storage.chain(of_schedule).chain(of_log).chain(of_memory).collect();
+    let mut all: Vec<String> = of_storage
+        .chain(of_schedule)
+        .chain(of_log)
+        .chain(of_memory)
+        .chain(of_certificate)
+        .collect();
     all.extend(cx.shared.isolation().map(|error| error.text));
     all.extend(cx.shared.grace_ms().map(|left| {
         format!(
