@@ -30,8 +30,17 @@ pub(in crate::cli) fn run(args: &CompletionsArgs) -> Result<(), CliError> {
     let mut command = Cli::command();
     let name = command.get_name().to_owned();
     let mut text = Vec::new();
-    generate(args.shell, &mut command, name, &mut text);
+    generate(args.shell, &mut command, &name, &mut text);
+    if args.shell == Shell::Bash {
+        text = with_one_spelling(&String::from_utf8_lossy(&text), &name).into_bytes();
+    }
     let mut output = Output::new(false);
     output.bytes(&text)?;
     output.flush()
+}
+
+/// The generator for bash spells a program's name that has a dash in two ways: where it finds out which command was typed,
+/// and where it tells what that command takes. Then nothing behind the first word is completed.
+fn with_one_spelling(text: &str, name: &str) -> String {
+    text.replace(&name.replace('-', "__subcmd__"), &name.replace('-', "__"))
 }

@@ -12,5 +12,6 @@
 )]
 
 mod frozen_files;
+mod man_pages;
 mod operated;
 mod tidy;

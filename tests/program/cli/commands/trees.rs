@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use serde_json::Value as Json;
 
@@ -288,6 +290,30 @@ fn a_value_is_changed_in_an_editor_unless_somebody_else_was_faster() {
     let [draft] = &*left() else { panic!("{:?}", left()) };
     assert!(done.stderr.contains(draft.to_str().unwrap()), "{}", done.stderr);
     assert_eq!(fs::read_to_string(draft).unwrap(), "12\n");
+}
+
+#[test]
+fn bash_completes_commands_options_and_their_values() {
+    const SCRIPT: &str = r#"source /dev/stdin
+        COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+        _distkv__node distkv-node "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+        echo "${COMPREPLY[*]}""#;
+    let text = run(&["completions", "bash"], &[], b"").stdout;
+    for (typed, completed) in [
+        (&["snap"][..], "snapshot"),
+        (&["snapshot", "sa"], "save"),
+        (&["snapshot", "save", "--tom"], "--tombstones"),
+        (&["snapshot", "save", "--format", ""], "snapshot distkv jsonl"),
+        (&["--connect", "n1", "get", "--ra"], "--raw"),
+        (&["help", "key", "ro"], "rotate"),
+    ] {
+        let mut bash = Command::new("bash");
+        bash.args(["-c", SCRIPT, "bash", "distkv-node"]).args(typed);
+        let mut bash = bash.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        bash.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        let said = bash.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), completed, "{typed:?}");
+    }
 }
 
 #[test]
