@@ -54,7 +54,7 @@ impl LoadArgs {
         let targets = names.iter().map(resolve).collect::<Result<Vec<_>, _>>()?;
         let (Some(node), Some(to)) = (targets.first(), names.first()) else { return Ok(()) };
         let host = (names.len() == 1).then(|| to.host.clone());
-        let secure = access.tls().cloned().map(|tls| Secure { tls, host });
+        let secure = Secure::of(&access, host);
         let shape = Shape { secure, ..self.shape.clone() };
         let at = place::At { node: *node, to: to.clone(), access };
         place::tidily(&at, self.keep, || run_on(&shape, &targets, DistKv::Place, remote.json))
@@ -142,7 +142,7 @@ pub struct Shape {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 
-    /// How the connections use TLS.
+    /// How the connections get in.
     #[arg(skip)]
     pub secure: Option<Secure>,
 }

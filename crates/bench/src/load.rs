@@ -36,7 +36,7 @@ pub struct Work<P> {
     pub protocol: P,
     /// One connection for each.
     pub targets: Vec<SocketAddr>,
-    /// How they use TLS; none: plain text.
+    /// How they get in; none: by plain text, without a login.
     pub secure: Option<Secure>,
     /// Requests in flight on each.
     pub depth: usize,
@@ -269,7 +269,7 @@ impl<P: Protocol> Generator<P> {
                 break;
             }
             for event in &events {
-                self.serve(event.token().0, event.is_readable())?;
+                self.serve(event.token().0, event.is_readable(), event.is_read_closed())?;
             }
         }
         let until = rt::now_ns().min(self.work.end);
@@ -277,12 +277,14 @@ impl<P: Protocol> Generator<P> {
         Ok(())
     }
 
-    fn serve(&mut self, index: usize, is_readable: bool) -> Result<(), LoadError> {
+    /// `is_closed`: the server sends nothing more, which no other event tells.
+    fn serve(&mut self, index: usize, is_readable: bool, is_closed: bool) -> Result<(), LoadError> {
         let Self { work, connections, tally, left, is_over, .. } = self;
         let Some(connection) = connections.get_mut(index) else { return Ok(()) };
-        let mut is_more = is_readable;
+        let mut is_more = is_readable || is_closed;
         while is_more {
-            is_more = connection.read(tally, work.counted_from)?;
+            // Behind what has come stands its end.
+            is_more = connection.read(tally, work.counted_from)? || is_closed;
             // One look at the clock for all that has come at once.
             let now = rt::now_ns();
             *is_over |= now >= work.end;

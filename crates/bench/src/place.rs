@@ -67,9 +67,9 @@ pub fn tidily(
     keep: bool,
     measure: impl FnOnce() -> Result<(), CliError>,
 ) -> Result<(), CliError> {
-    // Where nothing can be written, there is nothing to delete, either.
+    // Where nothing can be written, there is nothing to delete, either. The node says what is missing, a login say.
     let node = at.node;
-    drop(rt::block_on(connect(at))?);
+    rt::block_on(look(at))?;
     if keep {
         eprintln!("note: this writes below {PLACE}; {} deletes that", by_hand(node));
         return measure();
@@ -117,6 +117,12 @@ async fn connect(at: &At) -> Result<Connection, CliError> {
         access: at.access.clone(),
     };
     Ok(Connection::connect(&at.to, options).await?)
+}
+
+/// Asks for something, as the load does.
+async fn look(at: &At) -> Result<(), CliError> {
+    connect(at).await?.request("get_value", &Fields::at(&place()?)).await?;
+    Ok(())
 }
 
 /// Deletes all that is there. How long that takes depends on how much it is.

@@ -1,24 +1,44 @@
-//! The load generator's sockets: plain, or with TLS.
+//! The load generator's sockets: plain, or with TLS; and logged in, where the node asks for it.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use distkv_tls::channel::FEED_BYTES_MAX;
 use distkv_tls::{Channel, ClientTls};
 use mio::net::TcpStream;
 
+use crate::client::splitter::Splitter;
 use crate::client::wire::PlainGreeting;
+use crate::client::{Access, Greeting, Login, Message};
+use crate::rt;
 
 /// Bytes that are read at a time in a handshake.
 const CHUNK_BYTES: usize = 16 << 10;
 
-/// How the connections of a measurement use TLS.
+/// How long a node may take for a part of a login.
+const LOGIN_MAX: Duration = Duration::from_secs(10);
+/// The number of a login's first request. Those of the load have others.
+const LOGIN_SEQ: u64 = 1 << 40;
+
+/// How the connections of a measurement get into nodes.
 #[derive(Debug, Clone)]
 pub struct Secure {
-    /// Whom they believe.
-    pub tls: ClientTls,
+    /// Whom they believe; without it they speak plain text.
+    pub tls: Option<ClientTls>,
     /// The name in the certificates; without one the servers' addresses.
     pub host: Option<String>,
+    /// As whom they log in.
+    pub login: Option<Login>,
+}
+
+impl Secure {
+    /// What this access says; none if it is plain text without a login.
+    #[must_use]
+    pub fn of(access: &Access, host: Option<String>) -> Option<Self> {
+        let (tls, login) = (access.tls().cloned(), access.login().cloned());
+        (tls.is_some() || login.is_some()).then_some(Self { tls, host, login })
+    }
 }
 
 /// A socket that does not block.
@@ -29,18 +49,21 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Connects, with the handshake if there is one; that blocks.
+    /// Connects, with the handshake and the login if there are such; that blocks.
     pub(crate) fn connect(target: SocketAddr, secure: Option<&Secure>) -> io::Result<Self> {
         let mut socket = std::net::TcpStream::connect(target)?;
         socket.set_nodelay(true)?;
-        let (channel, chunk) = match secure {
-            None => (None, Vec::new()),
-            Some(secure) => {
-                let host = secure.host.clone().unwrap_or_else(|| target.ip().to_string());
-                let channel = shake_hands(&mut socket, &secure.tls, &host)?;
-                (Some(Box::new(channel)), vec![0; FEED_BYTES_MAX])
-            }
-        };
+        let host = secure.and_then(|secure| secure.host.clone());
+        let host = host.unwrap_or_else(|| target.ip().to_string());
+        let tls = secure.and_then(|secure| secure.tls.as_ref());
+        let channel = tls.map(|tls| shake_hands(&mut socket, tls, &host)).transpose()?;
+        let mut channel = channel.map(Box::new);
+        let chunk = if channel.is_some() { vec![0; FEED_BYTES_MAX] } else { Vec::new() };
+        if let Some(login) = secure.and_then(|secure| secure.login.as_ref()) {
+            socket.set_read_timeout(Some(LOGIN_MAX))?;
+            let mut talk = Talk { socket: &mut socket, channel: channel.as_deref_mut() };
+            talk.log_in(login)?;
+        }
         socket.set_nonblocking(true)?;
         Ok(Self { socket: TcpStream::from_std(socket), channel, chunk })
     }
@@ -67,6 +90,75 @@ fn shake_hands(
         }
         let bytes = greeting.skip(chunk.get(..count).unwrap_or_default());
         channel.feed(&bytes.map_err(io::Error::other)?).map_err(io::Error::other)?;
+    }
+}
+
+/// A conversation before the load, one message after the other.
+struct Talk<'a> {
+    socket: &'a mut std::net::TcpStream,
+    channel: Option<&'a mut Channel>,
+}
+
+impl Talk<'_> {
+    fn log_in(&mut self, login: &Login) -> io::Result<()> {
+        let mut splitter = Splitter::new();
+        let greeting = Greeting::decode(&self.hear(&mut splitter)?);
+        let greeting = greeting.ok_or_else(|| io::Error::other("it sends no greeting"))?;
+        let attempts = login.attempts(&greeting, &rt::random_bytes()?);
+        let mut refused = Ok(());
+        for (attempt, seq) in attempts.iter().zip(LOGIN_SEQ..) {
+            self.say(&attempt.encode_request(seq, "auth"))?;
+            refused = loop {
+                let message = self.hear(&mut splitter)?;
+                if message.u64("seq").is_some_and(|about| about != seq) {
+                    continue;
+                }
+                match message.error() {
+                    Some(error) => break Err(io::Error::other(error.to_string())),
+                    None if message.str("state") == Some("end") => break Ok(()),
+                    None => {}
+                }
+            };
+            if refused.is_ok() {
+                break;
+            }
+        }
+        refused
+    }
+
+    fn say(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(channel) = &mut self.channel else { return self.socket.write_all(bytes) };
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let count = channel.write(rest).map_err(io::Error::other)?;
+            rest = rest.get(count..).unwrap_or_default();
+            self.socket.write_all(channel.outgoing())?;
+            channel.sent(channel.outgoing().len());
+        }
+        Ok(())
+    }
+
+    /// The next message.
+    fn hear(&mut self, splitter: &mut Splitter) -> io::Result<Message> {
+        let mut chunk = vec![0; CHUNK_BYTES];
+        loop {
+            if let Some(value) = splitter.next_value().map_err(io::Error::other)? {
+                return Message::new(value).map_err(io::Error::other);
+            }
+            let mut count = self.channel.as_mut().map_or(0, |channel| channel.take(&mut chunk));
+            if count == 0 {
+                count = self.socket.read(&mut chunk)?;
+                let come = chunk.get(..count).unwrap_or_default();
+                if come.is_empty() {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                if let Some(channel) = &mut self.channel {
+                    channel.feed(come).map_err(io::Error::other)?;
+                    continue;
+                }
+            }
+            splitter.push(chunk.get(..count).unwrap_or_default());
+        }
     }
 }
 

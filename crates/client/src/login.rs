@@ -71,13 +71,7 @@ impl Login {
         }
         match &*self.0 {
             Kind::User { method, user, secret } => {
-                let mut fields = Fields::new();
-                let asked = greeting.auth.as_deref().or(greeting.auth_soon.as_deref());
-                let method = method.as_deref().or(asked).unwrap_or("password");
-                fields.str("typ", method).str("ident", user);
-                if let Some(secret) = secret {
-                    fields.str("secret", secret);
-                }
+                let fields = ask_as_user(greeting, method.as_deref(), user, secret.as_deref());
                 self.ask(connection, &fields).await.map(|_| ())
             }
             Kind::Keys(keys) => {
@@ -94,6 +88,23 @@ impl Login {
         }
     }
 
+    /// For load generators, which speak the protocol by themselves at a node that a [`Connection`] has logged in at before:
+    /// what `auth` is asked with, one after the other until the node agrees. `client`: random bytes. None: the node asks for
+    /// no login. Nobody looks whether the node proves that it has the key.
+    #[must_use]
+    pub fn attempts(&self, greeting: &Greeting, client: &[u8; 32]) -> Vec<Fields> {
+        match (&*self.0, &greeting.nonce) {
+            _ if !self.is_needed(greeting) => Vec::new(),
+            (Kind::User { method, user, secret }, _) => {
+                vec![ask_as_user(greeting, method.as_deref(), user, secret.as_deref())]
+            }
+            (Kind::Keys(keys), Some(node)) => {
+                keys.iter().map(|key| ask_by_key(key, client, node)).collect()
+            }
+            (Kind::Keys(_), None) => Vec::new(),
+        }
+    }
+
     async fn prove(&self, connection: &Connection, key: &[u8; 32]) -> Result<(), ClientError> {
         let refused = |reason: &str| ClientError::NoAccess {
             address: connection.address().to_owned(),
@@ -107,9 +118,7 @@ impl Login {
         };
         let client: [u8; NONCE_BYTES] = rt::random_bytes()
             .map_err(|_| refused("this system has no random bytes for a login"))?;
-        let mut fields = Fields::new();
-        fields.str("typ", "key").str("ident", "*").bin("nonce", &client);
-        fields.bin("proof", &proof(key, b"distkv login client 1", &client, &node));
+        let fields = ask_by_key(key, &client, &node);
         let theirs = self.ask(connection, &fields).await?;
         if theirs.as_deref() != Some(&proof(key, b"distkv login node 1", &client, &node)[..]) {
             return Err(refused("it does not prove that it has the cluster's key"));
@@ -165,6 +174,30 @@ impl fmt::Debug for Login {
             Kind::Keys(_) => f.write_str("Login(key)"),
         }
     }
+}
+
+/// What a user's login asks with.
+fn ask_as_user(
+    greeting: &Greeting,
+    method: Option<&str>,
+    user: &str,
+    secret: Option<&str>,
+) -> Fields {
+    let asked = greeting.auth.as_deref().or(greeting.auth_soon.as_deref());
+    let mut fields = Fields::new();
+    fields.str("typ", method.or(asked).unwrap_or("password")).str("ident", user);
+    if let Some(secret) = secret {
+        fields.str("secret", secret);
+    }
+    fields
+}
+
+/// What a login with the cluster's key asks with.
+fn ask_by_key(key: &[u8; 32], client: &[u8; NONCE_BYTES], node: &[u8; NONCE_BYTES]) -> Fields {
+    let mut fields = Fields::new();
+    fields.str("typ", "key").str("ident", "*").bin("nonce", client);
+    fields.bin("proof", &proof(key, b"distkv login client 1", client, node));
+    fields
 }
 
 /// What a side sends to show that it has the key.

@@ -29,6 +29,30 @@ fn a_command_whose_primary_key_the_node_does_not_have_yet_uses_another_one_of_it
 }
 
 #[test]
+fn bench_logs_in_and_says_so_where_it_may_not() {
+    let keys = Keys::new();
+    let (key, _) = keys.make("key");
+    let node = keys.run("n1", &["--key", &key]);
+    let address = node.client.to_string();
+    let bench = |options: &[&str]| {
+        let load = ["bench", "--connect", &address, "--keys", "50", "-c", "3", "--warm-up", "0s"];
+        program(&[&load[..], &["--count", "200", "--json"], options].concat())
+    };
+    let (code, said) = bench(&["--key", &key]);
+    assert!(code == Some(0) && said.contains("\"errors\":0"), "{code:?} {said}");
+    let add = ["user", "add", "robot", "--method", "token", "--role", "admin", "--key", &key];
+    let (code, said) = program(&[&add[..], &["--connect", &address]].concat());
+    assert_eq!(code, Some(0), "{said}");
+    let secret = keys.path("robot.secret");
+    std::fs::write(&secret, said.lines().last().unwrap()).unwrap();
+    let robot = ["--user", "robot", "--login", "token", "--secret-file", &secret];
+    let (code, said) = bench(&robot);
+    assert!(code == Some(0) && said.contains("\"errors\":0"), "{code:?} {said}");
+    let (code, said) = bench(&[]);
+    assert!(code == Some(3) && said.contains("log in"), "{code:?} {said}");
+}
+
+#[test]
 fn a_user_s_ticket_is_all_that_its_program_needs_and_the_secret_before_is_worthless() {
     let keys = Keys::new();
     let (key, _) = keys.make("key");

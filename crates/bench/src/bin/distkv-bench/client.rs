@@ -57,7 +57,7 @@ pub(super) struct ClientArgs {
 pub(super) fn run(args: &ClientArgs) -> Result<(), CliError> {
     let (to, access) = (args.remote.address()?, args.remote.access()?);
     let node = resolve(&to)?;
-    let secure = access.tls().cloned().map(|tls| Secure { tls, host: Some(to.host.clone()) });
+    let secure = Secure::of(&access, Some(to.host.clone()));
     let at = place::At { node, to: to.clone(), access: access.clone() };
     let shape = Shape {
         connections: 1,

@@ -37,7 +37,7 @@ pub(super) fn tls(args: &SecuredArgs, nodes: &Nodes) -> Result<Vec<Row>, CliErro
     let servers = nodes.start(&store, "tls", 1, Guard::Sealed, Cores::One)?;
     filled(args, &store, &servers)?;
     let tls = nodes.admin()?.tls().cloned();
-    let secure = tls.map(|tls| Secure { tls, host: None });
+    let secure = tls.map(|tls| Secure { tls: Some(tls), host: None, login: None });
     requests(args, "TLS", &store, |way, shape| {
         let secure = secure.clone().filter(|_| way == Way::With);
         (&servers, Shape { secure, ..shape })
