@@ -544,9 +544,59 @@ pub struct MemberInfo {
     pub software: Option<String>,
 }
 
+/// A member that is linked and that membership has not heard of for so long is warned of: datagrams that get through take
+/// seconds.
+const UNHEARD_WARN_MS: u64 = 60_000;
+
+/// A line for people about those that are linked by TCP, and from which no datagrams (UDP) get through, here or by way of
+/// others: whether they have failed is then seen late.
+#[must_use]
+pub(crate) fn unheard_warning(members: &[MemberInfo]) -> Option<String> {
+    let is_unheard = |member: &&MemberInfo| {
+        member.state == MemberState::Joining && member.linked && member.since_ms >= UNHEARD_WARN_MS
+    };
+    let unheard: Vec<&MemberInfo> = members.iter().filter(is_unheard).collect();
+    let longest = unheard.iter().map(|member| member.since_ms).max()?;
+    let names: Vec<String> = unheard.iter().map(|member| member.name.clone()).collect();
+    Some(format!(
+        "linked for {}, but no datagrams come through: {}; let UDP through to the gossip ports, and give all of them \
+         addresses of one kind (IPv4 or IPv6)",
+        show_ms(longest),
+        names_text(&names)
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_is_linked_and_not_heard_of_for_a_minute_is_warned_of() {
+        let member = |name: &str, state, since_ms| MemberInfo {
+            name: name.to_owned(),
+            incarnation: Incarnation(1),
+            gossip: String::new(),
+            client: None,
+            state,
+            linked: true,
+            secured: false,
+            ready: true,
+            lagging: false,
+            acked: Tick::default(),
+            since_ms,
+            software: None,
+        };
+        let (long, short) = (UNHEARD_WARN_MS, UNHEARD_WARN_MS - 1);
+        let fine = [member("n1", MemberState::Up, long), member("n2", MemberState::Joining, short)];
+        assert_eq!(unheard_warning(&fine), None);
+        let [n3, n4] = [("n3", long), ("n4", 5 * long)]
+            .map(|(name, since)| member(name, MemberState::Joining, since));
+        let told = unheard_warning(&[fine.to_vec(), vec![n3, n4]].concat()).unwrap();
+        assert!(
+            told.starts_with("linked for 5 min, but no datagrams come through: n3 and n4; "),
+            "{told}"
+        );
+    }
 
     fn silent(names: &[&str], since_ms: u64, changes: u64) -> SilentMembers {
         SilentMembers {

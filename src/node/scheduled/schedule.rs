@@ -66,10 +66,18 @@ impl Schedule {
 impl std::fmt::Display for Schedule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Every(length) => write!(f, "every {}s", length.as_secs()),
+            Self::Every(length) => write!(f, "every {}", in_largest_unit(length.as_secs())),
             Self::Daily(time) => write!(f, "daily {:02}:{:02} UTC", time.hour(), time.minute()),
         }
     }
+}
+
+/// Seconds as one number that can be read again: `6h`, `90m`.
+fn in_largest_unit(seconds: u64) -> String {
+    const UNITS: [(u64, char); 3] = [(86_400, 'd'), (3_600, 'h'), (60, 'm')];
+    let whole = UNITS.iter().find(|(length, _)| seconds.is_multiple_of(*length));
+    let (length, unit) = whole.unwrap_or(&(1, 's'));
+    format!("{}{unit}", seconds / length)
 }
 
 fn length_of(span: Span) -> Option<Duration> {
@@ -102,6 +110,12 @@ mod tests {
         assert_eq!(Schedule::parse("every 6h"), every(6 * 3_600));
         assert_eq!(Schedule::parse("every  1h 30m"), every(5_400));
         assert_eq!(Schedule::parse("every 2d"), every(2 * 86_400));
+        for text in ["every 6h", "every 90m", "every 7d", "every 25h", "every 61s"] {
+            assert_eq!(
+                Schedule::parse(text).map(|schedule| schedule.to_string()),
+                Ok(text.to_owned())
+            );
+        }
         assert!(matches!(Schedule::parse("daily 03:00"), Ok(Schedule::Daily(_))));
         for text in [
             "",

@@ -22,7 +22,7 @@ use crate::server::command::files::storage::write_storage;
 use crate::server::connections::session::{Context, Session, Then};
 use crate::server::info::{
     ClientLogStatus, LeaveRefusal, MemberInfo, NodeStatus, ScheduledStatus, SilentInfo,
-    StorageStatus,
+    StorageStatus, unheard_warning,
 };
 use crate::server::unenforced_warnings;
 
@@ -252,6 +252,7 @@ fn warnings(
     }
     all.extend(roles.warnings.iter().cloned());
     all.extend(of_silent);
+    all.extend(unheard_warning(&cx.shared.info.members()));
     all
 }
 
