@@ -72,6 +72,13 @@ pub(in crate::cli) async fn run(args: AuthArgs) -> Result<(), CliError> {
     let connect = after.or(args.remote);
     let remote = connect.connect().await?;
     let mut output = Output::new(connect.json);
+    let greeting = remote.connection.greeting();
+    // Only such a node says by what its key is proved.
+    let asks_anyway = greeting.nonce.map(|_| {
+        let node = printable(&greeting.node);
+        format!("; {node} has a key, so it asks its clients for a login whatever the data says")
+    });
+    let asks_anyway = asks_anyway.unwrap_or_default();
     match &args.command {
         None => show(&remote, &mut output).await?,
         Some(AuthCommand::On { method, grace, .. }) => {
@@ -90,6 +97,9 @@ pub(in crate::cli) async fn run(args: AuthArgs) -> Result<(), CliError> {
                 },
                 || {
                     let text = match grace {
+                        _ if !asks_anyway.is_empty() => {
+                            format!("the data says that clients must log in (method {method}){asks_anyway}")
+                        }
                         Some(grace) => {
                             let secs = grace.as_secs();
                             format!("clients must log in (method {method}) in {secs} s; until then, those without a login go on")
@@ -106,7 +116,10 @@ pub(in crate::cli) async fn run(args: AuthArgs) -> Result<(), CliError> {
             remote.request("set_auth_typ", &fields).await?;
             output.either(
                 || json!({"method": null}),
-                || "clients need not log in any more".to_owned(),
+                || match asks_anyway.as_str() {
+                    "" => String::from("clients need not log in any more"),
+                    asks => format!("the data asks for no login any more{asks}"),
+                },
             )?;
         }
     }

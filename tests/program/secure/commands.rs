@@ -29,6 +29,28 @@ fn a_command_whose_primary_key_the_node_does_not_have_yet_uses_another_one_of_it
 }
 
 #[test]
+fn where_a_key_asks_for_logins_auth_does_not_say_that_clients_need_none() {
+    let keys = Keys::new();
+    let (key, _) = keys.make("key");
+    let node = keys.run("n1", &["--key", &key]);
+    let address = node.client.to_string();
+    let as_admin = |arguments: &[&str]| {
+        let (code, said) = program(&[arguments, &["--connect", &address, "--key", &key]].concat());
+        assert_eq!(code, Some(0), "{said}");
+        said
+    };
+    as_admin(&["user", "add", "robot", "--method", "token", "--role", "admin"]);
+    let asks = "n1 has a key, so it asks its clients for a login whatever the data says";
+    for arguments in
+        [&["auth", "on", "token"][..], &["auth", "on", "token", "--grace", "10m"], &["auth", "off"]]
+    {
+        let said = as_admin(arguments);
+        assert!(said.contains(asks), "{said}");
+        assert!(!said.contains("go on") && !said.contains("need not"), "{said}");
+    }
+}
+
+#[test]
 fn bench_logs_in_and_says_so_where_it_may_not() {
     let keys = Keys::new();
     let (key, _) = keys.make("key");
