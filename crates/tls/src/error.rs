@@ -1,6 +1,8 @@
 //! What can go wrong in TLS. Each message says first which of address, name, CA, time or certificate is wrong, then what to
 //! do.
 
+use std::net::IpAddr;
+
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 use time::OffsetDateTime;
@@ -203,10 +205,14 @@ fn of_alert(alert: AlertDescription, side: Side) -> TlsError {
     match alert {
         A::ProtocolVersion => TlsError::Version { reason: String::from("it says so") },
         A::NoApplicationProtocol => TlsError::OtherProtocol,
+        // The same is said of one that is not valid yet.
+        A::CertificateExpired => TlsError::Refused {
+            whose: side.own(),
+            reason: String::from("by the clock there it has expired, or is not valid yet"),
+        },
         A::BadCertificate
         | A::UnsupportedCertificate
         | A::CertificateRevoked
-        | A::CertificateExpired
         | A::CertificateUnknown
         | A::CertificateRequired
         | A::UnknownCA
@@ -225,7 +231,9 @@ fn name_text(name: &ServerName<'_>) -> String {
 fn list_names(names: &[String]) -> String {
     let plain = |name: &String| {
         let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
-        inner.unwrap_or(name).trim_matches('"').to_owned()
+        let inner = inner.unwrap_or(name).trim_matches('"');
+        // They come as `0::1`, too.
+        inner.parse::<IpAddr>().map_or_else(|_| inner.to_owned(), |address| address.to_string())
     };
     let mut shown: Vec<String> = names.iter().take(NAMES_SHOWN).map(plain).collect();
     if names.len() > NAMES_SHOWN {
@@ -240,5 +248,17 @@ pub fn date(seconds: i64) -> String {
     match OffsetDateTime::from_unix_timestamp(seconds) {
         Ok(time) => format!("{} {:02}:{:02} UTC", time.date(), time.hour(), time.minute()),
         Err(_) => format!("{seconds} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_listed_as_people_write_them() {
+        let names = ["DnsName(\"n1\")", "IpAddress(10.0.0.5)", "IpAddress(0::1)"].map(String::from);
+        assert_eq!(list_names(&names), "n1, 10.0.0.5, ::1");
+        assert_eq!(list_names(&[]), "no name at all");
     }
 }

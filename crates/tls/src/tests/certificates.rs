@@ -31,15 +31,23 @@ fn a_clients_certificate_of_another_ca_is_refused_and_both_sides_say_so() {
 }
 
 #[test]
-fn an_expired_certificate_of_a_client_is_refused() {
-    let ca = Ca::make("plant", NOW).unwrap();
-    let joe = ca.issue_user("joe", 1, NOW - 2 * DAY).unwrap();
-    let (_, b, results) = meet(&client_with(&ca, Some(&joe)), &node(&ca), "n1");
-    assert!(!b.is_open());
-    assert!(
-        matches!(results[1], Err(TlsError::Expired { whose: "the client's certificate", .. })),
-        "{results:?}"
-    );
+fn an_expired_certificate_of_a_client_is_refused_and_so_is_one_of_a_time_to_come() {
+    let ca = Ca::make("plant", NOW - 30 * DAY).unwrap();
+    for (made, is_over) in [(NOW - 2 * DAY, true), (NOW + 2 * DAY, false)] {
+        let joe = ca.issue_user("joe", 1, made).unwrap();
+        let (_, b, results) = meet(&client_with(&ca, Some(&joe)), &node(&ca), "n1");
+        assert!(!b.is_open());
+        let is_told = match &results[1] {
+            Err(TlsError::Expired { whose: "the client's certificate", .. }) => is_over,
+            Err(TlsError::NotYet { whose: "the client's certificate", .. }) => !is_over,
+            _ => false,
+        };
+        assert!(is_told, "{results:?}");
+        // The client's clock may be the right one.
+        let Err(at_client) = &results[0] else { panic!("{results:?}") };
+        let told = "by the clock there it has expired, or is not valid yet";
+        assert!(at_client.to_string().contains(told), "{at_client}");
+    }
 }
 
 #[test]
