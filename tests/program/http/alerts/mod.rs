@@ -448,8 +448,9 @@ fn play(plant: &mut Plant) {
 
     plant.case(
         "the cable to n2 is slow, and there is much to send",
-        // What n1 changes waits, too.
-        (&["PeerBehind n0", "ChangesMissing n2"], &["PeerBehind n1"]),
+        // What n1 changes waits, too. While the cables are exchanged nothing comes through: if that counts as a split, it
+        // heals by the slow one.
+        (&["PeerBehind n0", "ChangesMissing n2"], &["PeerBehind n1", "HealingSlow n2"]),
         |plant| {
             plant.hosts.cut();
             plant.cable = Some(SlowCable::plug_in(100_000));
