@@ -12,14 +12,12 @@ import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings, strategies
 from nodes import Node
-from requests.adapters import HTTPAdapter
 from schemathesis.checks import (
     content_type_conformance,
     not_a_server_error,
     response_schema_conformance,
     status_code_conformance,
 )
-from urllib3.util.retry import Retry
 
 # Requests of each kind for each operation.
 EXAMPLES = 25
@@ -117,8 +115,6 @@ def test_requests_that_are_made_up_from_the_description_are_answered_as_it_says(
     document = requests.get(f"{base}/openapi.json", timeout=PATIENCE).json()
     schema = schemathesis.from_dict(_without_streams(document), base_url=base)
     session = requests.Session()
-    # The node may end a connection that is not used just as the next request leaves; what may be repeated is, once.
-    session.mount("http://", HTTPAdapter(max_retries=Retry(total=1, redirect=0, status=0)))
     session.headers["Authorization"] = f"Bearer {token}"
     began = time.monotonic()
     seen: Dict[str, List[int]] = {}

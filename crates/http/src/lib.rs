@@ -34,6 +34,7 @@ use async_lock::Semaphore;
 use distkv_metrics::Numbers;
 use futures::future::{BoxFuture, FutureExt as _};
 pub use hyper::header;
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 pub use hyper::{Method, StatusCode};
@@ -42,11 +43,11 @@ use parking_lot::Mutex;
 use crate::rt::{Task, TcpListener, TcpStream};
 use answers::{Answers, Counts};
 use gate::Hosts;
-use message::HTTP_LONG_BODIES_MAX;
 pub use message::{
     Charge, Content, EVENT_STREAM, Event, HTTP_BODY_BYTES_MAX, JSON, JSON_LINES, Reply, Request,
     Upload,
 };
+use message::{HTTP_LONG_BODIES_MAX, Unread};
 pub use secured::Tls;
 use secured::{Begun, NoTalk};
 use slots::{Slot, Slots};
@@ -259,10 +260,8 @@ async fn serve(stream: TcpStream, slot: Slot, port: Arc<Port>) {
         let refusal = gate::look(&head, came_in_at, &port.hosts).err();
         // A body that is not wanted is never read.
         let takes_body = refusal.is_none() && head.method == Method::PUT;
-        let upload = Upload {
-            incoming: takes_body.then_some(incoming),
-            long_bodies: Arc::clone(&port.long_bodies),
-        };
+        let unread = Unread::of(takes_body.then_some(incoming));
+        let upload = Upload::of(unread.clone(), Arc::clone(&port.long_bodies));
         let request = Request {
             method: head.method,
             path: head.uri.path().to_owned(),
@@ -273,7 +272,11 @@ async fn serve(stream: TcpStream, slot: Slot, port: Arc<Port>) {
             is_encrypted,
             upload,
         };
-        Ok::<_, Infallible>(port.answers.answer(request, refusal, busy).await)
+        let mut response = port.answers.answer(request, refusal, busy).await;
+        if !unread.pass_over().await {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        Ok::<_, Infallible>(response)
     });
     let connection = http1::Builder::new()
         .timer(Timers)

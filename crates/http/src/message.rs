@@ -14,8 +14,9 @@ use bytes::{Bytes, BytesMut};
 use futures::stream::{BoxStream, Stream};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
+use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::rt::{self, Alarm};
@@ -29,6 +30,8 @@ const SMALL_BODY_BYTES: usize = 64 << 10;
 pub(crate) const HTTP_LONG_BODIES_MAX: usize = 4;
 /// How long a body may take, with the wait for its turn.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a small body is waited for that nobody wanted.
+const UNWANTED_TIMEOUT: Duration = Duration::from_secs(2);
 /// A charged answer goes out in parts of so many bytes.
 const PART_BYTES: usize = 64 << 10;
 /// An event stream that has nothing to tell says so this often, which shows whether its client is still there.
@@ -71,28 +74,65 @@ impl Request {
 
 /// The body of a request, not read yet: who may not write is refused before.
 pub struct Upload {
-    pub(crate) incoming: Option<Incoming>,
-    pub(crate) long_bodies: Arc<Semaphore>,
+    unread: Unread,
+    long_bodies: Arc<Semaphore>,
+}
+
+/// What nobody has read yet of a request's body.
+#[derive(Clone)]
+pub(crate) struct Unread(Arc<Mutex<Option<Incoming>>>);
+
+impl Unread {
+    pub(crate) fn of(incoming: Option<Incoming>) -> Self {
+        Self(Arc::new(Mutex::new(incoming.filter(|incoming| !incoming.is_end_stream()))))
+    }
+
+    /// Lets go of it when the request is answered. True if it was read to its end, or is small enough and comes soon enough
+    /// for that. Otherwise the connection cannot go on, which its client must be told: it would send the next request into it.
+    pub(crate) async fn pass_over(self) -> bool {
+        let Some(mut incoming) = self.0.lock().take() else { return true };
+        if length(&incoming) > SMALL_BODY_BYTES as u64 {
+            return false;
+        }
+        let passing = async {
+            while let Some(frame) = incoming.frame().await {
+                if frame.is_err() {
+                    return false;
+                }
+            }
+            true
+        };
+        rt::timeout(UNWANTED_TIMEOUT, passing).await.unwrap_or(false)
+    }
+}
+
+/// As announced; the greatest there is for one that is not.
+fn length(incoming: &Incoming) -> u64 {
+    incoming.size_hint().upper().unwrap_or(u64::MAX)
 }
 
 impl Upload {
     /// Nothing.
     #[must_use]
     pub fn none() -> Self {
-        Self { incoming: None, long_bodies: Arc::new(Semaphore::new(0)) }
+        Self::of(Unread::of(None), Arc::new(Semaphore::new(0)))
+    }
+
+    pub(crate) fn of(unread: Unread, long_bodies: Arc<Semaphore>) -> Self {
+        Self { unread, long_bodies }
     }
 
     /// All of it.
     ///
     /// # Errors
     /// The reply that says why not: it is too long, or too slow, or was cut.
-    pub async fn read(mut self) -> Result<Bytes, Reply> {
-        let Some(incoming) = self.incoming.take() else { return Ok(Bytes::new()) };
-        let expected = incoming.size_hint().upper().unwrap_or(u64::MAX);
+    pub async fn read(self) -> Result<Bytes, Reply> {
+        let expected = self.unread.0.lock().as_ref().map_or(0, length);
         if expected > HTTP_BODY_BYTES_MAX as u64 {
             let text = format!("a body has at most {HTTP_BODY_BYTES_MAX} bytes");
             return Err(Reply::error(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &text));
         }
+        let Some(incoming) = self.unread.0.lock().take() else { return Ok(Bytes::new()) };
         let reading = async {
             let _turn = match expected > SMALL_BODY_BYTES as u64 {
                 true => Some(self.long_bodies.acquire().await),
@@ -101,7 +141,9 @@ impl Upload {
             collect(incoming).await
         };
         rt::timeout(BODY_TIMEOUT, reading).await.unwrap_or_else(|| {
-            Err(Reply::error(StatusCode::REQUEST_TIMEOUT, "too_slow", "the body came too slowly"))
+            let text = "the body came too slowly";
+            let reply = Reply::error(StatusCode::REQUEST_TIMEOUT, "too_slow", text);
+            Err(reply.with(CONNECTION, HeaderValue::from_static("close")))
         })
     }
 }

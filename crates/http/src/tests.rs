@@ -378,6 +378,34 @@ fn a_body_is_as_long_as_it_says_and_no_longer_than_may_be() {
     assert_eq!(status(&get(&port, "/livez")), "200");
 }
 
+/// The next request on a connection must not meet its end unannounced: clients keep connections.
+#[test]
+fn a_body_that_is_not_wanted_ends_no_connection_or_the_answer_says_so() {
+    let port = open();
+    let head = |length: usize| {
+        format!("PUT /v1/kv/b HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n")
+    };
+    // It comes later than its head, as many clients send it.
+    let mut socket = connect(&port);
+    socket.write_all(head(5).as_bytes()).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let early = socket.read(&mut [0; 1]).map_err(|error| error.kind());
+    assert_eq!(early, Err(io::ErrorKind::WouldBlock));
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let next = "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    socket.write_all(format!("hello{next}").as_bytes()).unwrap();
+    let answers = rest(&socket);
+    assert_eq!(answers.matches("HTTP/1.1 404").count(), 1, "{answers}");
+    assert_eq!(answers.matches("HTTP/1.1 200").count(), 1, "{answers}");
+    // It is too long to be waited for, or does not come.
+    for length in [1 << 20, HTTP_BODY_BYTES_MAX + 1, 5] {
+        let mut socket = connect(&port);
+        socket.write_all(head(length).as_bytes()).unwrap();
+        let told = rest(&socket);
+        assert!(status(&told) == "404" && told.contains("connection: close\r\n"), "{told}");
+    }
+}
+
 #[test]
 fn a_port_that_is_closed_is_free_and_its_connections_end() {
     let port = open();
