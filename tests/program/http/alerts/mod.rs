@@ -448,8 +448,8 @@ fn play(plant: &mut Plant) {
 
     plant.case(
         "the cable to n2 is slow, and there is much to send",
-        // What n1 changes waits, too. While the cables are exchanged nothing comes through: if that counts as a split, it
-        // heals by the slow one.
+        // What n1 changes waits, too. So does what housekeepers say to each other: if they elect without n2 meanwhile, that is a
+        // split, and it heals by the slow cable.
         (&["PeerBehind n0", "ChangesMissing n2"], &["PeerBehind n1", "HealingSlow n2"]),
         |plant| {
             plant.hosts.cut();
