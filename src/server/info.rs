@@ -447,6 +447,8 @@ pub struct NodeStatus {
     pub version: String,
     /// Since the start.
     pub uptime_ms: u64,
+    /// What the node's clock shows, in milliseconds since 1970.
+    pub time_ms: u64,
     /// The memory limit for entries, if there is one.
     pub memory_max: Option<usize>,
     /// Members that are up, this node included.

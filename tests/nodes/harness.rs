@@ -41,6 +41,7 @@ impl NodeInfo for Info {
             network: "test".into(),
             version: "1.2.3".into(),
             uptime_ms: 5,
+            time_ms: 7,
             memory_max: None,
             members: 1,
             links: 0,

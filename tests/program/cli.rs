@@ -513,6 +513,12 @@ fn the_environment_names_the_node_and_the_option_wins() {
         let get = command::run(&both, &[("DISTKV_CONNECT", "no..such:1")], b"");
         assert_eq!(get.stdout, "5\n");
     }
+    // As scripts unset one: `DISTKV_KEY= distkv-node get a`.
+    let empty = ["DISTKV_KEY", "DISTKV_TICKET", "DISTKV_CONNECT"].map(|name| (name, ""));
+    let get = command::run(&["get", "a", "--connect", &address], &empty, b"");
+    assert_eq!((get.stdout.as_str(), get.stderr.as_str()), ("5\n", ""));
+    let get = command::run(&["get", "a", "--timeout", "1ms"], &empty, b"");
+    assert!(!get.stderr.contains("DISTKV_CONNECT"), "{}", get.stderr);
     let get = command::run(&["get", "a"], &[("DISTKV_CONNECT", "a:b")], b"");
     assert_eq!((get.code, get.stderr.contains("DISTKV_CONNECT: ")), (2, true));
 }

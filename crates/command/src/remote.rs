@@ -198,7 +198,7 @@ impl RemoteArgs {
         let typed = self.ticket.as_ref();
         let (what, texts) = if !self.connect.is_empty() {
             ("--connect", self.connect.clone())
-        } else if let (None, Ok(text)) = (typed, env::var(CONNECT)) {
+        } else if let (None, Some(text)) = (typed, set_in_environment(CONNECT)) {
             (CONNECT, text.split(',').map(str::to_owned).collect())
         } else if let Some(ticket) = self.ticket()? {
             ("the ticket", ticket.addresses)
@@ -210,10 +210,10 @@ impl RemoteArgs {
 
     /// The ticket that was given, if one was.
     fn ticket(&self) -> Result<Option<Ticket>, CliError> {
-        let (what, text) = match (&self.ticket, env::var(TICKET)) {
+        let (what, text) = match (&self.ticket, set_in_environment(TICKET)) {
             (Some(TicketText(text)), _) => ("--ticket", text.clone()),
-            (None, Ok(text)) if !text.is_empty() => (TICKET, text),
-            (None, _) => return Ok(None),
+            (None, Some(text)) => (TICKET, text),
+            (None, None) => return Ok(None),
         };
         read_ticket(what, &text).map(Some)
     }
@@ -226,7 +226,7 @@ impl RemoteArgs {
         if self.key.is_some() || self.ticket()?.is_some() {
             return Ok(self.key.clone());
         }
-        Ok(env::var_os(KEY).map(PathBuf::from))
+        Ok(key_file_in_environment())
     }
 
     /// By what the nodes are known: the CA of the key file, or of the ticket; none where it is neither.
@@ -251,8 +251,8 @@ impl RemoteArgs {
         } else if let Some(ticket) = self.ticket()? {
             Access::of_ticket(&ticket)
                 .map_err(|error| CliError::Usage(format!("the ticket: {error}")))?
-        } else if let Some(file) = env::var_os(KEY) {
-            access_by_key(FilePath::new(&file))?
+        } else if let Some(file) = key_file_in_environment() {
+            access_by_key(&file)?
         } else {
             Access::default()
         };
@@ -262,6 +262,15 @@ impl RemoteArgs {
             Some(login) => access.log_in(login),
         })
     }
+}
+
+/// What a variable of the environment says; an empty one says nothing.
+fn set_in_environment(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|text| !text.is_empty())
+}
+
+fn key_file_in_environment() -> Option<PathBuf> {
+    env::var_os(KEY).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
 /// As an admin, by a key file, and by TLS if there is a CA in it.

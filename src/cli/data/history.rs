@@ -7,7 +7,7 @@ use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, parse_path};
 use crate::cli::snapshot::save::PAST_TIMEOUT;
 use crate::cli::terminal::output::{Output, json_of, text_of};
-use crate::cli::terminal::times::{parse_time, show_time};
+use crate::cli::terminal::times::{Moment, parse_moment, show_time};
 use crate::client::message::array_items;
 use crate::client::{Fields, Message};
 use crate::model::path::Path;
@@ -45,8 +45,8 @@ pub(in crate::cli) struct HistoryArgs {
 
     /// Only changes since this moment, like 2026-11-20T12:00 (UTC), 'yesterday 14:00', or 10m for
     /// 10 minutes ago
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    since: Option<u64>,
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    since: Option<Moment>,
 
     /// The last of them, at most so many (up to 1,000)
     #[arg(long, value_name = "N", default_value_t = 100,
@@ -62,10 +62,15 @@ pub(in crate::cli) async fn run(args: HistoryArgs) -> Result<(), CliError> {
     remote.answer = Some(PAST_TIMEOUT);
     let mut fields = Fields::at(&args.path);
     fields.u64("limit", args.limit);
-    if let Some(since) = args.since {
+    let node = remote.connect().await?;
+    let since = match &args.since {
+        Some(since) => Some(since.of_node(&node).await?),
+        None => None,
+    };
+    if let Some(since) = since {
         fields.u64("since", since);
     }
-    let reply = remote.connect().await?.request("history", &fields).await?;
+    let reply = node.request("history", &fields).await?;
     let mut output = Output::new(remote.json);
     let mut before = reply.get("before").and_then(|before| Message::new(before).ok());
     let mut count = 0;
@@ -81,7 +86,7 @@ pub(in crate::cli) async fn run(args: HistoryArgs) -> Result<(), CliError> {
     let reach = reply.get("reach").and_then(|reach| Message::new(reach).ok());
     let reach = reach.and_then(|reach| reach.u64("time")).map(show_time).unwrap_or_default();
     if count == 0 {
-        let since = args.since.map(|since| format!(" since {}", show_time(since)));
+        let since = since.map(|since| format!(" since {}", show_time(since)));
         let since = since.unwrap_or_default();
         eprintln!("{}: no changes{since}; this node's past begins at {reach}", args.path);
     } else if reply.bool("cut") == Some(true) {

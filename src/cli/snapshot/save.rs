@@ -15,7 +15,7 @@ use crate::cli::files::{Format, cannot};
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::output::{Output, json_of, printable};
 use crate::cli::terminal::progress::ProgressBar;
-use crate::cli::terminal::times::parse_time;
+use crate::cli::terminal::times::{Moment, parse_moment};
 use crate::cli::terminal::units::show_bytes;
 use crate::client::{Fields, Message, StreamEvent};
 use crate::protocol::client::Action;
@@ -47,8 +47,8 @@ pub(super) struct SaveArgs {
     to: Option<PathBuf>,
 
     /// With --to: the state at this moment of the node's past, like 2026-11-20T12:00 (UTC) or 10m
-    #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "to")]
-    at: Option<u64>,
+    #[arg(long, value_name = "TIME", value_parser = parse_moment, requires = "to")]
+    at: Option<Moment>,
 
     #[command(flatten)]
     form: FormArgs,
@@ -59,13 +59,6 @@ pub(super) struct SaveArgs {
 
 pub(super) async fn run(args: &SaveArgs, remote: &RemoteArgs) -> Result<(), CliError> {
     args.form.check()?;
-    let mut wanted = Fields::new();
-    let mut remote = remote.clone();
-    if let Some(at) = args.at {
-        wanted.u64("time", at);
-        remote.answer = Some(PAST_TIMEOUT);
-    }
-    let remote = &remote;
     let Some(to) = &args.to else {
         if args.form.format != Format::Snapshot {
             let text = "the node's data directory holds snapshots only; --to writes another file";
@@ -75,11 +68,20 @@ pub(super) async fn run(args: &SaveArgs, remote: &RemoteArgs) -> Result<(), CliE
     };
     let existing = args.form.existing();
     existing.check(to)?;
+    let mut remote = remote.clone();
+    if args.at.is_some() {
+        remote.answer = Some(PAST_TIMEOUT);
+    }
+    let (node, json) = (remote.connect().await?, remote.json);
+    let mut wanted = Fields::new();
+    if let Some(at) = &args.at {
+        wanted.u64("time", at.of_node(&node).await?);
+    }
     if args.form.format == Format::Snapshot && to != FilePath::new("-") {
         let mut new = NewFile::create(to, existing)?;
-        let written = fetch(&mut new, to, remote, &wanted).await?;
+        let written = fetch(&mut new, to, &node, &wanted, json).await?;
         new.finish()?;
-        return tell_written(to, Format::Snapshot, &written, remote.json);
+        return tell_written(to, Format::Snapshot, &written, json);
     }
     // By way of a snapshot: it alone can be verified.
     let temporary = match to.parent() {
@@ -89,9 +91,9 @@ pub(super) async fn run(args: &SaveArgs, remote: &RemoteArgs) -> Result<(), CliE
     };
     let temporary = temporary.join(format!("distkv-snapshot-{:016x}", rt::random_u64()));
     let mut new = NewFile::create(&temporary, Existing::Keep)?;
-    fetch(&mut new, &temporary, remote, &wanted).await?;
+    fetch(&mut new, &temporary, &node, &wanted, json).await?;
     let path = new.temporary();
-    let (form, to, json) = (args.form.clone(), to.clone(), remote.json);
+    let (form, to) = (args.form.clone(), to.clone());
     let written = rt::spawn_blocking(move || {
         let state = read_state(&path, json)?;
         let written = write_state(&to, existing, &form.to_write(&state), json)?;
@@ -108,14 +110,14 @@ pub(super) async fn run(args: &SaveArgs, remote: &RemoteArgs) -> Result<(), CliE
 pub(in crate::cli) async fn fetch(
     new: &mut NewFile,
     to: &FilePath,
-    remote: &RemoteArgs,
+    node: &Remote,
     wanted: &Fields,
+    json: bool,
 ) -> Result<Written, CliError> {
-    let connected = remote.connect().await?;
-    let mut stream = connected.stream(Action::GetSnapshot.name(), wanted).await.map_err(too_old)?;
-    let mut bar = ProgressBar::new("fetching", remote.json);
+    let mut stream = node.stream(Action::GetSnapshot.name(), wanted).await.map_err(too_old)?;
+    let mut bar = ProgressBar::new("fetching", json);
     let mut written = Written::default();
-    while let Some(event) = connected.next(&mut stream).await? {
+    while let Some(event) = node.next(&mut stream).await? {
         let StreamEvent::Item { message, .. } = event else { continue };
         let data = message.get("data").and_then(bytes_of).unwrap_or_default();
         new.file.write_all(data).map_err(|error| new.give_up(&error))?;
@@ -124,7 +126,7 @@ pub(in crate::cli) async fn fetch(
     }
     new.file.flush().map_err(|error| new.give_up(&error))?;
     drop(bar);
-    let (path, name, json) = (new.temporary(), to.display().to_string(), remote.json);
+    let (path, name) = (new.temporary(), to.display().to_string());
     let verified = rt::spawn_blocking(move || verify(&path, &name, json)).await?;
     written.entries = verified.entries;
     Ok(written)

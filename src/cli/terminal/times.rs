@@ -1,10 +1,54 @@
-//! Moments as people write them: in UTC, after ISO 8601. The calendar is jiff's.
+//! Moments as people write them: in UTC, after ISO 8601, or counted back from now. The calendar is jiff's.
 
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
 
+use crate::cli::error::CliError;
+use crate::cli::remote::Remote;
+use crate::cli::terminal::units::show_millis;
+use crate::client::Fields;
 use crate::rt;
+
+/// Clocks that are further apart than this are told of, in milliseconds.
+const CLOCKS_APART_MS: u64 = 60_000;
+
+/// A moment of a node's past. One that is counted back from now is counted by the node's clock, not by the one of this
+/// machine: "10m" must not be an hour ago because one of the two is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::cli) struct Moment {
+    text: String,
+    /// By this machine's clock, in milliseconds since 1970.
+    here_ms: u64,
+}
+
+impl Moment {
+    /// When that was by the node's clock, in milliseconds since 1970. People hear of clocks that are far apart.
+    ///
+    /// # Errors
+    /// The node cannot be asked for its time, or the moment is before 1970.
+    pub(in crate::cli) async fn of_node(&self, remote: &Remote) -> Result<u64, CliError> {
+        if absolute(&self.text).is_some() {
+            return Ok(self.here_ms);
+        }
+        let status = remote.request("status", &Fields::new()).await?;
+        // Nodes from before this question do not tell it.
+        let Some(there) = status.u64("time") else { return Ok(self.here_ms) };
+        if let Some(apart) = tell_apart(rt::wall_clock_ms(), there) {
+            eprintln!("note: the node's clock is {apart}; '{}' is counted by it", self.text);
+        }
+        parse(&self.text, there).ok_or_else(|| {
+            CliError::Usage(format!("'{}' is before 1970 by the node's clock", self.text))
+        })
+    }
+}
+
+/// How far the node's clock is from this machine's, if that is worth telling.
+fn tell_apart(here_ms: u64, there_ms: u64) -> Option<String> {
+    let apart = here_ms.abs_diff(there_ms);
+    let side = if there_ms > here_ms { "ahead of" } else { "behind" };
+    (apart >= CLOCKS_APART_MS).then(|| format!("{} {side} this machine's", show_millis(apart)))
+}
 
 /// A moment, in milliseconds since 1970, for people: `2026-11-21T09:14:42.123Z`.
 #[must_use]
@@ -25,24 +69,48 @@ pub(in crate::cli) fn parse_time(text: &str) -> Result<u64, String> {
     parse(text, rt::wall_clock_ms()).ok_or_else(|| EXPECTED.to_owned())
 }
 
+/// The same for a moment of a node's past.
+///
+/// # Errors
+/// Those of [`parse_time`].
+pub(in crate::cli) fn parse_moment(text: &str) -> Result<Moment, String> {
+    Ok(Moment { text: text.to_owned(), here_ms: parse_time(text)? })
+}
+
 fn parse(text: &str, now: u64) -> Option<u64> {
+    absolute(text).or_else(|| relative(text, now))
+}
+
+/// A moment that does not depend on when it is read.
+fn absolute(text: &str) -> Option<u64> {
     if let Some(seconds) = text.strip_prefix('@') {
         return parse_seconds(seconds);
     }
-    // The calendar takes a second 60 for the one before it; here it is more likely a slip.
-    if text.contains(":60") {
+    if is_leap_second(text) {
         return None;
     }
     let moment = text.parse::<Timestamp>().ok().or_else(|| {
         let civil: DateTime = text.parse().ok()?;
         TimeZone::UTC.to_timestamp(civil).ok()
     });
-    let moment = moment.or_else(|| relative(text, now))?;
-    u64::try_from(moment.as_millisecond()).ok()
+    u64::try_from(moment?.as_millisecond()).ok()
+}
+
+/// The calendar takes a second 60 for the one before it; here it is more likely a slip.
+fn is_leap_second(text: &str) -> bool {
+    text.contains(":60")
 }
 
 /// A moment before now: `10m`, `2 days ago`, `yesterday 14:00`, `today 09:30`.
-fn relative(text: &str, now: u64) -> Option<Timestamp> {
+fn relative(text: &str, now: u64) -> Option<u64> {
+    if is_leap_second(text) {
+        return None;
+    }
+    let moment = before(text, now)?;
+    u64::try_from(moment.as_millisecond()).ok()
+}
+
+fn before(text: &str, now: u64) -> Option<Timestamp> {
     let now = Timestamp::from_millisecond(i64::try_from(now).ok()?).ok()?.to_zoned(TimeZone::UTC);
     let (word, time) = text.split_once(' ').unwrap_or((text, ""));
     let days = match word {
@@ -116,6 +184,16 @@ mod tests {
         }
         assert_eq!(parse_time("2026-11-21"), Ok(at - 33_282_000));
         assert_eq!(parse_time("@1.5"), Ok(1500));
+    }
+
+    #[test]
+    fn clocks_that_are_far_apart_are_told_of() {
+        assert_eq!(tell_apart(1_000_000, 1_059_999), None);
+        assert_eq!(tell_apart(1_059_999, 1_000_000), None);
+        let ahead = tell_apart(0, 3_600_000);
+        assert_eq!(ahead.as_deref(), Some("1 h 0 m ahead of this machine's"));
+        let behind = tell_apart(3_600_000, 0);
+        assert_eq!(behind.as_deref(), Some("1 h 0 m behind this machine's"));
     }
 
     #[test]

@@ -117,6 +117,7 @@ impl NodeInfo for ClientPortInfo {
             network: String::new(),
             version: SOFTWARE.to_owned(),
             uptime_ms: rt::now().saturating_sub(self.started),
+            time_ms: rt::wall_clock_ms(),
             memory_max: self.memory_max,
             members: 1,
             links: 0,

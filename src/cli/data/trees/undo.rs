@@ -16,7 +16,7 @@ use crate::cli::snapshot::save::{PAST_TIMEOUT, fetch};
 use crate::cli::terminal::interrupt::{Interrupt, tell_interrupted};
 use crate::cli::terminal::output::{Output, count_of, json_of, printable, text_of};
 use crate::cli::terminal::progress::ProgressBar;
-use crate::cli::terminal::times::{parse_time, show_time};
+use crate::cli::terminal::times::{Moment, parse_moment, show_time};
 use crate::client::Fields;
 use crate::model::path::Path;
 use crate::model::value::Value;
@@ -36,7 +36,8 @@ again, as new changes, which all nodes get. What has another value now, or is ne
 is printed, and kept, unless --overwrite is given: that sets changed entries back, too. Nothing is ever \
 deleted. Each entry is set only if nobody changes it meanwhile.
 
-Times are those at which changes came to the node that is asked.
+Times are those at which changes came to the node that is asked, by its clock; '10m' is counted by it, \
+too.
 
 Exit code: 0 done, 1 failed, or the node does not remember that moment; 2 usage, 3 refused, 6 no node was \
 reached, 7 it may have been done, 130 interrupted (what was done is told).")]
@@ -47,8 +48,8 @@ pub(in crate::cli) struct UndoArgs {
 
     /// The moment just before the mistake, like 2026-11-20T12:00 (UTC), 'yesterday 14:00', or 10m for 10
     /// minutes ago
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    at: u64,
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    at: Moment,
 
     /// Also set back what has another value now
     #[arg(long)]
@@ -77,6 +78,7 @@ pub(in crate::cli) async fn run(args: UndoArgs) -> Result<(), CliError> {
         }
         then => then?,
     };
+    let (at, then) = then;
     let remembered = then.len() as u64;
     let remote = args.remote.connect().await?;
     let found = compare(&remote, &args.below, then, json).await?;
@@ -107,7 +109,7 @@ pub(in crate::cli) async fn run(args: UndoArgs) -> Result<(), CliError> {
         false => (done.set, "set"),
     };
     let text = || {
-        let (count, at) = (count_of(restored, "entry", "entries"), show_time(args.at));
+        let (count, at) = (count_of(restored, "entry", "entries"), show_time(at));
         let mut text = format!("{count} {set} as of {at}, {kept} changed later and kept");
         if remembered == 0 {
             text.push_str("; nothing was there at that moment");
@@ -134,29 +136,32 @@ pub(in crate::cli) async fn run(args: UndoArgs) -> Result<(), CliError> {
 }
 
 impl UndoArgs {
-    /// What was there at the moment.
-    async fn look_up(&self) -> Result<BTreeMap<Path, Value>, CliError> {
-        let mut wanted = Fields::at(&self.below);
-        wanted.u64("time", self.at);
+    /// The moment by the clock of the node that is asked, and what was there then.
+    async fn look_up(&self) -> Result<(u64, BTreeMap<Path, Value>), CliError> {
         let mut remote = self.remote.clone();
         remote.answer = Some(PAST_TIMEOUT);
+        let node = remote.connect().await?;
+        let at = self.at.of_node(&node).await?;
+        let mut wanted = Fields::at(&self.below);
+        wanted.u64("time", at);
         // By way of a file: it may be more than memory should hold twice.
         let name = format!("distkv-undo-{:016x}", rt::random_u64());
         let mut file = NewFile::create(&env::temp_dir().join(name), Existing::Keep)?;
-        fetch(&mut file, FilePath::new("the past state"), &remote, &wanted).await?;
+        fetch(&mut file, FilePath::new("the past state"), &node, &wanted, remote.json).await?;
         let (path, json) = (file.temporary(), self.remote.json);
         let state = rt::spawn_blocking(move || read_state(&path, json)).await?;
         drop(file);
         let entries = state.image.replica.tree.subtree(&self.below);
         let valued = entries.filter_map(|(path, entry)| Some((path.clone(), entry.value()?)));
         let system = Path::system_root();
-        valued
+        let then = valued
             .filter(|(path, _)| path.strip_prefix(&system).is_none())
             .map(|(path, value)| match Value::new(value) {
                 Ok(value) => Ok((path, value)),
                 Err(error) => Err(CliError::Failure(format!("{path}: {error}"))),
             })
-            .collect()
+            .collect::<Result<_, _>>()?;
+        Ok((at, then))
     }
 }
 

@@ -97,6 +97,7 @@ impl Session {
             map.bool("ready", engine.is_ready());
             map.bool("read_only", engine.is_read_only());
             map.u64("uptime_ms", status.uptime_ms);
+            map.u64("time", status.time_ms);
             match engine.tick() {
                 Some(tick) => map.u64("tick", tick.get()),
                 None => write_nil(map.key("tick")),

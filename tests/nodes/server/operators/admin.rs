@@ -25,6 +25,7 @@ fn the_status_tells_what_the_node_holds() {
         "ready",
         "read_only",
         "uptime_ms",
+        "time",
         "tick",
         "tock",
         "entries",

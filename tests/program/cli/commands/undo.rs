@@ -4,9 +4,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use distkv::client::Fields;
 use serde_json::Value as Json;
 
-use crate::cli::command::{at, ok, run};
+use crate::cli::command::{at, cli_with, ok, run};
+use crate::cli::fake::{FakeNode, error};
 use crate::hosts::{Hosts, client_addr, gossip_addr, inside_own_network};
 use crate::processes::{NodeProcess, PROGRAM, wait_until};
 
@@ -112,6 +114,59 @@ fn a_past_state_is_saved_by_a_client() {
     assert_eq!((&line["path"], &line["value"]), (&"a".into(), &1.into()), "{text}");
     assert_eq!(ok(&n1, &["get", "a"]), "3\n");
     assert_eq!(at(&n1, &["snapshot", "save", "--at", &then]).code, 2, "without --to");
+}
+
+/// "10m" is ten minutes before now by the clock of the node whose past it is. By this machine's it could be an hour of
+/// changes set back, because one of the two clocks is wrong.
+#[test]
+fn times_before_now_are_counted_by_the_node_s_clock() {
+    const AHEAD_MS: u64 = 3_600_000 + 30_000;
+    let here = || {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        u64::try_from(since.as_millis()).unwrap()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("then.dkv");
+    let file = file.to_str().unwrap();
+    let commands: [(&[&str], &str, &str, &str); 3] = [
+        (&["undo", "--below", "a"], "--at", "get_snapshot", "time"),
+        (&["snapshot", "save", "--to", file], "--at", "get_snapshot", "time"),
+        (&["history", "a"], "--since", "history", "since"),
+    ];
+    for (command, option, action, field) in commands {
+        for (moment, ahead_ms, told) in [
+            ("10m", AHEAD_MS, "is 1 h 0 m ahead of this machine's; '10m' is counted by it"),
+            ("@1600000000", AHEAD_MS, ""),
+            // From before nodes told their time.
+            ("10m", 0, ""),
+        ] {
+            let node = FakeNode::start(move |request| {
+                let mut fields = Fields::new();
+                match request.str("action") {
+                    Some("status") if ahead_ms > 0 => {
+                        fields.u64("time", here() + ahead_ms);
+                    }
+                    Some("status") => {
+                        fields.str("name", "n1");
+                    }
+                    _ => fields = error("that is enough", "bad_request"),
+                }
+                vec![fields]
+            });
+            let before = here();
+            let done = cli_with(&node, &[command, &[option, moment]].concat());
+            let after = here();
+            assert!(done.stderr.contains("that is enough"), "{}", done.stderr);
+            assert!(done.stderr.contains(told), "{}", done.stderr);
+            assert_eq!(done.stderr.contains("clock"), !told.is_empty(), "{}", done.stderr);
+            let asked = node.asked(action).u64(field).unwrap();
+            let expected = match moment {
+                "10m" => before + ahead_ms - 600_000..=after + ahead_ms - 600_000,
+                _ => 1_600_000_000_000..=1_600_000_000_000,
+            };
+            assert!(expected.contains(&asked), "{command:?} {moment}: {asked} in {expected:?}");
+        }
+    }
 }
 
 /// A colleague deletes too much, and it is undone from another machine, which has no node. On request with as many

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+use distkv_tls::{Ca, pem};
 use rmpv::Value;
 
 use super::tickets::command;
@@ -54,6 +55,8 @@ struct Plant {
     /// All that has fired so far.
     fired: BTreeSet<String>,
     began: f64,
+    /// Of another certificate that n2 may have, and that Prometheus trusts.
+    authority: Ca,
 }
 
 /// Makes changes at each node ten times per second, until this is dropped.
@@ -136,6 +139,9 @@ impl Plant {
         let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
         command(&["key", "new", "--network", "plant", "--to", &path("key")]);
         command(&["key", "cert", "--ca", "--key", &path("key"), "--to", &path("ca")]);
+        let authority = Ca::make("other", now() as u64).unwrap();
+        let mut trusted = File::options().append(true).open(path("ca.pem")).unwrap();
+        trusted.write_all(pem::certificate(authority.certificate()).as_bytes()).unwrap();
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/http/alerts/slow_sync.c");
         let mut compiler = Command::new("cc");
         let compiler =
@@ -158,6 +164,7 @@ impl Plant {
             prometheus: Prometheus::start(folder, &path("ca.pem")),
             fired: BTreeSet::new(),
             began: now(),
+            authority,
         };
         plant.sync_takes(0);
         for host in 0..3 {
@@ -220,6 +227,20 @@ impl Plant {
     /// How long each sync of n1's disk takes.
     fn sync_takes(&self, milliseconds: u32) {
         std::fs::write(self.folder.join("slow_sync"), milliseconds.to_string()).unwrap();
+    }
+
+    /// A certificate for n2 that was made so many days ago, and is valid for 30. The files are those of `--cert` and `--cert-key`.
+    fn certify(&self, days_ago: f64) -> [String; 2] {
+        let made = (now() - days_ago * 86_400.0) as u64;
+        let identity = self.authority.issue_node(&[&http_addr(2).ip().to_string()], made).unwrap();
+        let (certificate, key) = identity.pem().unwrap();
+        // The key first: both are read when either has changed.
+        let files = [(self.path("web.key"), key), (self.path("web.pem"), certificate)];
+        let [key, certificate] = files.map(|(file, text)| {
+            std::fs::write(&file, text).unwrap();
+            file
+        });
+        [certificate, key]
     }
 
     /// Sets so many entries of this size at a node.
@@ -349,6 +370,24 @@ fn play(plant: &mut Plant) {
             plant.start_node(2, &["--read-only"]);
         },
         |plant| {
+            plant.take_out(2);
+            plant.start_node(2, &[]);
+        },
+    );
+
+    plant.case(
+        "n2 has a certificate that expires soon, and gets a new one",
+        (&["CertificateExpires n2"], &[]),
+        |plant| {
+            plant.take_out(2);
+            let [certificate, key] = plant.certify(28.0);
+            plant.start_node(2, &["--cert", &certificate, "--cert-key", &key]);
+        },
+        |plant| {
+            plant.certify(0.0);
+            wait_until("the new one is read", || {
+                plant.prometheus.firing().is_empty().then_some(())
+            });
             plant.take_out(2);
             plant.start_node(2, &[]);
         },
