@@ -129,7 +129,7 @@ pub(super) async fn run(args: &RestoreArgs, remote: &RemoteArgs) -> Result<(), C
         return Err(CliError::Usage(text.to_owned()));
     }
     let interrupt = Interrupt::heed()?;
-    let connected = remote.connect().await?;
+    let connected = interrupt.or(remote.connect()).await?;
     let mut output = Output::new(remote.json);
     for file in &args.files {
         let reply = match restore(&connected, file, args, remote, &interrupt).await {
@@ -201,12 +201,11 @@ async fn restore(
     while let Ok(piece) = pieces.recv().await {
         let mut fields = Fields::new();
         fields.bin("data", &piece);
-        // The node takes nothing in before it has all of it.
-        interrupt.check()?;
         if std::mem::take(&mut is_first) {
             fields.bool("start", true);
         }
-        connected.request(Action::Restore.name(), &fields).await?;
+        // The node takes nothing in before it has all of it.
+        interrupt.or(connected.request(Action::Restore.name(), &fields)).await?;
         sent += piece.len() as u64;
         bar.bytes(sent, 0);
     }

@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use distkv_command::error::EXIT_INTERRUPTED;
 use distkv_command::signals::on_signals;
@@ -15,9 +16,13 @@ use futures::future::{Either, select};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::cli::error::CliError;
+use crate::rt;
 
 /// How often one that waits for input looks whether it was interrupted.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+
+/// How long what was asked may still be answered after that.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// Whether somebody has pressed Ctrl-C, or ends the command otherwise. The second time ends the process at once.
 #[derive(Clone, Default)]
@@ -70,6 +75,31 @@ impl Interrupt {
         match select(pin!(work), requested).await {
             Either::Left((done, _)) => done,
             Either::Right(_) => Err(CliError::Interrupted),
+        }
+    }
+
+    /// Does this, which stops by itself at a good place once it is interrupted; where it waits for a node that is silent,
+    /// it is given up.
+    ///
+    /// # Errors
+    /// [`CliError::Interrupted`]: it was given up, and people were told so; or that of the work.
+    pub(in crate::cli) async fn soon<T>(
+        &self,
+        work: impl Future<Output = Result<T, CliError>>,
+    ) -> Result<T, CliError> {
+        let requested = self.0.requested.listen();
+        let is_late = async {
+            if self.check().is_ok() {
+                requested.await;
+            }
+            rt::sleep(GRACE).await;
+        };
+        match select(pin!(work), pin!(is_late)).await {
+            Either::Left((done, _)) => done,
+            Either::Right(_) => {
+                eprintln!("the node does not answer: what it was asked last may be done");
+                Err(CliError::Interrupted)
+            }
         }
     }
 

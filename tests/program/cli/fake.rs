@@ -34,6 +34,11 @@ impl FakeNode {
         FakeNode { address, asked }
     }
 
+    /// Whether a request of this action has come.
+    pub(crate) fn is_asked(&self, action: &str) -> bool {
+        self.asked.lock().unwrap().iter().any(|request| request.str("action") == Some(action))
+    }
+
     /// The one request of this action that came.
     pub(crate) fn asked(&self, action: &str) -> Message {
         let asked = self.asked.lock().unwrap();

@@ -146,7 +146,7 @@ pub(in crate::cli) async fn run_apply(args: ApplyArgs) -> Result<(), CliError> {
         bar.entries(count, total);
         interrupt.check()
     });
-    let applied = applied.await;
+    let applied = interrupt.soon(applied).await;
     drop(bar);
     let Done { set, deleted, changed } = done;
     output.either(

@@ -114,7 +114,7 @@ async fn run(places: &Places, remote: &RemoteArgs, moves: bool) -> Result<(), Cl
         bar.entries(count, 0);
         interrupt.check()
     });
-    let carried = carried.await;
+    let carried = interrupt.soon(carried).await;
     drop(bar);
     let mut output = Output::new(remote.json);
     let Done { copied, deleted, changed } = done;

@@ -83,7 +83,7 @@ pub(in crate::cli) async fn run(args: ImportArgs) -> Result<(), CliError> {
             (Box::new(file), bytes)
         }
     };
-    let remote = args.remote.connect().await?;
+    let remote = interrupt.or(args.remote.connect()).await?;
     let mut bar = ProgressBar::new("importing", args.remote.json);
     let mut lines = Lines::new(&args.file, source);
     let mut done = Done::default();
@@ -91,7 +91,7 @@ pub(in crate::cli) async fn run(args: ImportArgs) -> Result<(), CliError> {
         bar.bytes(read, bytes);
         interrupt.check()
     });
-    let imported = imported.await;
+    let imported = interrupt.soon(imported).await;
     // Input that was being waited for has ended with another error.
     let imported = imported.map_err(|error| interrupt.check().err().unwrap_or(error));
     drop(bar);

@@ -11,7 +11,7 @@ use super::apply::{Difference, Done, carry_out, compare};
 use crate::cli::error::CliError;
 use crate::cli::files::read::read_state;
 use crate::cli::files::write::{Existing, NewFile};
-use crate::cli::remote::{RemoteArgs, parse_path};
+use crate::cli::remote::{Remote, RemoteArgs, parse_path};
 use crate::cli::snapshot::save::{PAST_TIMEOUT, fetch};
 use crate::cli::terminal::interrupt::{Interrupt, tell_interrupted};
 use crate::cli::terminal::output::{Output, count_of, json_of, printable, text_of};
@@ -70,18 +70,13 @@ pub(in crate::cli) async fn run(args: UndoArgs) -> Result<(), CliError> {
         let text = "what is below :n belongs to the system: set it again with the command for it";
         return Err(CliError::Usage(text.to_owned()));
     }
-    let then = interrupt.or(args.look_up()).await;
-    let then = match then {
+    let (remote, Past { at, remembered, found }) = match interrupt.or(args.look_up()).await {
         Err(CliError::Interrupted) => {
             tell_interrupted(&Err(CliError::Interrupted), "nothing was changed");
             return Err(CliError::Interrupted);
         }
-        then => then?,
+        past => past?,
     };
-    let (at, then) = then;
-    let remembered = then.len() as u64;
-    let remote = args.remote.connect().await?;
-    let found = compare(&remote, &args.below, then, json).await?;
     let is_undone = |difference: &Difference| {
         difference.then.is_some() && (difference.now.is_none() || args.overwrite)
     };
@@ -101,7 +96,7 @@ pub(in crate::cli) async fn run(args: UndoArgs) -> Result<(), CliError> {
             bar.entries(count, total);
             interrupt.check()
         });
-        undoing = carried.await;
+        undoing = interrupt.soon(carried).await;
     }
     let kept = kept.len() as u64;
     let (restored, set) = match args.dry_run {
@@ -135,9 +130,19 @@ pub(in crate::cli) async fn run(args: UndoArgs) -> Result<(), CliError> {
     Ok(())
 }
 
+/// What was there.
+struct Past {
+    /// When, by the clock of the node that was asked.
+    at: u64,
+    /// How many entries had a value then.
+    remembered: u64,
+    /// What is different now.
+    found: Vec<Difference>,
+}
+
 impl UndoArgs {
-    /// The moment by the clock of the node that is asked, and what was there then.
-    async fn look_up(&self) -> Result<(u64, BTreeMap<Path, Value>), CliError> {
+    /// What was there at the moment, and a connection to change it by.
+    async fn look_up(&self) -> Result<(Remote, Past), CliError> {
         let mut remote = self.remote.clone();
         remote.answer = Some(PAST_TIMEOUT);
         let node = remote.connect().await?;
@@ -160,8 +165,11 @@ impl UndoArgs {
                 Ok(value) => Ok((path, value)),
                 Err(error) => Err(CliError::Failure(format!("{path}: {error}"))),
             })
-            .collect::<Result<_, _>>()?;
-        Ok((at, then))
+            .collect::<Result<BTreeMap<_, _>, _>>()?;
+        let remembered = then.len() as u64;
+        let remote = self.remote.connect().await?;
+        let found = compare(&remote, &self.below, then, self.remote.json).await?;
+        Ok((remote, Past { at, remembered, found }))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod arrays;
 mod conflicts;
+mod interrupted;
 mod logs;
 mod observe;
 mod operators;

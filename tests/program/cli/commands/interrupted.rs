@@ -1,0 +1,54 @@
+//! Ctrl-C while a node is silent: a command that changes something gives up soon, and says what it knows.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::cli::command::{ok, program};
+use crate::cli::fake::{FakeNode, item, state};
+use crate::processes::{NodeProcess, wait_until};
+
+/// Less than the ten seconds that a node has to answer, and more than the two that it has after Ctrl-C.
+const SOON: Duration = Duration::from_secs(8);
+
+#[test]
+fn commands_that_change_something_end_soon_after_ctrl_c_though_the_node_is_silent() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (line, snapshot) = (path("line.jsonl"), path("all.dkv"));
+    std::fs::write(&line, "{\"path\": \"a.x\", \"value\": 1}\n").unwrap();
+    let real = NodeProcess::run("n1");
+    ok(&real, &["set", "a", "1"]);
+    ok(&real, &["snapshot", "save", "--to", &snapshot]);
+
+    let may_be_done = "the node does not answer: what it was asked last may be done";
+    let (nothing, again) = ("nothing was changed", "the same command goes on from there");
+    for (command, waits_for, told) in [
+        (&["import", &line][..], "set_value", [may_be_done, "does no harm"]),
+        (&["apply", &line, "--below", "a"], "set_value", [may_be_done, again]),
+        (&["cp", "-r", "a", "b"], "set_value", [may_be_done, "with --force goes on from there"]),
+        (&["mv", "-r", "a", "b"], "delete_value", [may_be_done, "the rest is where it was"]),
+        (&["snapshot", "restore", &snapshot], "restore", ["nothing of ", " was restored"]),
+        (&["undo", "--below", "a", "--at", "1h"], "status", [nothing, "interrupted: "]),
+    ] {
+        let node = FakeNode::start(move |request| match request.str("action") {
+            Some(action) if action == waits_for => Vec::new(),
+            Some("get_tree") => {
+                let mut entry = item(0, "y", Some(b"\x01"));
+                entry.raw("chain", b"\x82\xa4node\xa2n1\xa4tick\x05");
+                vec![state("start"), entry, state("end")]
+            }
+            _ => vec![crate::cli::fake::changed(true)],
+        });
+        let connect = node.address.to_string();
+        let running = program(&[command, &["--connect", &connect]].concat()).spawn().unwrap();
+        wait_until("it waits for the node", || node.is_asked(waits_for).then_some(()));
+        let began = Instant::now();
+        let sent = Command::new("kill").args(["-s", "INT", &running.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        let done = running.wait_with_output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert!(began.elapsed() < SOON, "{command:?}: {:?}: {said}", began.elapsed());
+        assert_eq!(done.status.code(), Some(130), "{command:?}: {said}");
+        assert!(told.iter().all(|text| said.contains(text)), "{command:?}: {said}");
+    }
+}
