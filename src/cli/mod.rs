@@ -93,7 +93,8 @@ Exit codes:
      once; restart it, and report what it has printed
   5  a precondition does not hold (--if-new, --if-value, --chain): nothing was
      changed
-  6  no node was reached, or none that was is ready: nothing was done
+  6  no node was reached, or none that was is ready: nothing was done; also: a
+     command that only reads got no answer, or not all of it
   7  the answer did not come: it may have been done; look before you repeat it
   130  `bench`, `import`, `apply`, `undo`, `cp`, `mv`, `verify` or `snapshot
      restore` was interrupted

@@ -25,7 +25,7 @@ pub const EXIT_BROKEN: u8 = 4;
 /// The exit code of a change whose precondition does not hold: somebody else was faster.
 pub(crate) const EXIT_PRECONDITION: u8 = 5;
 
-/// The exit code of a command that has reached no node: nothing was done.
+/// The exit code of a command that has reached no node, or that only reads and got no answer: nothing was done.
 pub(crate) const EXIT_UNREACHABLE: u8 = 6;
 
 /// The exit code of a command whose answer did not come: it may have been done.
@@ -80,7 +80,7 @@ pub enum Outcome {
     Refused,
     /// A precondition does not hold.
     Precondition,
-    /// No node was reached: nothing was done.
+    /// No node was reached, or a read got no answer: nothing was done.
     Unreachable,
     /// It may have been done.
     UnknownFate,
@@ -131,6 +131,17 @@ impl Outcome {
 }
 
 impl CliError {
+    /// Of a request that changes nothing: there is nothing that may have been done.
+    #[must_use]
+    pub fn of_read(self) -> CliError {
+        match self {
+            CliError::Request { outcome: Outcome::UnknownFate, code, text } => {
+                CliError::Request { outcome: Outcome::Unreachable, code, text }
+            }
+            other => other,
+        }
+    }
+
     /// There is no such thing.
     #[must_use]
     pub fn not_found(text: String) -> CliError {

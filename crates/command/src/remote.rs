@@ -13,6 +13,7 @@ use distkv_client::{
     Access, Client, ClientConfig, ClientError, Connection, Fields, HostPort, Idempotency, Login,
     Message, Options, ReplyStream, RetryPolicy, StreamEvent, read_ticket_file,
 };
+use distkv_core::protocol::client::Action;
 use distkv_model::host_port::CLIENT_PORT;
 use distkv_model::path::Path;
 use distkv_runtime as rt;
@@ -361,7 +362,9 @@ impl Remote {
 
     /// Asks, and waits for the one reply.
     pub async fn request(&self, action: &str, fields: &Fields) -> Result<Message, CliError> {
-        self.in_time(self.connection.request(action, fields)).await
+        let reply = self.in_time(self.connection.request(action, fields)).await;
+        let only_reads = Action::of(action.as_bytes()).is_some_and(Action::only_reads);
+        if only_reads { reply.map_err(CliError::of_read) } else { reply }
     }
 
     /// The same, where the caller has something to say of the node's errors.
@@ -373,14 +376,14 @@ impl Remote {
         self.in_time(async { Ok(self.connection.request(action, fields).await) }).await
     }
 
-    /// Asks for a stream, and waits for its start.
+    /// Asks for a stream, and waits for its start. No stream changes anything.
     pub async fn stream(&self, action: &str, fields: &Fields) -> Result<ReplyStream, CliError> {
-        self.in_time(self.connection.stream(action, fields)).await
+        self.in_time(self.connection.stream(action, fields)).await.map_err(CliError::of_read)
     }
 
     /// The next of a stream that comes without pause.
     pub async fn next(&self, stream: &mut ReplyStream) -> Result<Option<StreamEvent>, CliError> {
-        self.in_time(stream.next()).await
+        self.in_time(stream.next()).await.map_err(CliError::of_read)
     }
 
     async fn in_time<T>(

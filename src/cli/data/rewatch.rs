@@ -130,16 +130,17 @@ impl<'a> NodeWatch<'a> {
                     None => self.phase = Phase::Live,
                 }
             }
-            let lost = match self.stream.next().await.map_err(CliError::from) {
-                Ok(Some(event)) => match self.on_event(event) {
-                    Some(told) => return Ok(told),
-                    None => continue,
-                },
-                // As it does when it stops.
-                Ok(None) => CliError::Failure(String::from("the node ended the watch")),
-                Err(error) if may_pass(&error) => error,
-                Err(error) => return Err(error),
-            };
+            let lost =
+                match self.stream.next().await.map_err(|error| CliError::from(error).of_read()) {
+                    Ok(Some(event)) => match self.on_event(event) {
+                        Some(told) => return Ok(told),
+                        None => continue,
+                    },
+                    // As it does when it stops.
+                    Ok(None) => CliError::Failure(String::from("the node ended the watch")),
+                    Err(error) if may_pass(&error) => error,
+                    Err(error) => return Err(error),
+                };
             if !self.reconnects {
                 return Err(lost);
             }
@@ -250,6 +251,5 @@ pub(super) fn say(text: &str) {
 
 /// Whether it may work later: no node was reached, it is not ready yet, or the connection was lost.
 fn may_pass(error: &CliError) -> bool {
-    let passes = |outcome: &Outcome| matches!(outcome, Outcome::Unreachable | Outcome::UnknownFate);
-    matches!(error, CliError::Request { outcome, .. } if passes(outcome))
+    matches!(error, CliError::Request { outcome: Outcome::Unreachable, .. })
 }

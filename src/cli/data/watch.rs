@@ -39,7 +39,7 @@ before. With several nodes nothing is missed but versions that were replaced mea
 scripts that want to know of the loss.
 
 Exit code: 0 --count was reached, 2 usage, 3 refused, 6 no node was reached at the beginning; \
-with --no-reconnect also 1 the node stopped, 7 the connection was lost.")]
+with --no-reconnect also 1 the node stopped, 6 the connection was lost.")]
 pub(in crate::cli) struct WatchArgs {
     /// Where to watch; ':' is the root
     #[arg(value_parser = parse_path, default_value = ":")]

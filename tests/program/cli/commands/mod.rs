@@ -2,7 +2,6 @@
 
 mod arrays;
 mod conflicts;
-mod interrupted;
 mod logs;
 mod observe;
 mod operators;

@@ -121,8 +121,8 @@ fn a_script_can_have_its_watch_end_with_the_connection() {
     node.kill();
     let mut rest = String::new();
     watch.said.read_to_string(&mut rest).unwrap();
-    assert_eq!(watch.child.wait().unwrap().code(), Some(7), "{rest}");
-    assert!(rest.contains("\"unknown_fate\""), "{rest}");
+    assert_eq!(watch.child.wait().unwrap().code(), Some(6), "{rest}");
+    assert!(rest.contains("\"unreachable\""), "{rest}");
 }
 
 #[test]

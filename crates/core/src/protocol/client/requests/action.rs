@@ -165,6 +165,39 @@ impl Action {
         )
     }
 
+    /// Whether it changes nothing, whatever becomes of its answer: so it can be asked again anywhere.
+    #[must_use]
+    pub fn only_reads(self) -> bool {
+        matches!(
+            self,
+            Self::GetValue
+                | Self::GetTree
+                | Self::Enum
+                | Self::Watch
+                | Self::GetState
+                | Self::EnumNode
+                | Self::GetInternal
+                | Self::EnumInternal
+                | Self::GetTreeInternal
+                | Self::MsgMonitor
+                | Self::CheckDeleted
+                | Self::Conflicts
+                | Self::Status
+                | Self::Members
+                | Self::Clients
+                | Self::History
+                | Self::ListShards
+                | Self::Cluster
+                | Self::WatchCluster
+                | Self::KeyList
+                | Self::GetSnapshot
+                | Self::AuthInfo
+                | Self::AuthGet
+                | Self::AuthList
+                | Self::TestAcl
+        )
+    }
+
     /// Whether the request's path lies below nil, whatever the session's root is.
     #[must_use]
     pub(crate) fn is_internal(self) -> bool {
