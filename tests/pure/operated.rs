@@ -88,7 +88,7 @@ fn each_alert_has_a_case_in_which_it_fires_and_says_what_to_do() {
     let (alerts, cases) = (text(ALERTS), text(ALERT_CASES));
     let names: Vec<&str> =
         alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
-    assert_eq!(names.len(), 12, "{names:?}");
+    assert_eq!(names.len(), 13, "{names:?}");
     for name in names {
         let firing = format!("alertname=\"{name}\"");
         assert!(cases.contains(&firing), "{name} has no case in {ALERT_CASES}");

@@ -390,7 +390,7 @@ fn members_show_one_row_for_a_node_that_was_restarted() {
                 assert_eq!(row["client"], node.client.to_string(), "{row}");
                 return row["incarnation"].clone();
             }
-            assert!(Instant::now() < deadline, "{row}");
+            assert!(Instant::now() < deadline, "{row}: {}", node.log());
         }
     };
     let second = one_row(&again, &first[0]["incarnation"]);
