@@ -93,8 +93,8 @@ fn each_alert_has_a_case_in_which_it_fires_and_says_what_to_do() {
         let firing = format!("alertname=\"{name}\"");
         assert!(cases.contains(&firing), "{name} has no case in {ALERT_CASES}");
     }
-    assert_eq!(alerts.matches("summary: ").count(), 12);
-    assert_eq!(alerts.matches("description: ").count(), 12);
+    assert_eq!(alerts.matches("summary: ").count(), 13);
+    assert_eq!(alerts.matches("description: ").count(), 13);
     assert!(cases.contains("exp_samples: []"), "there is a case in which nothing fires");
 }
 
