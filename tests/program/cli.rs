@@ -519,7 +519,9 @@ fn the_environment_names_the_node_and_the_option_wins() {
         assert_eq!(get.stdout, "5\n");
     }
     // As scripts unset one: `DISTKV_KEY= distkv-node get a`.
-    let empty = ["DISTKV_KEY", "DISTKV_TICKET", "DISTKV_CONNECT"].map(|name| (name, ""));
+    let empty = ["KEY", "TICKET", "CONNECT", "USER", "SECRET", "SECRET_FILE"];
+    let empty = empty.map(|name| format!("DISTKV_{name}"));
+    let empty = empty.each_ref().map(|name| (name.as_str(), ""));
     let get = command::run(&["get", "a", "--connect", &address], &empty, b"");
     assert_eq!((get.stdout.as_str(), get.stderr.as_str()), ("5\n", ""));
     let get = command::run(&["get", "a", "--timeout", "1ms"], &empty, b"");

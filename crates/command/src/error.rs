@@ -131,9 +131,15 @@ impl Outcome {
 }
 
 impl CliError {
+    /// What a stream ends with. None of them changes anything.
+    #[must_use]
+    pub fn of_stream(error: ClientError) -> CliError {
+        CliError::from(error).of_read()
+    }
+
     /// Of a request that changes nothing: there is nothing that may have been done.
     #[must_use]
-    pub fn of_read(self) -> CliError {
+    pub(crate) fn of_read(self) -> CliError {
         match self {
             CliError::Request { outcome: Outcome::UnknownFate, code, text } => {
                 CliError::Request { outcome: Outcome::Unreachable, code, text }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::error::CliError;
+use crate::remote::{file_in_environment, set_in_environment};
 use distkv_client::Login;
 
 /// The environment's variable for `--user`.
@@ -56,7 +57,7 @@ impl LoginArgs {
 
     /// The login; none if nobody was named.
     pub(crate) fn read(&self) -> Result<Option<Login>, CliError> {
-        let user = self.as_user.clone().or_else(|| env::var(USER).ok());
+        let user = self.as_user.clone().or_else(|| set_in_environment(USER));
         let Some(user) = user else {
             if self.secret_file.is_some() || self.secret_env.is_some() || self.login_by.is_some() {
                 return Err(CliError::Usage(format!(
@@ -75,11 +76,11 @@ impl LoginArgs {
             let missing = |_| CliError::Usage(format!("--secret-env: there is no variable {name}"));
             return env::var(name).map(Some).map_err(missing);
         }
-        let from_env = || env::var_os(SECRET_FILE).map(PathBuf::from);
+        let from_env = || file_in_environment(SECRET_FILE);
         if let Some(file) = self.secret_file.clone().or_else(from_env) {
             return read_secret(&file).map(Some);
         }
-        Ok(env::var(SECRET).ok())
+        Ok(set_in_environment(SECRET))
     }
 }
 

@@ -227,7 +227,7 @@ impl RemoteArgs {
         if self.key.is_some() || self.ticket()?.is_some() {
             return Ok(self.key.clone());
         }
-        Ok(key_file_in_environment())
+        Ok(file_in_environment(KEY))
     }
 
     /// By what the nodes are known: the CA of the key file, or of the ticket; none where it is neither.
@@ -252,7 +252,7 @@ impl RemoteArgs {
         } else if let Some(ticket) = self.ticket()? {
             Access::of_ticket(&ticket)
                 .map_err(|error| CliError::Usage(format!("the ticket: {error}")))?
-        } else if let Some(file) = key_file_in_environment() {
+        } else if let Some(file) = file_in_environment(KEY) {
             access_by_key(&file)?
         } else {
             Access::default()
@@ -266,12 +266,13 @@ impl RemoteArgs {
 }
 
 /// What a variable of the environment says; an empty one says nothing.
-fn set_in_environment(name: &str) -> Option<String> {
+pub(crate) fn set_in_environment(name: &str) -> Option<String> {
     env::var(name).ok().filter(|text| !text.is_empty())
 }
 
-fn key_file_in_environment() -> Option<PathBuf> {
-    env::var_os(KEY).filter(|path| !path.is_empty()).map(PathBuf::from)
+/// The file that a variable of the environment names; an empty one names none.
+pub(crate) fn file_in_environment(name: &str) -> Option<PathBuf> {
+    env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
 /// As an admin, by a key file, and by TLS if there is a CA in it.

@@ -383,7 +383,7 @@ async fn follow(nodes: Vec<Node>, printer: &mut Printer) -> Result<(), CliError>
             Ok(None) if names.len() == 1 => {
                 return Err(CliError::Failure(String::from("the node ended the watch")));
             }
-            Err(error) if names.len() == 1 => return Err(CliError::from(error).of_read()),
+            Err(error) if names.len() == 1 => return Err(CliError::of_stream(error)),
             Ok(None) => eprintln!("{name} has ended the watch"),
             Err(error) => eprintln!("{name}: {}", printable(&error.to_string())),
         }

@@ -53,7 +53,7 @@ pub(in crate::cli) async fn run(args: MonitorArgs) -> Result<(), CliError> {
     let mut output = Output::new(args.remote.json);
     let mut left = args.count;
     while left != Some(0) {
-        match stream.next().await.map_err(|error| CliError::from(error).of_read())? {
+        match stream.next().await.map_err(CliError::of_stream)? {
             Some(StreamEvent::Item { message, .. }) => {
                 print(&message, &mut output)?;
                 left = left.map(|left| left - 1);

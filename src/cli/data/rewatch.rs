@@ -130,17 +130,16 @@ impl<'a> NodeWatch<'a> {
                     None => self.phase = Phase::Live,
                 }
             }
-            let lost =
-                match self.stream.next().await.map_err(|error| CliError::from(error).of_read()) {
-                    Ok(Some(event)) => match self.on_event(event) {
-                        Some(told) => return Ok(told),
-                        None => continue,
-                    },
-                    // As it does when it stops.
-                    Ok(None) => CliError::Failure(String::from("the node ended the watch")),
-                    Err(error) if may_pass(&error) => error,
-                    Err(error) => return Err(error),
-                };
+            let lost = match self.stream.next().await.map_err(CliError::of_stream) {
+                Ok(Some(event)) => match self.on_event(event) {
+                    Some(told) => return Ok(told),
+                    None => continue,
+                },
+                // As it does when it stops.
+                Ok(None) => CliError::Failure(String::from("the node ended the watch")),
+                Err(error) if may_pass(&error) => error,
+                Err(error) => return Err(error),
+            };
             if !self.reconnects {
                 return Err(lost);
             }

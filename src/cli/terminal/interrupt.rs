@@ -97,7 +97,7 @@ impl Interrupt {
         match select(pin!(work), pin!(is_late)).await {
             Either::Left((done, _)) => done,
             Either::Right(_) => {
-                eprintln!("the node does not answer: what it was asked last may be done");
+                eprintln!("the node did not answer: what it was asked last may have been done");
                 Err(CliError::Interrupted)
             }
         }

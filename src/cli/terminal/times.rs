@@ -78,16 +78,17 @@ pub(in crate::cli) fn parse_moment(text: &str) -> Result<Moment, String> {
 }
 
 fn parse(text: &str, now: u64) -> Option<u64> {
-    absolute(text).or_else(|| relative(text, now))
+    // The calendar takes a second 60 for the one before it; here it is more likely a slip.
+    if text.contains(":60") {
+        return None;
+    }
+    absolute(text).or_else(|| u64::try_from(relative(text, now)?.as_millisecond()).ok())
 }
 
 /// A moment that does not depend on when it is read.
 fn absolute(text: &str) -> Option<u64> {
     if let Some(seconds) = text.strip_prefix('@') {
         return parse_seconds(seconds);
-    }
-    if is_leap_second(text) {
-        return None;
     }
     let moment = text.parse::<Timestamp>().ok().or_else(|| {
         let civil: DateTime = text.parse().ok()?;
@@ -96,21 +97,8 @@ fn absolute(text: &str) -> Option<u64> {
     u64::try_from(moment?.as_millisecond()).ok()
 }
 
-/// The calendar takes a second 60 for the one before it; here it is more likely a slip.
-fn is_leap_second(text: &str) -> bool {
-    text.contains(":60")
-}
-
 /// A moment before now: `10m`, `2 days ago`, `yesterday 14:00`, `today 09:30`.
-fn relative(text: &str, now: u64) -> Option<u64> {
-    if is_leap_second(text) {
-        return None;
-    }
-    let moment = before(text, now)?;
-    u64::try_from(moment.as_millisecond()).ok()
-}
-
-fn before(text: &str, now: u64) -> Option<Timestamp> {
+fn relative(text: &str, now: u64) -> Option<Timestamp> {
     let now = Timestamp::from_millisecond(i64::try_from(now).ok()?).ok()?.to_zoned(TimeZone::UTC);
     let (word, time) = text.split_once(' ').unwrap_or((text, ""));
     let days = match word {

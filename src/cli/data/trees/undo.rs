@@ -36,8 +36,8 @@ again, as new changes, which all nodes get. What has another value now, or is ne
 is printed, and kept, unless --overwrite is given: that sets changed entries back, too. Nothing is ever \
 deleted. Each entry is set only if nobody changes it meanwhile.
 
-Times are those at which changes came to the node that is asked, by its clock; '10m' is counted by it, \
-too.
+A time is when a change came to the node that is asked, by that node's clock; '10m' counts back from \
+now by the same clock.
 
 Exit code: 0 done, 1 failed, or the node does not remember that moment; 2 usage, 3 refused, 6 no node was \
 reached, 7 it may have been done, 130 interrupted (what was done is told).")]

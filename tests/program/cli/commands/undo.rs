@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use distkv::client::Fields;
+use distkv::rt::wall_clock_ms;
 use serde_json::Value as Json;
 
 use crate::cli::command::{at, cli_with, ok, run};
@@ -27,12 +28,8 @@ fn with_data(name: &str, network: &str, dir: &Path) -> NodeProcess {
 /// A moment after all that was changed so far and before all that is changed later, as the node's log has them: its
 /// times are those of batches, to the millisecond.
 fn moment() -> String {
-    let now = || {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-        u64::try_from(since.as_millis()).unwrap()
-    };
-    let before = now();
-    wait_until("the clock goes on", || (now() > before + 1).then_some(()));
+    let before = wall_clock_ms();
+    wait_until("the clock goes on", || (wall_clock_ms() > before + 1).then_some(()));
     format!("@{}.{:03}", (before + 1) / 1_000, (before + 1) % 1_000)
 }
 
@@ -121,10 +118,6 @@ fn a_past_state_is_saved_by_a_client() {
 #[test]
 fn times_before_now_are_counted_by_the_node_s_clock() {
     const AHEAD_MS: u64 = 3_600_000 + 30_000;
-    let here = || {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-        u64::try_from(since.as_millis()).unwrap()
-    };
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("then.dkv");
     let file = file.to_str().unwrap();
@@ -144,7 +137,7 @@ fn times_before_now_are_counted_by_the_node_s_clock() {
                 let mut fields = Fields::new();
                 match request.str("action") {
                     Some("status") if ahead_ms > 0 => {
-                        fields.u64("time", here() + ahead_ms);
+                        fields.u64("time", wall_clock_ms() + ahead_ms);
                     }
                     Some("status") => {
                         fields.str("name", "n1");
@@ -153,9 +146,9 @@ fn times_before_now_are_counted_by_the_node_s_clock() {
                 }
                 vec![fields]
             });
-            let before = here();
+            let before = wall_clock_ms();
             let done = cli_with(&node, &[command, &[option, moment]].concat());
-            let after = here();
+            let after = wall_clock_ms();
             assert!(done.stderr.contains("that is enough"), "{}", done.stderr);
             assert!(done.stderr.contains(told), "{}", done.stderr);
             assert_eq!(done.stderr.contains("clock"), !told.is_empty(), "{}", done.stderr);

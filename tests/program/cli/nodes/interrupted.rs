@@ -20,7 +20,7 @@ fn commands_that_change_something_end_soon_after_ctrl_c_though_the_node_is_silen
     ok(&real, &["set", "a", "1"]);
     ok(&real, &["snapshot", "save", "--to", &snapshot]);
 
-    let may_be_done = "the node does not answer: what it was asked last may be done";
+    let may_be_done = "the node did not answer: what it was asked last may have been done";
     let (nothing, again) = ("nothing was changed", "the same command goes on from there");
     for (command, waits_for, told) in [
         (&["import", &line][..], "set_value", [may_be_done, "does no harm"]),
