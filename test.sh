@@ -92,7 +92,7 @@ tests() {
 }
 
 # Most tests wait for nodes more than they work.
-side_by_side=$((2 * $(nproc)))
+side_by_side=$((4 * $(nproc)))
 
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
 

@@ -117,7 +117,7 @@ fn random_runs_keep_every_promise() {
     let (first, runs) = (number("DISTKV_RUN_FIRST", 1), number("DISTKV_RUNS", 10));
     let (next, failed) = (AtomicU64::new(first), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
-        for _ in 0..number("DISTKV_RUN_JOBS", 2) {
+        for _ in 0..number("DISTKV_RUN_JOBS", 4) {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
