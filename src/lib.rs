@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | [`model`] | yes | the vocabulary: paths, values, ticks, chains, entries, the tree |
 //! | [`protocol`] | yes | bytes to types and back: frames, peer messages, client messages |
-//! | [`actor`](distkv_core::actor) | yes | the election: short lists, who holds the tag, healed splits |
+//! | `actor` | yes | the election: short lists, who holds the tag, healed splits |
 //! | [`replica`] | yes | the replicated state: which version wins, catch-up, digests, watches |
 //! | [`engine`] | yes | the composition: one state, `&self` methods read, `write` and `handle` change |
 //! | [`membership`] | yes | SWIM (foca) wrapped as data in, data out |

@@ -18,9 +18,9 @@ pub struct Client {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
     /// For programs: one of the client protocol's words.
-    pub code: String,
+    pub(crate) code: String,
     /// For people.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 impl Client {

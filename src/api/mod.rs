@@ -53,9 +53,9 @@ pub(crate) trait Host: Send + Sync {
 #[derive(Clone)]
 pub(crate) struct Api {
     /// The node.
-    pub host: Arc<dyn Host>,
+    pub(crate) host: Arc<dyn Host>,
     /// Lets programs change data at an open node; none: nobody does there.
-    pub token: Option<Token>,
+    pub(crate) token: Option<Token>,
 }
 
 impl Api {

@@ -135,24 +135,24 @@ pub enum PastRefusal {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeysView {
     /// The ids of those keys of this node that were added over the network.
-    pub shared: Vec<String>,
+    pub(crate) shared: Vec<String>,
     /// The nodes, this one first.
-    pub nodes: Vec<NodeKeys>,
+    pub(crate) nodes: Vec<NodeKeys>,
 }
 
 /// The cluster keys of a node: no secrets.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct NodeKeys {
+pub(crate) struct NodeKeys {
     /// The node's name.
-    pub name: String,
+    pub(crate) name: String,
     /// How it is.
-    pub state: MemberState,
+    pub(crate) state: MemberState,
     /// The ids of its keys, the oldest first; none if it was not heard of.
-    pub ids: Option<Vec<String>>,
+    pub(crate) ids: Option<Vec<String>>,
     /// The id of the one that it seals with.
-    pub primary: Option<String>,
+    pub(crate) primary: Option<String>,
     /// Why it cannot keep them over a restart.
-    pub trouble: Option<String>,
+    pub(crate) trouble: Option<String>,
 }
 
 /// A change of the cluster's keys.
@@ -197,20 +197,20 @@ pub enum KeyRefusal {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SilentInfo {
     /// Those that went at the same time, together; the longest silent first.
-    pub together: Vec<SilentMembers>,
+    pub(crate) together: Vec<SilentMembers>,
     /// The members that are still here, without this node, by name.
-    pub with: Vec<String>,
+    pub(crate) with: Vec<String>,
 }
 
 /// Members that went silent at the same time.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SilentMembers {
+pub(crate) struct SilentMembers {
     /// Their names.
-    pub names: Vec<String>,
+    pub(crate) names: Vec<String>,
     /// For how long they have been silent, milliseconds.
-    pub since_ms: u64,
+    pub(crate) since_ms: u64,
     /// How many changes came to be known here since.
-    pub changes: u64,
+    pub(crate) changes: u64,
 }
 
 /// So many names stand in a line for people; of more, how many.
@@ -323,23 +323,23 @@ impl StorageStatus {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScheduledStatus {
     /// When they are made.
-    pub schedule: String,
+    pub(crate) schedule: String,
     /// Where they are.
-    pub directory: String,
+    pub(crate) directory: String,
     /// The newest one's file.
-    pub file: Option<String>,
+    pub(crate) file: Option<String>,
     /// When it was made, milliseconds since 1970.
-    pub time_ms: Option<u64>,
+    pub(crate) time_ms: Option<u64>,
     /// Its length.
-    pub bytes: Option<u64>,
+    pub(crate) bytes: Option<u64>,
     /// Its entries, deleted ones included, if it was made since the start.
-    pub entries: Option<u64>,
+    pub(crate) entries: Option<u64>,
     /// When the next one is due, milliseconds since 1970.
-    pub due_ms: u64,
+    pub(crate) due_ms: u64,
     /// Why the last attempt has failed, if it has.
-    pub failure: Option<String>,
+    pub(crate) failure: Option<String>,
     /// For how long one has been overdue, milliseconds, if one is.
-    pub overdue_ms: Option<u64>,
+    pub(crate) overdue_ms: Option<u64>,
 }
 
 impl ScheduledStatus {
@@ -365,13 +365,13 @@ impl ScheduledStatus {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SnapshotStatus {
     /// Its file's name.
-    pub file: String,
+    pub(crate) file: String,
     /// Its entries, tombstones included.
-    pub entries: u64,
+    pub(crate) entries: u64,
     /// Its length.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// How long ago, milliseconds.
-    pub age_ms: u64,
+    pub(crate) age_ms: u64,
 }
 
 /// A file that a client wants.
@@ -467,9 +467,9 @@ pub struct NodeStatus {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientLogStatus {
     /// The file's name.
-    pub file: String,
+    pub(crate) file: String,
     /// Why it has ended, if it has.
-    pub failure: Option<String>,
+    pub(crate) failure: Option<String>,
 }
 
 impl ClientLogStatus {

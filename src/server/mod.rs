@@ -17,11 +17,11 @@
 pub mod access;
 mod cluster;
 mod command;
-pub mod config;
+pub(crate) mod config;
 mod connections;
 pub(crate) mod counts;
-pub mod info;
-pub mod local_client;
+pub(crate) mod info;
+pub(crate) mod local_client;
 mod snapshot_upload;
 mod stream;
 

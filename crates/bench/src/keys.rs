@@ -20,11 +20,11 @@ const POOL_BYTES: usize = 1 << 20;
 
 /// One thing to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Op {
+pub(crate) struct Op {
     /// Of which key.
-    pub key: u64,
+    pub(crate) key: u64,
     /// Whether the key is set; else it is read.
-    pub is_write: bool,
+    pub(crate) is_write: bool,
 }
 
 /// What is to be done, one after the other.
@@ -59,11 +59,7 @@ impl Ops {
     }
 
     /// The next; none when all keys are set that were to be.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "an iterator would promise more than one use"
-    )]
-    pub fn next(&mut self) -> Option<Op> {
+    pub(crate) fn next(&mut self) -> Option<Op> {
         if let Some((next, end)) = &mut self.filling {
             let key = *next;
             *next += 1;
@@ -82,7 +78,7 @@ impl Ops {
     }
 
     /// Where in a pool of values the next one begins.
-    pub fn place(&mut self, places: usize) -> usize {
+    pub(crate) fn place(&mut self, places: usize) -> usize {
         let random = u64::from(self.random.random::<u32>());
         ((random * places as u64) >> 32) as usize
     }

@@ -67,7 +67,7 @@ pub struct Tally {
     /// Answers in each of [`PIECES`] equal pieces of the time.
     pub pieces: Vec<u64>,
     /// How long it was counted, nanoseconds.
-    pub spent: u64,
+    pub(crate) spent: u64,
 }
 
 /// Why it ended early.

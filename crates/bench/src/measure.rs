@@ -37,9 +37,9 @@ pub struct Measured {
     /// What the load generator counted.
     pub tally: Tally,
     /// What the servers on this machine used meanwhile; none if there are none.
-    pub cpu_s: Option<f64>,
+    pub(crate) cpu_s: Option<f64>,
     /// Their memory at the end.
-    pub resident: Option<u64>,
+    pub(crate) resident: Option<u64>,
 }
 
 impl Measured {

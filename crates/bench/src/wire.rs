@@ -40,9 +40,9 @@ pub struct Answer {
 #[error("the answer is not of {protocol}{}", .why.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
 pub struct WireError {
     /// What was expected: "the client protocol", "Redis's protocol".
-    pub protocol: &'static str,
+    pub(crate) protocol: &'static str,
     /// What is wrong with it, if there is more to say.
-    pub why: Option<String>,
+    pub(crate) why: Option<String>,
 }
 
 impl WireError {

@@ -23,7 +23,7 @@ const SECRET_FILE_BYTES_MAX: u64 = 4 << 10;
 /// As whom commands work, where the node asks for a login.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Login")]
-pub struct LoginArgs {
+pub(crate) struct LoginArgs {
     /// Log in as this user, where the node asks for a login [env: DISTKV_USER]
     #[arg(long = "user", value_name = "NAME")]
     as_user: Option<String>,

@@ -92,7 +92,7 @@ pub struct RemoteArgs {
 
     /// As whom.
     #[command(flatten)]
-    pub login: LoginArgs,
+    pub(crate) login: LoginArgs,
 }
 
 /// A connection to the node, and how long it may take.

@@ -13,7 +13,7 @@
 
 use distkv_model as model;
 
-pub mod actor;
+mod actor;
 pub mod engine;
 pub mod membership;
 pub mod protocol;

@@ -324,7 +324,7 @@ impl Tree {
 
     /// What one entry adds to [`Tree::memory_bytes`].
     #[must_use]
-    pub fn cost(path: &Path, entry: &Entry) -> usize {
+    pub(crate) fn cost(path: &Path, entry: &Entry) -> usize {
         let index = if entry.is_tombstone() { TOMBSTONE_BYTES } else { 0 };
         Self::path_cost(path) + entry.memory_bytes() + index
     }

@@ -39,8 +39,9 @@ impl<T> Schedule<T> {
     }
 
     /// When the next event is.
+    #[cfg(test)]
     #[must_use]
-    pub fn next_at(&self) -> Option<u64> {
+    pub(crate) fn next_at(&self) -> Option<u64> {
         self.heap.peek().map(|planned| planned.at)
     }
 
@@ -53,7 +54,8 @@ impl<T> Schedule<T> {
     }
 
     /// Turns the clock on to a time before which nothing happens.
-    pub fn turn_to(&mut self, at: u64) {
+    #[cfg(test)]
+    pub(crate) fn turn_to(&mut self, at: u64) {
         self.now = self.now.max(at);
     }
 }

@@ -43,10 +43,8 @@ use parking_lot::Mutex;
 use crate::rt::{Task, TcpListener, TcpStream};
 use answers::{Answers, Counts};
 use gate::Hosts;
-pub use message::{
-    Charge, Content, EVENT_STREAM, Event, HTTP_BODY_BYTES_MAX, JSON, JSON_LINES, Reply, Request,
-    Upload,
-};
+pub use message::{Charge, Content, Event, JSON, JSON_LINES, Reply, Request, Upload};
+
 use message::{HTTP_LONG_BODIES_MAX, Unread};
 pub use secured::Tls;
 use secured::{Begun, NoTalk};
@@ -57,7 +55,7 @@ use wires::{Timers, Wire};
 /// waited longest without a request is closed.
 pub const HTTP_CONNECTIONS_MAX: usize = 64;
 /// Most answers in parts at once, of these connections: event streams, and whole trees.
-pub const HTTP_STREAMS_MAX: usize = 32;
+const HTTP_STREAMS_MAX: usize = 32;
 /// Longest head of a request, bytes, with its first line.
 const HTTP_HEAD_BYTES_MAX: usize = 16 << 10;
 /// Most header fields of a request.
@@ -114,13 +112,13 @@ impl Check {
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Most connections at once; at least 1.
-    pub connections: usize,
+    connections: usize,
     /// Most of them that get an answer in parts.
-    pub streams: usize,
+    streams: usize,
     /// How long a head may take, and before it a TLS handshake.
-    pub head: Duration,
+    head: Duration,
     /// How long a client may take nothing of an answer.
-    pub write: Duration,
+    write: Duration,
 }
 
 impl Default for Limits {
@@ -178,8 +176,9 @@ impl HttpPort {
     }
 
     /// How many connections are open.
+    #[cfg(test)]
     #[must_use]
-    pub fn connections(&self) -> usize {
+    fn connections(&self) -> usize {
         self.slots.len()
     }
 

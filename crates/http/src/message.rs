@@ -23,7 +23,7 @@ use crate::rt::{self, Alarm};
 use crate::slots::Busy;
 
 /// Longest body of a request, bytes.
-pub const HTTP_BODY_BYTES_MAX: usize = 8 << 20;
+pub(crate) const HTTP_BODY_BYTES_MAX: usize = 8 << 20;
 /// A body of at most so many bytes is read at once; longer ones take turns.
 const SMALL_BODY_BYTES: usize = 64 << 10;
 /// Most long bodies that are read at once; others wait.
@@ -42,7 +42,7 @@ pub const JSON: &str = "application/json";
 /// Lines of JSON.
 pub const JSON_LINES: &str = "application/x-ndjson";
 /// Events.
-pub const EVENT_STREAM: &str = "text/event-stream";
+const EVENT_STREAM: &str = "text/event-stream";
 
 /// A request that has passed the gate.
 pub struct Request {
@@ -57,7 +57,7 @@ pub struct Request {
     /// Who asks.
     pub peer: SocketAddr,
     /// The address of this machine that the connection came in at.
-    pub came_in_at: IpAddr,
+    pub(crate) came_in_at: IpAddr,
     /// Whether it came by TLS.
     pub is_encrypted: bool,
     /// What the request brings.
@@ -167,7 +167,7 @@ pub struct Reply {
     /// Its status.
     pub status: StatusCode,
     /// Header fields: in place of the ones that every answer has, or besides them.
-    pub fields: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
     /// What it has to say.
     pub content: Content,
 }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures::stream::StreamExt as _;
 
 use super::*;
+use crate::message::HTTP_BODY_BYTES_MAX;
 use crate::rt::block_on;
 
 mod encrypted;

@@ -60,7 +60,7 @@ pub struct Encoded {
 impl Encoded {
     /// Nothing yet.
     #[must_use]
-    pub fn new(style: Style) -> Self {
+    pub(crate) fn new(style: Style) -> Self {
         Self { style, bytes: Vec::new(), ends: SmallVec::from_slice(&[0]) }
     }
 

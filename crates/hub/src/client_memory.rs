@@ -172,7 +172,7 @@ impl ClientMemory {
     }
 
     /// A stream holds a snapshot of a tree of the given size, until the returned value is dropped.
-    pub fn pin(&self, account: &Arc<Account>, tree_bytes: usize) -> Pin {
+    fn pin(&self, account: &Arc<Account>, tree_bytes: usize) -> Pin {
         let mut pins = self.pins.lock();
         let number = pins.next;
         pins.next += 1;
@@ -221,13 +221,6 @@ impl ClientMemory {
             .map(holding)
             .filter(|(_, holding)| holding.bytes >= CLOSE_MIN_BYTES)
             .max_by_key(|(_, holding)| holding.badness())
-    }
-
-    /// Closes every present connection.
-    pub fn close_all(&self) {
-        let accounts: Vec<Arc<Account>> =
-            self.accounts.lock().values().filter_map(Weak::upgrade).collect();
-        accounts.iter().for_each(|account| account.close());
     }
 
     /// Counts a connection that was closed because of the bound.

@@ -491,7 +491,7 @@ impl Inbox {
 
     /// Bytes that wait, all queues together.
     #[must_use]
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let state = self.state.lock();
         let watches: usize = state.watches.values().map(|q| q.bytes).sum();
         watches + state.monitors.values().map(|q| q.bytes).sum::<usize>()

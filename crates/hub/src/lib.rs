@@ -15,13 +15,13 @@ use distkv_storage as storage;
 
 pub mod bundle;
 pub mod client_memory;
-pub mod closing;
+mod closing;
 pub mod gone;
 pub mod inbox;
 pub mod link_queue;
 pub mod log_queue;
 mod outputs;
-pub mod policy_watch;
+mod policy_watch;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

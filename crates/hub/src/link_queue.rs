@@ -14,7 +14,7 @@ use crate::model::invariant::OrBroken;
 
 /// Most bytes that wait for one peer. Above a burst of ten thousand small changes, and far
 /// below what would be felt with 48 peers that all stand still (one frame may exceed it alone).
-pub const LINK_QUEUE_BYTES_MAX: usize = 4 << 20;
+const LINK_QUEUE_BYTES_MAX: usize = 4 << 20;
 /// What one frame costs beyond its bytes, so that tiny frames are bounded too.
 const FRAME_COST: usize = 48;
 
@@ -106,7 +106,7 @@ pub struct QueuedTotal {
 
 impl QueuedTotal {
     /// Adds what another queue had.
-    pub fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.frames += other.frames;
         self.bytes += other.bytes;
         self.overflows += other.overflows;
@@ -213,7 +213,7 @@ impl LinkQueue {
 
     /// What was queued since the link was made.
     #[must_use]
-    pub fn queued(&self) -> QueuedTotal {
+    pub(crate) fn queued(&self) -> QueuedTotal {
         self.state.lock().queued
     }
 

@@ -68,7 +68,7 @@ pub struct Cut {
 }
 
 /// Tells milliseconds since 1970, as the system's clock has it.
-pub type WallClock = Box<dyn Fn() -> u64 + Send + Sync>;
+pub(crate) type WallClock = Box<dyn Fn() -> u64 + Send + Sync>;
 
 /// Why the log is cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

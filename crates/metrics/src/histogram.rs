@@ -17,7 +17,7 @@ pub struct Histogram {
 pub struct HistogramNumbers {
     /// The upper bound of each bucket in seconds, the last one infinite, and how many durations it has; not
     /// added up.
-    pub buckets: Vec<(f64, u64)>,
+    pub(crate) buckets: Vec<(f64, u64)>,
     /// The sum of all durations, seconds.
     pub sum: f64,
     /// How many there are.

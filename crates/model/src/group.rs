@@ -73,7 +73,8 @@ impl GroupConfig {
     }
 
     /// The list with a member added or replaced, in the same lineage.
-    pub fn with(&self, member: Member) -> Option<Self> {
+    #[cfg(test)]
+    pub(crate) fn with(&self, member: Member) -> Option<Self> {
         let mut members: Vec<Member> =
             self.members.iter().filter(|m| m.name != member.name).cloned().collect();
         members.push(member);

@@ -42,7 +42,7 @@ mod window;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-pub use seal::OVERHEAD_BYTES;
+pub(crate) use seal::OVERHEAD_BYTES;
 
 use distkv_core::membership::{DATAGRAM_BYTES_MAX, TAG_BYTES};
 
@@ -53,7 +53,7 @@ use self::window::{Seen, Window};
 use crate::key_ring::KeyRing;
 
 /// Most sender's epochs whose windows are kept. If there are more, this node takes a new epoch.
-pub const SENDERS_MAX: usize = 4_096;
+const SENDERS_MAX: usize = 4_096;
 
 // What membership leaves free is enough for sealing.
 const _: () = assert!(OVERHEAD_BYTES <= TAG_BYTES);

@@ -22,9 +22,9 @@ use crate::key_ring::handed::Handed;
 use crate::key_ring::{KEYS_MAX, REMOVED_MAX, RingSummary, Used};
 
 /// Most reports in one message, and most nodes of which one is kept: as many as membership keeps.
-pub const REPORTS_MAX: usize = 1_024;
+pub(crate) const REPORTS_MAX: usize = 1_024;
 /// Most bytes of what keeps a node from storing its keys.
-pub const TROUBLE_BYTES_MAX: usize = 256;
+const TROUBLE_BYTES_MAX: usize = 256;
 
 /// Which keys a node has, as it says itself.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use sha2::{Digest as _, Sha256};
 use zeroize::{Zeroize as _, ZeroizeOnDrop, Zeroizing};
 
 /// Bytes of a secret, and of every key derived from it.
-pub const SECRET_BYTES: usize = 32;
+pub(crate) const SECRET_BYTES: usize = 32;
 /// Bytes of a key's id.
-pub const ID_BYTES: usize = 4;
+pub(crate) const ID_BYTES: usize = 4;
 
 /// What a derived key is for. Two purposes never share a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl Key {
     /// Reads a secret as people write it: 64 hex digits, or base64 with or without its `=`.
     /// `None` if it is neither, or not 32 bytes.
     #[must_use]
-    pub fn from_text(text: &str) -> Option<Self> {
+    pub(crate) fn from_text(text: &str) -> Option<Self> {
         let mut secret = Zeroizing::new([0; SECRET_BYTES]);
         if !from_hex(text, &mut *secret) {
             let bytes = from_base64(text)?;
@@ -114,7 +114,7 @@ impl Key {
 
     /// The secret as hex digits.
     #[must_use]
-    pub fn secret_text(&self) -> Zeroizing<String> {
+    pub(crate) fn secret_text(&self) -> Zeroizing<String> {
         let mut text = Zeroizing::new(String::with_capacity(2 * SECRET_BYTES));
         for byte in self.secret {
             // Writing to a string cannot fail.

@@ -28,7 +28,7 @@ use crate::key_ring::{Applied, KEYS_MAX, KeyRing, REMOVED_MAX, RingError, Used};
 /// Most bytes of a key file.
 pub const FILE_BYTES_MAX: usize = 32 << 10;
 /// Most bytes of the certificate authority's key or certificate, in DER.
-pub const CA_BYTES_MAX: usize = 4 << 10;
+const CA_BYTES_MAX: usize = 4 << 10;
 
 /// The certificate authority of the network's clients: opaque here.
 #[derive(Clone, PartialEq, Eq)]

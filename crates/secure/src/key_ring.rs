@@ -19,9 +19,9 @@ use distkv_core::membership::NetworkName;
 use crate::key::{Key, KeyId};
 
 /// Most keys of a ring: the one in use, its successor, and room for a rotation that was broken off.
-pub const KEYS_MAX: usize = 4;
+pub(crate) const KEYS_MAX: usize = 4;
 /// Most ids of removed keys that a ring remembers; the oldest are forgotten.
-pub const REMOVED_MAX: usize = 16;
+pub(crate) const REMOVED_MAX: usize = 16;
 
 /// Why a ring was not changed. It is as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -219,7 +219,7 @@ impl KeyRing {
 impl RingSummary {
     /// Whether this ring's node could not take what is sealed with a key.
     #[must_use]
-    pub fn lacks(&self, id: KeyId) -> bool {
+    fn lacks(&self, id: KeyId) -> bool {
         !self.ids.contains(&id)
     }
 }

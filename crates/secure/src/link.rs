@@ -33,9 +33,7 @@ pub use acceptor::{AcceptError, Acceptor};
 pub use clear::{HANDSHAKE_BYTES_MAX, MalformedFrame, Refusal, SECURED};
 pub use dialler::{DialError, Dialler};
 pub use noise::Ephemeral;
-pub use records::{
-    Opener, RECORD_BYTES_MAX, RECORD_HEADER_BYTES, RecordError, Sealer, sealed_bytes,
-};
+pub use records::{Opener, RECORD_BYTES_MAX, RECORD_HEADER_BYTES, RecordError, Sealer};
 
 use crate::key::KeyId;
 

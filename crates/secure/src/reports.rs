@@ -98,8 +98,9 @@ impl Reports {
     }
 
     /// How often the table has changed.
+    #[cfg(test)]
     #[must_use]
-    pub fn revision(&self) -> u64 {
+    fn revision(&self) -> u64 {
         self.revision
     }
 
@@ -122,7 +123,7 @@ impl Reports {
 
     /// What has changed since.
     #[must_use]
-    pub fn since(&self, revision: u64) -> Vec<Report> {
+    pub(crate) fn since(&self, revision: u64) -> Vec<Report> {
         let news = self.by_name.values().filter(|kept| kept.revision > revision);
         news.map(|kept| kept.report.clone()).collect()
     }

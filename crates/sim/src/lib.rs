@@ -56,7 +56,7 @@ pub struct Outcome {
     /// The first failure, if there was one.
     pub failure: Option<Failure>,
     /// How many steps the seed has.
-    pub steps: usize,
+    steps: usize,
     /// What happened, by count.
     pub stats: Stats,
     /// What happened, in lines for people, if they were asked for.

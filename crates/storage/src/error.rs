@@ -188,7 +188,7 @@ impl fmt::Display for StorageError {
 impl StorageError {
     /// Which file, where in it, and what is wrong.
     #[must_use]
-    pub fn what(&self) -> String {
+    pub(crate) fn what(&self) -> String {
         match self {
             Self::Io { file, action, source } => format!("{file}: cannot {action}: {source}"),
             Self::Damaged { file, kind, offset, problem } => {
@@ -246,7 +246,7 @@ impl StorageError {
 
     /// What to do.
     #[must_use]
-    pub fn advice(&self) -> &'static str {
+    fn advice(&self) -> &'static str {
         match self {
             Self::Io { .. } => {
                 "check that the disk works, has room, and can be written by this user"

@@ -19,7 +19,7 @@ use distkv_runtime as rt;
 
 mod directory_state;
 mod disks;
-pub mod error;
+mod error;
 mod format;
 pub mod log;
 mod recovery;
@@ -37,8 +37,8 @@ pub use disks::memory_disk;
 pub use disks::{directory, disk};
 pub use error::{FileKind, FormatError, StorageError};
 pub use format::{batch, frame, header};
-pub use header::{FORMAT_VERSION, FileHeader, LogStart};
-pub use log::{LogBatch, LogReader, LogWriter, StoppedLog};
+pub use header::{FileHeader, LogStart};
+pub use log::{LogBatch, LogReader, LogWriter};
 pub use past::{Keep, Moment};
 pub use recover::{NextLog, RecoverOptions, Recovered, Until, Warning, recover};
 #[cfg(any(test, feature = "planted-defects"))]
@@ -47,5 +47,5 @@ pub use recovery::{history, recover, replay};
 pub use replay::Replay;
 pub use snapshot::{
     Progress, SnapshotInfo, SnapshotReader, SnapshotSummary, read_snapshot, verify_snapshot,
-    write_snapshot, write_snapshot_as, write_snapshot_to,
+    write_snapshot, write_snapshot_to,
 };

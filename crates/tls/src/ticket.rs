@@ -69,9 +69,9 @@ impl fmt::Debug for Login {
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientCertificate {
     /// The client's first.
-    pub chain: Vec<Vec<u8>>,
+    pub(crate) chain: Vec<Vec<u8>>,
     /// The private key (DER: PKCS#8, SEC1 or PKCS#1).
-    pub key: Vec<u8>,
+    pub(crate) key: Vec<u8>,
 }
 
 impl fmt::Debug for ClientCertificate {

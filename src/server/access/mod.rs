@@ -21,17 +21,17 @@
 //! ([`crate::engine::BatchTerms::checked`]), so a change of a user or a list counts from the moment at which
 //! it is in the tree.
 
-pub mod audit;
-pub mod authorise;
+pub(crate) mod audit;
+pub(crate) mod authorise;
 pub mod cluster_key;
 pub(in crate::server) mod guest;
-pub mod logins;
-pub mod methods;
+pub(crate) mod logins;
+pub(crate) mod methods;
 pub mod mistakes;
 pub(in crate::server) mod present;
-pub mod sight;
+pub(crate) mod sight;
 pub mod strangers;
-pub mod types;
+pub(crate) mod types;
 
 use std::sync::Arc;
 
@@ -68,18 +68,18 @@ pub enum Identity {
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
     /// With the node as a whole; none: it must log in first.
-    pub role: Option<Role>,
+    pub(crate) role: Option<Role>,
     /// With the data.
-    pub rights: Arc<Rights>,
+    pub(crate) rights: Arc<Rights>,
     /// The policies that say so.
-    pub policies: Policies,
+    pub(crate) policies: Policies,
     /// What its values are checked by; none if there are no types.
-    pub types: Option<Arc<TypeChecks>>,
+    pub(crate) types: Option<Arc<TypeChecks>>,
     /// When it must be looked up again, whatever the policies are: because logins are needed from then on.
-    pub until: Option<Millis>,
+    pub(crate) until: Option<Millis>,
     /// What a test has planted.
     #[cfg(any(test, feature = "planted-defects"))]
-    pub mistake: Option<mistakes::Mistake>,
+    pub(crate) mistake: Option<mistakes::Mistake>,
 }
 
 /// How the canonical bytes of paths below nil begin.

@@ -9,9 +9,9 @@ use crate::model::limits::MARK_COMPONENTS_WARN;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct PurgeBlock {
     /// How many tombstones wait.
-    pub tombstones: usize,
+    pub(crate) tombstones: usize,
     /// The members that are away, and for how long, milliseconds; by name.
-    pub away: Vec<(NodeName, Millis)>,
+    pub(crate) away: Vec<(NodeName, Millis)>,
 }
 
 impl PurgeBlock {

@@ -45,9 +45,9 @@ pub struct ShardManager {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ShardUse {
     /// Entries that were asked for.
-    pub reads: u64,
+    pub(crate) reads: u64,
     /// Entries that were to be changed, and for which no precondition or limit forbade it.
-    pub writes: u64,
+    pub(crate) writes: u64,
 }
 
 #[derive(Default)]

@@ -15,7 +15,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("crates/bench/", "sizes of measurements, which no node has"),
     ("ENTRY_MAX", "a kind of record, not a size"),
     ("DIGITS_MAX", "follows from a number's width"),
-    ("LIFE_BYTES_MAX", "follows from other bounds"),
     ("FIELD_BYTES_MAX", "follows from an encoding"),
     ("ADDR_BYTES_MAX", "follows from an encoding"),
     ("LEB128_BYTES_MAX", "follows from an encoding"),

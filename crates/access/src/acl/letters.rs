@@ -23,11 +23,11 @@ impl Letters {
     /// `e`: list the children.
     pub const ENUM: Self = Self(1 << 5);
     /// `n`: make a child.
-    pub const NEW: Self = Self(1 << 6);
+    pub(crate) const NEW: Self = Self(1 << 6);
     /// `a`: see these letters (`test_acl`).
     pub const SEE: Self = Self(1 << 7);
     /// Everything.
-    pub const ALL: Self = Self(0xff);
+    pub(crate) const ALL: Self = Self(0xff);
 
     const NAMES: [(Self, char); 8] = [
         (Self::READ, 'r'),

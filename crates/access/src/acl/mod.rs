@@ -22,7 +22,7 @@ use distkv_model::value::Reader;
 pub use crate::patterns::TooManyPatterns;
 use crate::patterns::{Patterns, States};
 pub use letters::Letters;
-pub use rights::{Because, Cursor, Explained, Missing, Rights, TOPICS};
+pub use rights::{Because, Cursor, Explained, Missing, Rights};
 pub use walk::Walk;
 
 /// An access list, compiled.
@@ -67,7 +67,7 @@ impl Acl {
     /// Whether a pattern `#` says what holds where no other one matches. Lists of the original without
     /// one allowed everything there, and allow nothing now: operators should be told.
     #[must_use]
-    pub fn has_default(&self) -> bool {
+    pub(crate) fn has_default(&self) -> bool {
         self.patterns.get(&[Element::Str("#")]).is_some()
     }
 

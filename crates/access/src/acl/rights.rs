@@ -5,10 +5,6 @@ use distkv_model::path::Path;
 use super::{Acl, Letters};
 use crate::patterns::{States, element_slices};
 
-/// The first element of patterns that stand for topics of messages: `::msg.TOPIC` in text. There `r` allows
-/// to monitor a topic and `w` to send to it.
-pub const TOPICS: &str = ":msg";
-
 /// Nil as an element: what lies below it is no data.
 const NIL: &[u8] = b"\xc0";
 /// What every client may read below nil: type checks, and which nodes are to serve which shards.
@@ -84,7 +80,7 @@ impl Rights {
 
     /// At the root of the tree.
     #[must_use]
-    pub fn root(&self) -> Cursor<'_> {
+    pub(crate) fn root(&self) -> Cursor<'_> {
         Cursor { rights: self, place: self.first_place() }
     }
 
@@ -179,7 +175,7 @@ pub struct Missing {
     /// How many elements lead to where it is missing.
     pub depth: usize,
     /// Which one.
-    pub letter: Letters,
+    pub(crate) letter: Letters,
 }
 
 /// A place in the tree, with the letters there. Going down from it costs as much as one element, so that
@@ -212,7 +208,7 @@ pub(super) enum Place {
 impl Cursor<'_> {
     /// At a child: one element, in canonical bytes.
     #[must_use]
-    pub fn descend(&self, element: &[u8]) -> Self {
+    fn descend(&self, element: &[u8]) -> Self {
         Self { rights: self.rights, place: self.rights.place_below(&self.place, element) }
     }
 
@@ -246,7 +242,7 @@ impl Cursor<'_> {
 
     /// The letters here, and why.
     #[must_use]
-    pub fn explain(&self) -> Explained {
+    pub(crate) fn explain(&self) -> Explained {
         let because = match (&self.place, &self.rights.0) {
             (Place::Everything, _) => Because::Everything,
             (Place::Nil | Place::Shown | Place::System, _) => Because::System,

@@ -7,6 +7,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::patterns::{ACTIVE_MAX, PATTERNS_MAX};
 
+/// The first element of patterns that stand for topics of messages: `::msg.TOPIC` in text. There `r` allows
+/// to monitor a topic and `w` to send to it.
+const TOPICS: &str = ":msg";
+
 fn path(text: &str) -> Path {
     text.parse().unwrap()
 }

@@ -23,11 +23,9 @@ pub const NONCE_BYTES: usize = 24;
 /// Bytes of a box's tag.
 const TAG_BYTES: usize = 16;
 /// Most bytes of a public number that is looked at: group 14's.
-pub const PUBLIC_BYTES_MAX: usize = 256;
+const PUBLIC_BYTES_MAX: usize = 256;
 /// Most bytes of a box that is opened; passwords' hashes have 32.
-pub const BOX_BYTES_MAX: usize = 4_096;
-/// The `length` of clients that give none.
-pub const LENGTH_DEFAULT: u64 = 1_024;
+const BOX_BYTES_MAX: usize = 4_096;
 /// Below this `length`, the original takes group 5.
 const SHORT_LENGTH: u64 = 32;
 
@@ -78,7 +76,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// The group for a client's `length` ([`LENGTH_DEFAULT`] if it gives none).
+    /// The group for a client's `length` (1024 if it gives none).
     ///
     /// # Errors
     /// It asks for group 5, and `takes_five` is false.

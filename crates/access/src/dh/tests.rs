@@ -7,6 +7,9 @@ use super::*;
 const VECTORS: &str = include_str!("../../vectors/96f-dh-vectors.txt");
 const REFUSALS: &str = include_str!("../../vectors/96b-diffie-hellman.txt");
 
+/// The `length` of clients that give none.
+const LENGTH_DEFAULT: u64 = 1_024;
+
 fn bytes(hex: &str) -> Vec<u8> {
     let hex = if hex.len().is_multiple_of(2) { hex.to_owned() } else { format!("0{hex}") };
     (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap()).collect()

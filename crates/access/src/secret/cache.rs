@@ -10,7 +10,7 @@ use sha2::Sha256;
 use super::Sent;
 
 /// Most logins that are remembered; the oldest goes.
-pub const LOGINS_MAX: usize = 4_096;
+const LOGINS_MAX: usize = 4_096;
 
 /// Who logs in: a method, a user, and the event of the record as it was checked. After any change of the
 /// record that is another one, so nothing needs to be forgotten.

@@ -24,7 +24,7 @@ const FORGOTTEN_MS: Millis = 600_000;
 const PAIR_FORGOTTEN_MS: Millis = 7 * 24 * 3_600_000;
 /// Most users, addresses, and pairs of them, that are counted at the same time; the one without a try for
 /// the longest time is forgotten.
-pub const COUNTED_MAX: usize = 16_384;
+const COUNTED_MAX: usize = 16_384;
 /// Most characters of a user's name that are told apart: names come from outside.
 const IDENT_CHARS: usize = 64;
 

@@ -9,7 +9,7 @@ use sha2::Sha256;
 /// Bytes of a nonce, fresh and random for each login.
 pub const NONCE_BYTES: usize = 32;
 /// Bytes of a proof.
-pub const PROOF_BYTES: usize = 32;
+const PROOF_BYTES: usize = 32;
 
 /// Who proves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,7 +7,7 @@
 pub mod cache;
 pub mod guesses;
 pub mod key;
-pub mod password;
+pub(crate) mod password;
 
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -27,7 +27,7 @@ pub struct Sent(Zeroizing<[u8; 32]>);
 impl Sent {
     /// Of the hash as it came.
     #[must_use]
-    pub fn new(hash: [u8; 32]) -> Self {
+    pub(crate) fn new(hash: [u8; 32]) -> Self {
         Self(Zeroizing::new(hash))
     }
 
@@ -68,13 +68,13 @@ impl TokenHash {
 
     /// As it is kept; none unless it has 32 bytes.
     #[must_use]
-    pub fn from_slice(hash: &[u8]) -> Option<Self> {
+    pub(crate) fn from_slice(hash: &[u8]) -> Option<Self> {
         hash.try_into().ok().map(Self)
     }
 
     /// As it is kept.
     #[must_use]
-    pub fn as_bytes(&self) -> &[u8; 32] {
+    pub(crate) fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 

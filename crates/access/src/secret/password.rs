@@ -8,19 +8,19 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use super::Sent;
 
 /// Bytes of a salt.
-pub const SALT_BYTES: usize = 16;
+pub(crate) const SALT_BYTES: usize = 16;
 /// Memory of one hash: 19 MiB.
 const MEMORY_KIB: u32 = 19 * 1_024;
 const ROUNDS: u32 = 2;
 const LANES: u32 = 1;
 /// Most memory that a stored hash may ask for, 64 MiB: whoever can store one must not exhaust the node.
-pub const MEMORY_BYTES_MAX: u64 = 64 << 20;
+const MEMORY_BYTES_MAX: u64 = 64 << 20;
 /// Most rounds that a stored hash may ask for.
-pub const ROUNDS_MAX: u32 = 8;
+const ROUNDS_MAX: u32 = 8;
 /// Most lanes that a stored hash may ask for.
-pub const LANES_MAX: u32 = 4;
+const LANES_MAX: u32 = 4;
 /// Most bytes of a stored hash.
-pub const PHC_BYTES_MAX: usize = 256;
+const PHC_BYTES_MAX: usize = 256;
 
 /// Why there is no hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -76,7 +76,7 @@ impl PasswordHash {
 
     /// As it is stored.
     #[must_use]
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.phc
     }
 

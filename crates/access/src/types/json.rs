@@ -5,7 +5,7 @@ use distkv_model::value::{Kind, ReadError, Reader};
 use serde_json::{Map, Number, Value as Json};
 
 /// Most items, on all levels, of a value that is checked: as JSON, each takes up to 100 bytes.
-pub const ITEMS_MAX: usize = 262_144;
+pub(crate) const ITEMS_MAX: usize = 262_144;
 /// Most characters of a value that a message shows.
 const SHOWN: usize = 200;
 

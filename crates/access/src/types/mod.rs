@@ -28,16 +28,13 @@ use serde_json::Value as Json;
 
 use crate::patterns::Patterns;
 pub use crate::patterns::TooManyPatterns;
-pub use json::{ITEMS_MAX, NotJson};
+pub use json::NotJson;
 use json::{repr, repr_text, to_json};
 use record::{TypeRecord, match_value, read_match};
-pub use schema::{
-    EXPANDED_MAX, REGEX_BYTES_MAX, REGEXES_MAX, SCHEMA_BYTES_MAX, SCHEMA_DEPTH_MAX, SUBSCHEMAS_MAX,
-    SchemaError,
-};
+pub use schema::SchemaError;
 
 /// Most types; further ones cannot be made.
-pub const TYPES_MAX: usize = 1_024;
+const TYPES_MAX: usize = 1_024;
 
 /// Why a value, a type or a match is refused. Nothing was changed. Texts contain the original's.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

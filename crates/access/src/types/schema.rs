@@ -11,17 +11,17 @@ use serde_json::Value as Json;
 use super::describe::describe;
 
 /// Most bytes of a schema as MessagePack: 64 KiB.
-pub const SCHEMA_BYTES_MAX: usize = 64 << 10;
+pub(crate) const SCHEMA_BYTES_MAX: usize = 64 << 10;
 /// Most subschemas of a schema.
-pub const SUBSCHEMAS_MAX: usize = 1_000;
+pub(crate) const SUBSCHEMAS_MAX: usize = 1_000;
 /// Most subschemas if each reference is replaced by what it refers to.
-pub const EXPANDED_MAX: usize = 10_000;
+const EXPANDED_MAX: usize = 10_000;
 /// Deepest nesting of subschemas, references replaced.
-pub const SCHEMA_DEPTH_MAX: usize = 64;
+pub(crate) const SCHEMA_DEPTH_MAX: usize = 64;
 /// Most regular expressions of a schema.
-pub const REGEXES_MAX: usize = 100;
+pub(crate) const REGEXES_MAX: usize = 100;
 /// Most bytes that a regular expression takes when compiled: 256 KiB.
-pub const REGEX_BYTES_MAX: usize = 256 << 10;
+const REGEX_BYTES_MAX: usize = 256 << 10;
 
 /// Why a schema is not taken.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use distkv_model::value::{Reader, write_str};
 use serde_json::json;
 
-use super::schema::Schema;
+use super::json::ITEMS_MAX;
+use super::schema::{REGEXES_MAX, SCHEMA_BYTES_MAX, SCHEMA_DEPTH_MAX, SUBSCHEMAS_MAX, Schema};
 use super::*;
 
 const SCHEMAS: &str = include_str!("../../vectors/98-type-schema.txt");

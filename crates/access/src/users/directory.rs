@@ -16,9 +16,9 @@ use crate::acl::{Acl, Rights};
 use crate::secret::Secret;
 
 /// Most users; further ones do not exist.
-pub const USERS_MAX: usize = 65_536;
+const USERS_MAX: usize = 65_536;
 /// Most access lists; further ones do not exist, so their users may do nothing.
-pub const LISTS_MAX: usize = 1_024;
+const LISTS_MAX: usize = 1_024;
 /// Most warnings that are kept.
 const WARNINGS_MAX: usize = 64;
 

@@ -20,7 +20,7 @@ mod roles;
 #[cfg(test)]
 mod tests;
 
-pub use directory::{Directory, GRACE_MS_MAX, LISTS_MAX, USERS_MAX, User, Warning};
+pub use directory::{Directory, GRACE_MS_MAX, User, Warning};
 pub use place::{Place, acl_name_value, acl_path, revoked_path, user_acl_path, user_path};
 pub use record::{REMOVAL_BYTES, Record, RecordError, Removal};
-pub use roles::{Role, is_before_login, least_role, least_role_at, least_role_of_name};
+pub use roles::{Role, is_before_login, least_role, least_role_at};

@@ -3,6 +3,7 @@
 use distkv_model::value::{Kind, Reader, Value, ValueError, write_bin, write_map_len, write_str};
 
 use super::roles::Role;
+#[cfg(test)]
 use crate::secret::password::SALT_BYTES;
 use crate::secret::{HashError, PasswordHash, Secret, Sent, TokenHash};
 
@@ -33,7 +34,7 @@ pub struct Record {
     pub role: Option<Role>,
     /// What the user has to prove. What cannot be read is nothing that could be proved. Of a password and a
     /// token, the password counts.
-    pub secret: Secret,
+    pub(crate) secret: Secret,
     /// Of a user who was removed before: which removal the record knows of.
     pub after: Option<Removal>,
     /// Other fields: key and value, each MessagePack.
@@ -50,7 +51,7 @@ impl Record {
 
     /// A record of this role.
     #[must_use]
-    pub fn new(role: Role, secret: Secret) -> Self {
+    pub(crate) fn new(role: Role, secret: Secret) -> Self {
         Self { role: Some(role), secret, ..Self::default() }
     }
 
@@ -146,7 +147,8 @@ impl Record {
     ///
     /// # Errors
     /// The computation failed, for lack of memory.
-    pub fn converted(&self, salt: [u8; SALT_BYTES]) -> Result<Option<Self>, RecordError> {
+    #[cfg(test)]
+    pub(crate) fn converted(&self, salt: [u8; SALT_BYTES]) -> Result<Option<Self>, RecordError> {
         let Secret::Legacy(sent) = &self.secret else { return Ok(None) };
         Ok(Some(self.with_secret(Secret::Password(PasswordHash::new(sent, salt)?))))
     }

@@ -113,13 +113,6 @@ pub fn least_role(action: Action) -> Role {
     }
 }
 
-/// As [`least_role`], by the action's name in a request; none for a name that is no action, which nobody may
-/// ask for.
-#[must_use]
-pub fn least_role_of_name(name: &[u8]) -> Option<Role> {
-    Action::of(name).map(least_role)
-}
-
 /// The least role for an action at a whole path, in canonical bytes: users may read type checks, and which
 /// nodes are to serve which shards.
 #[must_use]

@@ -10,6 +10,12 @@ use super::*;
 use crate::acl::Letters;
 use crate::secret::{PasswordHash, Secret, Sent, TokenHash, check};
 
+/// As [`least_role`], by the action's name in a request; none for a name that is no action, which nobody may
+/// ask for.
+fn least_role_of_name(name: &[u8]) -> Option<Role> {
+    Action::of(name).map(least_role)
+}
+
 fn path(text: &str) -> Path {
     text.parse().unwrap()
 }

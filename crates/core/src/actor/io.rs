@@ -1,21 +1,21 @@
 //! What an actor is made with, its outputs, and its queries.
 
-use crate::model::ids::{Millis, NodeName};
+use crate::model::ids::NodeName;
 use crate::model::ping::{ConfigVersion, GroupId, Ping};
 
 /// What an actor is made with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ActorConfig {
+pub(crate) struct ActorConfig {
     /// Which election; pings of others are ignored.
-    pub group: GroupId,
+    pub(crate) group: GroupId,
     /// The settings that all members must share, as far as this one knows. Values out of range are
     /// brought into it.
-    pub shared: ConfigVersion,
+    pub(crate) shared: ConfigVersion,
 }
 
 /// What a member does in its group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Role {
+pub(crate) enum Role {
     /// It may be elected: it pings when it is its turn.
     Active,
     /// It listens and knows the list; it never pings, and is never on the list.
@@ -24,7 +24,7 @@ pub enum Role {
 
 /// Something to be done outside, or to be known there.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ActorOutput {
+pub(crate) enum ActorOutput {
     /// For all members of the group that can be reached. Need not arrive.
     Send(Ping),
     /// Something happened.
@@ -33,7 +33,7 @@ pub enum ActorOutput {
 
 /// Something that happened in a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ActorEvent {
+pub(crate) enum ActorEvent {
     /// This member holds the tag from now until [`ActorEvent::Untagged`].
     Tagged,
     /// This member held the tag and holds it no more.
@@ -52,14 +52,4 @@ pub enum ActorEvent {
     },
     /// Another configuration was heard of and is followed from now.
     ConfigChanged(ConfigVersion),
-}
-
-/// One on the elected list.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ListMember {
-    /// Its name.
-    pub name: NodeName,
-    /// Milliseconds since it was heard itself, or came on the list unheard; 0 for this member. On
-    /// a list of n, about n cycles are normal.
-    pub silent_ms: Millis,
 }

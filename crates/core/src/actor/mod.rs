@@ -65,7 +65,7 @@ use std::collections::BTreeSet;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
-pub use io::{ActorConfig, ActorEvent, ActorOutput, ListMember, Role};
+pub(crate) use io::{ActorConfig, ActorEvent, ActorOutput, Role};
 
 use contest::Claim;
 use pacing::Standing;
@@ -73,7 +73,7 @@ use reunion::Reunions;
 use roster::Roster;
 
 use crate::model::ids::{Millis, NodeName};
-use crate::model::ping::{ConfigError, ConfigVersion, GroupId, Ping};
+use crate::model::ping::{ConfigVersion, GroupId, Ping};
 
 /// Whether this member holds the tag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,7 +97,7 @@ enum Occasion {
 
 /// One member's part in the election of one group; see the module's documentation.
 #[derive(Debug)]
-pub struct Actor {
+pub(crate) struct Actor {
     group: GroupId,
     me: NodeName,
     role: Role,
@@ -133,7 +133,7 @@ impl Actor {
     /// A member that is not ready, of value 0, and knows no other yet. `seed` should differ between
     /// members: it keeps those that start together from claiming together.
     #[must_use]
-    pub fn new(config: ActorConfig, me: NodeName, role: Role, seed: u64) -> Self {
+    pub(crate) fn new(config: ActorConfig, me: NodeName, role: Role, seed: u64) -> Self {
         Self {
             group: config.group,
             me,
@@ -158,19 +158,8 @@ impl Actor {
 
     /// The elected list, newest first; the first is whose turn it is, and holds the tag or is
     /// about to. At most as long as the configuration says.
-    pub fn list(&self) -> impl Iterator<Item = &NodeName> {
+    pub(crate) fn list(&self) -> impl Iterator<Item = &NodeName> {
         self.roster.names()
-    }
-
-    /// The same, with how long each was silent.
-    pub fn list_members(&self, now: Millis) -> impl Iterator<Item = ListMember> + '_ {
-        self.roster.iter().map(move |listed| ListMember {
-            name: listed.name.clone(),
-            silent_ms: match listed.name == self.me {
-                true => 0,
-                false => now.saturating_sub(listed.heard_at),
-            },
-        })
     }
 
     /// Whether this member holds the tag.
@@ -181,32 +170,14 @@ impl Actor {
 
     /// The number of the turn that this member knows of; 0 if of none.
     #[must_use]
-    pub fn turn(&self) -> u64 {
+    pub(crate) fn turn(&self) -> u64 {
         self.claim.as_ref().map_or(0, Claim::turn)
-    }
-
-    /// The configuration that is followed.
-    #[must_use]
-    pub fn config(&self) -> &ConfigVersion {
-        &self.config
-    }
-
-    /// What this member does in its group.
-    #[must_use]
-    pub fn role(&self) -> Role {
-        self.role
-    }
-
-    /// Whether this member may be elected before those that are not ready.
-    #[must_use]
-    pub fn is_ready(&self) -> bool {
-        self.is_ready
     }
 
     /// When [`Actor::on_tick`] has something to do; `None` before the first tick, which is due at
     /// once.
     #[must_use]
-    pub fn next_deadline(&self) -> Option<Millis> {
+    pub(crate) fn next_deadline(&self) -> Option<Millis> {
         let tag_at = match self.tag {
             Tag::Claimed(at) => Some(at),
             Tag::Free | Tag::Held => None,
@@ -218,7 +189,7 @@ impl Actor {
     /// What this member knows, without claiming anything: to be sent to a peer whose link has just
     /// come up. Also a passive member's.
     #[must_use]
-    pub fn greeting(&self) -> Ping {
+    pub(crate) fn greeting(&self) -> Ping {
         Ping {
             group: self.group,
             sender: self.me.clone(),
@@ -228,12 +199,6 @@ impl Actor {
             meetings: self.reunions.meetings().to_vec(),
             config: self.config,
         }
-    }
-
-    /// What decides between this member and others in a collision: the greater one wins. Counts
-    /// from its next claim on.
-    pub fn set_value(&mut self, value: u64) {
-        self.value = value;
     }
 
     /// Whether this member may be elected. Takes effect with the next tick or ping.
@@ -252,25 +217,10 @@ impl Actor {
         }
     }
 
-    /// Accepts a configuration that was set here, if it is greater than the present one, and sends
-    /// it; returns whether it was accepted.
-    ///
-    /// # Errors
-    /// [`ConfigError`] names a value that is out of range. Nothing was changed.
-    pub fn adopt_config(&mut self, config: ConfigVersion) -> Result<bool, ConfigError> {
-        config.check()?;
-        if config <= self.config {
-            return Ok(false);
-        }
-        self.follow_config(config);
-        self.has_new_config = true;
-        Ok(true)
-    }
-
     /// A hint: a member is known to be gone. It is taken off the list, and stays off until it is
     /// heard itself; if it is its turn, the next one takes over at once. Takes effect with the next
     /// tick or ping.
-    pub fn on_member_down(&mut self, name: &NodeName) {
+    pub(crate) fn on_member_down(&mut self, name: &NodeName) {
         if *name == self.me {
             return;
         }
@@ -282,7 +232,7 @@ impl Actor {
     }
 
     /// Time has passed.
-    pub fn on_tick(&mut self, now: Millis, out: &mut Vec<ActorOutput>) {
+    pub(crate) fn on_tick(&mut self, now: Millis, out: &mut Vec<ActorOutput>) {
         self.settle(now, out);
         if self.next_deadline().is_some_and(|at| at.saturating_add(self.config.cycle_ms) < now) {
             self.on_stall(now, out);

@@ -38,6 +38,7 @@ impl Roster {
         self.listed.len()
     }
 
+    #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Listed> {
         self.listed.iter()
     }

@@ -304,7 +304,7 @@ impl Engine {
 
     /// Names that clients removed from their views.
     #[must_use]
-    pub fn killed(&self) -> &Arc<BTreeSet<NodeName>> {
+    pub(crate) fn killed(&self) -> &Arc<BTreeSet<NodeName>> {
         &self.killed
     }
 

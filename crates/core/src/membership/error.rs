@@ -21,7 +21,7 @@ pub enum MembershipError {
 /// Why bytes from the network could not be read, or a datagram could not be written. Nothing was
 /// changed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum CodecError {
+pub(crate) enum CodecError {
     /// It ends in the middle of something.
     #[error("cut short")]
     CutShort,

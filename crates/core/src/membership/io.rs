@@ -19,7 +19,7 @@ pub enum SwimInput<'a> {
     Tick,
     /// Get into the network of the node at this address: it is called at once, and then again in
     /// its turn like every known peer. A node that was given this counts as the joiner, should its
-    /// name be taken, until it has been a member for [`super::ESTABLISHED_AFTER_MS`].
+    /// name be taken, until it has been a member for `ESTABLISHED_AFTER_MS`.
     Join(SocketAddr),
     /// There was a peer at this address: it goes onto the durable list. A node that is given this
     /// when it starts counts as a joiner, too.
@@ -34,7 +34,7 @@ pub enum SwimInput<'a> {
     ForgetPeer(SocketAddr),
     /// Say goodbye to all members. Go on with the loop until
     /// [`next_deadline`](super::Swim::next_deadline) is `None`; that takes
-    /// [`super::BYE_TIMES`] × [`super::BYE_PERIOD_MS`].
+    /// `BYE_TIMES` × `BYE_PERIOD_MS`.
     Leave,
 }
 
@@ -85,7 +85,7 @@ pub enum SwimOutput {
         generation: u32,
     },
     /// A datagram of another network came and was dropped. Reported once per sender and
-    /// [`super::STRANGER_PERIOD_MS`]; the sender gets to know, too.
+    /// `STRANGER_PERIOD_MS`; the sender gets to know, too.
     NetworkMismatch {
         /// Its sender.
         from: SocketAddr,
@@ -148,7 +148,7 @@ pub struct PeerInfo {
     /// Its name, once known.
     pub name: Option<NodeName>,
     /// Whether it ever was a member, as far as this node has seen. Those are worth storing.
-    pub was_up: bool,
+    pub(crate) was_up: bool,
 }
 
 /// What happened so far, by count.
@@ -157,7 +157,7 @@ pub struct SwimCounters {
     /// Datagrams given in, empty ones not counted.
     pub received: u64,
     /// Datagrams given out.
-    pub sent: u64,
+    pub(crate) sent: u64,
     /// Dropped: not ours, cut short, or absurd.
     pub malformed: u64,
     /// Dropped: of another network.
@@ -171,5 +171,5 @@ pub struct SwimCounters {
     /// Dropped: it named unknown members, and the table is full.
     pub table_full: u64,
     /// How often this node renewed its identity.
-    pub renewals: u64,
+    pub(crate) renewals: u64,
 }

@@ -74,7 +74,7 @@
 //!   and say so; the newcomer asks the holder itself, whose answer is final
 //!   ([`SwimOutput::Refused`]). If the holder is silent it is either dead, which the members know
 //!   in seconds and then let the newcomer in, or cut off; so the newcomer gives up after
-//!   [`REFUSAL_PATIENCE_MS`]. If both have their place in the network (two halves met), the one
+//!   `REFUSAL_PATIENCE_MS`. If both have their place in the network (two halves met), the one
 //!   that was declared down less often stays.
 //! - **The durable list of peers** never forgets a member that did not leave, except for one that
 //!   came up at another address. Even if foca is idle for lack of members, one of the missing peers
@@ -124,13 +124,12 @@ mod timers;
 mod wire;
 
 pub use config::SwimConfig;
-pub use error::{CodecError, MembershipError};
+pub use error::MembershipError;
 pub use io::{DownReason, MemberInfo, MemberState, PeerInfo, SwimCounters, SwimInput, SwimOutput};
-pub use members::identity::{Identity, NetworkName, canonical_addr};
+pub use members::identity::{Identity, NetworkName};
 pub use members::peers::PEERS_MAX;
-pub use members::strangers::STRANGER_PERIOD_MS;
-pub use receive::REFUSAL_PATIENCE_MS;
-pub use swim::{BYE_PERIOD_MS, BYE_TIMES, ESTABLISHED_AFTER_MS, MEMBERS_MAX, Swim};
+
+pub use swim::Swim;
 pub use wire::datagram::{DATAGRAM_BYTES_MAX, TAG_BYTES};
 
 #[cfg(test)]

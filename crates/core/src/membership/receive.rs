@@ -18,7 +18,7 @@ use crate::model::ids::Millis;
 const GENERATION_LEARN_MAX: u32 = 1 << 31;
 /// How long a joiner whose name is taken keeps trying when the holder itself does not answer. The
 /// holder may have crashed just now, which the others know within 8 s.
-pub const REFUSAL_PATIENCE_MS: Millis = 10_000;
+pub(crate) const REFUSAL_PATIENCE_MS: Millis = 10_000;
 /// Refusals further apart than this have nothing to do with each other.
 const REFUSAL_GAP_MS: Millis = 5_000;
 /// A holder is asked at most this often.

@@ -24,14 +24,14 @@ use crate::model::ids::{Incarnation, Millis, NodeName};
 
 /// A node that joined counts as having its place in the network after this time as a member: by
 /// then all nodes know each other, and a rival of its name would have been found.
-pub const ESTABLISHED_AFTER_MS: Millis = 5_000;
+const ESTABLISHED_AFTER_MS: Millis = 5_000;
 /// How often a leaving node says goodbye to every member, against packet loss.
-pub const BYE_TIMES: u32 = 3;
+const BYE_TIMES: u32 = 3;
 /// The time between its goodbyes.
-pub const BYE_PERIOD_MS: Millis = 100;
+const BYE_PERIOD_MS: Millis = 100;
 /// Most members that are remembered, those that are down included. Datagrams that would add more
 /// are dropped: a peer must not fill the memory with invented members.
-pub const MEMBERS_MAX: usize = 2048;
+pub(crate) const MEMBERS_MAX: usize = 2048;
 /// A tick that comes later than this after its deadline means that this process stood still. It
 /// then gives every suspect as much more time, since it could not hear them either.
 const STALL_MS: Millis = 1_000;
@@ -184,7 +184,8 @@ impl Swim {
     }
 
     /// This node's identity, as renewed by now.
-    pub fn identity(&self) -> &Identity {
+    #[cfg(test)]
+    pub(crate) fn identity(&self) -> &Identity {
         self.foca.identity()
     }
 

@@ -61,26 +61,26 @@ pub struct Line {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
     /// The events that last changed the entry, newest first: 1 to [`CHAIN_LEN_MAX`].
-    pub chain: Vec<(NodeId, Tick)>,
+    pub(crate) chain: Vec<(NodeId, Tick)>,
     /// Whether older ones were dropped.
-    pub is_chain_cut: bool,
+    pub(crate) is_chain_cut: bool,
     /// The change's tock.
     pub tock: Tock,
     /// When it was made, if the line tells it; for people.
-    pub time: Option<ChangeTime>,
+    pub(crate) time: Option<ChangeTime>,
     /// The event that first brought the value, of a re-issue.
-    pub origin: Option<(NodeId, Tick)>,
+    pub(crate) origin: Option<(NodeId, Tick)>,
     /// Unknown fields of the change.
-    pub extra: Vec<u8>,
+    pub(crate) extra: Vec<u8>,
     /// Whether the version is a deletion, whatever the line has as its value now.
-    pub is_deletion: bool,
+    is_deletion: bool,
     /// Whether the line is as it was written.
-    pub standing: Standing,
+    pub(crate) standing: Standing,
 }
 
 /// How a line stands to the version that it names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub(crate) enum Standing {
     /// It is that version.
     AsWritten,
     /// It has another value in the place of that version's.
@@ -335,7 +335,7 @@ impl Version {
     /// The version that the line names, for something to be made on top of it, in terms of a table: all
     /// but its value, which the line may not have any more. `None` if the table is full.
     #[must_use]
-    pub fn base(&self, table: &mut NodeTable) -> Option<Entry> {
+    pub(crate) fn base(&self, table: &mut NodeTable) -> Option<Entry> {
         let value = (!self.is_deletion).then(Value::nil);
         self.entry(value.as_ref(), table)
     }
@@ -350,7 +350,7 @@ impl Version {
 
     /// The entry, in terms of a table; `None` if that is full.
     #[must_use]
-    pub fn entry(&self, value: Option<&Value>, table: &mut NodeTable) -> Option<Entry> {
+    pub(crate) fn entry(&self, value: Option<&Value>, table: &mut NodeTable) -> Option<Entry> {
         let chain = self.chain(table)?;
         let origin = match &self.origin {
             None => None,

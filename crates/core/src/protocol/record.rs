@@ -97,7 +97,7 @@ impl fmt::Display for EventRef<'_> {
 impl EventRef<'_> {
     /// The event in local form; an incarnation that is new here is added. `None` when the
     /// table is full.
-    pub fn intern(&self, table: &mut NodeTable) -> Option<Event> {
+    pub(crate) fn intern(&self, table: &mut NodeTable) -> Option<Event> {
         let node = match table.find(self.name, self.incarnation) {
             Some(node) => node,
             None => table.intern(&NodeId {

@@ -20,7 +20,7 @@
 
 mod node;
 pub mod python;
-pub mod writer;
+pub(crate) mod writer;
 
 pub use node::SavedNode;
 pub use writer::SavedStateWriter;
@@ -60,33 +60,33 @@ pub enum SavedRecord {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SavedState {
     /// The writer of the file.
-    pub node: SavedNode,
+    pub(crate) node: SavedNode,
     /// Its tock.
-    pub tock: Tock,
+    pub(crate) tock: Tock,
     /// All nodes with their highest ticks; none for one that never wrote.
-    pub nodes: Vec<(SavedNode, Option<Tick>)>,
+    pub(crate) nodes: Vec<(SavedNode, Option<Tick>)>,
     /// Superseded ticks.
     pub known: Vec<(SavedNode, TickSet)>,
     /// Ticks in the chains of tombstones.
-    pub deleted: Vec<(SavedNode, TickSet)>,
+    pub(crate) deleted: Vec<(SavedNode, TickSet)>,
 }
 
 /// An entry, or a change.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SavedEntry {
     /// Where in the file.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// Where in the tree.
-    pub path: Path,
+    pub(crate) path: Path,
     /// Its value; none if it was deleted.
-    pub value: Option<Value>,
+    pub(crate) value: Option<Value>,
     /// The events that last changed it, newest first, each node once, within the bound of
     /// chains.
-    pub chain: Vec<(SavedNode, Tick)>,
+    pub(crate) chain: Vec<(SavedNode, Tick)>,
     /// Whether older events were dropped.
-    pub is_chain_cut: bool,
+    pub(crate) is_chain_cut: bool,
     /// The change's tock.
-    pub tock: Tock,
+    pub(crate) tock: Tock,
 }
 
 /// Why an entry of a file cannot be one here.
@@ -105,7 +105,7 @@ pub enum UnusableEntry {
 #[error("at byte {offset} of the saved state: {problem}")]
 pub struct SavedStateError {
     /// Where the record begins that is bad.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// What is wrong with it.
     pub problem: SavedStateProblem,
 }
@@ -168,7 +168,9 @@ impl SavedStateReader {
     }
 
     /// All records of a file that is in memory. Ends after the first error.
-    pub fn read_all(bytes: &[u8]) -> impl Iterator<Item = Result<SavedRecord, SavedStateError>> {
+    pub(crate) fn read_all(
+        bytes: &[u8],
+    ) -> impl Iterator<Item = Result<SavedRecord, SavedStateError>> {
         let mut reader = Self::new();
         reader.feed(bytes);
         let mut is_over = false;

@@ -141,13 +141,13 @@ impl Replica {
 
     /// The known incarnations.
     #[must_use]
-    pub fn table(&self) -> &Arc<NodeTable> {
+    pub(crate) fn table(&self) -> &Arc<NodeTable> {
         &self.table
     }
 
     /// This node's own incarnation.
     #[must_use]
-    pub fn own(&self) -> NodeIndex {
+    pub(crate) fn own(&self) -> NodeIndex {
         self.own
     }
 
@@ -165,37 +165,37 @@ impl Replica {
 
     /// How clients must log in, as the tree says; none: they need not.
     #[must_use]
-    pub fn login(&self) -> Option<&Login> {
+    pub(crate) fn login(&self) -> Option<&Login> {
         self.login.as_ref()
     }
 
     /// How often the data that says who may do what has changed.
     #[must_use]
-    pub fn policies(&self) -> Policies {
+    pub(crate) fn policies(&self) -> Policies {
         self.policies
     }
 
     /// The ticks that are accounted for.
     #[must_use]
-    pub fn seen(&self) -> &Seen {
+    pub(crate) fn seen(&self) -> &Seen {
         &self.seen
     }
 
     /// How far purges were applied.
     #[must_use]
-    pub fn mark(&self) -> &Mark {
+    pub(crate) fn mark(&self) -> &Mark {
         &self.mark
     }
 
     /// The last tick that this incarnation used; 0 before its first change.
     #[must_use]
-    pub fn tick(&self) -> Tick {
+    pub(crate) fn tick(&self) -> Tick {
         self.tick
     }
 
     /// The network's counter as far as this node knows it.
     #[must_use]
-    pub fn tock(&self) -> Tock {
+    pub(crate) fn tock(&self) -> Tock {
         self.tock
     }
 
@@ -258,7 +258,7 @@ impl Replica {
 
     /// Continues under a new incarnation. The state stays; the old incarnation's ticks are an
     /// ordinary peer's from now on.
-    pub fn renew(&mut self, id: &NodeId) -> bool {
+    pub(crate) fn renew(&mut self, id: &NodeId) -> bool {
         let Some(index) = self.intern(id) else { return false };
         if index == self.own || self.seen.get(index).is_some() {
             return false;

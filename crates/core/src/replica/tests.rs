@@ -9,6 +9,7 @@ mod settled;
 mod times;
 mod usurped;
 mod verdicts;
+mod whole_file;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -96,11 +96,11 @@ fn mix(mut hash: u64) -> u64 {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplacedHashes {
     /// Of the path.
-    pub path: u64,
+    pub(crate) path: u64,
     /// Of the old version.
-    pub old: Option<u64>,
+    pub(crate) old: Option<u64>,
     /// Of the new version.
-    pub new: Option<u64>,
+    pub(crate) new: Option<u64>,
 }
 
 /// The sums over a node's whole tree. Arithmetic is modulo 2^64.
@@ -151,19 +151,19 @@ impl ContentSums {
     }
 
     /// The hash of one version at a path.
-    pub fn hash_of(&mut self, table: &NodeTable, path: &[u8], entry: &Entry) -> u64 {
+    pub(crate) fn hash_of(&mut self, table: &NodeTable, path: &[u8], entry: &Entry) -> u64 {
         self.keys.content_hash(table, path_hash(path), entry)
     }
 
     /// The sum over everything.
     #[must_use]
-    pub fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         self.total
     }
 
     /// By bucket, from 0 on.
     #[must_use]
-    pub fn buckets(&self) -> &[u64] {
+    pub(crate) fn buckets(&self) -> &[u64] {
         &self.buckets
     }
 }

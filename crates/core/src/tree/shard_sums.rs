@@ -107,7 +107,7 @@ impl ShardSums {
     }
 
     /// Joins with sums over other entries.
-    pub fn merge(&mut self, other: &Self) {
+    pub(crate) fn merge(&mut self, other: &Self) {
         for (own, other) in self.sums.iter_mut().zip(&other.sums) {
             *own += *other;
         }

@@ -99,14 +99,15 @@ impl Chain {
 
     /// Whether older events were dropped at the bound.
     #[must_use]
-    pub fn is_cut(&self) -> bool {
+    pub(crate) fn is_cut(&self) -> bool {
         self.cut
     }
 
     /// Whether this chain names the event, or a later one of the same incarnation
     /// (docs/replication-rules.md, "State", covers).
+    #[cfg(test)]
     #[must_use]
-    pub fn covers(&self, event: Event) -> bool {
+    pub(crate) fn covers(&self, event: Event) -> bool {
         self.events.iter().any(|e| e.node == event.node && e.tick >= event.tick)
     }
 }

@@ -38,7 +38,7 @@ pub enum Family {
 
 impl Family {
     /// All of them.
-    pub const ALL: [Self; 6] =
+    pub(crate) const ALL: [Self; 6] =
         [Self::Auth, Self::Acl, Self::Type, Self::Match, Self::Codec, Self::Conv];
 
     /// The family that a path (canonical bytes) belongs to: its top, or anything below that.

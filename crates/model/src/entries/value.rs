@@ -4,8 +4,8 @@
 //! unknown extension types, integer widths and strings that are not UTF-8 survive exactly. [`read`] and
 //! [`mod@write`] are the typed readers and writers over such bytes that the protocols are made of.
 
-pub mod equal;
-pub mod read;
+pub(crate) mod equal;
+pub(crate) mod read;
 pub mod skip;
 pub mod write;
 

@@ -389,13 +389,13 @@ impl TickSet {
 
     /// The ticks that are in both sets.
     #[must_use]
-    pub fn intersection(&self, other: &Self) -> Self {
+    pub(crate) fn intersection(&self, other: &Self) -> Self {
         self.difference(&self.difference(other))
     }
 
     /// The ticks above a tick.
     #[must_use]
-    pub fn above(&self, tick: u64) -> Self {
+    pub(crate) fn above(&self, tick: u64) -> Self {
         match Self::range(1, tick.saturating_add(1)) {
             Some(below) => self.difference(&below),
             None => self.clone(),
@@ -406,7 +406,7 @@ impl TickSet {
     /// ranges, from the first one that begins at `from` or later. Also the place where the next
     /// part begins, if there is one.
     #[must_use]
-    pub fn part(&self, from: u64, ranges_max: usize) -> (Self, Option<u64>) {
+    pub(crate) fn part(&self, from: u64, ranges_max: usize) -> (Self, Option<u64>) {
         let mut ranges = self.ranges.iter_from(from);
         let part: SmallVec<[(u64, u64); 1]> = ranges.by_ref().take(ranges_max).collect();
         let next = ranges.next().map(|(from, _)| from);

@@ -16,13 +16,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::ids::{Incarnation, NameError, NodeId, NodeName, Tick};
-use crate::limits::NAME_BYTES_MAX;
 
 /// Most hexadecimal digits of an incarnation.
 const DIGITS_MAX: usize = 16;
-
-/// Longest spelling of a life in bytes.
-pub const LIFE_BYTES_MAX: usize = NAME_BYTES_MAX + 1 + DIGITS_MAX;
 
 /// Why a text names no life or no event. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -85,7 +81,7 @@ impl<'a> LifeRef<'a> {
         EventSpelling { life: self, tick }
     }
 
-    /// Length of the spelling in bytes, at most [`LIFE_BYTES_MAX`].
+    /// Length of the spelling in bytes.
     #[must_use]
     pub fn spelled_len(self) -> usize {
         self.name.len() + 1 + digits_of(self.incarnation)
@@ -183,7 +179,11 @@ impl FromStr for NamedEvent {
 mod tests {
     use proptest::prelude::*;
 
+    use crate::limits::NAME_BYTES_MAX;
     use crate::spelling::*;
+
+    /// Longest spelling of a life in bytes.
+    const LIFE_BYTES_MAX: usize = NAME_BYTES_MAX + 1 + DIGITS_MAX;
 
     fn life(name: &str, incarnation: u64) -> NodeId {
         NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(incarnation) }

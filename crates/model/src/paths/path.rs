@@ -32,6 +32,7 @@ pub use crate::path::builder::PathBuilder;
 pub use crate::path::bytes::{
     EXT_PATH, ElementEnds, Elements, OrderPrefix, cmp_paths, common_elements, order_prefix,
 };
+
 pub use crate::path::element::Element;
 pub use crate::path::error::{ElementProblem, PathError};
 
@@ -299,11 +300,6 @@ impl<'a> PathBytes<'a> {
     /// Whether this is the root.
     pub fn is_root(&self) -> bool {
         self.bytes.is_empty()
-    }
-
-    /// Whether this is in the system's own tree, its root included.
-    pub fn is_system(&self) -> bool {
-        self.bytes.first() == Some(&0xc0)
     }
 
     /// How many elements the path has; known without walking.

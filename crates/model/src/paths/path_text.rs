@@ -27,7 +27,7 @@ use std::str::FromStr;
 
 use crate::path::{Array, Element, Path, PathBuilder, PathBytes, PathError};
 
-pub mod array;
+pub(crate) mod array;
 
 pub use crate::path_text::array::python_text;
 use crate::path_text::array::{ArrayTextProblem, array_text, is_array, parse_array};
@@ -42,12 +42,12 @@ pub struct PathTextError {
     /// The position in characters, from 1; one past the last if something is missing at the end.
     pub position: usize,
     /// What is wrong there.
-    pub problem: PathTextProblem,
+    pub(crate) problem: PathTextProblem,
 }
 
 /// What is wrong with a path's text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PathTextProblem {
+pub(crate) enum PathTextProblem {
     /// Nothing at all.
     #[error("a path cannot be empty; the root is ':'")]
     Empty,

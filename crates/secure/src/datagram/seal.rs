@@ -20,7 +20,7 @@ const CLEAR_BYTES: usize = HEAD_BYTES + ID_BYTES;
 const SEALED_AT: usize = CLEAR_BYTES + NONCE_BYTES;
 
 /// Bytes that sealing adds to a datagram.
-pub const OVERHEAD_BYTES: usize = ID_BYTES + NONCE_BYTES + TAG_BYTES;
+pub(crate) const OVERHEAD_BYTES: usize = ID_BYTES + NONCE_BYTES + TAG_BYTES;
 
 /// Who seals for whom, and the how manyth datagram of this sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use crate::key::{Key, KeyId};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Handed {
     /// The network whose keys these are.
-    pub network: NetworkName,
+    pub(crate) network: NetworkName,
     /// Keys that were added, in the ring's order; at most [`super::KEYS_MAX`].
     pub keys: Vec<Key>,
     /// The last order to use a key.
@@ -28,8 +28,9 @@ pub struct Handed {
 
 impl Handed {
     /// Whether it says nothing.
+    #[cfg(test)]
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.used.is_none() && self.removed.is_empty()
     }
 }
@@ -101,7 +102,7 @@ impl KeyRing {
 
     /// The last order to use a key.
     #[must_use]
-    pub fn used(&self) -> Option<Used> {
+    pub(crate) fn used(&self) -> Option<Used> {
         self.used
     }
 

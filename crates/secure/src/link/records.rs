@@ -35,12 +35,6 @@ pub enum RecordError {
     Over,
 }
 
-/// Bytes that [`Sealer::seal`] appends for so many bytes.
-#[must_use]
-pub fn sealed_bytes(plain: usize) -> usize {
-    plain + plain.div_ceil(PLAIN_BYTES_MAX) * (RECORD_HEADER_BYTES + TAG_BYTES)
-}
-
 /// The key and the counter of one direction.
 pub(super) struct Direction {
     suite: Suite,
@@ -109,7 +103,7 @@ impl Sealer {
         Self { direction: Direction::new(suite, key) }
     }
 
-    /// Appends bytes as few records as possible: [`sealed_bytes`] bytes. No bytes make no record.
+    /// Appends bytes as few records as possible. No bytes make no record.
     ///
     /// # Errors
     /// [`RecordError::Over`] after 2^64 records; `out` is as it was.

@@ -39,7 +39,7 @@ impl Class {
 
     /// Of a message on a link.
     #[must_use]
-    pub fn of(message: &PeerMessage<'_>) -> Self {
+    pub(crate) fn of(message: &PeerMessage<'_>) -> Self {
         match message {
             PeerMessage::Change(_) => Self::Change,
             PeerMessage::Digest(_) | PeerMessage::DigestWanted => Self::Digest,

@@ -28,7 +28,7 @@ use crate::virtual_net::Schedule;
 use wires::{Dropping, Wire};
 
 /// Microseconds of the virtual clock.
-pub type Micros = u64;
+pub(crate) type Micros = u64;
 
 /// What a network is made with.
 #[derive(Clone, Debug)]
@@ -110,7 +110,7 @@ struct Node {
 }
 
 /// When a member was reported down: by whom, whom, and the time.
-pub type Death = (usize, NodeName, Micros);
+pub(crate) type Death = (usize, NodeName, Micros);
 
 /// A network.
 pub struct Scale {

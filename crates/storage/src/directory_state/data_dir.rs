@@ -25,9 +25,7 @@ use crate::log::LogWriter;
 use crate::model::ids::NodeTable;
 use crate::past::{Keep, expendable};
 use crate::recover::{Files, RecoverOptions, Recovered, recover};
-use crate::snapshot::{
-    Progress, SnapshotInfo, SnapshotSummary, snapshot_name, verify_snapshot, write_snapshot,
-};
+use crate::snapshot::{Progress, SnapshotInfo, SnapshotSummary, verify_snapshot, write_snapshot};
 
 pub(super) const LOCK_NAME: &str = "lock";
 /// For its user only: it holds all that the node holds.
@@ -250,14 +248,6 @@ impl DataDir {
         let source = self.disk.open(name).map_err(StorageError::io(name, "open"))?;
         verify_snapshot(name, source, &mut |_| {})?;
         Ok(!self.prune(*number, &keep)?.is_empty())
-    }
-
-    /// The snapshots in the directory, oldest first.
-    ///
-    /// # Errors
-    /// [`StorageError::Io`].
-    pub fn snapshots(&self) -> Result<Vec<String>, StorageError> {
-        Ok(Files::list(&*self.disk)?.snapshots.keys().map(|n| snapshot_name(*n)).collect())
     }
 }
 

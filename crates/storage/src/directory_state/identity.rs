@@ -34,7 +34,7 @@ pub struct Identity {
     /// The node's name.
     pub name: NodeName,
     /// The directory's id: what makes it a certain member of the Delete group.
-    pub store: u64,
+    pub(crate) store: u64,
     /// How the last life ended.
     pub life: Life,
 }

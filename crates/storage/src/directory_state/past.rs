@@ -31,7 +31,7 @@ pub struct Keep {
 impl Keep {
     /// No more than the given number of snapshots, and the base before them.
     #[must_use]
-    pub fn snapshots(snapshots: usize) -> Self {
+    pub(crate) fn snapshots(snapshots: usize) -> Self {
         Self { snapshots, since_ms: u64::MAX, bytes: 0 }
     }
 }

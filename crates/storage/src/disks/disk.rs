@@ -90,7 +90,7 @@ impl FileId {
     /// Whether both are the same file. If the times of creation are known, the device does not
     /// count: some systems renumber devices when they start.
     #[must_use]
-    pub fn is_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         let times = self.born_ns != 0 || other.born_ns != 0;
         self.inode == other.inode
             && self.born_ns == other.born_ns
@@ -106,10 +106,10 @@ pub struct DiskEntry {
     /// How long it is.
     pub bytes: u64,
     /// Which file it is.
-    pub id: FileId,
+    pub(crate) id: FileId,
     /// When it was last changed in any way, nanoseconds since 1970. Unlike the time of the last
     /// write, it cannot be set, so it shows whether a file was put back over itself.
-    pub changed_ns: u64,
+    pub(crate) changed_ns: u64,
 }
 
 #[cfg(test)]

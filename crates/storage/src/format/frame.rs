@@ -26,7 +26,7 @@ pub(crate) const FRAME_BYTES_MAX: usize = 8 << 20;
 /// time, and damage costs one.
 pub(crate) const FRAME_BYTES_AIM: usize = 64 << 10;
 /// Bytes before the payload.
-pub const HEAD_BYTES: usize = 8;
+const HEAD_BYTES: usize = 8;
 /// Bytes behind it.
 pub(crate) const TAIL_BYTES: usize = 8;
 /// Bytes that are read at once.

@@ -12,7 +12,7 @@ use crate::model::ids::{Incarnation, NodeId, NodeName};
 use crate::model::value::{Reader, write_array_len, write_str, write_u64};
 
 /// The version of the formats that is written here, and the latest that can be read.
-pub const FORMAT_VERSION: u64 = 1;
+pub(crate) const FORMAT_VERSION: u64 = 1;
 const SNAPSHOT_MAGIC: &str = "distkv-snapshot";
 const LOG_MAGIC: &str = "distkv-log";
 const IDENTITY_MAGIC: &str = "distkv-identity";

@@ -17,7 +17,7 @@ mod reader;
 mod writer;
 
 pub use reader::{LogBatch, LogReader};
-pub use writer::{LogWriter, StoppedLog};
+pub use writer::LogWriter;
 
 pub(super) const MORE: u64 = 0;
 pub(super) const LAST: u64 = 1;

@@ -36,11 +36,11 @@ pub struct LogWriter {
 
 /// A log that its node has stopped with: what proves that nothing came after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StoppedLog {
+pub(crate) struct StoppedLog {
     /// Its number.
-    pub number: u64,
+    pub(crate) number: u64,
     /// Its length in bytes.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 impl LogWriter {
@@ -111,8 +111,9 @@ impl LogWriter {
     }
 
     /// The position up to which it is synced, in bytes.
+    #[cfg(test)]
     #[must_use]
-    pub fn synced(&self) -> u64 {
+    pub(crate) fn synced(&self) -> u64 {
         self.synced
     }
 
@@ -172,7 +173,7 @@ impl LogWriter {
     ///
     /// # Errors
     /// [`StorageError`]; the next log must start from a snapshot.
-    pub fn close(mut self) -> Result<LogStart, StorageError> {
+    pub(crate) fn close(mut self) -> Result<LogStart, StorageError> {
         self.sync()?;
         Ok(LogStart::After { number: self.header.number, bytes: self.len() })
     }
@@ -182,7 +183,7 @@ impl LogWriter {
     ///
     /// # Errors
     /// [`StorageError`]; the log does not say that the node stopped.
-    pub fn stop(
+    pub(crate) fn stop(
         mut self,
         time_ms: u64,
         knowledge: &Knowledge,

@@ -18,9 +18,9 @@ use crate::recover::{Files, is_torn, is_unborn};
 use crate::snapshot::{SnapshotReader, read_snapshot_below};
 
 /// Most changes that are told.
-pub const HISTORY_STEPS_MAX: usize = 1_000;
+const HISTORY_STEPS_MAX: usize = 1_000;
 /// Most bytes of their values; one may exceed it alone.
-pub const HISTORY_BYTES_MAX: usize = 4 << 20;
+const HISTORY_BYTES_MAX: usize = 4 << 20;
 
 /// A version of the entry.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -291,7 +291,7 @@ impl Recovered {
     ///
     /// # Errors
     /// [`StorageError`]; some of it may be done. The call can be repeated.
-    pub fn repair(&self, disk: &dyn Disk) -> Result<(), StorageError> {
+    pub(crate) fn repair(&self, disk: &dyn Disk) -> Result<(), StorageError> {
         for repair in &self.repairs {
             repair.carry_out(disk)?;
         }

@@ -49,7 +49,7 @@ impl Replay {
     /// Keeps only what is at and below a path of what comes from now on, if one is given: a state to look at, and
     /// not to continue.
     #[must_use]
-    pub fn only_below(self, below: Option<Path>) -> Self {
+    pub(crate) fn only_below(self, below: Option<Path>) -> Self {
         Self { below, ..self }
     }
 
@@ -77,7 +77,7 @@ impl Replay {
 
     /// How many batches were taken in.
     #[must_use]
-    pub fn batches(&self) -> u64 {
+    pub(crate) fn batches(&self) -> u64 {
         self.batches
     }
 

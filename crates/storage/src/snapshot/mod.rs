@@ -8,10 +8,10 @@
 mod reader;
 mod writer;
 
-pub use reader::{
-    SnapshotReader, SnapshotSummary, read_snapshot, read_snapshot_below, verify_snapshot,
-};
-pub use writer::{SnapshotInfo, write_snapshot, write_snapshot_as, write_snapshot_to};
+pub(crate) use reader::read_snapshot_below;
+pub use reader::{SnapshotReader, SnapshotSummary, read_snapshot, verify_snapshot};
+
+pub use writer::{SnapshotInfo, write_snapshot, write_snapshot_to};
 
 const KNOWLEDGE: u64 = 3;
 const ENTRIES: u64 = 4;
@@ -25,7 +25,7 @@ pub struct Progress {
     /// The total, if it is known.
     pub total: u64,
     /// Bytes that are done.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// The name of a snapshot's file.

@@ -44,13 +44,13 @@ pub struct SnapshotSummary {
     /// The node's knowledge; in the indices of `table`.
     pub knowledge: Knowledge,
     /// The incarnations that its node knew.
-    pub table: NodeTable,
+    pub(crate) table: NodeTable,
     /// Its entries, tombstones included.
     pub entries: u64,
     /// The tombstones among them.
     pub tombstones: u64,
     /// Its length in bytes.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 impl SnapshotReader {
@@ -102,14 +102,8 @@ impl SnapshotReader {
 
     /// The node's knowledge; in the indices of [`SnapshotReader::table`].
     #[must_use]
-    pub fn knowledge(&self) -> &Knowledge {
+    pub(crate) fn knowledge(&self) -> &Knowledge {
         &self.knowledge
-    }
-
-    /// The incarnations that its node knew.
-    #[must_use]
-    pub fn table(&self) -> &NodeTable {
-        self.nodes.table()
     }
 
     /// How far it was read.
@@ -126,7 +120,7 @@ impl SnapshotReader {
         clippy::should_implement_trait,
         reason = "what an iterator gave could be believed at once"
     )]
-    pub fn next(&mut self) -> Result<Option<Committed>, StorageError> {
+    pub(crate) fn next(&mut self) -> Result<Option<Committed>, StorageError> {
         if self.is_done {
             return Ok(None);
         }
@@ -260,7 +254,7 @@ pub fn read_snapshot(
 ///
 /// # Errors
 /// [`StorageError`] says what is wrong with it.
-pub fn read_snapshot_below(
+pub(crate) fn read_snapshot_below(
     name: &str,
     source: Box<dyn Read + Send>,
     below: Option<&Path>,

@@ -30,7 +30,7 @@ pub struct SnapshotInfo {
     /// Its entries, tombstones included.
     pub entries: u64,
     /// The tombstones among them.
-    pub tombstones: u64,
+    pub(crate) tombstones: u64,
 }
 
 /// Writes a snapshot under its number's name: to a temporary file, which is synced, renamed, and
@@ -52,7 +52,7 @@ pub fn write_snapshot(
 ///
 /// # Errors
 /// As [`write_snapshot`].
-pub fn write_snapshot_as(
+fn write_snapshot_as(
     name: &str,
     disk: &dyn Disk,
     header: &FileHeader,

@@ -10,8 +10,8 @@
 //! Whoever is served never waits for it: what the queue has no room for is counted, and the count is written
 //! when there is room again.
 
-pub mod record;
-pub mod repeats;
+pub(crate) mod record;
+pub(crate) mod repeats;
 pub(in crate::server) mod witness;
 
 use std::collections::VecDeque;
@@ -102,11 +102,11 @@ impl State {
 #[derive(Debug, Default)]
 pub(crate) struct Work {
     /// To be written, in this order.
-    pub entries: Vec<Entry>,
+    pub(crate) entries: Vec<Entry>,
     /// Before that: the file is to be opened anew, because it was moved.
-    pub reopen: bool,
+    pub(crate) reopen: bool,
     /// This was the last.
-    pub is_closed: bool,
+    pub(crate) is_closed: bool,
 }
 
 impl Audit {

@@ -59,21 +59,21 @@ pub(crate) enum Outcome {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize)]
 pub(crate) struct Record {
     /// What has happened.
-    pub event: Event,
+    pub(crate) event: Event,
     /// What came of it.
-    pub outcome: Outcome,
+    pub(crate) outcome: Outcome,
     /// Who did it: the user's name; of a refused login, who the client said it was.
-    pub user: Option<Box<str>>,
+    pub(crate) user: Option<Box<str>>,
     /// How the user logs in.
-    pub method: Option<Box<str>>,
+    pub(crate) method: Option<Box<str>>,
     /// From where.
-    pub address: Option<IpAddr>,
+    pub(crate) address: Option<IpAddr>,
     /// The action of the client protocol.
-    pub action: Option<&'static str>,
+    pub(crate) action: Option<&'static str>,
     /// To whom, or what, it was done: a user, a path, a node. Of a refused peer: what it calls itself, or its key.
-    pub target: Option<Box<str>>,
+    pub(crate) target: Option<Box<str>>,
     /// More about it, in words.
-    pub detail: Option<Box<str>>,
+    pub(crate) detail: Option<Box<str>>,
 }
 
 impl Record {
@@ -128,11 +128,11 @@ impl Record {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
     /// When, in ms since 1970.
-    pub time_ms: Millis,
+    pub(crate) time_ms: Millis,
     /// What.
-    pub record: Record,
+    pub(crate) record: Record,
     /// How often, since the last such line; 1 for all that are not put together.
-    pub count: u64,
+    pub(crate) count: u64,
 }
 
 /// The beginning of a text, with a sign where it was cut off.

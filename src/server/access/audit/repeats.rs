@@ -26,9 +26,9 @@ const OTHERS: &str = "of other users and addresses, put together";
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Bounds {
     /// Most different kinds at a time.
-    pub kinds: usize,
+    pub(crate) kinds: usize,
     /// The time from one count of a kind to the next.
-    pub interval_ms: Millis,
+    pub(crate) interval_ms: Millis,
 }
 
 impl Bounds {

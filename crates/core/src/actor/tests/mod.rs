@@ -4,6 +4,7 @@
 //! `cargo test --release --lib actor::tests -- --nocapture`), and `=144..145` a single one.
 
 mod hostile;
+mod inside;
 mod net;
 mod pings;
 mod rough;

@@ -25,11 +25,11 @@ pub struct StateView {
     /// The ticks that are accounted for.
     pub seen: Seen,
     /// What any peer was heard to have accounted for.
-    pub heard: Seen,
+    pub(crate) heard: Seen,
     /// What each linked peer is known to have accounted for.
     pub peers: Vec<PeerView>,
     /// Incarnations that membership says are up.
-    pub members: Vec<NodeIndex>,
+    pub(crate) members: Vec<NodeIndex>,
     /// The own incarnation.
     pub own: NodeIndex,
     /// The last own tick; none while the node is not ready.

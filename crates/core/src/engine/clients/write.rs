@@ -16,9 +16,9 @@ const FRAME_KEPT: usize = 4 << 10;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryExcess {
     /// Estimated bytes of all entries.
-    pub used: usize,
+    pub(crate) used: usize,
     /// The limit, in bytes.
-    pub max: usize,
+    pub(crate) max: usize,
 }
 
 impl MemoryExcess {

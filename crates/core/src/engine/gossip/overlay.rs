@@ -39,7 +39,7 @@ pub enum Mesh {
 impl Mesh {
     /// The mesh for this number of nodes, this one included, after having been `self`.
     #[must_use]
-    pub fn next(self, nodes: usize, full_max: usize) -> Self {
+    pub(crate) fn next(self, nodes: usize, full_max: usize) -> Self {
         let bound = match self {
             Self::Full => full_max,
             Self::Tree => full_max * AGAIN.0 / AGAIN.1,
@@ -50,7 +50,7 @@ impl Mesh {
 
 /// A node's neighbours: 1 to 2 × [`RINGS`] of the others, none if there are no others. Being
 /// neighbours is mutual.
-pub fn neighbours<'a>(
+pub(crate) fn neighbours<'a>(
     own: &NodeName,
     others: impl Iterator<Item = &'a NodeName> + Clone,
 ) -> BTreeSet<NodeName> {

@@ -100,7 +100,7 @@ pub struct CatchUpProgress {
     /// Entries that have come.
     pub entries: u64,
     /// Events that were missing when it began; several may be of one entry.
-    pub missing: u64,
+    pub(crate) missing: u64,
 }
 
 impl Engine {

@@ -56,18 +56,6 @@ impl TakeIn {
         let ours = |(path, entry): (Path, Entry)| (path, self.map.entry(&entry));
         batch.into_iter().map(ours).collect()
     }
-
-    /// The counts so far.
-    #[must_use]
-    pub fn counts(&self) -> TakenIn {
-        self.counts
-    }
-
-    /// How many entries there are in all.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.image.replica.tree.len() as u64
-    }
 }
 
 impl Engine {

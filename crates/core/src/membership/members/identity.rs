@@ -51,13 +51,13 @@ impl fmt::Display for NetworkName {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// The advertised gossip address; see [`canonical_addr`].
-    pub addr: SocketAddr,
+    pub(crate) addr: SocketAddr,
     /// The node's name.
     pub name: NodeName,
     /// The node's incarnation: a counter from its data directory, or a random number.
-    pub incarnation: Incarnation,
+    pub(crate) incarnation: Incarnation,
     /// How often this process renewed itself, or more if it learnt of a higher one.
-    pub generation: u32,
+    pub(crate) generation: u32,
     /// Set on the last identity of a process that leaves, so that "left" and "failed" can be
     /// distinguished wherever the news travels. foca itself knows only "down".
     pub(in crate::membership) leaving: bool,
@@ -132,7 +132,7 @@ impl foca::Identity for Identity {
 /// The one form of an address that is compared and sent: an IPv4 address mapped into IPv6 is the
 /// IPv4 address, flow label and scope are dropped (they mean nothing on another host, so link-local
 /// IPv6 addresses cannot be advertised).
-pub fn canonical_addr(addr: SocketAddr) -> SocketAddr {
+pub(crate) fn canonical_addr(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip().to_canonical(), addr.port())
 }
 

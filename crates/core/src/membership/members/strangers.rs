@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use crate::model::ids::Millis;
 
 /// A stranger is reported and answered once in this time.
-pub const STRANGER_PERIOD_MS: Millis = 60_000;
+const STRANGER_PERIOD_MS: Millis = 60_000;
 /// Most strangers remembered. More than that within one period are only counted: forged
 /// senders must not turn into answers and log lines without end.
 const STRANGERS_MAX: usize = 64;

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::super::*;
 use super::net::Net;
+use crate::membership::swim::MEMBERS_MAX;
 use crate::membership::wire::codec::IdentityCodec;
 use crate::membership::wire::datagram::{Envelope, Kind};
 use crate::model::ids::{Incarnation, NodeName};

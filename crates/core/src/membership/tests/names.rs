@@ -2,6 +2,7 @@
 
 use super::super::*;
 use super::net::Net;
+use crate::membership::receive::REFUSAL_PATIENCE_MS;
 use crate::model::ids::Millis;
 
 fn refused(net: &Net, at: usize) -> Option<Millis> {

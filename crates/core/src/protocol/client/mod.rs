@@ -42,4 +42,4 @@ pub use requests::{
 
 /// The version of the original whose protocol this is. The greeting names it, because clients may
 /// derive from it what they can ask for.
-pub const PROTOCOL_VERSION: [u64; 3] = [0, 65, 0];
+const PROTOCOL_VERSION: [u64; 3] = [0, 65, 0];

@@ -335,7 +335,7 @@ fn entries_of(records: &[Record<'_>], table: &mut NodeTable) -> Vec<(Path, Entry
 }
 
 /// Appends a change as a frame.
-pub fn encode_change(
+pub(crate) fn encode_change(
     mark: &Mark,
     ack_wanted: bool,
     path: &Path,
@@ -352,7 +352,7 @@ pub fn encode_change(
 }
 
 /// Appends a part of a catch-up's answer as a frame.
-pub fn encode_part(
+pub(crate) fn encode_part(
     id: u64,
     mark: &Mark,
     entries: &[(Path, Entry)],
@@ -371,7 +371,7 @@ pub fn encode_part(
 }
 
 /// Appends a client's message as a frame.
-pub fn encode_topic(topic: &Path, data: &[u8], out: &mut Vec<u8>) {
+fn encode_topic(topic: &Path, data: &[u8], out: &mut Vec<u8>) {
     write_frame(TOPIC, out, |out| {
         write_array_len(2, out);
         write_bin(topic.as_bytes(), out);

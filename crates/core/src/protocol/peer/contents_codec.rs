@@ -156,7 +156,7 @@ pub(super) fn write_want(paths: &[Path], out: &mut Vec<u8>) {
 }
 
 /// Appends versions that the peer wants as a frame.
-pub fn encode_versions(
+pub(crate) fn encode_versions(
     mark: &Mark,
     entries: &[(Path, crate::model::entry::Entry)],
     table: &NodeTable,

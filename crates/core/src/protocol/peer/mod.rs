@@ -18,8 +18,8 @@ use crate::model::ping::Ping;
 use crate::model::seen::{Lineage, Mark, SeenById};
 use crate::model::seen_sum::SeenSum;
 use crate::protocol::record::{Record, RecordError};
-pub use codec::{encode_change, encode_part, encode_topic};
-pub use contents_codec::encode_versions;
+pub(crate) use codec::{encode_change, encode_part};
+pub(crate) use contents_codec::encode_versions;
 
 /// The kind of frames in which nodes tell each other of cluster keys: the node's affair, not the engine's. They
 /// are no [`PeerMessage`]s, whose kinds are below.
@@ -95,21 +95,21 @@ pub struct Digest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContentsTold {
     /// A sum over all that was accounted for.
-    pub seen: u64,
+    pub(crate) seen: u64,
     /// The sum over all entries ([`crate::tree::content_sums`]).
-    pub sum: u64,
+    pub(crate) sum: u64,
 }
 
 /// Asks a peer to compare contents: its sums differ (replication rule 10).
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContentsAsk {
     /// The asker's mark.
-    pub mark: Mark,
+    pub(crate) mark: Mark,
     /// The sum over all that the asker has accounted for.
-    pub seen: u64,
+    pub(crate) seen: u64,
     /// The asker's sum differed from one of the receiver's at the same seen and mark; else the two
     /// could not be compared for long, because changes are always under way.
-    pub differed: bool,
+    pub(crate) differed: bool,
     /// Of its buckets those that are not empty, with their sums.
     pub sums: Vec<(u16, u64)>,
 }
@@ -121,13 +121,13 @@ pub struct ContentsList {
     pub mark: Mark,
     /// Both nodes had accounted for the same at the same mark when their sums were compared: the
     /// difference is certain.
-    pub differs: bool,
+    pub(crate) differs: bool,
     /// Which buckets.
-    pub buckets: Vec<u16>,
+    pub(crate) buckets: Vec<u16>,
     /// No more of these buckets follows.
-    pub last: bool,
+    pub(crate) last: bool,
     /// The sender wants the receiver's own entries of these buckets listed in turn.
-    pub answer_wanted: bool,
+    pub(crate) answer_wanted: bool,
     /// The makers of the listed versions.
     pub makers: Vec<NodeId>,
     /// The versions.
@@ -146,7 +146,7 @@ pub struct Listed {
     /// Its tock.
     pub tock: Tock,
     /// Its hash ([`crate::tree::content_sums::IncarnationKeys::content_hash`]).
-    pub hash: u64,
+    pub(crate) hash: u64,
 }
 
 /// What a digest says of the incarnations that it does not name (docs/replication-rules.md, "Optimizations").
@@ -185,7 +185,7 @@ pub struct CatchUpKnown {
     /// Of the ask.
     pub id: u64,
     /// The answerer's tock.
-    pub tock: Tock,
+    pub(crate) tock: Tock,
     /// The answerer's mark.
     pub mark: Mark,
     /// What the answerer has accounted for: above the asker's counters; across a purge all of it.
@@ -221,11 +221,11 @@ pub struct CatchUpVerdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResyncStatus {
     /// Entries that it has fetched.
-    pub entries: u64,
+    pub(crate) entries: u64,
     /// Events that it still lacks.
-    pub remaining: u64,
+    pub(crate) remaining: u64,
     /// It has all that one peer had: its side can fetch from it.
-    pub is_done: bool,
+    pub(crate) is_done: bool,
 }
 
 /// A tock pair as it travels (replication rule 5).
@@ -238,9 +238,9 @@ pub struct PairById {
     /// The tock of the mark that follows.
     pub to: Tock,
     /// Which purge this is.
-    pub id: Option<PurgeId>,
+    pub(crate) id: Option<PurgeId>,
     /// What else one has to have applied.
-    pub base: Vec<(Lineage, Component)>,
+    pub(crate) base: Vec<(Lineage, Component)>,
     /// V: what one has to have seen, of the incarnations that are named.
     pub seen: SeenById,
     /// V of all others sums up to this: an incarnation's part of V is named whole or not at all. A
@@ -298,7 +298,7 @@ pub struct Edge {
     pub eager: bool,
     /// The sender passes on changes that are pushed to it. A node that does not pushes its own
     /// changes to all.
-    pub relays: bool,
+    pub(crate) relays: bool,
 }
 
 /// A message that is passed on from link to link until all have it, each node taking it once.
@@ -309,7 +309,7 @@ pub struct Relayed<'a> {
     /// Counts what that life of the origin has had passed on, from 1: a second copy is known by it.
     pub number: u64,
     /// Over all links; else over those over which changes are pushed.
-    pub wide: bool,
+    pub(crate) wide: bool,
     /// Its message: one whole frame, as a peer that is linked with the origin would get it.
     pub frame: &'a [u8],
 }

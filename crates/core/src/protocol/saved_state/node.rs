@@ -18,7 +18,7 @@ impl SavedNode {
     ///
     /// # Errors
     /// It is none that a node, or one life of it, can have here.
-    pub fn new(text: &str) -> Result<Self, SpellingError> {
+    pub(crate) fn new(text: &str) -> Result<Self, SpellingError> {
         if !text.contains('~') {
             return Ok(Self { name: NodeName::new(text)?, life: None });
         }
@@ -34,7 +34,7 @@ impl SavedNode {
 
     /// Which of its lives, if the file says so.
     #[must_use]
-    pub fn life(&self) -> Option<Incarnation> {
+    pub(crate) fn life(&self) -> Option<Incarnation> {
         self.life
     }
 }

@@ -34,15 +34,15 @@ const REPEATED_MAX: usize = 10_000;
 
 /// What a state record says, in terms of a node table.
 #[derive(Debug, Clone, Default)]
-pub struct StateRecord {
+pub(crate) struct StateRecord {
     /// Nodes with their highest ticks; none for one that never wrote.
-    pub nodes: Vec<(NodeIndex, Option<Tick>)>,
+    pub(crate) nodes: Vec<(NodeIndex, Option<Tick>)>,
     /// Superseded ticks.
     pub known: Vec<(NodeIndex, TickSet)>,
     /// Ticks in the chains of tombstones.
-    pub deleted: Vec<(NodeIndex, TickSet)>,
+    pub(crate) deleted: Vec<(NodeIndex, TickSet)>,
     /// The network's counter.
-    pub tock: Tock,
+    pub(crate) tock: Tock,
 }
 
 /// Writes one file. Records are appended to a buffer; the caller carries that to the file.
@@ -56,12 +56,17 @@ pub struct SavedStateWriter {
 impl SavedStateWriter {
     /// A writer at the start of a file of a node.
     #[must_use]
-    pub fn new(own: &NodeName) -> Self {
+    pub(crate) fn new(own: &NodeName) -> Self {
         Self { own: own.clone(), paths: Shortener::new(&Path::root()) }
     }
 
     /// Appends a state record: what the node knows. A file begins with one.
-    pub fn write_state(&mut self, state: &StateRecord, table: &NodeTable, out: &mut Vec<u8>) {
+    pub(crate) fn write_state(
+        &mut self,
+        state: &StateRecord,
+        table: &NodeTable,
+        out: &mut Vec<u8>,
+    ) {
         let nodes = &state.nodes;
         let bare = self.bare_names(nodes, table);
         let mut message = MessageWriter::new(out);
@@ -106,7 +111,7 @@ impl SavedStateWriter {
 
     /// Appends an entry of a saved state. Tombstones have no place there: their ticks are in the
     /// state record.
-    pub fn write_entry(
+    pub(crate) fn write_entry(
         &mut self,
         path: &Path,
         entry: &Entry,

@@ -73,7 +73,7 @@ impl Upkeep {
 impl Replica {
     /// The sums of this moment; none before a count was made.
     #[must_use]
-    pub fn shard_sums(&self) -> Option<&ShardSums> {
+    pub(crate) fn shard_sums(&self) -> Option<&ShardSums> {
         match &self.shards.state {
             State::Kept(sums) => Some(sums),
             State::Off | State::Counting(..) => None,

@@ -65,7 +65,7 @@ struct Alike {
 impl Watches {
     /// No watches. The seed keeps clients from choosing paths whose hashes collide.
     #[must_use]
-    pub fn new(hash_seed: u64) -> Self {
+    pub(crate) fn new(hash_seed: u64) -> Self {
         let hasher = RandomState::with_seeds(hash_seed, 1, 2, 3);
         Self {
             by_top: HashMap::with_hasher(hasher.clone()),
@@ -76,18 +76,19 @@ impl Watches {
 
     /// How many there are.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.scopes.len()
     }
 
     /// Whether there is none.
+    #[cfg(test)]
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.scopes.is_empty()
     }
 
     /// Adds a watch; `None`, and no change, when there are [`WATCHES_MAX`] already.
-    pub fn add(&mut self, scope: WatchScope) -> Option<WatchId> {
+    pub(crate) fn add(&mut self, scope: WatchScope) -> Option<WatchId> {
         if self.scopes.len() >= WATCHES_MAX {
             return None;
         }
@@ -103,7 +104,7 @@ impl Watches {
     }
 
     /// Ends a watch; returns whether it existed.
-    pub fn remove(&mut self, id: WatchId) -> bool {
+    pub(crate) fn remove(&mut self, id: WatchId) -> bool {
         let Some(scope) = self.scopes.remove(&id) else { return false };
         let at_top = self.by_top.get_mut(scope.top.as_bytes()).or_broken(BY_TOP);
         let at = at_top.iter().position(|alike| alike.scope == scope).or_broken(BY_TOP);

@@ -42,7 +42,7 @@ impl Made {
 
     /// Whether it was this very write: the same path (in canonical bytes), and the same value byte for byte.
     #[must_use]
-    pub fn is_of(&self, path: &[u8], value: Option<&[u8]>) -> bool {
+    pub(crate) fn is_of(&self, path: &[u8], value: Option<&[u8]>) -> bool {
         self.content == content(path, value)
     }
 }

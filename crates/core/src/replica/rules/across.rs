@@ -27,20 +27,14 @@ pub struct Knowledge {
 
 /// Entries of the asker that the answerer may have purged.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Names {
+pub(crate) struct Names {
     /// Newest events that the answerer has seen: does it still hold them?
-    pub events: Seen,
+    pub(crate) events: Seen,
     /// Paths of entries that the answerer has not seen: does it hold anything there?
-    pub paths: Vec<Path>,
+    pub(crate) paths: Vec<Path>,
 }
 
-impl Names {
-    /// Whether there is nothing to ask.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.events.is_empty() && self.paths.is_empty()
-    }
-}
+impl Names {}
 
 /// How many names go into one message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,7 +49,7 @@ pub struct NamesMax {
 
 /// What the answerer has said of the asker's entries, all from the same snapshot.
 #[derive(Clone, Default, Debug)]
-pub struct Answers {
+pub(crate) struct Answers {
     events: Seen,
     gone: Seen,
     /// By path, whether the answerer holds anything there.
@@ -65,7 +59,7 @@ pub struct Answers {
 impl Answers {
     /// Takes in the answer to some names: the events that the answerer does not hold any more,
     /// and the places in `names.paths` where it holds nothing.
-    pub fn take(&mut self, names: &Names, gone: &Seen, empty: &[usize]) {
+    pub(crate) fn take(&mut self, names: &Names, gone: &Seen, empty: &[usize]) {
         self.events.union_with(&names.events);
         self.gone.union_with(gone);
         self.paths.extend(names.paths.iter().map(|path| (path.clone(), true)));
@@ -91,12 +85,12 @@ enum Fate {
 #[derive(Debug, Default)]
 pub(crate) struct Across {
     /// Entries that are gone without an event, tombstones and values (replication rule 4a).
-    pub dropped: Vec<Committed>,
+    pub(crate) dropped: Vec<Committed>,
     /// Re-issues (replication rule 4b). If there are any, the answerer must catch up from this node at
     /// once, before the re-issues are pushed to others (replication rule 4d).
-    pub reissued: Vec<Committed>,
+    pub(crate) reissued: Vec<Committed>,
     /// Of the re-issues those that undo a deletion which was purged at the answerer.
-    pub conflicts: Vec<Conflict>,
+    pub(crate) conflicts: Vec<Conflict>,
 }
 
 /// Why the step was not taken. Nothing was changed.

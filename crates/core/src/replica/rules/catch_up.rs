@@ -80,7 +80,7 @@ impl Replica {
 impl CatchUpSnapshot {
     /// What the asker may take over when all of the data is in, and not before.
     #[must_use]
-    pub fn knowledge(&self) -> &Knowledge {
+    pub(crate) fn knowledge(&self) -> &Knowledge {
         &self.knowledge
     }
 
@@ -95,13 +95,13 @@ impl CatchUpSnapshot {
 
     /// The incarnations that events refer to.
     #[must_use]
-    pub fn table(&self) -> &NodeTable {
+    pub(crate) fn table(&self) -> &NodeTable {
         &self.table
     }
 
     /// The entries whose newest event is among the missing ones.
     #[must_use]
-    pub fn stream(self: &Arc<Self>, missing: Seen) -> CatchUpStream {
+    pub(crate) fn stream(self: &Arc<Self>, missing: Seen) -> CatchUpStream {
         let source = if self.ring.reaches(&missing) {
             Source::Ring(self.ring.walk())
         } else if missing.count() >= self.tree.len() as u64 / 2 {
@@ -122,7 +122,7 @@ impl CatchUpSnapshot {
 
     /// What has become of the entries that the asker names.
     #[must_use]
-    pub fn verdict(self: &Arc<Self>, names: Names) -> Verdict {
+    pub(crate) fn verdict(self: &Arc<Self>, names: Names) -> Verdict {
         let empty = names
             .paths
             .iter()
@@ -147,23 +147,23 @@ enum Source {
 
 /// The data of an answer, under way. Owns its snapshot, so it outlives the guard under which it
 /// was made.
-pub struct CatchUpStream {
+pub(crate) struct CatchUpStream {
     snapshot: Arc<CatchUpSnapshot>,
     missing: Seen,
     source: Source,
 }
 
 /// A piece of the answer.
-pub struct CatchUpBatch {
+pub(crate) struct CatchUpBatch {
     /// Entries that the asker has not seen; may be empty although more is to come.
-    pub entries: Vec<(Path, Entry)>,
+    pub(crate) entries: Vec<(Path, Entry)>,
     /// Whether this was the last piece.
-    pub last: bool,
+    pub(crate) last: bool,
 }
 
 impl CatchUpStream {
     /// The next entries, about `bytes_max` bytes of them (at least one entry if there is one).
-    pub fn next_batch(&mut self, bytes_max: usize) -> CatchUpBatch {
+    pub(crate) fn next_batch(&mut self, bytes_max: usize) -> CatchUpBatch {
         let mut entries = Vec::new();
         let mut bytes = 0;
         for _ in 0..LOOK_MAX {
@@ -211,7 +211,7 @@ impl CatchUpStream {
 
     /// The moment that the entries are of.
     #[must_use]
-    pub fn snapshot(&self) -> &Arc<CatchUpSnapshot> {
+    pub(crate) fn snapshot(&self) -> &Arc<CatchUpSnapshot> {
         &self.snapshot
     }
 }
@@ -233,7 +233,7 @@ impl Next {
 }
 
 /// Replication rule 4, the answer to what the asker names, under way.
-pub struct Verdict {
+pub(crate) struct Verdict {
     snapshot: Arc<CatchUpSnapshot>,
     named: Seen,
     held: Seen,
@@ -243,7 +243,7 @@ pub struct Verdict {
 
 impl Verdict {
     /// Looks at some more entries; returns whether all have been looked at.
-    pub fn go_on(&mut self) -> bool {
+    pub(crate) fn go_on(&mut self) -> bool {
         let Some(walk) = &mut self.walk else { return true };
         for _ in 0..LOOK_MAX {
             let Some((_, entry)) = walk.next() else {
@@ -259,19 +259,19 @@ impl Verdict {
 
     /// The named events that are no entry's newest here, once all is looked at.
     #[must_use]
-    pub fn gone(&self) -> Seen {
+    pub(crate) fn gone(&self) -> Seen {
         self.named.difference(&self.held)
     }
 
     /// The places in the list of named paths where nothing is held.
     #[must_use]
-    pub fn empty(&self) -> &[usize] {
+    pub(crate) fn empty(&self) -> &[usize] {
         &self.empty
     }
 
     /// The moment that the answer is of.
     #[must_use]
-    pub fn snapshot(&self) -> &Arc<CatchUpSnapshot> {
+    pub(crate) fn snapshot(&self) -> &Arc<CatchUpSnapshot> {
         &self.snapshot
     }
 }

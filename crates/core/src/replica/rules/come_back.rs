@@ -11,13 +11,12 @@ use crate::model::meta::AUTH_PATH;
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
 use crate::replica::across::{Across, AcrossFailure, Answers, Knowledge, NamesMax};
-use crate::replica::apply::Applied;
 use crate::replica::crossing::Changed;
 use crate::replica::deleted_here::DeletedHere;
 use crate::replica::ring::Ring;
 use crate::replica::shards::Upkeep;
 use crate::replica::write_ids::WriteIds;
-use crate::replica::{Committed, Policies, Replica, login_of};
+use crate::replica::{Policies, Replica, login_of};
 use crate::tree::Tree;
 use crate::tree::content_sums::ContentSums;
 
@@ -41,23 +40,10 @@ pub struct ReplicaImage {
     pub tock: Tock,
 }
 
-/// What taking in a file did.
-#[derive(Debug, Default)]
-pub struct Restored {
-    /// New in the tree, from the file.
-    pub taken: Vec<Committed>,
-    /// New in the tree, made here: re-issues, and values put on top again.
-    pub made: Vec<Committed>,
-    /// Conflicts found.
-    pub conflicts: Vec<crate::replica::apply::Conflict>,
-    /// Gone without an event (replication rule 4a).
-    pub dropped: Vec<Committed>,
-}
-
 impl Replica {
     /// The state of this moment; `id` is this node's.
     #[must_use]
-    pub fn image(&self, id: &NodeId) -> ReplicaImage {
+    pub(crate) fn image(&self, id: &NodeId) -> ReplicaImage {
         invariant!(self.table.id(self.own) == id, "an image is of the life that its node is in");
         ReplicaImage {
             id: id.clone(),
@@ -107,33 +93,13 @@ impl Replica {
         })
     }
 
-    /// Takes in a state from elsewhere. One that is ahead in some lineage plays the answerer in
-    /// rules 3, 4 and 8 (without 4d); of any other all unseen entries are taken by rule 2 without
+    /// Begins to take in a state from elsewhere. One that is ahead in some lineage plays the answerer
+    /// in rules 3, 4 and 8 (without 4d); of any other all unseen entries are taken by rule 2 without
     /// refusing, each that arrives at an empty path with tock <= hi(X, file) is re-issued, and
     /// the file's seen is taken, but no mark.
     ///
-    /// # Errors
-    /// [`AcrossFailure`]; entries may have been taken in, but no knowledge. Also when the node
-    /// table is full.
-    pub fn take_in_image(&mut self, image: &ReplicaImage) -> Result<Restored, AcrossFailure> {
-        let map = self.begin_take_in(image)?;
-        let mut restored = Restored::default();
-        // In the order of paths: ticks of re-issues must not depend on a hash map's.
-        for (path, entry) in image.tree.subtree(&Path::root()) {
-            let entry = map.entry(entry);
-            if restored.note(self.apply_on_behalf(path, &entry, &image.mark)) {
-                return Err(AcrossFailure::NoEvent);
-            }
-        }
-        let Across { dropped, reissued, conflicts } = self.end_take_in(image, &map)?;
-        restored.dropped = dropped;
-        restored.conflicts.extend(conflicts);
-        restored.made.extend(reissued);
-        Ok(restored)
-    }
-
-    /// The first of three steps of [`Replica::take_in_image`], for callers that take in some
-    /// entries at a time, in the order of their paths, with [`Replica::apply_on_behalf`].
+    /// The caller then takes in all entries, in the order of their paths, with
+    /// [`Replica::apply_on_behalf`], and ends with [`Replica::end_take_in`].
     ///
     /// # Errors
     /// [`AcrossFailure::NoEvent`]: the node table is full.
@@ -223,29 +189,6 @@ impl ImageMap {
             seen.union_node(self.node(node), ticks);
         }
         seen
-    }
-}
-
-impl Restored {
-    /// Notes what has become of an entry; returns whether it was refused.
-    fn note(&mut self, applied: Applied) -> bool {
-        match applied {
-            Applied::AlreadyKnown | Applied::Superseded => {}
-            Applied::Refused => return true,
-            Applied::Taken(committed) => self.taken.push(committed),
-            Applied::OnTopAgain(committed, conflict) | Applied::Reissued(committed, conflict) => {
-                self.made.push(committed);
-                self.conflicts.extend(conflict.map(|conflict| *conflict));
-            }
-            Applied::Conflict(conflict) => {
-                if conflict.took_theirs {
-                    let (path, entry) = (conflict.path.clone(), conflict.winner.clone());
-                    self.taken.push(Committed { path, entry });
-                }
-                self.conflicts.push(*conflict);
-            }
-        }
-        false
     }
 }
 

@@ -22,13 +22,13 @@ use crate::tree::content_sums::ContentSums;
 
 /// A version that a peer holds, without its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ListedVersion {
+pub(crate) struct ListedVersion {
     /// Its newest event.
-    pub newest: Event,
+    pub(crate) newest: Event,
     /// Its tock.
-    pub tock: Tock,
+    pub(crate) tock: Tock,
     /// Its content hash.
-    pub hash: u64,
+    pub(crate) hash: u64,
 }
 
 /// What became of a version that a peer holds and this node lacked.
@@ -47,13 +47,13 @@ pub(crate) enum ContentsApplied {
 #[derive(Debug)]
 pub(crate) struct Mended {
     /// The event that had two contents.
-    pub event: Event,
+    pub(crate) event: Event,
     /// What is in the tree now.
-    pub change: Committed,
+    pub(crate) change: Committed,
     /// Whether `change` is a new event of this node, which must be pushed.
-    pub is_made: bool,
+    pub(crate) is_made: bool,
     /// What is there now, and what was there before, with another value.
-    pub conflict: Option<Conflict>,
+    pub(crate) conflict: Option<Conflict>,
 }
 
 /// How a version that a peer holds compares with what is held here.
@@ -75,7 +75,7 @@ impl Replica {
 
     /// Whether this node lacks a version although it has accounted for its event: then that event
     /// has two contents. `mark` is the peer's at the moment that it held the version.
-    pub fn lacks(&mut self, path: &Path, listed: ListedVersion, mark: &Mark) -> bool {
+    pub(crate) fn lacks(&mut self, path: &Path, listed: ListedVersion, mark: &Mark) -> bool {
         // Between two marks, what one side lacks may have been purged.
         if *mark != self.mark || !self.seen.contains(listed.newest) {
             return false;

@@ -30,14 +30,14 @@ pub struct TockPair {
 impl TockPair {
     /// Where one stands in the lineage after it.
     #[must_use]
-    pub fn reached(&self) -> Component {
+    pub(crate) fn reached(&self) -> Component {
         Component::new(self.to, self.id)
     }
 
     /// Components that every node may leave out of marks that name this purge or a later one of its
     /// lineage.
     #[must_use]
-    pub fn implied(&self) -> Vec<Implied> {
+    pub(crate) fn implied(&self) -> Vec<Implied> {
         let fact = |(lineage, component): &(Lineage, Component)| Implied {
             lineage: lineage.clone(),
             component: component.clone(),
@@ -55,7 +55,7 @@ impl TockPair {
     }
 
     /// Raises a mark over the purge.
-    pub fn raise(&self, mark: &mut Mark) {
+    pub(crate) fn raise(&self, mark: &mut Mark) {
         mark.raise(&self.lineage, &self.reached());
         mark.learn(&self.implied());
     }

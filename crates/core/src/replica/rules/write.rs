@@ -100,7 +100,7 @@ pub struct Written {
     pub is_made: bool,
     /// The new version, where an event was made: to be logged, pushed and watched. The engine takes
     /// it.
-    pub committed: Option<Committed>,
+    pub(crate) committed: Option<Committed>,
     /// The write was made when it came for the first time: nothing was changed now. `changed` and
     /// `old` have no meaning then; `entry` is the present one.
     pub repeated: Option<Made>,

@@ -62,7 +62,7 @@ const EDGES: [i128; 22] = [
 ];
 
 /// An array of these.
-pub fn array_of(items: &[OwnedElement]) -> OwnedElement {
+pub(crate) fn array_of(items: &[OwnedElement]) -> OwnedElement {
     let mut bytes = Vec::new();
     for item in items {
         item.borrow().normalise().unwrap().encode(&mut bytes);
@@ -71,7 +71,7 @@ pub fn array_of(items: &[OwnedElement]) -> OwnedElement {
 }
 
 /// Any element but nil.
-pub fn element() -> impl Strategy<Value = OwnedElement> {
+pub(crate) fn element() -> impl Strategy<Value = OwnedElement> {
     let item = prop_oneof![Just(OwnedElement::Nil), scalar()];
     let array = |item: BoxedStrategy<OwnedElement>| {
         proptest::collection::vec(item, 0..4).prop_map(|items| array_of(&items))
@@ -102,7 +102,7 @@ fn scalar() -> impl Strategy<Value = OwnedElement> {
 }
 
 /// What a path can be made of: perhaps nil, then other elements.
-pub fn elements() -> impl Strategy<Value = Vec<OwnedElement>> {
+pub(crate) fn elements() -> impl Strategy<Value = Vec<OwnedElement>> {
     (proptest::bool::weighted(0.1), proptest::collection::vec(element(), 0..6)).prop_map(
         |(system, mut elements)| {
             if system {

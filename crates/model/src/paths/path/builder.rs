@@ -17,7 +17,7 @@ pub struct PathBuilder {
 
 impl PathBuilder {
     /// Starts with a path.
-    pub fn below(path: &Path) -> PathBuilder {
+    pub(crate) fn below(path: &Path) -> PathBuilder {
         PathBuilder::with_elements(path.as_bytes(), bytes::count_elements(path.as_bytes()))
     }
 
@@ -48,7 +48,7 @@ impl PathBuilder {
         clippy::len_without_is_empty,
         reason = "a path without elements is the root, not empty"
     )]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.count
     }
 

@@ -127,7 +127,7 @@ pub fn common_elements(a: &[u8], b: &[u8]) -> usize {
 }
 
 /// Whether the path `bytes` is `prefix` or below it.
-pub fn starts_with(bytes: &[u8], prefix: &[u8]) -> bool {
+pub(crate) fn starts_with(bytes: &[u8], prefix: &[u8]) -> bool {
     // Canonical elements delimit themselves, so equal bytes are equal elements.
     bytes.starts_with(prefix)
 }
@@ -138,7 +138,7 @@ pub(crate) fn count_elements(bytes: &[u8]) -> usize {
 }
 
 /// The path without its last element; the root's is none.
-pub fn parent(bytes: &[u8]) -> Option<&[u8]> {
+pub(crate) fn parent(bytes: &[u8]) -> Option<&[u8]> {
     let mut start = 0;
     for end in element_ends(bytes) {
         if end >= bytes.len() {

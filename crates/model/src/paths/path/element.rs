@@ -113,7 +113,7 @@ impl<'a> Element<'a> {
     /// The order of elements: by type (nil, booleans, integers, floats, strings, byte strings,
     /// arrays), then by value; strings by their UTF-8 bytes, arrays item by item, a prefix before
     /// longer arrays.
-    pub fn order(&self, other: &Element<'_>) -> Ordering {
+    pub(crate) fn order(&self, other: &Element<'_>) -> Ordering {
         match (self, other) {
             (Element::Bool(a), Element::Bool(b)) => a.cmp(b),
             (Element::Int(a), Element::Int(b)) => a.cmp(b),

@@ -18,7 +18,7 @@ use crate::value::write::write_array_len;
 
 /// What is wrong with an array's text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ArrayTextProblem {
+pub(crate) enum ArrayTextProblem {
     /// One item without a comma.
     #[error("an array of one item has a comma behind it, as in ('a',)")]
     OneItem,

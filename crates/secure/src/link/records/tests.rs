@@ -4,6 +4,11 @@ use super::*;
 
 const KEY: [u8; 32] = [7; 32];
 
+/// Bytes that [`Sealer::seal`] appends for so many bytes.
+fn sealed_bytes(plain: usize) -> usize {
+    plain + plain.div_ceil(PLAIN_BYTES_MAX) * (RECORD_HEADER_BYTES + TAG_BYTES)
+}
+
 fn pair(suite: Suite) -> (Sealer, Opener) {
     (Sealer::new(suite, &KEY), Opener::new(suite, &KEY))
 }

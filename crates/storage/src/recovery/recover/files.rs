@@ -21,7 +21,7 @@ pub struct Files {
     /// Damaged ones of either kind that were set aside: number and name.
     pub set_aside: Vec<(u64, String)>,
     /// Left over from an interrupted write.
-    pub temporary: Vec<String>,
+    pub(crate) temporary: Vec<String>,
     /// The file `identity`.
     pub identity: Option<DiskEntry>,
 }
@@ -63,7 +63,7 @@ impl Files {
 
     /// The greatest number that was used.
     #[must_use]
-    pub fn newest(&self) -> Option<u64> {
+    pub(crate) fn newest(&self) -> Option<u64> {
         let (snapshots, logs) = (self.snapshots.keys(), self.logs.keys());
         snapshots.chain(logs).chain(self.set_aside.iter().map(|(number, _)| number)).copied().max()
     }

@@ -41,7 +41,7 @@ pub struct Changes {
     /// That are in the image, or were until a later one of the file took their place.
     pub taken: u64,
     /// That are later than the moment asked for.
-    pub later: u64,
+    pub(crate) later: u64,
 }
 
 /// Why a file makes no image.

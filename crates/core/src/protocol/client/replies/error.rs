@@ -134,7 +134,7 @@ pub struct ClientError {
     /// "Actions").
     pub text: String,
     /// The change that was asked for is made here; something else about it has failed.
-    pub is_made: bool,
+    pub(crate) is_made: bool,
 }
 
 impl ClientError {

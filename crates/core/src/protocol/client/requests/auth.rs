@@ -16,7 +16,7 @@ pub const NAME_BYTES_MAX: usize = 256;
 /// Most bytes of a public key of the key exchange: the group has 2,048 bits.
 pub const PUBLIC_KEY_BYTES_MAX: usize = 256;
 /// How many random bits the original's client asks for in a key exchange unless it says so.
-pub const EXCHANGE_BITS: u64 = 1_024;
+const EXCHANGE_BITS: u64 = 1_024;
 
 /// What is asked for.
 #[derive(Clone, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use crate::protocol::client::write::{WriteRequest, decode_write};
 
 /// Most operations of one batch: each costs memory until all are answered, and the answers go out
 /// together.
-pub const BATCH_OPS_MAX: usize = 1_024;
+const BATCH_OPS_MAX: usize = 1_024;
 
 /// A batch as it came. Its operations are decoded when it is its turn: decoded, they take a hundred
 /// times their bytes, and many batches can wait.

@@ -175,7 +175,7 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// It is not a map, or has too many fields.
-    pub fn find(message: &'a [u8]) -> Result<Self, ClientError> {
+    pub(crate) fn find(message: &'a [u8]) -> Result<Self, ClientError> {
         let mut reader = Reader::new(message);
         let bad = |e: ReadError| {
             ClientError::new(ErrorCode::BadMessage, format!("a message must be a map: {e}"))
@@ -204,7 +204,7 @@ impl<'a> Fields<'a> {
     /// A field's bytes: one MessagePack value. Of a field that comes twice, the last.
     #[inline]
     #[must_use]
-    pub fn get(&self, field: Field) -> Option<&'a [u8]> {
+    pub(crate) fn get(&self, field: Field) -> Option<&'a [u8]> {
         if self.present & (1_u128 << field as u32) == 0 {
             return None;
         }
@@ -221,7 +221,7 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// It is not.
-    pub fn need(&self, field: Field) -> Result<&'a [u8], ClientError> {
+    pub(crate) fn need(&self, field: Field) -> Result<&'a [u8], ClientError> {
         self.get(field).ok_or_else(|| {
             ClientError::bad_request(format!("the field '{}' is missing", field.name()))
         })
@@ -233,7 +233,7 @@ impl<'a> Fields<'a> {
     /// # Errors
     /// The bytes hold no value.
     #[inline]
-    pub fn flag(&self, field: Field) -> Result<bool, ClientError> {
+    pub(crate) fn flag(&self, field: Field) -> Result<bool, ClientError> {
         match self.get(field) {
             None => Ok(false),
             Some(raw) => Self::truth(field, raw),
@@ -250,7 +250,7 @@ impl<'a> Fields<'a> {
     /// # Errors
     /// It is something else.
     #[inline]
-    pub fn int(&self, field: Field) -> Result<Option<i128>, ClientError> {
+    pub(crate) fn int(&self, field: Field) -> Result<Option<i128>, ClientError> {
         match self.get(field) {
             None => Ok(None),
             // Nearly always: a natural number in one byte.
@@ -278,7 +278,7 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// It is not, or is something else.
-    pub fn text(&self, field: Field) -> Result<&'a str, ClientError> {
+    pub(crate) fn text(&self, field: Field) -> Result<&'a str, ClientError> {
         Reader::new(self.need(field)?).read_str().map_err(|e| wrong(field, &e))
     }
 
@@ -294,7 +294,7 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// It is not, or is something else.
-    pub fn path(&self, field: Field) -> Result<PathBytes<'a>, ClientError> {
+    pub(crate) fn path(&self, field: Field) -> Result<PathBytes<'a>, ClientError> {
         PathBytes::from_msgpack_value(self.need(field)?)
             .map_err(|e| ClientError::bad_request(format!("bad field '{}': {e}", field.name())))
     }
@@ -303,7 +303,7 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// It is too large or too deep.
-    pub fn value(&self, field: Field) -> Result<Option<&'a [u8]>, ClientError> {
+    pub(crate) fn value(&self, field: Field) -> Result<Option<&'a [u8]>, ClientError> {
         let Some(raw) = self.get(field) else { return Ok(None) };
         match skip_value(raw, SkipLimits::VALUE) {
             Ok(_) => Ok(Some(raw)),
@@ -321,7 +321,7 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// It is something else, or too large.
-    pub fn bytes(&self, field: Field) -> Result<Option<&'a [u8]>, ClientError> {
+    pub(crate) fn bytes(&self, field: Field) -> Result<Option<&'a [u8]>, ClientError> {
         let Some(raw) = self.get_non_nil(field) else { return Ok(None) };
         let bytes = Reader::new(raw).read_bin().map_err(|e| wrong(field, &e))?;
         if bytes.len() > VALUE_BYTES_MAX {

@@ -5,9 +5,9 @@ use crate::model::path::PathBytes;
 use crate::protocol::client::error::ClientError;
 
 /// Most rows of one answer to `clients`.
-pub const CLIENTS_LIMIT_MAX: usize = 1_000;
+const CLIENTS_LIMIT_MAX: usize = 1_000;
 /// Most changes of one answer to `history`.
-pub const HISTORY_LIMIT_MAX: usize = 1_000;
+const HISTORY_LIMIT_MAX: usize = 1_000;
 /// How many there are unless `limit` says otherwise.
 const HISTORY_LIMIT: usize = 100;
 

@@ -11,7 +11,7 @@ use crate::protocol::client::error::ClientError;
 use crate::protocol::client::operator::{HistoryOf, ListClients};
 use crate::protocol::client::shards::ListShards;
 use crate::protocol::client::stored::{RestorePiece, StoredChange};
-pub use crate::protocol::client::write::{COPIES_TIMEOUT_MS, COPIES_TIMEOUT_MS_MAX, WriteRequest};
+pub use crate::protocol::client::write::WriteRequest;
 
 /// The longest that the others may take to agree that a node leaves for good: it keeps a thread of the
 /// node busy meanwhile, and can be asked for again.
@@ -76,7 +76,7 @@ pub struct ChainLength {
     /// At most this many events of the chain, the newest.
     pub events: usize,
     /// When the newest was made, too, if that is known.
-    pub with_time: bool,
+    pub(crate) with_time: bool,
 }
 
 impl ChainLength {

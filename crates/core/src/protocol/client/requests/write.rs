@@ -12,9 +12,9 @@ use crate::protocol::client::field::{Field, Fields, wrong, wrong_kind};
 use crate::protocol::client::request::{ChainLength, RequestPath};
 
 /// How long a write waits for its copies unless the request says how long.
-pub const COPIES_TIMEOUT_MS: Millis = 10_000;
+const COPIES_TIMEOUT_MS: Millis = 10_000;
 /// The longest that a write may wait for its copies.
-pub const COPIES_TIMEOUT_MS_MAX: Millis = 3_600_000;
+const COPIES_TIMEOUT_MS_MAX: Millis = 3_600_000;
 
 /// A change of one entry that is asked for.
 #[derive(Debug)]
