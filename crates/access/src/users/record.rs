@@ -3,9 +3,7 @@
 use distkv_model::value::{Kind, Reader, Value, ValueError, write_bin, write_map_len, write_str};
 
 use super::roles::Role;
-#[cfg(test)]
-use crate::secret::password::SALT_BYTES;
-use crate::secret::{HashError, PasswordHash, Secret, Sent, TokenHash};
+use crate::secret::{PasswordHash, Secret, Sent, TokenHash};
 
 /// Most fields of a record.
 pub(crate) const FIELDS_MAX: usize = 64;
@@ -19,9 +17,6 @@ pub enum RecordError {
     /// What was written is not a value.
     #[error(transparent)]
     Value(#[from] ValueError),
-    /// A password could not be hashed.
-    #[error(transparent)]
-    Hash(#[from] HashError),
 }
 
 /// Key and value.
@@ -140,17 +135,6 @@ impl Record {
     #[must_use]
     pub fn with_secret(&self, secret: Secret) -> Self {
         Self { secret, ..self.clone() }
-    }
-
-    /// The record with a password of the original's as Argon2id; none if there is none to convert. The salt is
-    /// fresh and random. Takes 20 ms and more.
-    ///
-    /// # Errors
-    /// The computation failed, for lack of memory.
-    #[cfg(test)]
-    pub(crate) fn converted(&self, salt: [u8; SALT_BYTES]) -> Result<Option<Self>, RecordError> {
-        let Secret::Legacy(sent) = &self.secret else { return Ok(None) };
-        Ok(Some(self.with_secret(Secret::Password(PasswordHash::new(sent, salt)?))))
     }
 }
 
