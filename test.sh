@@ -32,8 +32,6 @@ started=$SECONDS
 finish() {
     status=$?
     trap - EXIT
-    # What is built ahead, below.
-    for job in $(jobs -rp); do kill "$job" || true; done
     result=passed
     if [ "$status" -ne 0 ]; then
         result=failed
@@ -105,22 +103,19 @@ step "lints"
 cargo clippy --locked --workspace --all-targets -- -D warnings
 
 step "tests"
-cargo test --locked --workspace --all-targets --no-run
-# The simulator is built while tests wait. What fails here fails again in its step, and is shown there.
-nice -n 19 cargo test --locked --profile sim -p distkv-sim --test sim --no-run >"$logs/ahead.log" 2>&1 &
 if cargo nextest --version >/dev/null 2>&1; then
     tests nextest rust.log \
         cargo nextest run --locked --workspace --all-targets -E 'not binary(=sim)' ${CI:+--profile ci} \
         --test-threads "$side_by_side"
-    # Optimized: many seeds.
+    # By itself: its seeds need all cores, and tests of nodes some in time.
     step "the simulator"
     tests nextest sim.log \
-        cargo nextest run --locked --cargo-profile sim -p distkv-sim --test sim ${CI:+--profile ci}
+        cargo nextest run --locked --workspace --all-targets -E 'binary(=sim)' ${CI:+--profile ci}
 else
     tests cargo rust.log cargo test --locked --workspace --lib --bins --examples \
         --test pure --test nodes --test program
     step "the simulator"
-    tests cargo sim.log cargo test --locked --profile sim -p distkv-sim --test sim
+    tests cargo sim.log cargo test --locked --workspace --test sim
 fi
 
 # They check what they show, and end with an error where it is otherwise.

@@ -1,5 +1,5 @@
 //! The simulator: fixed seeds that must not fail, planted defects that must be found, and networks of many
-//! nodes. Built optimised: `cargo nextest run --cargo-profile sim -p distkv-sim`.
+//! nodes. `cargo nextest run -p distkv-sim` builds them optimised.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part of what tests share")]
 #![allow(

@@ -1,5 +1,5 @@
 //! Whole clusters in the simulator: fixed seeds that must not fail, and planted defects that must
-//! be found. Both need a fast build: `cargo nextest run --cargo-profile sim -p distkv-sim`.
+//! be found. `cargo nextest run -p distkv-sim` builds them optimised.
 //!
 //! `cargo run --profile sim -p distkv-sim --example simulate` runs any number of other seeds.
 

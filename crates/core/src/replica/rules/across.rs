@@ -34,8 +34,6 @@ pub(crate) struct Names {
     pub(crate) paths: Vec<Path>,
 }
 
-impl Names {}
-
 /// How many names go into one message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NamesMax {
