@@ -238,10 +238,15 @@ impl Oracle {
         }
         let is_undone = |deletion: &EventNo| {
             // If no node that agreed to the purge had seen a version, no node can know that it was
-            // deleted.
+            // deleted. What they see later, when they agree to the next one, tells nothing: it is gone by then.
+            let has = |purge: &Purge| purge.tombstones.contains(deletion);
+            let is_first = |purge: &Purge| {
+                let is_earlier = |p: &Purge| p.lineage == purge.lineage && p.to <= purge.from;
+                !self.purges.iter().any(|earlier| is_earlier(earlier) && has(earlier))
+            };
             let is_covered = |event| {
-                let has = |p: &&Purge| p.tombstones.contains(deletion) && p.covered.contains(event);
-                self.purges.iter().any(|purge| has(&purge))
+                let covers = |p: &Purge| has(p) && p.covered.contains(event) && is_first(p);
+                self.purges.iter().any(covers)
             };
             let shared =
                 |event| value_below.contains(event) && !known.contains(event) && is_covered(event);

@@ -101,6 +101,14 @@ fn nodes_do_not_answer_each_other_for_ever() {
     assert_agree(&options, 7_000_644, 1);
 }
 
+/// Here the only node that agreed to a purge had not seen the version that came back. It saw it later, and agreed to the
+/// next purge: the judge took that for the purge of the deletion, which nobody could have told.
+#[test]
+fn what_nobody_had_seen_when_a_deletion_was_purged_is_not_undone_in_silence() {
+    let options = Options { family: Family::Small, ..Options::default() };
+    assert_agree(&options, 20_809_885, 1);
+}
+
 /// One test per defect: what it is. Where it is sought, and in how many seeds it must be found: [`SOUGHT`].
 macro_rules! found {
     ($($name:ident: $defect:ident;)*) => {$(
