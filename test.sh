@@ -103,11 +103,14 @@ step "lints"
 cargo clippy --locked --workspace --all-targets -- -D warnings
 
 step "tests"
+# Programs and examples, too, which tests and the steps below start: built one by one, they get other features, and
+# all that they stand on is built again.
+cargo build --locked --workspace --all-targets
 if cargo nextest --version >/dev/null 2>&1; then
     tests nextest rust.log \
         cargo nextest run --locked --workspace --all-targets -E 'not binary(=sim)' ${CI:+--profile ci} \
         --test-threads "$side_by_side"
-    # By itself: its seeds need all cores, and tests of nodes some in time.
+    # On its own: its seeds take all cores, and nodes of other tests would be late.
     step "the simulator"
     tests nextest sim.log \
         cargo nextest run --locked --workspace --all-targets -E 'binary(=sim)' ${CI:+--profile ci}
@@ -121,7 +124,7 @@ fi
 # They check what they show, and end with an error where it is otherwise.
 for example in watch_resume shared_counter feature_flags service_presence; do
     step "the example $example"
-    cargo run --quiet --locked --example "$example"
+    "$target/debug/examples/$example"
     passed=$((passed + 1))
 done
 

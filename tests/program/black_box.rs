@@ -5,7 +5,7 @@
 //!
 //! ```sh
 //! # 200 random runs, four at a time; each says what was done to it, and is the same for its seed
-//! DISTKV_RUNS=200 DISTKV_RUN_JOBS=4 cargo test --profile sim --test program black_box::random -- --nocapture
+//! DISTKV_RUNS=200 cargo test --profile sim --test program black_box::random -- --nocapture
 //! # One of them again, step by step
 //! DISTKV_RUN_SEED=17 cargo test --profile sim --test program black_box::random -- --nocapture
 //! ```

@@ -44,7 +44,6 @@ use crate::rt::{Task, TcpListener, TcpStream};
 use answers::{Answers, Counts};
 use gate::Hosts;
 pub use message::{Charge, Content, Event, JSON, JSON_LINES, Reply, Request, Upload};
-
 use message::{HTTP_LONG_BODIES_MAX, Unread};
 pub use secured::Tls;
 use secured::{Begun, NoTalk};

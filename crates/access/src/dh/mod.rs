@@ -76,7 +76,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// The group for a client's `length` (1024 if it gives none).
+    /// The group for a client's `length`.
     ///
     /// # Errors
     /// It asks for group 5, and `takes_five` is false.

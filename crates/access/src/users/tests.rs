@@ -119,6 +119,7 @@ fn a_record_of_the_original_is_read_and_converted() {
     assert!(!stored.as_bytes().windows(32).any(|w| w == sent.as_bytes()));
     let again = Record::read(stored.as_bytes()).unwrap();
     assert!(check(Some(&again.secret), &sent) && !check(Some(&again.secret), &Sent::of_text("x")));
+    assert!(matches!(again.secret, Secret::Password(_)), "there is nothing left to convert");
 }
 
 #[test]

@@ -128,7 +128,6 @@ pub use error::MembershipError;
 pub use io::{DownReason, MemberInfo, MemberState, PeerInfo, SwimCounters, SwimInput, SwimOutput};
 pub use members::identity::{Identity, NetworkName};
 pub use members::peers::PEERS_MAX;
-
 pub use swim::Swim;
 pub use wire::datagram::{DATAGRAM_BYTES_MAX, TAG_BYTES};
 

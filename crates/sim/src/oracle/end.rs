@@ -237,6 +237,15 @@ impl Oracle {
             known.union_with(&self.marked_ancestors(event, events));
         }
         let is_undone = |deletion: &EventNo| {
+            let is_there = self.history.get(*deletion).path == path && seen.contains(*deletion);
+            if !is_there || below.contains(*deletion) {
+                return false;
+            }
+            let before = self.marked_ancestors(*deletion, events);
+            // Where all that had purged it are gone with their memory, nobody is left to notice.
+            if !emptied.contains(*deletion) && !before.iter().any(|event| emptied.contains(event)) {
+                return false;
+            }
             // If no node that agreed to the purge had seen a version, no node can know that it was
             // deleted. What they see later, when they agree to the next one, tells nothing: it is gone by then.
             let has = |purge: &Purge| purge.tombstones.contains(deletion);
@@ -244,21 +253,12 @@ impl Oracle {
                 let is_earlier = |p: &Purge| p.lineage == purge.lineage && p.to <= purge.from;
                 !self.purges.iter().any(|earlier| is_earlier(earlier) && has(earlier))
             };
-            let is_covered = |event| {
-                let covers = |p: &Purge| has(p) && p.covered.contains(event) && is_first(p);
-                self.purges.iter().any(covers)
-            };
+            let agreed: Vec<&Purge> =
+                self.purges.iter().filter(|purge| has(purge) && is_first(purge)).collect();
+            let is_covered = |event| agreed.iter().any(|purge| purge.covered.contains(event));
             let shared =
                 |event| value_below.contains(event) && !known.contains(event) && is_covered(event);
-            let before = self.marked_ancestors(*deletion, events);
-            // Where all that had purged it are gone with their memory, nobody is left to notice.
-            if !emptied.contains(*deletion) && !before.iter().any(|event| emptied.contains(event)) {
-                return false;
-            }
-            self.history.get(*deletion).path == path
-                && seen.contains(*deletion)
-                && !below.contains(*deletion)
-                && before.iter().any(shared)
+            before.iter().any(shared)
         };
         let undone: Vec<EventNo> = self.purged_tombstones().filter(is_undone).collect();
         // Also where what undid it was a re-issue of something that was overwritten since.
