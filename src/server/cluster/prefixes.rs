@@ -31,7 +31,17 @@ pub(in crate::server) struct Prefixes {
 struct State {
     /// By canonical bytes. Invariant: at most [`PREFIXES_MAX`].
     counts: HashMap<Box<[u8]>, Count>,
+    least: Least,
     faded_at: Option<Millis>,
+}
+
+/// Which beginnings have the least count: where most are asked for once, many do, so that all are walked once for many
+/// that are given up. Counts only grow until they are halved, so those that still have this count have the least.
+#[derive(Default)]
+struct Least {
+    requests: u64,
+    /// Those that had this count when all were walked; some may have grown since. At most [`PREFIXES_MAX`].
+    prefixes: Vec<Box<[u8]>>,
 }
 
 /// About how often a beginning was asked for.
@@ -88,21 +98,35 @@ impl State {
             count.requests = count.requests.saturating_add(requests);
             return;
         }
-        let mut over = 0;
-        if self.counts.len() >= PREFIXES_MAX {
-            let counts = self.counts.iter().map(|(path, count)| (count.requests, path));
-            let Some((least, path)) = counts.min().map(|(least, path)| (least, path.clone()))
-            else {
-                return;
-            };
-            self.counts.remove(&path);
-            over = least;
-        }
+        let over = if self.counts.len() < PREFIXES_MAX { 0 } else { self.give_up_least() };
         let requests = requests.saturating_add(over);
         self.counts.insert(prefix.into(), Count { requests, over });
     }
 
+    /// Gives up one that was asked for least, and returns how often that was.
+    fn give_up_least(&mut self) -> u64 {
+        let Least { requests, prefixes } = &mut self.least;
+        let counts = &mut self.counts;
+        let mut is_walked = false;
+        loop {
+            while let Some(prefix) = prefixes.pop() {
+                if counts.get(&prefix).is_some_and(|count| count.requests == *requests) {
+                    counts.remove(&prefix);
+                    return *requests;
+                }
+            }
+            if is_walked {
+                return 0;
+            }
+            is_walked = true;
+            *requests = counts.values().map(|count| count.requests).min().unwrap_or_default();
+            let least = counts.iter().filter(|(_, count)| count.requests == *requests);
+            prefixes.extend(least.map(|(prefix, _)| prefix.clone()));
+        }
+    }
+
     fn halve(&mut self) {
+        self.least.prefixes.clear();
         self.counts.retain(|_, count| {
             (count.requests, count.over) = (count.requests / 2, count.over / 2);
             count.requests > 0
@@ -167,6 +191,39 @@ mod tests {
             prefixes.fade(minute * FADE_MS);
         }
         assert_eq!(prefixes.busiest(), []);
+    }
+
+    #[test]
+    fn what_is_given_up_was_asked_for_least() {
+        let mut state = State::default();
+        for n in 0..PREFIXES_MAX {
+            state.add(path(&format!("old.{n}")).as_bytes(), 1 + n as u64 % 7);
+        }
+        for n in 0..5_000_u64 {
+            if n % 3 == 0 {
+                // Some grow, also of those that would have been next.
+                let often = path(&format!("new.{}", n.saturating_sub(n % 40)));
+                state.add(often.as_bytes(), 1 + n % 5);
+            }
+            if n % 1_000 == 999 {
+                state.halve();
+            }
+            let before = state.counts.clone();
+            let new = path(&format!("new.{n}"));
+            state.add(new.as_bytes(), 2 + n % 3);
+            let gone: Vec<_> =
+                before.iter().filter(|(prefix, _)| !state.counts.contains_key(*prefix)).collect();
+            if before.len() < PREFIXES_MAX || before.contains_key(new.as_bytes()) {
+                assert!(gone.is_empty(), "{n}: {gone:?}");
+                continue;
+            }
+            let least = before.values().map(|count| count.requests).min().unwrap();
+            assert_eq!(gone.len(), 1, "{n}");
+            assert_eq!(gone[0].1.requests, least, "{n}");
+            let count = state.counts[new.as_bytes()];
+            assert_eq!(count, Count { requests: least + 2 + n % 3, over: least }, "{n}");
+            assert!(state.least.prefixes.len() <= PREFIXES_MAX);
+        }
     }
 
     #[test]

@@ -127,27 +127,32 @@ impl Entry {
     }
 
     /// Starts to load the entry's bytes into the processor's caches, without waiting for them.
+    #[inline]
     #[must_use]
     pub fn touch(&self) -> u8 {
         let last = self.data.last().copied().unwrap_or_default();
         self.data.iter().step_by(CACHE_LINE).take(TOUCHED_LINES).fold(last, |all, byte| all ^ byte)
     }
 
+    #[inline]
     fn bytes<const N: usize>(&self, at: usize) -> [u8; N] {
         let bytes = self.data.get(at..).and_then(<[u8]>::first_chunk);
         *bytes.or_broken(PACKED)
     }
 
+    #[inline]
     fn flag(&self, flag: u8) -> bool {
         let [flags] = self.bytes(8);
         flags & flag != 0
     }
 
+    #[inline]
     fn event_count(&self) -> usize {
         let [count] = self.bytes(9);
         usize::from(count)
     }
 
+    #[inline]
     fn event_at(&self, at: usize) -> Event {
         Event {
             node: NodeIndex(u32::from_le_bytes(self.bytes(at))),
@@ -156,35 +161,41 @@ impl Entry {
     }
 
     /// Where the time is, or would be.
+    #[inline]
     fn time_at(&self) -> usize {
         let origin = if self.flag(HAS_ORIGIN) { EVENT } else { 0 };
         HEADER + self.event_count() * EVENT + origin
     }
 
+    #[inline]
     fn value_range(&self) -> std::ops::Range<usize> {
         let from = self.time_at() + if self.flag(HAS_TIME) { TIME } else { 0 };
         from..from + u32::from_le_bytes(self.bytes(12)) as usize
     }
 
     /// The change's tock.
+    #[inline]
     #[must_use]
     pub fn tock(&self) -> Tock {
         Tock::new(u64::from_le_bytes(self.bytes(0))).or_broken(PACKED)
     }
 
     /// The value as raw MessagePack; none for a tombstone.
+    #[inline]
     #[must_use]
     pub fn value(&self) -> Option<&[u8]> {
         self.flag(HAS_VALUE).then(|| self.data.get(self.value_range()).or_broken(PACKED))
     }
 
     /// Whether the entry is deleted.
+    #[inline]
     #[must_use]
     pub fn is_tombstone(&self) -> bool {
         !self.flag(HAS_VALUE)
     }
 
     /// The event that made this version.
+    #[inline]
     #[must_use]
     pub fn newest(&self) -> Event {
         self.event_at(HEADER)
@@ -208,6 +219,7 @@ impl Entry {
     }
 
     /// The field that only a re-issue has.
+    #[inline]
     #[must_use]
     pub fn reissue_of(&self) -> Option<Event> {
         let at = HEADER + self.event_count() * EVENT;
@@ -216,6 +228,7 @@ impl Entry {
 
     /// The event that first brought the value: the newest one where no other is named
     /// (docs/replication-rules.md, "State", origin).
+    #[inline]
     #[must_use]
     pub fn origin(&self) -> Event {
         self.reissue_of().unwrap_or_else(|| self.newest())
@@ -223,6 +236,7 @@ impl Entry {
 
     /// When the change was made that brought the value, or deleted it, by its maker's clock; none if nobody told it.
     /// For people only.
+    #[inline]
     #[must_use]
     pub fn time(&self) -> Option<ChangeTime> {
         self.flag(HAS_TIME).then(|| {
@@ -232,12 +246,14 @@ impl Entry {
     }
 
     /// Fields of the change record that this version does not know.
+    #[inline]
     #[must_use]
     pub fn extra(&self) -> &[u8] {
         self.data.get(self.value_range().end..).or_broken(PACKED)
     }
 
     /// Bytes of the value; 0 of a tombstone.
+    #[inline]
     #[must_use]
     pub fn value_len(&self) -> usize {
         u32::from_le_bytes(self.bytes(12)) as usize
@@ -245,6 +261,7 @@ impl Entry {
 
     /// The value and, right behind it, [`Entry::extra`]: everything of a version that does not depend on a node
     /// table. The time is not in it.
+    #[inline]
     #[must_use]
     pub fn content_tail(&self) -> &[u8] {
         self.data.get(self.value_range().start..).or_broken(PACKED)
@@ -282,6 +299,7 @@ impl Entry {
     }
 
     /// Bytes that the entry takes in memory, without its path.
+    #[inline]
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.data.len() + SHARED_BYTES_HEAD
@@ -296,6 +314,7 @@ impl Entry {
     }
 
     /// Whether this entry's chain names an event, or a later one of its incarnation.
+    #[inline]
     #[must_use]
     pub fn covers_event(&self, event: Event) -> bool {
         self.events().any(|e| e.node == event.node && e.tick >= event.tick)

@@ -111,26 +111,31 @@ pub struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// A reader at the start of `buf`.
+    #[inline]
     pub fn new(buf: &'a [u8]) -> Reader<'a> {
         Reader { rest: buf, total: buf.len() }
     }
 
     /// The bytes that were not read yet.
+    #[inline]
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
     /// How many bytes were read.
+    #[inline]
     pub fn position(&self) -> usize {
         self.total - self.rest.len()
     }
 
     /// Whether all was read.
+    #[inline]
     pub fn is_at_end(&self) -> bool {
         self.rest.is_empty()
     }
 
     /// Ends reading: an error if anything is left.
+    #[inline]
     pub fn finish(self) -> Result<(), ReadError> {
         match self.rest.len() {
             0 => Ok(()),
@@ -139,12 +144,14 @@ impl<'a> Reader<'a> {
     }
 
     /// What the next item is; it is not taken.
+    #[inline]
     pub fn peek_kind(&self) -> Result<Kind, ReadError> {
         let marker = self.marker("a value")?;
         Kind::of(marker).ok_or(ReadError::Skip(SkipError::Invalid { offset: 0 }))
     }
 
     /// Whether the next item is nil; if so it is taken.
+    #[inline]
     pub fn take_nil(&mut self) -> bool {
         let is_nil = self.rest.first() == Some(&0xc0);
         if is_nil {
@@ -154,11 +161,13 @@ impl<'a> Reader<'a> {
     }
 
     /// nil.
+    #[inline]
     pub fn read_nil(&mut self) -> Result<(), ReadError> {
         if self.take_nil() { Ok(()) } else { Err(self.wrong("nil")) }
     }
 
     /// true or false.
+    #[inline]
     pub fn read_bool(&mut self) -> Result<bool, ReadError> {
         let value = match self.marker("a boolean")? {
             0xc2 => false,
@@ -170,6 +179,7 @@ impl<'a> Reader<'a> {
     }
 
     /// An integer of any width from 0 to 2^64 - 1.
+    #[inline]
     pub fn read_u64(&mut self) -> Result<u64, ReadError> {
         const EXPECTED: &str = "an integer from 0 to 2^64 - 1";
         let (value, size) = self.integer(EXPECTED)?;
@@ -180,6 +190,7 @@ impl<'a> Reader<'a> {
     }
 
     /// An integer of any width from -2^63 to 2^63 - 1.
+    #[inline]
     pub fn read_i64(&mut self) -> Result<i64, ReadError> {
         const EXPECTED: &str = "an integer from -2^63 to 2^63 - 1";
         let (value, size) = self.integer(EXPECTED)?;
@@ -190,6 +201,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Any integer, from -2^63 to 2^64 - 1.
+    #[inline]
     pub fn read_int(&mut self) -> Result<i128, ReadError> {
         let (value, size) = self.integer("an integer")?;
         self.advance(size);
@@ -209,6 +221,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A string, which must be UTF-8.
+    #[inline]
     pub fn read_str(&mut self) -> Result<&'a str, ReadError> {
         let mut ahead = *self;
         let text = std::str::from_utf8(ahead.read_str_bytes()?).map_err(|_| ReadError::NotUtf8)?;
@@ -217,6 +230,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A string's bytes, whatever they are.
+    #[inline]
     pub fn read_str_bytes(&mut self) -> Result<&'a [u8], ReadError> {
         let expected = "a string";
         let (head, length) = match self.marker(expected)? {
@@ -230,6 +244,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A byte string.
+    #[inline]
     pub fn read_bin(&mut self) -> Result<&'a [u8], ReadError> {
         let expected = "a byte string";
         let (head, length) = match self.marker(expected)? {
@@ -262,6 +277,7 @@ impl<'a> Reader<'a> {
 
     /// The head of an array: how many items follow. The count is no more than the bytes that
     /// follow could hold, so it is safe to reserve room for it.
+    #[inline]
     pub fn read_array_len(&mut self) -> Result<usize, ReadError> {
         let expected = "an array";
         let (head, count) = match self.marker(expected)? {
@@ -275,6 +291,7 @@ impl<'a> Reader<'a> {
 
     /// The head of a map: how many pairs of key and value follow. The count is no more than the
     /// bytes that follow could hold, so it is safe to reserve room for it.
+    #[inline]
     pub fn read_map_len(&mut self) -> Result<usize, ReadError> {
         let expected = "a map";
         let (head, count) = match self.marker(expected)? {
@@ -303,6 +320,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next item's first byte.
+    #[inline]
     fn marker(&self, expected: &'static str) -> Result<u8, ReadError> {
         self.rest.first().copied().ok_or(ReadError::Truncated { expected })
     }
@@ -317,6 +335,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The integer at the front and its size in bytes.
+    #[inline]
     fn integer(&self, expected: &'static str) -> Result<(i128, usize), ReadError> {
         Ok(match self.marker(expected)? {
             marker @ 0x00..=0x7f => (i128::from(marker), 1),
@@ -334,18 +353,21 @@ impl<'a> Reader<'a> {
     }
 
     /// The `N` bytes behind the marker.
+    #[inline]
     fn fixed<const N: usize>(&self, expected: &'static str) -> Result<[u8; N], ReadError> {
         let body = self.rest.get(1..).unwrap_or_default();
         body.first_chunk().copied().ok_or(ReadError::Truncated { expected })
     }
 
     /// The length of `N` bytes behind the marker.
+    #[inline]
     fn length<const N: usize>(&self, expected: &'static str) -> Result<usize, ReadError> {
         let bytes: [u8; N] = self.fixed(expected)?;
         Ok(bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)))
     }
 
     /// Takes a head and the content behind it, and returns the content.
+    #[inline]
     fn content(
         &mut self,
         head: usize,
@@ -359,6 +381,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes the head of an array or map whose items (`per` each) could all be there.
+    #[inline]
     fn count(
         &mut self,
         head: usize,
@@ -374,6 +397,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Advances; callers have checked that the bytes are there.
+    #[inline]
     fn advance(&mut self, bytes: usize) {
         self.rest = self.rest.get(bytes..).unwrap_or_default();
     }

@@ -2,16 +2,19 @@
 //! They cannot fail, which is why they stand here and not `rmp`'s.
 
 /// nil.
+#[inline]
 pub fn write_nil(out: &mut Vec<u8>) {
     out.push(0xc0);
 }
 
 /// true or false.
+#[inline]
 pub fn write_bool(value: bool, out: &mut Vec<u8>) {
     out.push(if value { 0xc3 } else { 0xc2 });
 }
 
 /// An unsigned integer.
+#[inline]
 pub fn write_u64(value: u64, out: &mut Vec<u8>) {
     match value {
         0..=0x7f => out.push(value as u8),
@@ -23,6 +26,7 @@ pub fn write_u64(value: u64, out: &mut Vec<u8>) {
 }
 
 /// A signed integer.
+#[inline]
 pub fn write_i64(value: i64, out: &mut Vec<u8>) {
     match value {
         0.. => write_u64(value.unsigned_abs(), out),
@@ -40,17 +44,20 @@ pub fn write_f64(value: f64, out: &mut Vec<u8>) {
 }
 
 /// A string.
+#[inline]
 pub fn write_str(text: &str, out: &mut Vec<u8>) {
     write_str_bytes(text.as_bytes(), out);
 }
 
 /// A string of bytes that are perhaps not UTF-8.
+#[inline]
 pub fn write_str_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     write_str_len(bytes.len(), out);
     out.extend_from_slice(bytes);
 }
 
 /// The head of a string of the given number of bytes, which must follow.
+#[inline]
 pub fn write_str_len(length: usize, out: &mut Vec<u8>) {
     match length {
         0..=31 => out.push(0xa0 | length as u8),
@@ -59,6 +66,7 @@ pub fn write_str_len(length: usize, out: &mut Vec<u8>) {
 }
 
 /// A byte string.
+#[inline]
 pub fn write_bin(bytes: &[u8], out: &mut Vec<u8>) {
     head_8_16_32([0xc4, 0xc5, 0xc6], bytes.len(), out);
     out.extend_from_slice(bytes);
@@ -79,6 +87,7 @@ pub fn write_ext(kind: i8, content: &[u8], out: &mut Vec<u8>) {
 }
 
 /// The head of an array of `count` items, which the caller writes behind it.
+#[inline]
 pub fn write_array_len(count: usize, out: &mut Vec<u8>) {
     match count {
         0..=15 => out.push(0x90 | count as u8),
@@ -88,6 +97,7 @@ pub fn write_array_len(count: usize, out: &mut Vec<u8>) {
 }
 
 /// The head of a map of `count` pairs, which the caller writes behind it.
+#[inline]
 pub fn write_map_len(count: usize, out: &mut Vec<u8>) {
     match count {
         0..=15 => out.push(0x80 | count as u8),
@@ -97,12 +107,14 @@ pub fn write_map_len(count: usize, out: &mut Vec<u8>) {
 }
 
 /// A marker and the bytes behind it.
+#[inline]
 fn with_marker(marker: u8, bytes: &[u8], out: &mut Vec<u8>) {
     out.push(marker);
     out.extend_from_slice(bytes);
 }
 
 /// One of three markers, by how many bytes the length needs, and the length.
+#[inline]
 fn head_8_16_32(markers: [u8; 3], length: usize, out: &mut Vec<u8>) {
     let [marker8, marker16, marker32] = markers;
     match length {
@@ -114,6 +126,7 @@ fn head_8_16_32(markers: [u8; 3], length: usize, out: &mut Vec<u8>) {
 
 /// MessagePack's greatest length. What is longer comes from a program that uses the client library; whoever
 /// checks the length of the whole refuses it, and it is never sent.
+#[inline]
 fn saturate(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }

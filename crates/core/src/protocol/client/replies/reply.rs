@@ -41,6 +41,7 @@ impl<'o> MessageWriter<'o> {
     }
 
     /// Adds a field whose value the caller writes into the buffer: exactly one.
+    #[inline]
     pub fn key(&mut self, key: &'static str) -> &mut Vec<u8> {
         invariant!(self.fields < FIELDS_MAX, "a message has at most 15 fields");
         self.fields += 1;
@@ -52,18 +53,21 @@ impl<'o> MessageWriter<'o> {
     }
 
     /// Adds nil.
+    #[inline]
     pub fn nil(&mut self, key: &'static str) -> &mut Self {
         write_nil(self.key(key));
         self
     }
 
     /// Adds a boolean.
+    #[inline]
     pub fn bool(&mut self, key: &'static str, value: bool) -> &mut Self {
         write_bool(value, self.key(key));
         self
     }
 
     /// Adds an integer.
+    #[inline]
     pub fn u64(&mut self, key: &'static str, value: u64) -> &mut Self {
         write_u64(value, self.key(key));
         self
@@ -82,12 +86,14 @@ impl<'o> MessageWriter<'o> {
     }
 
     /// Adds a value that is MessagePack already.
+    #[inline]
     pub fn raw(&mut self, key: &'static str, value: &[u8]) -> &mut Self {
         self.key(key).extend_from_slice(value);
         self
     }
 
     /// Adds `seq`; nothing in a result within a batch's reply, which has none.
+    #[inline]
     pub fn seq(&mut self, seq: Option<u64>) -> &mut Self {
         match seq {
             Some(seq) => self.u64("seq", seq),
@@ -96,6 +102,7 @@ impl<'o> MessageWriter<'o> {
     }
 
     /// Adds `tock`.
+    #[inline]
     pub fn tock(&mut self, tock: Tock) -> &mut Self {
         self.u64("tock", tock.get())
     }
@@ -119,6 +126,7 @@ impl<'o> MessageWriter<'o> {
     }
 
     /// Adds when an entry was changed, if that is wanted and known.
+    #[inline]
     pub fn change_time(&mut self, entry: &Entry, length: ChainLength) -> &mut Self {
         match length.with_time.then(|| entry.time()).flatten() {
             Some(time) => self.u64("time", time.ms()),

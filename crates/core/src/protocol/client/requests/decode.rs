@@ -372,6 +372,7 @@ fn scope_at<'a>(
     })
 }
 
+#[inline]
 pub(super) fn chain_length(
     fields: &Fields<'_>,
     default: usize,
