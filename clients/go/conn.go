@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -36,7 +37,8 @@ const never instant = math.MaxInt64
 // conn is one connection to a node's client port, shared by any number of requests and streams.
 //
 // Replies are told apart by seq, so a cancelled call gives up its reply, not the connection. Deadlines are kept by one
-// timer per connection. Whoever has something to send writes it, and what others have added meanwhile.
+// timer per connection. Whoever has something to send writes it, and what others have added meanwhile. Who reads:
+// intake.go.
 type conn struct {
 	address     address
 	name        string // the node's; of a node that has not said it yet, its address
@@ -65,6 +67,7 @@ type conn struct {
 	sweep     *time.Timer
 	sweepAt   instant
 	greeting  chan message // nil once it has come
+	intake    intake
 }
 
 // waiter is who waits for a reply.
@@ -78,12 +81,24 @@ type result struct {
 	err     *tryError
 }
 
+// reply is the message, if it tells of no error.
+func (r result) reply() (message, *tryError) {
+	if r.err != nil {
+		return nil, r.err
+	}
+	if err := r.message.check(); err != nil {
+		return nil, err
+	}
+	return r.message, nil
+}
+
 var waiters = sync.Pool{New: func() any { return &waiter{reply: make(chan result, 1)} }}
 
 func newConn(where address, socket net.Conn, goroutines *group) *conn {
 	c := &conn{address: where, name: where.String(), incarnation: -1, done: make(chan struct{}), goroutines: goroutines,
 		net: socket, pending: map[uint64]*waiter{}, streams: map[uint64]*stream{}, sweepAt: never,
 		greeting: make(chan message, 1)}
+	c.intake.init(c)
 	c.usedAt.Store(int64(now()))
 	c.heardAt.Store(int64(now()))
 	c.raw = rawOf(socket)
@@ -97,21 +112,21 @@ func newConn(where address, socket net.Conn, goroutines *group) *conn {
 func (c *conn) request(ctx context.Context, body []byte, end instant) (message, *tryError) {
 	w := waiters.Get().(*waiter)
 	w.deadline = end
-	seq, err := c.send(ctx, body, end, w, nil)
+	seq, mustRead, err := c.send(ctx, body, end, w, nil)
 	if err != nil {
 		waiters.Put(w)
 		return nil, err
 	}
+	if mustRead {
+		if found, isThere := c.readFor(ctx, w); isThere {
+			waiters.Put(w)
+			return found.reply()
+		}
+	}
 	select {
 	case found := <-w.reply:
 		waiters.Put(w)
-		if found.err != nil {
-			return nil, found.err
-		}
-		if err := found.message.check(); err != nil {
-			return nil, err
-		}
-		return found.message, nil
+		return found.reply()
 	case <-ctx.Done():
 		c.mu.Lock()
 		_, isOpen := c.pending[seq]
@@ -136,25 +151,25 @@ func gaveUp(ctx context.Context, node string) *tryError {
 	return &tryError{kind: tryCanceled, text: "the caller gave up", cause: ctx.Err()}
 }
 
-// send sends a request for a waiter or a stream, and returns its number.
-func (c *conn) send(ctx context.Context, body []byte, end instant, w *waiter, s *stream) (uint64, *tryError) {
+// send sends a request for a waiter or a stream, and returns its number, and whether the waiter has to read.
+func (c *conn) send(ctx context.Context, body []byte, end instant, w *waiter, s *stream) (uint64, bool, *tryError) {
 	if len(body)+9 > RequestBytesMax {
-		return 0, tryErrorf(tryTooLarge, "the request is %d bytes long; at most %d can be sent", len(body)+9, RequestBytesMax)
+		return 0, false, tryErrorf(tryTooLarge, "the request is %d bytes long; at most %d can be sent", len(body)+9, RequestBytesMax)
 	}
 	c.mu.Lock()
 	for len(c.out) > outgoingBytesMax && c.ended.Load() == nil {
 		if err := c.waitDrained(ctx, end); err != nil {
-			return 0, err
+			return 0, false, err
 		}
 	}
 	if ended := c.ended.Load(); ended != nil {
 		c.mu.Unlock()
-		return 0, ended
+		return 0, false, ended
 	}
 	open := len(c.pending) + len(c.streams)
 	if open >= openMax {
 		c.mu.Unlock()
-		return 0, tryErrorf(tryBusy, "%d requests are open on this connection already", openMax)
+		return 0, false, tryErrorf(tryBusy, "%d requests are open on this connection already", openMax)
 	}
 	c.seq++
 	seq := c.seq
@@ -168,6 +183,7 @@ func (c *conn) send(ctx context.Context, body []byte, end instant, w *waiter, s 
 		}
 	}
 	c.load.Add(1)
+	mustRead := c.intake.onSent(w)
 	c.out = msgpack.AppendUint(append(c.out, body...), seq)
 	mustWrite := !c.isWriting
 	c.isWriting = true
@@ -179,7 +195,7 @@ func (c *conn) send(ctx context.Context, body []byte, end instant, w *waiter, s 
 		}
 		c.write()
 	}
-	return seq, nil
+	return seq, mustRead, nil
 }
 
 // waitDrained waits until what is to be written was taken, once; it is called and returns with the lock, but for an
@@ -223,7 +239,7 @@ func (c *conn) post(data []byte) {
 // stream sends a request that is answered with a stream, and waits for its start.
 func (c *conn) stream(ctx context.Context, body []byte, end instant) (*stream, *tryError) {
 	s := newStream(c)
-	if _, err := c.send(ctx, body, end, nil, s); err != nil {
+	if _, _, err := c.send(ctx, body, end, nil, s); err != nil {
 		return nil, err
 	}
 	if err := s.started(ctx, end); err != nil {
@@ -345,75 +361,13 @@ func (c *conn) onSweep() {
 	if next != never {
 		c.planSweep(next)
 	}
+	isReader := c.intake.caller != nil && slices.Contains(late, c.intake.caller)
 	c.mu.Unlock()
 	for _, w := range late {
 		w.reply <- result{err: tryErrorf(tryTimedOut, "no answer from %s in time", c.name)}
 	}
-}
-
-// -- reading -------------------------------------------------------------------------------------
-
-// read hands whole messages to whoever waits for them, until the connection ends.
-func (c *conn) read() {
-	defer c.goroutines.Done()
-	var splitter msgpack.Splitter
-	for {
-		count, err := c.net.Read(splitter.Room())
-		splitter.Read(count)
-		for {
-			m, malformed := splitter.Next()
-			if malformed != nil {
-				c.end(c.protocol("what came is no message: " + malformed.Error()))
-				return
-			}
-			if m == nil {
-				break
-			}
-			if head, _ := msgpack.ReadHead(m); head.Kind != msgpack.Map {
-				c.end(c.protocol("a message is no map"))
-				return
-			}
-			// Part of a message is nothing yet: it may announce more than ever comes.
-			c.heardAt.Store(int64(now()))
-			c.onMessage(append(make(message, 0, len(m)), m...))
-		}
-		if err != nil {
-			c.end(c.lost(err))
-			return
-		}
-	}
-}
-
-func (c *conn) onMessage(m message) {
-	number := m.integer("seq", 0)
-	seq := uint64(max(number, 0))
-	c.mu.Lock()
-	if w := c.pending[seq]; w != nil {
-		delete(c.pending, seq)
-		c.load.Add(-1)
-		c.mu.Unlock()
-		if m.get("state") != nil && m.get("error") == nil {
-			w.reply <- result{err: &tryError{kind: tryProtocol, text: "a stream came as the answer to a request"}}
-		} else {
-			w.reply <- result{message: m}
-		}
-		return
-	}
-	s, greeting := c.streams[seq], c.greeting
-	if s == nil {
-		c.greeting = nil
-	}
-	c.mu.Unlock()
-	switch {
-	case s != nil:
-		s.onMessage(m)
-	case greeting != nil:
-		greeting <- m
-	case m.get("error") != nil && number == 0:
-		// Its last words: it says why, and closes.
-		told := m.check()
-		c.end(&tryError{kind: tryLost, code: told.code,
-			text: "the connection to " + c.address.String() + " is lost: the node says: " + told.text})
+	if isReader {
+		c.intake.interrupt()
 	}
 }
 
@@ -446,6 +400,9 @@ func (c *conn) end(err *tryError) {
 	c.load.Store(0)
 	if c.sweep != nil {
 		c.sweep.Stop()
+	}
+	if c.intake.look != nil {
+		c.intake.look.Stop()
 	}
 	c.out = nil
 	close(c.done)

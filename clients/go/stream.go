@@ -60,15 +60,18 @@ func signal(c chan struct{}) {
 // -- the connection's side -----------------------------------------------------------------------
 
 // onMessage takes a message. Where there is no room, which only a node brings about that heeds no flow control, the
-// connection waits.
-func (s *stream) onMessage(m message) {
+// connection waits, or, if it may not, the message is not taken.
+func (s *stream) onMessage(m message, mayWait bool) bool {
 	s.mu.Lock()
 	for len(s.queue) >= s.capacity && !s.isDone {
 		s.mu.Unlock()
+		if !mayWait {
+			return false
+		}
 		select {
 		case <-s.room:
 		case <-s.conn.done:
-			return
+			return true
 		}
 		s.mu.Lock()
 	}
@@ -77,6 +80,7 @@ func (s *stream) onMessage(m message) {
 	}
 	s.mu.Unlock()
 	signal(s.wake)
+	return true
 }
 
 // onEnd: the connection ended; what has come before can still be taken.
