@@ -24,6 +24,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
+use distkv_command::signals::survive_file_limit;
 use distkv_command::{error, remote};
 
 use crate::rt;
@@ -241,6 +242,7 @@ pub fn command() -> clap::Command {
 
 /// Runs one command line (the program's name first), to its end. Prints what there is to print.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    survive_file_limit();
     let args: Vec<OsString> = args.into_iter().collect();
     // Behind `--` there are no options.
     let is_json = args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json");

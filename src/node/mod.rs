@@ -32,6 +32,7 @@ use distkv_tls::CaHash;
 use durable::{Durable, Opened, Prepared};
 pub use error::NodeError;
 use lifecycle::bind::{GossipSockets, bind_client, bind_gossip};
+use lifecycle::farewell::Kept;
 use lifecycle::start::Plan;
 use lifecycle::stop::Stop;
 pub use lifecycle::stop::StopReason;
@@ -593,7 +594,10 @@ impl Inner {
         // First the clients: their last writes must go out before the farewell.
         let began = rt::now();
         self.server.stop(CLIENTS_FAREWELL_TIMEOUT).await;
-        lifecycle::farewell::wait_for_copies(&self.links, began + millis(COPIES_DEADLINE)).await;
+        // Who is sent away because of its name was alone, it may be, and its first link is only just being made.
+        let is_sent_away = matches!(self.stop.reason(), Some(StopReason::NameInUse { .. }));
+        let deadline = began + millis(COPIES_DEADLINE);
+        lifecycle::farewell::wait_for_copies(&self.links, is_sent_away, deadline).await;
         // While all still see a member here.
         self.hand_over().await;
         self.swim.leave();
@@ -603,12 +607,15 @@ impl Inner {
             let saving = Arc::clone(&self.saving);
             rt::spawn_blocking(move || saving.end()).await;
             // Nothing leaves the node any more.
-            if let Some(durable) = &self.durable {
-                self.end_log(durable).await;
+            match &self.durable {
+                None => Kept::InMemory,
+                Some(durable) if !self.end_log(durable).await => Kept::InPart,
+                Some(durable) if is_sent_away => Kept::Apart(durable.directory().to_owned()),
+                Some(_) => Kept::OnDisk,
             }
         };
-        futures::future::join(links, members).await;
-        lifecycle::farewell::tell_of_changes(&self.links, self.durable.is_some());
+        let (kept, _) = futures::future::join(links, members).await;
+        lifecycle::farewell::tell_of_changes(&self.links, &kept);
         let accepting = self.accepting.lock().take();
         if let Some(accepting) = accepting {
             accepting.cancel().await;
@@ -626,7 +633,8 @@ impl Inner {
         self.end_at_once();
     }
 
-    async fn end_log(&self, durable: &Durable) {
+    /// Returns whether the directory has all.
+    async fn end_log(&self, durable: &Durable) -> bool {
         if self.stop.reason() != Some(StopReason::LeftForGood) {
             return durable.stop(&self.hub, LOG_FAREWELL_TIMEOUT).await;
         }
@@ -635,7 +643,9 @@ impl Inner {
                 "this node has left its network for good, but its data directory cannot say so: the disk \
                  fails; do not start a node with it again"
             );
+            return false;
         }
+        true
     }
 
     /// The only member of the Delete group leaves its place to another node, if it has no data

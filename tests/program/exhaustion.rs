@@ -260,3 +260,28 @@ fn who_is_refused_is_not_left_waiting() {
     }
     drop(held);
 }
+
+#[test]
+fn a_limit_for_files_is_like_a_full_disk_and_not_the_node_s_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut arguments = first(&network("file-limit"));
+    arguments.extend(["--data-dir".into(), dir.path().display().to_string()]);
+    arguments.extend(["--sync", "every-batch"].map(String::from));
+    // In units of 512 bytes.
+    let shell = ["sh", "-c", "ulimit -f 256; exec \"$@\"", "sh"].map(String::from);
+    let mut node = NodeProcess::start_by(&shell, "n1", &strs(&arguments));
+    let mut client = node.connect();
+    let value = Value::from("x".repeat(60_000));
+    let mut made = 0;
+    let refusal = wait_until("a write is refused", || {
+        let reply = client.set(&["a", &made.to_string()], value.clone());
+        made += 1;
+        assert!(made < 100, "no write is refused");
+        field(&reply, "code")
+    });
+    assert_eq!(refusal, Value::from("storage_failed"));
+    assert!(client.get(&["a", "0"]).is_some(), "it serves what it has");
+    wait_until("the node says so", || logged(&node, &["File too large"]).pop());
+    node.signal("TERM");
+    assert!(node.wait().success(), "{:?}", node.log());
+}

@@ -216,7 +216,9 @@ impl CliError {
     pub fn of_output(error: &io::Error) -> CliError {
         match error.kind() {
             io::ErrorKind::BrokenPipe => CliError::OutputClosed,
-            _ => CliError::Failure(format!("cannot write to standard output: {error}")),
+            _ => CliError::Failure(format!(
+                "cannot write to standard output: {error}; if the command was to change anything, that may have been done"
+            )),
         }
     }
 }

@@ -112,8 +112,9 @@ pub fn create(path: &Path, file: &KeyFile) -> Result<(), KeyFileTrouble> {
     })
 }
 
-/// Puts a key file in the place of the one that is there, if any: beside it first, then in its place.
-/// Behind a symbolic link, the file that it names is replaced.
+/// Puts a key file in the place of the one that is there, if any: beside it first, then in its place. It belongs to
+/// the same user and group: the node that runs as that user must be able to read it, also if an administrator (root)
+/// has changed it. Behind a symbolic link, the file that it names is replaced.
 ///
 /// # Errors
 /// [`KeyFileTrouble::Unwritable`]; what was there is as it was.
@@ -124,7 +125,9 @@ pub fn replace(path: &Path, file: &KeyFile) -> Result<(), KeyFileTrouble> {
     let beside = real.with_file_name(name);
     // Of a replacement that was interrupted.
     let _ = fs::remove_file(&beside);
-    let written = write_new(&beside, file).and_then(|()| fs::rename(&beside, &real));
+    let written = write_new(&beside, file)
+        .and_then(|()| keep_owner(&real, &beside))
+        .and_then(|()| fs::rename(&beside, &real));
     if written.is_err() {
         let _ = fs::remove_file(&beside);
     }
@@ -167,6 +170,16 @@ fn write_new(path: &Path, file: &KeyFile) -> io::Result<()> {
     })
 }
 
+/// Gives a file to the owner of the one that it replaces, if there is one.
+fn keep_owner(replaced: &Path, new: &Path) -> io::Result<()> {
+    let Ok(before) = fs::metadata(replaced) else { return Ok(()) };
+    let after = fs::metadata(new)?;
+    if (before.uid(), before.gid()) == (after.uid(), after.gid()) {
+        return Ok(());
+    }
+    std::os::unix::fs::chown(new, Some(before.uid()), Some(before.gid()))
+}
+
 /// So that the name survives a power cut as well.
 fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder_of(path)).and_then(|folder| folder.sync_all())
@@ -201,6 +214,21 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
         assert_eq!(read(&path).unwrap(), file(2));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn a_file_that_root_replaces_stays_its_owner_s() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        create(&path, &file(1)).unwrap();
+        // Only root can give a file away; for others, nothing is to change.
+        let _ = std::os::unix::fs::chown(&path, Some(65_534), Some(65_534));
+        let owner = |path: &Path| fs::metadata(path).map(|meta| (meta.uid(), meta.gid())).unwrap();
+        let before = owner(&path);
+        update(&path, |file| file.ring.order_add(Key::new([2; 32])).map(|_| ())).unwrap().unwrap();
+        assert_eq!(owner(&path), before);
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
+        assert_eq!(read(&path).unwrap().ring.keys().len(), 2);
     }
 
     #[test]

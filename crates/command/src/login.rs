@@ -1,6 +1,5 @@
 //! As whom commands work: `--user`, and where its secret is.
 
-use std::env;
 use std::fs;
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -57,7 +56,10 @@ impl LoginArgs {
 
     /// The login; none if nobody was named.
     pub(crate) fn read(&self) -> Result<Option<Login>, CliError> {
-        let user = self.as_user.clone().or_else(|| set_in_environment(USER));
+        let user = match &self.as_user {
+            Some(user) => Some(user.clone()),
+            None => set_in_environment(USER)?,
+        };
         let Some(user) = user else {
             if self.secret_file.is_some() || self.secret_env.is_some() || self.login_by.is_some() {
                 return Err(CliError::Usage(format!(
@@ -73,14 +75,18 @@ impl LoginArgs {
 
     fn secret(&self) -> Result<Option<String>, CliError> {
         if let Some(name) = &self.secret_env {
-            let missing = |_| CliError::Usage(format!("--secret-env: there is no variable {name}"));
-            return env::var(name).map(Some).map_err(missing);
+            let missing = || {
+                CliError::Usage(format!(
+                    "--secret-env: there is no variable {name}, or it is empty"
+                ))
+            };
+            return set_in_environment(name)?.ok_or_else(missing).map(Some);
         }
         let from_env = || file_in_environment(SECRET_FILE);
         if let Some(file) = self.secret_file.clone().or_else(from_env) {
             return read_secret(&file).map(Some);
         }
-        Ok(set_in_environment(SECRET))
+        set_in_environment(SECRET)
     }
 }
 
@@ -109,6 +115,8 @@ pub fn read_secret(file: &PathBuf) -> Result<String, CliError> {
 
 #[cfg(test)]
 mod tests {
+    use std::env;
+
     use super::*;
 
     fn args(user: Option<&str>, file: Option<&str>, env: Option<&str>) -> LoginArgs {

@@ -196,10 +196,11 @@ impl RemoteArgs {
 
     /// Where to connect, in the order given; at least one.
     pub fn addresses(&self) -> Result<Vec<HostPort>, CliError> {
-        let typed = self.ticket.as_ref();
+        let is_typed = !self.connect.is_empty() || self.ticket.is_some();
+        let told = if is_typed { None } else { set_in_environment(CONNECT)? };
         let (what, texts) = if !self.connect.is_empty() {
             ("--connect", self.connect.clone())
-        } else if let (None, Some(text)) = (typed, set_in_environment(CONNECT)) {
+        } else if let Some(text) = told {
             (CONNECT, text.split(',').map(str::to_owned).collect())
         } else if let Some(ticket) = self.ticket()? {
             ("the ticket", ticket.addresses)
@@ -211,12 +212,10 @@ impl RemoteArgs {
 
     /// The ticket that was given, if one was.
     fn ticket(&self) -> Result<Option<Ticket>, CliError> {
-        let (what, text) = match (&self.ticket, set_in_environment(TICKET)) {
-            (Some(TicketText(text)), _) => ("--ticket", text.clone()),
-            (None, Some(text)) => (TICKET, text),
-            (None, None) => return Ok(None),
-        };
-        read_ticket(what, &text).map(Some)
+        if let Some(TicketText(text)) = &self.ticket {
+            return read_ticket("--ticket", text).map(Some);
+        }
+        set_in_environment(TICKET)?.map(|text| read_ticket(TICKET, &text)).transpose()
     }
 
     /// The key file that access is by, if it is.
@@ -266,8 +265,17 @@ impl RemoteArgs {
 }
 
 /// What a variable of the environment says; an empty one says nothing.
-pub(crate) fn set_in_environment(name: &str) -> Option<String> {
-    env::var(name).ok().filter(|text| !text.is_empty())
+///
+/// # Errors
+/// It is no UTF-8: to go on without it could be to go to another node, or as somebody else.
+pub(crate) fn set_in_environment(name: &str) -> Result<Option<String>, CliError> {
+    match env::var(name) {
+        Ok(text) => Ok(Some(text).filter(|text| !text.is_empty())),
+        Err(env::VarError::NotPresent) => Ok(None),
+        Err(env::VarError::NotUnicode(_)) => Err(CliError::Usage(format!(
+            "the variable {name} is no UTF-8; set it anew, or unset it"
+        ))),
+    }
 }
 
 /// The file that a variable of the environment names; an empty one names none.

@@ -1,6 +1,8 @@
 //! Signals of the system, and of the person at the terminal.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use distkv_runtime::spawn_thread;
 
@@ -13,6 +15,14 @@ pub enum Signal {
     Terminate,
     /// SIGHUP.
     HangUp,
+}
+
+/// A file that would be longer than the process's limit for files (`ulimit -f`) is an error of the write from now on, like
+/// a full disk, and not the end of the process.
+pub fn survive_file_limit() {
+    let heard = Arc::new(AtomicBool::new(false));
+    // Where the system refuses it, it is as it was.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, heard);
 }
 
 /// Calls `handler` for each signal from now on, on a thread of its own (so that signals are

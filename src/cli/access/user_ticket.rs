@@ -1,18 +1,20 @@
 //! `user ticket`: a new secret for a user, as a ticket for the program that logs in with it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use distkv_command::login::read_secret;
+use distkv_tls::ticket::TICKET_BYTES_MAX;
 use distkv_tls::{Login, Ticket};
 use serde_json::json;
 
 use super::method_of;
 use super::user::user_fields;
 use crate::cli::error::CliError;
+use crate::cli::files::write::is_special;
 use crate::cli::remote::{Remote, RemoteArgs, parse_address};
 use crate::cli::terminal::output::{Output, printable};
 
@@ -103,7 +105,7 @@ pub(super) async fn run(
     let login = Login { method: method.clone(), user: args.name.clone(), secret };
     let ticket = Ticket { addresses, network, login: Some(login), ca, certificate: None };
     let text = ticket.to_text().map_err(|error| CliError::Usage(error.to_string()))?;
-    beside.fill(&text)?;
+    beside.fill(&text).map_err(|error| lost(error, &args.name))?;
     let place = args.to.display().to_string();
     output.either(
         || {
@@ -130,7 +132,18 @@ async fn network_of(remote: &Remote) -> Result<String, CliError> {
     Ok(reply.str("network").unwrap_or_default().to_owned())
 }
 
-/// A file that is written beside the one that it becomes, so that this is whole at any time.
+/// Nobody has the new secret if the file cannot be written, and the one before is not valid any more.
+fn lost(error: CliError, user: &str) -> CliError {
+    error.said(|text| {
+        format!(
+            "{text}; {user} has a new secret already, which is lost, and the ticket before is not valid any more: type \
+             the command again with a file that can be written"
+        )
+    })
+}
+
+/// A file that is written beside the one that it becomes, so that this is whole at any time. Its room on the disk is
+/// taken before anything is in it.
 struct Beside {
     file: File,
     at: PathBuf,
@@ -143,6 +156,11 @@ impl Beside {
             let text = format!("{} exists already; take another name, or --force", to.display());
             return Err(CliError::Failure(text));
         }
+        if is_special(to) || to.is_dir() {
+            return Err(CliError::Failure(format!("{} is no plain file", to.display())));
+        }
+        // Behind a symbolic link, the file that it leads to is replaced, and not the link.
+        let to = &fs::canonicalize(to).unwrap_or_else(|_| to.to_owned());
         let mut name = to.file_name().unwrap_or_default().to_owned();
         name.push(".new");
         let at = to.with_file_name(name);
@@ -150,11 +168,21 @@ impl Beside {
         let _ = fs::remove_file(&at);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&at);
         let file = file.map_err(|error| unwritable(&at, &error))?;
-        Ok(Self { file, at, to: to.to_owned() })
+        let mut made = Self { file, at, to: to.to_owned() };
+        let taken =
+            made.file.write_all(&[b' '; TICKET_BYTES_MAX]).and_then(|()| made.file.sync_all());
+        taken.map_err(|error| unwritable(&made.at, &error))?;
+        Ok(made)
     }
 
     fn fill(mut self, text: &str) -> Result<(), CliError> {
-        let written = writeln!(self.file, "{text}").and_then(|()| self.file.sync_all());
+        let length = text.len() as u64 + 1;
+        let written = self
+            .file
+            .rewind()
+            .and_then(|()| writeln!(self.file, "{text}"))
+            .and_then(|()| self.file.set_len(length))
+            .and_then(|()| self.file.sync_all());
         let named = written.and_then(|()| fs::rename(&self.at, &self.to));
         named.map_err(|error| unwritable(&self.to, &error))
     }

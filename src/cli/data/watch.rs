@@ -69,7 +69,7 @@ pub(in crate::cli) struct WatchArgs {
     #[arg(long)]
     chain: bool,
 
-    /// End with exit code 1 when the node stops and 7 when the connection is lost, instead of connecting again
+    /// End with exit code 1 when the node stops and 6 when the connection is lost, instead of connecting again
     #[arg(long)]
     no_reconnect: bool,
 

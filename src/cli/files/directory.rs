@@ -1,7 +1,9 @@
 //! A node's data directory as a state: read as a start reads it, and changed by nobody. And the other
 //! way: a state put into a directory, for a node that is to start with it.
 
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path as FilePath;
+use std::{fs, io};
 
 use super::super::error::CliError;
 use super::Format;
@@ -188,7 +190,27 @@ pub(in crate::cli) fn put_into(
     let mut bar = ProgressBar::new(format!("writing {}", path.display()), json);
     let mut look = |progress: Progress| bar.entries(progress.entries, progress.total);
     let info = directory.save(&header, &image, &mut look).map_err(failure)?;
+    if let Err(error) = give_to_owner(path) {
+        let path = path.display();
+        eprintln!(
+            "warning: files in {path} belong to another user than {path}, and the node may not be able to read them: {error}"
+        );
+    }
     Ok(Put { owner, entries: info.entries, is_merged })
+}
+
+/// What root has written into a node's directory belongs to the user of that directory, which the node runs as.
+fn give_to_owner(path: &FilePath) -> io::Result<()> {
+    let owner = fs::metadata(path)?;
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        // Not of what a link leads to.
+        let file = entry.metadata()?;
+        if file.is_file() && file.uid() != owner.uid() {
+            chown(entry.path(), Some(owner.uid()), Some(owner.gid()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Whose the directory is to be: as it is, as was asked for, or as the file says.
@@ -238,4 +260,26 @@ fn merge(
         engine.handle(LoadImage(&other), NO_LATER, &mut Outbox::new()).map_err(|_| failed())?;
     }
     Ok(engine.image())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_into_a_directory_is_its_owner_s() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("snapshot"), "").unwrap();
+        fs::create_dir(at("folder")).unwrap();
+        std::os::unix::fs::symlink(at("folder"), at("link")).unwrap();
+        // Only root can give it away; for others, nothing is to change.
+        let _ = chown(folder.path(), Some(65_534), Some(65_534));
+        let owner = |path: &FilePath| fs::symlink_metadata(path).map(|meta| meta.uid()).unwrap();
+        let before = owner(&at("folder"));
+        give_to_owner(folder.path()).unwrap();
+        assert_eq!(owner(&at("snapshot")), owner(folder.path()));
+        assert_eq!(owner(&at("folder")), before, "no command makes folders there");
+        assert_eq!(owner(&at("link")), before);
+    }
 }

@@ -67,6 +67,12 @@ impl fmt::Display for Format {
 
 /// Finds out what a file is, by its beginning.
 pub(super) fn kind_of(path: &FilePath) -> Result<FileKind, CliError> {
+    if write::is_special(path) {
+        return Err(CliError::Failure(format!(
+            "{} is no plain file, and this command reads what it is given more than once; write it to a file first",
+            path.display()
+        )));
+    }
     let mut start = Vec::new();
     let read = File::open(path).and_then(|file| file.take(START_BYTES).read_to_end(&mut start));
     read.map_err(|error| cannot("read", path, error))?;

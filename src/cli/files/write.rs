@@ -201,9 +201,14 @@ pub(in crate::cli) struct NewFile {
 }
 
 impl NewFile {
-    /// Begins one.
+    /// Begins one. Behind a symbolic link, it is the file that the link leads to that is replaced, and not the link:
+    /// that may be anybody's, like /dev/stdout.
     pub(in crate::cli) fn create(to: &FilePath, existing: Existing) -> Result<NewFile, CliError> {
         existing.check(to)?;
+        let is_link = fs::symlink_metadata(to).is_ok_and(|metadata| metadata.is_symlink());
+        let real = if is_link { Some(fs::canonicalize(to)) } else { None };
+        let real = real.transpose().map_err(|error| cannot("follow the link", to, error))?;
+        let to = real.as_deref().unwrap_or(to);
         let name = to
             .file_name()
             .and_then(|name| name.to_str())
@@ -285,5 +290,38 @@ impl<W: Write> Write for Counting<W> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_link_stays_and_the_file_behind_it_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let write = |to: &FilePath| -> Result<(), CliError> {
+            let mut new = NewFile::create(to, Existing::Replace)?;
+            new.file.write_all(b"new").unwrap();
+            new.finish()
+        };
+        fs::create_dir(at("elsewhere")).unwrap();
+        fs::write(at("elsewhere/file"), "old").unwrap();
+        symlink(at("elsewhere/file"), at("link")).unwrap();
+        write(&at("link")).unwrap();
+        assert!(fs::symlink_metadata(at("link")).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(at("elsewhere/file")).unwrap(), "new");
+        // Where it would be written cannot be told.
+        symlink(at("nowhere"), at("dangling")).unwrap();
+        let error = write(&at("dangling")).unwrap_err().to_string();
+        assert!(error.contains("cannot follow the link"), "{error}");
+        // Standard output is a pipe or a terminal in most cases, which cannot be replaced.
+        symlink("/dev/null", at("device")).unwrap();
+        let error = write(&at("device")).unwrap_err().to_string();
+        assert!(error.contains("no plain file"), "{error}");
+        assert!(fs::symlink_metadata(at("device")).unwrap().is_symlink());
     }
 }

@@ -121,10 +121,24 @@ impl Followed {
         Ok(files.logs.range(self.number + 1..).next().map(|(number, _)| *number))
     }
 
+    /// Logs that the node has removed, because snapshots have what they had, before this one was read to its end.
+    fn tell_of_gap(&self, next: u64) {
+        let missing = match (self.number + 1, next - 1) {
+            (first, last) if first > last => return,
+            (first, last) if first == last => log_name(first),
+            (first, last) => format!("{} to {}", log_name(first), log_name(last)),
+        };
+        eprintln!(
+            "warning: changes are missing here: {missing} came and went meanwhile; let the node keep more of its past \
+             (--keep-for)"
+        );
+    }
+
     fn go_on(&mut self, number: u64) -> Result<(), CliError> {
         let Some(directory) = &self.directory else { return Ok(()) };
         match LogReader::open(directory, number) {
             Ok(log) => {
+                self.tell_of_gap(number);
                 (self.number, self.log) = (number, log);
                 eprintln!("continuing with {}", log_name(number));
                 Ok(())

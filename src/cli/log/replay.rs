@@ -17,7 +17,7 @@ use crate::cli::terminal::times::parse_time;
 use crate::engine::exchange::entries_alone;
 use crate::model::ids::Tock;
 use crate::rt;
-use crate::storage::{FileHeader, LogBatch, LogStart, Op, Replay, Until};
+use crate::storage::{FileHeader, LogStart, Replay, Until};
 
 /// Make a state of event logs, up to a moment in the past
 #[derive(Debug, Clone, Args)]
@@ -50,7 +50,7 @@ pub(super) struct ReplayArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "until_tock")]
     until_time: Option<u64>,
 
-    /// Up to this tock
+    /// Up to this tock: all before the first change that has a later one
     #[arg(long, value_name = "N", value_parser = parse_tock)]
     until_tock: Option<Tock>,
 
@@ -188,13 +188,13 @@ fn replay(
         log.name_into(replay.lend_table());
         let mut bar = ProgressBar::new(format!("replaying {}", path.display()), json);
         let mut is_enough = false;
-        while let Some(batch) = log.next().map_err(failure)? {
-            if until.is_some_and(|until| is_later(&batch, until)) {
-                is_enough = true;
-                break;
-            }
+        while let Some(mut batch) = log.next().map_err(failure)? {
+            is_enough = until.is_some_and(|until| until.cut(&mut batch));
             bar.bytes(batch.end, length);
             replay.apply(batch, log.table());
+            if is_enough {
+                break;
+            }
         }
         end = Some((number, log.end()));
         if !is_enough && log.end() < length {
@@ -213,17 +213,6 @@ fn replay(
     })?;
     let image = if is_whole { image } else { entries_alone(image) };
     Ok(StateFile { image, format: Format::Snapshot, header, bytes, notes })
-}
-
-/// Whether a batch is behind the wanted moment.
-fn is_later(batch: &LogBatch, until: Until) -> bool {
-    match until {
-        Until::Time(time_ms) => batch.time_ms > time_ms,
-        Until::Tock(tock) => batch.ops.iter().any(|op| match op {
-            Op::Put(change) => change.entry.tock() > tock,
-            Op::Gone { .. } => false,
-        }),
-    }
 }
 
 fn parse_tock(text: &str) -> Result<Tock, String> {

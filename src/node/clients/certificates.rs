@@ -1,9 +1,10 @@
 //! The certificate that this node shows its clients: issued from the network's CA and renewed in memory, or the operator's
 //! own, read again when its files change. A bad file is warned of, and the certificate before it stays.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read;
-use std::net::{IpAddr, UdpSocket};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
@@ -29,6 +30,8 @@ const RENEW_AFTER_SECS: u64 = 24 * 3_600;
 const AHEAD_SECS: u64 = 600;
 /// The time between two looks at the files, and at the node's names.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+/// Of a machine with more addresses, the rest is not in its certificate; `--cert-name` puts it there.
+const OWN_ADDRESSES_MAX: usize = 64;
 
 /// See the module.
 pub(in crate::node) struct Certificates {
@@ -239,8 +242,7 @@ fn names_of(config: &TlsConfig, me: &Myself) -> Vec<String> {
     }
     names.push(rustix::system::uname().nodename().to_string_lossy().into_owned());
     if me.client.ip().is_unspecified() {
-        names
-            .extend(["0.0.0.0:0", "[::]:0"].into_iter().filter_map(route).map(|ip| ip.to_string()));
+        names.extend(own_addresses().into_iter().map(|ip| ip.to_string()));
     } else {
         names.push(me.client.ip().to_canonical().to_string());
     }
@@ -257,13 +259,18 @@ fn names_of(config: &TlsConfig, me: &Myself) -> Vec<String> {
     names
 }
 
-/// The address that other machines probably reach this one at: that of the default route. Nothing is sent.
-fn route(any: &str) -> Option<IpAddr> {
-    let socket = UdpSocket::bind(any).ok()?;
-    // Addresses of documentation, which no network has.
-    let far = if any.starts_with('[') { "[2001:db8::1]:9" } else { "192.0.2.1:9" };
-    socket.connect(far).ok()?;
-    Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_unspecified())
+/// The addresses of this machine at which others may reach it, sorted; without those that are of one link only, which need the
+/// link's name with them. A machine whose interfaces cannot be listed has none.
+fn own_addresses() -> Vec<IpAddr> {
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    let is_of_link = |ip: &IpAddr| match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    let addresses = interfaces.into_iter().filter(|one| !one.is_loopback()).map(|one| one.ip());
+    // Another order would be another certificate.
+    let sorted: BTreeSet<IpAddr> = addresses.filter(|ip| !is_of_link(ip)).collect();
+    sorted.into_iter().take(OWN_ADDRESSES_MAX).collect()
 }
 
 fn now_secs() -> u64 {
@@ -272,7 +279,18 @@ fn now_secs() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::net::UdpSocket;
+
     use super::*;
+
+    #[test]
+    fn own_addresses_can_be_reached_from_elsewhere() {
+        for ip in own_addresses() {
+            assert!(!ip.is_loopback() && !ip.is_unspecified() && !ip.is_multicast(), "{ip}");
+            // They are this machine's: only its own can be bound.
+            UdpSocket::bind((ip, 0)).unwrap();
+        }
+    }
 
     #[test]
     fn a_certificate_is_renewed_every_day_and_when_the_clock_was_set_back() {

@@ -18,6 +18,8 @@ use crate::rt;
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 1 << 20;
+/// The kind of one of our own files is within so many bytes.
+const OWN_START_BYTES: usize = 64;
 /// Entries that are taken in under one guard.
 const ENTRIES_PER_GUARD: usize = 256;
 /// At most this many unusable entries are named in the log; the rest is counted.
@@ -53,12 +55,21 @@ fn read_file(path: &Path) -> Result<Loaded, String> {
     let mut reader = SavedStateReader::new();
     let mut buffer = vec![0; READ_BYTES];
     let mut unusable = 0;
+    let mut is_first = true;
     loop {
         let count = file.read(&mut buffer).map_err(|error| error.to_string())?;
         if count == 0 {
             break;
         }
         let piece = buffer.get(..count).unwrap_or_default();
+        if is_first && is_own_format(piece) {
+            return Err(String::from(
+                "it is a snapshot or a log of distkv-node, and --load takes a saved state of the Python DistKV; put it \
+                 into the data directory with `distkv-node snapshot restore FILE --into DIR`, or into the running \
+                 network with `snapshot restore FILE`",
+            ));
+        }
+        is_first = false;
         hash.update(piece);
         reader.feed(piece);
         while let Some(record) = reader.next_record().map_err(|error| error.to_string())? {
@@ -87,6 +98,13 @@ fn read_file(path: &Path) -> Result<Loaded, String> {
         }
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// Whether a file begins like one of our own, which names its kind behind its first frame's head.
+fn is_own_format(piece: &[u8]) -> bool {
+    let start = piece.get(..OWN_START_BYTES.min(piece.len())).unwrap_or_default();
+    let has = |word: &[u8]| start.windows(word.len()).any(|window| window == word);
+    has(b"distkv-snapshot") || has(b"distkv-log")
 }
 
 /// Takes it in.

@@ -94,6 +94,11 @@ pub(in crate::node) fn open(
             .map(|keys| keys.logins()),
         ..ServerConfig::default()
     };
+    if limits.ignore_auth && limits.cluster_keys.is_some() {
+        tracing::warn!(
+            "--ignore-auth does not open this node: with a key file, clients must log in; whoever has the key is an admin"
+        );
+    }
     let hub = Arc::clone(&links.hub);
     Server::serve(listener, address, hub, limits, Arc::new(info))
 }

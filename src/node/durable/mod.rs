@@ -229,13 +229,16 @@ impl Durable {
     }
 
     /// Ends the log: everything that was changed is written, and that the node stopped, if the disk
-    /// lets it be. No event is made after this. Waits for it, up to `patience`.
-    pub(super) async fn stop(&self, hub: &Hub, patience: Duration) {
+    /// lets it be. No event is made after this. Waits for it, up to `patience`. Returns whether the directory has all.
+    pub(super) async fn stop(&self, hub: &Hub, patience: Duration) -> bool {
         hub.stop_log();
-        if rt::timeout(patience, self.state.ended()).await.is_none() {
+        let is_in_time = rt::timeout(patience, self.state.ended()).await.is_some();
+        if !is_in_time {
             tracing::warn!("the disk is too slow for a clean stop");
         }
+        let has_all = is_in_time && self.state.view().failing_since.is_none();
         self.queue.close();
+        has_all
     }
 
     /// Ends the log of a node that does not come back. Returns whether the directory says so now.

@@ -1,6 +1,7 @@
 //! A node's last seconds: its last changes should reach another node before it stops, and its
 //! operator should know if they did not.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::engine::Engine;
@@ -12,20 +13,34 @@ use crate::rt;
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Waits until another node has every change that this one has made since its start; not if no peer
-/// is linked, and not beyond `deadline`.
-pub(in crate::node) async fn wait_for_copies(links: &Links, deadline: Millis) {
+/// is linked, unless one soon will be, and not beyond `deadline`.
+pub(in crate::node) async fn wait_for_copies(links: &Links, for_link: bool, deadline: Millis) {
     loop {
         let acknowledged = links.hub.acknowledged.listen();
         let is_done = links.hub.read(Engine::unshared_changes) == 0;
-        if is_done || links.count() == 0 || rt::now() >= deadline {
+        let has_peer = for_link || links.count() > 0;
+        if is_done || !has_peer || rt::now() >= deadline {
             return;
         }
         let _ = rt::timeout(LOOK_INTERVAL, acknowledged).await;
     }
 }
 
+/// Where a node's changes are when it stops.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::node) enum Kept {
+    /// In memory only.
+    InMemory,
+    /// In the data directory, all of them.
+    OnDisk,
+    /// In this data directory, all of them; but the network does not take the node as it is.
+    Apart(PathBuf),
+    /// The data directory could not be written at the end: it lacks some.
+    InPart,
+}
+
 /// Says how many changes leave the network with this node.
-pub(in crate::node) fn tell_of_changes(links: &Links, is_durable: bool) {
+pub(in crate::node) fn tell_of_changes(links: &Links, kept: &Kept) {
     let changes = links.hub.read(Engine::unshared_changes);
     if changes == 0 {
         return;
@@ -34,9 +49,19 @@ pub(in crate::node) fn tell_of_changes(links: &Links, is_durable: bool) {
         1 => String::from("1 change of this node is on no other node"),
         _ => format!("{changes} changes of this node are on no other node"),
     };
-    if is_durable {
-        tracing::warn!("{what}: the data directory has all; start the node again to share it");
-    } else {
-        tracing::warn!("{what} and lost now: this node kept its data in memory");
+    match kept {
+        Kept::OnDisk => {
+            tracing::warn!("{what}: the data directory has all; start the node again to share it");
+        }
+        Kept::Apart(directory) => tracing::warn!(
+            "{what}: the data directory has all; to bring them into the network, type: distkv-node snapshot restore {}",
+            directory.display()
+        ),
+        Kept::InPart => tracing::warn!(
+            "{what}, and the data directory does not have all, because it could not be written: those are lost now"
+        ),
+        Kept::InMemory => {
+            tracing::warn!("{what} and lost now: this node kept its data in memory");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Connecting as the environment says, for programs that are told by it where their cluster is; and tickets in files.
 
+use std::env::VarError;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -34,7 +35,15 @@ impl Client {
     /// # Errors
     /// As [`Client::connect_with_ticket`]; [`CallError::Usage`] if the text is no ticket, or its file cannot be read.
     pub async fn connect_from_env(config: ClientConfig) -> Result<Client, CallError> {
-        Client::connect_as_told(std::env::var(TICKET).ok(), config).await
+        let told = match std::env::var(TICKET) {
+            Ok(text) => Some(text),
+            Err(VarError::NotPresent) => None,
+            // To go to another node, without a login, is not what it says.
+            Err(VarError::NotUnicode(_)) => {
+                return Err(CallError::Usage(format!("{TICKET} is no UTF-8")));
+            }
+        };
+        Client::connect_as_told(told, config).await
     }
 
     async fn connect_as_told(

@@ -18,11 +18,13 @@ mod report;
 #[cfg(test)]
 mod tests;
 
+use crate::batch::Op;
 use crate::disk::Disk;
 use crate::engine::Image;
 use crate::error::StorageError;
 use crate::header::LogStart;
 use crate::identity::{Identity, Life};
+use crate::log::LogBatch;
 use crate::model::ids::Tock;
 use crate::model::path::Path;
 use crate::recover::base::Base;
@@ -53,8 +55,33 @@ pub struct RecoverOptions {
 pub enum Until {
     /// Everything up to this time, milliseconds since 1970.
     Time(u64),
-    /// Everything up to this tock.
+    /// Everything before the first change with a later tock.
     Tock(Tock),
+}
+
+impl Until {
+    /// Takes out of a batch what is after the moment; returns whether that was anything, and so whether all that follows
+    /// is later, too. Changes that were made together have one time, and a tock each: some may stay.
+    pub fn cut(self, batch: &mut LogBatch) -> bool {
+        let kept = match self {
+            Until::Time(time_ms) if batch.time_ms > time_ms => Some(0),
+            Until::Time(_) => None,
+            Until::Tock(tock) => {
+                let is_later = |op: &Op| match op {
+                    Op::Put(change) => change.entry.tock() > tock,
+                    Op::Gone { .. } => false,
+                };
+                let knows_later = batch.knowledge.as_ref().is_some_and(|k| k.tock > tock);
+                let first = batch.ops.iter().position(is_later);
+                first.or_else(|| knows_later.then_some(batch.ops.len()))
+            }
+        };
+        let Some(kept) = kept else { return false };
+        batch.ops.truncate(kept);
+        // It is what was known behind all of the batch.
+        batch.knowledge = None;
+        true
+    }
 }
 
 /// What a start has.

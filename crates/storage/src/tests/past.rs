@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::damage::{OPTIONS, start};
-use super::node::{TestNode, header};
+use super::node::{TestNode, header, write};
 use crate::Until;
 use crate::batch::Batch;
 use crate::data_dir::DataDir;
@@ -78,6 +78,32 @@ fn the_past_is_kept_by_number_by_age_and_within_a_size() {
     let (disk, dir) = directory();
     dir.prune(4, &Keep::snapshots(1)).unwrap();
     assert_eq!(reaches(&disk), (2, 3));
+}
+
+#[test]
+fn of_changes_made_together_those_up_to_a_tock_are_found() {
+    let disk = MemoryDisk::new();
+    let dir = DataDir::on(Arc::new(disk.clone()));
+    let mut node = TestNode::new(7);
+    let (knowledge, table) = (node.engine.knowledge(), Arc::clone(node.engine.table()));
+    let mut log = dir.begin_log(&header(1, 7), LogStart::Empty, &knowledge, &table).unwrap();
+    let names = ["a", "b", "c", "d"];
+    let batch = node.batch(|engine, out| {
+        for name in names {
+            write(engine, name, Some(&[1]), out);
+        }
+    });
+    assert_eq!(batch.ops.len(), names.len());
+    let first = knowledge.tock.get();
+    log.append(&batch).unwrap();
+    log.append(&node.set("e", Some(2))).unwrap();
+    log.sync().unwrap();
+    for (made, tock) in (first..=first + 5).enumerate() {
+        let until = Some(Until::Tock(Tock::new(tock).unwrap()));
+        let found = start(&disk, &RecoverOptions { until, ..OPTIONS }).unwrap().image.unwrap();
+        assert_eq!(found.replica.tree.len(), made, "up to tock {tock}");
+        assert!(found.replica.tock.get() <= tock, "{:?}", found.replica.tock);
+    }
 }
 
 #[test]

@@ -125,7 +125,8 @@ settings! {
         /// Where the entry `:n.auth` names an authentication method, clients must log in. With this option,
         /// everybody who reaches the client port can read and change everything: use it with a --client address
         /// on loopback. It is the way back in where nobody knows an admin's secret any more: run `distkv-node
-        /// user add`, or `distkv-node auth off`, on the machine of such a node.
+        /// user add`, or `distkv-node auth off`, on the machine of such a node. A node with a key file asks for a
+        /// login all the same: whoever has the key is an admin.
         #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
         ignore_auth: Option<bool>,
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use serde_json::Value as Json;
 use tempfile::TempDir;
@@ -454,4 +455,40 @@ fn options_that_make_no_sense_together_are_refused() {
         assert_eq!(cli(arguments).code, 2, "{arguments:?}");
     }
     assert_eq!(cli(&["snapshot", "inspect", "/no/such/file"]).code, 1);
+}
+
+#[test]
+fn what_can_be_read_only_once_is_refused_and_not_waited_for() {
+    let files = Files::new();
+    let pipe = files.text("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let to = files.text("to");
+    let commands: [&[&str]; 5] = [
+        &["snapshot", "inspect", &pipe],
+        &["snapshot", "verify", &pipe],
+        &["snapshot", "diff", &pipe, SAVED_STATE],
+        &["snapshot", "convert", &pipe, "--to", &to],
+        &["log", "inspect", &pipe],
+    ];
+    for arguments in commands {
+        let done = cli(arguments);
+        // `verify` prints what each file is.
+        let said = done.stdout + &done.stderr;
+        assert_eq!(done.code, 1, "{arguments:?}: {said}");
+        let says = format!("{pipe} is no plain file, and this command reads");
+        assert!(said.contains(&says), "{arguments:?}: {said}");
+    }
+    assert_eq!(files.names(), ["pipe"]);
+}
+
+#[test]
+fn a_node_that_is_to_load_a_snapshot_says_how_it_is_done() {
+    let files = Files::new();
+    let snapshot = files.text("s.dkv");
+    done(&["snapshot", "convert", SAVED_STATE, "--to", &snapshot]);
+    let ports = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+    let start = ["run", "--name", "n1", "--network", "loads-a-snapshot", "--load", &snapshot];
+    let refused = cli(&[&start[..], &ports].concat());
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    assert!(refused.stderr.contains("snapshot restore FILE --into DIR"), "{}", refused.stderr);
 }

@@ -346,6 +346,23 @@ fn a_node_that_ends_says_which_changes_nobody_else_has() {
         [&n1, &n2].iter().for_each(|node| node.signal("CONT"));
         assert!(node.log().contains(says), "{}", node.log());
     }
+    // Its directory is not where it was, so the node logs nothing any more.
+    let mut node = Starting::new(&n1.network, "n3", &durable);
+    assert_eq!(at(node.client, &["wait", "--members", "3"]).code, 0, "{}", node.log());
+    at(node.client, &["set", "c", "0", "--copies", "2"]);
+    std::fs::rename(&data, folder.path().join("elsewhere")).unwrap();
+    wait_until("the node misses its directory", || {
+        node.log().contains("put it back").then_some(())
+    });
+    [&n1, &n2].iter().for_each(|node| node.signal("STOP"));
+    let mut client = Client::connect(node.client);
+    (1..=12).for_each(|value| drop(client.set(&["c"], Value::from(value))));
+    node.signal("TERM");
+    assert_eq!(node.ended(), Some(0));
+    [&n1, &n2].iter().for_each(|node| node.signal("CONT"));
+    let says =
+        "12 changes of this node are on no other node, and the data directory does not have all";
+    assert!(node.log().contains(says), "{}", node.log());
     // While one of them is there, it is waited for.
     let mut node = Starting::new(&n1.network, "n4", &in_memory);
     assert_eq!(at(node.client, &["wait", "--members", "3"]).code, 0, "{}", node.log());

@@ -1,15 +1,14 @@
 //! Reads the logs of a start, one after the other, and judges deviations.
 
-use crate::batch::Op;
 use crate::disk::{Disk, DiskEntry};
 use crate::error::{FileKind, FormatError, StorageError};
 use crate::frame::FrameReader;
 use crate::header::LogStart;
 use crate::identity::Life;
-use crate::log::{LogBatch, LogReader, log_name};
+use crate::log::{LogReader, log_name};
 use crate::recover::files::Files;
 use crate::recover::report::{Repair, Warning};
-use crate::recover::{Owner, RecoverOptions, Until};
+use crate::recover::{Owner, RecoverOptions};
 use crate::replay::Replay;
 use crate::snapshot::Progress;
 
@@ -264,7 +263,7 @@ impl<'a> Chain<'a> {
         progress: &mut dyn FnMut(&str, Progress),
     ) -> Result<Flow, StorageError> {
         let mut is_first = true;
-        while let Some(batch) = reader.next()? {
+        while let Some(mut batch) = reader.next()? {
             if is_first && batch.knowledge.is_none() {
                 return Err(StorageError::Damaged {
                     file: name.to_owned(),
@@ -274,7 +273,8 @@ impl<'a> Chain<'a> {
                 });
             }
             is_first = false;
-            if self.is_later(&batch) {
+            if self.options.until.is_some_and(|until| until.cut(&mut batch)) {
+                self.replay.apply(batch, reader.table());
                 return Ok(Flow::Enough);
             }
             (last.end, last.is_stop) = (batch.end, batch.is_stop);
@@ -290,22 +290,6 @@ impl<'a> Chain<'a> {
             return Err(StorageError::Incomplete { file, kind, offset });
         }
         Ok(Flow::GoOn)
-    }
-
-    /// Whether a batch is after the wanted moment.
-    fn is_later(&self, batch: &LogBatch) -> bool {
-        match self.options.until {
-            None => false,
-            Some(Until::Time(time_ms)) => batch.time_ms > time_ms,
-            Some(Until::Tock(tock)) => {
-                let is_put_later = |op: &Op| match op {
-                    Op::Put(change) => change.entry.tock() > tock,
-                    Op::Gone { .. } => false,
-                };
-                batch.ops.iter().any(is_put_later)
-                    || batch.knowledge.as_ref().is_some_and(|k| k.tock > tock)
-            }
-        }
     }
 
     /// A log that ends with a whole batch: it must not have been longer.

@@ -1,0 +1,38 @@
+//! What surrounds a command: variables of the environment that are no text, and an output that cannot be written.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt as _;
+
+use crate::cli::command::{ok, program};
+use crate::processes::NodeProcess;
+
+#[test]
+fn a_variable_that_is_no_text_is_an_error_and_not_as_if_it_were_not_set() {
+    for name in ["DISTKV_CONNECT", "DISTKV_TICKET", "DISTKV_USER"] {
+        let mut command = program(&["get", "a"]);
+        command.env(name, OsStr::from_bytes(b"n1\xff"));
+        let done = command.output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(2), "{name}: {said}");
+        assert!(said.contains(&format!("the variable {name} is no UTF-8")), "{said}");
+    }
+    let mut command = program(&["get", "a", "--user", "joe", "--secret-env", "OWN"]);
+    command.env("OWN", OsStr::from_bytes(b"\xff"));
+    let done = command.output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(done.status.code() == Some(2) && said.contains("the variable OWN"), "{said}");
+}
+
+#[test]
+fn who_cannot_print_that_a_change_was_made_says_that_it_may_have_been() {
+    let node = NodeProcess::run("n1");
+    let mut command = program(&["set", "a", "1", "--connect", &node.client.to_string()]);
+    command.stdout(File::create("/dev/full").unwrap());
+    let done = command.spawn().unwrap().wait_with_output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    let says = "cannot write to standard output";
+    assert!(said.contains(says) && said.contains("may have been done"), "{said}");
+    assert_eq!(ok(&node, &["get", "a"]).trim(), "1");
+}
