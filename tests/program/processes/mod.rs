@@ -15,8 +15,9 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -116,22 +117,27 @@ impl NodeProcess {
     /// Starts a node with arguments of the test's own (and so in the default network, unless
     /// they say otherwise), and waits until it serves clients.
     pub fn start(name: &str, arguments: &[&str]) -> Self {
-        Self::launch(&[], "distkv", name, arguments)
+        Self::launch(&[PROGRAM], "distkv", name, arguments)
     }
 
     /// The same, started by another program that becomes the node's in the end.
     pub fn start_by(prefix: &[String], name: &str, arguments: &[&str]) -> Self {
-        Self::launch(prefix, "distkv", name, arguments)
+        let mut command: Vec<&str> = prefix.iter().map(String::as_str).collect();
+        command.push(PROGRAM);
+        Self::launch(&command, "distkv", name, arguments)
     }
 
     /// The same in a network of that name.
     pub fn start_in(network: &str, name: &str, arguments: &[&str]) -> Self {
-        Self::launch(&[], network, name, &[arguments, &["--network", network]].concat())
+        Self::start_program(PROGRAM, network, name, arguments)
     }
 
-    fn launch(prefix: &[String], network: &str, name: &str, arguments: &[&str]) -> Self {
-        let mut command: Vec<&str> = prefix.iter().map(String::as_str).collect();
-        command.push(PROGRAM);
+    /// The same with another program of a node than [`PROGRAM`].
+    pub fn start_program(program: &str, network: &str, name: &str, arguments: &[&str]) -> Self {
+        Self::launch(&[program], network, name, &[arguments, &["--network", network]].concat())
+    }
+
+    fn launch(command: &[&str], network: &str, name: &str, arguments: &[&str]) -> Self {
         let mut child = Command::new(command[0])
             .args(&command[1..])
             .args(arguments)
@@ -149,10 +155,10 @@ impl NodeProcess {
                 sink.lock().expect("not poisoned").push((Instant::now(), line));
             }
         });
-        let mut first = String::new();
-        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
-        stdout.read_line(&mut first).expect("readable");
+        let first = first_line(child.stdout.take().expect("piped"));
         let ready: serde_json::Value = serde_json::from_str(&first).unwrap_or_else(|e| {
+            let _ = child.kill();
+            let _ = child.wait();
             panic!("{name} said {first:?} ({e}); log: {:#?}", log.lock().unwrap())
         });
         let address = |key: &str| ready[key].as_str().unwrap().parse().unwrap();
@@ -219,6 +225,18 @@ impl NodeProcess {
         let text = std::fs::read_to_string(path).unwrap();
         text.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
     }
+}
+
+/// The first line that a program says; nothing where it says none in time.
+fn first_line(stdout: ChildStdout) -> String {
+    let (said, line) = channel();
+    std::thread::spawn(move || {
+        let mut first = String::new();
+        BufReader::new(stdout).read_line(&mut first).expect("readable");
+        // Nobody may wait any more.
+        let _ = said.send(first);
+    });
+    line.recv_timeout(PATIENCE).unwrap_or_default()
 }
 
 impl Drop for NodeProcess {
