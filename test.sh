@@ -103,13 +103,14 @@ step "lints"
 cargo clippy --locked --workspace --all-targets -- -D warnings
 
 step "tests"
+# Except `sim`, which follows, and `conformance`, which the last step runs.
 # Programs and examples, too, which tests and the steps below start: built one by one, they get other features, and
 # all that they stand on is built again.
 cargo build --locked --workspace --all-targets
 if cargo nextest --version >/dev/null 2>&1; then
     tests nextest rust.log \
-        cargo nextest run --locked --workspace --all-targets -E 'not binary(=sim)' ${CI:+--profile ci} \
-        --test-threads "$side_by_side"
+        cargo nextest run --locked --workspace --all-targets -E 'not binary(=sim) and not binary(=conformance)' \
+        ${CI:+--profile ci} --test-threads "$side_by_side"
     # On its own: its seeds take all cores, and nodes of other tests would be late.
     step "the simulator"
     tests nextest sim.log \
@@ -187,8 +188,8 @@ export GO GOCACHE=${GOCACHE:-$target/go-cache}
 step "the smart client for Go"
 DISTKV_NODE_BIN=${DISTKV_NODE_BIN:-$target/debug/distkv-node} tests go go-client.log clients/go/check.sh
 
-# All three clients do the same: clients/conformance/README.md.
+# All three clients do the same: clients/conformance/README.md. The runner is a test program that waits for their drivers.
 step "the smart clients: scenarios"
-DISTKV_NODE_BIN=${DISTKV_NODE_BIN:-$target/debug/distkv-node} tests pytest scenarios.log clients/conformance/run.sh
+tests cargo scenarios.log clients/conformance/run.sh
 
 current="(none)"

@@ -1,26 +1,84 @@
 #!/usr/bin/env bash
-# Builds the node and the driver of each language, plays all scenarios with all of them, and prints the table of scenarios
-# and languages. Options are those of play.py: see `play.py --help`.
+# Builds the node, the driver of each language and the runner, tests/conformance, plays all scenarios with all of them,
+# and prints the table of scenarios and languages.
 #
 #   run.sh [OPTION]...
+#
+#   --only PATTERN   scenarios by their files' names, like '3*'; may be given again
+#   --workers N      scenarios that are played at once (4)
+#   --runs N         how often each is played (1)
+#   --storm SECONDS  a longer storm, and one at random nodes
+#   --planted        break one rule at a time: each must be found
 #
 # LANGUAGES names those to play (python go rust). DISTKV_NODE_BIN names another node's program than the one built here.
 # Environments for Python and Go are made below the target directory, once.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-target=${CARGO_TARGET_DIR:-$PWD/target}
-venv=$target/python-client-venv
-clients/python/setup-venv.sh "$venv"
-if [ -z "${DISTKV_NODE_BIN:-}" ]; then
-    cargo build --locked --bin distkv-node
-    export DISTKV_NODE_BIN=$target/debug/distkv-node
-fi
+wrong() {
+    echo "$0: $1; see --help" >&2
+    exit 2
+}
 
-drivers=()
+only=()
+workers=4
+# The runner's options come by variables; these are ours alone.
+unset "${!DISTKV_CONFORMANCE_@}"
+while [ $# -gt 0 ]; do
+    option=$1
+    value=${2:-}
+    case $option in
+        --*=*)
+            value=${option#*=}
+            option=${option%%=*}
+            ;;
+        --only | --workers | --runs | --storm)
+            [ $# -gt 1 ] || wrong "$option has no value"
+            shift
+            ;;
+    esac
+    shift
+    case $option in
+        --only)
+            found=0
+            # A pattern, so it is not quoted.
+            for file in clients/conformance/scenarios/$value.toml; do
+                if [ -e "$file" ]; then
+                    only+=("$(basename "$file" .toml)")
+                    found=1
+                fi
+            done
+            [ "$found" -eq 1 ] || wrong "there is no scenario $value"
+            ;;
+        --workers) workers=$value ;;
+        --runs) export DISTKV_CONFORMANCE_RUNS=$value ;;
+        --storm) export DISTKV_CONFORMANCE_STORM=$value ;;
+        --planted) export DISTKV_CONFORMANCE_PLANTED=1 ;;
+        -h | --help)
+            sed -n '2,/^set/{/^#/!d;s/^# \{0,1\}//;p}' clients/conformance/run.sh
+            exit 0
+            ;;
+        *) wrong "there is no option $option" ;;
+    esac
+done
+[ ${#only[@]} -eq 0 ] || export DISTKV_CONFORMANCE_ONLY="${only[*]}"
+
+target=${CARGO_TARGET_DIR:-$PWD/target}
+case $target in
+    /*) ;;
+    *) target=$PWD/$target ;;
+esac
+
+# With the features of all that ./test.sh builds, so that nothing is built once more for this.
+build=(--locked --workspace --test conformance)
 for language in ${LANGUAGES:-python go rust}; do
     case $language in
-        python) drivers+=("python=$venv/bin/python clients/python/conformance/driver.py") ;;
+        python)
+            venv=$target/python-client-venv
+            clients/python/setup-venv.sh "$venv"
+            export DISTKV_CONFORMANCE_PYTHON="env PYTHONPATH='$PWD/clients/python/src' \
+'$venv/bin/python' clients/python/conformance/driver.py"
+            ;;
         go)
             GO=${GO:-$(clients/go/setup-toolchain.sh "$target/go-toolchain")}
             (
@@ -28,16 +86,14 @@ for language in ${LANGUAGES:-python go rust}; do
                 GOTOOLCHAIN=local GOPROXY=off GOCACHE=${GOCACHE:-$target/go-cache} \
                     "$GO/go" build -tags distkv_planted -o "$target/go-conformance" ./conformance
             )
-            drivers+=("go=$target/go-conformance")
+            export DISTKV_CONFORMANCE_GO="'$target/go-conformance'"
             ;;
         rust)
-            cargo build --locked --example conformance_driver
-            drivers+=("rust=$target/debug/examples/conformance_driver")
+            build+=(--example conformance_driver)
+            export DISTKV_CONFORMANCE_RUST="'$target/debug/examples/conformance_driver'"
             ;;
-        *)
-            echo "$0: there is no driver for $language" >&2
-            exit 2
-            ;;
+        *) wrong "there is no driver for $language" ;;
     esac
 done
-exec "$venv/bin/python" clients/conformance/play.py "$@" "${drivers[@]}"
+cargo build "${build[@]}"
+exec cargo test --locked --workspace --test conformance -- --test-threads "$workers"
