@@ -1,8 +1,10 @@
 //! Ctrl-C while a command is at work: it stops at the next good place, and says what is done and what is not.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 use std::pin::pin;
 use std::process;
 use std::sync::Arc;
@@ -14,6 +16,7 @@ use distkv_command::signals::on_signals;
 use event_listener::Event;
 use futures::future::{Either, select};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
 
 use crate::cli::error::CliError;
 use crate::rt;
@@ -111,6 +114,18 @@ impl Interrupt {
         let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         Ok(Interruptible { file, interrupt: self.clone() })
     }
+
+    /// A file, whose reading ends with an error when it is interrupted, and its length. A named pipe is waited for when it
+    /// is read, and not when it is opened: that could not be interrupted.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    pub(in crate::cli) fn open(&self, path: &Path) -> io::Result<(impl Read + use<>, u64)> {
+        let now = OFlags::NONBLOCK.bits().cast_signed();
+        let file = OpenOptions::new().read(true).custom_flags(now).open(path)?;
+        let bytes = file.metadata()?.len();
+        Ok((Interruptible { file, interrupt: self.clone() }, bytes))
+    }
 }
 
 /// Says that the rest was not done, if that is so.
@@ -134,7 +149,10 @@ impl Read for Interruptible {
                 Ok(0) => {}
                 Err(error) if error == rustix::io::Errno::INTR => {}
                 // A file that cannot be waited for is read.
-                Ok(_) | Err(_) => return self.file.read(buffer),
+                Ok(_) | Err(_) => match self.file.read(buffer) {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    read => return read,
+                },
             }
         }
     }

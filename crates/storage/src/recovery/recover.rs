@@ -67,13 +67,16 @@ impl Until {
             Until::Time(time_ms) if batch.time_ms > time_ms => Some(0),
             Until::Time(_) => None,
             Until::Tock(tock) => {
-                let is_later = |op: &Op| match op {
-                    Op::Put(change) => change.entry.tock() > tock,
-                    Op::Gone { .. } => false,
-                };
                 let knows_later = batch.knowledge.as_ref().is_some_and(|k| k.tock > tock);
-                let first = batch.ops.iter().position(is_later);
-                first.or_else(|| knows_later.then_some(batch.ops.len()))
+                batch
+                    .ops
+                    .iter()
+                    .position(|op| match op {
+                        Op::Put(change) => change.entry.tock() > tock,
+                        // It has no tock of its own. What was known behind it is the first sign of when it was.
+                        Op::Gone { .. } => knows_later,
+                    })
+                    .or_else(|| knows_later.then_some(batch.ops.len()))
             }
         };
         let Some(kept) = kept else { return false };

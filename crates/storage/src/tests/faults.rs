@@ -13,8 +13,13 @@ use crate::engine::Image;
 use crate::error::StorageError;
 use crate::log::LogWriter;
 use crate::memory_disk::{Fault, MemoryDisk};
+use crate::model::entry::Entry;
+use crate::model::path::Path;
 use crate::past::Keep;
 use crate::recover::{RecoverOptions, Recovered};
+
+/// So many entries are made together.
+const MANY: u64 = 300;
 
 /// A node and its data directory, which work until something fails.
 struct Run {
@@ -63,7 +68,7 @@ impl Run {
         self.start(8)?;
         self.set(8, true)?;
         // A long one, over several pages and frames, that is not synced.
-        self.set_many(300)?;
+        self.set_many(MANY)?;
         self.set(9, false)
     }
 
@@ -370,14 +375,25 @@ fn the_state_at_an_earlier_moment_can_be_looked_at() {
     let mut run = Run::new(MemoryDisk::new());
     run.work().unwrap();
     let mut moments = BTreeSet::new();
+    let mut is_within = BTreeSet::new();
     for tock in 0..20 {
         let until = Some(crate::Until::Tock(crate::model::ids::Tock::new(tock).unwrap()));
         let Ok(found) = start(&run.disk, &RecoverOptions { until, ..OPTIONS }) else { continue };
         let Some(image) = &found.image else { continue };
         assert!(image.replica.tree.all().all(|(_, entry)| entry.tock().get() <= tock));
-        assert!(run.history.contains(&listing(&found)), "{tock}");
+        // Those that were made together come one after the other, the last of them at this tock.
+        let path = |n| format!("many.{n}").parse::<Path>().unwrap();
+        let many = (0..MANY).map_while(|n| image.replica.tree.get(path(n).as_bytes()));
+        let many: Vec<&Entry> = many.collect();
+        let is_part = !many.is_empty() && many.len() < MANY as usize;
+        if is_part {
+            is_within.insert(many.len());
+            assert!(many.last().is_some_and(|entry| entry.tock().get() == tock), "{tock}");
+        }
+        assert!(is_part || run.history.contains(&listing(&found)), "{tock}");
         assert!(!found.stopped_cleanly && !found.keeps_store);
         moments.insert(listing(&found));
     }
     assert!(moments.len() > 3, "{}", moments.len());
+    assert!(is_within.len() > 3 && is_within.iter().eq(&(1..=is_within.len()).collect::<Vec<_>>()));
 }

@@ -1,6 +1,5 @@
 //! `import`: entries from lines of JSON, as new changes.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path as FilePath, PathBuf};
 
@@ -78,9 +77,8 @@ pub(in crate::cli) async fn run(args: ImportArgs) -> Result<(), CliError> {
     let (source, bytes): (Box<dyn io::Read>, u64) = match is_stdin {
         true => (Box::new(interrupt.stdin().map_err(|e| cannot("read", &args.file, e))?), 0),
         false => {
-            let file = File::open(&args.file).map_err(|e| cannot("open", &args.file, e))?;
-            let bytes = file.metadata().map_err(|e| cannot("read", &args.file, e))?.len();
-            (Box::new(file), bytes)
+            let opened = interrupt.open(&args.file).map_err(|e| cannot("open", &args.file, e))?;
+            (Box::new(opened.0), opened.1)
         }
     };
     let remote = interrupt.or(args.remote.connect()).await?;

@@ -52,3 +52,32 @@ fn commands_that_change_something_end_soon_after_ctrl_c_though_the_node_is_silen
         assert!(told.iter().all(|text| said.contains(text)), "{command:?}: {said}");
     }
 }
+
+#[test]
+fn an_import_from_a_pipe_that_nobody_writes_to_ends_soon_after_ctrl_c_and_goes_on_when_somebody_does()
+ {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe").to_str().unwrap().to_owned();
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let node = NodeProcess::run("n1");
+    let connect = node.client.to_string();
+    let import = || program(&["import", &pipe, "--connect", &connect]).spawn().unwrap();
+
+    let mut running = import();
+    // It is connected: so it has opened the pipe, and waits for it.
+    wait_until("it is connected", || {
+        // One of them asks.
+        (ok(&node, &["clients", "--json"]).lines().count() >= 2).then_some(())
+    });
+    let began = Instant::now();
+    let sent = Command::new("kill").args(["-s", "INT", &running.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+    assert_eq!(running.wait().unwrap().code(), Some(130));
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+
+    let running = import();
+    std::fs::write(&pipe, "{\"path\": \"a\", \"value\": 1}\n").unwrap();
+    let done = running.wait_with_output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert_eq!(ok(&node, &["get", "a"]).trim(), "1");
+}
