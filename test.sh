@@ -29,16 +29,9 @@ steps=0
 current="(none)"
 started=$SECONDS
 
-# What runs beside other steps, if anything does.
-beside=
-
 finish() {
     status=$?
     trap - EXIT
-    if [ -n "$beside" ]; then
-        # Of a process group of its own: with all that it has started.
-        kill -- "-$beside" 2>/dev/null || :
-    fi
     result=passed
     if [ "$status" -ne 0 ]; then
         result=failed
@@ -175,34 +168,25 @@ else
     skipped=$((skipped + 1))
 fi
 
-# Our own client for Go; a toolchain is installed where there is none.
-step "the smart client for Go: toolchain"
-GO=$(clients/go/setup-toolchain.sh "$target/go-toolchain")
-export GO GOCACHE=${GOCACHE:-$target/go-cache}
-
-export DISTKV_NODE_BIN=${DISTKV_NODE_BIN:-$target/debug/distkv-node}
-
-# Beside the Python clients: all of them wait for nodes more than they work.
-setsid clients/go/check.sh >"$logs/go-client.log" 2>&1 &
-beside=$!
-
 step "the Python client"
-tests pytest python.log "$target/python-venv/bin/python" -m pytest tests/python -n "$(nproc)"
+DISTKV_NODE_BIN=${DISTKV_NODE_BIN:-$target/debug/distkv-node} \
+    tests pytest python.log "$target/python-venv/bin/python" -m pytest tests/python -n "$(nproc)"
 
 # Our own client for Python; its longer tests: clients/python/README.md.
 step "the smart client for Python: install"
 clients/python/setup-venv.sh "$target/python-client-venv"
 
 step "the smart client for Python"
-tests pytest python-client.log "$target/python-client-venv/bin/python" -m pytest clients/python -n "$side_by_side"
+DISTKV_NODE_BIN=${DISTKV_NODE_BIN:-$target/debug/distkv-node} \
+    tests pytest python-client.log "$target/python-client-venv/bin/python" -m pytest clients/python -n "$side_by_side"
 
-step "the smart client for Go, beside the steps for Python"
-status=0
-wait "$beside" || status=$?
-beside=
-cat "$logs/go-client.log"
-count go "$logs/go-client.log"
-[ "$status" -eq 0 ]
+# Our own client for Go; a toolchain is installed where there is none.
+step "the smart client for Go: toolchain"
+GO=$(clients/go/setup-toolchain.sh "$target/go-toolchain")
+export GO GOCACHE=${GOCACHE:-$target/go-cache}
+
+step "the smart client for Go"
+DISTKV_NODE_BIN=${DISTKV_NODE_BIN:-$target/debug/distkv-node} tests go go-client.log clients/go/check.sh
 
 # All three clients do the same: clients/conformance/README.md. The runner is a test program that waits for their drivers.
 step "the smart clients: scenarios"

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -228,18 +229,23 @@ func connectTo(t *testing.T, meet func(net.Conn)) (*Client, error) {
 func TestANodeThatEndsInTheHandshakeRefusesNobody(t *testing.T) {
 	pair := must[tls.Certificate](t)(tls.LoadX509KeyPair(fixtures(t, "tls/node.pem"), fixtures(t, "tls/node.key")))
 	config := &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{tlsProtocol}}
+	var isShaken atomic.Bool
 	for name, meet := range map[string]func(net.Conn){
 		"at once":         func(net.Conn) {},
 		"after the hello": func(met net.Conn) { _, _ = met.Read(make([]byte, 4096)) },
 		"before its greeting": func(met net.Conn) {
-			if err := tls.Server(met, config).Handshake(); err != nil {
-				t.Error(err)
+			// On a busy machine the client may have given up first.
+			if tls.Server(met, config).Handshake() == nil {
+				isShaken.Store(true)
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := connectTo(t, meet)
-			wantError(t, err, ErrUnavailable)
+			until(t, func() bool {
+				_, err := connectTo(t, meet)
+				wantError(t, err, ErrUnavailable)
+				return name != "before its greeting" || isShaken.Load()
+			})
 		})
 	}
 }
