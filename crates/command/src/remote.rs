@@ -196,11 +196,11 @@ impl RemoteArgs {
 
     /// Where to connect, in the order given; at least one.
     pub fn addresses(&self) -> Result<Vec<HostPort>, CliError> {
-        let is_typed = !self.connect.is_empty() || self.ticket.is_some();
-        let told = if is_typed { None } else { set_in_environment(CONNECT)? };
         let (what, texts) = if !self.connect.is_empty() {
             ("--connect", self.connect.clone())
-        } else if let Some(text) = told {
+        } else if self.ticket.is_none()
+            && let Some(text) = set_in_environment(CONNECT)?
+        {
             (CONNECT, text.split(',').map(str::to_owned).collect())
         } else if let Some(ticket) = self.ticket()? {
             ("the ticket", ticket.addresses)

@@ -20,9 +20,8 @@ use std::path::Path as FilePath;
 use clap::ValueEnum;
 
 use super::error::CliError;
-
-/// Bytes at a file's start that tell its kind.
-const START_BYTES: u64 = 256;
+use crate::storage::header::START_BYTES;
+use crate::storage::{self, header};
 
 /// What a state can be kept as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -74,7 +73,8 @@ pub(super) fn kind_of(path: &FilePath) -> Result<FileKind, CliError> {
         )));
     }
     let mut start = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(START_BYTES).read_to_end(&mut start));
+    let read =
+        File::open(path).and_then(|file| file.take(START_BYTES as u64).read_to_end(&mut start));
     read.map_err(|error| cannot("read", path, error))?;
     kind_of_start(&start).ok_or_else(|| {
         CliError::Failure(format!(
@@ -86,13 +86,10 @@ pub(super) fn kind_of(path: &FilePath) -> Result<FileKind, CliError> {
 }
 
 fn kind_of_start(start: &[u8]) -> Option<FileKind> {
-    let has = |word: &[u8]| start.windows(word.len()).any(|window| window == word);
-    // Behind the first frame's head. A damaged file still says what it was.
-    if has(b"distkv-snapshot") {
-        return Some(FileKind::State(Format::Snapshot));
-    }
-    if has(b"distkv-log") {
-        return Some(FileKind::Log);
+    match header::kind_of_start(start) {
+        Some(storage::FileKind::Snapshot) => return Some(FileKind::State(Format::Snapshot)),
+        Some(storage::FileKind::Log) => return Some(FileKind::Log),
+        Some(storage::FileKind::Identity) | None => {}
     }
     let start = start.strip_prefix("\u{feff}".as_bytes()).unwrap_or(start);
     match start.iter().find(|byte| !byte.is_ascii_whitespace()) {

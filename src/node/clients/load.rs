@@ -15,11 +15,10 @@ use crate::protocol::saved_state::{
     SavedEntry, SavedRecord, SavedState, SavedStateProblem, SavedStateReader,
 };
 use crate::rt;
+use crate::storage::header::kind_of_start;
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 1 << 20;
-/// The kind of one of our own files is within so many bytes.
-const OWN_START_BYTES: usize = 64;
 /// Entries that are taken in under one guard.
 const ENTRIES_PER_GUARD: usize = 256;
 /// At most this many unusable entries are named in the log; the rest is counted.
@@ -62,7 +61,7 @@ fn read_file(path: &Path) -> Result<Loaded, String> {
             break;
         }
         let piece = buffer.get(..count).unwrap_or_default();
-        if is_first && is_own_format(piece) {
+        if is_first && kind_of_start(piece).is_some() {
             return Err(String::from(
                 "it is a snapshot or a log of distkv-node, and --load takes a saved state of the Python DistKV; put it \
                  into the data directory with `distkv-node snapshot restore FILE --into DIR`, or into the running \
@@ -98,13 +97,6 @@ fn read_file(path: &Path) -> Result<Loaded, String> {
         }
         Err(error) => Err(error.to_string()),
     }
-}
-
-/// Whether a file begins like one of our own, which names its kind behind its first frame's head.
-fn is_own_format(piece: &[u8]) -> bool {
-    let start = piece.get(..OWN_START_BYTES.min(piece.len())).unwrap_or_default();
-    let has = |word: &[u8]| start.windows(word.len()).any(|window| window == word);
-    has(b"distkv-snapshot") || has(b"distkv-log")
 }
 
 /// Takes it in.

@@ -23,6 +23,21 @@ const START_EMPTY: u64 = 0;
 const START_AFTER: u64 = 1;
 const START_SNAPSHOT: u64 = 2;
 
+/// Bytes at a file's start that [`kind_of_start`] needs.
+pub const START_BYTES: usize = 256;
+
+/// Whether a file that starts like this is a snapshot or a log of ours; none if it is neither. The words stand behind the
+/// head of the first frame, so a damaged file still says what it was.
+#[must_use]
+pub fn kind_of_start(start: &[u8]) -> Option<FileKind> {
+    let start = start.get(..START_BYTES).unwrap_or(start);
+    let has = |word: &str| start.windows(word.len()).any(|window| window == word.as_bytes());
+    if has(SNAPSHOT_MAGIC) {
+        return Some(FileKind::Snapshot);
+    }
+    has(LOG_MAGIC).then_some(FileKind::Log)
+}
+
 /// Whose a file is, and when it was begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileHeader {
