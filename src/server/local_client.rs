@@ -200,7 +200,7 @@ impl LocalClient {
             return;
         }
         if self.exchange.shared.is_stopping() {
-            self.exchange.refuse_waiting();
+            self.exchange.answer_arrived();
             self.exchange.end_all();
             self.publish().await;
             self.has_ended = true;

@@ -1,12 +1,30 @@
 """Clients of a node that still catches up with its network: the original opens no port before it is ready,
 so its clients know of no such thing. Ours lets them wait."""
 
+import contextlib
+import signal
+
 import anyio
 import pytest
 from command_line import CommandLine
 from conftest import clients
 
 import nodes
+
+CLIENTS = 100
+
+
+@contextlib.contextmanager
+def stopped_at_once(node):
+    """Stops the node; it has read nothing of what is sent in the block when it is told to."""
+    node.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+        node.process.send_signal(signal.SIGTERM)
+    finally:
+        node.process.send_signal(signal.SIGCONT)
+    # A second signal would end it at once.
+    node.process.wait(nodes.STOP_PATIENCE)
 
 
 @pytest.fixture
@@ -71,10 +89,23 @@ def test_a_node_may_be_told_to_refuse_and_a_client_may_ask_for_it(late):
 def test_a_node_that_stops_keeps_nobody_waiting(late):
     join, _ = late
     node = join()
-    with node.raw() as asks, node.raw() as waits:
+    with node.raw() as asks, contextlib.ExitStack() as connections:
         asks.send(seq=0, nowait=True)
         assert asks.error("get_value", path=("a",))["code"] == "not_ready"
-        seq = waits.start("set_value", path=("a",), value=1)
-        node.stop()
-        assert waits.reply(seq)["code"] == "not_ready"
+        wait = [connections.enter_context(node.raw()) for _ in range(CLIENTS)]
+        with stopped_at_once(node):
+            seqs = [each.start("set_value", path=("a",), value=1) for each in wait]
+        codes = [each.reply(seq)["code"] for each, seq in zip(wait, seqs, strict=True)]
+        assert codes == ["not_ready"] * CLIENTS
+    assert node.process.returncode == 0
+
+
+def test_a_node_that_stops_answers_what_it_was_asked_before(network):
+    node = network.add("--init", "null")
+    with contextlib.ExitStack() as connections:
+        ask = [connections.enter_context(node.raw()) for _ in range(CLIENTS)]
+        with stopped_at_once(node):
+            seqs = [each.start("set_value", path=("a", number), value=1) for number, each in enumerate(ask)]
+        for each, seq in zip(ask, seqs, strict=True):
+            assert each.reply(seq)["changed"] is True
     assert node.process.returncode == 0

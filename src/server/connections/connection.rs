@@ -166,8 +166,10 @@ impl Connection {
             }
             busy |= self.exchange.produce();
             self.flush().await?;
+            if self.exchange.shared.is_abandoned() {
+                return Ok(());
+            }
             if self.exchange.shared.is_stopping() {
-                self.exchange.refuse_waiting();
                 return self.end().await;
             }
             if self.exchange.session.account.is_closing() {

@@ -247,12 +247,9 @@ impl Exchange {
         self.session.unsynced.forget();
     }
 
-    /// The server stops: answers the requests that wait for the node to be ready, as far as there
-    /// is room for answers; the other clients see the end.
-    pub(in crate::server) fn refuse_waiting(&mut self) {
-        if !self.session.patience.is_waiting() {
-            return;
-        }
+    /// The server stops: answers the requests that have arrived, those that wait for the node to be ready
+    /// among them, as far as there is room for answers; for the rest the clients see the end.
+    pub(in crate::server) fn answer_arrived(&mut self) {
         self.session.patience.give_up();
         while self.out.len() < self.shared.output_limit()
             && matches!(self.take_requests(None), Requests::More)

@@ -10,8 +10,13 @@ use crate::protocol::client::{ClientError, ErrorCode};
 use crate::server::access::Identity;
 
 impl Connection {
-    /// The server stops: ends all streams and says so.
+    /// The server stops: answers what had arrived by then, ends all streams, and says so.
     pub(super) async fn end(&mut self) -> io::Result<()> {
+        if self.exchange.input.wants_more() {
+            // What has woken the task may have been the stop alone, or the last request as well.
+            self.try_read()?;
+        }
+        self.exchange.answer_arrived();
         self.exchange.end_all();
         if self.exchange.session.sent_away {
             self.flush().await?;
