@@ -5,6 +5,7 @@
 //! stream that is not read does not fill the memory: with flow control the node pauses it, without
 //! flow control the whole connection waits.
 
+mod answer;
 pub(crate) mod group;
 mod reading;
 mod shared;
@@ -15,7 +16,7 @@ mod writing;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_channel::TrySendError;
+use async_channel::{Receiver, TrySendError};
 
 use super::credentials::Access;
 use super::error::ClientError;
@@ -150,7 +151,7 @@ impl Connection {
     /// Whether the connection has ended; then every request fails.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.shared.end_reason().is_some()
+        self.shared.load().is_none()
     }
 
     /// Waits until the connection has ended, and says how.
@@ -182,12 +183,13 @@ impl Connection {
     /// # Errors
     /// The node's error, or how the connection ended.
     pub async fn request(&self, action: &str, fields: &Fields) -> Result<Message, ClientError> {
-        let open = self.open(action, fields, (1, false)).await?;
-        let message = self.shared.take(&open.messages).await?;
+        let open = Shared::open(&self.shared)?;
+        self.send(&open, action, fields).await?;
+        let message = open.messages.take().await.ok_or_else(|| self.shared.lost())?;
         if let Some(error) = message.error() {
             return Err(error.into());
         }
-        if message.get("state").is_some() {
+        if !message.is_plain() {
             self.stop(open.seq);
             let reason = format!("a stream came as the answer to {action}");
             return Err(self.shared.protocol_error(reason));
@@ -225,7 +227,8 @@ impl Connection {
     ) -> Result<ReplyStream, ClientError> {
         let window = self.shared.window.and_then(|window| usize::try_from(window).ok());
         let capacity = window.map_or(STREAM_MESSAGES_MAX, |window| window + WINDOW_SLACK);
-        let open = self.open(action, fields, (capacity, is_endless)).await?;
+        let open = Shared::open_stream(&self.shared, capacity, is_endless)?;
+        self.send(&open, action, fields).await?;
         let mut stream = ReplyStream {
             connection: self.clone(),
             open,
@@ -243,20 +246,24 @@ impl Connection {
         }
     }
 
-    /// Registers a request and queues it.
-    async fn open(
+    /// Requests and streams that are open on it; none once it has ended.
+    pub(crate) fn load(&self) -> Option<usize> {
+        self.shared.load()
+    }
+
+    /// Sends a request that is open.
+    async fn send<M>(
         &self,
+        open: &OpenRequest<M>,
         action: &str,
         fields: &Fields,
-        (capacity, is_endless): (usize, bool),
-    ) -> Result<OpenRequest, ClientError> {
-        let open = Shared::open(&self.shared, capacity, is_endless)?;
+    ) -> Result<(), ClientError> {
         let bytes = fields.encode_request(open.seq, action);
         if bytes.len() > REQUEST_BYTES_MAX {
             return Err(ClientError::TooLarge(bytes.len()));
         }
         match self.outgoing.send(bytes, open.is_alone).await {
-            Ok(()) => Ok(open),
+            Ok(()) => Ok(()),
             Err(_) => Err(self.shared.lost()),
         }
     }
@@ -298,7 +305,7 @@ pub enum StreamEvent {
 #[derive(Debug)]
 pub struct ReplyStream {
     connection: Connection,
-    open: OpenRequest,
+    open: OpenRequest<Receiver<Message>>,
     paths: Lengthener,
     is_done: bool,
     /// Number of the last message that was taken out. Invariant: at least `acknowledged`.
@@ -330,7 +337,7 @@ impl ReplyStream {
 
     async fn take(&mut self) -> Result<Option<StreamEvent>, ClientError> {
         let shared = &self.connection.shared;
-        let message = shared.take(&self.open.messages).await?;
+        let message = self.open.messages.recv().await.map_err(|_| shared.lost())?;
         if let Some(wseq) = message.u64("wseq") {
             self.taken = self.taken.max(wseq);
         }

@@ -12,6 +12,9 @@ use crate::model::value::{Kind, ReadError, Reader};
 /// something for the rest. No node takes more.
 pub const REQUEST_BYTES_MAX: usize = 2 * VALUE_BYTES_MAX + PATH_BYTES_MAX + 4096;
 
+/// Room for a request's small fields, so that they are put together without moving them.
+const FIELDS_BYTES: usize = 48;
+
 /// The fields of a request, next to its `action` and `seq`.
 #[derive(Debug, Clone, Default)]
 pub struct Fields {
@@ -30,7 +33,9 @@ impl Fields {
     /// Only a path, which is what most requests have.
     #[must_use]
     pub fn at(path: &Path) -> Fields {
-        let mut fields = Fields::new();
+        // For the path, and the few small fields that may follow.
+        let bytes = Vec::with_capacity(path.as_bytes().len() + FIELDS_BYTES);
+        let mut fields = Fields { bytes, count: 0 };
         fields.path("path", path);
         fields
     }
@@ -138,6 +143,10 @@ pub fn encode_settings(qlen: u64, nowait: bool) -> Vec<u8> {
 pub struct Message {
     /// Invariant: one map, whole, whose keys are all strings.
     bytes: Box<[u8]>,
+    /// What `seq` says; 0 without it.
+    seq: u64,
+    /// It has neither an `error` nor a `state`: it is an answer, or an item of a stream.
+    is_plain: bool,
 }
 
 impl Message {
@@ -147,12 +156,37 @@ impl Message {
     /// It is no map, or has a key that is no string.
     pub fn new(bytes: &[u8]) -> Result<Message, ReadError> {
         let mut reader = Reader::new(bytes);
+        let (mut seq, mut is_plain) = (None, true);
         for _ in 0..reader.read_map_len()? {
-            reader.read_str()?;
-            reader.skip()?;
+            // The names of the protocol are text.
+            match reader.read_str_bytes()? {
+                b"seq" => {
+                    let value = reader.read_raw()?;
+                    seq.get_or_insert(as_u64(value).unwrap_or(0));
+                }
+                b"error" | b"state" => {
+                    is_plain = false;
+                    reader.skip()?;
+                }
+                b"value" | b"tock" => reader.skip()?,
+                other => {
+                    std::str::from_utf8(other).map_err(|_| ReadError::NotUtf8)?;
+                    reader.skip()?;
+                }
+            }
         }
         reader.finish()?;
-        Ok(Message { bytes: Box::from(bytes) })
+        Ok(Message { bytes: Box::from(bytes), seq: seq.unwrap_or(0), is_plain })
+    }
+
+    /// The number of the request that it is about; 0 if it is about none.
+    pub(crate) fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Whether it has neither an `error` nor a `state`.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.is_plain
     }
 
     /// All of it.
@@ -169,7 +203,17 @@ impl Message {
     /// A field's value, as its bytes; `None` when there is no such field.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&[u8]> {
-        self.fields().find(|(key, _)| *key == name).map(|(_, value)| value)
+        // The keys were found to be text when the message came.
+        let mut fields = self.raw_fields();
+        fields.find(|(key, _)| *key == name.as_bytes()).map(|(_, value)| value)
+    }
+
+    /// The fields, as their keys' text and their values' bytes.
+    pub(crate) fn raw_fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut reader = Reader::new(&self.bytes);
+        let count = reader.read_map_len().unwrap_or(0);
+        (0..count)
+            .map_while(move |_| Some((reader.read_str_bytes().ok()?, reader.read_raw().ok()?)))
     }
 
     /// A field that holds a string.
@@ -193,6 +237,9 @@ impl Message {
     /// The error that this message is, if it is one.
     #[must_use]
     pub fn error(&self) -> Option<ServerError> {
+        if self.is_plain {
+            return None;
+        }
         let text = self.get("error")?;
         let text = as_str(text).unwrap_or("an error that is not told as text").to_owned();
         let (code, is_made) = (self.str("code").map(str::to_owned), self.bool("made"));

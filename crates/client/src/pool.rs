@@ -6,6 +6,7 @@
 //! when the first is busy. Unused connections are closed after a while, and a node that sends
 //! nothing while a call waits for it is asked whether it is still alive.
 
+mod connect;
 mod keep;
 mod slot;
 
@@ -19,14 +20,15 @@ use futures::future::{Either, select};
 use parking_lot::Mutex;
 
 use super::connection::{Connection, Options};
-use super::error::{ClientError, ServerError};
-use super::message::{Fields, Message, as_str, as_u64, map_items};
+use super::error::ClientError;
 use super::stats::{count, of};
 use crate::connection::group::Group;
 use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
 use crate::rt;
-use slot::{Attempt, NodeSlot};
+use connect::connect;
+pub(crate) use slot::Attempt;
+use slot::NodeSlot;
 
 /// Most connections to one node.
 pub const CONNECTIONS_PER_NODE_MAX: usize = 16;
@@ -89,6 +91,7 @@ pub struct NodeIdentity {
 #[derive(Debug)]
 pub struct PooledConnection {
     connection: Connection,
+    address: HostPort,
     identity: NodeIdentity,
     /// When it was last handed out.
     used: AtomicU64,
@@ -107,6 +110,11 @@ impl PooledConnection {
     #[must_use]
     pub fn identity(&self) -> &NodeIdentity {
         &self.identity
+    }
+
+    /// Where that is.
+    pub(crate) fn address(&self) -> &HostPort {
+        &self.address
     }
 }
 
@@ -145,6 +153,8 @@ pub struct ConnectionPool {
 struct Inner {
     config: PoolConfig,
     nodes: Mutex<HashMap<HostPort, NodeSlot>>,
+    /// Until when a failure is remembered, of whichever node; 0: there was none.
+    failing_until: AtomicU64,
     is_closed: AtomicBool,
     /// Notified when the pool is closed.
     closed: Event,
@@ -164,10 +174,13 @@ struct Counts {
     silent_closed: AtomicU64,
 }
 
-/// What a look at a node's slot decides.
-enum Plan {
+/// How a call gets its connection.
+pub(crate) enum Plan {
+    /// This one.
     Use(Arc<PooledConnection>),
+    /// By this attempt, which is under way.
     Wait(Arc<Attempt>),
+    /// Not at all.
     Fail(ClientError),
 }
 
@@ -179,6 +192,7 @@ impl ConnectionPool {
         let inner = Arc::new(Inner {
             config: PoolConfig { connections_per_node: per_node, ..config },
             nodes: Mutex::default(),
+            failing_until: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
             closed: Event::new(),
             tasks: Group::default(),
@@ -194,17 +208,27 @@ impl ConnectionPool {
     /// # Errors
     /// Why no connection came about, or comes about just now. Nothing was sent.
     pub async fn get(&self, to: &HostPort) -> Result<Arc<PooledConnection>, ClientError> {
-        match self.inner.plan(to) {
+        match self.plan(to) {
             Plan::Use(connection) => Ok(connection),
             Plan::Fail(error) => Err(error),
             Plan::Wait(attempt) => attempt.result().await,
         }
     }
 
+    /// As [`ConnectionPool::get`], without waiting.
+    pub(crate) fn plan(&self, to: &HostPort) -> Plan {
+        self.inner.plan(to)
+    }
+
     /// Whether the last attempt to connect to a node failed so recently that
     /// [`ConnectionPool::get`] would not try again, or the node let a call wait in vain.
     #[must_use]
     pub fn is_failing(&self, node: &HostPort) -> bool {
+        // Mostly none is, and then no clock is needed either.
+        let until = self.inner.failing_until.load(Ordering::Relaxed);
+        if until == 0 || rt::now() >= until {
+            return false;
+        }
         let nodes = self.inner.nodes.lock();
         nodes.get(node).is_some_and(|slot| slot.is_failing(rt::now()))
     }
@@ -304,6 +328,11 @@ impl Inner {
         if self.is_closed.load(Ordering::SeqCst) {
             return Plan::Fail(closed(to));
         }
+        // The usual.
+        if let Some(used) = nodes.get(to).and_then(|slot| slot.ready(self.config.busy_at)) {
+            used.used.store(now, Ordering::Relaxed);
+            return Plan::Use(Arc::clone(used));
+        }
         if nodes.len() >= NODES_MAX && !nodes.contains_key(to) {
             nodes.retain(|_, slot| slot.is_in_use());
         }
@@ -360,7 +389,8 @@ impl Inner {
 
     fn note_failure(&self, node: &HostPort, error: ClientError, now: Millis) {
         if let Some(slot) = self.nodes.lock().get_mut(node) {
-            slot.note_failure(error, now, &self.config);
+            let until = slot.note_failure(error, now, &self.config);
+            self.failing_until.fetch_max(until, Ordering::Relaxed);
         }
     }
 }
@@ -375,6 +405,7 @@ async fn open(inner: Arc<Inner>, to: HostPort, attempt: Arc<Attempt>) {
     let result = match connected {
         Ok((connection, identity)) => Ok(Arc::new(PooledConnection {
             connection,
+            address: to.clone(),
             identity,
             used: AtomicU64::new(rt::now()),
             is_probed: AtomicBool::new(false),
@@ -414,7 +445,8 @@ impl Inner {
             }
             Err(error) => {
                 count(&self.counts.failed);
-                slot.note_failure(error.clone(), rt::now(), &self.config);
+                let until = slot.note_failure(error.clone(), rt::now(), &self.config);
+                self.failing_until.fetch_max(until, Ordering::Relaxed);
             }
         }
         result
@@ -424,57 +456,4 @@ impl Inner {
 fn closed(to: &HostPort) -> ClientError {
     let reason = String::from("the client was closed");
     ClientError::Connect { address: to.to_string(), reason }
-}
-
-/// Connects, and learns the node's identity.
-async fn connect(
-    tasks: &Group,
-    to: &HostPort,
-    options: Options,
-) -> Result<(Connection, NodeIdentity), ClientError> {
-    let patience = options.connect_timeout;
-    let connection = Connection::connect_in(tasks, to, options).await?;
-    let fields = Fields::new();
-    let asking = connection.request("cluster", &fields);
-    let identity = match rt::timeout(patience, asking).await {
-        Some(Ok(reply)) => identity_of(&reply),
-        Some(Err(ClientError::Server(error))) if is_refusal(&error) => {
-            let (address, reason) = (to.to_string(), error.to_string());
-            return Err(ClientError::NoAccess { address, reason });
-        }
-        // It is an old node, or cannot answer at present.
-        Some(Err(ClientError::Server(_))) => None,
-        Some(Err(error)) => {
-            let (address, reason) = (to.to_string(), error.to_string());
-            return Err(ClientError::Connect { address, reason });
-        }
-        None => {
-            connection.close("it does not answer");
-            let reason = String::from("it greets, but does not answer");
-            return Err(ClientError::Connect { address: to.to_string(), reason });
-        }
-    };
-    let identity = identity.unwrap_or_else(|| NodeIdentity {
-        name: connection.greeting().node.clone(),
-        incarnation: None,
-    });
-    Ok((connection, identity))
-}
-
-/// Whether a node does not let this client in.
-fn is_refusal(error: &ServerError) -> bool {
-    ["auth_required", "auth_failed", "denied"].iter().any(|code| error.has_code(code))
-}
-
-/// The node that answered `cluster`.
-pub(super) fn identity_of(reply: &Message) -> Option<NodeIdentity> {
-    let (mut name, mut incarnation) = (None, None);
-    for (key, value) in map_items(reply.get("id")?) {
-        match as_str(key) {
-            Some("name") => name = as_str(value).map(str::to_owned),
-            Some("incarnation") => incarnation = as_u64(value),
-            _ => {}
-        }
-    }
-    Some(NodeIdentity { name: name?, incarnation })
 }

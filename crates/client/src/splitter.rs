@@ -56,7 +56,7 @@ impl Splitter {
         let Some(length) = self.skipper.advance(rest)? else { return Ok(None) };
         let start = self.start;
         self.start += length;
-        self.skipper = Skipper::new(LIMITS);
+        self.skipper.restart();
         Ok(self.buffer.get(start..self.start))
     }
 }

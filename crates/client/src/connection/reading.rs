@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_channel::{Receiver, Sender, TrySendError};
 
-use super::shared::Shared;
+use super::shared::{Shared, Waiter};
 use crate::error::ClientError;
 use crate::message::{Greeting, Message};
 use crate::splitter::Splitter;
@@ -20,11 +20,14 @@ pub(super) struct Incoming {
     address: String,
     splitter: Splitter,
     chunk: Vec<u8>,
+    /// Something was read since this was last looked at.
+    has_heard: bool,
 }
 
 impl Incoming {
     pub(super) fn new(wire: Wire, address: String) -> Incoming {
-        Incoming { wire, address, splitter: Splitter::new(), chunk: vec![0; READ_BYTES] }
+        let (splitter, chunk) = (Splitter::new(), vec![0; READ_BYTES]);
+        Incoming { wire, address, splitter, chunk, has_heard: false }
     }
 
     /// What is to be written besides requests goes here, as an empty batch.
@@ -48,7 +51,9 @@ impl Incoming {
         let reason = loop {
             let handed_out = match self.next().await {
                 Ok(message) => {
-                    shared.on_heard();
+                    if std::mem::take(&mut self.has_heard) {
+                        shared.on_heard();
+                    }
                     self.hand_out(message, &shared).await
                 }
                 Err(error) => Err(error),
@@ -78,6 +83,7 @@ impl Incoming {
                 Ok(count) => count,
                 Err(error) => return Err(Wire::lost(&error, self.address.clone())),
             };
+            self.has_heard = true;
             self.splitter.push(self.chunk.get(..count).unwrap_or_default());
         }
     }
@@ -85,7 +91,7 @@ impl Incoming {
     /// Gives a message to the task that waits for it. A message for which no task waits any more is
     /// dropped.
     async fn hand_out(&self, message: Message, shared: &Shared) -> Result<(), ClientError> {
-        let seq = message.u64("seq").unwrap_or(0);
+        let seq = message.seq();
         if seq == 0 {
             return match message.error() {
                 // Its last words: it says why, and closes.
@@ -93,7 +99,17 @@ impl Incoming {
                 None => Ok(()),
             };
         }
-        let Some(waiting) = shared.waiting(seq) else { return Ok(()) };
+        let waiting = match shared.waiting(seq) {
+            None => return Ok(()),
+            Some(Waiter::Stream(waiting)) => waiting,
+            Some(Waiter::Once(slot)) => {
+                // Nobody takes more than one, so without flow control further ones are dropped.
+                return match slot.put(message) || shared.window.is_none() {
+                    true => Ok(()),
+                    false => Err(self.protocol_error("it does not heed flow control")),
+                };
+            }
+        };
         match waiting.try_send(message) {
             Ok(()) | Err(TrySendError::Closed(_)) => Ok(()),
             Err(TrySendError::Full(_)) if shared.window.is_some() => {

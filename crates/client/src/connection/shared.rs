@@ -1,6 +1,7 @@
 //! What the tasks and the handles of one connection share: which task waits for which reply.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,6 +10,7 @@ use async_channel::{Receiver, Sender};
 use event_listener::Event;
 use parking_lot::Mutex;
 
+use crate::connection::answer::{self, Answer, Giver, Slot};
 use crate::connection::group::Group;
 use crate::error::ClientError;
 use crate::message::{Greeting, Message};
@@ -41,32 +43,75 @@ pub(super) struct Shared {
 struct State {
     last_seq: u64,
     /// Where the messages with this `seq` go. Empty once the connection has ended.
-    open: HashMap<u64, Waiting>,
-    /// Those of them that do not end by themselves.
-    endless: usize,
+    open: HashMap<u64, Waiting, BuildHasherDefault<SeqHasher>>,
+    /// Those of them that have one reply.
+    requests: usize,
     /// How the connection ended, if it has.
     ended: Option<ClientError>,
 }
 
 /// Where messages of a request go.
 #[derive(Debug)]
-struct Waiting {
-    messages: Sender<Message>,
-    /// It is a stream that does not end by itself.
-    is_endless: bool,
+enum Waiting {
+    /// One is the answer.
+    Once(Giver),
+    /// They are a stream.
+    Stream {
+        messages: Sender<Message>,
+        /// It does not end by itself.
+        is_endless: bool,
+    },
 }
 
-/// A request that waits for its reply. Dropping it gives it up.
+impl Waiting {
+    fn is_request(&self) -> bool {
+        matches!(self, Waiting::Once(_))
+    }
+
+    fn is_endless(&self) -> bool {
+        matches!(self, Waiting::Stream { is_endless: true, .. })
+    }
+}
+
+/// Who waits for a message that has come.
 #[derive(Debug)]
-pub(super) struct OpenRequest {
+pub(super) enum Waiter {
+    /// A request.
+    Once(Slot),
+    /// A stream.
+    Stream(Sender<Message>),
+}
+
+/// Spreads numbers that this side gives out one after the other: nobody else chooses them, so a hash that cannot be
+/// foreseen is not needed.
+#[derive(Debug, Default)]
+struct SeqHasher(u64);
+
+impl Hasher for SeqHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(self.0 ^ u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, seq: u64) {
+        self.0 = seq.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+/// A request that waits for its reply, or for the messages of its stream. Dropping it gives it up.
+#[derive(Debug)]
+pub(super) struct OpenRequest<M> {
     pub(super) seq: u64,
-    pub(super) messages: Receiver<Message>,
-    /// Whether no other one that ends by itself was open when it began.
+    pub(super) messages: M,
+    /// Whether no other one with one reply was open when it began.
     pub(super) is_alone: bool,
     shared: Arc<Shared>,
 }
 
-impl Drop for OpenRequest {
+impl<M> Drop for OpenRequest<M> {
     fn drop(&mut self) {
         self.shared.forget(self.seq);
     }
@@ -98,19 +143,39 @@ impl Shared {
         self.state.lock().open.len()
     }
 
+    /// Requests and streams that are open; none once the connection has ended.
+    pub(super) fn load(&self) -> Option<usize> {
+        let state = self.state.lock();
+        state.ended.is_none().then(|| state.open.len())
+    }
+
     /// Ends the connection from this side.
     pub(super) fn close(&self, reason: &str) {
         self.end(self.lost_because(reason.to_owned()));
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// A new request, of whose messages `capacity` are kept until they are taken.
-    pub(super) fn open(
+    /// A new request with one reply.
+    pub(super) fn open(shared: &Arc<Shared>) -> Result<OpenRequest<Answer>, ClientError> {
+        let (giver, answer) = answer::place();
+        Shared::enter(shared, Waiting::Once(giver), answer)
+    }
+
+    /// A new request with a stream of replies, of which `capacity` are kept until they are taken.
+    pub(super) fn open_stream(
         shared: &Arc<Shared>,
         capacity: usize,
         is_endless: bool,
-    ) -> Result<OpenRequest, ClientError> {
-        let (sender, messages) = async_channel::bounded(capacity.max(1));
+    ) -> Result<OpenRequest<Receiver<Message>>, ClientError> {
+        let (messages, receiver) = async_channel::bounded(capacity.max(1));
+        Shared::enter(shared, Waiting::Stream { messages, is_endless }, receiver)
+    }
+
+    fn enter<M>(
+        shared: &Arc<Shared>,
+        waiting: Waiting,
+        messages: M,
+    ) -> Result<OpenRequest<M>, ClientError> {
         let mut state = shared.state.lock();
         if let Some(error) = &state.ended {
             return Err(error.clone());
@@ -120,9 +185,9 @@ impl Shared {
         }
         state.last_seq += 1;
         let seq = state.last_seq;
-        let is_alone = state.open.len() == state.endless;
-        state.endless += usize::from(is_endless);
-        state.open.insert(seq, Waiting { messages: sender, is_endless });
+        let is_alone = state.requests == 0;
+        state.requests += usize::from(waiting.is_request());
+        state.open.insert(seq, waiting);
         drop(state);
         Ok(OpenRequest { seq, messages, is_alone, shared: Arc::clone(shared) })
     }
@@ -137,23 +202,27 @@ impl Shared {
         Some(state.last_seq)
     }
 
-    /// The task that waits for this number.
-    pub(super) fn waiting(&self, seq: u64) -> Option<Sender<Message>> {
-        self.state.lock().open.get(&seq).map(|waiting| waiting.messages.clone())
+    /// Who waits for messages of this number.
+    pub(super) fn waiting(&self, seq: u64) -> Option<Waiter> {
+        self.state.lock().open.get(&seq).map(|waiting| match waiting {
+            Waiting::Once(giver) => Waiter::Once(giver.slot()),
+            Waiting::Stream { messages, .. } => Waiter::Stream(messages.clone()),
+        })
     }
 
     /// Nothing more comes to streams that do not end by themselves.
     pub(super) fn end_endless(&self) {
         let mut state = self.state.lock();
-        state.open.retain(|_, waiting| !waiting.is_endless);
-        state.endless = 0;
+        state.open.retain(|_, waiting| !waiting.is_endless());
     }
 
     /// No more messages go to this number.
     pub(super) fn forget(&self, seq: u64) {
         let mut state = self.state.lock();
         let removed = state.open.remove(&seq);
-        state.endless -= usize::from(removed.is_some_and(|waiting| waiting.is_endless));
+        state.requests -= usize::from(removed.as_ref().is_some_and(Waiting::is_request));
+        drop(state);
+        drop(removed);
     }
 
     /// The connection has ended, and this is how; only the first reason counts.
@@ -162,7 +231,7 @@ impl Shared {
         state.ended.get_or_insert(reason);
         // Their messages that are here already can still be taken.
         let open = std::mem::take(&mut state.open);
-        state.endless = 0;
+        state.requests = 0;
         drop(state);
         drop(open);
         self.ended.notify(usize::MAX);
@@ -181,14 +250,6 @@ impl Shared {
                 return reason;
             }
             listener.await;
-        }
-    }
-
-    /// The next message of an open request.
-    pub(super) async fn take(&self, messages: &Receiver<Message>) -> Result<Message, ClientError> {
-        match messages.recv().await {
-            Ok(message) => Ok(message),
-            Err(_) => Err(self.lost()),
         }
     }
 

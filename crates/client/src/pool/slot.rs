@@ -43,6 +43,19 @@ impl NodeSlot {
         (before - self.connections.len()) as u64
     }
 
+    /// The connection with the fewest open requests, if those are fewer than `busy_at`; none as well where one has ended,
+    /// which is to be dropped first.
+    pub(super) fn ready(&self, busy_at: usize) -> Option<&Arc<PooledConnection>> {
+        let mut best: Option<(&Arc<PooledConnection>, usize)> = None;
+        for used in &self.connections {
+            let load = used.connection.load()?;
+            if best.is_none_or(|(_, least)| load < least) {
+                best = Some((used, load));
+            }
+        }
+        best.filter(|(_, load)| *load < busy_at).map(|(used, _)| used)
+    }
+
     /// The connection with the fewest open requests, and how many those are.
     pub(super) fn least_busy(&self) -> Option<(Arc<PooledConnection>, usize)> {
         let loads = self.connections.iter().map(|used| (used, used.connection.open_requests()));
@@ -61,12 +74,19 @@ impl NodeSlot {
         self.failure.as_ref().filter(|failure| now < failure.until).map(|f| f.error.clone())
     }
 
-    pub(super) fn note_failure(&mut self, error: ClientError, now: Millis, config: &PoolConfig) {
+    /// Says until when it is remembered.
+    pub(super) fn note_failure(
+        &mut self,
+        error: ClientError,
+        now: Millis,
+        config: &PoolConfig,
+    ) -> Millis {
         let count = self.failure.as_ref().map_or(0, |failure| failure.count);
         let factor = 1_u32 << count.min(DOUBLINGS_MAX);
         let memory = config.failure_memory.saturating_mul(factor).min(config.failure_memory_max);
         let until = now.saturating_add(rt::millis(memory));
         self.failure = Some(Failure { error, until, count: count.saturating_add(1) });
+        until
     }
 
     pub(super) fn close(self, reason: &str) {
@@ -78,14 +98,14 @@ impl NodeSlot {
 
 /// One attempt to connect, for which any number of callers wait.
 #[derive(Debug, Default)]
-pub(super) struct Attempt {
+pub(crate) struct Attempt {
     result: OnceLock<Result<Arc<PooledConnection>, ClientError>>,
     done: Event,
 }
 
 impl Attempt {
     /// How it ended, once it has.
-    pub(super) async fn result(&self) -> Result<Arc<PooledConnection>, ClientError> {
+    pub(crate) async fn result(&self) -> Result<Arc<PooledConnection>, ClientError> {
         loop {
             let listener = self.done.listen();
             if let Some(result) = self.result.get() {

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use crate::connection::group::Member;
 use crate::error::ClientError;
 use crate::model::host_port::HostPort;
-use crate::pool::{NodeIdentity, PooledConnection};
+use crate::pool::{self, NodeIdentity, PooledConnection};
 use crate::retry::deviations::{Rule, is_broken};
 use crate::retry::{Decision, ErrorClass, Idempotency, Reason, RetryPolicy, Sent};
 use crate::rt;
@@ -68,8 +68,8 @@ impl<'a> Plan<'a> {
 #[derive(Debug)]
 pub(in crate::smart) struct Served<T> {
     pub(in crate::smart) value: T,
-    pub(in crate::smart) node: NodeIdentity,
-    pub(in crate::smart) address: HostPort,
+    /// The connection to it.
+    pub(in crate::smart) used: Arc<PooledConnection>,
     pub(in crate::smart) attempts: u32,
     /// An earlier try, at another node, may have done it, too.
     pub(in crate::smart) maybe_twice: bool,
@@ -87,16 +87,31 @@ pub(in crate::smart) struct Failed {
 impl<T> Served<T> {
     /// What came back, and the rest.
     pub(in crate::smart) fn split(self) -> (T, Served<()>) {
-        let Self { value, node, address, attempts, maybe_twice } = self;
-        (value, Served { value: (), node, address, attempts, maybe_twice })
+        let Self { value, used, attempts, maybe_twice } = self;
+        (value, Served { value: (), used, attempts, maybe_twice })
+    }
+
+    /// The node.
+    pub(in crate::smart) fn node(&self) -> &NodeIdentity {
+        self.used.identity()
+    }
+
+    /// Where it is.
+    pub(in crate::smart) fn address(&self) -> &HostPort {
+        self.used.address()
     }
 
     /// Notes in a write's answer how it came about.
     pub(in crate::smart) fn tell(&self, written: &mut Written) {
-        written.attempts = self.attempts;
-        if self.maybe_twice && written.repeated == Repeated::No && written.changed {
-            written.repeated = Repeated::Maybe;
-        }
+        tell(self.attempts, self.maybe_twice, written);
+    }
+}
+
+/// Notes how many tries a write took, and whether an earlier one, at another node, may have made it, too.
+fn tell(attempts: u32, maybe_twice: bool, written: &mut Written) {
+    written.attempts = attempts;
+    if maybe_twice && written.repeated == Repeated::No && written.changed {
+        written.repeated = Repeated::Maybe;
     }
 }
 
@@ -107,7 +122,7 @@ impl Failed {
     }
 }
 
-/// The nodes that were tried since all were.
+/// The nodes that were tried in vain since all were.
 #[derive(Debug, Default)]
 pub(in crate::smart) struct Round {
     tried: SmallVec<[HostPort; 4]>,
@@ -120,6 +135,13 @@ impl Round {
     pub(in crate::smart) fn leave_out(&mut self, address: &HostPort) {
         self.tried.clear();
         self.tried.push(address.clone());
+    }
+
+    /// A try at this one has failed.
+    pub(in crate::smart) fn on_failed(&mut self, address: &HostPort) {
+        if !self.tried.contains(address) {
+            self.tried.push(address.clone());
+        }
     }
 }
 
@@ -172,8 +194,8 @@ impl Inner {
         Fut: Future<Output = Result<T, ClientError>>,
     {
         let policy = self.policy(plan.deadline);
-        let started = rt::now();
-        let elapsed = || Duration::from_millis(rt::now().saturating_sub(started));
+        let started_us = rt::now_us();
+        let elapsed = || Duration::from_micros(rt::now_us().saturating_sub(started_us));
         let (mut round, mut attempts, mut fate) = (Round::default(), 0_u32, Fate::NotDone);
         // If it may have been executed.
         let mut in_doubt = SmallVec::<[HostPort; 2]>::new();
@@ -201,16 +223,19 @@ impl Inner {
                 observed.on_try(&target.name, attempts);
             }
             let patience = plan.try_deadline.unwrap_or(policy.try_deadline);
-            let patience = patience.min(policy.total_deadline.saturating_sub(elapsed()));
-            let failed = match self.try_at(target, patience, try_once).await {
-                Ok((value, node)) => {
-                    let address = target.address.clone();
-                    let maybe_twice =
-                        in_doubt.iter().any(|other| *other != address) && !is_broken(Rule::Maybe);
-                    return Ok(Served { value, node, address, attempts, maybe_twice });
+            // The first try begins with the call.
+            let now_us = if attempts == 1 { started_us } else { rt::now_us() };
+            let waited = Duration::from_micros(now_us.saturating_sub(started_us));
+            let patience = patience.min(policy.total_deadline.saturating_sub(waited));
+            let failed = match self.try_at(target, now_us, patience, try_once).await {
+                Ok((value, used)) => {
+                    let is_other = |other: &HostPort| *other != target.address;
+                    let maybe_twice = in_doubt.iter().any(is_other) && !is_broken(Rule::Maybe);
+                    return Ok(Served { value, used, attempts, maybe_twice });
                 }
                 Err(failed) => failed,
             };
+            round.on_failed(&target.address);
             let idempotency = match failed.is_old && plan.needs_id && !is_broken(Rule::OldServers) {
                 true => Idempotency::Unguarded,
                 false => plan.idempotency,
@@ -282,28 +307,28 @@ impl Inner {
                 .find(is_good)
                 .or_else(|| order().filter(untried).find(|target| !is_last(target)))
                 .or_else(|| order().find(untried));
-            if let Some(target) = chosen {
-                round.tried.push(target.address.clone());
-                return Some(target);
+            if chosen.is_some() {
+                return chosen;
             }
             round.tried.clear();
         }
         None
     }
 
-    /// One try, within the given time.
+    /// One try, within the given time, of which it is now `started_us` (by [`rt::now_us`]).
     pub(in crate::smart) async fn try_at<T, F, Fut>(
         &self,
         target: &Target,
+        started_us: u64,
         patience: Duration,
         try_once: &F,
-    ) -> Result<(T, NodeIdentity), Failed>
+    ) -> Result<(T, Arc<PooledConnection>), Failed>
     where
         F: Fn(Arc<PooledConnection>) -> Fut,
         Fut: Future<Output = Result<T, ClientError>>,
     {
         target.counts.on_try();
-        let result = self.try_on(target, patience, try_once).await;
+        let result = self.try_on(target, started_us, patience, try_once).await;
         if result.is_err() {
             target.counts.on_failure();
         }
@@ -313,34 +338,39 @@ impl Inner {
     async fn try_on<T, F, Fut>(
         &self,
         target: &Target,
+        started_us: u64,
         patience: Duration,
         try_once: &F,
-    ) -> Result<(T, NodeIdentity), Failed>
+    ) -> Result<(T, Arc<PooledConnection>), Failed>
     where
         F: Fn(Arc<PooledConnection>) -> Fut,
         Fut: Future<Output = Result<T, ClientError>>,
     {
         let address = &target.address;
-        let started_us = rt::now_us();
         let slow = |what: &str| ClientError::Connect {
             address: address.to_string(),
             reason: format!("{what} within {patience:?}"),
         };
         let unavailable = |error| Failed { error, class: ErrorClass::Unavailable, is_old: false };
-        let used = match rt::timeout(patience, self.pool.get(address)).await {
-            Some(Ok(used)) if !used.connection().is_closed() => used,
-            Some(Ok(_)) => return Err(unavailable(slow("no connection that lasts"))),
-            Some(Err(error)) => return Err(unavailable(error)),
-            None => return Err(unavailable(slow("no connection"))),
+        let (used, sent_us) = match self.pool.plan(address) {
+            pool::Plan::Use(used) => (Ok(used), started_us),
+            pool::Plan::Fail(error) => (Err(error), started_us),
+            pool::Plan::Wait(attempt) => match rt::timeout(patience, attempt.result()).await {
+                Some(result) => (result, rt::now_us()),
+                None => return Err(unavailable(slow("no connection"))),
+            },
         };
-        let sent_us = rt::now_us();
+        let used = used.map_err(unavailable)?;
+        if used.connection().is_closed() {
+            return Err(unavailable(slow("no connection that lasts")));
+        }
         let waited = Duration::from_micros(sent_us.saturating_sub(started_us));
         let left = patience.saturating_sub(waited);
         let is_old = used.identity().incarnation.is_none();
         match rt::timeout(left, try_once(Arc::clone(&used))).await {
             Some(Ok(value)) => {
                 target.counts.on_answer(rt::now_us().saturating_sub(sent_us));
-                Ok((value, used.identity().clone()))
+                Ok((value, used))
             }
             Some(Err(error)) => {
                 let class = ErrorClass::of(&error, Sent::Maybe);
@@ -403,13 +433,10 @@ mod tests {
     #[test]
     fn a_write_that_another_node_may_have_made_too_is_told_as_such() {
         let told = |maybe_twice, repeated, changed| {
-            let node = NodeIdentity { name: "n1".into(), incarnation: None };
-            let address = "n1:3375".parse().unwrap();
-            let served = Served { value: (), node, address, attempts: 2, maybe_twice };
             let (chain, prev, node) = (None, None, String::from("n1"));
             let mut written =
                 Written { changed, chain, tock: 1, prev, repeated, node, attempts: 1 };
-            served.tell(&mut written);
+            tell(2, maybe_twice, &mut written);
             assert_eq!(written.attempts, 2);
             written.repeated
         };

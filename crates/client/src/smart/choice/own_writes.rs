@@ -8,6 +8,7 @@
 //! node has received it, the write may be lost: so after that while the available answer counts.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -20,6 +21,8 @@ use crate::retry::deviations::{Rule, is_broken};
 #[derive(Debug)]
 pub(in crate::smart) struct OwnWrites {
     max: usize,
+    /// Something was written or changed. Many clients only read.
+    is_used: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -45,12 +48,17 @@ pub(in crate::smart) enum Freshness {
 
 impl OwnWrites {
     pub(in crate::smart) fn new(max: usize) -> OwnWrites {
-        OwnWrites { max, state: Mutex::default() }
+        OwnWrites { max, is_used: AtomicBool::new(false), state: Mutex::default() }
+    }
+
+    fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Acquire)
     }
 
     /// A node acknowledged a write.
     pub(in crate::smart) fn on_written(&self, path: &Path, tock: u64, node: &NodeIdentity) {
         let mut state = self.state.lock();
+        self.is_used.store(true, Ordering::Release);
         let state = &mut *state;
         let shard = shard_of(path);
         if state.homes.get(&shard) != Some(node) {
@@ -75,17 +83,22 @@ impl OwnWrites {
 
     /// A node changed something in a shard without reporting the entries.
     pub(in crate::smart) fn on_changed(&self, shard: u16, node: &NodeIdentity) {
-        self.state.lock().homes.insert(shard, node.clone());
+        let mut state = self.state.lock();
+        self.is_used.store(true, Ordering::Release);
+        state.homes.insert(shard, node.clone());
     }
 
     /// The life of the node that acknowledged the last write of a shard.
     pub(in crate::smart) fn home(&self, shard: u16) -> Option<NodeIdentity> {
+        if !self.is_used() {
+            return None;
+        }
         self.state.lock().homes.get(&shard).cloned()
     }
 
     /// Whether there is something to compare answers about this path with.
     pub(in crate::smart) fn knows(&self, path: &Path) -> bool {
-        self.state.lock().tocks.contains_key(path)
+        self.is_used() && self.state.lock().tocks.contains_key(path)
     }
 
     /// Whether an answer is good enough: `tock` is that of the entry, none if the node has none.

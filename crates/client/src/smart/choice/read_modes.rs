@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 
-use super::call::Plan;
+use super::call::{Plan, Served};
 use super::own_writes::Freshness;
 use crate::error::ClientError;
 use crate::message::Fields;
 use crate::model::host_port::HostPort;
+use crate::model::ids::Millis;
 use crate::model::path::Path;
 use crate::model::shard::shard_of;
 use crate::pool::NodeIdentity;
 use crate::retry::{Decision, ErrorClass, Idempotency, Sent};
+use crate::router::Router;
 use crate::rt;
 use crate::smart::error::{At, CallError, Fate};
 use crate::smart::observer::Observed;
@@ -48,7 +50,7 @@ impl Inner {
                 let first = self.any_live();
                 let plan = Plan::read("get_value", shard_of(request.path));
                 let plan = Plan { first: first.as_deref(), deadline, ..plan };
-                Ok(self.read_once(request, plan).await?.0)
+                Ok(self.read_once(request, plan).await?.value)
             }
             ReadMode::Freshest => self.read_freshest(request.path, deadline).await,
         }
@@ -61,42 +63,48 @@ impl Inner {
         request: ReadRequest<'_>,
         deadline: Option<Duration>,
     ) -> Result<Entry, CallError> {
-        let (path, shard) = (request.path, shard_of(request.path));
-        let started = rt::now();
-        let waited = || Duration::from_millis(rt::now().saturating_sub(started));
+        let (path, shard) = (request.path, Router::shard(request.path));
+        // Only for a read that may take more than one call, or has a deadline of its own.
+        let mut started: Option<Millis> = None;
+        let waited = |started: Option<Millis>| {
+            started.map_or(Duration::ZERO, |at| Duration::from_millis(rt::now().saturating_sub(at)))
+        };
         // How long to look for an own write.
         let patience = self.config.own_write_patience.min(deadline.unwrap_or(Duration::MAX));
         let mut stale: Vec<HostPort> = Vec::new();
         loop {
             let has_own = self.own_writes.knows(path);
+            if started.is_none() && (has_own || deadline.is_some()) {
+                started = Some(rt::now());
+            }
             let home = self.home(shard);
             let plan = Plan {
                 first: home.as_deref(),
                 last: &stale,
-                deadline: deadline.map(|deadline| deadline.saturating_sub(waited())),
+                deadline: deadline.map(|deadline| deadline.saturating_sub(waited(started))),
                 ..Plan::read("get_value", shard)
             };
             let request = ReadRequest { path, with_chain: request.with_chain || has_own };
-            let (entry, node, address) = self.read_once(request, plan).await?;
+            let (entry, served) = self.read_once(request, plan).await?.split();
             let there = entry.value.is_some() || entry.chain.is_some();
             if !has_own
-                || self.own_writes.judge(path, there.then_some(entry.tock), &node)
+                || self.own_writes.judge(path, there.then_some(entry.tock), served.node())
                     == Freshness::Enough
             {
                 return Ok(entry);
             }
             count(&self.counts.stale_answers);
-            if waited() >= patience {
+            if waited(started) >= patience {
                 count(&self.counts.stale_taken);
                 self.own_writes.give_up(path);
                 return Ok(entry);
             }
-            if stale.contains(&address) {
+            if stale.contains(served.address()) {
                 // All nodes were asked.
                 stale.clear();
                 rt::sleep(LOOK_AGAIN).await;
             }
-            stale.push(address);
+            stale.push(served.address().clone());
         }
     }
 
@@ -104,18 +112,17 @@ impl Inner {
         &self,
         request: ReadRequest<'_>,
         plan: Plan<'_>,
-    ) -> Result<(Entry, NodeIdentity, HostPort), CallError> {
+    ) -> Result<Served<Entry>, CallError> {
         let mut fields = Fields::at(request.path);
         if request.with_chain {
             fields.u64("nchain", 1).bool("with_time", true);
         }
         let fields = &fields;
-        let served = self.call(plan, |used| async move {
+        self.call(plan, |used| async move {
             let reply = used.connection().request("get_value", fields).await?;
             entry::entry_of(&reply, &used.identity().name)
-        });
-        let served = served.await?;
-        Ok((served.value, served.node, served.address))
+        })
+        .await
     }
 
     /// The name of any live node.

@@ -215,7 +215,7 @@ impl Client {
         for (op, reply) in batch.ops.iter().zip(&mut replies) {
             if let BatchReply::Written(written) = reply {
                 served.tell(written);
-                self.note(op, written, &served.node);
+                self.note(op, written, served.node());
             }
         }
         Ok(replies)

@@ -187,7 +187,7 @@ impl Inner {
         let (mut written, served) = served.split();
         served.tell(&mut written);
         if written.chain.is_some() {
-            self.own_writes.on_written(path, written.tock, &served.node);
+            self.own_writes.on_written(path, written.tock, served.node());
         }
         Ok(written)
     }

@@ -87,7 +87,7 @@ impl Client {
         };
         let plan = Plan { needs_id: true, ..Plan::new(action, shard, Idempotency::Guarded) };
         let served = self.inner.request(plan, &fields).await?;
-        self.inner.own_writes.on_changed(TABLE, &served.node);
+        self.inner.own_writes.on_changed(TABLE, served.node());
         self.refresh_shards().await;
         Ok(())
     }

@@ -59,7 +59,7 @@ impl Client {
         // As many entries as there are take as long as that takes.
         plan.try_deadline = Some(self.inner.config.retry.total_deadline);
         let served = self.inner.request(plan, fields).await?;
-        self.inner.own_writes.on_changed(shard_of(path), &served.node);
+        self.inner.own_writes.on_changed(shard_of(path), served.node());
         Ok(served.value.u64("changed").unwrap_or(0))
     }
 
@@ -137,8 +137,7 @@ impl Client {
             let first = next_entry(&mut stream, path, &used.identity().name, patience).await?;
             Ok((stream, first))
         });
-        let served = begun.await?;
-        let (stream, first) = served.value;
+        let ((stream, first), served) = begun.await?.split();
         Ok(TreeStream {
             client: Arc::clone(&self.inner),
             _open: open,
@@ -146,7 +145,7 @@ impl Client {
             // It has ended if there is no entry.
             stream: first.is_some().then_some(stream),
             first,
-            node: served.node.name,
+            node: served.node().name.clone(),
             attempts: served.attempts,
             patience,
         })

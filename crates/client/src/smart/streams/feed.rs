@@ -108,8 +108,9 @@ impl Inner {
         let home = self.home(shard);
         let plan = Plan { first: home.as_deref(), ..Plan::read(action, shard) };
         let served = self.call(plan, |used| open_on(used, action, fields)).await?;
-        let (stream, used) = served.value;
-        Ok(Opened { stream, used, node: served.node, address: served.address })
+        let ((stream, used), served) = served.split();
+        let (node, address) = (served.node().clone(), served.address().clone());
+        Ok(Opened { stream, used, node, address })
     }
 
     /// Later: as long as it takes.
@@ -139,12 +140,13 @@ impl Inner {
                 return Err(CallError::Usage(String::from("there is no node to ask")));
             };
             let open = |used| open_on(used, action, fields);
-            match self.try_at(target, policy.try_deadline, &open).await {
-                Ok(((stream, used), node)) => {
-                    let address = target.address.clone();
+            match self.try_at(target, rt::now_us(), policy.try_deadline, &open).await {
+                Ok(((stream, used), _)) => {
+                    let (node, address) = (used.identity().clone(), target.address.clone());
                     return Ok(Opened { stream, used, node, address });
                 }
                 Err(failed) => {
+                    search.round.on_failed(&target.address);
                     self.counts.on_failure(failed.class);
                     if failed.class == ErrorClass::Final {
                         let node = Some(target.name.clone());

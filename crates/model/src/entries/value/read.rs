@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::value::skip::{SkipError, SkipLimits, skip_value};
+use crate::value::skip::{SkipError, SkipLimits, scalar_len, skip_value};
 
 /// What an item is, by its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -315,8 +315,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Skips any one value.
+    #[inline]
     pub fn skip(&mut self) -> Result<(), ReadError> {
-        self.read_raw().map(|_| ())
+        // Most fields of messages are scalars.
+        match scalar_len(self.rest) {
+            Some(size) => self.content(0, size, "a value").map(|_| ()),
+            None => self.read_raw().map(|_| ()),
+        }
     }
 
     /// The next item's first byte.

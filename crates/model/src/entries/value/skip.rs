@@ -120,6 +120,11 @@ impl Skipper {
         Skipper { limits, offset: 0, least: 1, at_least: 1, depth: 0, left: 1, left_outside }
     }
 
+    /// Is at the start of a value again, without making room for its levels anew.
+    pub fn restart(&mut self) {
+        (self.offset, self.least, self.at_least, self.depth, self.left) = (0, 1, 1, 0, 1);
+    }
+
     /// Continues with `buf`, which holds the value from its first byte as far as it has arrived (it
     /// must never get shorter from call to call). `Some(length)` once the value is complete; what
     /// follows it is not read. `None`: more bytes are needed, [`Skipper::at_least`] in total.
