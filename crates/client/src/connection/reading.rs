@@ -118,6 +118,8 @@ impl Incoming {
             Err(TrySendError::Full(message)) => {
                 // Without flow control there is only one way to slow a stream down.
                 let _ = waiting.send(message).await;
+                // Meanwhile nothing was read, which says nothing about the node.
+                shared.on_heard();
                 Ok(())
             }
         }
