@@ -101,6 +101,14 @@ fn nodes_do_not_answer_each_other_for_ever() {
     assert_agree(&options, 7_000_644, 1);
 }
 
+/// Here announcements of purges were more than the link's queue held. They were dropped, with the answer that
+/// they were part of; the node that was behind waited, asked again, and was sent the same.
+#[test]
+fn a_node_that_gets_no_answer_does_not_ask_the_same_for_ever() {
+    let options = Options { family: Family::Nodes, ..Options::default() };
+    assert_agree(&options, 40_047_008, 1);
+}
+
 /// Here the only node that agreed to a purge had not seen the version that came back. It saw it later, and agreed to the
 /// next purge: the judge took that for the purge of the deletion, which nobody could have told.
 #[test]

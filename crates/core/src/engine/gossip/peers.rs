@@ -47,8 +47,8 @@ pub(in crate::engine) struct Peer {
     pub(in crate::engine) ahead_since: Option<Millis>,
     /// It has re-issues for this node (replication rule 4d), or must be asked for another reason.
     pub(in crate::engine) invited: bool,
-    /// This node's mark, at which the announcements that it sent did not help. As long as this node
-    /// stands there, it asks for the data itself.
+    /// This node's mark, at which the announcements that it sent did not help, or it did not answer at all.
+    /// As long as this node stands there, it asks for the data itself.
     pub(in crate::engine) announced_in_vain: Option<Mark>,
     /// The snapshot from which it is being answered.
     pub(in crate::engine) serving: Option<Serving>,

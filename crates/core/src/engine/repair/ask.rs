@@ -26,9 +26,9 @@ pub(in crate::engine) const HOLE_AFTER_MS: Millis = 200;
 /// The same where changes are passed on: a dozen links, each of which may take a while.
 const HOLE_AFTER_RELAYED_MS: Millis = 300;
 /// A catch-up that was silent for this long is given up.
-pub(super) const SILENCE_MS: Millis = 5_000;
+pub(in crate::engine) const SILENCE_MS: Millis = 5_000;
 /// A peer that failed us is not asked again for this long, if there is another.
-pub(super) const AVOID_MS: Millis = 1_000;
+pub(in crate::engine) const AVOID_MS: Millis = 1_000;
 
 /// The catch-up under way, as the asking side.
 #[derive(Default)]
@@ -221,6 +221,11 @@ impl Engine {
         }
         if let Some(peer) = self.peers.get_mut(active.link) {
             peer.avoid_until = now + AVOID_MS;
+            if reason == CatchUpFailure::Silent && matches!(active.stage, Stage::Asked(_)) {
+                // Perhaps it answered with more announcements than the link's queue holds: then they were
+                // dropped, with the answer, and would be again.
+                peer.announced_in_vain = Some(active.mark);
+            }
             let peer = peer.id.name.clone();
             out.push(Output::Report(Report::CatchUpFailed { peer, reason }));
         }

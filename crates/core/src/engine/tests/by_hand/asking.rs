@@ -1,6 +1,7 @@
 //! The asking side: whom it asks, which answers count, and what ends it.
 
 use super::*;
+use crate::engine::repair::ask::{AVOID_MS, SILENCE_MS};
 use crate::protocol::peer::{CatchUpKnown, CatchUpVerdict, Edge, RefuseReason};
 use crate::protocol::record::{EventRef, Record};
 
@@ -176,6 +177,27 @@ fn who_is_told_of_announcements_that_do_not_help_asks_for_the_data_at_once() {
     let refused = PeerMessage::CatchUpRefused { id: ask.id, reason: RefuseReason::Announced };
     let [(1, again)] = &me.hear(1, refused).asked()[..] else { panic!("at once") };
     assert!(again.no_announcements && again.id != ask.id);
+}
+
+/// Announcements may be more than the link's queue holds: then the answer is lost with them, every time.
+#[test]
+fn who_gets_no_answer_asks_for_the_data_and_not_for_announcements() {
+    let mut me = Hand::with_peers(1);
+    me.hear(1, digest(Vec::new(), mark(true, 9)));
+    let [(1, ask)] = &me.tick_at(300).asked()[..] else { panic!("it is behind") };
+    assert!(!ask.no_announcements);
+    let silent = me.tick_at(300 + SILENCE_MS);
+    assert_eq!(failures(&silent), [CatchUpFailure::Silent]);
+    let [(1, again)] = &me.tick_at(300 + SILENCE_MS + AVOID_MS).asked()[..] else {
+        panic!("it is still behind")
+    };
+    assert!(again.no_announcements && again.id != ask.id);
+    // What came of it: a purge that was applied here meanwhile. Announcements may help again.
+    me.reach(&mark(true, 8));
+    let late = 300 + 2 * (SILENCE_MS + AVOID_MS);
+    me.tick_at(late);
+    let [(1, third)] = &me.tick_at(late + AVOID_MS).asked()[..] else { panic!("still behind") };
+    assert!(!third.no_announcements);
 }
 
 #[test]
