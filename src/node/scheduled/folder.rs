@@ -68,11 +68,12 @@ impl Folder {
         Ok(folder)
     }
 
-    /// This node's snapshots, the oldest first.
+    /// This node's snapshots, in the order in which they were made, as far as their names tell: those of a time that
+    /// is still to come are of a clock that was ahead, and count as older than all others.
     ///
     /// # Errors
     /// Those of the file system.
-    pub(super) fn list(&self) -> io::Result<Vec<Made>> {
+    pub(super) fn list(&self, now_ms: u64) -> io::Result<Vec<Made>> {
         let mut found = Vec::new();
         for entry in self.entries()? {
             let file = entry.file_name().to_string_lossy().into_owned();
@@ -80,7 +81,7 @@ impl Folder {
                 found.push(Made { file, time_ms, bytes: entry.metadata()?.len(), entries: None });
             }
         }
-        found.sort_by_key(|made| made.time_ms);
+        found.sort_by_key(|made| (made.time_ms <= now_ms, made.time_ms));
         Ok(found)
     }
 
@@ -126,7 +127,7 @@ impl Folder {
         keep: usize,
         keep_for: Duration,
     ) -> io::Result<Vec<String>> {
-        let all = self.list()?;
+        let all = self.list(now_ms)?;
         let old = all.len().saturating_sub(keep);
         let young = rt::millis(keep_for);
         let mut removed = Vec::new();
@@ -214,9 +215,28 @@ mod tests {
         assert_eq!(folder.prune(now, 2, hours(6)).unwrap(), Vec::<String>::new());
         assert_eq!(folder.prune(now, 2, hours(4)).unwrap(), names[..2]);
         assert_eq!(folder.prune(now, 1, Duration::ZERO).unwrap(), names[2..4]);
-        let left: Vec<String> = folder.list().unwrap().into_iter().map(|made| made.file).collect();
+        let left: Vec<String> =
+            folder.list(now).unwrap().into_iter().map(|made| made.file).collect();
         assert_eq!(left, names[4..]);
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 3);
+    }
+
+    /// Where a new one was removed at once, because those of the clock that was ahead looked newer.
+    #[test]
+    fn what_a_clock_that_was_ahead_has_made_gives_way_to_what_is_made_now() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::open(place.path(), "n1").unwrap();
+        let [before, ahead, later, now] =
+            [0, 30, 31, 1].map(|day| make(&folder, DAY_MS + day * 86_400_000));
+        let now_ms = DAY_MS + 86_400_000;
+        let listed = |folder: &Folder| -> Vec<String> {
+            folder.list(now_ms).unwrap().into_iter().map(|made| made.file).collect()
+        };
+        assert_eq!(listed(&folder), [&ahead, &later, &before, &now].map(Clone::clone));
+        let a_week = Duration::from_secs(7 * 86_400);
+        assert_eq!(folder.prune(now_ms, 2, a_week).unwrap(), Vec::<String>::new());
+        assert_eq!(folder.prune(now_ms, 2, Duration::ZERO).unwrap(), [ahead, later]);
+        assert_eq!(listed(&folder), [before, now]);
     }
 
     #[test]

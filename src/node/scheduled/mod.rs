@@ -62,6 +62,16 @@ struct State {
     is_told_overdue: bool,
 }
 
+impl State {
+    /// Whether one is to be made. A clock that was set back keeps none away for longer than the schedule has between
+    /// two of them.
+    fn is_due(&mut self, schedule: Schedule, now: u64) -> bool {
+        self.due_ms = self.due_ms.min(schedule.due_ms(now));
+        self.retry_ms = self.retry_ms.min(now.saturating_add(millis(RETRY)));
+        now >= self.due_ms && now >= self.retry_ms
+    }
+}
+
 impl Scheduled {
     /// Opens the directory, and sees what is there.
     ///
@@ -81,9 +91,16 @@ impl Scheduled {
                 return Err(failed(std::io::Error::new(std::io::ErrorKind::InvalidInput, why)));
             }
         }
-        let last = folder.list().map_err(failed)?.pop();
         let now = rt::wall_clock_ms();
-        // A clock that was set back must not keep the next one away.
+        let found = folder.list(now).map_err(failed)?;
+        if let Some(made) = found.first().filter(|made| made.time_ms > now) {
+            tracing::warn!(
+                file = made.file,
+                "a scheduled snapshot is of a time that is still to come: this machine's clock was ahead, or is \
+                 behind now; such snapshots count as the oldest"
+            );
+        }
+        let last = found.into_iter().next_back();
         let due_ms =
             last.as_ref().map_or(now, |made| scheduled.schedule.due_ms(made.time_ms.min(now)));
         let state = Mutex::new(State { last, due_ms, ..State::default() });
@@ -110,8 +127,7 @@ impl Scheduled {
     }
 
     fn is_due(&self, now: u64) -> bool {
-        let state = self.state.lock();
-        now >= state.due_ms && now >= state.retry_ms
+        self.state.lock().is_due(self.config.schedule, now)
     }
 
     /// Makes one; takes as long as that takes.
@@ -192,5 +208,33 @@ pub(super) async fn keep_schedule(scheduled: Arc<Scheduled>, links: Arc<Links>) 
         if links.stop.or(end.recv()).await.is_none() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY_MS: u64 = 86_400_000;
+
+    #[test]
+    fn a_clock_that_was_set_back_keeps_none_away() {
+        let every = Schedule::parse("every 6h").unwrap();
+        let hours = |hours: u64| 100 * DAY_MS + hours * 3_600_000;
+        // The last was made while the clock was 30 days ahead, and the one before that had failed.
+        let (due_ms, retry_ms) = (hours(30 * 24 + 6), hours(30 * 24));
+        let mut state = State { due_ms, retry_ms, ..State::default() };
+        assert!(!state.is_due(every, hours(0)), "when the last was made nobody knows");
+        assert!(!state.is_due(every, hours(6) - 1));
+        assert!(state.is_due(every, hours(6)));
+        assert_eq!(state.due_ms, hours(6));
+    }
+
+    #[test]
+    fn after_a_failure_one_waits_for_the_next_attempt() {
+        let every = Schedule::parse("every 6h").unwrap();
+        let mut state = State { due_ms: DAY_MS, retry_ms: DAY_MS + 9, ..State::default() };
+        assert!(!state.is_due(every, DAY_MS + 8));
+        assert!(state.is_due(every, DAY_MS + 9));
     }
 }
