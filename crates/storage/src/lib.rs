@@ -43,7 +43,7 @@ pub use past::{Keep, Moment};
 pub use recover::{NextLog, RecoverOptions, Recovered, Until, Warning, recover};
 #[cfg(any(test, feature = "planted-defects"))]
 pub use recovery::listing;
-pub use recovery::{history, recover, replay};
+pub use recovery::{history, moment, recover, replay};
 pub use replay::Replay;
 pub use snapshot::{
     Progress, SnapshotInfo, SnapshotReader, SnapshotSummary, read_snapshot, verify_snapshot,

@@ -17,6 +17,7 @@ use crate::cli::terminal::times::parse_time;
 use crate::engine::exchange::entries_alone;
 use crate::model::ids::Tock;
 use crate::rt;
+use crate::storage::moment::Cut;
 use crate::storage::{FileHeader, LogStart, Replay, Until};
 
 /// Make a state of event logs, up to a moment in the past
@@ -36,7 +37,8 @@ the directory meanwhile. How far back that reaches depends on how many old snaps
 logs the node keeps. With files, a snapshot comes first, then the logs that continue it, in \
 order; without a snapshot, or with a gap, the state holds only what the logs themselves \
 hold. Times are those at which changes came to the node whose log it is; tocks are the \
-network's. At a moment at which nothing was logged, because the disk had failed, a note \
+network's. If the node's clock was set back, a time stands for the last change that is not \
+later: what the clock stamped before with later times counts as earlier. At a moment at which nothing was logged, because the disk had failed, a note \
 says so and the state is the last one before it. The file of --to is replaced with --force \
 only, if it is there already.
 
@@ -110,10 +112,11 @@ fn read(from: &[PathBuf], until: Option<Until>, json: bool) -> Result<StateFile,
         ))),
         FileKind::State(Format::Snapshot) => {
             let state = read_state(first, json)?;
-            check_base(first, &state, until)?;
-            replay(Some(state), rest, until, json)
+            let cut = cut_of(rest, until)?;
+            check_base(first, &state, until, cut)?;
+            replay(Some(state), rest, cut, json)
         }
-        FileKind::Log => replay(None, from, until, json),
+        FileKind::Log => replay(None, from, cut_of(from, until)?, json),
     }
 }
 
@@ -132,10 +135,38 @@ fn read_distkv(from: &[PathBuf], until: Option<Until>) -> Result<StateFile, CliE
     Ok(StateFile { image: saved.image, format: Format::Distkv, header: None, bytes: 0, notes })
 }
 
+/// Where logs end at a moment; they are numbered in the order in which they are given, from 1 on.
+fn cut_of(logs: &[PathBuf], until: Option<Until>) -> Result<Option<Cut>, CliError> {
+    let time_ms = match until {
+        None => return Ok(None),
+        Some(Until::Tock(tock)) => return Ok(Some(Cut::Tock(tock))),
+        Some(Until::Time(time_ms)) => time_ms,
+    };
+    let mut cut = NOTHING;
+    for (number, path) in (1..).zip(logs) {
+        let (log, _) = open(path)?;
+        if let Some(end) = log.end_at(time_ms).map_err(failure)? {
+            cut = Cut::Behind { number, end };
+        }
+    }
+    Ok(Some(cut))
+}
+
+/// Where logs end that have nothing up to a moment.
+const NOTHING: Cut = Cut::Behind { number: 0, end: 0 };
+
 /// A snapshot that is later than what is wanted is nothing to begin with.
-fn check_base(path: &FilePath, state: &StateFile, until: Option<Until>) -> Result<(), CliError> {
+fn check_base(
+    path: &FilePath,
+    state: &StateFile,
+    until: Option<Until>,
+    cut: Option<Cut>,
+) -> Result<(), CliError> {
     let is_later = match (until, &state.header) {
-        (Some(Until::Time(time_ms)), Some(header)) => header.time_ms > time_ms,
+        // What follows it may have an earlier time: then the clock was set back.
+        (Some(Until::Time(time_ms)), Some(header)) => {
+            header.time_ms > time_ms && cut == Some(NOTHING)
+        }
         (Some(Until::Tock(tock)), _) => state.image.replica.tock > tock,
         (Some(Until::Time(_)), None) | (None, _) => false,
     };
@@ -152,7 +183,7 @@ fn check_base(path: &FilePath, state: &StateFile, until: Option<Until>) -> Resul
 fn replay(
     base: Option<StateFile>,
     logs: &[PathBuf],
-    until: Option<Until>,
+    cut: Option<Cut>,
     json: bool,
 ) -> Result<StateFile, CliError> {
     let mut header = base.as_ref().and_then(|base| base.header.clone());
@@ -166,7 +197,7 @@ fn replay(
         None => Replay::new(rt::random_u64()),
     };
     let mut bytes = 0;
-    for path in logs {
+    for (place, path) in (1..).zip(logs) {
         let (mut log, length) = open(path)?;
         bytes += length;
         let number = log.header().number;
@@ -189,7 +220,7 @@ fn replay(
         let mut bar = ProgressBar::new(format!("replaying {}", path.display()), json);
         let mut is_enough = false;
         while let Some(mut batch) = log.next().map_err(failure)? {
-            is_enough = until.is_some_and(|until| until.cut(&mut batch));
+            is_enough = cut.is_some_and(|cut| cut.apply(place, &mut batch));
             bar.bytes(batch.end, length);
             replay.apply(batch, log.table());
             if is_enough {

@@ -10,7 +10,7 @@ use crate::protocol::client::request::PastMoment;
 use crate::rt;
 use crate::server::PastRefusal;
 use crate::storage::history::{History, history as read_history};
-use crate::storage::past::reach;
+use crate::storage::past::reach_after;
 use crate::storage::{Directory, RecoverOptions, StorageError, Until, recover};
 
 /// The state of a moment, at and below a path.
@@ -34,9 +34,7 @@ pub(super) fn recall(
     }
     let failed = |error: StorageError| PastRefusal::Failed(error.to_string());
     let disk = Directory::new(directory);
-    if let Some(first) = reach(&disk).map_err(failed)?
-        && first.is_after(until)
-    {
+    if let Some(first) = reach_after(&disk, until).map_err(failed)? {
         return Err(PastRefusal::Before { time_ms: first.time_ms, tock: first.tock.get() });
     }
     let options = RecoverOptions {

@@ -11,6 +11,7 @@ use crate::header::LogStart;
 use crate::log::LogReader;
 use crate::model::ids::Tock;
 use crate::recover::{Files, Until};
+use crate::recovery::moment;
 use crate::snapshot::SnapshotReader;
 
 /// Most files of the past that are kept for their age alone. A start lists the names of all.
@@ -47,8 +48,7 @@ pub struct Moment {
 
 impl Moment {
     /// Whether a wanted moment is before this one.
-    #[must_use]
-    pub fn is_after(&self, until: Until) -> bool {
+    fn is_after(&self, until: Until) -> bool {
         match until {
             Until::Time(time_ms) => time_ms < self.time_ms,
             Until::Tock(tock) => tock < self.tock,
@@ -62,18 +62,40 @@ impl Moment {
 /// # Errors
 /// [`StorageError::Io`]: a file cannot be read. One that is damaged is no base.
 pub fn reach(disk: &dyn Disk) -> Result<Option<Moment>, StorageError> {
-    let files = Files::list(disk)?;
-    if let Some((_, entry)) = files.logs.first_key_value()
+    Ok(first_base(disk, &Files::list(disk)?)?.map(|(_, moment)| moment))
+}
+
+/// The oldest base, by its number, and its moment.
+fn first_base(disk: &dyn Disk, files: &Files) -> Result<Option<(u64, Moment)>, StorageError> {
+    if let Some((number, entry)) = files.logs.first_key_value()
         && let Some(moment) = usable(empty_base(disk, entry))?.flatten()
     {
-        return Ok(Some(moment));
+        return Ok(Some((*number, moment)));
     }
-    for entry in files.snapshots.values() {
+    for (number, entry) in &files.snapshots {
         if let Some(moment) = usable(snapshot_moment(disk, entry))? {
-            return Ok(Some(moment));
+            return Ok(Some((*number, moment)));
         }
     }
     Ok(None)
+}
+
+/// How far back a directory reaches, if a wanted moment is before that. `None` where there is a state of that moment: also
+/// if the clock was ahead when the directory was begun, and what came later has an earlier time.
+///
+/// # Errors
+/// As [`reach`].
+pub fn reach_after(disk: &dyn Disk, until: Until) -> Result<Option<Moment>, StorageError> {
+    let files = Files::list(disk)?;
+    let Some((base, first)) = first_base(disk, &files)? else { return Ok(None) };
+    if !first.is_after(until) {
+        return Ok(None);
+    }
+    let found = match until {
+        Until::Time(time_ms) => moment::position(disk, &files, time_ms)?,
+        Until::Tock(_) => None,
+    };
+    Ok(Some(first).filter(|_| found.is_none_or(|(number, _)| number < base)))
 }
 
 /// The moment of a snapshot's state.

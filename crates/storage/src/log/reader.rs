@@ -152,6 +152,28 @@ impl LogReader {
         }
     }
 
+    /// Where the last batch ends that is not later than a time, milliseconds since 1970, as far as whole batches
+    /// can be read; `None` if there is none. To be called before the first batch is read; of no use afterwards.
+    ///
+    /// # Errors
+    /// [`StorageError::Io`]: the file cannot be read.
+    pub fn end_at(mut self, time_ms: u64) -> Result<Option<u64>, StorageError> {
+        let mut found = None;
+        while let Step::Frame { .. } = self.frames.next()? {
+            let Ok(prefix) = read_prefix(&mut Reader::new(self.frames.payload())) else { break };
+            if prefix.kind != MORE && self.time_of(&prefix) <= time_ms {
+                found = Some(self.frames.position());
+            }
+        }
+        Ok(found)
+    }
+
+    /// When the batch happened whose frame this is, milliseconds since 1970.
+    fn time_of(&self, prefix: &Prefix) -> u64 {
+        let time = i128::from(self.header.time_ms) + i128::from(prefix.time);
+        u64::try_from(time).unwrap_or(0)
+    }
+
     /// After an error of [`LogReader::next`]: what follows the invalid frame.
     pub(crate) fn look_beyond(&mut self) -> Result<Beyond, StorageError> {
         self.frames.look_beyond(|payload| {
@@ -173,8 +195,7 @@ impl LogReader {
             self.partial.offset = offset;
             self.partial.end = offset;
         }
-        let time = i128::from(self.header.time_ms) + i128::from(prefix.time);
-        self.partial.time_ms = u64::try_from(time).unwrap_or(0);
+        self.partial.time_ms = self.time_of(&prefix);
         self.partial.synced = prefix.claim;
         while !r.is_at_end() {
             match self.nodes.read(r)? {

@@ -5,5 +5,6 @@ mod changes;
 pub mod history;
 #[cfg(any(test, feature = "planted-defects"))]
 pub mod listing;
+pub mod moment;
 pub mod recover;
 pub mod replay;

@@ -18,14 +18,11 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-use crate::batch::Op;
 use crate::disk::Disk;
 use crate::engine::Image;
 use crate::error::StorageError;
 use crate::header::LogStart;
 use crate::identity::{Identity, Life};
-use crate::log::LogBatch;
-use crate::model::ids::Tock;
 use crate::model::path::Path;
 use crate::recover::base::Base;
 use crate::recover::chain::{Chain, LastLog};
@@ -33,6 +30,8 @@ pub(in crate::recovery) use crate::recover::chain::{is_torn, is_unborn};
 pub use crate::recover::files::Files;
 use crate::recover::report::Repair;
 pub use crate::recover::report::Warning;
+use crate::recovery::moment::Cut;
+pub use crate::recovery::moment::Until;
 use crate::snapshot::Progress;
 
 /// How to start.
@@ -48,43 +47,6 @@ pub struct RecoverOptions {
     pub until: Option<Until>,
     /// Only what is at and below this path, to look at. It must not be continued.
     pub below: Option<Path>,
-}
-
-/// A moment in the past.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Until {
-    /// Everything up to this time, milliseconds since 1970.
-    Time(u64),
-    /// Everything before the first change with a later tock.
-    Tock(Tock),
-}
-
-impl Until {
-    /// Takes out of a batch what is after the moment; returns whether that was anything, and so whether all that follows
-    /// is later, too. Changes that were made together have one time, and a tock each: some may stay.
-    pub fn cut(self, batch: &mut LogBatch) -> bool {
-        let kept = match self {
-            Until::Time(time_ms) if batch.time_ms > time_ms => Some(0),
-            Until::Time(_) => None,
-            Until::Tock(tock) => {
-                let knows_later = batch.knowledge.as_ref().is_some_and(|k| k.tock > tock);
-                batch
-                    .ops
-                    .iter()
-                    .position(|op| match op {
-                        Op::Put(change) => change.entry.tock() > tock,
-                        // It has no tock of its own. What was known behind it is the first sign of when it was.
-                        Op::Gone { .. } => knows_later,
-                    })
-                    .or_else(|| knows_later.then_some(batch.ops.len()))
-            }
-        };
-        let Some(kept) = kept else { return false };
-        batch.ops.truncate(kept);
-        // It is what was known behind all of the batch.
-        batch.knowledge = None;
-        true
-    }
 }
 
 /// What a start has.
@@ -132,6 +94,7 @@ pub fn recover(
     progress: &mut dyn FnMut(&str, Progress),
 ) -> Result<Recovered, StorageError> {
     let mut files = Files::list(disk)?;
+    let cut = options.until.map(|until| Cut::find(disk, &files, until)).transpose()?;
     let owner = Owner { network, name };
     let mut warnings = Vec::new();
     let mut repairs: Vec<Repair> = files.temporary.iter().cloned().map(Repair::Remove).collect();
@@ -141,7 +104,7 @@ pub fn recover(
         warnings.push(Warning::Unborn { file: torn.clone() });
         repairs.push(Repair::SetAside(torn));
     }
-    let base = crate::recover::base::find(disk, &files, owner, options, progress);
+    let base = crate::recover::base::find(disk, &files, owner, options, cut, progress);
     let base = match base {
         Err(error) if options.discard_damaged && error.is_damage() => {
             warnings.push(Warning::Discarded(Box::new(error)));
@@ -154,7 +117,7 @@ pub fn recover(
     repairs.extend(base.bad.iter().map(|(file, _)| Repair::SetAside(file.clone())));
     warnings.extend(base.bad.into_iter().map(|(_, error)| Warning::BadSnapshot(Box::new(error))));
     let from = base.number;
-    let mut chain = Chain::new(disk, owner, options, life, base.replay);
+    let mut chain = Chain::new(disk, owner, options, cut, life, base.replay);
     let discarded_all = base.discarded;
     if !discarded_all {
         chain.read(&files, from, progress)?;

@@ -16,7 +16,7 @@ use crate::log::log_name;
 use crate::memory_disk::MemoryDisk;
 use crate::model::ids::Tock;
 use crate::model::path::Path;
-use crate::past::{Keep, reach};
+use crate::past::{Keep, reach, reach_after};
 use crate::recover::RecoverOptions;
 use crate::snapshot::snapshot_name;
 
@@ -172,6 +172,59 @@ fn a_moment_at_which_nothing_was_logged_is_no_damage() {
     bytes[middle] ^= 1;
     disk.put(&log_name(1), &bytes);
     assert!(replayed(&disk, 50_000).is_err());
+}
+
+/// A directory whose clock was an hour ahead while k was set to 3 and 4, and in whose log of that time it was set back. In
+/// log n, k was set to 2n - 1 and to 2n; snapshot n is of the beginning of log n.
+fn directory_of_a_clock_ahead() -> MemoryDisk {
+    const HOUR_MS: u64 = 3_600_000;
+    let disk = MemoryDisk::new();
+    let dir = DataDir::on(Arc::new(disk.clone()));
+    let mut node = TestNode::new(7);
+    let at = |number, time_ms| FileHeader { time_ms, ..header(number, 7) };
+    let (knowledge, table) = (node.engine.knowledge(), Arc::clone(node.engine.table()));
+    let mut log = dir.begin_log(&at(1, 10_000), LogStart::Empty, &knowledge, &table).unwrap();
+    let times = [
+        (10_000, [20_000, 30_000]),
+        (HOUR_MS + 40_000, [HOUR_MS + 50_000, 60_000]),
+        (70_000, [80_000, 90_000]),
+    ];
+    for (number, (begun, changes)) in (1..).zip(times) {
+        if number > 1 {
+            let (knowledge, table) = (node.engine.knowledge(), Arc::clone(node.engine.table()));
+            log = dir.rotate(log, &at(number, begun), &knowledge, &table).unwrap();
+            dir.save(&at(number, begun), &node.image(), &mut |_| {}).unwrap();
+        }
+        for (value, time_ms) in (2 * number - 1..).zip(changes) {
+            log.append(&Batch { time_ms, ..node.set("k", Some(value)) }).unwrap();
+        }
+        log.sync().unwrap();
+    }
+    disk
+}
+
+#[test]
+fn a_clock_that_was_ahead_hides_nothing_that_came_after_it_was_set_back() {
+    let disk = directory_of_a_clock_ahead();
+    let value = |time_ms| {
+        assert_eq!(reach_after(&disk, Until::Time(time_ms)).unwrap(), None);
+        replayed(&disk, time_ms).unwrap()
+    };
+    assert_eq!(value(20_000), (1, vec![]));
+    // What has a later time was made before what has an earlier one.
+    assert_eq!(value(59_999), (2, vec![]));
+    assert_eq!(value(60_000), (4, vec![]), "in the middle of the log");
+    assert_eq!(value(79_999), (4, vec![]));
+    assert_eq!(value(85_000), (5, vec![]));
+    assert_eq!(value(3_650_000), (6, vec![]), "all is at most an hour ahead");
+    // Without the files before: the first that is left was begun while the clock was ahead.
+    for name in [log_name(1), snapshot_name(3)] {
+        disk.remove(&name).unwrap();
+    }
+    assert_eq!(value(60_000), (4, vec![]));
+    assert_eq!(value(95_000), (6, vec![]));
+    assert!(reach_after(&disk, Until::Time(59_999)).unwrap().is_some());
+    assert!(reach_after(&disk, Until::Tock(Tock::new(1).unwrap())).unwrap().is_some());
 }
 
 /// What is told of an entry: its value before the changes, when each came and what it set, and whether there are gaps.

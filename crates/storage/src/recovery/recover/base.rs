@@ -5,7 +5,8 @@ use crate::error::StorageError;
 use crate::header::LogStart;
 use crate::log::LogReader;
 use crate::recover::files::Files;
-use crate::recover::{Owner, RecoverOptions, Until};
+use crate::recover::{Owner, RecoverOptions};
+use crate::recovery::moment::Cut;
 use crate::replay::Replay;
 use crate::snapshot::{Progress, SnapshotReader, read_snapshot_below};
 
@@ -33,11 +34,12 @@ pub(super) fn find(
     files: &Files,
     owner: Owner<'_>,
     options: &RecoverOptions,
+    cut: Option<Cut>,
     progress: &mut dyn FnMut(&str, Progress),
 ) -> Result<Base, StorageError> {
     let mut bad: Vec<(String, StorageError)> = Vec::new();
     for (number, entry) in files.snapshots.iter().rev() {
-        match load(disk, *number, entry, owner, options, progress) {
+        match load(disk, *number, entry, owner, options, cut, progress) {
             Ok(Some(replay)) => {
                 return Ok(Base { replay, number: *number, bad, discarded: false });
             }
@@ -65,19 +67,17 @@ fn load(
     entry: &DiskEntry,
     owner: Owner<'_>,
     options: &RecoverOptions,
+    cut: Option<Cut>,
     progress: &mut dyn FnMut(&str, Progress),
 ) -> Result<Option<Replay>, StorageError> {
     let name = entry.name.as_str();
     let open = || disk.open(name).map_err(StorageError::io(name, "open"));
-    if let Some(until) = options.until {
-        let reader = SnapshotReader::new(name, open()?)?;
-        let is_newer = match until {
-            Until::Time(time_ms) => reader.header().time_ms > time_ms,
-            Until::Tock(tock) => reader.knowledge().tock > tock,
-        };
-        if is_newer {
+    match cut {
+        Some(Cut::Behind { number: last, .. }) if number > last => return Ok(None),
+        Some(Cut::Tock(tock)) if SnapshotReader::new(name, open()?)?.knowledge().tock > tock => {
             return Ok(None);
         }
+        Some(_) | None => {}
     }
     let mut told = |state: Progress| progress(name, state);
     let below = options.below.as_ref();

@@ -9,6 +9,7 @@ use crate::log::{LogReader, log_name};
 use crate::recover::files::Files;
 use crate::recover::report::{Repair, Warning};
 use crate::recover::{Owner, RecoverOptions};
+use crate::recovery::moment::Cut;
 use crate::replay::Replay;
 use crate::snapshot::Progress;
 
@@ -20,6 +21,8 @@ pub(super) struct Chain<'a> {
     disk: &'a dyn Disk,
     owner: Owner<'a>,
     options: &'a RecoverOptions,
+    /// Where to end, if not at the end of all.
+    cut: Option<Cut>,
     life: Option<Life>,
     pub(super) replay: Replay,
     /// The last one that was read.
@@ -115,6 +118,7 @@ impl<'a> Chain<'a> {
         disk: &'a dyn Disk,
         owner: Owner<'a>,
         options: &'a RecoverOptions,
+        cut: Option<Cut>,
         life: Option<Life>,
         replay: Replay,
     ) -> Self {
@@ -122,6 +126,7 @@ impl<'a> Chain<'a> {
             disk,
             owner,
             options,
+            cut,
             life,
             replay,
             last: None,
@@ -143,14 +148,14 @@ impl<'a> Chain<'a> {
             // What is not whole at the end of a log that nothing goes on from is where the disk failed.
             let next = files.logs.range(number + 1..).next();
             let may_be_torn = Some(*number) == newest
-                || self.options.until.is_some() && next.is_some_and(|next| self.begins_anew(next));
+                || self.cut.is_some() && next.is_some_and(|next| self.begins_anew(next));
             match self.read_log(*number, entry, from, may_be_torn, progress) {
                 Ok(Flow::GoOn) => {}
                 Ok(Flow::Enough) => break,
                 // What follows a gap is later than the wanted moment; otherwise its snapshot would
                 // be wanted.
                 Err(StorageError::NeedsSnapshot { .. })
-                    if self.options.until.is_some() && self.last.is_some() =>
+                    if self.cut.is_some() && self.last.is_some() =>
                 {
                     self.tell_gap(entry)?;
                     break;
@@ -273,7 +278,7 @@ impl<'a> Chain<'a> {
                 });
             }
             is_first = false;
-            if self.options.until.is_some_and(|until| until.cut(&mut batch)) {
+            if self.cut.is_some_and(|cut| cut.apply(last.number, &mut batch)) {
                 self.replay.apply(batch, reader.table());
                 return Ok(Flow::Enough);
             }
