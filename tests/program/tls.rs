@@ -55,8 +55,12 @@ impl Authority {
     }
 
     fn start(&self, more: &[&str]) -> NodeProcess {
+        self.start_at("127.0.0.1:0", more)
+    }
+
+    fn start_at(&self, client: &str, more: &[&str]) -> NodeProcess {
         let (cert, key) = (self.text("node.pem"), self.text("node.key"));
-        let mut arguments = vec!["run", "--peer-wait", "0s", "--client", "127.0.0.1:0"];
+        let mut arguments = vec!["run", "--peer-wait", "0s", "--client", client];
         arguments.extend(["--gossip", "127.0.0.1:0", "--cert", &cert, "--cert-key", &key]);
         arguments.extend(more);
         NodeProcess::start_in(&format!("tls-{}", std::process::id()), "n1", &arguments)
@@ -265,6 +269,34 @@ fn a_tunnel_serves_plain_clients_and_goes_to_the_next_node_when_one_is_gone() {
     assert_eq!(client.get(&["a"]), None, "this is not the other node");
     client.set(&["b"], Value::from(2));
     assert_eq!(client.get(&["b"]), Some(Value::from(2)));
+}
+
+/// As without the tunnel.
+#[test]
+fn where_a_tunnel_reaches_no_node_none_is_reached_and_watches_go_on() {
+    let authority = Authority::new();
+    let mut node = authority.start(&[]);
+    let tunnel = Tunnel::start(&authority.at_file(&[node.client]));
+    let listen = tunnel.listen.to_string();
+    let mut watch = program(&["watch", "a", "--fetch", "--count", "1", "--connect", &listen])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(watch.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(said.next().unwrap().starts_with("watching a at "));
+    let address = node.client.to_string();
+    node.kill();
+    assert!(said.next().unwrap().contains("connecting again"));
+    let get = cli(&["get", "a", "--connect", &listen]);
+    assert_eq!(get.code, 6, "{get:?}");
+    assert!(get.stderr.starts_with("error: the tunnel reaches no node: "), "{get:?}");
+    // It has tried in vain at least once by then.
+    let node = authority.start_at(&address, &[]);
+    node.connect().set(&["a"], Value::from(1));
+    assert!(said.next().unwrap().contains(" again"));
+    let watched = watch.wait_with_output().unwrap();
+    let shown = String::from_utf8(watched.stdout).unwrap();
+    assert_eq!((watched.status.code(), shown.lines().last()), (Some(0), Some("set      a  1")));
 }
 
 impl NodeProcess {

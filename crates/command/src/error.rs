@@ -257,10 +257,12 @@ fn tell(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// What a node says, for people. An error about a change that was made is no refusal: others see it, and it may be lost.
+/// What a node says, for people. An error about a change that was made is no refusal: others see it, and it may be lost. A
+/// node that is not ready yet refuses nothing either.
 fn told(error: &ServerError) -> String {
     let code = error.code.as_ref().map(|code| format!(" ({code})")).unwrap_or_default();
-    let refuses = if error.is_made { "" } else { "the node refuses: " };
+    let is_refusal = !error.is_made && Outcome::of(error) != Outcome::Unreachable;
+    let refuses = if is_refusal { "the node refuses: " } else { "" };
     format!("{refuses}{}{code}", error.text)
 }
 

@@ -34,23 +34,25 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 Examples:
   distkv-node tunnel --ticket @joe.ticket
   distkv-node tunnel --ticket @joe.ticket --listen 127.0.0.1:27600
+  distkv-node tunnel --key key --connect n1,n2
   DISTKV_TICKET=@joe.ticket distkv-node tunnel &
   distkv client data get site.lamp    # Python, as if the node were here
 
-The ticket says where the nodes are and by which CA they are known. Each client of the tunnel \
+The ticket says where the nodes are and by which CA they are known; a key file has the CA, too, \
+and --connect says where. Each client of the tunnel \
 is connected to one of them: the one that answered last or, if that is gone, the next. A node \
 that goes ends its clients' connections; they connect again as they would without the tunnel, \
-and get another node.
+and get another node. If there is none, they are told so, with the error `not_ready`.
 
 The tunnel listens on loopback only, because what comes to it is in plain text: everybody on \
 this machine can use it. Clients log in by themselves, as without the tunnel. The ticket's user \
-and secret are not used; a client certificate in it is, for all clients of the tunnel.
+and secret are not used, nor is the key's right to do all; a client certificate in the ticket is, for all clients of \
+the tunnel.
 
 Once it listens, it prints one line to standard output; what goes wrong later goes to standard \
 error.
 
-Exit code: 0 ended by a signal, 1 it cannot listen, 2 usage, 3 the ticket is not \
-accepted, 6 no node was reached.")]
+Exit code: 0 ended by a signal, 1 it cannot listen, 2 usage, 3 the ticket is not accepted.")]
 pub(in crate::cli) struct TunnelArgs {
     /// Where clients connect; port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT", default_value_t = default_listen())]
@@ -82,7 +84,7 @@ pub(in crate::cli) async fn run(args: TunnelArgs) -> Result<(), CliError> {
     });
     if !tunnel.access.is_secured() {
         return Err(CliError::Usage(String::from(
-            "a tunnel needs a ticket with a CA, for TLS: give --ticket, or DISTKV_TICKET",
+            "a tunnel needs a ticket with a CA, for TLS: give --ticket, or DISTKV_TICKET; or a --key file",
         )));
     }
     let (end, ended) = async_channel::bounded(1);
@@ -196,6 +198,8 @@ impl Tunnel {
                 self.complain(&error.to_string());
                 let mut fields = Fields::new();
                 fields.str("error", &format!("the tunnel reaches no node: {error}"));
+                // Clients try again, or elsewhere, as at a node that is not ready.
+                fields.str("code", "not_ready");
                 let _ = client.write_all(&fields.encode()).await;
                 let _ = client.shutdown(std::net::Shutdown::Both);
             }
