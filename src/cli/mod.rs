@@ -97,8 +97,8 @@ Exit codes:
   6  no node was reached, or none that was is ready: nothing was done; also: a
      command that only reads got no answer, or not all of it
   7  the answer did not come: it may have been done; look before you repeat it
-  130  `bench`, `import`, `apply`, `undo`, `cp`, `mv`, `verify` or `snapshot
-     restore` was interrupted
+  130  `bench`, `import`, `apply`, `undo`, `cp`, `mv`, `verify`, `log replay`,
+     `snapshot save`, `snapshot restore` or `snapshot convert` was interrupted
   With --json, an error is a line of JSON on standard error: {\"error\": TEXT,
   \"outcome\": WORD, \"code\": the node's word or null, \"exit_code\": NUMBER}."
 );
@@ -253,7 +253,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match done {
         Ok(()) => EXIT_OK.into(),
         Err(error) => {
-            let is_told = !matches!(error, CliError::Interrupted | CliError::OutputClosed)
+            let is_told = !matches!(error, CliError::Interrupted(_) | CliError::OutputClosed)
                 && !error.to_string().is_empty();
             if is_told && run::logging::is_journal() {
                 // The journal's priority of an error.

@@ -46,7 +46,7 @@ pub fn is_interrupted() -> bool {
 /// # Errors
 /// [`CliError::Interrupted`].
 pub fn check_interrupted() -> Result<(), CliError> {
-    if is_interrupted() { Err(CliError::Interrupted) } else { Ok(()) }
+    if is_interrupted() { Err(CliError::Interrupted(String::new())) } else { Ok(()) }
 }
 
 /// The path below which all is written.
@@ -91,7 +91,7 @@ pub fn tidily(
         (_, true) => {
             deleted?;
             eprintln!("note: interrupted; {PLACE} is deleted");
-            Err(CliError::Interrupted)
+            Err(CliError::Interrupted(String::new()))
         }
         (Ok(()), false) => deleted,
         // The first error says more.

@@ -63,9 +63,9 @@ pub enum CliError {
     /// The same, with another exit code.
     #[error("")]
     ToldAs(u8),
-    /// It was interrupted, and has tidied up.
-    #[error("interrupted")]
-    Interrupted,
+    /// It was interrupted, and has tidied up. What is not done, if there is something to say.
+    #[error("interrupted{colon}{0}", colon = if .0.is_empty() { "" } else { ": " })]
+    Interrupted(String),
     /// Whoever read the output has gone. That is for it to decide, so it is no failure.
     #[error("the output is closed")]
     OutputClosed,
@@ -181,7 +181,7 @@ impl CliError {
             CliError::Request { outcome, .. } => outcome.exit_code(),
             CliError::Refused(_) => EXIT_REFUSED,
             CliError::ToldAs(code) => *code,
-            CliError::Interrupted => EXIT_INTERRUPTED,
+            CliError::Interrupted(_) => EXIT_INTERRUPTED,
             CliError::OutputClosed => EXIT_OK,
         }
     }
@@ -189,27 +189,41 @@ impl CliError {
     /// Prints what there is to say to standard error, if there is one: as text, or as one line of JSON. Gives the
     /// exit code.
     pub fn tell(&self, is_json: bool) -> u8 {
-        let (text, outcome, code) = match self {
-            CliError::Usage(text) => (text, "usage", None),
-            CliError::Failure(text) => (text, Outcome::Failed.word(), None),
-            CliError::Request { outcome, code, text } => (text, outcome.word(), code.as_deref()),
-            CliError::Refused(text) => (text, Outcome::Refused.word(), None),
-            CliError::Told
-            | CliError::ToldAs(_)
-            | CliError::Interrupted
-            | CliError::OutputClosed => {
+        let (outcome, code) = match self {
+            CliError::Usage(_) => ("usage", None),
+            CliError::Failure(_) => (Outcome::Failed.word(), None),
+            CliError::Request { outcome, code, .. } => (outcome.word(), code.as_deref()),
+            CliError::Refused(_) => (Outcome::Refused.word(), None),
+            CliError::Interrupted(_) => ("interrupted", None),
+            CliError::Told | CliError::ToldAs(_) | CliError::OutputClosed => {
                 return self.exit_code();
             }
         };
-        if is_json {
-            let exit_code = self.exit_code();
-            let error =
-                json!({"error": text, "outcome": outcome, "code": code, "exit_code": exit_code});
-            tell(&format!("{error}\n"));
-        } else {
-            tell(&format!("error: {text}\n"));
+        match self {
+            _ if is_json => {
+                let (text, exit_code) = (self.to_string(), self.exit_code());
+                let error = json!({"error": text, "outcome": outcome, "code": code, "exit_code": exit_code});
+                tell(&format!("{error}\n"));
+            }
+            // Who has pressed Ctrl-C knows that.
+            CliError::Interrupted(left) if left.is_empty() => {}
+            // It is no error.
+            CliError::Interrupted(_) => tell(&format!("{self}\n")),
+            _ => tell(&format!("error: {self}\n")),
         }
         self.exit_code()
+    }
+
+    /// The same; of a command that was interrupted, it also says what is not done.
+    #[must_use]
+    pub fn left(self, what: &str) -> CliError {
+        match self {
+            CliError::Interrupted(known) if known.is_empty() => {
+                CliError::Interrupted(what.to_owned())
+            }
+            CliError::Interrupted(known) => CliError::Interrupted(format!("{known}; {what}")),
+            other => other,
+        }
     }
 
     /// For an error of writing to standard output.

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use distkv_runtime::spawn_thread;
+use distkv_runtime::{now, spawn_thread};
 
 /// What the system, or the person at the terminal, tells the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +25,25 @@ pub fn survive_file_limit() {
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, heard);
 }
 
+/// Signals to end that follow each other within this time are one: `timeout`, shells and service managers send theirs to
+/// the process and to its group. Nobody presses Ctrl-C twice so fast.
+const ONE_WITHIN_MS: u64 = 100;
+
+/// Tells signals to end apart.
+#[derive(Default)]
+struct Ends {
+    /// When the last one was heard.
+    last_ms: Option<u64>,
+}
+
+impl Ends {
+    /// Whether it is another one than the last.
+    fn is_another(&mut self, now_ms: u64) -> bool {
+        let last = self.last_ms.replace(now_ms);
+        last.is_none_or(|last| now_ms.saturating_sub(last) >= ONE_WITHIN_MS)
+    }
+}
+
 /// Calls `handler` for each signal from now on, on a thread of its own (so that signals are
 /// heard also when the runtime is not). The default action of these signals is off from here on,
 /// also where that would be none, as in a container's first process.
@@ -34,15 +53,28 @@ pub fn survive_file_limit() {
 pub fn on_signals(mut handler: impl FnMut(Signal) + Send + 'static) -> io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let mut ends = Ends::default();
     spawn_thread("signals", move || {
         for number in signals.forever() {
             match number {
-                SIGINT => handler(Signal::Interrupt),
-                SIGTERM => handler(Signal::Terminate),
+                SIGINT if ends.is_another(now()) => handler(Signal::Interrupt),
+                SIGTERM if ends.is_another(now()) => handler(Signal::Terminate),
                 SIGHUP => handler(Signal::HangUp),
                 _ => {}
             }
         }
     })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_comes_twice_at_once_is_one() {
+        let mut ends = Ends::default();
+        let heard = [0, 1, 50, 200, 299, 1_000].map(|now_ms| ends.is_another(now_ms));
+        assert_eq!(heard, [true, false, false, true, false, true]);
+    }
 }

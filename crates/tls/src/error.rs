@@ -51,7 +51,8 @@ pub enum TlsError {
     },
     /// Another CA than the one that the client was told.
     #[error(
-        "wrong CA: the node's is {found}, not {wanted}. It is of another network, or its key was made anew: get a new ticket"
+        "wrong CA: the node's is {found}, not {wanted}. It is of another network, or its key was made anew: get a new ticket, \
+         or its present key file"
     )]
     OtherCa {
         /// The one that the client believes.

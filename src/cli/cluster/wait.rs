@@ -29,7 +29,8 @@ Examples:
 The node need not run yet, and counts as a member itself. --timeout limits the whole wait; \
 here its default is 60s.
 
-Exit code: 0 the condition is met, 1 it was not met in time, 2 usage.")]
+Exit code: 0 the condition is met, 1 it was not met in time, 2 usage, 3 the node asks for a \
+login, and none was given.")]
 pub(in crate::cli) struct WaitArgs {
     /// How many live members the node must see, itself included
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -42,13 +43,16 @@ pub(in crate::cli) struct WaitArgs {
 pub(in crate::cli) async fn run(args: WaitArgs) -> Result<(), CliError> {
     let (address, access) = (args.remote.address()?, args.remote.access()?);
     let timeout = args.remote.timeout.unwrap_or(TIMEOUT);
+    // Who has none gets none by waiting. One that is refused may be unknown yet to a node that is catching up.
+    let has_no_login = access.login().is_none() && access.tls().is_none();
     let mut last = None;
     let waiting = async {
         let mut remote = None;
         loop {
             match look(&address, &access, &mut remote).await {
-                Ok(status) if is_enough(&status, args.members) => return status,
+                Ok(status) if is_enough(&status, args.members) => return Ok(status),
                 Ok(status) => last = Some(lack_of(&status)),
+                Err(error) if has_no_login && error.has_code("auth_required") => return Err(error),
                 Err(error) => {
                     remote = None;
                     last = Some(error.to_string());
@@ -57,10 +61,11 @@ pub(in crate::cli) async fn run(args: WaitArgs) -> Result<(), CliError> {
             rt::sleep(INTERVAL).await;
         }
     };
-    let Some(status) = rt::timeout(timeout, waiting).await else {
+    let Some(waited) = rt::timeout(timeout, waiting).await else {
         let last = last.unwrap_or_else(|| String::from("no answer"));
         return Err(CliError::Failure(format!("timed out after {timeout:?}: {last}")));
     };
+    let status = waited?;
     let mut output = Output::new(args.remote.json);
     let members = status.u64("members").unwrap_or(0);
     let name = status.str("name").unwrap_or("the node").to_owned();

@@ -5,6 +5,10 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path as FilePath, PathBuf};
+use std::process;
+
+use distkv_command::signals::on_signals;
+use parking_lot::Mutex;
 
 use super::{Format, cannot};
 use crate::cli::error::CliError;
@@ -162,7 +166,7 @@ impl Existing {
         if to == FilePath::new("-") {
             return Ok(());
         }
-        if to.is_dir() {
+        if to.is_dir() || to.as_os_str().as_encoded_bytes().ends_with(b"/") {
             let text = format!("{} is a directory; name a file in it", to.display());
             return Err(CliError::Failure(text));
         }
@@ -176,6 +180,27 @@ impl Existing {
             Ok(_) | Err(_) => Ok(()),
         }
     }
+}
+
+/// Where files are that are not whole yet: one or two.
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// From now on, a signal that ends this command removes what it has not finished. For commands that do nothing but
+/// write files; others look at an [`Interrupt`](crate::cli::terminal::interrupt::Interrupt).
+///
+/// # Errors
+/// The system has no room for it.
+pub(in crate::cli) fn tidy_when_interrupted(json: bool) -> Result<(), CliError> {
+    let heard = on_signals(move |_| {
+        let unfinished = UNFINISHED.lock();
+        for file in unfinished.iter() {
+            let _ = fs::remove_file(file);
+        }
+        // Where there is nothing, all is done, or was not begun.
+        let what = if unfinished.is_empty() { "" } else { "nothing was written" };
+        process::exit(i32::from(CliError::Interrupted(what.to_owned()).tell(json)));
+    });
+    heard.map_err(|error| CliError::Failure(format!("cannot listen for signals: {error}")))
 }
 
 /// Whether it is a pipe, a device or the like: it cannot be replaced, and has nothing that is lost.
@@ -219,7 +244,13 @@ impl NewFile {
         };
         let disk = Directory::new(folder);
         let temporary = format!(".{name}.{:08x}.tmp", rt::random_u64() as u32);
-        let file = disk.create(&temporary).map_err(|error| cannot("write", to, error))?;
+        let file = {
+            // Before a signal is heard that would miss it.
+            let mut unfinished = UNFINISHED.lock();
+            let file = disk.create(&temporary).map_err(|error| cannot("write", to, error))?;
+            unfinished.push(disk.path().join(&temporary));
+            file
+        };
         let name = name.to_owned();
         let to = to.to_owned();
         Ok(NewFile { to, existing, disk, temporary, name, file, is_done: false })
@@ -232,7 +263,13 @@ impl NewFile {
 
     /// All is written: makes it safe, and gives it its name.
     pub(in crate::cli) fn finish(mut self) -> Result<(), CliError> {
-        let named = self.file.sync().and_then(|()| self.take_name());
+        let named = self.file.sync().and_then(|()| {
+            // From here on, a signal finds it as it should be.
+            let mut unfinished = UNFINISHED.lock();
+            let named = self.take_name();
+            forget(&mut unfinished, &self.temporary());
+            named
+        });
         match named.and_then(|()| self.disk.sync_dir()) {
             Ok(()) => {
                 self.is_done = true;
@@ -272,7 +309,12 @@ impl Drop for NewFile {
             // It takes room, and nobody needs it. What went wrong is told already.
             let _ = self.disk.remove(&self.temporary);
         }
+        forget(&mut UNFINISHED.lock(), &self.temporary());
     }
+}
+
+fn forget(unfinished: &mut Vec<PathBuf>, temporary: &FilePath) {
+    unfinished.retain(|file| file != temporary);
 }
 
 /// Counts what is written.
@@ -318,6 +360,8 @@ mod tests {
         symlink(at("nowhere"), at("dangling")).unwrap();
         let error = write(&at("dangling")).unwrap_err().to_string();
         assert!(error.contains("cannot follow the link"), "{error}");
+        let error = write(&at("none/")).unwrap_err().to_string();
+        assert!(error.contains("is a directory; name a file in it"), "{error}");
         // Standard output is a pipe or a terminal in most cases, which cannot be replaced.
         symlink("/dev/null", at("device")).unwrap();
         let error = write(&at("device")).unwrap_err().to_string();

@@ -227,9 +227,10 @@ Examples:
   distkv-node key cert --server lb.example.org --server 10.0.0.9 --key key
   distkv-node key cert --ca --key key  # ca.pem: the CA itself, for clients
 
-A user's certificate is a client's: a node with --client-ca checks it and logs whom it names. It does not \
-log in by it yet: the user needs a password or a token as well. A server's certificate has these names, and \
-is valid for 30 days; nodes make their own, so it is for what stands before them.
+A user's certificate is a client's: with it, a program is logged in as that user, without a secret, at all \
+nodes of the network. It ends with the user: `user remove` takes the right away. `ticket new --cert` puts it \
+into a ticket. A server's certificate has these names, and is valid for 30 days; nodes make their own, so it is \
+for what stands before them.
 
 Written are NAME.pem (the certificate and its CA) and NAME.key (the private key, readable by you \
 only). Files that are there are not replaced.")]

@@ -8,7 +8,7 @@ use super::inspect::{failure, open};
 use crate::cli::error::CliError;
 use crate::cli::files::directory::{put_into, read_directory};
 use crate::cli::files::read::{StateFile, notes_of, read_saved_states, read_state};
-use crate::cli::files::write::write_state;
+use crate::cli::files::write::{tidy_when_interrupted, write_state};
 use crate::cli::files::{FileKind, Format, kind_of};
 use crate::cli::snapshot::convert::{FormArgs, tell_notes, tell_written};
 use crate::cli::snapshot::restore::{IntoArgs, tell_put};
@@ -42,7 +42,7 @@ later: what the clock stamped before with later times counts as earlier. At a mo
 says so and the state is the last one before it. The file of --to is replaced with --force \
 only, if it is there already.
 
-Exit code: 0 done, 1 a log is damaged or does not reach back so far, 2 usage.")]
+Exit code: 0 done, 1 a log is damaged or does not reach back so far, 2 usage, 130 interrupted.")]
 pub(super) struct ReplayArgs {
     /// A node's data directory; or a snapshot and logs; or logs of the Python DistKV
     #[arg(value_name = "DIR|FILE", required = true)]
@@ -82,6 +82,7 @@ pub(super) fn run(args: ReplayArgs, json: bool) -> Result<(), CliError> {
     };
     if let Some(to) = &args.to {
         args.form.existing().check(to)?;
+        tidy_when_interrupted(json)?;
     }
     let state = read(&args.from, until, json)?;
     tell_notes(&state.notes);

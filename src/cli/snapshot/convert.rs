@@ -8,7 +8,9 @@ use serde_json::{Map, Value as Json};
 use crate::cli::error::CliError;
 use crate::cli::files::Format;
 use crate::cli::files::read::{StateFile, read_state};
-use crate::cli::files::write::{Existing, ToWrite, Written, tell_report, write_state};
+use crate::cli::files::write::{
+    Existing, ToWrite, Written, tell_report, tidy_when_interrupted, write_state,
+};
 use crate::cli::remote::parse_path;
 use crate::cli::terminal::output::{Output, count_of};
 use crate::cli::terminal::units::show_bytes;
@@ -29,7 +31,7 @@ what was deleted and purged. The Python DistKV does not know lives of nodes: in 
 each life is a node, named as everywhere (n1~e9001b2c3d4e). What Python cannot read at all \
 is left out, and listed. A file that is there already is replaced with --force only.
 
-Exit code: 0 done, 1 a file cannot be read or written, 2 usage.")]
+Exit code: 0 done, 1 a file cannot be read or written, 2 usage, 130 interrupted.")]
 pub(super) struct ConvertArgs {
     /// The file to read
     #[arg(value_name = "FILE")]
@@ -105,6 +107,7 @@ impl FormArgs {
 pub(super) fn run(args: &ConvertArgs, json: bool) -> Result<(), CliError> {
     args.form.check()?;
     args.form.existing().check(&args.to)?;
+    tidy_when_interrupted(json)?;
     let state = read_state(&args.from, json)?;
     tell_notes(&state.notes);
     let written = write_state(&args.to, args.form.existing(), &args.form.to_write(&state), json)?;

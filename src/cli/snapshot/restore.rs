@@ -13,7 +13,7 @@ use crate::cli::error::CliError;
 use crate::cli::files::directory::{Put, put_into};
 use crate::cli::files::read::read_state;
 use crate::cli::remote::{Remote, RemoteArgs};
-use crate::cli::terminal::interrupt::{Interrupt, tell_interrupted};
+use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{Output, count_of, printable};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::client::{Fields, Message};
@@ -132,14 +132,9 @@ pub(super) async fn run(args: &RestoreArgs, remote: &RemoteArgs) -> Result<(), C
     let connected = interrupt.or(remote.connect()).await?;
     let mut output = Output::new(remote.json);
     for file in &args.files {
-        let reply = match restore(&connected, file, args, remote, &interrupt).await {
-            Err(CliError::Interrupted) => {
-                let what = format!("nothing of {} was restored", file.display());
-                tell_interrupted(&Err(CliError::Interrupted), &what);
-                return Err(CliError::Interrupted);
-            }
-            reply => reply?,
-        };
+        let left = || format!("nothing of {} was restored", file.display());
+        let restored = restore(&connected, file, args, remote, &interrupt).await;
+        let reply = restored.map_err(|error| error.left(&left()))?;
         tell(file, &reply, &mut output)?;
         output.flush()?;
     }

@@ -10,7 +10,7 @@ use clap::Args;
 use super::convert::{FormArgs, tell_written};
 use crate::cli::error::CliError;
 use crate::cli::files::read::read_state;
-use crate::cli::files::write::{Existing, NewFile, Written, write_state};
+use crate::cli::files::write::{Existing, NewFile, Written, tidy_when_interrupted, write_state};
 use crate::cli::files::{Format, cannot};
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::output::{Output, json_of, printable};
@@ -40,7 +40,7 @@ node makes a snapshot in its own data directory, as it does by itself from time 
 file on this machine is written under a temporary name and renamed once it is complete and \
 verified. One that is there already is replaced with --force only.
 
-Exit code: 0 saved, 1 failed, 2 usage, 3 refused, 6 no node was reached.")]
+Exit code: 0 saved, 1 failed, 2 usage, 3 refused, 6 no node was reached, 130 interrupted.")]
 pub(super) struct SaveArgs {
     /// The file to write, on this machine; '-' is standard output
     #[arg(long, value_name = "FILE")]
@@ -68,6 +68,7 @@ pub(super) async fn run(args: &SaveArgs, remote: &RemoteArgs) -> Result<(), CliE
     };
     let existing = args.form.existing();
     existing.check(to)?;
+    tidy_when_interrupted(remote.json)?;
     let mut remote = remote.clone();
     if args.at.is_some() {
         remote.answer = Some(PAST_TIMEOUT);

@@ -60,7 +60,7 @@ impl Interrupt {
     /// [`CliError::Interrupted`]: it was.
     pub(in crate::cli) fn check(&self) -> Result<(), CliError> {
         match self.0.is_requested.load(Ordering::Acquire) {
-            true => Err(CliError::Interrupted),
+            true => Err(interrupted()),
             false => Ok(()),
         }
     }
@@ -77,7 +77,7 @@ impl Interrupt {
         self.check()?;
         match select(pin!(work), requested).await {
             Either::Left((done, _)) => done,
-            Either::Right(_) => Err(CliError::Interrupted),
+            Either::Right(_) => Err(interrupted()),
         }
     }
 
@@ -85,7 +85,7 @@ impl Interrupt {
     /// it is given up.
     ///
     /// # Errors
-    /// [`CliError::Interrupted`]: it was given up, and people were told so; or that of the work.
+    /// [`CliError::Interrupted`]: it was given up, and says so; or that of the work.
     pub(in crate::cli) async fn soon<T>(
         &self,
         work: impl Future<Output = Result<T, CliError>>,
@@ -100,8 +100,8 @@ impl Interrupt {
         match select(pin!(work), pin!(is_late)).await {
             Either::Left((done, _)) => done,
             Either::Right(_) => {
-                eprintln!("the node did not answer: what it was asked last may have been done");
-                Err(CliError::Interrupted)
+                let what = "the node did not answer: what it was asked last may have been done";
+                Err(interrupted().left(what))
             }
         }
     }
@@ -128,11 +128,8 @@ impl Interrupt {
     }
 }
 
-/// Says that the rest was not done, if that is so.
-pub(in crate::cli) fn tell_interrupted(result: &Result<(), CliError>, what: &str) {
-    if let Err(CliError::Interrupted) = result {
-        eprintln!("interrupted: {what}");
-    }
+fn interrupted() -> CliError {
+    CliError::Interrupted(String::new())
 }
 
 /// Input without a buffer, so that what has come is seen at once.

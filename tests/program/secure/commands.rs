@@ -51,6 +51,30 @@ fn where_a_key_asks_for_logins_auth_does_not_say_that_clients_need_none() {
 }
 
 #[test]
+fn commands_without_a_login_say_that_one_is_needed() {
+    let keys = Keys::new();
+    let (key, _) = keys.make("key");
+    let node = keys.run("n1", &["--key", &key]);
+    let address = node.client.to_string();
+    for command in [
+        &["get", "a"][..],
+        &["set", "a", "1"],
+        &["tree"],
+        &["watch", "a"],
+        &["monitor"],
+        &["members"],
+        &["members", "forget", "n2"],
+        &["conflicts"],
+        &["conflicts", "--follow"],
+        &["wait", "--timeout", "1h"],
+    ] {
+        let (code, said) = program(&[command, &["--connect", &address]].concat());
+        assert_eq!(code, Some(3), "{command:?}: {said}");
+        assert!(said.contains("log in with --key, or --user"), "{command:?}: {said}");
+    }
+}
+
+#[test]
 fn bench_logs_in_and_says_so_where_it_may_not() {
     let keys = Keys::new();
     let (key, _) = keys.make("key");

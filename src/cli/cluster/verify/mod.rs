@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json, json};
 use super::shards::table::{Row, read_rows};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
-use crate::cli::terminal::interrupt::{Interrupt, tell_interrupted};
+use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{Output, printable};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::cli::terminal::units::{parse_duration, show_millis};
@@ -90,8 +90,7 @@ pub(in crate::cli) async fn run(args: VerifyArgs) -> Result<(), CliError> {
     let mut comparison = Comparison::new(a, b);
     let interrupt = Interrupt::heed()?;
     let looked = interrupt.or(comparison.look_until(args.patience)).await;
-    comparison.tell_interrupted(&looked);
-    looked?;
+    looked.map_err(|error| error.left(&comparison.left()))?;
     let mut output = Output::new(args.remote.json);
     let mut found = Found::default();
     if !comparison.open.is_empty() {
@@ -100,13 +99,7 @@ pub(in crate::cli) async fn run(args: VerifyArgs) -> Result<(), CliError> {
         }
         let listed = comparison.list_entries(args.limit, &mut output, &interrupt).await;
         output.flush()?;
-        found = match listed {
-            Err(CliError::Interrupted) => {
-                comparison.tell_interrupted(&Err(CliError::Interrupted));
-                return Err(CliError::Interrupted);
-            }
-            listed => listed?,
-        };
+        found = listed.map_err(|error| error.left(&comparison.left()))?;
         if !comparison.open.iter().any(|shard| found.by_shard.contains_key(shard)) {
             // Nothing to show for it: perhaps it was on its way.
             comparison.look().await?;
@@ -250,13 +243,13 @@ impl Comparison {
         }
     }
 
-    fn tell_interrupted(&self, result: &Result<(), CliError>) {
+    /// How far it is, for one who interrupts it.
+    fn left(&self) -> String {
         let equal = usize::from(SHARD_COUNT).saturating_sub(self.open.len());
-        let what = match self.looks {
+        match self.looks {
             0 => String::from("nothing was compared yet"),
             _ => format!("{equal} of {SHARD_COUNT} shards were found equal so far"),
-        };
-        tell_interrupted(result, &what);
+        }
     }
 
     fn print_shards(&self, output: &mut Output) -> Result<(), CliError> {

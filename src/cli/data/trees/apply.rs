@@ -14,7 +14,7 @@ use crate::cli::error::CliError;
 use crate::cli::files::cannot;
 use crate::cli::files::read::{Lines, name_of};
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
-use crate::cli::terminal::interrupt::{Interrupt, tell_interrupted};
+use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{Output, count_of, json_of, printable, text_of};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::client::{Fields, StreamEvent};
@@ -154,8 +154,9 @@ pub(in crate::cli) async fn run_apply(args: ApplyArgs) -> Result<(), CliError> {
         || format!("{set} set, {deleted} deleted"),
     )?;
     output.flush()?;
-    tell_interrupted(&applied, "the rest was left as it is; the same command goes on from there");
-    applied?;
+    applied.map_err(|error| {
+        error.left("the rest was left as it is; the same command goes on from there")
+    })?;
     if changed > 0 {
         let count = count_of(changed, "entry was", "entries were");
         return Err(CliError::Failure(format!(

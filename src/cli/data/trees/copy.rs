@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
-use crate::cli::terminal::interrupt::{Interrupt, tell_interrupted};
+use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{Output, count_of, printable};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::client::{Fields, StreamEvent};
@@ -131,11 +131,8 @@ async fn run(places: &Places, remote: &RemoteArgs, moves: bool) -> Result<(), Cl
     output.either(json, text)?;
     output.flush()?;
     let rest = if moves { "the rest is where it was" } else { "the rest was not copied" };
-    tell_interrupted(
-        &carried,
-        &format!("{rest}; the same command with --force goes on from there"),
-    );
-    carried?;
+    let rest = format!("{rest}; the same command with --force goes on from there");
+    carried.map_err(|error| error.left(&rest))?;
     if copied == 0 {
         return Err(CliError::Failure(places.nothing_there()));
     }

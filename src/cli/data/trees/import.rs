@@ -11,7 +11,7 @@ use crate::cli::error::CliError;
 use crate::cli::files::cannot;
 use crate::cli::files::read::{Lines, name_of};
 use crate::cli::remote::{Remote, RemoteArgs, address_entry, parse_path};
-use crate::cli::terminal::interrupt::{Interrupt, tell_interrupted};
+use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{Output, count_of, printable};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::client::Fields;
@@ -91,7 +91,10 @@ pub(in crate::cli) async fn run(args: ImportArgs) -> Result<(), CliError> {
     });
     let imported = interrupt.soon(imported).await;
     // Input that was being waited for has ended with another error.
-    let imported = imported.map_err(|error| interrupt.check().err().unwrap_or(error));
+    let imported = imported.map_err(|error| match error {
+        CliError::Interrupted(_) => error,
+        error => interrupt.check().err().unwrap_or(error),
+    });
     drop(bar);
     let mut output = Output::new(args.remote.json);
     let Done { lines, changed, unchanged, deletions } = done;
@@ -113,8 +116,7 @@ pub(in crate::cli) async fn run(args: ImportArgs) -> Result<(), CliError> {
     )?;
     output.flush()?;
     let rest = "the lines behind these were not imported; importing the file again does no harm";
-    tell_interrupted(&imported, rest);
-    imported
+    imported.map_err(|error| error.left(rest))
 }
 
 /// Imports all lines. What was done is right also if it stops before.

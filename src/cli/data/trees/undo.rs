@@ -13,7 +13,7 @@ use crate::cli::files::read::read_state;
 use crate::cli::files::write::{Existing, NewFile};
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
 use crate::cli::snapshot::save::{PAST_TIMEOUT, fetch};
-use crate::cli::terminal::interrupt::{Interrupt, tell_interrupted};
+use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{Output, count_of, json_of, printable, text_of};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::cli::terminal::times::{Moment, parse_moment, show_time};
@@ -70,13 +70,9 @@ pub(in crate::cli) async fn run(args: UndoArgs) -> Result<(), CliError> {
         let text = "what is below :n belongs to the system: set it again with the command for it";
         return Err(CliError::Usage(text.to_owned()));
     }
-    let (remote, Past { at, remembered, found }) = match interrupt.or(args.look_up()).await {
-        Err(CliError::Interrupted) => {
-            tell_interrupted(&Err(CliError::Interrupted), "nothing was changed");
-            return Err(CliError::Interrupted);
-        }
-        past => past?,
-    };
+    let past = interrupt.or(args.look_up()).await;
+    let (remote, Past { at, remembered, found }) =
+        past.map_err(|error| error.left("nothing was changed"))?;
     let is_undone = |difference: &Difference| {
         difference.then.is_some() && (difference.now.is_none() || args.overwrite)
     };
@@ -121,8 +117,9 @@ pub(in crate::cli) async fn run(args: UndoArgs) -> Result<(), CliError> {
         text,
     )?;
     output.flush()?;
-    tell_interrupted(&undoing, "the rest was left as it is; the same command goes on from there");
-    undoing?;
+    undoing.map_err(|error| {
+        error.left("the rest was left as it is; the same command goes on from there")
+    })?;
     if done.changed > 0 {
         let count = count_of(done.changed, "entry was", "entries were");
         return Err(CliError::Failure(format!("{count} changed meanwhile and left alone")));

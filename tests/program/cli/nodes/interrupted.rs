@@ -1,5 +1,6 @@
 //! Ctrl-C while a node is silent: a command that changes something gives up soon, and says what it knows.
 
+use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ fn commands_that_change_something_end_soon_after_ctrl_c_though_the_node_is_silen
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (line, snapshot) = (path("line.jsonl"), path("all.dkv"));
-    std::fs::write(&line, "{\"path\": \"a.x\", \"value\": 1}\n").unwrap();
+    fs::write(&line, "{\"path\": \"a.x\", \"value\": 1}\n").unwrap();
     let real = NodeProcess::run("n1");
     ok(&real, &["set", "a", "1"]);
     ok(&real, &["snapshot", "save", "--to", &snapshot]);
@@ -40,7 +41,10 @@ fn commands_that_change_something_end_soon_after_ctrl_c_though_the_node_is_silen
             _ => vec![crate::cli::fake::changed(true)],
         });
         let connect = node.address.to_string();
-        let running = program(&[command, &["--connect", &connect]].concat()).spawn().unwrap();
+        let is_json = command[0] != "mv" && command[0] != "undo";
+        let form: &[&str] = if is_json { &["--json"] } else { &[] };
+        let arguments = [command, &["--connect", &connect], form].concat();
+        let running = program(&arguments).spawn().unwrap();
         wait_until("it waits for the node", || node.is_asked(waits_for).then_some(()));
         let began = Instant::now();
         let sent = Command::new("kill").args(["-s", "INT", &running.id().to_string()]).status();
@@ -50,6 +54,16 @@ fn commands_that_change_something_end_soon_after_ctrl_c_though_the_node_is_silen
         assert!(began.elapsed() < SOON, "{command:?}: {:?}: {said}", began.elapsed());
         assert_eq!(done.status.code(), Some(130), "{command:?}: {said}");
         assert!(told.iter().all(|text| said.contains(text)), "{command:?}: {said}");
+        let lines: Vec<&str> = said.lines().collect();
+        let [line] = lines[..] else { panic!("{command:?}: {said}") };
+        if is_json {
+            let error: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_eq!(
+                (&error["outcome"], &error["exit_code"]),
+                (&"interrupted".into(), &130.into())
+            );
+        }
+        assert_eq!(is_json, !line.starts_with("interrupted: "), "{command:?}: {said}");
     }
 }
 
@@ -76,8 +90,30 @@ fn an_import_from_a_pipe_that_nobody_writes_to_ends_soon_after_ctrl_c_and_goes_o
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
 
     let running = import();
-    std::fs::write(&pipe, "{\"path\": \"a\", \"value\": 1}\n").unwrap();
+    fs::write(&pipe, "{\"path\": \"a\", \"value\": 1}\n").unwrap();
     let done = running.wait_with_output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     assert_eq!(ok(&node, &["get", "a"]).trim(), "1");
+}
+
+#[test]
+fn of_a_snapshot_that_is_interrupted_nothing_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("all").to_str().unwrap().to_owned();
+    for form in ["snapshot", "jsonl"] {
+        // The snapshot begins, and does not go on.
+        let node = FakeNode::start(|_| vec![state("start"), item(0, "data", None)]);
+        let connect = node.address.to_string();
+        let save = ["snapshot", "save", "--to", &to, "--format", form, "--connect", &connect];
+        let running = program(&save).spawn().unwrap();
+        wait_until("it has begun a file", || {
+            fs::read_dir(folder.path()).unwrap().next().map(Result::unwrap)
+        });
+        let sent = Command::new("kill").args(["-s", "TERM", &running.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        let done = running.wait_with_output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!((done.status.code(), &*said), (Some(130), "interrupted: nothing was written\n"));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
 }
