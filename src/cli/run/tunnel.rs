@@ -34,7 +34,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 Examples:
   distkv-node tunnel --ticket @joe.ticket
   distkv-node tunnel --ticket @joe.ticket --listen 127.0.0.1:27600
-  distkv-node tunnel --key key --connect n1,n2
+  distkv-node tunnel --key key --connect n1.example.org
   DISTKV_TICKET=@joe.ticket distkv-node tunnel &
   distkv client data get site.lamp    # Python, as if the node were here
 

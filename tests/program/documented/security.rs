@@ -54,6 +54,11 @@ pub const ROWS: &[Row] = &[
         "distkv-node tunnel --ticket @panel.ticket",
         "tunnel at 127.0.0.1:27586 to n1.example.org",
     ),
+    follow(
+        2,
+        "distkv-node tunnel --key key --connect n1.example.org",
+        "tunnel at 127.0.0.1:27586 to n1.example.org",
+    ),
     run_to(
         2,
         "distkv-node get site.lamp --connect n2.example.org --user nobody --secret-file joe.secret",
