@@ -194,7 +194,7 @@ impl Asking {
                     self.nodes.push(node);
                 }
                 Err(error) => {
-                    let error = node.refusal().await.unwrap_or(error);
+                    let error = node.refusal().unwrap_or(error);
                     self.leave_out(&node.name, index == 0, error)?;
                 }
             }
@@ -205,7 +205,7 @@ impl Asking {
 
 impl Node {
     /// Why the node has ended the watch, if it said so: where it closes the connection, no other answer tells.
-    async fn refusal(&mut self) -> Option<CliError> {
+    fn refusal(&mut self) -> Option<CliError> {
         let watch = self.watch.as_mut()?;
         loop {
             match watch.next().now_or_never()? {
