@@ -32,15 +32,19 @@ const ONE_WITHIN_MS: u64 = 100;
 /// Tells signals to end apart.
 #[derive(Default)]
 struct Ends {
-    /// When the last one was heard.
+    /// When the last one was heard that counts.
     last_ms: Option<u64>,
 }
 
 impl Ends {
     /// Whether it is another one than the last.
     fn is_another(&mut self, now_ms: u64) -> bool {
-        let last = self.last_ms.replace(now_ms);
-        last.is_none_or(|last| now_ms.saturating_sub(last) >= ONE_WITHIN_MS)
+        let is_another =
+            self.last_ms.is_none_or(|last| now_ms.saturating_sub(last) >= ONE_WITHIN_MS);
+        if is_another {
+            self.last_ms = Some(now_ms);
+        }
+        is_another
     }
 }
 
@@ -76,5 +80,8 @@ mod tests {
         let mut ends = Ends::default();
         let heard = [0, 1, 50, 200, 299, 1_000].map(|now_ms| ends.is_another(now_ms));
         assert_eq!(heard, [true, false, false, true, false, true]);
+        // Who sends them all the time is heard.
+        let heard = [1_060, 1_120, 1_180].map(|now_ms| ends.is_another(now_ms));
+        assert_eq!(heard, [false, true, false]);
     }
 }

@@ -108,7 +108,11 @@ fn a_second_signal_ends_a_node_at_once() {
     wait_until("it takes leave", || {
         node.log().iter().any(|line| line.contains("stopping")).then_some(())
     });
-    node.signal("TERM");
+    // One that comes at once is no second one.
+    wait_until("a second signal is heard", || {
+        node.signal("TERM");
+        node.log().iter().any(|line| line.contains("by a second signal")).then_some(())
+    });
     assert_eq!(node.wait().code(), Some(128 + 15));
 }
 
