@@ -46,7 +46,7 @@ pub fn is_interrupted() -> bool {
 /// # Errors
 /// [`CliError::Interrupted`].
 pub fn check_interrupted() -> Result<(), CliError> {
-    if is_interrupted() { Err(CliError::Interrupted(String::new())) } else { Ok(()) }
+    if is_interrupted() { Err(CliError::INTERRUPTED) } else { Ok(()) }
 }
 
 /// The path below which all is written.
@@ -75,13 +75,12 @@ pub fn tidily(
         return measure();
     }
     eprintln!("note: this writes below {PLACE}, and deletes that again");
-    let heard = on_signals(move |_| {
+    on_signals(move |_| {
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
             eprintln!("note: some of {PLACE} may still be there; {} deletes it", by_hand(node));
             std::process::exit(i32::from(EXIT_INTERRUPTED));
         }
-    });
-    heard.map_err(|error| CliError::Failure(format!("cannot listen for signals: {error}")))?;
+    })?;
     let measured = measure();
     let deleted = rt::block_on(delete(at)).map_err(|error| {
         let by_hand = by_hand(node);
@@ -91,7 +90,7 @@ pub fn tidily(
         (_, true) => {
             deleted?;
             eprintln!("note: interrupted; {PLACE} is deleted");
-            Err(CliError::Interrupted(String::new()))
+            Err(CliError::INTERRUPTED)
         }
         (Ok(()), false) => deleted,
         // The first error says more.

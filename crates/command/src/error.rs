@@ -131,6 +131,9 @@ impl Outcome {
 }
 
 impl CliError {
+    /// It was interrupted, and there is nothing more to say.
+    pub const INTERRUPTED: CliError = CliError::Interrupted(String::new());
+
     /// What a stream ends with. None of them changes anything.
     #[must_use]
     pub fn of_stream(error: ClientError) -> CliError {

@@ -6,6 +6,8 @@ use std::sync::atomic::AtomicBool;
 
 use distkv_runtime::{now, spawn_thread};
 
+use crate::error::CliError;
+
 /// What the system, or the person at the terminal, tells the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
@@ -53,8 +55,13 @@ impl Ends {
 /// also where that would be none, as in a container's first process.
 ///
 /// # Errors
-/// The system refuses the handlers or the thread.
-pub fn on_signals(mut handler: impl FnMut(Signal) + Send + 'static) -> io::Result<()> {
+/// [`CliError::Failure`]: the system refuses the handlers or the thread.
+pub fn on_signals(handler: impl FnMut(Signal) + Send + 'static) -> Result<(), CliError> {
+    listen(handler)
+        .map_err(|error| CliError::Failure(format!("cannot listen for signals: {error}")))
+}
+
+fn listen(mut handler: impl FnMut(Signal) + Send + 'static) -> io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let mut ends = Ends::default();

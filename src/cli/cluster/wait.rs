@@ -43,7 +43,7 @@ pub(in crate::cli) struct WaitArgs {
 pub(in crate::cli) async fn run(args: WaitArgs) -> Result<(), CliError> {
     let (address, access) = (args.remote.address()?, args.remote.access()?);
     let timeout = args.remote.timeout.unwrap_or(TIMEOUT);
-    // Who has none gets none by waiting. One that is refused may be unknown yet to a node that is catching up.
+    // Who has none gets none by waiting. One that is refused may be put right meanwhile.
     let has_no_login = access.login().is_none() && access.tls().is_none();
     let mut last = None;
     let waiting = async {

@@ -191,7 +191,7 @@ static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 /// # Errors
 /// The system has no room for it.
 pub(in crate::cli) fn tidy_when_interrupted(json: bool) -> Result<(), CliError> {
-    let heard = on_signals(move |_| {
+    on_signals(move |_| {
         let unfinished = UNFINISHED.lock();
         for file in unfinished.iter() {
             let _ = fs::remove_file(file);
@@ -199,8 +199,7 @@ pub(in crate::cli) fn tidy_when_interrupted(json: bool) -> Result<(), CliError> 
         // Where there is nothing, all is done, or was not begun.
         let what = if unfinished.is_empty() { "" } else { "nothing was written" };
         process::exit(i32::from(CliError::Interrupted(what.to_owned()).tell(json)));
-    });
-    heard.map_err(|error| CliError::Failure(format!("cannot listen for signals: {error}")))
+    })
 }
 
 /// Whether it is a pipe, a device or the like: it cannot be replaced, and has nothing that is lost.
@@ -266,9 +265,9 @@ impl NewFile {
         let named = self.file.sync().and_then(|()| {
             // From here on, a signal finds it as it should be.
             let mut unfinished = UNFINISHED.lock();
-            let named = self.take_name();
+            self.take_name()?;
             forget(&mut unfinished, &self.temporary());
-            named
+            Ok(())
         });
         match named.and_then(|()| self.disk.sync_dir()) {
             Ok(()) => {

@@ -248,7 +248,7 @@ pub(super) fn listen_for_signals(
     let (sender, receiver) = async_channel::bounded(1);
     let (hang_up, hang_ups) = async_channel::bounded(1);
     let mut is_ending = false;
-    let listening = on_signals(move |signal| {
+    on_signals(move |signal| {
         let number = match signal {
             Signal::HangUp => {
                 // If one waits already, what it does is yet to come.
@@ -265,8 +265,7 @@ pub(super) fn listen_for_signals(
         is_ending = true;
         // There is room: this is sent once.
         let _ = sender.try_send(signal);
-    });
-    listening.map_err(|error| CliError::Failure(format!("cannot listen for signals: {error}")))?;
+    })?;
     Ok((receiver, hang_ups))
 }
 

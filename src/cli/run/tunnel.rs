@@ -39,15 +39,15 @@ Examples:
   distkv client data get site.lamp    # Python, as if the node were here
 
 The ticket says where the nodes are and by which CA they are known; a key file has the CA, too, \
-and --connect says where. Each client of the tunnel \
-is connected to one of them: the one that answered last or, if that is gone, the next. A node \
-that goes ends its clients' connections; they connect again as they would without the tunnel, \
-and get another node. If there is none, they are told so, with the error `not_ready`.
+and --connect says where. Each client of the tunnel is connected to one of them: the one that \
+answered last or, if that is gone, the next. A node that goes ends its clients' connections; \
+they connect again as they would without the tunnel, and get another node. If there is none, \
+they are told so, with the error `not_ready`.
 
 The tunnel listens on loopback only, because what comes to it is in plain text: everybody on \
-this machine can use it. Clients log in by themselves, as without the tunnel. The ticket's user \
-and secret are not used, nor is the key's right to do all; a client certificate in the ticket is, for all clients of \
-the tunnel.
+this machine can use it. Clients log in by themselves, as without the tunnel. Neither the \
+ticket's user and secret nor the key's right to do everything is used for them; a client \
+certificate in the ticket is, for all clients of the tunnel.
 
 Once it listens, it prints one line to standard output; what goes wrong later goes to standard \
 error.
@@ -88,12 +88,11 @@ pub(in crate::cli) async fn run(args: TunnelArgs) -> Result<(), CliError> {
         )));
     }
     let (end, ended) = async_channel::bounded(1);
-    let listening = on_signals(move |signal| {
+    on_signals(move |signal| {
         if !matches!(signal, Signal::HangUp) {
             let _ = end.try_send(());
         }
-    });
-    listening.map_err(|error| CliError::Failure(format!("cannot listen for signals: {error}")))?;
+    })?;
     let failed = |error| CliError::Failure(format!("cannot listen at {}: {error}", args.listen));
     let listener = TcpListener::bind(&args.listen.to_string()).await.map_err(failed)?;
     let listen = listener.local_addr().map_err(failed)?;

@@ -45,14 +45,13 @@ impl Interrupt {
     pub(in crate::cli) fn heed() -> Result<Self, CliError> {
         let interrupt = Self::default();
         let state = Arc::clone(&interrupt.0);
-        let heard = on_signals(move |_| {
+        on_signals(move |_| {
             if state.is_requested.swap(true, Ordering::AcqRel) {
                 eprintln!("ended at once: what was under way may be done");
                 process::exit(i32::from(EXIT_INTERRUPTED));
             }
             state.requested.notify(usize::MAX);
-        });
-        heard.map_err(|error| CliError::Failure(format!("cannot listen for signals: {error}")))?;
+        })?;
         Ok(interrupt)
     }
 
@@ -60,7 +59,7 @@ impl Interrupt {
     /// [`CliError::Interrupted`]: it was.
     pub(in crate::cli) fn check(&self) -> Result<(), CliError> {
         match self.0.is_requested.load(Ordering::Acquire) {
-            true => Err(interrupted()),
+            true => Err(CliError::INTERRUPTED),
             false => Ok(()),
         }
     }
@@ -77,7 +76,7 @@ impl Interrupt {
         self.check()?;
         match select(pin!(work), requested).await {
             Either::Left((done, _)) => done,
-            Either::Right(_) => Err(interrupted()),
+            Either::Right(_) => Err(CliError::INTERRUPTED),
         }
     }
 
@@ -101,7 +100,7 @@ impl Interrupt {
             Either::Left((done, _)) => done,
             Either::Right(_) => {
                 let what = "the node did not answer: what it was asked last may have been done";
-                Err(interrupted().left(what))
+                Err(CliError::INTERRUPTED.left(what))
             }
         }
     }
@@ -126,10 +125,6 @@ impl Interrupt {
         let bytes = file.metadata()?.len();
         Ok((Interruptible { file, interrupt: self.clone() }, bytes))
     }
-}
-
-fn interrupted() -> CliError {
-    CliError::Interrupted(String::new())
 }
 
 /// Input without a buffer, so that what has come is seen at once.

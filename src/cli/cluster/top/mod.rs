@@ -170,7 +170,7 @@ impl Top {
         let failed = |error: io::Error| CliError::Failure(format!("the terminal: {error}"));
         let quit = Arc::new(Quit::default());
         let by_signal = Arc::clone(&quit);
-        on_signals(move |_| by_signal.request()).map_err(failed)?;
+        on_signals(move |_| by_signal.request())?;
         let screen = Screen::enter().map_err(failed)?;
         let by_key = Arc::clone(&quit);
         screen::watch_keys(move || by_key.request()).map_err(failed)?;

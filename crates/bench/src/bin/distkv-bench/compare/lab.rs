@@ -75,13 +75,12 @@ impl Lab {
         let children = Mutex::new(Some(Vec::new()));
         let lab = Self(Arc::new(Inner { children, folder, pins, cores, network: name }));
         let to_end = Arc::downgrade(&lab.0);
-        let heard = on_signals(move |_| {
+        on_signals(move |_| {
             if let Some(inner) = to_end.upgrade() {
                 inner.end();
             }
             std::process::exit(INTERRUPTED);
-        });
-        heard.map_err(|e| CliError::Failure(format!("cannot listen for signals: {e}")))?;
+        })?;
         Ok(lab)
     }
 
