@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::members::print_warnings;
 use super::status::{is_ready, status_json};
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, Outcome};
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::output::{Output, count_of};
 use crate::client::{Access, Connection, Fields, HostPort, Message, Options};
@@ -29,8 +29,10 @@ Examples:
 The node need not run yet, and counts as a member itself. --timeout limits the whole wait; \
 here its default is 60s.
 
-Exit code: 0 the condition is met, 1 it was not met in time, 2 usage, 3 the node asks for a \
-login, and none was given.")]
+The command ends at once if the node refuses the login, or if the node's certificate is not \
+trusted: waiting does not help.
+
+Exit code: 0 the condition is met, 1 it was not met in time, 2 usage, 3 refused.")]
 pub(in crate::cli) struct WaitArgs {
     /// How many live members the node must see, itself included
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -43,8 +45,7 @@ pub(in crate::cli) struct WaitArgs {
 pub(in crate::cli) async fn run(args: WaitArgs) -> Result<(), CliError> {
     let (address, access) = (args.remote.address()?, args.remote.access()?);
     let timeout = args.remote.timeout.unwrap_or(TIMEOUT);
-    // Who has none gets none by waiting. One that is refused may be put right meanwhile.
-    let has_no_login = access.login().is_none() && access.tls().is_none();
+    let has_tls = access.tls().is_some();
     let mut last = None;
     let waiting = async {
         let mut remote = None;
@@ -52,8 +53,14 @@ pub(in crate::cli) async fn run(args: WaitArgs) -> Result<(), CliError> {
             match look(&address, &access, &mut remote).await {
                 Ok(status) if is_enough(&status, args.members) => return Ok(status),
                 Ok(status) => last = Some(lack_of(&status)),
-                Err(error) if has_no_login && error.has_code("auth_required") => return Err(error),
                 Err(error) => {
+                    // A node that catches up may not know yet whom a client certificate names.
+                    let may_know_soon = has_tls
+                        && error.has_code("auth_required")
+                        && remote.is_some_and(|it| it.connection.greeting().is_catching_up);
+                    if is_final(&error) && !may_know_soon {
+                        return Err(error);
+                    }
                     remote = None;
                     last = Some(error.to_string());
                 }
@@ -101,6 +108,12 @@ async fn look(
     current.request("status", &Fields::new()).await
 }
 
+/// Whether the node will say the same again. One that has too much to do refuses nothing for good.
+fn is_final(error: &CliError) -> bool {
+    matches!(error, CliError::Request { outcome: Outcome::Refused, .. })
+        && !error.has_code("too_many")
+}
+
 fn is_enough(status: &Message, members: u64) -> bool {
     is_ready(status) && status.u64("members").unwrap_or(0) >= members
 }
@@ -116,6 +129,26 @@ fn lack_of(status: &Message) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::{ClientError, ServerError};
+
+    #[test]
+    fn a_refusal_is_final_and_what_may_pass_is_not() {
+        let is_final_code = |code: &str| {
+            let error = ServerError::new(Some(code.to_owned()), String::from("no"));
+            is_final(&ClientError::Server(error).into())
+        };
+        for code in ["auth_required", "denied", "unknown_action"] {
+            assert!(is_final_code(code), "{code}");
+        }
+        for code in ["not_ready", "too_many", "internal"] {
+            assert!(!is_final_code(code), "{code}");
+        }
+        let (address, reason) = (String::from("a:1"), String::from("no"));
+        let of = |error: ClientError| is_final(&error.into());
+        assert!(of(ClientError::NoAccess { address: address.clone(), reason: reason.clone() }));
+        assert!(!of(ClientError::Connect { address: address.clone(), reason: reason.clone() }));
+        assert!(!of(ClientError::Lost { address, reason }));
+    }
 
     fn status(ready: bool, members: u64) -> Message {
         let mut fields = Fields::new();

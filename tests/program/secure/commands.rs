@@ -75,6 +75,39 @@ fn commands_without_a_login_say_that_one_is_needed() {
 }
 
 #[test]
+fn wait_ends_at_once_where_a_node_refuses_its_client() {
+    let keys = Keys::new();
+    let ((key, _), (stranger, _)) = (keys.make("key"), keys.make("stranger"));
+    let node = keys.run("n1", &["--key", &key]);
+    let address = node.client.to_string();
+    let (secret, wrong) = (keys.path("joe.secret"), keys.path("wrong.secret"));
+    std::fs::write(&wrong, "another one\n").unwrap();
+    let at = |arguments: &[&str]| program(&[arguments, &["--connect", &address]].concat());
+    let add = ["user", "add", "joe", "--acl", "*", "--new-secret-file", &secret, "--key", &key];
+    assert_eq!(at(&add).0, Some(0));
+    let no_ca = ["ticket", "new", &address, "--ca-hash"];
+    let hash = format!("sha256:{}", "0".repeat(64));
+    let other_ca = program(&[&no_ca[..], &[&hash]].concat()).1;
+    let as_joe = |secret| ["--user", "joe", "--secret-file", secret];
+    for (options, what) in [
+        (&["--key", &stranger][..], "wrong CA"),
+        (&as_joe(&wrong), "no user \"joe\", or its secret is another one"),
+        (&["--user", "amy", "--secret-file", &wrong], "no user \"amy\""),
+        (&["--ticket", other_ca.trim()], "wrong CA"),
+        // Who may not see the node's state.
+        (&as_joe(&secret), "(denied)"),
+    ] {
+        let (code, said) = at(&[&["wait", "--timeout", "1h"], options].concat());
+        assert_eq!(code, Some(3), "{options:?}: {said}");
+        let (code, told) = at(&[&["status"], options].concat());
+        assert_eq!((code, &said), (Some(3), &told), "{options:?}: as other commands");
+        assert!(said.contains(what), "{options:?}: {said}");
+    }
+    let (code, said) = at(&["wait", "--key", &key]);
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
 fn bench_logs_in_and_says_so_where_it_may_not() {
     let keys = Keys::new();
     let (key, _) = keys.make("key");

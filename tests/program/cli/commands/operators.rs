@@ -105,6 +105,18 @@ fn a_node_whose_disk_fails_is_not_shown_as_if_all_were_well() {
 }
 
 #[test]
+fn what_may_pass_is_waited_for() {
+    let asked = AtomicUsize::new(0);
+    let node = FakeNode::start(move |_| match asked.fetch_add(1, Ordering::Relaxed) {
+        0 => vec![error("not yet", "not_ready")],
+        1 => vec![error("too many of you", "too_many")],
+        _ => vec![Fields::new().str("name", "n1").bool("ready", true).u64("members", 1).clone()],
+    });
+    let waited = cli_with(&node, &["wait"]);
+    assert_eq!((waited.code, &*waited.stdout), (0, "n1 is ready and sees 1 member\n"));
+}
+
+#[test]
 fn a_member_is_forgotten_without_a_question_where_nobody_can_answer() {
     let node = FakeNode::start(|_| vec![Fields::new().bool("result", true).clone()]);
     let done = cli_with_input(&node, &["members", "forget", "n3"], b"n\n");
