@@ -48,7 +48,7 @@ pub(in crate::cli) fn read_state(path: &FilePath, json: bool) -> Result<StateFil
 }
 
 /// What of a state a node does not enforce, or what keeps it from serving clients.
-fn notes_on_meta(image: &Image) -> Vec<String> {
+pub(in crate::cli) fn notes_on_meta(image: &Image) -> Vec<String> {
     let tree = &image.replica.tree;
     let mut notes = Vec::new();
     let mut families = Vec::new();

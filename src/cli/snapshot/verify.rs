@@ -7,9 +7,9 @@ use clap::Args;
 use serde_json::json;
 
 use crate::cli::error::CliError;
-use crate::cli::files::read::read_state;
+use crate::cli::files::read::{notes_of, notes_on_meta, read_saved_states, read_state};
 use crate::cli::files::{FileKind, Format, cannot, kind_of};
-use crate::cli::terminal::output::{Output, printable};
+use crate::cli::terminal::output::{Output, count_of, printable};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::storage::{LogReader, Progress, verify_snapshot};
 
@@ -22,7 +22,9 @@ Examples:
 
 Every byte of a snapshot and of an event log is covered by a checksum. Files of the Python \
 DistKV and lines of JSON have none: they are only checked for being readable. A log that \
-ends in the middle of a change is not damaged: its node was killed, or is still writing.
+ends in the middle of a change is not damaged: its node was killed, or is still writing. A \
+saved state of the Python DistKV has no end mark: where it ends between two entries, only a \
+note says that changes are missing.
 
 Exit code: 0 all are good, 1 one is not or cannot be read, 2 usage.")]
 pub(super) struct VerifyArgs {
@@ -115,13 +117,32 @@ fn verify(path: &FilePath, json: bool) -> Result<Good, CliError> {
             Ok(Good { what: "snapshot", entries: summary.entries, notes: Vec::new() })
         }
         FileKind::Log => verify_log(path, json),
-        FileKind::State(format) => {
+        FileKind::State(Format::Distkv) => verify_distkv(path),
+        FileKind::State(Format::Jsonl) => {
             let state = read_state(path, json)?;
             let entries = state.image.replica.tree.len() as u64;
-            let what = if format == Format::Jsonl { "lines of JSON" } else { "DistKV saved state" };
-            Ok(Good { what, entries, notes: state.notes })
+            Ok(Good { what: "lines of JSON", entries, notes: state.notes })
         }
     }
+}
+
+/// A saved state or a change log of the Python DistKV.
+fn verify_distkv(path: &FilePath) -> Result<Good, CliError> {
+    let saved = read_saved_states(&[path], None)?;
+    if let Some(error) = saved.cut_off.as_ref().filter(|_| !saved.is_log) {
+        return Err(CliError::Failure(format!("{}: {error}", path.display())));
+    }
+    let mut notes = notes_of(&saved);
+    notes.extend(notes_on_meta(&saved.image));
+    if saved.lacking > 0 {
+        let lacking = count_of(saved.lacking, "change", "changes");
+        notes.push(format!(
+            "{lacking} that its node knew are missing: the file was cut off between two entries, or the node lacked \
+             them, too"
+        ));
+    }
+    let what = if saved.is_log { "DistKV change log" } else { "DistKV saved state" };
+    Ok(Good { what, entries: saved.image.replica.tree.len() as u64, notes })
 }
 
 fn verify_log(path: &FilePath, json: bool) -> Result<Good, CliError> {

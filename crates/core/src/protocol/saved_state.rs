@@ -151,6 +151,13 @@ pub struct SavedStateReader {
     offset: u64,
     skipper: Skipper,
     paths: Lengthener,
+    has_changes: bool,
+}
+
+/// All records of a file that is in memory. Ends after the first error.
+pub(crate) struct Records {
+    reader: SavedStateReader,
+    is_over: bool,
 }
 
 impl Default for SavedStateReader {
@@ -164,32 +171,15 @@ impl SavedStateReader {
     #[must_use]
     pub fn new() -> Self {
         let skipper = new_skipper();
-        Self { buffer: Vec::new(), start: 0, offset: 0, skipper, paths: Lengthener::default() }
+        let paths = Lengthener::default();
+        Self { buffer: Vec::new(), start: 0, offset: 0, skipper, paths, has_changes: false }
     }
 
-    /// All records of a file that is in memory. Ends after the first error.
-    pub(crate) fn read_all(
-        bytes: &[u8],
-    ) -> impl Iterator<Item = Result<SavedRecord, SavedStateError>> {
+    /// Reads a file that is in memory.
+    pub(crate) fn read_all(bytes: &[u8]) -> Records {
         let mut reader = Self::new();
         reader.feed(bytes);
-        let mut is_over = false;
-        std::iter::from_fn(move || {
-            if is_over {
-                return None;
-            }
-            match reader.next_record() {
-                Ok(Some(record)) => Some(Ok(record)),
-                Ok(None) => {
-                    is_over = true;
-                    reader.finish().err().map(Err)
-                }
-                Err(error) => {
-                    is_over = true;
-                    Some(Err(error))
-                }
-            }
-        })
+        Records { reader, is_over: false }
     }
 
     /// Takes in more of the file.
@@ -215,7 +205,8 @@ impl SavedStateReader {
             None => return Ok(None),
         };
         let record = rest.get(..length).or_broken("a record that is whole is here");
-        let decoded = decode(record, at, &mut self.paths).map_err(failed)?;
+        let decoded = decode(record, at, &mut self.paths, &mut self.has_changes);
+        let decoded = decoded.map_err(failed)?;
         self.start += length;
         self.offset += length as u64;
         self.skipper = new_skipper();
@@ -234,6 +225,30 @@ impl SavedStateReader {
                 Err(SavedStateError { offset: self.offset, problem })
             }
         }
+    }
+}
+
+impl Records {
+    /// Whether a change was among them: then the file is a log.
+    pub(crate) fn is_log(&self) -> bool {
+        self.reader.has_changes
+    }
+}
+
+impl Iterator for Records {
+    type Item = Result<SavedRecord, SavedStateError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_over {
+            return None;
+        }
+        let next = self.reader.next_record();
+        self.is_over = !matches!(next, Ok(Some(_)));
+        next.and_then(|record| match record {
+            Some(record) => Ok(Some(record)),
+            None => self.reader.finish().map(|()| None),
+        })
+        .transpose()
     }
 }
 
@@ -261,6 +276,7 @@ fn decode(
     record: &[u8],
     offset: u64,
     paths: &mut Lengthener,
+    has_changes: &mut bool,
 ) -> Result<SavedRecord, SavedStateProblem> {
     let mut raw = RawRecord::default();
     let mut reader = Reader::new(record);
@@ -287,6 +303,7 @@ fn decode(
     if raw.path.is_none() && raw.nodes.is_some() {
         return decode_state(&raw, tock).map(SavedRecord::State);
     }
+    *has_changes |= raw.chain.is_none();
     decode_entry(&raw, tock, offset, paths)
 }
 

@@ -258,6 +258,39 @@ fn all_snapshots_and_logs_of_a_directory_are_verified() {
 }
 
 #[test]
+fn a_saved_state_of_the_python_distkv_that_was_cut_off_is_bad() {
+    let files = Files::new();
+    let whole = fs::read(SAVED_STATE).unwrap();
+    let verify = |bytes: &[u8]| {
+        fs::write(files.path("cut.bin"), bytes).unwrap();
+        cli(&["snapshot", "verify", &files.text("cut.bin")])
+    };
+    assert_eq!(verify(&whole).code, 0);
+    // In the first record, in one of the others, and in the last.
+    for bytes in [1, 20, 200, whole.len() / 2, whole.len() - 1] {
+        let done = verify(&whole[..bytes]);
+        assert_eq!(done.code, 1, "{bytes}: {}", done.stdout);
+        assert!(done.stdout.contains("cut.bin: BAD: "), "{bytes}: {}", done.stdout);
+        assert!(done.stdout.contains("the file ends within a record"), "{bytes}: {}", done.stdout);
+    }
+    assert_eq!(verify(b"").code, 1);
+    // The format has no end mark: what ends between two entries lacks some, and that is all that can be told.
+    let done = verify(&whole[..173]);
+    assert_eq!(done.code, 0, "{}", done.stdout);
+    assert!(done.stdout.contains("changes that its node knew"), "{}", done.stdout);
+
+    // A log that is still written, or whose server was killed, may end anywhere.
+    let log = fs::read("tests/fixtures/distkv-files/change-log.bin").unwrap();
+    for bytes in [log.len(), log.len() - 1] {
+        let done = verify(&log[..bytes]);
+        assert_eq!(done.code, 0, "{}", done.stdout);
+        assert!(done.stdout.contains("good (DistKV change log, "), "{}", done.stdout);
+        let is_noted = done.stdout.contains("the file ends within a record");
+        assert_eq!(is_noted, bytes < log.len(), "{}", done.stdout);
+    }
+}
+
+#[test]
 fn the_mark_before_a_text_is_no_part_of_it() {
     let node = NodeProcess::run("n1");
     let files = Files::new();

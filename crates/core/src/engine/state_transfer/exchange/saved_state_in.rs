@@ -33,6 +33,11 @@ pub struct SavedImage {
     /// That the file ends within a record, whose beginning was left out: its writer was killed,
     /// probably.
     pub cut_off: Option<SavedStateError>,
+    /// Whether it has changes: it is a log, which may be written still.
+    pub is_log: bool,
+    /// Of a saved state: changes that its writer knew, and that are in none of its records. The format has no end
+    /// mark, so only this shows that a file was cut off between two entries; or its writer lacked them itself.
+    pub lacking: u64,
 }
 
 /// How many changes (or entries) a file has.
@@ -79,7 +84,8 @@ pub fn image_of_saved_state(
     };
     let (mut states, mut unusable, mut cut_off) = (Vec::new(), Vec::new(), None);
     let mut changes = Changes::default();
-    for record in SavedStateReader::read_all(content) {
+    let mut records = SavedStateReader::read_all(content);
+    for record in records.by_ref() {
         match record {
             Ok(SavedRecord::Entry(entry)) if until.is_some_and(|until| entry.tock > until) => {
                 changes.later += 1;
@@ -96,12 +102,19 @@ pub fn image_of_saved_state(
             Err(error) => return Err(error.into()),
         }
     }
+    let is_log = records.is_log();
+    // Of entries that cannot be here, nobody knows the changes.
+    let is_whole = !is_log && until.is_none() && unusable.is_empty();
+    let lacking = match first.as_ref().filter(|_| is_whole) {
+        Some(state) => reading.lacking(state),
+        None => 0,
+    };
     if until.is_none() {
         // Data before knowledge.
         states.iter().try_for_each(|state| reading.take_state(state))?;
     }
     let image = reading.finish(first.as_ref())?;
-    Ok(SavedImage { image, changes, unusable, cut_off })
+    Ok(SavedImage { image, changes, unusable, cut_off, is_log, lacking })
 }
 
 /// The writer of a file that does not name one.
@@ -144,6 +157,24 @@ impl Reading {
             self.tree.insert(&saved.path, entry);
         }
         Ok(())
+    }
+
+    /// See [`SavedImage::lacking`].
+    fn lacking(&self, state: &SavedState) -> u64 {
+        let mut listed: BTreeMap<&SavedNode, TickSet> = BTreeMap::new();
+        for (node, ticks) in state.known.iter().chain(&state.deleted) {
+            listed.entry(node).or_default().union_with(ticks);
+        }
+        let lacking = state.nodes.iter().map(|(node, tick)| {
+            let mut there = listed.remove(node).unwrap_or_default();
+            let known = self.table.find(node.name().as_str(), self.file.incarnation_of(node));
+            if let Some(ticks) = known.and_then(|known| self.seen.get(known)) {
+                there.union_with(ticks);
+            }
+            there.missing_below(tick.map_or(0, Tick::get)).count()
+        });
+        // A file can name any ticks.
+        lacking.fold(0, u64::saturating_add)
     }
 
     /// All ticks of its own nodes ([`SavedFile::is_own`]) are accounted for, up to the highest that the

@@ -427,8 +427,31 @@ fn of_two_versions_in_files_the_greater_stays_whichever_comes_first() {
 #[test]
 fn a_file_that_ends_within_a_record_says_so_and_gives_what_is_before() {
     let read = image_of(&SAVED[..SAVED.len() - 3]);
-    assert!(read.cut_off.is_some());
+    assert!(read.cut_off.is_some() && !read.is_log);
     assert_eq!(read.image.replica.tree.len(), image_of(SAVED).image.replica.tree.len() - 1);
+}
+
+#[test]
+fn a_saved_state_that_was_cut_off_between_entries_lacks_changes_that_its_writer_knew() {
+    let whole = image_of(SAVED);
+    assert_eq!((whole.lacking, whole.is_log), (0, false));
+    for bytes in [200, SAVED.len() / 2, SAVED.len() - 3] {
+        let error = image_of(&SAVED[..bytes]).cut_off.unwrap();
+        let border = usize::try_from(error.offset).unwrap();
+        let read = image_of(&SAVED[..border]);
+        assert!(read.cut_off.is_none() && read.lacking > 0, "{border}: {}", read.lacking);
+    }
+    // A log begins with what its writer knew before, and none of that is in it.
+    let log = image_of(LOG);
+    assert_eq!((log.lacking, log.is_log), (0, true));
+    // `{nodes: {n1: 2^62 - 1, n2 …, n5}, node: "n1", tock: 9}`.
+    let mut state = b"\x83\xa5nodes\x85".to_vec();
+    for node in b'1'..=b'5' {
+        state.extend([0xa2, b'n', node, 0xcf, 0x3f]);
+        state.extend([0xff; 7]);
+    }
+    state.extend(b"\xa4node\xa2n1\xa4tock\x09");
+    assert_eq!(image_of(&state).lacking, u64::MAX);
 }
 
 #[test]
