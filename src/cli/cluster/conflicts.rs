@@ -34,12 +34,15 @@ Examples:
 
 When two nodes change an entry before either has heard of the other's change, only one \
 version can stay. Every node keeps the same one; the other is lost. That is a conflict. It \
-is printed with both values, the events that made them (newest first), and their tocks. The \
-greater tock wins; of equal tocks, the greater node name:
+is printed with both values, the events that made them (newest first), their tocks, and when \
+they were made, where that is known. The greater tock wins; of equal tocks, the greater node name:
 
   3  site.lamp
-     kept  {\"on\":true}   n2~c36f00112233:5 n1~e9001b2c3d4e:3  tock 17
-     lost  {\"on\":false}  n3~9a0b1c2d3e4f:2                     tock 16
+     kept  {\"on\":true}   n2~c36f00112233:5  tock 17  2026-11-21T09:14:42.123Z
+     lost  {\"on\":false}  n3~9a0b1c2d3e4f:2  tock 16  2026-11-21T09:14:41.950Z
+
+'(deleted)' stands for a version without a value. A change that a node made while it was cut \
+off also wins against a deletion that was purged meanwhile, which has no tock any more.
 
 To bring the lost value back, set it again: that is a new change, made in the knowledge of \
 the other.
@@ -50,8 +53,9 @@ that it announces, and prints each conflict once. A node keeps the last 1024 con
 16 MiB) since its start; its log has all of them. Conflicts in the system's own tree are \
 below ':n'.
 
-With --json, one object per line: node, number, path, changed (whether that node's value has \
-changed since), winner and loser with value (or \"deleted\": true), chain, tock.
+With --json, one object per line: node, number, path, changed (whether the conflict changed \
+that node's value), winner and loser with value (or \"deleted\": true), chain, tock (0: none), \
+and time, where it is known.
 
 Exit code: 0 done, 1 a node could not be asked (with --all) or ended its answer, 2 usage, 3 \
 refused, 6 no node was reached.")]
@@ -327,9 +331,11 @@ impl Told {
         };
         let (value_width, chain_width) = (width(&values), width(&chains));
         let line = |word, value: &str, chain: &str, version: &Message| {
-            let tock = version.u64("tock").unwrap_or(0);
+            // A deletion that was purged has none.
+            let tock = version.u64("tock").filter(|tock| *tock > 0);
+            let tock = tock.map(|tock| format!("tock {tock}")).unwrap_or_default();
             let time = version.u64("time").map(show_time).unwrap_or_default();
-            format!("   {word}  {value:value_width$}  {chain:chain_width$}  tock {tock}  {time}")
+            format!("   {word}  {value:value_width$}  {chain:chain_width$}  {tock}  {time}")
         };
         let [(kept, kept_chain), (lost, lost_chain)] =
             [(&values[0], &chains[0]), (&values[1], &chains[1])];

@@ -54,6 +54,24 @@ fn both_versions_are_shown_with_who_made_them() {
 }
 
 #[test]
+fn a_time_is_shown_where_it_is_known_and_a_purged_deletion_has_no_tock() {
+    let node = FakeNode::start(|_| {
+        let mut winner = Fields::new();
+        winner.raw("value", b"\x01").raw("chain", N3).u64("tock", 9);
+        let winner = winner.u64("time", 1_700_000_000_000).encode();
+        stream(vec![conflict(3, "x", &winner, &version(None, N3, 0))])
+    });
+    let done = cli_with(&node, &["conflicts", "a"]);
+    assert_eq!(
+        done.stdout,
+        "3  a.x\n   kept  1          n3:2  tock 9  2023-11-14T22:13:20.000Z\n   lost  (deleted)  n3:2\n"
+    );
+    let done = cli_with(&node, &["conflicts", "a", "--json"]);
+    assert!(done.stdout.contains("\"tock\":9,\"time\":\"2023-11-14T22:13:20.000Z\""), "{done:?}");
+    assert!(done.stdout.contains("\"deleted\":true,\"chain\":[\"n3:2\"],\"tock\":0"), "{done:?}");
+}
+
+#[test]
 fn programs_get_an_object_a_line() {
     let node = FakeNode::start(|_| stream(two(3)));
     let done = cli_with(&node, &["conflicts", "a", "--json"]);
