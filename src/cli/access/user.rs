@@ -170,6 +170,9 @@ impl UserCommand {
 
 pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
     let connect = args.command.remote().clone().or(args.remote);
+    if let UserCommand::Ticket(ticket) = &args.command {
+        return user_ticket::run(ticket, &connect).await;
+    }
     let remote = connect.connect().await?;
     let mut output = Output::new(connect.json);
     match &args.command {
@@ -221,9 +224,8 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
             let reply = remote.request("auth_set", &user_fields("token", name)).await?;
             tell_set(&mut output, name, "token", "has a new token", &reply)?;
         }
-        UserCommand::Ticket(ticket) => {
-            user_ticket::run(ticket, &connect, &remote, &mut output).await?;
-        }
+        // Before a node is asked.
+        UserCommand::Ticket(_) => {}
         UserCommand::Acl { user, list, force } => {
             change(&remote, user, ("acl", list), *force, &mut output).await?;
         }

@@ -1,8 +1,6 @@
 //! `user ticket`: a new secret for a user, as a ticket for the program that logs in with it.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -14,7 +12,9 @@ use serde_json::json;
 use super::method_of;
 use super::user::user_fields;
 use crate::cli::error::CliError;
-use crate::cli::files::write::is_special;
+use crate::cli::files::new_file::{
+    Existing, NewFile, is_special, tell_when_interrupted, tidy_when_interrupted,
+};
 use crate::cli::remote::{Remote, RemoteArgs, parse_address};
 use crate::cli::terminal::output::{Output, printable};
 
@@ -30,7 +30,7 @@ Examples:
   distkv-node user ticket robot --to robot.ticket --force \\
     --address n1.example.org --address n2.example.org
 
-The file is made for its owner only (mode 0600). Nodes are given by the names or addresses that \
+The file is made for its owner only (mode 0600), and whole or not at all. Nodes are given by the names or addresses that \
 their certificates have; without --address, those that this command connects to. The CA is that \
 of the key file (--key), or of the ticket that this command uses.")]
 pub(super) struct TicketArgs {
@@ -61,13 +61,12 @@ pub(super) struct TicketArgs {
     pub(super) remote: RemoteArgs,
 }
 
-/// `connect`: the options of the connection, `remote`: the connection.
-pub(super) async fn run(
-    args: &TicketArgs,
-    connect: &RemoteArgs,
-    remote: &Remote,
-    output: &mut Output,
-) -> Result<(), CliError> {
+/// `connect`: the options of the connection.
+pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), CliError> {
+    tidy_when_interrupted(connect.json)?;
+    // Before anybody is asked for a secret, and before the old one is gone for good.
+    let new = begin(&args.to, Existing::of_force(args.force))?;
+    let remote = &connect.connect().await?;
     let method = method_of(remote, args.method.as_deref(), &args.name).await?;
     let addresses = if args.addresses.is_empty() {
         connect.addresses()?
@@ -98,15 +97,19 @@ pub(super) async fn run(
             return Err(CliError::Usage(text));
         }
     }
-    // Before the old secret is gone for good.
-    let beside = Beside::make(&args.to, args.force)?;
+    tell_when_interrupted(format!(
+        "nothing was written; if {} has a new secret already, it is lost, and the ticket before is not valid any more: \
+         type the command again",
+        args.name
+    ));
     let reply = remote.request("auth_set", &fields).await?;
     let secret = secret.or_else(|| reply.str("token").map(str::to_owned));
     let login = Login { method: method.clone(), user: args.name.clone(), secret };
     let ticket = Ticket { addresses, network, login: Some(login), ca, certificate: None };
     let text = ticket.to_text().map_err(|error| CliError::Usage(error.to_string()))?;
-    beside.fill(&text).map_err(|error| lost(error, &args.name))?;
+    fill(new, &text).map_err(|error| lost(error, &args.name))?;
     let place = args.to.display().to_string();
+    let mut output = Output::new(connect.json);
     output.either(
         || {
             json!({
@@ -123,7 +126,8 @@ pub(super) async fn run(
             );
             printable(&text).into_owned()
         },
-    )
+    )?;
+    output.flush()
 }
 
 /// The name of the node's network, for people.
@@ -142,79 +146,46 @@ fn lost(error: CliError, user: &str) -> CliError {
     })
 }
 
-/// A file that is written beside the one that it becomes, so that this is whole at any time. Its room on the disk is
-/// taken before anything is in it.
-struct Beside {
-    file: File,
-    at: PathBuf,
-    to: PathBuf,
+/// Begins the ticket's file, and takes its room on the disk.
+fn begin(to: &Path, existing: Existing) -> Result<NewFile, CliError> {
+    if to == Path::new("-") || is_special(to) {
+        return Err(CliError::Failure(format!("{} is no plain file", to.display())));
+    }
+    let mut new = NewFile::create(to, existing)?;
+    let taken = new.file.write_all(&[b' '; TICKET_BYTES_MAX]).and_then(|()| new.file.sync_all());
+    taken.map_err(|error| new.give_up(&error))?;
+    Ok(new)
 }
 
-impl Beside {
-    fn make(to: &Path, replaces: bool) -> Result<Self, CliError> {
-        if !replaces && to.exists() {
-            let text = format!("{} exists already; take another name, or --force", to.display());
-            return Err(CliError::Failure(text));
-        }
-        if is_special(to) || to.is_dir() {
-            return Err(CliError::Failure(format!("{} is no plain file", to.display())));
-        }
-        // Behind a symbolic link, the file that it leads to is replaced, and not the link.
-        let to = &fs::canonicalize(to).unwrap_or_else(|_| to.to_owned());
-        let mut name = to.file_name().unwrap_or_default().to_owned();
-        name.push(".new");
-        let at = to.with_file_name(name);
-        // Of a command that was interrupted.
-        let _ = fs::remove_file(&at);
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&at);
-        let file = file.map_err(|error| unwritable(&at, &error))?;
-        let mut made = Self { file, at, to: to.to_owned() };
-        let taken =
-            made.file.write_all(&[b' '; TICKET_BYTES_MAX]).and_then(|()| made.file.sync_all());
-        taken.map_err(|error| unwritable(&made.at, &error))?;
-        Ok(made)
-    }
-
-    fn fill(mut self, text: &str) -> Result<(), CliError> {
-        let length = text.len() as u64 + 1;
-        let written = self
-            .file
-            .rewind()
-            .and_then(|()| writeln!(self.file, "{text}"))
-            .and_then(|()| self.file.set_len(length))
-            .and_then(|()| self.file.sync_all());
-        let named = written.and_then(|()| fs::rename(&self.at, &self.to));
-        named.map_err(|error| unwritable(&self.to, &error))
-    }
-}
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        // If it has become the other one, there is none.
-        let _ = fs::remove_file(&self.at);
-    }
-}
-
-fn unwritable(path: &Path, error: &std::io::Error) -> CliError {
-    CliError::Failure(format!("cannot write {}: {error}", path.display()))
+fn fill(mut new: NewFile, text: &str) -> Result<(), CliError> {
+    let length = text.len() as u64 + 1;
+    let written = new
+        .file
+        .rewind()
+        .and_then(|()| writeln!(new.file, "{text}"))
+        .and_then(|()| new.file.set_len(length));
+    written.map_err(|error| new.give_up(&error))?;
+    new.finish()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::fs;
     use std::os::unix::fs::MetadataExt;
+
+    use super::*;
 
     #[test]
     fn a_ticket_s_file_is_made_once_and_for_its_owner_only() {
         let folder = tempfile::tempdir().unwrap();
         let to = folder.path().join("robot.ticket");
         // What was begun and not done leaves nothing.
-        drop(Beside::make(&to, false).unwrap());
+        drop(begin(&to, Existing::Keep).unwrap());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        Beside::make(&to, false).unwrap().fill("one").unwrap();
+        fill(begin(&to, Existing::Keep).unwrap(), "one").unwrap();
         assert_eq!(fs::metadata(&to).unwrap().mode() & 0o777, 0o600);
-        assert!(Beside::make(&to, false).is_err());
-        Beside::make(&to, true).unwrap().fill("two").unwrap();
+        assert!(begin(&to, Existing::Keep).is_err());
+        fill(begin(&to, Existing::Replace).unwrap(), "two").unwrap();
         assert_eq!(fs::read_to_string(&to).unwrap(), "two\n");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }

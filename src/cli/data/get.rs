@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 use super::entry::{ask_for_chain, chain_and_time_text, entry_json};
 use crate::cli::error::CliError;
 use crate::cli::files::cannot;
-use crate::cli::files::write::{Existing, NewFile, is_special};
+use crate::cli::files::new_file::{Existing, NewFile, is_special};
 use crate::cli::remote::{RemoteArgs, RequestKind, address_entry, parse_path};
 use crate::cli::terminal::output::{Output, json_of, printable};
 use crate::client::{Fields, Message};

@@ -5,10 +5,12 @@
 //! |---|---|
 //! | this one | the kinds of file, and how they are told apart |
 //! | `directory` | a node's data directory as an image, and an image put into one |
+//! | `new_file` | a file that is written beside its place, and gets its name when it is whole |
 //! | `read` | a file of any kind as an image |
 //! | `write` | an image as a file of any kind |
 
 pub(super) mod directory;
+pub(super) mod new_file;
 pub(super) mod read;
 pub(super) mod write;
 
@@ -66,7 +68,7 @@ impl fmt::Display for Format {
 
 /// Finds out what a file is, by its beginning.
 pub(super) fn kind_of(path: &FilePath) -> Result<FileKind, CliError> {
-    if write::is_special(path) {
+    if new_file::is_special(path) {
         return Err(CliError::Failure(format!(
             "{} is no plain file, and this command reads what it is given more than once; write it to a file first",
             path.display()

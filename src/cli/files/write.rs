@@ -1,15 +1,9 @@
-//! An image as a file of any kind. A file is written under another name, synced and then renamed:
-//! whoever looks sees the old one or the new one, whole. A file that is there already is replaced only if
-//! that was asked for.
+//! An image as a file of any kind.
 
-use std::fs;
 use std::io::{self, Write};
-use std::path::{Path as FilePath, PathBuf};
-use std::process;
+use std::path::Path as FilePath;
 
-use distkv_command::signals::on_signals;
-use parking_lot::Mutex;
-
+use super::new_file::{Existing, NewFile};
 use super::{Format, cannot};
 use crate::cli::error::CliError;
 use crate::cli::terminal::output::printable;
@@ -20,9 +14,8 @@ use crate::engine::exchange::saved_state_out::{
     ExportReport, LEFT_OUT_NAMED_MAX, SavedStateExport,
 };
 use crate::model::path::Path;
-use crate::rt;
 use crate::storage::snapshot::write_snapshot_to;
-use crate::storage::{Directory, Disk, DiskFile, FileHeader, FileId};
+use crate::storage::{FileHeader, FileId};
 
 /// What is written.
 pub(in crate::cli) struct ToWrite<'a> {
@@ -66,9 +59,9 @@ pub(in crate::cli) fn write_state(
     }
     let mut new = NewFile::create(to, existing)?;
     let mut bar = ProgressBar::new(format!("writing {}", to.display()), json);
-    let id = new.file.id().map_err(|error| cannot("look at", to, error))?;
-    let mut out = Counting { out: &mut *new.file, bytes: 0 };
-    let written = write_to(&mut out, id, what, &mut bar);
+    let metadata = new.file.metadata().map_err(|error| cannot("look at", to, error))?;
+    let mut out = Counting { out: &mut new.file, bytes: 0 };
+    let written = write_to(&mut out, FileId::of(&metadata), what, &mut bar);
     let bytes = out.bytes;
     match written {
         Ok(written) => {
@@ -146,176 +139,6 @@ pub(in crate::cli) fn tell_report(report: &ExportReport) {
     }
 }
 
-/// What becomes of a file that has the name already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::cli) enum Existing {
-    /// It stays, and nothing is written.
-    Keep,
-    /// It is replaced (`--force`).
-    Replace,
-}
-
-impl Existing {
-    /// As `--force` says.
-    pub(in crate::cli) fn of_force(force: bool) -> Existing {
-        if force { Existing::Replace } else { Existing::Keep }
-    }
-
-    /// Checks that a file may get this name, before anything is done for it; `-` is standard output.
-    pub(in crate::cli) fn check(self, to: &FilePath) -> Result<(), CliError> {
-        if to == FilePath::new("-") {
-            return Ok(());
-        }
-        if to.is_dir() || to.as_os_str().as_encoded_bytes().ends_with(b"/") {
-            let text = format!("{} is a directory; name a file in it", to.display());
-            return Err(CliError::Failure(text));
-        }
-        if is_special(to) {
-            let text = format!("{} is no plain file; `-` is standard output", to.display());
-            return Err(CliError::Failure(text));
-        }
-        // A link is there, too, also one that leads nowhere.
-        match fs::symlink_metadata(to) {
-            Ok(_) if self == Existing::Keep => Err(exists(to)),
-            Ok(_) | Err(_) => Ok(()),
-        }
-    }
-}
-
-/// Where files are that are not whole yet: one or two.
-static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-
-/// From now on, a signal that ends this command removes what it has not finished. For commands that do nothing but
-/// write files; others look at an [`Interrupt`](crate::cli::terminal::interrupt::Interrupt).
-///
-/// # Errors
-/// The system has no room for it.
-pub(in crate::cli) fn tidy_when_interrupted(json: bool) -> Result<(), CliError> {
-    on_signals(move |_| {
-        let unfinished = UNFINISHED.lock();
-        for file in unfinished.iter() {
-            let _ = fs::remove_file(file);
-        }
-        // Where there is nothing, all is done, or was not begun.
-        let what = if unfinished.is_empty() { "" } else { "nothing was written" };
-        process::exit(i32::from(CliError::Interrupted(what.to_owned()).tell(json)));
-    })
-}
-
-/// Whether it is a pipe, a device or the like: it cannot be replaced, and has nothing that is lost.
-pub(in crate::cli) fn is_special(path: &FilePath) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
-}
-
-fn exists(to: &FilePath) -> CliError {
-    let to = to.display();
-    CliError::Failure(format!("{to} exists already; take another name, or replace it with --force"))
-}
-
-/// A file that is being written next to the one that it will be.
-pub(in crate::cli) struct NewFile {
-    to: PathBuf,
-    existing: Existing,
-    disk: Directory,
-    temporary: String,
-    name: String,
-    /// What is written to.
-    pub(in crate::cli) file: Box<dyn DiskFile>,
-    is_done: bool,
-}
-
-impl NewFile {
-    /// Begins one. Behind a symbolic link, it is the file that the link leads to that is replaced, and not the link:
-    /// that may be anybody's, like /dev/stdout.
-    pub(in crate::cli) fn create(to: &FilePath, existing: Existing) -> Result<NewFile, CliError> {
-        existing.check(to)?;
-        let is_link = fs::symlink_metadata(to).is_ok_and(|metadata| metadata.is_symlink());
-        let real = if is_link { Some(fs::canonicalize(to)) } else { None };
-        let real = real.transpose().map_err(|error| cannot("follow the link", to, error))?;
-        let to = real.as_deref().unwrap_or(to);
-        let name = to
-            .file_name()
-            .and_then(|name| name.to_str())
-            .ok_or_else(|| CliError::Usage(format!("{} is no name for a file", to.display())))?;
-        let folder = match to.parent() {
-            Some(folder) if folder != FilePath::new("") => folder,
-            _ => FilePath::new("."),
-        };
-        let disk = Directory::new(folder);
-        let temporary = format!(".{name}.{:08x}.tmp", rt::random_u64() as u32);
-        let file = {
-            // Before a signal is heard that would miss it.
-            let mut unfinished = UNFINISHED.lock();
-            let file = disk.create(&temporary).map_err(|error| cannot("write", to, error))?;
-            unfinished.push(disk.path().join(&temporary));
-            file
-        };
-        let name = name.to_owned();
-        let to = to.to_owned();
-        Ok(NewFile { to, existing, disk, temporary, name, file, is_done: false })
-    }
-
-    /// Where it is while it is written.
-    pub(in crate::cli) fn temporary(&self) -> PathBuf {
-        self.disk.path().join(&self.temporary)
-    }
-
-    /// All is written: makes it safe, and gives it its name.
-    pub(in crate::cli) fn finish(mut self) -> Result<(), CliError> {
-        let named = self.file.sync().and_then(|()| {
-            // From here on, a signal finds it as it should be.
-            let mut unfinished = UNFINISHED.lock();
-            self.take_name()?;
-            forget(&mut unfinished, &self.temporary());
-            Ok(())
-        });
-        match named.and_then(|()| self.disk.sync_dir()) {
-            Ok(()) => {
-                self.is_done = true;
-                Ok(())
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(exists(&self.to)),
-            Err(error) => Err(self.give_up(&error)),
-        }
-    }
-
-    /// Another file may have got the name meanwhile.
-    fn take_name(&self) -> io::Result<()> {
-        let (from, to) = (self.temporary(), self.disk.path().join(&self.name));
-        if self.existing == Existing::Keep {
-            match fs::hard_link(&from, &to) {
-                Ok(()) => return fs::remove_file(from),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
-                // Not every file system has links.
-                Err(_) if fs::symlink_metadata(&to).is_ok() => {
-                    return Err(io::ErrorKind::AlreadyExists.into());
-                }
-                Err(_) => {}
-            }
-        }
-        self.disk.rename(&self.temporary, &self.name)
-    }
-
-    /// The error for what could not be written. The file goes, too.
-    pub(in crate::cli) fn give_up(&self, error: &io::Error) -> CliError {
-        cannot("write", &self.to, error)
-    }
-}
-
-impl Drop for NewFile {
-    fn drop(&mut self) {
-        if !self.is_done {
-            // It takes room, and nobody needs it. What went wrong is told already.
-            let _ = self.disk.remove(&self.temporary);
-        }
-        forget(&mut UNFINISHED.lock(), &self.temporary());
-    }
-}
-
-fn forget(unfinished: &mut Vec<PathBuf>, temporary: &FilePath) {
-    unfinished.retain(|file| file != temporary);
-}
-
 /// Counts what is written.
 struct Counting<W> {
     out: W,
@@ -331,40 +154,5 @@ impl<W: Write> Write for Counting<W> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::symlink;
-
-    use super::*;
-
-    #[test]
-    fn a_link_stays_and_the_file_behind_it_is_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        let write = |to: &FilePath| -> Result<(), CliError> {
-            let mut new = NewFile::create(to, Existing::Replace)?;
-            new.file.write_all(b"new").unwrap();
-            new.finish()
-        };
-        fs::create_dir(at("elsewhere")).unwrap();
-        fs::write(at("elsewhere/file"), "old").unwrap();
-        symlink(at("elsewhere/file"), at("link")).unwrap();
-        write(&at("link")).unwrap();
-        assert!(fs::symlink_metadata(at("link")).unwrap().is_symlink());
-        assert_eq!(fs::read_to_string(at("elsewhere/file")).unwrap(), "new");
-        // Where it would be written cannot be told.
-        symlink(at("nowhere"), at("dangling")).unwrap();
-        let error = write(&at("dangling")).unwrap_err().to_string();
-        assert!(error.contains("cannot follow the link"), "{error}");
-        let error = write(&at("none/")).unwrap_err().to_string();
-        assert!(error.contains("is a directory; name a file in it"), "{error}");
-        // Standard output is a pipe or a terminal in most cases, which cannot be replaced.
-        symlink("/dev/null", at("device")).unwrap();
-        let error = write(&at("device")).unwrap_err().to_string();
-        assert!(error.contains("no plain file"), "{error}");
-        assert!(fs::symlink_metadata(at("device")).unwrap().is_symlink());
     }
 }

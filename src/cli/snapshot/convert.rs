@@ -7,10 +7,9 @@ use serde_json::{Map, Value as Json};
 
 use crate::cli::error::CliError;
 use crate::cli::files::Format;
+use crate::cli::files::new_file::{Existing, tidy_when_interrupted};
 use crate::cli::files::read::{StateFile, read_state};
-use crate::cli::files::write::{
-    Existing, ToWrite, Written, tell_report, tidy_when_interrupted, write_state,
-};
+use crate::cli::files::write::{ToWrite, Written, tell_report, write_state};
 use crate::cli::remote::parse_path;
 use crate::cli::terminal::output::{Output, count_of};
 use crate::cli::terminal::units::show_bytes;

@@ -1,16 +1,17 @@
 //! `snapshot save`: a running node's state as a file.
 
-use std::fs;
 use std::io::Write as _;
 use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
+use std::{env, fs};
 
 use clap::Args;
 
 use super::convert::{FormArgs, tell_written};
 use crate::cli::error::CliError;
+use crate::cli::files::new_file::{NewFile, tidy_when_interrupted};
 use crate::cli::files::read::read_state;
-use crate::cli::files::write::{Existing, NewFile, Written, tidy_when_interrupted, write_state};
+use crate::cli::files::write::{Written, write_state};
 use crate::cli::files::{Format, cannot};
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::output::{Output, json_of, printable};
@@ -85,14 +86,10 @@ pub(super) async fn run(args: &SaveArgs, remote: &RemoteArgs) -> Result<(), CliE
         return tell_written(to, Format::Snapshot, &written, json);
     }
     // By way of a snapshot: it alone can be verified.
-    let temporary = match to.parent() {
-        Some(folder) if to != FilePath::new("-") && folder != FilePath::new("") => folder.into(),
-        Some(_) if to != FilePath::new("-") => PathBuf::from("."),
-        _ => std::env::temp_dir(),
-    };
-    let temporary = temporary.join(format!("distkv-snapshot-{:016x}", rt::random_u64()));
-    let mut new = NewFile::create(&temporary, Existing::Keep)?;
-    fetch(&mut new, &temporary, &node, &wanted, json).await?;
+    let is_stdout = to == FilePath::new("-");
+    let beside = if is_stdout { env::temp_dir().join("distkv-snapshot") } else { to.clone() };
+    let mut new = NewFile::scratch(&beside)?;
+    fetch(&mut new, &beside, &node, &wanted, json).await?;
     let path = new.temporary();
     let (form, to) = (args.form.clone(), to.clone());
     let written = rt::spawn_blocking(move || {

@@ -56,7 +56,7 @@ impl Disk for Directory {
             };
             if metadata.is_file() {
                 let changed_ns = nanoseconds(metadata.ctime(), metadata.ctime_nsec());
-                let (bytes, id) = (metadata.len(), file_id(&metadata));
+                let (bytes, id) = (metadata.len(), FileId::of(&metadata));
                 files.push(DiskEntry { name, bytes, id, changed_ns });
             }
         }
@@ -106,16 +106,20 @@ impl DiskFile for RealFile {
     }
 
     fn id(&self) -> io::Result<FileId> {
-        Ok(file_id(&self.0.metadata()?))
+        Ok(FileId::of(&self.0.metadata()?))
     }
 }
 
-fn file_id(metadata: &fs::Metadata) -> FileId {
-    let born = metadata.created().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
-    FileId {
-        device: metadata.dev(),
-        inode: metadata.ino(),
-        born_ns: born.and_then(|t| u64::try_from(t.as_nanos()).ok()).unwrap_or(0),
+impl FileId {
+    /// The one of a real file.
+    #[must_use]
+    pub fn of(metadata: &fs::Metadata) -> Self {
+        let born = metadata.created().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            born_ns: born.and_then(|t| u64::try_from(t.as_nanos()).ok()).unwrap_or(0),
+        }
     }
 }
 

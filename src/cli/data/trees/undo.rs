@@ -9,8 +9,8 @@ use serde_json::{Value as Json, json};
 
 use super::apply::{Difference, Done, carry_out, compare};
 use crate::cli::error::CliError;
+use crate::cli::files::new_file::NewFile;
 use crate::cli::files::read::read_state;
-use crate::cli::files::write::{Existing, NewFile};
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
 use crate::cli::snapshot::save::{PAST_TIMEOUT, fetch};
 use crate::cli::terminal::interrupt::Interrupt;
@@ -147,8 +147,8 @@ impl UndoArgs {
         let mut wanted = Fields::at(&self.below);
         wanted.u64("time", at);
         // By way of a file: it may be more than memory should hold twice.
-        let name = format!("distkv-undo-{:016x}", rt::random_u64());
-        let mut file = NewFile::create(&env::temp_dir().join(name), Existing::Keep)?;
+        let beside = env::temp_dir().join("distkv-undo");
+        let mut file = NewFile::scratch(&beside)?;
         fetch(&mut file, FilePath::new("the past state"), &node, &wanted, remote.json).await?;
         let (path, json) = (file.temporary(), self.remote.json);
         let state = rt::spawn_blocking(move || read_state(&path, json)).await?;

@@ -4,9 +4,11 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::cli::command::{ok, program};
+use distkv::client::Fields;
+
+use crate::cli::command::{cli, ok, program};
 use crate::cli::fake::{FakeNode, item, state};
-use crate::processes::{NodeProcess, wait_until};
+use crate::processes::{NodeProcess, SAVED_STATE, file_names, wait_until};
 
 /// Less than the ten seconds that a node has to answer, and more than the two that it has after Ctrl-C.
 const SOON: Duration = Duration::from_secs(8);
@@ -116,4 +118,92 @@ fn of_a_snapshot_that_is_interrupted_nothing_stays() {
         assert_eq!((done.status.code(), &*said), (Some(130), "interrupted: nothing was written\n"));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
+}
+
+#[test]
+fn of_a_ticket_that_is_interrupted_nothing_stays_and_what_may_be_lost_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("robot.ticket").to_str().unwrap().to_owned();
+    // A node that does not say whether it has set a new secret.
+    let node = FakeNode::start(|request| match request.str("action") {
+        Some("auth_set") => Vec::new(),
+        _ => vec![Fields::new().str("network", "plant").clone()],
+    });
+    let connect = node.address.to_string();
+    let ticket = ["user", "ticket", "robot", "--to", &to, "--connect", &connect];
+    let by_password = ["--method", "password", "--new-secret-file", "-"];
+    for (is_asking, signal, more, expected) in [
+        (true, "INT", &by_password[..], "interrupted: nothing was written\n"),
+        (false, "TERM", &["--method", "token"], "interrupted: nothing was written; if robot has"),
+    ] {
+        let running = program(&[&ticket[..], more].concat()).spawn().unwrap();
+        wait_until("it has begun a file, and waits", || {
+            let has_begun = !file_names(folder.path()).is_empty();
+            (has_begun && (is_asking || node.is_asked("auth_set"))).then_some(())
+        });
+        let sent = Command::new("kill").args(["-s", signal, &running.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        let done = running.wait_with_output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(130), "{said}");
+        assert!(said.starts_with(expected), "{said}");
+        assert_eq!(file_names(folder.path()), [] as [&str; 0]);
+        assert_eq!(node.is_asked("auth_set"), !is_asking);
+    }
+}
+
+#[test]
+fn a_ticket_that_cannot_be_written_is_refused_before_anybody_is_asked_for_a_secret() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::create_dir(path("dir")).unwrap();
+    fs::write(path("file"), "precious").unwrap();
+    for (to, expected) in [
+        (path("dir"), "is a directory; name a file in it"),
+        (path("none/"), "is a directory; name a file in it"),
+        (path("none/robot.ticket"), "cannot write"),
+        (path("file"), "exists already; take another name, or replace it with --force"),
+        (String::from("-"), "is no plain file"),
+        (String::from("/dev/null"), "is no plain file"),
+    ] {
+        // Neither the secret nor the node is there.
+        let (secret, connect) = (path("none.secret"), "127.0.0.1:1");
+        let ticket = ["user", "ticket", "joe", "--method", "password", "--to", &to];
+        let more = ["--new-secret-file", &secret, "--connect", connect];
+        let done = cli(&[&ticket[..], &more].concat());
+        assert_eq!(done.code, 1, "{to}: {}", done.stderr);
+        assert!(done.stderr.contains(expected), "{to}: {}", done.stderr);
+    }
+    assert_eq!(file_names(folder.path()), ["dir", "file"]);
+    assert_eq!(fs::read_to_string(path("file")).unwrap(), "precious");
+}
+
+#[test]
+fn what_a_killed_command_left_is_removed_by_the_next_and_what_one_writes_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("all").to_str().unwrap().to_owned();
+    let node = FakeNode::start(|_| vec![state("start"), item(0, "data", None)]);
+    let connect = node.address.to_string();
+    let begin = |form: &str, files: usize| {
+        let save = ["snapshot", "save", "--to", &to, "--format", form, "--connect", &connect];
+        let running = program(&save).spawn().unwrap();
+        wait_until("it has begun a file", || {
+            (file_names(folder.path()).len() == files).then_some(())
+        });
+        running
+    };
+    let mut running = begin("snapshot", 1);
+    let kept = file_names(folder.path()).remove(0);
+    for form in ["snapshot", "jsonl"] {
+        let mut killed = begin(form, 2);
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        assert_eq!(file_names(folder.path()).len(), 2, "{form}");
+        let done = cli(&["snapshot", "convert", SAVED_STATE, "--to", &to, "--force"]);
+        assert_eq!(done.code, 0, "{}", done.stderr);
+        assert_eq!(file_names(folder.path()), [&*kept, "all"], "{form}");
+        fs::remove_file(&to).unwrap();
+    }
+    running.kill().unwrap();
+    running.wait().unwrap();
 }

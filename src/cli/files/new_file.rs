@@ -1,0 +1,322 @@
+//! A new file. It is written under another name, synced and then renamed: whoever looks sees the old one or the new
+//! one, whole. A file that is there already is replaced only if that was asked for. One that is given up or interrupted
+//! goes; what a command left that was killed goes when the next one writes the same file.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path as FilePath, PathBuf};
+use std::process;
+
+use distkv_command::signals::on_signals;
+use parking_lot::Mutex;
+use rustix::fs::OFlags;
+
+use super::cannot;
+use crate::cli::error::CliError;
+use crate::rt;
+
+/// Files can hold all that a node holds, and secrets: they are for their user only.
+const FILE_MODE: u32 = 0o600;
+
+/// What becomes of a file that has the name already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::cli) enum Existing {
+    /// It stays, and nothing is written.
+    Keep,
+    /// It is replaced (`--force`).
+    Replace,
+}
+
+impl Existing {
+    /// As `--force` says.
+    pub(in crate::cli) fn of_force(force: bool) -> Existing {
+        if force { Existing::Replace } else { Existing::Keep }
+    }
+
+    /// Checks that a file may get this name, before anything is done for it; `-` is standard output.
+    pub(in crate::cli) fn check(self, to: &FilePath) -> Result<(), CliError> {
+        if to == FilePath::new("-") {
+            return Ok(());
+        }
+        if to.is_dir() || to.as_os_str().as_encoded_bytes().ends_with(b"/") {
+            let text = format!("{} is a directory; name a file in it", to.display());
+            return Err(CliError::Failure(text));
+        }
+        if is_special(to) {
+            let text = format!("{} is no plain file; `-` is standard output", to.display());
+            return Err(CliError::Failure(text));
+        }
+        // A link is there, too, also one that leads nowhere.
+        match fs::symlink_metadata(to) {
+            Ok(_) if self == Existing::Keep => Err(exists(to)),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+}
+
+/// What is not whole yet.
+struct Unfinished {
+    /// Where the files are: one or two.
+    files: Vec<PathBuf>,
+    /// What else an interruption leaves, for people.
+    left: Option<String>,
+}
+
+static UNFINISHED: Mutex<Unfinished> = Mutex::new(Unfinished { files: Vec::new(), left: None });
+
+/// From now on, a signal that ends this command removes what it has not finished. For commands that write files, and
+/// change nothing where a signal may come; others look at an [`Interrupt`](crate::cli::terminal::interrupt::Interrupt).
+///
+/// # Errors
+/// The system has no room for it.
+pub(in crate::cli) fn tidy_when_interrupted(json: bool) -> Result<(), CliError> {
+    on_signals(move |_| {
+        let unfinished = UNFINISHED.lock();
+        for file in &unfinished.files {
+            let _ = fs::remove_file(file);
+        }
+        let what = match &unfinished.left {
+            // Where there is nothing, all is done, or was not begun.
+            _ if unfinished.files.is_empty() => "",
+            Some(left) => left,
+            None => "nothing was written",
+        };
+        process::exit(i32::from(CliError::Interrupted(what.to_owned()).tell(json)));
+    })
+}
+
+/// From now on, an interruption also leaves this, until the files are finished.
+pub(in crate::cli) fn tell_when_interrupted(left: String) {
+    UNFINISHED.lock().left = Some(left);
+}
+
+/// Whether it is a pipe, a device or the like: it cannot be replaced, and has nothing that is lost.
+pub(in crate::cli) fn is_special(path: &FilePath) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
+}
+
+fn exists(to: &FilePath) -> CliError {
+    let to = to.display();
+    CliError::Failure(format!("{to} exists already; take another name, or replace it with --force"))
+}
+
+/// A file that is being written next to the one that it will be.
+pub(in crate::cli) struct NewFile {
+    to: PathBuf,
+    existing: Existing,
+    /// Where it is until then.
+    temporary: PathBuf,
+    /// What is written to. It is locked, so that others see that somebody writes it.
+    pub(in crate::cli) file: File,
+    is_done: bool,
+}
+
+impl NewFile {
+    /// Begins one. Behind a symbolic link, it is the file that the link leads to that is replaced, and not the link:
+    /// that may be anybody's, like /dev/stdout.
+    pub(in crate::cli) fn create(to: &FilePath, existing: Existing) -> Result<NewFile, CliError> {
+        existing.check(to)?;
+        let is_link = fs::symlink_metadata(to).is_ok_and(|metadata| metadata.is_symlink());
+        let real = if is_link { Some(fs::canonicalize(to)) } else { None };
+        let real = real.transpose().map_err(|error| cannot("follow the link", to, error))?;
+        Self::begin(real.as_deref().unwrap_or(to), existing)
+    }
+
+    /// Begins one that never gets a name, and goes when it is dropped: beside this one, or as if it were.
+    pub(in crate::cli) fn scratch(beside: &FilePath) -> Result<NewFile, CliError> {
+        Self::begin(beside, Existing::Keep)
+    }
+
+    fn begin(to: &FilePath, existing: Existing) -> Result<NewFile, CliError> {
+        let name = to
+            .file_name()
+            .and_then(|name| name.to_str())
+            .ok_or_else(|| CliError::Usage(format!("{} is no name for a file", to.display())))?;
+        let folder = folder_of(to);
+        remove_abandoned(folder, name);
+        let (temporary, file) = begin(folder, name).map_err(|error| cannot("write", to, error))?;
+        Ok(NewFile { to: to.to_owned(), existing, temporary, file, is_done: false })
+    }
+
+    /// Where it is while it is written.
+    pub(in crate::cli) fn temporary(&self) -> PathBuf {
+        self.temporary.clone()
+    }
+
+    /// All is written: makes it safe, and gives it its name.
+    pub(in crate::cli) fn finish(mut self) -> Result<(), CliError> {
+        let named = self.file.sync_all().and_then(|()| {
+            // From here on, a signal finds it as it should be.
+            let mut unfinished = UNFINISHED.lock();
+            self.take_name()?;
+            forget(&mut unfinished, &self.temporary);
+            Ok(())
+        });
+        match named.and_then(|()| File::open(folder_of(&self.to))?.sync_all()) {
+            Ok(()) => {
+                self.is_done = true;
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(exists(&self.to)),
+            Err(error) => Err(self.give_up(&error)),
+        }
+    }
+
+    /// Another file may have got the name meanwhile.
+    fn take_name(&self) -> io::Result<()> {
+        let (from, to) = (&self.temporary, &self.to);
+        if self.existing == Existing::Keep {
+            match fs::hard_link(from, to) {
+                Ok(()) => return fs::remove_file(from),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
+                // Not every file system has links.
+                Err(_) if fs::symlink_metadata(to).is_ok() => {
+                    return Err(io::ErrorKind::AlreadyExists.into());
+                }
+                Err(_) => {}
+            }
+        }
+        fs::rename(from, to)
+    }
+
+    /// The error for what could not be written. The file goes, too.
+    pub(in crate::cli) fn give_up(&self, error: &io::Error) -> CliError {
+        cannot("write", &self.to, error)
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if !self.is_done {
+            // It takes room, and nobody needs it. What went wrong is told already.
+            let _ = fs::remove_file(&self.temporary);
+        }
+        forget(&mut UNFINISHED.lock(), &self.temporary);
+    }
+}
+
+fn folder_of(to: &FilePath) -> &FilePath {
+    to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(FilePath::new("."))
+}
+
+fn forget(unfinished: &mut Unfinished, temporary: &FilePath) {
+    unfinished.files.retain(|file| file != temporary);
+}
+
+/// Begins the file that will have this name. It is locked for as long as it is written.
+fn begin(folder: &FilePath, name: &str) -> io::Result<(PathBuf, File)> {
+    loop {
+        let temporary = folder.join(format!(".{name}.{:08x}.tmp", rt::random_u64() as u32));
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(FILE_MODE);
+        // Before a signal is heard that would miss it.
+        let mut unfinished = UNFINISHED.lock();
+        let file = options.open(&temporary)?;
+        let is_taken = match file.try_lock() {
+            Ok(()) => file.metadata().is_ok_and(|metadata| metadata.nlink() == 0),
+            Err(TryLockError::WouldBlock) => true,
+            // Where files cannot be locked, nobody finds this one abandoned.
+            Err(TryLockError::Error(_)) => false,
+        };
+        if is_taken {
+            // Before it was locked, another command found it, and took it for abandoned.
+            let _ = fs::remove_file(&temporary);
+            continue;
+        }
+        unfinished.files.push(temporary.clone());
+        return Ok((temporary, file));
+    }
+}
+
+/// Whether a file is one that is, or was, being written, and will have this name.
+fn is_temporary_of(name: &str, found: &str) -> bool {
+    let rest = found.strip_prefix('.').and_then(|rest| rest.strip_prefix(name));
+    let digits = rest.and_then(|rest| rest.strip_prefix('.')?.strip_suffix(".tmp"));
+    digits.is_some_and(|digits| digits.len() == 8 && digits.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
+/// Removes what commands have left that were killed while they wrote this file: nobody has it locked. What cannot be
+/// removed stays.
+fn remove_abandoned(folder: &FilePath, name: &str) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let found = entry.file_name();
+        if !found.to_str().is_some_and(|found| is_temporary_of(name, found)) {
+            continue;
+        }
+        // No link is followed, and no pipe is waited for.
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+        let opened = OpenOptions::new().write(true).custom_flags(flags).open(entry.path());
+        if let Ok(file) = opened
+            && file.metadata().is_ok_and(|metadata| metadata.is_file())
+            && file.try_lock().is_ok()
+        {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_link_stays_and_the_file_behind_it_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let write = |to: &FilePath| -> Result<(), CliError> {
+            let mut new = NewFile::create(to, Existing::Replace)?;
+            new.file.write_all(b"new").unwrap();
+            new.finish()
+        };
+        fs::create_dir(at("elsewhere")).unwrap();
+        fs::write(at("elsewhere/file"), "old").unwrap();
+        symlink(at("elsewhere/file"), at("link")).unwrap();
+        write(&at("link")).unwrap();
+        assert!(fs::symlink_metadata(at("link")).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(at("elsewhere/file")).unwrap(), "new");
+        // Where it would be written cannot be told.
+        symlink(at("nowhere"), at("dangling")).unwrap();
+        let error = write(&at("dangling")).unwrap_err().to_string();
+        assert!(error.contains("cannot follow the link"), "{error}");
+        let error = write(&at("none/")).unwrap_err().to_string();
+        assert!(error.contains("is a directory; name a file in it"), "{error}");
+        // Standard output is a pipe or a terminal in most cases, which cannot be replaced.
+        symlink("/dev/null", at("device")).unwrap();
+        let error = write(&at("device")).unwrap_err().to_string();
+        assert!(error.contains("no plain file"), "{error}");
+        assert!(fs::symlink_metadata(at("device")).unwrap().is_symlink());
+    }
+
+    #[test]
+    fn what_a_killed_command_left_goes_and_what_another_one_writes_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let names = || {
+            let entries = fs::read_dir(folder.path()).unwrap();
+            let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        for left in [".a.0123abcd.tmp", ".b.0123abcd.tmp", ".a.123abcd.tmp", ".a.0123abcd", "a.tmp"]
+        {
+            fs::write(at(left), "left").unwrap();
+        }
+        fs::create_dir(at(".a.00000001.tmp")).unwrap();
+        symlink(at("a.tmp"), at(".a.00000002.tmp")).unwrap();
+        let others = names().len() - 1;
+        let running = NewFile::create(&at("a"), Existing::Keep).unwrap();
+        assert!(!at(".a.0123abcd.tmp").exists());
+        let mut second = NewFile::create(&at("a"), Existing::Keep).unwrap();
+        second.file.write_all(b"second").unwrap();
+        assert_eq!(names().len(), others + 2, "both are being written: {:?}", names());
+        second.finish().unwrap();
+        assert!(running.finish().unwrap_err().to_string().contains("exists already"));
+        assert_eq!(fs::read_to_string(at("a")).unwrap(), "second");
+        assert_eq!(names().len(), others + 1, "{:?}", names());
+    }
+}
