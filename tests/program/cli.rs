@@ -6,6 +6,7 @@ pub(crate) mod command;
 mod commands;
 mod fake;
 mod nodes;
+mod said;
 mod surroundings;
 
 use command::{cli, cli_with, cli_with_input};

@@ -11,7 +11,8 @@ use serde_json::{Map, Value as Json};
 use crate::cli::data::entry::{add_chain_and_tock, ask_for_chain, chain_text};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path, whole_path};
-use crate::cli::terminal::output::{Output, json_of, printable, text_of};
+use crate::cli::say;
+use crate::cli::terminal::output::{Output, count_of, json_of, printable, text_of};
 use crate::cli::terminal::times::show_time;
 use crate::client::message::array_items;
 use crate::client::{
@@ -104,7 +105,7 @@ pub(in crate::cli) async fn run(args: ConflictsArgs) -> Result<(), CliError> {
         asking.watch(&args.path).await?;
         let address = asking.nodes.first().map(|node| node.remote.connection.address());
         let (address, names) = (address.unwrap_or_default(), asking.names());
-        eprintln!("following conflicts below {} at {address} (node {names})", args.path);
+        say::line(&format!("following conflicts below {} at {address} (node {names})", args.path));
     }
     let mut printer = Printer::new(&args);
     let recent = asking.list(&args).await?;
@@ -118,7 +119,7 @@ pub(in crate::cli) async fn run(args: ConflictsArgs) -> Result<(), CliError> {
             true => String::from(" (the system's own, of users and access lists, are below :n)"),
             false => format!(" below {}", args.path),
         };
-        eprintln!("no conflicts were found at {} since the start{place}", asking.names());
+        say::line(&format!("no conflicts were found at {} since the start{place}", asking.names()));
     }
     if asking.is_complete { Ok(()) } else { Err(CliError::Told) }
 }
@@ -143,7 +144,7 @@ impl Asking {
                 if !is_first =>
             {
                 self.is_complete = false;
-                eprintln!("{name} is left out: {}", printable(&why));
+                say::line(&format!("{name} is left out: {}", printable(&why)));
                 Ok(())
             }
             error => Err(error),
@@ -357,7 +358,8 @@ fn version_json(version: &Message) -> Json {
 /// Says how many a node had dropped before they were read.
 fn tell_dropped(node: &str, message: &Message) {
     if let Some(dropped) = message.u64("dropped") {
-        eprintln!("({dropped} before this are not listed at {node} any more; its log has them)");
+        let are = count_of(dropped, "before this is", "before this are");
+        say::line(&format!("({are} not listed at {node} any more; see its log)"));
     }
 }
 
@@ -399,8 +401,8 @@ async fn follow(nodes: Vec<Node>, printer: &mut Printer) -> Result<(), CliError>
                 return Err(CliError::Failure(String::from("the node ended the watch")));
             }
             Err(error) if names.len() == 1 => return Err(CliError::of_stream(error)),
-            Ok(None) => eprintln!("{name} has ended the watch"),
-            Err(error) => eprintln!("{name}: {}", printable(&error.to_string())),
+            Ok(None) => say::line(&format!("{name} has ended the watch")),
+            Err(error) => say::line(&format!("{name}: {}", printable(&error.to_string()))),
         }
     }
     Ok(())

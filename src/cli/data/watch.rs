@@ -6,9 +6,10 @@ use clap::Args;
 use serde_json::{Value as Json, json};
 
 use super::entry::{ask_for_chain, entry_json, value_text};
-use super::rewatch::{NodeWatch, Told, say};
+use super::rewatch::{NodeWatch, Told};
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, parse_path};
+use crate::cli::say;
 use crate::cli::terminal::output::{Output, printable};
 use crate::client::smart::{Change, WatchEvent, WatchOptions};
 use crate::client::{Fields, Message};
@@ -137,13 +138,14 @@ async fn watch_cluster(args: &WatchArgs) -> Result<(), CliError> {
     let mut watch = client.watch(&args.path, options).await?;
     let mut output = Output::new(args.remote.json);
     let (mut is_fetched, mut left) = (!args.fetch, args.count);
-    eprintln!("watching {} at {}", args.path, watch.node().map_or("any node".into(), printable));
+    let node = watch.node().map_or("any node".into(), printable);
+    say::line(&format!("watching {} at {node}", args.path));
     let mut is_lost = false;
     while left != Some(0) {
         // Dropping the wait loses nothing.
         let Some(event) = rt::timeout(LOST_AFTER, watch.next()).await else {
             if !std::mem::replace(&mut is_lost, watch.node().is_none()) && is_lost {
-                say("no node can be reached; trying again until that works (Ctrl-C ends it)");
+                say::line("no node can be reached; trying again until that works (Ctrl-C ends it)");
             }
             continue;
         };
@@ -166,7 +168,7 @@ async fn watch_cluster(args: &WatchArgs) -> Result<(), CliError> {
             }
             WatchEvent::Resumed { node } => {
                 is_lost = false;
-                say(&format!("watching {} at {}", args.path, printable(&node)));
+                say::line(&format!("watching {} at {}", args.path, printable(&node)));
             }
         }
         output.flush()?;

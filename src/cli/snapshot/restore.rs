@@ -13,6 +13,7 @@ use crate::cli::error::CliError;
 use crate::cli::files::directory::{Put, put_into};
 use crate::cli::files::read::read_state;
 use crate::cli::remote::{Remote, RemoteArgs};
+use crate::cli::say;
 use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{Output, count_of, printable};
 use crate::cli::terminal::progress::ProgressBar;
@@ -217,15 +218,15 @@ async fn restore(
     }
     // How long that takes depends on the state, and the node tells when it is done. It cannot be stopped.
     interrupt.check()?;
-    eprint_taking_in(file, remote.json);
+    say_taking_in(file, remote.json);
     let done = connected.connection.request(Action::Restore.name(), &fields).await;
     Ok(done?)
 }
 
 /// Says why the command waits, if a person is there.
-fn eprint_taking_in(file: &FilePath, json: bool) {
+fn say_taking_in(file: &FilePath, json: bool) {
     if !json && io::stderr().is_terminal() {
-        eprintln!("{} is sent; the node takes it in", file.display());
+        say::line(&format!("{} is sent; the node takes it in", file.display()));
     }
 }
 
