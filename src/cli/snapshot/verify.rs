@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::cli::error::CliError;
 use crate::cli::files::read::read_state;
 use crate::cli::files::{FileKind, Format, cannot, kind_of};
-use crate::cli::terminal::output::{Output, printable};
+use crate::cli::terminal::output::{Output, count_of, printable};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::storage::{LogReader, Progress, verify_snapshot};
 
@@ -60,7 +60,8 @@ pub(super) fn run(args: &VerifyArgs, json: bool) -> Result<(), CliError> {
                     || {
                         let notes: String =
                             notes.iter().map(|note| format!("; {}", printable(note))).collect();
-                        format!("{name}: good ({what}, {entries} entries{notes})")
+                        let entries = count_of(entries, "entry", "entries");
+                        format!("{name}: good ({what}, {entries}{notes})")
                     },
                 )?;
             }
@@ -138,9 +139,8 @@ fn verify_log(path: &FilePath, json: bool) -> Result<Good, CliError> {
     }
     let mut notes = Vec::new();
     if log.end() < bytes {
-        let (end, rest) = (log.end(), bytes - log.end());
-        notes
-            .push(format!("the last {rest} bytes, from {end} on, are of a change without its end"));
+        let (end, rest) = (log.end(), count_of(bytes - log.end(), "byte", "bytes"));
+        notes.push(format!("the last {rest}, from {end} on: a change without its end"));
     }
     Ok(Good { what: "event log", entries, notes })
 }
