@@ -84,9 +84,12 @@ Environment:
 
 Exit codes:
   0  done
-  1  failed; also: `get` found no value, `status` is not ready, `wait` timed
-     out, `verify` or `snapshot diff` found a difference
-  2  usage: an option, configuration file, path or value is not valid
+  1  failed, or a file to work on cannot be read or written; also: `get` found
+     no value, `status` is not ready, `wait` timed out, `verify` or `snapshot
+     diff` found a difference
+  2  usage: an option, path or value is not valid; or a file that says how to
+     work (configuration, key, certificate, ticket, secret) is not, or cannot
+     be read
   3  refused: by a node, because of rights, a limit or the value itself; of
      `run` and `join`: by the network, until something is changed; the name is
      taken, or all peers are of another network

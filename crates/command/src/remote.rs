@@ -235,7 +235,7 @@ impl RemoteArgs {
     /// The key file or the ticket cannot be used.
     pub fn ca(&self) -> Result<Option<CaHash>, CliError> {
         if let Some(path) = self.key_file()? {
-            let file = key_file::read(&path).map_err(|why| CliError::Usage(why.to_string()))?;
+            let file = key_file::read(&path)?;
             return Ok(file.ca.as_ref().map(|ca| CaHash::of(&ca.certificate)));
         }
         Ok(self.ticket()?.and_then(|ticket| ticket.ca))
@@ -288,7 +288,7 @@ pub(crate) fn file_in_environment(name: &str) -> Option<PathBuf> {
 /// # Errors
 /// The file cannot be used.
 pub fn access_by_key(path: &FilePath) -> Result<Access, CliError> {
-    let file = key_file::read(path).map_err(|why| CliError::Usage(why.to_string()))?;
+    let file = key_file::read(path)?;
     let ring = &file.ring;
     let proof = |key: &Key| *key.derive(Purpose::AdminLogin);
     // In the middle of a rotation the node may not have the primary yet, or not any more.
@@ -440,7 +440,7 @@ pub fn read_ticket(what: &str, text: &str) -> Result<Ticket, CliError> {
     };
     read_ticket_file(file).map_err(|error| match error.kind() {
         ErrorKind::InvalidData => CliError::Usage(format!("{what} {file}: {error}")),
-        _ => CliError::Failure(format!("cannot read {file}: {error}")),
+        _ => CliError::Usage(format!("cannot read {file}: {error}")),
     })
 }
 
