@@ -390,6 +390,16 @@ impl Remote {
         self.in_time(self.connection.stream(action, fields)).await.map_err(CliError::of_read)
     }
 
+    /// The same for a stream of what comes in future. When this returns, the node has let it in.
+    pub async fn follow(&self, action: &str, fields: &Fields) -> Result<ReplyStream, CliError> {
+        let mut stream = self.stream(action, fields).await?;
+        match rt::timeout(self.timeout, stream.let_in()).await {
+            Some(Err(error)) => Err(CliError::of_stream(error)),
+            // A node that does not say either in all that time has begun it.
+            Some(Ok(())) | None => Ok(stream),
+        }
+    }
+
     /// The next of a stream that comes without pause.
     pub async fn next(&self, stream: &mut ReplyStream) -> Result<Option<StreamEvent>, CliError> {
         self.in_time(stream.next()).await.map_err(CliError::of_read)

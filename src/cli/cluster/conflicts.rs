@@ -4,8 +4,8 @@ use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use clap::Args;
+use futures::StreamExt;
 use futures::stream::{BoxStream, select_all, unfold};
-use futures::{FutureExt as _, StreamExt};
 use serde_json::{Map, Value as Json};
 
 use crate::cli::data::entry::{add_chain_and_tock, ask_for_chain, chain_text};
@@ -174,7 +174,7 @@ impl Asking {
         let mut fields = asked(path);
         fields.str("conflicts", "only");
         for (index, mut node) in std::mem::take(&mut self.nodes).into_iter().enumerate() {
-            match node.remote.stream("watch", &fields).await {
+            match node.remote.follow("watch", &fields).await {
                 Ok(watch) => {
                     node.watch = Some(watch);
                     self.nodes.push(node);
@@ -194,10 +194,7 @@ impl Asking {
                     all.append(&mut list);
                     self.nodes.push(node);
                 }
-                Err(error) => {
-                    let error = node.refusal().unwrap_or(error);
-                    self.leave_out(&node.name, index == 0, error)?;
-                }
+                Err(error) => self.leave_out(&node.name, index == 0, error)?,
             }
         }
         Ok(all)
@@ -205,18 +202,6 @@ impl Asking {
 }
 
 impl Node {
-    /// Why the node has ended the watch, if it said so: where it closes the connection, no other answer tells.
-    fn refusal(&mut self) -> Option<CliError> {
-        let watch = self.watch.as_mut()?;
-        loop {
-            match watch.next().now_or_never()? {
-                Ok(Some(_)) => {}
-                Err(error) if error.server().is_some() => return Some(CliError::of_stream(error)),
-                Ok(None) | Err(_) => return None,
-            }
-        }
-    }
-
     async fn list(&mut self, args: &ConflictsArgs) -> Result<Vec<Told>, CliError> {
         let mut fields = asked(&args.path);
         if let Some(limit) = args.limit {

@@ -47,7 +47,7 @@ pub(in crate::cli) async fn run(args: MonitorArgs) -> Result<(), CliError> {
     let mut fields = Fields::new();
     fields.raw("topic", &topic_bytes(&args.topic)).bool("raw", args.raw);
     let remote = args.remote.connect().await?;
-    let mut stream = remote.stream("msg_monitor", &fields).await?;
+    let mut stream = remote.follow("msg_monitor", &fields).await?;
     let node = printable(&remote.connection.greeting().node);
     let (topic, address) = (&args.topic, remote.connection.address());
     say::line(&format!("monitoring {topic} at {address} (node {node})"));

@@ -239,7 +239,7 @@ async fn open(
     let remote = args.connect().await?;
     let mut fields = fields.clone();
     fields.bool("fetch", fetch);
-    let stream = remote.stream("watch", &fields).await?;
+    let stream = remote.follow("watch", &fields).await?;
     Ok((remote, stream))
 }
 

@@ -138,9 +138,7 @@ async fn watch_cluster(args: &WatchArgs) -> Result<(), CliError> {
     let mut watch = client.watch(&args.path, options).await?;
     let mut output = Output::new(args.remote.json);
     let (mut is_fetched, mut left) = (!args.fetch, args.count);
-    let node = watch.node().map_or("any node".into(), printable);
-    say::line(&format!("watching {} at {node}", args.path));
-    let mut is_lost = false;
+    let (mut is_let_in, mut is_lost) = (false, false);
     while left != Some(0) {
         // Dropping the wait loses nothing.
         let Some(event) = rt::timeout(LOST_AFTER, watch.next()).await else {
@@ -149,7 +147,13 @@ async fn watch_cluster(args: &WatchArgs) -> Result<(), CliError> {
             }
             continue;
         };
-        match event? {
+        let event = event?;
+        // A node may begin a watch before it refuses it. All that it has comes first, also where nobody asked for it.
+        if !std::mem::replace(&mut is_let_in, true) {
+            let node = watch.node().map_or("any node".into(), printable);
+            say::line(&format!("watching {} at {node}", args.path));
+        }
+        match event {
             WatchEvent::Change(change) => {
                 let message = message_of(&change, args.chain)?;
                 print(&change.path.to_string(), &message, is_fetched, &mut output)?;

@@ -10,7 +10,7 @@ use distkv::model::value::{write_array_len, write_map_len, write_str};
 use serde_json::Value as Json;
 
 use crate::cli::command::{at, bench, cli_with, program};
-use crate::cli::fake::{FakeNode, changed, item, state};
+use crate::cli::fake::{FakeNode, changed, error, item, state};
 use crate::processes::{NodeProcess, wait_until};
 
 /// Each line's only key.
@@ -89,6 +89,20 @@ fn with_json_notes_and_warnings_are_json_too() {
         let programs = cli_with(&node, &[arguments, &["--json"]].concat());
         assert_eq!(programs.code, 0, "{arguments:?}: {}", programs.stderr);
         assert_eq!(kinds(&programs.stderr), expected, "{arguments:?}: {}", programs.stderr);
+    }
+}
+
+#[test]
+fn what_is_refused_has_not_begun() {
+    // As for clients of the Python DistKV, it begins before it is refused.
+    let node = FakeNode::start(|request| match request.str("action") {
+        Some("watch" | "msg_monitor") => vec![state("start"), error("not for you", "denied")],
+        _ => vec![error("nor is this", "auth_required")],
+    });
+    for arguments in [&["watch", "a"][..], &["monitor"], &["conflicts", "--follow"]] {
+        let done = cli_with(&node, arguments);
+        let refusal = "error: the node refuses: not for you (denied)\n";
+        assert_eq!((done.code, &*done.stderr), (3, refusal), "{arguments:?}");
     }
 }
 
