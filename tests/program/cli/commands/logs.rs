@@ -419,7 +419,7 @@ fn a_node_saves_and_logs_where_its_operator_lets_it() {
     let mut node = NodeProcess::start("n1", &[&ANY[..], &options].concat());
     ok(&node, &["set", "before", "1"]);
     let saved = ok(&node, &["snapshot", "save"]);
-    assert!(saved.contains("snapshot-") && saved.contains(" 1 entries"), "{saved}");
+    assert!(saved.contains("snapshot-") && saved.contains(" 1 entry"), "{saved}");
     assert_eq!(ok(&node, &["log", "stop"]), "there was no such log\n");
     ok(&node, &["log", "start", "all.dkv", "--fetch"]);
     ok(&node, &["set", "after", "2"]);
