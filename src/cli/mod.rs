@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use distkv_command::signals::survive_file_limit;
-use distkv_command::{error, remote};
+use distkv_command::{error, remote, say};
 
 use crate::rt;
 use error::{CliError, EXIT_OK};
@@ -84,9 +84,12 @@ Environment:
 
 Exit codes:
   0  done
-  1  failed; also: `get` found no value, `status` is not ready, `wait` timed
-     out, `verify` or `snapshot diff` found a difference
-  2  usage: an option, configuration file, path or value is not valid
+  1  failed, or a file to work on cannot be read or written; also: `get` found
+     no value, `status` is not ready, `wait` timed out, `verify` or `snapshot
+     diff` found a difference
+  2  usage: an option, path or value is not valid; or a file that says how to
+     work (configuration, key, certificate, ticket, secret) is not, or cannot
+     be read
   3  refused: by a node, because of rights, a limit or the value itself; of
      `run` and `join`: by the network, until something is changed; the name is
      taken, or all peers are of another network
@@ -100,7 +103,8 @@ Exit codes:
   130  `bench`, `import`, `apply`, `undo`, `cp`, `mv`, `verify`, `log replay`,
      `snapshot save`, `snapshot restore` or `snapshot convert` was interrupted
   With --json, an error is a line of JSON on standard error: {\"error\": TEXT,
-  \"outcome\": WORD, \"code\": the node's word or null, \"exit_code\": NUMBER}."
+  \"outcome\": WORD, \"code\": the node's word or null, \"exit_code\": NUMBER}.
+  What else a command says there is {\"note\": TEXT} or {\"warning\": TEXT}."
 );
 
 /// A masterless, gossip-replicated, in-memory key-value node
@@ -246,6 +250,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
     // Behind `--` there are no options.
     let is_json = args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json");
+    say::as_json(is_json);
     let done = match Cli::try_parse_from(args) {
         Ok(cli) => cli.command.with(cli.before).and_then(execute),
         Err(error) => return error::explain(&error, is_json).into(),

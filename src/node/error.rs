@@ -125,7 +125,10 @@ pub enum NodeError {
     #[error("the data directory names more incarnations than a node keeps track of")]
     TableFull,
     /// The directory for clients' files cannot be used.
-    #[error("the directory for clients' files {path:?} cannot be used: {source}")]
+    #[error(
+        "the directory for clients' files {path:?} cannot be used: {source}; name one that is there and that this \
+         user can write to"
+    )]
     ClientFiles {
         /// Which.
         path: PathBuf,
@@ -133,7 +136,9 @@ pub enum NodeError {
         source: io::Error,
     },
     /// The directory for scheduled snapshots cannot be used.
-    #[error("the directory for scheduled snapshots {path:?} cannot be used: {source}")]
+    #[error(
+        "the directory for scheduled snapshots {path:?} cannot be used: {source}; name one that this user can write to"
+    )]
     SnapshotDir {
         /// Which.
         path: PathBuf,
@@ -141,7 +146,10 @@ pub enum NodeError {
         source: io::Error,
     },
     /// The audit log cannot be written.
-    #[error("the audit log {path:?} cannot be used: {source}")]
+    #[error(
+        "the audit log {path:?} cannot be used: {source}; name a file that this user can write to, in a directory that \
+         is there"
+    )]
     Audit {
         /// Which file.
         path: PathBuf,

@@ -11,6 +11,7 @@ use super::monitoring::memory::MemoryWatch;
 use super::monitoring::plaintext::PlaintextWatch;
 use crate::engine::{CatchUpFailure, Engine, Input, Report, TICK_INTERVAL_MS};
 use crate::hub::Hub;
+use crate::model::count::count_of;
 use crate::model::ids::{Incarnation, Millis, NodeId, NodeName, NodeTable};
 use crate::rt;
 
@@ -177,10 +178,11 @@ fn for_pages(report: &Report) -> Option<(&'static str, String)> {
         | Report::ResyncDone { .. }
         | Report::Purged { .. } => return None,
         Report::CatchUpStarted { peer, missing } => {
-            ("catch-up", format!("asked {peer} for {missing} changes that are missing here"))
+            let missing = count_of(*missing, "change that is", "changes that are");
+            ("catch-up", format!("asked {peer} for {missing} missing here"))
         }
         Report::CatchUpDone { peer, entries } => {
-            ("catch-up", format!("{entries} entries came from {peer}"))
+            ("catch-up", format!("{} came from {peer}", count_of(*entries, "entry", "entries")))
         }
         Report::CatchUpFailed { peer, .. } => {
             ("catch-up", format!("{peer} did not answer in full; asking again"))
@@ -192,8 +194,8 @@ fn for_pages(report: &Report) -> Option<(&'static str, String)> {
             ("met", format!("two sides of a split have met: {} and {}", names(ours), names(theirs)))
         }
         Report::GroupChanged { config } => {
-            let count = config.members().len();
-            ("group", format!("the Delete group has {count} members now"))
+            let count = count_of(config.members().len() as u64, "member", "members");
+            ("group", format!("the Delete group has {count} now"))
         }
         Report::ContentsDiffer { peer } => {
             ("contents", format!("{peer} holds other entries for the same changes"))

@@ -3,6 +3,7 @@
 
 use super::cluster::purge_block::show_ms;
 use crate::engine::Image;
+use crate::model::count::count_of;
 use crate::model::ids::{Incarnation, NodeName, Tick};
 use crate::model::path::Path;
 use crate::protocol::client::request::PastMoment;
@@ -232,10 +233,7 @@ impl SilentInfo {
                     "have been silent together for {}: the network is split, or all of them have failed"
                 }
             };
-            let changes = match silent.changes {
-                1 => String::from("1 change"),
-                changes => format!("{changes} changes"),
-            };
+            let changes = count_of(silent.changes, "change", "changes");
             format!("{who} {}; {goes_on}, {changes} since", what.replace("{}", &how_long))
         };
         self.together.iter().map(text).collect()

@@ -5,7 +5,9 @@ mod bench;
 pub(crate) mod command;
 mod commands;
 mod fake;
+mod files;
 mod nodes;
+mod said;
 mod surroundings;
 
 use command::{cli, cli_with, cli_with_input};
@@ -172,7 +174,7 @@ fn a_configuration_file_s_mistake_is_told_with_its_line() {
 
     let missing = folder.path().join("missing.toml");
     let run = cli(&["run", "--config", missing.to_str().unwrap()]);
-    assert_eq!(run.code, 1);
+    assert_eq!(run.code, 2);
     assert!(run.stderr.contains("missing.toml"), "{}", run.stderr);
 }
 

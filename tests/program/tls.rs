@@ -164,7 +164,7 @@ fn commands_say_what_is_wrong_with_a_ticket_and_never_show_it() {
     };
     fails(&text[..text.len() - 9], 2, "the ticket is damaged");
     fails("n1:27586", 2, "this is no ticket");
-    fails(&format!("@{}", authority.text("none")), 1, "none");
+    fails(&format!("@{}", authority.text("none")), 2, "none");
     let other = Authority::new();
     fails(&other.ticket(&to).to_text().unwrap(), 3, "wrong CA: ");
     let mut plain = authority.ticket(&to);
@@ -210,7 +210,7 @@ fn a_node_does_not_start_with_a_bad_certificate() {
     let done = run(&["--cert", &cert]);
     assert_eq!((done.code, done.stderr.contains("--cert-key")), (2, true), "{done:?}");
     let done = run(&["--cert", &key, "--cert-key", &key]);
-    assert!(done.code == 1 && done.stderr.contains("no certificate in it"), "{done:?}");
+    assert!(done.code == 2 && done.stderr.contains("no certificate in it"), "{done:?}");
     let done = run(&["--cert-name", "n1"]);
     assert!(done.code == 2 && done.stderr.contains("--cert-name"), "{done:?}");
     let done = run(&["--cert", &cert, "--cert-key", &key, "--client-plaintext", "here"]);

@@ -313,6 +313,21 @@ fn only_one_file_panics_on_purpose_and_none_goes_on_after_a_panic() {
 }
 
 #[test]
+fn commands_write_to_standard_error_in_one_place() {
+    let folders = ["src/cli", "crates/command/src", "crates/bench/src"];
+    let mut wrong = Vec::new();
+    for file in folders.iter().flat_map(|folder| rust_files(&root().join(folder))) {
+        for (number, line) in code_lines(&file) {
+            if line.contains("eprintln!") {
+                let file = file.display();
+                wrong.push(format!("{file}:{number}: use distkv_command::say, for --json"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
 fn every_file_says_what_it_is_for_and_is_one_thing() {
     let mut wrong = Vec::new();
     let others = ["tests", "examples"].iter().flat_map(|f| rust_files(&root().join(f)));

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::client::{Access, Connection, Fields, HostPort, Options};
-use crate::command::error::{CliError, EXIT_INTERRUPTED};
+use crate::command::error::CliError;
+use crate::command::say;
 use crate::command::signals::on_signals;
 use crate::model::path::Path;
 use crate::rt;
@@ -71,14 +72,14 @@ pub fn tidily(
     let node = at.node;
     rt::block_on(look(at))?;
     if keep {
-        eprintln!("note: this writes below {PLACE}; {} deletes that", by_hand(node));
+        say::note(&format!("this writes below {PLACE}; {} deletes that", by_hand(node)));
         return measure();
     }
-    eprintln!("note: this writes below {PLACE}, and deletes that again");
+    say::note(&format!("this writes below {PLACE}, and deletes that again"));
     on_signals(move |_| {
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
-            eprintln!("note: some of {PLACE} may still be there; {} deletes it", by_hand(node));
-            std::process::exit(i32::from(EXIT_INTERRUPTED));
+            let left = format!("some of {PLACE} may still be there; {} deletes it", by_hand(node));
+            std::process::exit(i32::from(CliError::Interrupted(left).tell(say::is_json())));
         }
     })?;
     let measured = measure();
@@ -89,14 +90,14 @@ pub fn tidily(
     match (measured, is_interrupted()) {
         (_, true) => {
             deleted?;
-            eprintln!("note: interrupted; {PLACE} is deleted");
+            say::note(&format!("interrupted; {PLACE} is deleted"));
             Err(CliError::INTERRUPTED)
         }
         (Ok(()), false) => deleted,
         // The first error says more.
         (Err(error), false) => {
             if let Err(CliError::Failure(text)) = deleted {
-                eprintln!("note: {text}");
+                say::note(&text);
             }
             Err(error)
         }

@@ -13,10 +13,12 @@ mod shared;
 mod tests;
 mod writing;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_channel::{Receiver, TrySendError};
+use futures::future::{Either, select};
 
 use super::credentials::Access;
 use super::error::ClientError;
@@ -233,6 +235,7 @@ impl Connection {
             connection: self.clone(),
             open,
             paths: Lengthener::default(),
+            ahead: None,
             is_done: false,
             taken: 0,
             acknowledged: 0,
@@ -307,6 +310,8 @@ pub struct ReplyStream {
     connection: Connection,
     open: OpenRequest<Receiver<Message>>,
     paths: Lengthener,
+    /// What has come already, and is the next.
+    ahead: Option<StreamEvent>,
     is_done: bool,
     /// Number of the last message that was taken out. Invariant: at least `acknowledged`.
     taken: u64,
@@ -320,6 +325,9 @@ impl ReplyStream {
     /// # Errors
     /// The node's error, or how the connection ended; nothing more comes after it.
     pub async fn next(&mut self) -> Result<Option<StreamEvent>, ClientError> {
+        if let Some(event) = self.ahead.take() {
+            return Ok(Some(event));
+        }
         if self.is_done {
             return Ok(None);
         }
@@ -327,6 +335,27 @@ impl ReplyStream {
         let result = self.take().await;
         self.is_done = !matches!(result, Ok(Some(_)));
         result
+    }
+
+    /// Waits until the node has let the stream in: where clients of the Python DistKV need that, a stream begins before it
+    /// is refused. Nothing of it is lost: what has come meanwhile is the next.
+    ///
+    /// The node is asked something that everybody may ask. It answers that behind what it says of the stream at once.
+    ///
+    /// # Errors
+    /// The node's error, or how the connection ended.
+    pub async fn let_in(&mut self) -> Result<(), ClientError> {
+        let connection = self.connection.clone();
+        let question = Fields::new();
+        let asking = connection.request("auth_info", &question);
+        let first = match select(pin!(self.next()), pin!(asking)).await {
+            Either::Left((first, _)) => first?,
+            Either::Right((Ok(_) | Err(ClientError::Server(_)), _)) => None,
+            // The connection has ended; perhaps there is a reason.
+            Either::Right((Err(_), next)) => next.await?,
+        };
+        self.ahead = first;
+        Ok(())
     }
 
     /// The number of the request, which `stop` takes as its task.

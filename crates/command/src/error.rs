@@ -151,6 +151,15 @@ impl CliError {
         }
     }
 
+    /// Of a file that says how to work, and not what to work on: that it cannot be read is a mistake of whoever names it.
+    #[must_use]
+    pub fn of_setting(self) -> CliError {
+        match self {
+            CliError::Failure(text) => CliError::Usage(text),
+            other => other,
+        }
+    }
+
     /// There is no such thing.
     #[must_use]
     pub fn not_found(text: String) -> CliError {

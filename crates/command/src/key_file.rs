@@ -6,6 +6,8 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use crate::error::CliError;
+
 use distkv_secure::key_file::{FILE_BYTES_MAX, KeyFile, KeyFileError};
 
 /// The mode of a key file: its owner may read and write it, and nobody else anything.
@@ -54,7 +56,7 @@ pub enum KeyFileTrouble {
         path: PathBuf,
     },
     /// It cannot be written. What was there is as it was.
-    #[error("the key file {} cannot be written: {source}", path.display())]
+    #[error("the key file {} cannot be written: {source}{}", path.display(), write_hint(source))]
     Unwritable {
         /// The file.
         path: PathBuf,
@@ -63,12 +65,34 @@ pub enum KeyFileTrouble {
     },
 }
 
+/// A file that cannot be used is a mistake of whoever names it, also if it is not there; one that cannot be written is not.
+impl From<KeyFileTrouble> for CliError {
+    fn from(trouble: KeyFileTrouble) -> Self {
+        let text = trouble.to_string();
+        match trouble {
+            KeyFileTrouble::Unreadable { .. }
+            | KeyFileTrouble::Loose { .. }
+            | KeyFileTrouble::Damaged { .. } => Self::Usage(text),
+            KeyFileTrouble::Exists { .. } | KeyFileTrouble::Unwritable { .. } => {
+                Self::Failure(text)
+            }
+        }
+    }
+}
+
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => {
             "; copy it from another node, or make one with `distkv-node key new --network NAME --to FILE`"
         }
         io::ErrorKind::PermissionDenied => "; it must belong to the user that runs the node",
+        _ => "",
+    }
+}
+
+fn write_hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "; make its directory first",
         _ => "",
     }
 }

@@ -8,6 +8,7 @@
 //! | [`login`] | the options that say as whom to work |
 //! | [`output`] | lines and tables for people, JSON for programs |
 //! | [`remote`] | the options that name a node, and requests to it |
+//! | [`say`] | notes and warnings, on standard error |
 //! | [`signals`] | SIGINT, SIGTERM and SIGHUP |
 //! | [`units`] | sizes and durations as people write them |
 
@@ -16,5 +17,6 @@ pub mod key_file;
 pub mod login;
 pub mod output;
 pub mod remote;
+pub mod say;
 pub mod signals;
 pub mod units;

@@ -93,7 +93,7 @@ impl LoginArgs {
 /// A secret from a file, or from standard input: its first line.
 pub fn read_secret(file: &PathBuf) -> Result<String, CliError> {
     let failed = |error: std::io::Error| {
-        CliError::Failure(format!("cannot read the secret in {}: {error}", file.display()))
+        CliError::Usage(format!("cannot read the secret in {}: {error}", file.display()))
     };
     let mut text = String::new();
     if file.as_os_str() == "-" {

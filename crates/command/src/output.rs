@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, StdoutLock, Write};
 
+pub use distkv_model::count::count_of;
+
 use distkv_core::protocol::json::{json_from_msgpack, make_integers_safe, text_from_msgpack};
 use serde_json::Value as Json;
 
@@ -91,11 +93,6 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// A number of things: `1 entry`, `2 entries`.
-pub fn count_of(count: u64, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
-}
-
 /// A word as a shell takes it: quoted, where it must be.
 pub fn shell_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@%".contains(c);
@@ -166,9 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_not_many_and_words_are_quoted_for_the_shell() {
-        assert_eq!(count_of(1, "entry", "entries"), "1 entry");
-        assert_eq!(count_of(0, "entry", "entries"), "0 entries");
+    fn words_are_quoted_for_the_shell() {
         assert_eq!(shell_word("site.lamp:1"), "site.lamp:1");
         assert_eq!(shell_word("it's"), r"'it'\''s'");
         assert_eq!(shell_word(""), "''");

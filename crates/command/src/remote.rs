@@ -235,7 +235,7 @@ impl RemoteArgs {
     /// The key file or the ticket cannot be used.
     pub fn ca(&self) -> Result<Option<CaHash>, CliError> {
         if let Some(path) = self.key_file()? {
-            let file = key_file::read(&path).map_err(|why| CliError::Usage(why.to_string()))?;
+            let file = key_file::read(&path)?;
             return Ok(file.ca.as_ref().map(|ca| CaHash::of(&ca.certificate)));
         }
         Ok(self.ticket()?.and_then(|ticket| ticket.ca))
@@ -288,7 +288,7 @@ pub(crate) fn file_in_environment(name: &str) -> Option<PathBuf> {
 /// # Errors
 /// The file cannot be used.
 pub fn access_by_key(path: &FilePath) -> Result<Access, CliError> {
-    let file = key_file::read(path).map_err(|why| CliError::Usage(why.to_string()))?;
+    let file = key_file::read(path)?;
     let ring = &file.ring;
     let proof = |key: &Key| *key.derive(Purpose::AdminLogin);
     // In the middle of a rotation the node may not have the primary yet, or not any more.
@@ -390,6 +390,16 @@ impl Remote {
         self.in_time(self.connection.stream(action, fields)).await.map_err(CliError::of_read)
     }
 
+    /// The same for a stream of what comes in future. When this returns, the node has let it in.
+    pub async fn follow(&self, action: &str, fields: &Fields) -> Result<ReplyStream, CliError> {
+        let mut stream = self.stream(action, fields).await?;
+        match rt::timeout(self.timeout, stream.let_in()).await {
+            Some(Err(error)) => Err(CliError::of_stream(error)),
+            // A node that does not say either in all that time has begun it.
+            Some(Ok(())) | None => Ok(stream),
+        }
+    }
+
     /// The next of a stream that comes without pause.
     pub async fn next(&self, stream: &mut ReplyStream) -> Result<Option<StreamEvent>, CliError> {
         self.in_time(stream.next()).await.map_err(CliError::of_read)
@@ -440,7 +450,7 @@ pub fn read_ticket(what: &str, text: &str) -> Result<Ticket, CliError> {
     };
     read_ticket_file(file).map_err(|error| match error.kind() {
         ErrorKind::InvalidData => CliError::Usage(format!("{what} {file}: {error}")),
-        _ => CliError::Failure(format!("cannot read {file}: {error}")),
+        _ => CliError::Usage(format!("cannot read {file}: {error}")),
     })
 }
 

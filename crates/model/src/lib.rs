@@ -1,5 +1,6 @@
 //! The vocabulary of the system, pure: no clock, randomness, socket, file or environment.
 
+pub mod count;
 pub mod defects;
 mod entries;
 pub mod group;

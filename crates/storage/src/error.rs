@@ -248,6 +248,11 @@ impl StorageError {
     #[must_use]
     fn advice(&self) -> &'static str {
         match self {
+            Self::Io { action: "make", source, .. }
+                if source.kind() == io::ErrorKind::AlreadyExists =>
+            {
+                "it is a file, and a directory is needed: name another one"
+            }
             Self::Io { .. } => {
                 "check that the disk works, has room, and can be written by this user"
             }

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{Item, collect, method_of};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
-use crate::cli::terminal::output::{Output, Table, printable};
+use crate::cli::terminal::output::{Output, Table, count_of, printable};
 use crate::client::Fields;
 use crate::model::path::{Element, Path};
 use crate::model::value::Reader;
@@ -166,7 +166,7 @@ pub(in crate::cli) async fn run(args: AclArgs) -> Result<(), CliError> {
             let count = reply.u64("changed").unwrap_or(0);
             output.either(
                 || json!({"list": name, "deleted": count}),
-                || format!("{name}: {count} patterns are deleted"),
+                || format!("{name}: {} deleted", count_of(count, "pattern is", "patterns are")),
             )?;
         }
         AclCommand::Test { name, path, letter, .. } => {

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::admins::admins_of;
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
-use crate::cli::terminal::output::{Output, printable};
+use crate::cli::terminal::output::{Output, count_of, printable};
 use crate::cli::terminal::units::parse_duration;
 use crate::client::{Fields, Message};
 use crate::rt;
@@ -172,15 +172,16 @@ impl Logins {
     }
 
     fn text(&self, node: &str) -> String {
-        let without = self.without;
+        let have = count_of(self.without, "has", "have");
         match (&self.method, self.is_secured, self.grace_ms) {
             (_, true, _) => format!(
                 "{node} has a key: its clients must log in, with a password, a token or the key"
             ),
-            (None, false, _) => format!("{node}: clients need not log in; {without} have not"),
+            (None, false, _) => format!("{node}: clients need not log in; {have} not"),
             (Some(method), false, Some(ms)) => format!(
-                "{node}: clients must log in (method {method}) in {} s; {without} have not, and are served until then",
-                ms / 1_000
+                "{node}: clients must log in (method {method}) in {} s; {have} not, and {} served until then",
+                ms / 1_000,
+                if self.without == 1 { "is" } else { "are" }
             ),
             (Some(method), false, None) => format!("{node}: clients must log in (method {method})"),
         }

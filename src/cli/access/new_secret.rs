@@ -9,6 +9,7 @@ use distkv_command::login::read_secret;
 
 use crate::cli::error::CliError;
 use crate::cli::files::cannot;
+use crate::cli::say;
 use crate::rt;
 
 /// Random bytes of a secret that is made; it has twice as many hexadecimal digits.
@@ -47,7 +48,7 @@ impl NewSecret {
     /// A node has taken it: the file stays, if it was made here, and people are told of it.
     pub(super) fn keep(mut self) {
         if let Some(file) = self.made.take() {
-            eprintln!("the secret was made, and is in {}", file.display());
+            say::line(&format!("the secret was made, and is in {}", file.display()));
         }
     }
 }

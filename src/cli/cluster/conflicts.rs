@@ -4,14 +4,15 @@ use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use clap::Args;
+use futures::StreamExt;
 use futures::stream::{BoxStream, select_all, unfold};
-use futures::{FutureExt as _, StreamExt};
 use serde_json::{Map, Value as Json};
 
 use crate::cli::data::entry::{add_chain_and_tock, ask_for_chain, chain_text};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path, whole_path};
-use crate::cli::terminal::output::{Output, json_of, printable, text_of};
+use crate::cli::say;
+use crate::cli::terminal::output::{Output, count_of, json_of, printable, text_of};
 use crate::cli::terminal::times::show_time;
 use crate::client::message::array_items;
 use crate::client::{
@@ -108,7 +109,7 @@ pub(in crate::cli) async fn run(args: ConflictsArgs) -> Result<(), CliError> {
         asking.watch(&args.path).await?;
         let address = asking.nodes.first().map(|node| node.remote.connection.address());
         let (address, names) = (address.unwrap_or_default(), asking.names());
-        eprintln!("following conflicts below {} at {address} (node {names})", args.path);
+        say::line(&format!("following conflicts below {} at {address} (node {names})", args.path));
     }
     let mut printer = Printer::new(&args);
     let recent = asking.list(&args).await?;
@@ -122,7 +123,7 @@ pub(in crate::cli) async fn run(args: ConflictsArgs) -> Result<(), CliError> {
             true => String::from(" (the system's own, of users and access lists, are below :n)"),
             false => format!(" below {}", args.path),
         };
-        eprintln!("no conflicts were found at {} since the start{place}", asking.names());
+        say::line(&format!("no conflicts were found at {} since the start{place}", asking.names()));
     }
     if asking.is_complete { Ok(()) } else { Err(CliError::Told) }
 }
@@ -147,7 +148,7 @@ impl Asking {
                 if !is_first =>
             {
                 self.is_complete = false;
-                eprintln!("{name} is left out: {}", printable(&why));
+                say::line(&format!("{name} is left out: {}", printable(&why)));
                 Ok(())
             }
             error => Err(error),
@@ -177,7 +178,7 @@ impl Asking {
         let mut fields = asked(path);
         fields.str("conflicts", "only");
         for (index, mut node) in std::mem::take(&mut self.nodes).into_iter().enumerate() {
-            match node.remote.stream("watch", &fields).await {
+            match node.remote.follow("watch", &fields).await {
                 Ok(watch) => {
                     node.watch = Some(watch);
                     self.nodes.push(node);
@@ -197,10 +198,7 @@ impl Asking {
                     all.append(&mut list);
                     self.nodes.push(node);
                 }
-                Err(error) => {
-                    let error = node.refusal().unwrap_or(error);
-                    self.leave_out(&node.name, index == 0, error)?;
-                }
+                Err(error) => self.leave_out(&node.name, index == 0, error)?,
             }
         }
         Ok(all)
@@ -208,18 +206,6 @@ impl Asking {
 }
 
 impl Node {
-    /// Why the node has ended the watch, if it said so: where it closes the connection, no other answer tells.
-    fn refusal(&mut self) -> Option<CliError> {
-        let watch = self.watch.as_mut()?;
-        loop {
-            match watch.next().now_or_never()? {
-                Ok(Some(_)) => {}
-                Err(error) if error.server().is_some() => return Some(CliError::of_stream(error)),
-                Ok(None) | Err(_) => return None,
-            }
-        }
-    }
-
     async fn list(&mut self, args: &ConflictsArgs) -> Result<Vec<Told>, CliError> {
         let mut fields = asked(&args.path);
         if let Some(limit) = args.limit {
@@ -363,7 +349,8 @@ fn version_json(version: &Message) -> Json {
 /// Says how many a node had dropped before they were read.
 fn tell_dropped(node: &str, message: &Message) {
     if let Some(dropped) = message.u64("dropped") {
-        eprintln!("({dropped} before this are not listed at {node} any more; its log has them)");
+        let are = count_of(dropped, "before this is", "before this are");
+        say::line(&format!("({are} not listed at {node} any more; see its log)"));
     }
 }
 
@@ -405,8 +392,8 @@ async fn follow(nodes: Vec<Node>, printer: &mut Printer) -> Result<(), CliError>
                 return Err(CliError::Failure(String::from("the node ended the watch")));
             }
             Err(error) if names.len() == 1 => return Err(CliError::of_stream(error)),
-            Ok(None) => eprintln!("{name} has ended the watch"),
-            Err(error) => eprintln!("{name}: {}", printable(&error.to_string())),
+            Ok(None) => say::line(&format!("{name} has ended the watch")),
+            Err(error) => say::line(&format!("{name}: {}", printable(&error.to_string()))),
         }
     }
     Ok(())

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
+use crate::cli::say;
 use crate::cli::terminal::output::{Output, Table, json_of, printable};
 use crate::cli::terminal::units::show_millis;
 use crate::client::message::{array_items, as_str};
@@ -104,7 +105,7 @@ async fn list(remote: &RemoteArgs) -> Result<(), CliError> {
         }
         output.flush()?;
         // Each line is a member; programs find the warnings in `status`.
-        warnings_of(&reply).iter().for_each(|warning| eprintln!("warning: {warning}"));
+        warnings_of(&reply).iter().for_each(|warning| say::warning(warning));
         return Ok(());
     }
     let head = [

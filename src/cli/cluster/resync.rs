@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 use super::state::node_name;
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
-use crate::cli::terminal::output::{Output, json_of, printable};
+use crate::cli::terminal::output::{Output, count_of, json_of, printable};
 use crate::cli::terminal::units::show_millis;
 use crate::client::message::{array_items, as_str};
 use crate::client::{Fields, Message};
@@ -158,19 +158,20 @@ fn number(resync: &Message, name: &str) -> u64 {
 /// One line of how it goes.
 fn text_of(resync: &Message) -> String {
     let lasts = show_millis(number(resync, "lasts_ms"));
-    let (entries, remaining) = (number(resync, "entries"), number(resync, "remaining"));
+    let entries = count_of(number(resync, "entries"), "entry", "entries");
+    let remaining = count_of(number(resync, "remaining"), "event", "events");
     let driver = match resync.str("driver") {
         Some(name) => format!(
-            "{} asks the other side ({} entries fetched, {} events to go); ",
+            "{} asks the other side ({} fetched, {} to go); ",
             printable(name),
-            number(resync, "driver_entries"),
-            number(resync, "driver_remaining")
+            count_of(number(resync, "driver_entries"), "entry", "entries"),
+            count_of(number(resync, "driver_remaining"), "event", "events")
         ),
         None => String::new(),
     };
     let ours = names(resync.get("ours").unwrap_or_default()).join(" ");
     format!(
-        "healing for {lasts}; {driver}here {entries} entries fetched, {remaining} events missing; \
+        "healing for {lasts}; {driver}here {entries} fetched, {remaining} missing; \
          housekeepers of this side: {ours}"
     )
 }
@@ -203,9 +204,9 @@ impl Lines {
         if self.output.json {
             return self.show(look);
         }
-        let (entries, lasted) = (number(last, "entries"), show_millis(number(last, "lasts_ms")));
-        let line =
-            format!("{}: healed after {lasted}; {entries} entries were fetched here", look.node);
+        let entries = count_of(number(last, "entries"), "entry was", "entries were");
+        let lasted = show_millis(number(last, "lasts_ms"));
+        let line = format!("{}: healed after {lasted}; {entries} fetched here", look.node);
         let line = format!("{line}{}", look.waiting_text());
         self.print(line, true)
     }

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::members::print_warnings;
 use crate::cli::error::CliError;
 use crate::cli::remote::RemoteArgs;
-use crate::cli::terminal::output::{Output, Table, json_of, printable, text_of};
+use crate::cli::terminal::output::{Output, Table, count_of, json_of, printable, text_of};
 use crate::cli::terminal::times::show_time;
 use crate::cli::terminal::units::{show_bytes, show_millis};
 use crate::client::message::{array_items, as_str, as_u64, map_items};
@@ -92,13 +92,17 @@ fn print(reply: &Message, output: &mut Output) -> Result<(), CliError> {
         row("read only", "yes".into());
     }
     row("up for", reply.u64("uptime_ms").map(show_millis).unwrap_or_default());
-    row("members", format!("{} ({} links)", shown("members"), shown("links")));
+    let count = |name: &str, one: &str, many: &str| match reply.u64(name) {
+        Some(count) => count_of(count, one, many),
+        None => many.to_owned(),
+    };
+    row("members", format!("{} ({})", shown("members"), count("links", "link", "links")));
     row("tick, tock", format!("{}, {}", shown("tick"), shown("tock")));
     let (live, tombstones) = (shown("live_entries"), shown("tombstones"));
     row("entries", format!("{} ({live} with a value, {tombstones} deleted)", shown("entries")));
     row("memory", memory_text(reply));
-    let (open, watches) = (shown("connections"), shown("watches"));
-    row("connections", format!("{open} of {} ({watches} watches)", shown("connections_max")));
+    let (open, watches) = (shown("connections"), count("watches", "watch", "watches"));
+    row("connections", format!("{open} of {} ({watches})", shown("connections_max")));
     row("for clients", client_memory_text(reply));
     if let Some(catching_up) = reply.get("catching_up").filter(|value| *value != [0xc0]) {
         row("catching up", text_of(catching_up));
@@ -199,7 +203,7 @@ fn client_memory_text(reply: &Message) -> String {
     let (used, pinned, max) = (count("used"), count("pinned"), count("max"));
     let closed = match count("closed") {
         0 => String::new(),
-        closed => format!("; {closed} slow readers closed"),
+        closed => format!("; {} closed", count_of(closed, "slow reader", "slow readers")),
     };
     let (used, pinned, max) = (show_bytes(used), show_bytes(pinned), show_bytes(max));
     format!("{used} of {max} ({pinned} in snapshots{closed})")

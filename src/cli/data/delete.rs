@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 use super::set::{ConditionArgs, CopiesArgs, change_json, change_text};
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, RequestKind, address_entry, parse_path, whole_path};
+use crate::cli::say;
 use crate::cli::terminal::output::{Output, count_of, printable, shell_word};
 use crate::client::{Fields, StreamEvent};
 use crate::model::path::Path;
@@ -129,7 +130,7 @@ async fn show(args: &DeleteArgs, mut output: Output) -> Result<(), CliError> {
         count += 1;
     }
     output.flush()?;
-    eprintln!("{} would be deleted", count_of(count, "entry", "entries"));
+    say::line(&format!("{} would be deleted", count_of(count, "entry", "entries")));
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use serde_json::{Value as Json, json};
 
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, parse_path};
+use crate::cli::say;
 use crate::cli::snapshot::save::PAST_TIMEOUT;
 use crate::cli::terminal::output::{Output, json_of, text_of};
 use crate::cli::terminal::times::{Moment, parse_moment, show_time};
@@ -88,14 +89,14 @@ pub(in crate::cli) async fn run(args: HistoryArgs) -> Result<(), CliError> {
     if count == 0 {
         let since = since.map(|since| format!(" since {}", show_time(since)));
         let since = since.unwrap_or_default();
-        eprintln!("{}: no changes{since}; this node's past begins at {reach}", args.path);
+        say::line(&format!("{}: no changes{since}; this node's past begins at {reach}", args.path));
     } else if reply.bool("cut") == Some(true) {
-        eprintln!("there are older changes: see --limit");
+        say::line("there are older changes: see --limit");
     } else if args.since.is_none() {
-        eprintln!("this node's past begins at {reach}");
+        say::line(&format!("this node's past begins at {reach}"));
     }
     if reply.bool("gaps") == Some(true) {
-        eprintln!("for some time nothing was logged: changes of that time may be missing");
+        say::line("for some time nothing was logged: changes of that time may be missing");
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, parse_path, topic_bytes};
+use crate::cli::say;
 use crate::cli::terminal::output::{Output, json_of, printable, text_of};
 use crate::client::{Fields, Message, StreamEvent};
 use crate::model::path::Path;
@@ -46,9 +47,10 @@ pub(in crate::cli) async fn run(args: MonitorArgs) -> Result<(), CliError> {
     let mut fields = Fields::new();
     fields.raw("topic", &topic_bytes(&args.topic)).bool("raw", args.raw);
     let remote = args.remote.connect().await?;
-    let mut stream = remote.stream("msg_monitor", &fields).await?;
-    let node = &remote.connection.greeting().node;
-    eprintln!("monitoring {} at {} (node {node})", args.topic, remote.connection.address());
+    let mut stream = remote.follow("msg_monitor", &fields).await?;
+    let node = printable(&remote.connection.greeting().node);
+    let (topic, address) = (&args.topic, remote.connection.address());
+    say::line(&format!("monitoring {topic} at {address} (node {node})"));
 
     let mut output = Output::new(args.remote.json);
     let mut left = args.count;

@@ -8,11 +8,11 @@
 //! knows each version ([`crate::client::smart`]), gives that, too. What is gone is found if it was given before.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write as _};
 use std::time::Duration;
 
 use crate::cli::error::{CliError, Outcome};
 use crate::cli::remote::{Remote, RemoteArgs, whole_path};
+use crate::cli::say;
 use crate::cli::terminal::output::printable;
 use crate::client::{Fields, Message, ReplyStream, StreamEvent};
 use crate::model::path::Path;
@@ -118,7 +118,7 @@ impl<'a> NodeWatch<'a> {
     fn tell_where(&self, more: &str) {
         let (address, node) = (self.remote.connection.address(), self.remote.connection.greeting());
         let node = printable(&node.node);
-        say(&format!("watching {} at {address} (node {node}){more}", self.path));
+        say::line(&format!("watching {} at {address} (node {node}){more}", self.path));
     }
 
     /// The next. Waits for as long as that takes.
@@ -197,7 +197,7 @@ impl<'a> NodeWatch<'a> {
 
     /// Connects until that works. Whether everything comes again, because not all had come the first time.
     async fn connect_again(&mut self, lost: &CliError) -> Result<bool, CliError> {
-        say(&format!("{lost}; connecting again until that works (Ctrl-C ends it)"));
+        say::line(&format!("{lost}; connecting again until that works (Ctrl-C ends it)"));
         let (remote, stream) = loop {
             rt::sleep(self.pause).await;
             self.pause = (self.pause * 2).min(PAUSE_MAX);
@@ -239,13 +239,8 @@ async fn open(
     let remote = args.connect().await?;
     let mut fields = fields.clone();
     fields.bool("fetch", fetch);
-    let stream = remote.stream("watch", &fields).await?;
+    let stream = remote.follow("watch", &fields).await?;
     Ok((remote, stream))
-}
-
-/// Says something on standard error, where a watch that goes on for long may find nobody any more.
-pub(super) fn say(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
 /// Whether it may work later: no node was reached, it is not ready yet, or the connection was lost.

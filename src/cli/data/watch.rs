@@ -6,9 +6,10 @@ use clap::Args;
 use serde_json::{Value as Json, json};
 
 use super::entry::{ask_for_chain, entry_json, value_text};
-use super::rewatch::{NodeWatch, Told, say};
+use super::rewatch::{NodeWatch, Told};
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, parse_path};
+use crate::cli::say;
 use crate::cli::terminal::output::{Output, printable};
 use crate::client::smart::{Change, WatchEvent, WatchOptions};
 use crate::client::{Fields, Message};
@@ -137,17 +138,22 @@ async fn watch_cluster(args: &WatchArgs) -> Result<(), CliError> {
     let mut watch = client.watch(&args.path, options).await?;
     let mut output = Output::new(args.remote.json);
     let (mut is_fetched, mut left) = (!args.fetch, args.count);
-    eprintln!("watching {} at {}", args.path, watch.node().map_or("any node".into(), printable));
-    let mut is_lost = false;
+    let (mut is_let_in, mut is_lost) = (false, false);
     while left != Some(0) {
         // Dropping the wait loses nothing.
         let Some(event) = rt::timeout(LOST_AFTER, watch.next()).await else {
             if !std::mem::replace(&mut is_lost, watch.node().is_none()) && is_lost {
-                say("no node can be reached; trying again until that works (Ctrl-C ends it)");
+                say::line("no node can be reached; trying again until that works (Ctrl-C ends it)");
             }
             continue;
         };
-        match event? {
+        let event = event?;
+        // A node may begin a watch before it refuses it. All that it has comes first, also where nobody asked for it.
+        if !std::mem::replace(&mut is_let_in, true) {
+            let node = watch.node().map_or("any node".into(), printable);
+            say::line(&format!("watching {} at {node}", args.path));
+        }
+        match event {
             WatchEvent::Change(change) => {
                 let message = message_of(&change, args.chain)?;
                 print(&change.path.to_string(), &message, is_fetched, &mut output)?;
@@ -166,7 +172,7 @@ async fn watch_cluster(args: &WatchArgs) -> Result<(), CliError> {
             }
             WatchEvent::Resumed { node } => {
                 is_lost = false;
-                say(&format!("watching {} at {}", args.path, printable(&node)));
+                say::line(&format!("watching {} at {}", args.path, printable(&node)));
             }
         }
         output.flush()?;

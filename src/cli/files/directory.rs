@@ -8,6 +8,7 @@ use std::{fs, io};
 use super::super::error::CliError;
 use super::Format;
 use super::read::StateFile;
+use crate::cli::say;
 use crate::cli::terminal::progress::ProgressBar;
 use crate::cli::terminal::times::show_time;
 use crate::engine::changes::LoadImage;
@@ -192,9 +193,9 @@ pub(in crate::cli) fn put_into(
     let info = directory.save(&header, &image, &mut look).map_err(failure)?;
     if let Err(error) = give_to_owner(path) {
         let path = path.display();
-        eprintln!(
-            "warning: files in {path} belong to another user than {path}, and the node may not be able to read them: {error}"
-        );
+        say::warning(&format!(
+            "files in {path} belong to another user than {path}, and the node may not be able to read them: {error}"
+        ));
     }
     Ok(Put { owner, entries: info.entries, is_merged })
 }

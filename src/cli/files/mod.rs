@@ -14,9 +14,10 @@ pub(super) mod new_file;
 pub(super) mod read;
 pub(super) mod write;
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path as FilePath;
 
 use clap::ValueEnum;
@@ -78,6 +79,9 @@ pub(super) fn kind_of(path: &FilePath) -> Result<FileKind, CliError> {
     let read =
         File::open(path).and_then(|file| file.take(START_BYTES as u64).read_to_end(&mut start));
     read.map_err(|error| cannot("read", path, error))?;
+    if start.is_empty() {
+        return Err(CliError::Failure(format!("{}: the file is empty", path.display())));
+    }
     kind_of_start(&start).ok_or_else(|| {
         CliError::Failure(format!(
             "{}: neither a snapshot nor an event log of distkv-node, nor a saved state of the \
@@ -103,8 +107,15 @@ fn kind_of_start(start: &[u8]) -> Option<FileKind> {
 }
 
 /// The error of something that the system refuses.
-pub(super) fn cannot(action: &str, path: &FilePath, error: impl fmt::Display) -> CliError {
-    CliError::Failure(format!("cannot {action} {}: {error}", path.display()))
+pub(super) fn cannot(action: &str, path: &FilePath, error: impl Borrow<io::Error>) -> CliError {
+    let error = error.borrow();
+    let hint = match (action, error.kind(), path.parent()) {
+        ("write", io::ErrorKind::NotFound, Some(parent)) => {
+            format!("; make the directory {} first", parent.display())
+        }
+        _ => String::new(),
+    };
+    CliError::Failure(format!("cannot {action} {}: {error}{hint}", path.display()))
 }
 
 #[cfg(test)]

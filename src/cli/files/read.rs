@@ -7,7 +7,7 @@ use std::path::Path as FilePath;
 use super::directory::read_directory;
 use super::{FileKind, Format, cannot, kind_of};
 use crate::cli::error::CliError;
-use crate::cli::terminal::output::printable;
+use crate::cli::terminal::output::{count_of, printable};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::engine::Image;
 use crate::engine::exchange::lines::LinesImport;
@@ -137,8 +137,9 @@ pub(in crate::cli) fn notes_of(saved: &SavedImage) -> Vec<String> {
         })
         .collect();
     if saved.unusable.len() > NAMED_MAX {
-        let more = saved.unusable.len() - NAMED_MAX;
-        notes.push(format!("{more} more entries are left out for such reasons"));
+        let more = (saved.unusable.len() - NAMED_MAX) as u64;
+        let are = count_of(more, "more entry is", "more entries are");
+        notes.push(format!("{are} left out for such reasons"));
     }
     if let Some(error) = &saved.cut_off {
         notes.push(format!("{error}; that record is left out"));
@@ -164,8 +165,11 @@ fn read_lines(
     let name = NodeName::new(NOBODY).map_err(|error| CliError::Failure(error.to_string()))?;
     let notes = match import.edited() {
         0 => Vec::new(),
-        1 => vec![String::from("1 line was edited: it is a new change")],
-        edited => vec![format!("{edited} lines were edited: they are new changes")],
+        edited => vec![count_of(
+            edited,
+            "line was edited: it is a new change",
+            "lines were edited: they are new changes",
+        )],
     };
     Ok((import.finish(name).map_err(failed)?, notes))
 }

@@ -6,7 +6,8 @@ use std::path::Path as FilePath;
 use super::new_file::{Existing, NewFile};
 use super::{Format, cannot};
 use crate::cli::error::CliError;
-use crate::cli::terminal::output::printable;
+use crate::cli::say;
+use crate::cli::terminal::output::{count_of, printable};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::engine::Image;
 use crate::engine::exchange::lines::LinesExport;
@@ -124,18 +125,19 @@ fn write_to(
 pub(in crate::cli) fn tell_report(report: &ExportReport) {
     for (path, why) in &report.named {
         let path = path.to_string();
-        eprintln!("left out: {}: {}", printable(&path), printable(&why.to_string()));
+        let why = why.to_string();
+        say::line(&format!("left out: {}: {}", printable(&path), printable(&why)));
     }
     let more = report.left_out.saturating_sub(LEFT_OUT_NAMED_MAX as u64);
     if more > 0 {
-        eprintln!("left out: {more} more, for such reasons");
+        say::line(&format!("left out: {more} more, for such reasons"));
     }
     if report.missing > 0 {
-        eprintln!(
-            "warning: {} changes were not there yet when this was saved; a Python server that loads \
-             the file alone needs --authoritative to start",
-            report.missing
-        );
+        say::warning(&format!(
+            "{} not there yet when this was saved; a Python server that loads the file alone needs \
+             --authoritative to start",
+            count_of(report.missing, "change was", "changes were")
+        ));
     }
 }
 

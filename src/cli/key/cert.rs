@@ -10,7 +10,6 @@ use distkv_tls::{Ca, pem};
 use serde_json::json;
 
 use super::CertArgs;
-use super::file::failure;
 use crate::cli::error::CliError;
 use crate::cli::remote::RemoteArgs;
 use crate::cli::terminal::output::{Output, printable};
@@ -20,9 +19,9 @@ pub(super) fn run(args: &CertArgs, remote: &RemoteArgs) -> Result<(), CliError> 
     let path = remote.key_file()?.ok_or_else(|| {
         CliError::Usage(String::from("--key is missing: the key file, which has the CA"))
     })?;
-    let file = read(&path).map_err(failure)?;
+    let file = read(&path)?;
     let unusable = |why: &dyn std::fmt::Display| {
-        CliError::Failure(format!("the CA in the key file {}: {why}", path.display()))
+        CliError::Usage(format!("the CA in the key file {}: {why}", path.display()))
     };
     let authority = file.ca.as_ref().ok_or_else(|| {
         unusable(&"there is none; the file was made without `key new`, or it was taken out")
@@ -86,6 +85,7 @@ fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), CliError> {
     written.map_err(|error| {
         let hint = match error.kind() {
             io::ErrorKind::AlreadyExists => "; take another place with --to",
+            io::ErrorKind::NotFound => "; make its directory first",
             _ => "",
         };
         CliError::Failure(format!("{} cannot be written: {error}{hint}", path.display()))

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use distkv_command::key_file::{KeyFileTrouble, create, read, replace, update};
+use distkv_command::key_file::{create, read, replace, update};
 use distkv_tls::Ca;
 use serde_json::json;
 
@@ -27,7 +27,7 @@ pub(super) fn new(args: &NewArgs) -> Result<(), CliError> {
     };
     let file = KeyFile { ring: KeyRing::new(network, random_key()?), ca: Some(ca) };
     let write = if args.force { replace } else { create };
-    write(&args.to, &file).map_err(failure)?;
+    write(&args.to, &file)?;
     let (id, at) = (file.ring.primary_id(), args.to.display().to_string());
     let mut output = Output::new(args.json);
     output.either(
@@ -45,7 +45,7 @@ pub(super) fn new(args: &NewArgs) -> Result<(), CliError> {
 }
 
 pub(super) fn list(path: &Path, json: bool) -> Result<(), CliError> {
-    let file = read(path).map_err(failure)?;
+    let file = read(path)?;
     let mut output = Output::new(json);
     let is_primary = |id: KeyId| id == file.ring.primary_id();
     let network = file.ring.network().as_str();
@@ -81,9 +81,7 @@ pub(super) fn change(
 ) -> Result<(), CliError> {
     let mut applied = Applied::Already;
     let changed = update(path, |file| change(&mut file.ring, id).map(|did| applied = did));
-    changed
-        .map_err(failure)?
-        .map_err(|error| CliError::Failure(format!("{}: {error}", path.display())))?;
+    changed?.map_err(|error| CliError::Failure(format!("{}: {error}", path.display())))?;
     let mut output = Output::new(json);
     output.either(
         || json!({"key": id.to_string(), "changed": applied == Applied::Changed}),
@@ -102,8 +100,4 @@ pub(super) fn random_key() -> Result<Key, CliError> {
     secret.map(Key::new).map_err(|error| {
         CliError::Failure(format!("the system gives no random numbers for a key: {error}"))
     })
-}
-
-pub(super) fn failure(trouble: KeyFileTrouble) -> CliError {
-    CliError::Failure(trouble.to_string())
 }

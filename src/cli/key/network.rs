@@ -5,7 +5,7 @@ use std::path::Path;
 use distkv_command::key_file::update;
 use serde_json::json;
 
-use super::file::{failure, random_key};
+use super::file::random_key;
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::output::{Output, Table, json_of, printable};
@@ -184,7 +184,7 @@ pub(super) fn change_own(
     change: impl FnOnce(&mut KeyRing) -> Result<Applied, RingError>,
 ) -> Result<(), CliError> {
     let changed = update(path, |file| change(&mut file.ring).map(|_| ()));
-    let changed = changed.map_err(failure)?;
+    let changed = changed?;
     changed.map_err(|error| CliError::Failure(format!("{}: {error}", path.display())))
 }
 

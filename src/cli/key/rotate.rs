@@ -8,7 +8,7 @@ use distkv_command::key_file::read;
 use serde_json::json;
 
 use super::RotateArgs;
-use super::file::{failure, random_key};
+use super::file::random_key;
 use super::network::{NodeKeys, Step, View, add_key, change_own, follow, take_step};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
@@ -97,7 +97,7 @@ impl Rotation<'_> {
     /// Goes on with a key that is there already.
     async fn go_on(&mut self, view: &View, id: KeyId) -> Result<KeyId, CliError> {
         let in_file = match &self.file {
-            Some(path) => read(path).map_err(failure)?.ring.lookup(id).cloned(),
+            Some(path) => read(path)?.ring.lookup(id).cloned(),
             None => None,
         };
         if !view.shared.contains(&id) {
@@ -117,7 +117,7 @@ impl Rotation<'_> {
     /// Does the same in the file of `--key`, if it has the key.
     fn follow(&mut self, step: Step, id: KeyId) -> Result<(), CliError> {
         let Some(path) = self.file.clone() else { return Ok(()) };
-        let lacks = step == Step::Use && read(&path).map_err(failure)?.ring.lookup(id).is_none();
+        let lacks = step == Step::Use && read(&path)?.ring.lookup(id).is_none();
         if lacks {
             return self.say(&lacks_text(&path, id));
         }
@@ -196,7 +196,7 @@ impl Rotation<'_> {
 
     async fn remove(&mut self, new: KeyId, old: &[KeyId]) -> Result<(), CliError> {
         if let Some(path) = self.file.clone() {
-            let has_new = read(&path).map_err(failure)?.ring.lookup(new).is_some();
+            let has_new = read(&path)?.ring.lookup(new).is_some();
             if !has_new && !self.args.force {
                 return Err(CliError::Failure(lacks_text(&path, new)));
             }
@@ -287,7 +287,7 @@ fn lacks_text(path: &Path, id: KeyId) -> String {
 /// The key that a rotation that was interrupted has put into the file and not told the node of; else a new one,
 /// which is in the file afterwards.
 fn prepared(path: &Path, view: &View) -> Result<Key, CliError> {
-    let file = read(path).map_err(failure)?;
+    let file = read(path)?;
     let own = view.nodes.iter().find(|node| node.state == "self");
     let known = own.and_then(|own| own.keys.as_ref());
     let is_known = |id: KeyId| known.is_some_and(|known| known.contains(&id));

@@ -9,6 +9,7 @@ use super::changes::print_changes;
 use super::inspect::{failure, open};
 use crate::cli::error::CliError;
 use crate::cli::remote::parse_path;
+use crate::cli::say;
 use crate::cli::terminal::output::Output;
 use crate::cli::terminal::times::parse_time;
 use crate::model::path::Path;
@@ -75,7 +76,7 @@ pub(super) async fn run(args: &FollowArgs, json: bool) -> Result<(), CliError> {
         // The incarnations that it names are needed all the same.
         while followed.log.next().map_err(failure)?.is_some() {}
     }
-    eprintln!("following {}", args.from.display());
+    say::line(&format!("following {}", args.from.display()));
     let mut output = Output::new(json);
     let mut left = args.count;
     while left != Some(0) {
@@ -128,10 +129,10 @@ impl Followed {
             (first, last) if first == last => log_name(first),
             (first, last) => format!("{} to {}", log_name(first), log_name(last)),
         };
-        eprintln!(
-            "warning: changes are missing here: {missing} came and went meanwhile; let the node keep more of its past \
+        say::warning(&format!(
+            "changes are missing here: {missing} came and went meanwhile; let the node keep more of its past \
              (--keep-for)"
-        );
+        ));
     }
 
     fn go_on(&mut self, number: u64) -> Result<(), CliError> {
@@ -140,7 +141,7 @@ impl Followed {
             Ok(log) => {
                 self.tell_of_gap(number);
                 (self.number, self.log) = (number, log);
-                eprintln!("continuing with {}", log_name(number));
+                say::line(&format!("continuing with {}", log_name(number)));
                 Ok(())
             }
             // It is only just being begun.

@@ -11,9 +11,10 @@ use super::changes::print_changes;
 use crate::cli::error::CliError;
 use crate::cli::files::directory::{moment_text, owner_of};
 use crate::cli::files::read::{notes_of, read_saved_states};
+use crate::cli::files::write::is_special;
 use crate::cli::files::{FileKind, Format, cannot, kind_of};
 use crate::cli::remote::parse_path;
-use crate::cli::terminal::output::{Output, Table};
+use crate::cli::terminal::output::{Output, Table, count_of};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::cli::terminal::times::{parse_time, show_time};
 use crate::cli::terminal::units::show_bytes;
@@ -81,15 +82,23 @@ pub(super) fn run(args: &InspectArgs, json: bool) -> Result<(), CliError> {
     match kind_of(&args.file)? {
         FileKind::Log => inspect(args, json),
         FileKind::State(Format::Distkv) => inspect_saved(args, json),
-        FileKind::State(format) => Err(CliError::Usage(format!(
-            "{}: {format}, not an event log; `snapshot inspect` looks into it",
-            args.file.display()
-        ))),
+        FileKind::State(format) => Err(no_log(&args.file, format)),
     }
+}
+
+fn no_log(path: &FilePath, format: Format) -> CliError {
+    let path = path.display();
+    CliError::Usage(format!("{path}: {format}, not an event log; `snapshot inspect` looks into it"))
 }
 
 /// Opens an event log.
 pub(super) fn open(path: &FilePath) -> Result<(LogReader, u64), CliError> {
+    // What comes through a pipe can be read once.
+    if !is_special(path)
+        && let FileKind::State(format) = kind_of(path)?
+    {
+        return Err(no_log(path, format));
+    }
     let file = File::open(path).map_err(|error| cannot("open", path, error))?;
     let bytes = file.metadata().map_err(|error| cannot("read", path, error))?.len();
     let name = path.display().to_string();
@@ -184,7 +193,10 @@ fn print(
         let rest = bytes - log.end();
         row(
             "incomplete",
-            format!("{rest} bytes at the end, of a change that was not written whole"),
+            format!(
+                "{} at the end, of a change that was not written whole",
+                count_of(rest, "byte", "bytes")
+            ),
         );
     }
     table.print(output)
@@ -255,7 +267,8 @@ fn inspect_directory(args: &InspectArgs, json: bool) -> Result<(), CliError> {
     row("snapshots", format!("{snapshots} ({})", show_bytes(snapshot_bytes)));
     row("logs", format!("{logs} ({})", show_bytes(log_bytes)));
     if !files.set_aside.is_empty() {
-        row("damaged", format!("{} files, set aside", files.set_aside.len()));
+        let count = count_of(files.set_aside.len() as u64, "file", "files");
+        row("damaged", format!("{count}, set aside"));
     }
     row("past since", past.map_or_else(|| "nothing is whole".into(), |past| moment_text(&past)));
     table.print(&mut output)?;

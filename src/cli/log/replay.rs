@@ -16,6 +16,7 @@ use crate::cli::snapshot::restore::{IntoArgs, tell_put};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::cli::terminal::times::parse_time;
 use crate::engine::exchange::entries_alone;
+use crate::model::count::count_of;
 use crate::model::ids::Tock;
 use crate::rt;
 use crate::storage::moment::Cut;
@@ -231,8 +232,9 @@ fn replay(
         }
         end = Some((number, log.end()));
         if !is_enough && log.end() < length {
-            let (rest, path) = (length - log.end(), path.display());
-            notes.push(format!("{path}: the last {rest} bytes are of a change without its end"));
+            let rest = count_of(length - log.end(), "byte is", "bytes are");
+            let path = path.display();
+            notes.push(format!("{path}: the last {rest} of a change without its end"));
         }
         let own = log.header().clone();
         header = Some(FileHeader { number: 0, store: 0, time_ms: rt::wall_clock_ms(), ..own });

@@ -61,7 +61,7 @@ struct CheckArgs {
 pub(in crate::cli) fn run(args: ConfigArgs) -> Result<(), CliError> {
     let What::Check(CheckArgs { file }) = args.what;
     let file = file.unwrap_or_else(|| PathBuf::from(CONFIG_FILE));
-    let text = Settings::read(&file).map_err(|error| CliError::Usage(error.to_string()))?;
+    let text = Settings::read(&file)?;
     let findings = check_text(&text);
     let is_ok = !findings.iter().any(|finding| !finding.is_warning);
     let place = file.display().to_string();

@@ -224,7 +224,9 @@ pub(super) fn start_error(error: NodeError) -> CliError {
         | NodeError::Unprotected { .. }
         | NodeError::HttpUnprotected { .. }
         | NodeError::HttpSecured { .. }
-        | NodeError::KeyNetwork { .. } => CliError::Usage(error.to_string()),
+        | NodeError::KeyNetwork { .. }
+        | NodeError::PeerFile { .. }
+        | NodeError::Certificate(_) => CliError::Usage(error.to_string()),
         other => CliError::Failure(other.to_string()),
     }
 }

@@ -73,7 +73,7 @@ impl Settings {
     /// Reads a configuration file.
     ///
     /// # Errors
-    /// It cannot be read, or says something that makes no sense: then with file and line.
+    /// [`CliError::Usage`]: it cannot be read, or says something that makes no sense: then with file and line.
     pub(in crate::cli) fn load(file: &FilePath) -> Result<Settings, CliError> {
         Settings::parse(&Settings::read(file)?).map_err(|(line, problem)| {
             CliError::Usage(format!("{}, line {line}: {problem}", file.display()))
@@ -85,7 +85,7 @@ impl Settings {
     /// # Errors
     /// It cannot be read, is too long, or is no text.
     pub(in crate::cli) fn read(file: &FilePath) -> Result<String, CliError> {
-        let bytes = read_input(file, FILE_BYTES_MAX)?;
+        let bytes = read_input(file, FILE_BYTES_MAX).map_err(CliError::of_setting)?;
         String::from_utf8(bytes)
             .map_err(|_| CliError::Usage(format!("{}: not UTF-8 text", file.display())))
     }
@@ -218,7 +218,7 @@ impl Settings {
                 usage("--insecure is for nodes without --key; leave one of them out")
             }
             Some(path) => {
-                let file = key_file::read(path).map_err(|why| CliError::Usage(why.to_string()))?;
+                let file = key_file::read(path)?;
                 let (path, place) = (Some(path.clone()), path.clone());
                 let store = KeyStore::new(move |handed| keep_keys(&place, handed));
                 Ok(Some(KeyConfig { file, path, store: Some(store), plaintext_peers }))

@@ -131,7 +131,7 @@ pub(in crate::cli) fn run(args: TicketArgs) -> Result<(), CliError> {
 }
 
 fn make(new: NewArgs) -> Result<Ticket, CliError> {
-    let read = |path: &Path, most| read_input(path, most);
+    let read = |path: &Path, most| read_input(path, most).map_err(CliError::of_setting);
     let wrong =
         |path: &Path, error: pem::PemError| CliError::Usage(format!("{}: {error}", path.display()));
     let addresses: Vec<String> = new
@@ -142,7 +142,7 @@ fn make(new: NewArgs) -> Result<Ticket, CliError> {
     let of_key = match &new.key {
         None => None,
         Some(path) => {
-            let file = key_file::read(path).map_err(|why| CliError::Usage(why.to_string()))?;
+            let file = key_file::read(path)?;
             let Some(ca) = &file.ca else {
                 let text = format!(
                     "{} has no CA, so nodes have no certificates of it: give --ca, or --ca-hash",

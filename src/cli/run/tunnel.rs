@@ -15,6 +15,7 @@ use serde_json::json;
 use super::signals::{Signal, on_signals};
 use crate::cli::error::CliError;
 use crate::cli::remote::RemoteArgs;
+use crate::cli::say;
 use crate::cli::terminal::output::Output;
 use crate::client::wire::Wire;
 use crate::client::{Access, ClientError, Fields, HostPort};
@@ -209,7 +210,7 @@ impl Tunnel {
     fn complain(&self, what: &str) {
         let mut said = self.said.lock();
         if *said != what {
-            eprintln!("warning: {what}");
+            say::warning(what);
             what.clone_into(&mut said);
         }
     }

@@ -11,6 +11,7 @@ use crate::cli::files::new_file::{Existing, tidy_when_interrupted};
 use crate::cli::files::read::{StateFile, read_state};
 use crate::cli::files::write::{ToWrite, Written, tell_report, write_state};
 use crate::cli::remote::parse_path;
+use crate::cli::say;
 use crate::cli::terminal::output::{Output, count_of};
 use crate::cli::terminal::units::show_bytes;
 use crate::model::path::Path;
@@ -115,7 +116,7 @@ pub(super) fn run(args: &ConvertArgs, json: bool) -> Result<(), CliError> {
 
 /// What of a file is left out, on standard error.
 pub(in crate::cli) fn tell_notes(notes: &[String]) {
-    notes.iter().for_each(|note| eprintln!("note: {note}"));
+    notes.iter().for_each(|note| say::note(note));
 }
 
 /// Says what was written; on standard error where the file itself is on standard output.
@@ -138,7 +139,7 @@ pub(in crate::cli) fn tell_written(
     };
     if to == std::path::Path::new("-") {
         if !json {
-            eprintln!("{}", text());
+            say::line(&text());
         }
         return Ok(());
     }

@@ -13,6 +13,7 @@ use crate::cli::error::CliError;
 use crate::cli::files::directory::{Put, put_into};
 use crate::cli::files::read::read_state;
 use crate::cli::remote::{Remote, RemoteArgs};
+use crate::cli::say;
 use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{Output, count_of, printable};
 use crate::cli::terminal::progress::ProgressBar;
@@ -158,8 +159,9 @@ pub(in crate::cli) fn tell_put(
         },
         || {
             let (directory, network) = (directory.display(), printable(network));
+            let entries = count_of(entries, "entry", "entries");
             format!(
-                "{directory}: {entries} entries; start a node with them: distkv-node run --data-dir \
+                "{directory}: {entries}; start a node with this data: distkv-node run --data-dir \
                  {directory} --name {name} --network {network}"
             )
         },
@@ -217,15 +219,15 @@ async fn restore(
     }
     // How long that takes depends on the state, and the node tells when it is done. It cannot be stopped.
     interrupt.check()?;
-    eprint_taking_in(file, remote.json);
+    say_taking_in(file, remote.json);
     let done = connected.connection.request(Action::Restore.name(), &fields).await;
     Ok(done?)
 }
 
 /// Says why the command waits, if a person is there.
-fn eprint_taking_in(file: &FilePath, json: bool) {
+fn say_taking_in(file: &FilePath, json: bool) {
     if !json && io::stderr().is_terminal() {
-        eprintln!("{} is sent; the node takes it in", file.display());
+        say::line(&format!("{} is sent; the node takes it in", file.display()));
     }
 }
 
@@ -252,16 +254,25 @@ fn tell(file: &FilePath, reply: &Message, output: &mut Output) -> Result<(), Cli
                 count_of(count("entries"), "entry", "entries"),
                 count_of(count("taken") + count("made"), "was", "were"),
             );
-            for (count, what) in [
-                (count("made"), "were carried across purges as new changes"),
+            for (count, one, many) in [
+                (
+                    count("made"),
+                    "was carried across purges as a new change",
+                    "were carried across purges as new changes",
+                ),
                 (
                     count("dropped"),
+                    "entry was removed, because it is purged where the file is from",
                     "entries were removed, because they are purged where the file is from",
                 ),
-                (count("conflicts"), "conflicts were found (`conflicts` shows them)"),
+                (
+                    count("conflicts"),
+                    "conflict was found (`conflicts` shows it)",
+                    "conflicts were found (`conflicts` shows them)",
+                ),
             ] {
                 if count > 0 {
-                    text.push_str(&format!("; {count} {what}"));
+                    text.push_str(&format!("; {}", count_of(count, one, many)));
                 }
             }
             if let Some(method) = auth {

@@ -14,7 +14,7 @@ use crate::cli::files::read::read_state;
 use crate::cli::files::write::{Written, write_state};
 use crate::cli::files::{Format, cannot};
 use crate::cli::remote::{Remote, RemoteArgs};
-use crate::cli::terminal::output::{Output, json_of, printable};
+use crate::cli::terminal::output::{Output, count_of, json_of, printable};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::cli::terminal::times::{Moment, parse_moment};
 use crate::cli::terminal::units::show_bytes;
@@ -156,8 +156,10 @@ async fn save_there(remote: &RemoteArgs) -> Result<(), CliError> {
             let number = |name: &str| fields.as_ref().and_then(|fields| fields.u64(name));
             let (entries, bytes) = (number("entries"), number("bytes").map(show_bytes));
             let file = fields.as_ref().and_then(|fields| fields.str("file")).unwrap_or("saved");
-            let known =
-                entries.map(|entries| format!(" {entries} entries, {}", bytes.unwrap_or_default()));
+            let known = entries.map(|entries| {
+                let entries = count_of(entries, "entry", "entries");
+                format!(" {entries}, {}", bytes.unwrap_or_default())
+            });
             format!("{}:{}", printable(file), known.unwrap_or_default())
         },
     )?;

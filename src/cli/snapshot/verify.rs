@@ -62,7 +62,8 @@ pub(super) fn run(args: &VerifyArgs, json: bool) -> Result<(), CliError> {
                     || {
                         let notes: String =
                             notes.iter().map(|note| format!("; {}", printable(note))).collect();
-                        format!("{name}: good ({what}, {entries} entries{notes})")
+                        let entries = count_of(entries, "entry", "entries");
+                        format!("{name}: good ({what}, {entries}{notes})")
                     },
                 )?;
             }
@@ -159,9 +160,8 @@ fn verify_log(path: &FilePath, json: bool) -> Result<Good, CliError> {
     }
     let mut notes = Vec::new();
     if log.end() < bytes {
-        let (end, rest) = (log.end(), bytes - log.end());
-        notes
-            .push(format!("the last {rest} bytes, from {end} on, are of a change without its end"));
+        let (end, rest) = (log.end(), count_of(bytes - log.end(), "byte", "bytes"));
+        notes.push(format!("the last {rest}, from {end} on: a change without its end"));
     }
     Ok(Good { what: "event log", entries, notes })
 }

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use distkv_command::error::EXIT_INTERRUPTED;
 use distkv_command::signals::on_signals;
 use event_listener::Event;
 use futures::future::{Either, select};
@@ -19,6 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 
 use crate::cli::error::CliError;
+use crate::cli::say;
 use crate::rt;
 
 /// How often one that waits for input looks whether it was interrupted.
@@ -47,8 +47,9 @@ impl Interrupt {
         let state = Arc::clone(&interrupt.0);
         on_signals(move |_| {
             if state.is_requested.swap(true, Ordering::AcqRel) {
-                eprintln!("ended at once: what was under way may be done");
-                process::exit(i32::from(EXIT_INTERRUPTED));
+                let error = CliError::INTERRUPTED
+                    .left("ended at once, so what was under way may have been done");
+                process::exit(i32::from(error.tell(say::is_json())));
             }
             state.requested.notify(usize::MAX);
         })?;

@@ -6,6 +6,7 @@ use jiff::{Span, Timestamp};
 
 use crate::cli::error::CliError;
 use crate::cli::remote::Remote;
+use crate::cli::say;
 use crate::cli::terminal::units::show_millis;
 use crate::client::Fields;
 use crate::rt;
@@ -35,7 +36,7 @@ impl Moment {
         // Nodes from before this question do not tell it.
         let Some(there) = status.u64("time") else { return Ok(self.here_ms) };
         if let Some(apart) = tell_apart(rt::wall_clock_ms(), there) {
-            eprintln!("note: the node's clock is {apart}; '{}' is counted by it", self.text);
+            say::note(&format!("the node's clock is {apart}; '{}' is counted by it", self.text));
         }
         parse(&self.text, there).ok_or_else(|| {
             CliError::Usage(format!("'{}' is before 1970 by the node's clock", self.text))

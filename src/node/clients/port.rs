@@ -12,6 +12,7 @@ use super::keys;
 use crate::engine::view::StateView;
 use crate::engine::{Engine, Image};
 use crate::membership;
+use crate::model::count::count_of;
 use crate::model::ids::{Millis, NodeName};
 use crate::model::path::Path;
 use crate::node::config::Config;
@@ -67,11 +68,11 @@ pub(in crate::node) fn open(
     let shares = Shares::now(config.connections_max, for_http);
     if shares.clients < config.connections_max {
         tracing::warn!(
-            "the system allows {} open files: of --max-connections {}, {} clients can be served; \
+            "the system allows {} open files: of --max-connections {}, {} can be served; \
              raise the limit (ulimit -n), or lower --max-connections",
             shares.limit,
             config.connections_max,
-            shares.clients
+            count_of(shares.clients as u64, "client", "clients")
         );
     }
     links.bound_strangers(shares.strangers);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::engine::Engine;
+use crate::model::count::count_of;
 use crate::model::ids::Millis;
 use crate::node::link::Links;
 use crate::rt;
@@ -45,10 +46,8 @@ pub(in crate::node) fn tell_of_changes(links: &Links, kept: &Kept) {
     if changes == 0 {
         return;
     }
-    let what = match changes {
-        1 => String::from("1 change of this node is on no other node"),
-        _ => format!("{changes} changes of this node are on no other node"),
-    };
+    let are = count_of(changes, "change of this node is", "changes of this node are");
+    let what = format!("{are} on no other node");
     match kept {
         Kept::OnDisk => {
             tracing::warn!("{what}: the data directory has all; start the node again to share it");

@@ -7,6 +7,7 @@ use super::stop::StopReason;
 use crate::engine::changes::{BeginRetirement, CancelRetirement};
 use crate::engine::delete::{RetireError, Retirement};
 use crate::engine::{Engine, TICK_INTERVAL_MS};
+use crate::model::count::count_of;
 use crate::model::ids::{Millis, NodeName};
 use crate::node::link::Links;
 use crate::rt;
@@ -91,7 +92,10 @@ fn not_agreed(away: &[NodeName], patience_ms: Millis) -> String {
 fn unsettled(unconfirmed: &[NodeName], unshared: u64) -> String {
     let mut open = Vec::new();
     if unshared > 0 {
-        open.push(format!("{unshared} changes of this node are on no other node"));
+        open.push(format!(
+            "{} on no other node",
+            count_of(unshared, "change of this node is", "changes of this node are")
+        ));
     }
     if !unconfirmed.is_empty() {
         open.push(format!("{} have not said that they know it", names(unconfirmed)));

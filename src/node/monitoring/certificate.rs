@@ -5,6 +5,7 @@
 use distkv_tls::error::date;
 use distkv_tls::server::Period;
 
+use crate::model::count::count_of;
 use crate::model::ids::Millis;
 
 /// The warning begins so many seconds before the certificate expires: two weeks.
@@ -41,13 +42,12 @@ pub(in crate::node) fn warning(name: &str, period: Period, now: u64) -> Option<S
 
 /// A time for people, rounded down.
 fn length(seconds: u64) -> String {
-    let (count, unit) = match seconds {
-        0..MINUTE => return String::from("less than a minute"),
-        MINUTE..HOUR => (seconds / MINUTE, "minute"),
-        HOUR..DAY => (seconds / HOUR, "hour"),
-        _ => (seconds / DAY, "day"),
-    };
-    format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
+    match seconds {
+        0..MINUTE => String::from("less than a minute"),
+        MINUTE..HOUR => count_of(seconds / MINUTE, "minute", "minutes"),
+        HOUR..DAY => count_of(seconds / HOUR, "hour", "hours"),
+        _ => count_of(seconds / DAY, "day", "days"),
+    }
 }
 
 /// Says it in the log.

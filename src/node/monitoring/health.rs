@@ -11,6 +11,7 @@ use futures::stream::BoxStream;
 
 use super::live;
 use crate::api::{Api, Client, Failure, Host};
+use crate::model::count::count_of;
 use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
 use crate::node::config::{Config, HTTP_PORT};
@@ -154,11 +155,8 @@ impl Node {
         if let Some(fault) = fault(self.inner.ready()) {
             return format!("serves no clients: {fault}");
         }
-        let links = self.inner.links.count();
-        let with = match links {
-            1 => String::from("linked to 1 node"),
-            links => format!("linked to {links} nodes"),
-        };
+        let links = count_of(self.inner.links.count() as u64, "node", "nodes");
+        let with = format!("linked to {links}");
         match fault(self.inner.writable()) {
             Some(fault) => format!("serves clients, {with}; takes no changes: {fault}"),
             None => format!("serves clients, {with}"),

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::membership::MemberState;
+use crate::model::count::count_of;
 use crate::model::ids::{Millis, NodeName};
 use crate::node::link::Links;
 use crate::rt;
@@ -247,10 +248,10 @@ impl SplitWatch {
                     1 => String::from("the member that was silent is back"),
                     were => format!("all {were} members that were silent are back, or have left"),
                 };
-                let (seconds, changes) =
-                    (now.saturating_sub(split.since) / 1_000, known.saturating_sub(split.known));
+                let seconds = now.saturating_sub(split.since) / 1_000;
+                let changes = count_of(known.saturating_sub(split.known), "change", "changes");
                 news.push(News::Back(format!(
-                    "{who}, after {seconds} s; {changes} changes came to be known here meanwhile"
+                    "{who}, after {seconds} s; {changes} came to be known here meanwhile"
                 )));
             }
             !split.names.is_empty()

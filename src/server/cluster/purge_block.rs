@@ -2,6 +2,7 @@
 //! removed from the list; a node with data is not on the list; the mark has grown.
 
 use crate::engine::delete::GroupView;
+use crate::model::count::count_of;
 use crate::model::ids::{Millis, NodeName};
 use crate::model::limits::MARK_COMPONENTS_WARN;
 
@@ -36,12 +37,12 @@ impl PurgeBlock {
         let who = self.away.iter().map(show).collect::<Vec<_>>().join(", ");
         let names: Vec<&str> = self.away.iter().map(|(name, _)| name.as_str()).collect();
         let (is, back) = if names.len() == 1 { ("is", "it back") } else { ("are", "them back") };
-        let count = self.tombstones;
-        let entries = if count == 1 { "entry waits" } else { "entries wait" };
+        let entries =
+            count_of(self.tombstones as u64, "deleted entry waits", "deleted entries wait");
         let forget: Vec<String> =
             names.iter().map(|name| format!("`distkv-node members forget {name}`")).collect();
         format!(
-            "{who} of the Delete group {is} away, so nothing is purged and {count} deleted {entries}: \
+            "{who} of the Delete group {is} away, so nothing is purged and {entries}: \
              bring {back}, or, if that cannot be, run {}",
             forget.join(" and ")
         )

@@ -18,6 +18,7 @@ pub(in crate::server) use crate::engine::NodeNames;
 use crate::hub::Hub;
 use crate::hub::client_memory::{Account, ClientMemory};
 use crate::hub::inbox::Inbox;
+use crate::model::count::count_of;
 use crate::model::ids::{Millis, Tock};
 use crate::model::path::{Path, PathBytes};
 use crate::protocol::client::error::ErrorCode;
@@ -539,7 +540,8 @@ impl Session {
     ) -> Result<(), ClientError> {
         let max = cx.shared.config.open_requests_max;
         if self.streams.len() + self.copies.len() + more > max {
-            let text = format!("{max} requests are open on this connection; no more are allowed");
+            let open = count_of(max as u64, "request is", "requests are");
+            let text = format!("{open} open on this connection; no more are allowed");
             return Err(ClientError::new(ErrorCode::TooMany, text));
         }
         Ok(())

@@ -9,6 +9,7 @@ use distkv_access::acl::Rights;
 use super::walk::{Look, ScopeWalk};
 use super::{Emit, Framing, Garbage, Progress, Source};
 use crate::engine::{BatchTerms, Operation, WriteOp};
+use crate::model::count::count_of;
 use crate::model::entry::Entry;
 use crate::model::meta::shown;
 use crate::model::path::Path;
@@ -202,9 +203,9 @@ impl DeleteSource {
     /// What is left was not the client's to delete; which entries, it is not told.
     fn withheld_error(&self) -> ClientError {
         let text = format!(
-            "the access list of this session does not permit 'delete_tree' for all entries here: {} were deleted, \
+            "the access list of this session does not permit 'delete_tree' for all entries here: {} deleted, \
              the others are left",
-            self.count
+            count_of(self.count, "was", "were")
         );
         ClientError::new(ErrorCode::Denied, text)
     }
@@ -240,7 +241,11 @@ impl Source for DeleteSource {
         match self.delete_some(cx) {
             Ok(()) => Progress::Busy,
             Err(error) => {
-                let text = format!("{} ({} were deleted before)", error.text, self.count);
+                let text = format!(
+                    "{} ({} deleted before)",
+                    error.text,
+                    count_of(self.count, "was", "were")
+                );
                 Progress::Failed(ClientError::new(error.code, text))
             }
         }

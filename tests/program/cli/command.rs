@@ -81,6 +81,12 @@ pub(crate) fn run_with_closed_output(arguments: &[&str]) -> Done {
     Done { code: output.status.code().unwrap(), stdout: String::new(), stderr }
 }
 
+/// What a command with `--json` has said in a line besides what it prints.
+pub(crate) fn note(line: &str) -> String {
+    let said: serde_json::Value = serde_json::from_str(line).expect("one line of JSON");
+    said["note"].as_str().unwrap_or_else(|| panic!("no note: {line}")).to_owned()
+}
+
 /// Runs it alone.
 pub(crate) fn cli(arguments: &[&str]) -> Done {
     run(arguments, &[], b"")

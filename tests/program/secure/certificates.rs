@@ -88,7 +88,7 @@ fn what_cannot_be_made_is_said_and_leaves_no_file() {
     fs::write(&key, without.join("\n")).unwrap();
     let (code, said) = cert(&["joe", "--key", &key]);
     assert!(
-        code == Some(1) && said.contains("the CA in the key file") && said.contains(&key),
+        code == Some(2) && said.contains("the CA in the key file") && said.contains(&key),
         "{said}"
     );
     assert!(!fs::exists(format!("{to}.pem")).unwrap() && !fs::exists(format!("{to}.key")).unwrap());

@@ -71,7 +71,12 @@ fn commands_without_a_login_say_that_one_is_needed() {
         let (code, said) = program(&[command, &["--connect", &address]].concat());
         assert_eq!(code, Some(3), "{command:?}: {said}");
         assert!(said.contains("log in with --key, or --user"), "{command:?}: {said}");
+        // It has not begun.
+        assert_eq!(said.lines().count(), 1, "{command:?}: {said}");
     }
+    let both = format!("{address},localhost:{}", node.client.port());
+    let (code, said) = program(&["watch", "a", "--connect", &both]);
+    assert_eq!((code, said.lines().count()), (Some(3), 1), "{said}");
 }
 
 #[test]

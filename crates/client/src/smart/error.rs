@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::config::ReadModeError;
 use crate::error::{ClientError, ServerError};
+use crate::model::count::count_of;
 
 /// What became of what the call was to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,15 +44,15 @@ pub struct At {
 impl fmt::Display for At {
     /// `(at n1, 3 tries, may have been done)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tries = if self.attempts == 1 { "try" } else { "tries" };
+        let tries = count_of(u64::from(self.attempts), "try", "tries");
         let fate = match self.fate {
             Fate::NotDone => "",
             Fate::Unknown => ", may have been done",
             Fate::Unconfirmed => ", done but not confirmed",
         };
         match &self.node {
-            Some(node) => write!(f, "(at {node}, {} {tries}{fate})", self.attempts),
-            None => write!(f, "({} {tries}{fate})", self.attempts),
+            Some(node) => write!(f, "(at {node}, {tries}{fate})"),
+            None => write!(f, "({tries}{fate})"),
         }
     }
 }

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs, address_entry};
+use crate::cli::say;
 use crate::cli::terminal::output::{Output, printable};
 use crate::client::message::{array_items, as_str, map_items};
 use crate::client::{Fields, Message};
@@ -74,7 +75,7 @@ async fn warn_of_stranger(remote: &Remote, node: &NodeName) -> Result<(), CliErr
     let mut members = members.filter_map(|member| Message::new(member).ok());
     if !members.any(|member| member.str("name") == Some(node.as_str())) {
         let name = printable(node.as_str());
-        eprintln!("warning: no member is called {name}; until one comes, clients use others");
+        say::warning(&format!("no member is called {name}; until one comes, clients use others"));
     }
     Ok(())
 }
@@ -99,7 +100,7 @@ pub(super) async fn warn_of_ignored(remote: &Remote) {
     // other error there is, is not worth more than a look at the log.
     let Ok(reply) = remote.request("enum_internal", &fields).await else { return };
     for warning in ignored(reply.get("result").unwrap_or_default()) {
-        eprintln!("warning: {}", printable(&warning));
+        say::warning(&printable(&warning));
     }
 }
 

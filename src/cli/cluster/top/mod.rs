@@ -144,7 +144,8 @@ impl Top {
         }
         text.extend(lines(&rows));
         if self.nodes.left_out() > 0 {
-            text.push(format!("{} more are not asked", self.nodes.left_out()));
+            let more = count_of(self.nodes.left_out() as u64, "more is", "more are");
+            text.push(format!("{more} not asked"));
         }
         let warnings = rows.iter().flat_map(Row::warnings);
         let warnings = warnings.map(|warning| format!("warning: {}", printable(&warning)));

@@ -14,7 +14,7 @@ use super::shards::table::{Row, read_rows};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::interrupt::Interrupt;
-use crate::cli::terminal::output::{Output, printable};
+use crate::cli::terminal::output::{Output, count_of, printable};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::cli::terminal::units::{parse_duration, show_millis};
 use crate::client::{Access, Connection, HostPort, Options};
@@ -248,7 +248,7 @@ impl Comparison {
         let equal = usize::from(SHARD_COUNT).saturating_sub(self.open.len());
         match self.looks {
             0 => String::from("nothing was compared yet"),
-            _ => format!("{equal} of {SHARD_COUNT} shards were found equal so far"),
+            _ => format!("found equal so far: {equal} of {SHARD_COUNT} shards"),
         }
     }
 
@@ -324,10 +324,10 @@ impl Comparison {
         let (a, b) = (&self.a, &self.b);
         if is_equal {
             output.line(&format!(
-                "{} and {} are equal: {} entries",
+                "{} and {} are equal: {}",
                 a.name,
                 b.name,
-                a.entries()
+                count_of(a.entries(), "entry", "entries")
             ))?;
         } else {
             let (count, printed) = (found.count(), found.printed);
@@ -348,8 +348,8 @@ impl Comparison {
                 "changes may still be under way; use --patience to wait longer"
             };
             output.line(&format!(
-                "changes are under way (the last was noticed {since} ago, {} looks): {what}",
-                self.looks
+                "changes are under way (the last was noticed {since} ago, {}): {what}",
+                count_of(self.looks, "look", "looks")
             ))?;
         }
         Ok(())

@@ -14,6 +14,7 @@ use crate::cli::error::CliError;
 use crate::cli::files::cannot;
 use crate::cli::files::read::{Lines, name_of};
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
+use crate::cli::say;
 use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{Output, count_of, json_of, printable, text_of};
 use crate::cli::terminal::progress::ProgressBar;
@@ -135,7 +136,8 @@ pub(in crate::cli) async fn run_apply(args: ApplyArgs) -> Result<(), CliError> {
     if args.dry_run {
         differences.iter().try_for_each(|difference| difference.print(&mut output))?;
         output.flush()?;
-        eprintln!("{} would be changed", count_of(differences.len() as u64, "entry", "entries"));
+        let count = count_of(differences.len() as u64, "entry", "entries");
+        say::line(&format!("{count} would be changed"));
         return Ok(());
     }
     let interrupt = Interrupt::heed()?;

@@ -6,6 +6,7 @@ use serde_json::Value as Json;
 use crate::cli::data::entry::{ask_for_chain, entry_json, value_text};
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, address_entry, parse_path, whole_path};
+use crate::cli::say;
 use crate::cli::terminal::output::{Output, printable};
 use crate::client::{Fields, StreamEvent};
 use crate::model::path::Path;
@@ -108,10 +109,9 @@ async fn tell_deeper(args: &TreeArgs, depth: u64) {
     };
     // What was asked for is printed: a node that does not tell this is not asked again.
     if looking.await.unwrap_or(false) {
-        eprintln!(
-            "note: there are entries deeper than --depth {depth}; --empty prints the paths that \
-             lead there"
-        );
+        say::note(&format!(
+            "there are entries deeper than --depth {depth}; --empty prints the paths that lead there"
+        ));
     }
 }
 

@@ -53,8 +53,7 @@ impl Folder {
         let at = env::temp_dir().join(format!("distkv-demo-{:016x}", rt::random_u64()));
         DirBuilder::new().mode(0o700).create(&at).map_err(|error| unwritable(&at, &error))?;
         let folder = Self { at, file };
-        key_file::create(&folder.key(), &folder.file)
-            .map_err(|why| CliError::Failure(why.to_string()))?;
+        key_file::create(&folder.key(), &folder.file)?;
         Ok(folder)
     }
 

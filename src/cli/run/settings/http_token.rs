@@ -26,16 +26,23 @@ pub(super) fn read_or_make(file: &Path) -> Result<Token, CliError> {
     if is_missing {
         make(file)?;
     }
-    let about = fs::metadata(file).map_err(|error| cannot("read", file, error))?;
+    let unreadable = |error| cannot("read", file, error).of_setting();
+    let about = fs::metadata(file).map_err(unreadable)?;
+    if !about.is_file() {
+        return Err(CliError::Usage(format!(
+            "{} is not a file; name one for the token",
+            file.display()
+        )));
+    }
     if about.mode() & 0o077 != 0 {
         let text = format!(
             "others may read the token in {}; take that right away: chmod 600 {0}",
             file.display()
         );
-        return Err(CliError::Failure(text));
+        return Err(CliError::Usage(text));
     }
     let wrong = || {
-        CliError::Failure(format!(
+        CliError::Usage(format!(
             "{} holds no token: one line of {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} letters, digits and -._~+/= ; \
              remove it, and the node makes one",
             file.display()
@@ -47,7 +54,7 @@ pub(super) fn read_or_make(file: &Path) -> Result<Token, CliError> {
     }
     let text = fs::read_to_string(file).map_err(|error| match error.kind() {
         ErrorKind::InvalidData => wrong(),
-        _ => cannot("read", file, error),
+        _ => unreadable(error),
     })?;
     let token = text.trim_end_matches(['\n', '\r']);
     let is_token = |c: u8| c.is_ascii_alphanumeric() || b"-._~+/=".contains(&c);

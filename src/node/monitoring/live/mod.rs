@@ -27,6 +27,7 @@ use parking_lot::Mutex;
 
 use crate::api::Client;
 
+use crate::model::count::count_of;
 use crate::model::ids::Millis;
 use crate::node::Inner;
 use crate::rt;
@@ -74,7 +75,10 @@ impl Live {
     /// Nothing is missing here any more after a split.
     pub(in crate::node) fn note_healed(&self, entries: u64, lasted_ms: Millis, conflicts: u64) {
         self.history.lock().heal(entries, lasted_ms, conflicts, rt::wall_clock_ms());
-        let text = format!("healed in {lasted_ms} ms: {entries} entries were fetched");
+        let text = {
+            let entries = count_of(entries, "entry was", "entries were");
+            format!("healed in {lasted_ms} ms: {entries} fetched")
+        };
         self.note("healed", text);
     }
 }

@@ -5,6 +5,7 @@ use super::admin::LongMap;
 use crate::engine::changes::ForgetMember;
 use crate::engine::delete::{ForgetError, GroupView};
 use crate::engine::{Engine, ResyncView};
+use crate::model::count::count_of;
 use crate::model::group::Member;
 use crate::model::ids::{Incarnation, Millis, NodeName, Tick};
 use crate::model::seen::Mark;
@@ -154,8 +155,9 @@ fn contents_warnings(engine: &Engine) -> Vec<String> {
     let mended = engine.counters().contents_mended;
     if mended > 0 {
         warnings.push(format!(
-            "{mended} entries were repaired since the start: one change had two contents, so a data \
-             directory was set back or copied; `conflicts` shows what lost"
+            "{} repaired since the start: one change had two contents, so a data \
+             directory was set back or copied; `conflicts` shows what lost",
+            count_of(mended, "entry was", "entries were")
         ));
     }
     warnings

@@ -8,6 +8,7 @@ use super::recycled_entry;
 pub(in crate::server) use super::write_reply::engine_error;
 use super::write_reply::{write_refusal, write_refused, write_reply};
 use crate::engine::{BatchDone, BatchTerms, Engine, Operation, Outcome, WriteOp};
+use crate::model::count::count_of;
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, Millis, Tock};
 use crate::model::invariant::OrBroken;
@@ -508,10 +509,10 @@ impl<'a> Job<'a> {
 impl CopiesWait {
     fn write_unknown_fate(&self, cx: &Context<'_>, copies: usize, tock: Tock, out: &mut Vec<u8>) {
         let text = format!(
-            "the change is made here, but after {} s only {copies} of {} peers have confirmed it; \
+            "the change is made here, but after {} s only {copies} of {} confirmed it; \
              it will spread by itself when they can be reached",
             self.timeout as f64 / 1000.0,
-            self.wanted,
+            count_of(self.wanted as u64, "peer has", "peers have"),
         );
         let error = ClientError::of_made(ErrorCode::UnknownFate, text);
         cx.shared.counts.note_error(&error);

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use distkv::model::count::count_of;
 use distkv::model::path::{Element, Path};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -377,7 +378,7 @@ impl Case {
                 } else if may {
                     let text = reply["error"].as_str().unwrap();
                     assert!(
-                        text.contains(&format!("{} were deleted", gone.len())),
+                        text.contains(&count_of(gone.len() as u64, "was deleted", "were deleted")),
                         "{why}: {text}"
                     );
                 }

@@ -2,7 +2,7 @@
 
 use distkv::client::{Fields, Message};
 
-use crate::cli::command::{cli_with, run};
+use crate::cli::command::{cli_with, note, run};
 use crate::cli::fake::{FakeNode, error, state};
 use crate::processes::{NodeProcess, wait_until};
 
@@ -127,7 +127,10 @@ fn following_prints_what_was_found_and_then_what_comes_each_once() {
     let node = FakeNode::start(followed);
     let done = cli_with(&node, &["conflicts", "a", "--follow", "--count", "3", "--json"]);
     assert_eq!(done.code, 0, "{}", done.stderr);
-    assert!(done.stderr.starts_with("following conflicts below a at 127.0.0.1:"), "{done:?}");
+    assert!(
+        note(&done.stderr).starts_with("following conflicts below a at 127.0.0.1:"),
+        "{done:?}"
+    );
     let number =
         |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["number"].as_u64();
     let numbers: Vec<_> = done.stdout.lines().map(number).collect();

@@ -8,7 +8,7 @@ use std::path::Path;
 use rmpv::Value;
 use serde_json::Value as Json;
 
-use crate::cli::command::{at, cli, ok, program};
+use crate::cli::command::{at, cli, note, ok, program};
 use crate::processes::{NodeProcess, array, field, wait_until};
 
 fn json(text: &str) -> Json {
@@ -162,7 +162,7 @@ fn an_event_is_spelled_the_same_by_all_commands_at_all_nodes_also_after_a_restar
             .unwrap();
     let mut heard = String::new();
     BufReader::new(watch.stderr.take().unwrap()).read_line(&mut heard).unwrap();
-    assert!(heard.starts_with("watching k"), "{heard}");
+    assert!(note(&heard).starts_with("watching k"), "{heard}");
     let event = set(&n1, "k", "1");
     let watched = String::from_utf8(watch.wait_with_output().unwrap().stdout).unwrap();
     assert_eq!(spellings(&watched, "n1"), std::slice::from_ref(&event), "{watched}");

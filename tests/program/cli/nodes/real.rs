@@ -10,7 +10,7 @@ use distkv::model::path::Path;
 use distkv::rt;
 use serde_json::Value as Json;
 
-use crate::cli::command::{at, cli, ok, program, run};
+use crate::cli::command::{at, cli, note, ok, program, run};
 use crate::processes::{NodeProcess, wait_until};
 
 /// Ports that nobody else has.
@@ -501,7 +501,7 @@ fn with_several_addresses_commands_go_to_whichever_node_is_up() {
     let mut stderr = BufReader::new(watch.child.stderr.take().unwrap());
     let mut first = String::new();
     stderr.read_line(&mut first).unwrap();
-    assert!(first.starts_with("watching site at n"), "{first}");
+    assert!(note(&first).starts_with("watching site at n"), "{first}");
     assert!(ask(&["set", "site.lamp", "1", "--copies", "2"]).contains("set (n"));
     assert_eq!(watch.json()["value"], 1);
 

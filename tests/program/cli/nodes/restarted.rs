@@ -8,7 +8,7 @@ use std::thread;
 
 use serde_json::Value as Json;
 
-use crate::cli::command::{ok, program, run};
+use crate::cli::command::{note, ok, program, run};
 use crate::processes::{NodeProcess, wait_until};
 
 /// A watch, line by line. It is killed when this is dropped.
@@ -34,7 +34,7 @@ impl Watch {
     fn heard(&mut self) -> String {
         let mut line = String::new();
         self.said.read_line(&mut line).unwrap();
-        line
+        note(&line)
     }
 
     /// The next changes, as `path=value`, in the order of paths.

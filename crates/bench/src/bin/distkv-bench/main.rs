@@ -31,6 +31,7 @@ use clap::{Parser, Subcommand};
 use distkv_bench::args::LoadArgs;
 use distkv_command::error::{CliError, EXIT_OK};
 use distkv_command::remote::RemoteArgs;
+use distkv_command::say;
 
 use store_protocol::StoreProtocol;
 
@@ -102,16 +103,15 @@ enum What {
 }
 
 fn main() -> ExitCode {
+    let is_json = std::env::args_os().any(|arg| arg == "--json");
+    say::as_json(is_json);
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            let is_json = std::env::args_os().any(|arg| arg == "--json");
-            return distkv_command::error::explain(&error, is_json).into();
-        }
+        Err(error) => return distkv_command::error::explain(&error, is_json).into(),
     };
     match execute(cli) {
         Ok(()) => EXIT_OK.into(),
-        Err(error) => error.tell(false).into(),
+        Err(error) => error.tell(is_json).into(),
     }
 }
 

@@ -7,7 +7,7 @@ use distkv_bench::load::LoadError;
 use distkv_bench::measure::resolve;
 use distkv_client::{Fields, Message};
 use distkv_command::error::CliError;
-use distkv_command::output::Output;
+use distkv_command::output::{Output, count_of};
 use distkv_command::remote::RemoteArgs;
 use distkv_model::path::Path;
 use distkv_model::value::skip::skip_value;
@@ -61,7 +61,7 @@ pub(super) fn run(args: &TreeArgs) -> Result<(), CliError> {
         times.push(took);
         output.either(
             || json!({"run": run, "ms": took, "entries": entries, "bytes": bytes}),
-            || format!("run {run}: {took:.1} ms, {entries} entries"),
+            || format!("run {run}: {took:.1} ms, {}", count_of(entries, "entry", "entries")),
         )?;
         output.flush()?;
     }

@@ -2,6 +2,7 @@
 
 use crate::disk::Disk;
 use crate::error::StorageError;
+use crate::model::count::count_of;
 use crate::recover::files::SET_ASIDE;
 
 /// Something that an operator should read. The node starts all the same.
@@ -9,8 +10,13 @@ use crate::recover::files::SET_ASIDE;
 pub enum Warning {
     /// The last log ended in something that was not whole.
     #[error(
-        "{file}: {bytes} bytes from byte {offset} on are not whole and were cut off: they were \
-         being written when the node or the machine stopped"
+        "{file}: {} from byte {offset} on {} being written when the node or the machine stopped",
+        count_of(*bytes, "byte", "bytes"),
+        if *bytes == 1 {
+            "is not whole and was cut off: it was"
+        } else {
+            "are not whole and were cut off: they were"
+        }
     )]
     TornTail {
         /// Which log.

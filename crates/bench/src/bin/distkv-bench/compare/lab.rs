@@ -13,6 +13,7 @@ use std::time::Duration;
 use distkv_bench::process::{Process, Usage};
 use distkv_bench::wire::Protocol;
 use distkv_command::error::CliError;
+use distkv_command::say;
 use distkv_command::signals::on_signals;
 use distkv_runtime as rt;
 use parking_lot::Mutex;
@@ -161,7 +162,7 @@ impl Lab {
         let mut command = Command::new("taskset");
         command.args(["-a", "-p", "-c", &list, &pid]).stdout(Stdio::null()).stderr(Stdio::null());
         if !command.status().is_ok_and(|status| status.success()) {
-            eprintln!("warning: cannot bind the load to core {list}");
+            say::warning(&format!("cannot bind the load to core {list}"));
         }
     }
 }

@@ -21,6 +21,7 @@ use clap::Args;
 use distkv_bench::args::Shape;
 use distkv_bench::keys::Distribution;
 use distkv_command::error::CliError;
+use distkv_command::say;
 use distkv_command::units::parse_duration;
 use figures::{Contender, Form, Group};
 use lab::{Cores, Lab, Pins};
@@ -129,12 +130,12 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), CliError> {
                     continue;
                 }
                 let name = contender.store.kind.program();
-                eprintln!("round {round} of {}: {group:?} of {name}", plan.rounds);
+                say::line(&format!("round {round} of {}: {group:?} of {name}", plan.rounds));
                 let measured = measure(&contender.store, *group, plan, &lab);
                 match measured.inspect_err(|_| lab.stop_if_interrupted()) {
                     Ok(found) => contender.add(&groups, *group, &found),
                     Err(error) if contender.store.kind == Kind::Ours => return Err(error),
-                    Err(error) => eprintln!("warning: {name} is left out here: {error}"),
+                    Err(error) => say::warning(&format!("{name} is left out here: {error}")),
                 }
             }
         }
@@ -196,7 +197,7 @@ impl CompareArgs {
                     contenders.push(Contender::new(store, groups));
                 }
                 Some(_) => {}
-                None => eprintln!("{} is not installed: left out", kind.program()),
+                None => say::line(&format!("{} is not installed: left out", kind.program())),
             }
         }
         Ok(contenders)

@@ -22,6 +22,7 @@ use clap::Args;
 use distkv_bench::args::Shape;
 use distkv_bench::keys::Distribution;
 use distkv_command::error::CliError;
+use distkv_command::say;
 use distkv_command::units::parse_duration;
 
 use crate::compare::figures::Form;
@@ -145,7 +146,7 @@ pub(super) fn run(args: &SecuredArgs) -> Result<(), CliError> {
     let nodes = Nodes::new(&lab)?;
     let mut rows: Vec<Row> = Vec::new();
     for group in Group::ALL.into_iter().filter(wanted) {
-        eprintln!("measuring {group:?}");
+        say::line(&format!("measuring {group:?}"));
         lab.pin_load(group.cores());
         let measured = match group {
             Group::Open => costs::open(args, &nodes),

@@ -1,0 +1,152 @@
+//! What commands say besides what they print: lines for people; with `--json`, one object per line.
+
+use std::fs;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
+
+use distkv::client::Fields;
+use distkv::model::value::{write_array_len, write_map_len, write_str};
+use serde_json::Value as Json;
+
+use crate::cli::command::{at, bench, cli_with, program};
+use crate::cli::fake::{FakeNode, changed, error, item, state};
+use crate::processes::{NodeProcess, wait_until};
+
+/// Each line's only key.
+fn kinds(said: &str) -> Vec<String> {
+    let kind = |line: &str| {
+        let said: Json = serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));
+        let said = said.as_object().unwrap();
+        assert!(said.len() == 1 && said.values().all(Json::is_string), "{line}");
+        said.keys().next().unwrap().clone()
+    };
+    said.lines().map(kind).collect()
+}
+
+fn scripted(request: &distkv::client::Message) -> Vec<Fields> {
+    let mut reply = Fields::new();
+    match request.str("action") {
+        Some("watch" | "get_tree") => {
+            let mut entry = item(0, "x", Some(b"\x01"));
+            entry.raw("chain", b"\x82\xa4node\xa2n1\xa4tick\x05");
+            if request.bool("fetch").is_some() {
+                return vec![state("start"), entry];
+            }
+            vec![state("start"), entry, state("end")]
+        }
+        Some("msg_monitor") => {
+            let mut message = Fields::new();
+            message.raw("topic", b"\x91\xa1a").raw("data", b"\x01");
+            vec![state("start"), message]
+        }
+        Some("conflicts") => vec![state("start"), state("end")],
+        Some("history") => {
+            reply.raw("result", b"\x90").bool("gaps", true);
+            vec![reply]
+        }
+        Some("members") => {
+            let mut warnings = Vec::new();
+            write_array_len(1, &mut warnings);
+            write_str("n3 is away", &mut warnings);
+            reply.raw("result", b"\x90").raw("warnings", &warnings);
+            vec![reply]
+        }
+        Some("enum_internal") => {
+            let mut children = Vec::new();
+            write_map_len(1, &mut children);
+            write_str("x", &mut children);
+            write_str("n1", &mut children);
+            vec![reply.raw("result", &children).clone()]
+        }
+        Some("status") => vec![reply.u64("time", 1_000_000).clone()],
+        _ => vec![changed(true)],
+    }
+}
+
+#[test]
+fn with_json_notes_and_warnings_are_json_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty").to_str().unwrap().to_owned();
+    fs::write(&empty, "").unwrap();
+    for (arguments, expected) in [
+        (&["watch", "a", "--count", "1"][..], &["note"][..]),
+        (&["monitor", "a", "--count", "1"], &["note"]),
+        // Programs asked for just those.
+        (&["tree", "a", "--depth", "0"], &[]),
+        (&["delete", "a", "--recursive", "--dry-run"], &["note"]),
+        (&["apply", &empty, "--below", "a", "--dry-run"], &["note"]),
+        (&["history", "a"], &["note", "note"]),
+        (&["history", "a", "--since", "10m"], &["note", "note", "note"]),
+        (&["conflicts", "a"], &["note"]),
+        (&["members"], &["warning"]),
+        (&["shards", "prefer", "5", "n9"], &["warning"]),
+    ] {
+        let node = FakeNode::start(scripted);
+        let people = cli_with(&node, arguments);
+        assert_eq!(people.code, 0, "{arguments:?}: {}", people.stderr);
+        assert!(!people.stderr.contains('{'), "{arguments:?}: {}", people.stderr);
+        let programs = cli_with(&node, &[arguments, &["--json"]].concat());
+        assert_eq!(programs.code, 0, "{arguments:?}: {}", programs.stderr);
+        assert_eq!(kinds(&programs.stderr), expected, "{arguments:?}: {}", programs.stderr);
+    }
+}
+
+#[test]
+fn what_is_refused_has_not_begun() {
+    // As for clients of the Python DistKV, it begins before it is refused.
+    let node = FakeNode::start(|request| match request.str("action") {
+        Some("watch" | "msg_monitor") => vec![state("start"), error("not for you", "denied")],
+        _ => vec![error("nor is this", "auth_required")],
+    });
+    for arguments in [&["watch", "a"][..], &["monitor"], &["conflicts", "--follow"]] {
+        let done = cli_with(&node, arguments);
+        let refusal = "error: the node refuses: not for you (denied)\n";
+        assert_eq!((done.code, &*done.stderr), (3, refusal), "{arguments:?}");
+    }
+}
+
+#[test]
+fn of_a_bench_too() {
+    let node = NodeProcess::run("n1");
+    let load = ["--keys", "10", "--warm-up", "0s", "--count", "10", "--json"];
+    let done = at(&node, &[&["bench"], &load[..]].concat());
+    assert_eq!((done.code, &*kinds(&done.stderr).join(" ")), (0, "note"), "{}", done.stderr);
+    let client = node.client.to_string();
+    let done = bench(&[&["--connect", &client, "--keep"], &load[..]].concat());
+    assert_eq!((done.code, &*kinds(&done.stderr).join(" ")), (0, "note"), "{}", done.stderr);
+    let done = bench(&["--connect", "127.0.0.1:1", "--json"]);
+    assert_eq!(done.code, 6, "{}", done.stderr);
+    let told: Json = serde_json::from_str(&done.stderr).expect("one line of JSON");
+    assert_eq!(told["outcome"], "unreachable");
+}
+
+#[test]
+fn a_second_ctrl_c_is_told_like_the_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = folder.path().join("line.jsonl").to_str().unwrap().to_owned();
+    fs::write(&line, "{\"path\": \"a.x\", \"value\": 1}\n").unwrap();
+    for form in [&[][..], &["--json"]] {
+        let node = FakeNode::start(|_| Vec::new());
+        let connect = node.address.to_string();
+        let arguments = [&["import", &line, "--connect", &connect], form].concat();
+        let running = program(&arguments).spawn().unwrap();
+        wait_until("it waits for the node", || node.is_asked("set_value").then_some(()));
+        for pause_ms in [300, 0] {
+            let sent = Command::new("kill").args(["-s", "INT", &running.id().to_string()]).status();
+            assert!(sent.unwrap().success());
+            sleep(Duration::from_millis(pause_ms));
+        }
+        let done = running.wait_with_output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(130), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        let text = "interrupted: ended at once, so what was under way may have been done";
+        if form.is_empty() {
+            assert_eq!(said.trim_end(), text);
+        } else {
+            let told: Json = serde_json::from_str(&said).unwrap();
+            assert_eq!((&told["error"], &told["exit_code"]), (&text.into(), &130.into()));
+        }
+    }
+}
