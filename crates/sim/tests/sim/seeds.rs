@@ -109,6 +109,14 @@ fn a_node_that_gets_no_answer_does_not_ask_the_same_for_ever() {
     assert_agree(&options, 40_047_008, 1);
 }
 
+/// Here a client's write was made at one node and overwritten; another node deleted what had overwritten it, and made
+/// the write once more. The first node put what it held on top of that copy, and so undid the deletion.
+#[test]
+fn a_copy_of_a_write_that_was_made_after_a_deletion_does_not_undo_it() {
+    let options = Options { family: Family::Nodes, ..Options::default() };
+    assert_agree(&options, 41_058_072, 1);
+}
+
 /// Here the only node that agreed to a purge had not seen the version that came back. It saw it later, and agreed to the
 /// next purge: the judge took that for the purge of the deletion, which nobody could have told.
 #[test]

@@ -75,11 +75,8 @@ impl Live {
     /// Nothing is missing here any more after a split.
     pub(in crate::node) fn note_healed(&self, entries: u64, lasted_ms: Millis, conflicts: u64) {
         self.history.lock().heal(entries, lasted_ms, conflicts, rt::wall_clock_ms());
-        let text = {
-            let entries = count_of(entries, "entry was", "entries were");
-            format!("healed in {lasted_ms} ms: {entries} fetched")
-        };
-        self.note("healed", text);
+        let entries = count_of(entries, "entry was", "entries were");
+        self.note("healed", format!("healed in {lasted_ms} ms: {entries} fetched"));
     }
 }
 

@@ -8,7 +8,9 @@ use crate::model::invariant::{OrBroken, invariant};
 use crate::model::left_out::{LeftOut, accounted_events};
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
-use crate::replica::decide::{ApplyDecision, decide_apply, undone_by, undone_over};
+use crate::replica::decide::{
+    ApplyDecision, decide_apply, undone_by, undone_over, was_made_over_deletion_of,
+};
 use crate::replica::{Committed, Replica};
 
 /// Whoever needs an event asks whether there is one before anything is accounted for.
@@ -173,6 +175,7 @@ impl Replica {
             ApplyDecision::PutTheirsOnTop => {
                 let committed = self.put_on_top(path, theirs, &ours);
                 let undone = |event| Conflict::undone(path, &committed.entry, event, false);
+                let deleted = deleted.filter(|_| !committed.entry.is_tombstone());
                 let conflict = deleted.map(undone).map(Box::new);
                 Applied::OnTopAgain(committed, conflict)
             }
@@ -216,14 +219,19 @@ impl Replica {
     /// Replication rule 2, a copy at an empty path: a plain tombstone on top of it.
     fn delete_copy(&mut self, path: &Path, theirs: &Entry) -> Applied {
         self.account_for_theirs(theirs);
+        Applied::OnTopAgain(self.put_tombstone_on(path, theirs), None)
+    }
+
+    /// A plain tombstone on top of a copy of a write. The own tock is at least the copy's.
+    fn put_tombstone_on(&mut self, path: &Path, copy: &Entry) -> Committed {
         let (event, tock) = self.next_event().or_broken(ASKED);
-        let chain = theirs.chain().extended(event, self.chain_bound);
-        let left_out = LeftOut::on_top_of(theirs, event, self.chain_bound);
+        let chain = copy.chain().extended(event, self.chain_bound);
+        let left_out = LeftOut::on_top_of(copy, event, self.chain_bound);
         let extra = &left_out.put_into(&[])[..];
         let parts =
             EntryParts { value: None, chain: &chain, tock, origin: None, time: None, extra };
         self.account_for_own(event, tock, &chain);
-        Applied::OnTopAgain(self.commit(path.clone(), Entry::new(&parts)), None)
+        self.commit(path.clone(), Entry::new(&parts))
     }
 
     fn decide(&self, path: &Path, ours: &Entry, theirs: &Entry) -> ApplyDecision {
@@ -244,9 +252,12 @@ impl Replica {
     }
 
     /// Replication rule 2, "on top again": a new event, then w's newest, then l's chain; l's value and
-    /// origin; tock = max(own tock, w's, l's) + 1.
+    /// origin; tock = max(own tock, w's, l's) + 1. Where w's maker knew that l had been deleted, a tombstone on w.
     fn put_on_top(&mut self, path: &Path, lesser: &Entry, greater: &Entry) -> Committed {
         self.hear_tock(greater.tock().max(lesser.tock()));
+        if was_made_over_deletion_of(greater, lesser) {
+            return self.put_tombstone_on(path, greater);
+        }
         let (event, tock) = self.next_event().or_broken(ASKED);
         // As if the greater one had been made on top of the lesser: so no node takes them for
         // versions that do not know each other, or puts the greater one on top once more.

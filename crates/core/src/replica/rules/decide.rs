@@ -62,6 +62,14 @@ fn named_by(version: &Entry) -> impl Iterator<Item = Event> {
     version.events().enumerate().map_while(named).flatten().flatten()
 }
 
+/// Whether a version was made on top of a deletion of another one, as far as it tells.
+pub(super) fn was_made_over_deletion_of(version: &Entry, other: &Entry) -> bool {
+    let (left_out, newest) = (LeftOut::of(version), other.newest());
+    let is_it = |event: Event| event.node == newest.node && event.tick >= newest.tick;
+    let mut events = version.events().enumerate();
+    !other.is_tombstone() && events.any(|(at, e)| left_out.is_before_deletion(at) && is_it(e))
+}
+
 impl ApplyDecision {
     /// Whether this node makes a new event.
     pub(super) fn makes_an_event(self) -> bool {

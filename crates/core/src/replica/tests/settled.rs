@@ -331,6 +331,52 @@ fn a_copy_that_was_made_on_top_of_what_overwrote_the_first_does_not_stay_there()
 }
 
 #[test]
+fn a_copy_that_was_made_on_top_of_a_deletion_of_what_overwrote_the_first_is_deleted() {
+    // Seed 41058072 of whole nodes. The deletion itself comes late, before or after the copy's.
+    for is_late in [false, true] {
+        let (mut a, mut b) = (node("a"), node("b"));
+        write_with_id(&mut a, Some(&[1])).unwrap();
+        let later = write(&mut a, "k", Some(&[2])).unwrap();
+        let _ = take(&a, &mut b, &later);
+        let deletion = write(&mut b, "k", None).unwrap();
+        let copy = write_with_id(&mut b, Some(&[1])).unwrap().committed.unwrap();
+        // a has not heard of the deletion itself.
+        let Applied::OnTopAgain(top, None) = take(&b, &mut a, &copy) else {
+            panic!("the copy won")
+        };
+        assert!(top.entry.is_tombstone(), "what was deleted is back: {top:?}");
+        for is_at_b in [is_late, !is_late] {
+            if is_at_b {
+                assert!(matches!(take(&a, &mut b, &top), Applied::Taken(_)));
+            } else {
+                assert!(matches!(take(&b, &mut a, &deletion), Applied::Superseded));
+            }
+        }
+        assert!(b.tree().get(path("k").as_bytes()).unwrap().is_tombstone());
+        assert_eq!(content(&a), content(&b));
+    }
+}
+
+#[test]
+fn a_deletion_that_two_nodes_put_on_top_of_a_copy_is_one_deletion() {
+    let (mut a, mut b, mut c) = (node("a"), node("b"), node("c"));
+    let first = write_with_id(&mut a, Some(&[1])).unwrap().committed.unwrap();
+    let deletion = write(&mut a, "k", None).unwrap();
+    let _ = take(&a, &mut b, &deletion);
+    for change in [&first, &deletion] {
+        let _ = take(&a, &mut c, change);
+    }
+    // b has not heard of the first one.
+    let copy = write_with_id(&mut b, Some(&[1])).unwrap().committed.unwrap();
+    let Applied::OnTopAgain(of_a, None) = take(&b, &mut a, &copy) else { panic!("it came back") };
+    let Applied::OnTopAgain(of_c, None) = take(&b, &mut c, &copy) else { panic!("it came back") };
+    assert!(of_a.entry.is_tombstone() && of_c.entry.is_tombstone());
+    assert!(!matches!(take(&a, &mut c, &of_a), Applied::Conflict(_)));
+    assert!(!matches!(take(&c, &mut a, &of_c), Applied::Conflict(_)));
+    assert_eq!(content(&a), content(&c));
+}
+
+#[test]
 fn a_copy_of_a_write_whose_deletion_was_purged_is_deleted() {
     let (mut a, mut b) = (node("a"), node("b"));
     write_with_id(&mut a, Some(&[1])).unwrap();
