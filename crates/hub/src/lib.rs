@@ -17,6 +17,7 @@ pub mod bundle;
 pub mod client_memory;
 mod closing;
 pub mod gone;
+mod guard;
 pub mod inbox;
 pub mod link_queue;
 pub mod log_queue;
@@ -27,7 +28,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crossbeam_utils::sync::ShardedLock;
 use event_listener::Event;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -41,7 +41,6 @@ use crate::engine::{
 #[cfg(any(test, feature = "planted-defects"))]
 use crate::model::defects::Defects;
 use crate::model::ids::Millis;
-use crate::model::invariant::OrBroken;
 use crate::model::path::Path;
 use crate::replica::watch::{WatchId, WatchScope};
 use crate::replica::write::{Write, Written};
@@ -50,6 +49,7 @@ use client_memory::ClientMemory;
 use closing::Closing;
 use gone::GoneLog;
 pub use gone::Resumption;
+use guard::Guard;
 use inbox::{Inbox, MonitorId, WatchContent};
 use link_queue::{LinkQueue, QueuedTotal};
 use log_queue::{CutPurpose, LogQueue};
@@ -62,13 +62,9 @@ pub(crate) const MONITORS_MAX: usize = 1 << 14;
 /// At most this many links are written to before a client gets its answer: each takes 5 to 10 µs.
 const FEW_LINKS: usize = 8;
 
-/// Whoever panics under the exclusive guard leaves an engine of which nobody can say what holds: nobody
-/// enters it again. The program of a node ends at once (`cli/run/fail_stop.rs`).
-const NO_PANIC: &str = "nothing has panicked under the exclusive guard";
-
 /// The shared heart of a running node.
 pub struct Hub {
-    guarded: ShardedLock<Guarded>,
+    guarded: Guard<Guarded>,
     outputs: Mutex<Outputs>,
     client_memory: Arc<ClientMemory>,
     /// Of a node with a data directory.
@@ -124,13 +120,13 @@ impl Hub {
             policies: PolicyWatch::of(&engine),
             needs_incarnation: AtomicBool::new(false),
             woke_few_links: AtomicU64::new(0),
-            guarded: ShardedLock::new(Guarded { engine, outbox: Outbox::new() }),
+            guarded: Guard::new(Guarded { engine, outbox: Outbox::new() }),
         }
     }
 
     /// The first door: many at once. Keep it short; take snapshots out and walk them outside.
     pub fn read<R>(&self, read: impl FnOnce(&Engine) -> R) -> R {
-        read(&self.guarded.read().or_broken(NO_PANIC).engine)
+        self.guarded.read(|guarded| read(&guarded.engine))
     }
 
     /// The second door, one at a time: carries out a change, and queues what the engine wants done, in
@@ -178,9 +174,7 @@ impl Hub {
     fn change<R>(&self, change: impl FnOnce(&mut Engine, &mut Outbox) -> R) -> (R, u64) {
         let mut wakes = Wakes::default();
         let mut number = 0;
-        let result = {
-            let mut guarded = self.guarded.write().or_broken(NO_PANIC);
-            let Guarded { engine, outbox } = &mut *guarded;
+        let result = self.guarded.write(|Guarded { engine, outbox }| {
             let result = change(engine, outbox);
             wakes.closing = self.closing.note(engine);
             wakes.policies = self.policies.note(engine);
@@ -189,7 +183,7 @@ impl Hub {
                 outbox.shrink();
             }
             result
-        };
+        });
         self.wake(wakes);
         (result, number)
     }

@@ -102,15 +102,20 @@ impl Place {
         self.run()
     }
 
-    /// Starts a node that should refuse to; gives what it says.
+    /// Starts a node that should refuse to, for what it finds; gives what it says.
     pub fn refusal(&self, how: &[&str]) -> String {
+        self.refusal_with(1, how)
+    }
+
+    /// The same, with an exit code.
+    pub fn refusal_with(&self, code: i32, how: &[&str]) -> String {
         let output = Command::new(PROGRAM)
             .args(self.arguments(how))
             .args(["--name", &self.name, "--network", &self.network])
             .stdin(Stdio::null())
             .output()
             .expect("the program runs");
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
         String::from_utf8_lossy(&output.stderr).into_owned()
     }
 

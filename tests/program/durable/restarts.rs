@@ -57,7 +57,7 @@ fn a_damaged_list_of_peers_keeps_no_node_with_data_away() {
         stop(&mut node);
     }
     // A list that somebody has named is not guessed at.
-    let said = place.refusal(&["run", "--peer-file", "/dev/null/peers"]);
+    let said = place.refusal_with(2, &["run", "--peer-file", "/dev/null/peers"]);
     assert!(said.contains("cannot be read"), "{said}");
 }
 
