@@ -19,6 +19,9 @@ function read(line) {
   return { name: path, number, winner, loser };
 }
 
+/** A deletion that was purged has none: it is told as 0. */
+const tockOf = (version) => version.tock > 0 ? `, tock ${version.tock}` : "";
+
 export class Conflicts {
   constructor(main, state, { say }) {
     Object.assign(this, { state, say, last: 0, asked: 0, found: -1, busy: false });
@@ -95,7 +98,7 @@ export class Conflicts {
     return el("article", { class: "box fresh", "aria-label": name },
       el("h2", {}, el("a", { href: ["#data", ...path.map(encodeURIComponent)].join("/") }, name)),
       pair("kept", winner.text, "lost", loser.text),
-      el("p", { class: "quiet" }, `kept: written ${written(winner.chain)}, tock ${winner.tock} `, moment(winner.time), `; lost: ${written(loser.chain)}, tock ${loser.tock} `, moment(loser.time)),
+      el("p", { class: "quiet" }, `kept: written ${written(winner.chain)}, tock ${winner.tock} `, moment(winner.time), `; lost: ${written(loser.chain)}${tockOf(loser)} `, moment(loser.time)),
       note, el("p", {}, button));
   }
 }

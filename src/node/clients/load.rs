@@ -84,6 +84,9 @@ fn read_file(path: &Path) -> Result<Loaded, String> {
             }
         }
     }
+    if is_first {
+        return Err(String::from("it is empty"));
+    }
     if unusable > UNUSABLE_NAMED_MAX {
         tracing::warn!(unusable, "entries of the file were left out");
     }

@@ -515,13 +515,19 @@ fn what_can_be_read_only_once_is_refused_and_not_waited_for() {
 }
 
 #[test]
-fn a_node_that_is_to_load_a_snapshot_says_how_it_is_done() {
+fn a_node_that_is_to_load_a_snapshot_says_how_it_is_done_and_none_starts_from_an_empty_file() {
     let files = Files::new();
     let snapshot = files.text("s.dkv");
     done(&["snapshot", "convert", SAVED_STATE, "--to", &snapshot]);
     let ports = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
-    let start = ["run", "--name", "n1", "--network", "loads-a-snapshot", "--load", &snapshot];
-    let refused = cli(&[&start[..], &ports].concat());
-    assert_eq!(refused.code, 1, "{}", refused.stderr);
-    assert!(refused.stderr.contains("snapshot restore FILE --into DIR"), "{}", refused.stderr);
+    let empty = files.text("empty");
+    fs::write(&empty, "").unwrap();
+    for (file, says) in
+        [(&snapshot, "snapshot restore FILE --into DIR"), (&empty, "cannot be loaded: it is empty")]
+    {
+        let start = ["run", "--name", "n1", "--network", "loads-a-file", "--load", file];
+        let refused = cli(&[&start[..], &ports].concat());
+        assert_eq!(refused.code, 1, "{}", refused.stderr);
+        assert!(refused.stderr.contains(says), "{}", refused.stderr);
+    }
 }
