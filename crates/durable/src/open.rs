@@ -234,9 +234,12 @@ fn tell(recovered: &Recovered, took_ms: Millis) {
         tracing::info!(entries, took_ms, "loaded the data directory");
         return;
     }
-    let discarded = recovered.warnings.iter().any(|w| matches!(w, Warning::Discarded(_)));
-    let missing = if discarded {
+    let has = |is: fn(&Warning) -> bool| recovered.warnings.iter().any(is);
+    let missing = if has(|warning| matches!(warning, Warning::Discarded(_))) {
         "what was damaged is missing"
+    } else if has(|warning| matches!(warning, Warning::Older { .. })) {
+        "what was in the log that is gone is missing, but for what other nodes have; `distkv-node snapshot restore` \
+         takes it from a complete copy of the directory"
     } else {
         "if the power failed, changes of the last second may be missing under the sync policy \
          every-second, and more under never; under every-batch, none that was acknowledged"

@@ -36,7 +36,7 @@ pub(in crate::node) enum Kept {
     OnDisk,
     /// In this data directory, all of them; but the network does not take the node as it is.
     Apart(PathBuf),
-    /// The data directory could not be written at the end: it lacks some.
+    /// The data directory could not be written at the end: it may lack some.
     InPart,
 }
 
@@ -57,7 +57,7 @@ pub(in crate::node) fn tell_of_changes(links: &Links, kept: &Kept) {
             directory.display()
         ),
         Kept::InPart => tracing::warn!(
-            "{what}, and the data directory does not have all, because it could not be written: those are lost now"
+            "{what}, and the data directory may not have all, because the disk has failed: those that it lacks are lost now"
         ),
         Kept::InMemory => {
             tracing::warn!("{what} and lost now: this node kept its data in memory");

@@ -134,6 +134,27 @@ fn a_copy_of_a_directory_is_another_node_s_life_and_another_member() {
 }
 
 #[test]
+fn a_copy_that_lacks_the_newest_log_says_that_it_is_an_older_state() {
+    let place = Place::new("n1", "every-batch");
+    for value in 1..=2 {
+        let mut node = place.run();
+        node.connect().set(&["a"], Value::from(value));
+        stop(&mut node);
+    }
+    let copy = place.copy();
+    std::fs::remove_file(copy.dir.join("log-2.dkv")).unwrap();
+    let node = copy.run_alone();
+    assert_eq!(node.connect().get(&["a"]), Some(Value::from(1)));
+    let log = crate::processes::wait_until("it says what it goes on with", || {
+        let log = node.log().join("\n");
+        log.contains("not stopped cleanly").then_some(log)
+    });
+    assert!(log.contains("was copied") && log.contains("had a log 2 once"), "{log}");
+    assert!(log.contains("the log that is gone is missing"), "{log}");
+    assert!(!log.contains("none that was acknowledged"), "{log}");
+}
+
+#[test]
 fn a_damaged_log_is_an_error_and_what_is_before_the_damage_can_be_gone_on_with() {
     let mut place = Place::new("n1", "every-batch");
     let mut node = place.run();

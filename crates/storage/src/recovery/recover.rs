@@ -226,17 +226,17 @@ impl Proof<'_> {
     fn keeps_store(&self, files: &Files, warnings: &mut Vec<Warning>) -> bool {
         let Some((identity, is_same)) = self.identity else { return false };
         let is_last_same = self.last.is_none_or(|last| last.is_same_file);
-        if !is_same || !is_last_same {
+        let is_copy = !is_same || !is_last_same;
+        if is_copy {
             warnings.push(Warning::Copied);
-            return false;
         }
         let log = identity.life.log();
         let newest = self.last.map_or(self.from, |last| last.number).max(self.from);
-        if self.is_whole && (newest < log || !files.logs.contains_key(&log) && self.from <= log) {
+        let lacks_log = newest < log || !files.logs.contains_key(&log) && self.from <= log;
+        if self.is_whole && lacks_log {
             warnings.push(Warning::Older { log });
-            return false;
         }
-        self.is_whole
+        self.is_whole && !lacks_log && !is_copy
     }
 
     /// Whether the node stopped, and nothing came after that in this directory.

@@ -8,7 +8,7 @@ use crate::data_dir::DataDir;
 use crate::header::LogStart;
 use crate::listing::list_image;
 use crate::past::Keep;
-use crate::recover::{RecoverOptions, Recovered};
+use crate::recover::{RecoverOptions, Recovered, Warning};
 
 /// A node that works in a directory and stops.
 fn work_and_stop(path: &Path) -> TestNode {
@@ -60,6 +60,14 @@ fn a_node_comes_back_as_itself_from_its_own_directory_only() {
     assert!(!found.stopped_cleanly && !found.keeps_store);
     assert_eq!(found.store, 99);
     assert_eq!(list_image(&found.image.unwrap()), node.listing());
+    assert!(matches!(found.warnings[..], [Warning::Copied]), "{:?}", found.warnings);
+
+    // A copy without the newest log is an older state, too.
+    std::fs::remove_file(copied.join("log-2.dkv")).unwrap();
+    let found = start(&copied);
+    assert!(!found.stopped_cleanly && !found.keeps_store);
+    let told = &found.warnings[..];
+    assert!(matches!(told, [Warning::Copied, Warning::Older { log: 2 }]), "{told:?}");
 
     // A file put back over itself: the same file, but it has been changed.
     let log = moved.join("log-2.dkv");

@@ -361,7 +361,7 @@ fn a_node_that_ends_says_which_changes_nobody_else_has() {
     assert_eq!(node.ended(), Some(0));
     [&n1, &n2].iter().for_each(|node| node.signal("CONT"));
     let says =
-        "12 changes of this node are on no other node, and the data directory does not have all";
+        "12 changes of this node are on no other node, and the data directory may not have all";
     assert!(node.log().contains(says), "{}", node.log());
     // While one of them is there, it is waited for.
     let mut node = Starting::new(&n1.network, "n4", &in_memory);
