@@ -162,7 +162,7 @@ metrics! {
     SplitsHealed: Kind::Counter, "distkv_splits_healed", [], "Times that two sides of a split met again.";
     ResyncSeconds: Kind::Gauge, "distkv_resync_seconds", [], "For how long the present healing of a split has been going on, seconds; 0 if there is none.";
     DeleteMembers: Kind::Gauge, "distkv_delete_members", [Fixed("state", &["here", "away"])], "Members of the Delete group.";
-    PurgeBlockedSeconds: Kind::Gauge, "distkv_purge_blocked_seconds", [], "For how long a missing member has kept deleted entries from being purged, seconds; 0 if none does.";
+    PurgeBlockedSeconds: Kind::Gauge, "distkv_purge_blocked_seconds", [], "For how long a member that is missing, or does not agree, has kept deleted entries from being purged, seconds; 0 if none does. Of one that is here, members know that have proposed a purge to it.";
     Purged: Kind::Counter, "distkv_purged", [], "Tombstones that were purged.";
     AcrossPurge: Kind::Counter, "distkv_across_purge", [Fixed("what", &["dropped", "reissued"])], "Entries that met a purge that had not seen them: dropped because they were purged elsewhere, or made anew because they were changed here.";
     MissingChanges: Kind::Gauge, "distkv_missing_changes", [], "Changes that this node has heard of and does not have.";

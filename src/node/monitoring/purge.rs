@@ -1,4 +1,4 @@
-//! Watches the Delete group, and logs what operators should know of: a member that is away keeps
+//! Watches the Delete group, and logs what operators should know of: a member that is away, or does not agree, keeps
 //! tombstones from being purged, a node with data is not in the group, the mark has grown. It warns
 //! soon, repeats the warning while it lasts, and reports when purging is no longer blocked.
 
@@ -120,7 +120,8 @@ mod tests {
     const START: Millis = 1_000_000;
 
     fn block(away_ms: Millis) -> PurgeBlock {
-        PurgeBlock { tombstones: 5, away: vec![(NodeName::new("n3").unwrap(), away_ms)] }
+        let away = vec![(NodeName::new("n3").unwrap(), away_ms)];
+        PurgeBlock { tombstones: 5, away, unanswered: Vec::new() }
     }
 
     fn mark(tock: u64) -> Mark {

@@ -1,52 +1,87 @@
 //! Warnings about the Delete group: a member is away, so nothing is purged until it is back or
-//! removed from the list; a node with data is not on the list; the mark has grown.
+//! removed from the list; one is here and does not agree; a node with data is not on the list; the mark has grown.
 
 use crate::engine::delete::GroupView;
 use crate::model::count::count_of;
 use crate::model::ids::{Millis, NodeName};
 use crate::model::limits::MARK_COMPONENTS_WARN;
 
-/// Deleted entries wait for being purged, and members that must agree are away.
+/// A round takes five seconds, and one that fails is tried again. Only after this time is it worth a warning that a node
+/// does not agree.
+const UNANSWERED_MS_MIN: Millis = 60_000;
+
+/// Deleted entries wait for being purged, and members that must agree are away, or do not.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct PurgeBlock {
     /// How many tombstones wait.
     pub(crate) tombstones: usize,
     /// The members that are away, and for how long, milliseconds; by name.
     pub(crate) away: Vec<(NodeName, Millis)>,
+    /// Those that are here and do not agree, and for how long, milliseconds; by name.
+    pub(crate) unanswered: Vec<(NodeName, Millis)>,
 }
 
 impl PurgeBlock {
-    /// `None` while no member is missed, or nothing waits.
+    /// `None` while all that must agree are here and do, or nothing waits.
     #[must_use]
     pub(crate) fn of(view: &GroupView) -> Option<Self> {
         let away: Vec<_> = view.away.iter().map(|(m, ms)| (m.name.clone(), *ms)).collect();
-        let blocks = !away.is_empty() && view.tombstones > 0;
-        blocks.then_some(Self { tombstones: view.tombstones, away })
+        let lasting = view.unanswered.iter().filter(|(_, ms)| *ms >= UNANSWERED_MS_MIN);
+        let unanswered: Vec<_> = lasting.cloned().collect();
+        let blocks = !(away.is_empty() && unanswered.is_empty()) && view.tombstones > 0;
+        blocks.then_some(Self { tombstones: view.tombstones, away, unanswered })
     }
 
-    /// For how long the one has been away that is missed longest, milliseconds.
+    /// For how long the one is missed that is missed longest, milliseconds.
     #[must_use]
     pub(crate) fn longest_ms(&self) -> Millis {
-        self.away.iter().map(|(_, ms)| *ms).max().unwrap_or(0)
+        self.away.iter().chain(&self.unanswered).map(|(_, ms)| *ms).max().unwrap_or(0)
     }
 
     /// One line for people: which member, for how long, how many entries wait, and what to do.
     #[must_use]
     pub(crate) fn text(&self) -> String {
-        let show = |(name, ms): &(NodeName, Millis)| format!("{name} (for {})", show_ms(*ms));
-        let who = self.away.iter().map(show).collect::<Vec<_>>().join(", ");
-        let names: Vec<&str> = self.away.iter().map(|(name, _)| name.as_str()).collect();
-        let (is, back) = if names.len() == 1 { ("is", "it back") } else { ("are", "them back") };
+        let (away, unanswered) = (names_of(&self.away), names_of(&self.unanswered));
+        let mut parts = Vec::new();
+        if !away.is_empty() {
+            let (is, back) = if away.len() == 1 { ("is", "it back") } else { ("are", "them back") };
+            let forget: Vec<String> =
+                away.iter().map(|name| format!("`distkv-node members forget {name}`")).collect();
+            parts.push(format!(
+                "{} of the Delete group {is} away, so {}: bring {back}, or, if that cannot be, run {}",
+                show_nodes(&self.away),
+                self.what_waits(),
+                forget.join(" and ")
+            ));
+        }
+        if !unanswered.is_empty() {
+            let (is, does) = if unanswered.len() == 1 { ("is", "does") } else { ("are", "do") };
+            parts.push(format!(
+                "{} {is} here and {does} not agree to purges, so {}: see what `distkv-node status` says at {}; a \
+                 node whose disk is full or has failed cannot agree",
+                show_nodes(&self.unanswered),
+                self.what_waits(),
+                unanswered.join(" and ")
+            ));
+        }
+        parts.join("; ")
+    }
+
+    fn what_waits(&self) -> String {
         let entries =
             count_of(self.tombstones as u64, "deleted entry waits", "deleted entries wait");
-        let forget: Vec<String> =
-            names.iter().map(|name| format!("`distkv-node members forget {name}`")).collect();
-        format!(
-            "{who} of the Delete group {is} away, so nothing is purged and {entries}: \
-             bring {back}, or, if that cannot be, run {}",
-            forget.join(" and ")
-        )
+        format!("nothing is purged and {entries}")
     }
+}
+
+/// Nodes and for how long each.
+fn show_nodes(nodes: &[(NodeName, Millis)]) -> String {
+    let show = |(name, ms): &(NodeName, Millis)| format!("{name} (for {})", show_ms(*ms));
+    nodes.iter().map(show).collect::<Vec<_>>().join(", ")
+}
+
+fn names_of(nodes: &[(NodeName, Millis)]) -> Vec<&str> {
+    nodes.iter().map(|(name, _)| name.as_str()).collect()
 }
 
 /// A node with data that has come joins the Delete group within seconds. Only after this time is it
@@ -147,5 +182,24 @@ mod tests {
              forget n3` and `distkv-node members forget n4`"
         );
         assert_eq!(two.longest_ms(), 7_300_000);
+    }
+
+    #[test]
+    fn who_is_here_and_does_not_agree_is_told_of_once_it_lasts() {
+        let name = |name: &str| NodeName::new(name).unwrap();
+        let with = |ms, away: &[_]| GroupView {
+            unanswered: vec![(name("n2"), ms), (name("n4"), 59_999)],
+            ..view(away, 3)
+        };
+        assert_eq!(PurgeBlock::of(&with(59_999, &[])), None, "the next round may succeed");
+        let block = PurgeBlock::of(&with(60_000, &[])).unwrap();
+        assert_eq!(block.longest_ms(), 60_000);
+        let text = "n2 (for 60 s) is here and does not agree to purges, so nothing is purged and 3 deleted entries \
+                    wait: see what `distkv-node status` says at n2; a node whose disk is full or has failed cannot agree";
+        assert_eq!(block.text(), text);
+        let both = PurgeBlock::of(&with(60_000, &[("n3", 9_000)])).unwrap().text();
+        assert!(
+            both.starts_with("n3 (for 9 s) of the Delete group is away") && both.ends_with(text)
+        );
     }
 }

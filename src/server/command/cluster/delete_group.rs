@@ -172,17 +172,18 @@ pub(super) fn write_purge_block(block: Option<&PurgeBlock>, out: &mut Vec<u8>) {
     let Some(block) = block else { return write_nil(out) };
     let mut map = LongMap::default();
     map.size("tombstones", block.tombstones);
-    write_nodes(&block.away, map.key("members"));
+    write_nodes(&block.away, "away_ms", map.key("members"));
+    write_nodes(&block.unanswered, "since_ms", map.key("unanswered"));
     map.finish(out);
 }
 
-/// Nodes that are away, and for how long.
-fn write_nodes(away: &[(NodeName, Millis)], out: &mut Vec<u8>) {
-    write_array_len(away.len(), out);
-    for (name, away_ms) in away {
+/// Nodes, and for how long each has been missed.
+fn write_nodes(nodes: &[(NodeName, Millis)], for_ms: &str, out: &mut Vec<u8>) {
+    write_array_len(nodes.len(), out);
+    for (name, ms) in nodes {
         let mut member = LongMap::default();
         member.str("name", name.as_str());
-        member.u64("away_ms", *away_ms);
+        member.u64(for_ms, *ms);
         member.finish(out);
     }
 }
@@ -204,7 +205,7 @@ pub(super) fn write_delete_group(view: &GroupView, mark: &Mark, out: &mut Vec<u8
         member.finish(members);
     }
     map.size("tombstones", view.tombstones);
-    write_nodes(&view.awaited, map.key("awaited"));
+    write_nodes(&view.awaited, "away_ms", map.key("awaited"));
     write_texts(view.left_out.iter().map(|(name, _)| name.as_str()), map.key("left_out"));
     let tocks = map.key("mark");
     write_map_len(mark.iter().count(), tocks);
@@ -322,6 +323,7 @@ mod tests {
         let (n1, n3) = (member("n1", 5, true), member("n3", 9, false));
         let mut view = view(vec![n1, n3.clone()], vec![(n3, 1_500)]);
         (view.awaited, view.left_out) = (vec![(name("n9"), 20)], vec![(name("n4"), 30)]);
+        view.unanswered = vec![(name("n9"), 60_000)];
         let lineage = view.config.as_ref().unwrap().lineage.clone();
         let tock = |t| crate::model::ids::Tock::new(t).unwrap();
         let mark = Mark::from_components([(Lineage(None), tock(2)), (lineage, tock(9))]);
@@ -333,7 +335,7 @@ mod tests {
         assert_eq!(decode(|out| write_delete_group(&none, &Mark::default(), out)), "nil");
         assert_eq!(
             decode(|out| write_purge_block(PurgeBlock::of(&view).as_ref(), out)),
-            r#"{"tombstones": 7, "members": [{"name": "n3", "away_ms": 1500}]}"#
+            r#"{"tombstones": 7, "members": [{"name": "n3", "away_ms": 1500}], "unanswered": [{"name": "n9", "since_ms": 60000}]}"#
         );
     }
 

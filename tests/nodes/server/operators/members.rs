@@ -126,7 +126,7 @@ fn a_delete_member_that_is_away_is_told_to_everybody_while_something_waits() {
         let blocked = &reply["purge_blocked"];
         assert_eq!(
             (fields(blocked), blocked["tombstones"].as_u64()),
-            (vec!["tombstones", "members"], Some(1))
+            (vec!["tombstones", "members", "unanswered"], Some(1))
         );
         assert_eq!(text(&blocked["members"][0], "name"), "n3");
         assert!(blocked["members"][0]["away_ms"].is_u64());

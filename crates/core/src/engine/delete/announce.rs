@@ -131,6 +131,8 @@ impl Engine {
         }
         self.delete.kept.push_back(pair);
         self.note_knowledge();
+        // All have agreed.
+        self.delete.unanswered.clear();
         // The next coordinator need not begin at once.
         self.delete.rests = true;
     }

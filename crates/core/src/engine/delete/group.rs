@@ -20,6 +20,9 @@ pub struct GroupView {
     /// Members that are not there, and for how long, milliseconds. While there is one, nothing
     /// is purged.
     pub away: Vec<(Member, Millis)>,
+    /// Nodes that are here and did not agree to the last round of this node before its time was over, by name, and for how
+    /// long that has been so, milliseconds; none once anything is purged. Members take turns in beginning rounds.
+    pub unanswered: Vec<(NodeName, Millis)>,
     /// Tombstones that wait for being purged.
     pub tombstones: usize,
     /// Nodes that are not on the list, were here lately and are away, and for how long, milliseconds.
@@ -78,6 +81,10 @@ impl Engine {
             let since = self.delete.away.get(&member.name)?;
             Some((member.clone(), now.saturating_sub(*since)))
         });
+        // One that is not here any more is away.
+        let here = |name: &NodeName| !self.delete.away.contains_key(name);
+        let unanswered = self.delete.unanswered.iter().filter(|(name, _)| here(name));
+        let unanswered = unanswered.map(|(name, since)| (name.clone(), now.saturating_sub(*since)));
         // Before there is a list nothing is purged, so no node is left out.
         let left_out = config.iter().flat_map(|config| self.newcomers(Some(config)));
         let lasts = |name: &NodeName| {
@@ -87,6 +94,7 @@ impl Engine {
         let left_out = left_out.map(|member| (member.name.clone(), lasts(&member.name))).collect();
         GroupView {
             away: away.collect(),
+            unanswered: unanswered.collect(),
             tombstones: self.replica.tree().tombstone_len(),
             awaited: self.awaited(now),
             left_out,
@@ -160,6 +168,7 @@ impl Engine {
         self.note_knowledge();
         self.delete.round = None;
         self.delete.away.clear();
+        self.delete.unanswered.clear();
         self.delete.stranded_since = None;
         self.update_retirement();
         true

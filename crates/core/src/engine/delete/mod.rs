@@ -109,6 +109,9 @@ pub(super) struct DeleteGroup {
     without_list_since: Option<Millis>,
     /// Members that are not linked, and since when.
     away: BTreeMap<NodeName, Millis>,
+    /// Nodes that are here and did not agree to the last round of this node before its time was over, and since when
+    /// that has been so; none once anything is purged. At most as many as must agree.
+    unanswered: BTreeMap<NodeName, Millis>,
     /// Nodes that are here, have a data directory, and are not on the list, and since when. At most as
     /// many as there are links, and this node.
     left_out: BTreeMap<NodeName, Millis>,
@@ -142,6 +145,7 @@ impl DeleteGroup {
             rests: false,
             without_list_since: None,
             away: BTreeMap::new(),
+            unanswered: BTreeMap::new(),
             left_out: BTreeMap::new(),
             witnesses: Witnesses::new(),
             retired: Retired::new(),

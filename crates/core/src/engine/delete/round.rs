@@ -10,7 +10,7 @@ use super::{Engine, Member};
 use crate::engine::{LinkId, Outbox, Output};
 use crate::model::defects::Defect;
 use crate::model::group::{GroupConfig, RoundId};
-use crate::model::ids::Millis;
+use crate::model::ids::{Millis, NodeName};
 use crate::protocol::peer::{PeerMessage, Proposal};
 use crate::replica::purge::{PurgeDecision, TockPair};
 
@@ -75,7 +75,8 @@ pub struct Decided {
 impl Engine {
     pub(super) fn on_round_tick(&mut self, now: Millis, out: &mut Outbox) {
         let timed_out = |r: &mut Round| now.saturating_sub(r.began) >= ROUND_TIMEOUT_MS;
-        if self.delete.round.take_if(timed_out).is_some() {
+        if let Some(round) = self.delete.round.take_if(timed_out) {
+            self.note_unanswered(&round);
             self.note_failure(now);
         }
         if std::mem::take(&mut self.delete.rests) {
@@ -109,7 +110,8 @@ impl Engine {
             everybody.extend(self.witnesses().cloned());
         }
         if everybody.iter().any(|m| *m != me && self.link_of(m).is_none()) {
-            return;
+            // Who is away is known anyway, and nobody else is asked meanwhile.
+            return self.delete.unanswered.clear();
         }
         if self.look_at_holes(now) == Holes::Open {
             return;
@@ -282,12 +284,22 @@ impl Engine {
     ) {
         let Some(current) = self.delete.round.as_mut().filter(|r| r.id == *round) else { return };
         current.open.remove(member);
+        self.delete.unanswered.remove(&member.name);
         self.decide_round(now, out);
     }
 
     pub(in crate::engine) fn on_disagree(&mut self, round: &RoundId, now: Millis) {
         if self.delete.round.take_if(|r| r.id == *round).is_some() {
             self.note_failure(now);
+        }
+    }
+
+    /// A round's time is over: who has not agreed may be unable to. A member whose disk has failed persists nothing.
+    fn note_unanswered(&mut self, round: &Round) {
+        let names: BTreeSet<&NodeName> = round.open.iter().map(|member| &member.name).collect();
+        self.delete.unanswered.retain(|name, _| names.contains(name));
+        for name in names {
+            self.delete.unanswered.entry(name.clone()).or_insert(round.began);
         }
     }
 
@@ -361,7 +373,7 @@ fn participants(config: &GroupConfig, next: Option<&GroupConfig>) -> BTreeSet<Me
 mod tests {
     use super::*;
     use crate::engine::{Config, Input};
-    use crate::model::ids::{Event, Incarnation, NodeId, NodeName, Tick};
+    use crate::model::ids::{Event, Incarnation, NodeId, Tick};
 
     #[test]
     fn a_hole_that_nobody_fills_holds_rounds_up_as_long_as_somebody_has_what_is_missing() {

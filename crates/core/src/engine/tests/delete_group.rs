@@ -225,6 +225,33 @@ fn a_coordinator_agrees_to_nobody_else_until_its_own_round_is_over() {
 }
 
 #[test]
+fn a_coordinator_knows_who_is_here_and_does_not_agree_and_since_when() {
+    let mut b = with_tombstone();
+    let unanswered = |b: &Alone| b.hand.engine.group_view(b.hand.now).unanswered;
+    b.coordinates();
+    let began = b.hand.now;
+    assert_eq!(unanswered(&b), [], "it may agree yet");
+    b.pass(20_000);
+    assert_eq!(unanswered(&b), [(id("a").name, b.hand.now - began)], "in no round since then");
+    // Who is away is told as such.
+    b.handle(Input::LinkDown { link: LINK });
+    b.pass(5_000);
+    assert_eq!(unanswered(&b), []);
+    b.handle(Input::LinkUp { link: LINK, peer: id("a") });
+    let (member, config) = (member("a", 1), b.hand.engine.group().cloned());
+    b.hear(PeerMessage::Group(GroupHello { member: member.clone(), config, implied: Vec::new() }));
+    assert_eq!(unanswered(&b), [], "from the next round on");
+    b.proposed.clear();
+    b.coordinates();
+    b.pass(8_000);
+    assert_eq!(unanswered(&b).len(), 1);
+    b.proposed.clear();
+    let round = b.coordinates().round;
+    b.hear(PeerMessage::Agree { round, member });
+    assert_eq!(unanswered(&b), []);
+}
+
+#[test]
 fn only_the_member_that_was_asked_can_agree() {
     let mut b = with_tombstone();
     let own = b.coordinates();
