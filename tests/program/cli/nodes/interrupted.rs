@@ -136,7 +136,9 @@ fn of_a_ticket_that_is_interrupted_nothing_stays_and_what_may_be_lost_is_said() 
         (true, "INT", &by_password[..], "interrupted: nothing was written\n"),
         (false, "TERM", &["--method", "token"], "interrupted: nothing was written; if robot has"),
     ] {
-        let running = program(&[&ticket[..], more].concat()).spawn().unwrap();
+        let mut running = program(&[&ticket[..], more].concat()).spawn().unwrap();
+        // Open until it has ended: the end of the input would be an empty secret, which may come before the signal.
+        let _input = running.stdin.take();
         wait_until("it has begun a file, and waits", || {
             let has_begun = !file_names(folder.path()).is_empty();
             (has_begun && (is_asking || node.is_asked("auth_set"))).then_some(())
