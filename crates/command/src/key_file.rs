@@ -90,7 +90,8 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-fn write_hint(error: &io::Error) -> &'static str {
+/// What to do about a new file that cannot be written; empty where that is not known.
+pub fn write_hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "; make its directory first",
         _ => "",

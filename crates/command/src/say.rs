@@ -1,7 +1,6 @@
 //! What commands say on standard error besides their errors: how far they are, notes and warnings. With `--json`, each is
 //! one line of JSON: `{"note": TEXT}` or `{"warning": TEXT}`.
 
-use std::borrow::Cow;
 use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,24 +21,22 @@ pub fn is_json() -> bool {
 
 /// Says what the command does. It reads like a note for programs.
 pub fn line(text: &str) {
-    print(&told("note", Cow::Borrowed(text), text, is_json()));
+    print(&told("note", "", text, is_json()));
 }
 
 /// Says something that is good to know.
 pub fn note(text: &str) {
-    print(&told("note", Cow::Owned(format!("note: {text}")), text, is_json()));
+    print(&told("note", "note: ", text, is_json()));
 }
 
 /// Says that something is not as it should be, though the command goes on.
 pub fn warning(text: &str) {
-    print(&told("warning", Cow::Owned(format!("warning: {text}")), text, is_json()));
+    print(&told("warning", "warning: ", text, is_json()));
 }
 
-fn told<'t>(kind: &str, for_people: Cow<'t, str>, text: &str, is_json: bool) -> Cow<'t, str> {
-    match is_json {
-        true => Cow::Owned(json!({ kind: text }).to_string()),
-        false => for_people,
-    }
+/// `prefix` is for people.
+fn told(kind: &str, prefix: &str, text: &str, is_json: bool) -> String {
+    if is_json { json!({ kind: text }).to_string() } else { format!("{prefix}{text}") }
 }
 
 fn print(line: &str) {
@@ -53,7 +50,7 @@ mod tests {
 
     #[test]
     fn people_get_a_line_and_programs_an_object() {
-        let told = |is_json| told("note", "note: a \"b\"".into(), "a \"b\"", is_json).into_owned();
+        let told = |is_json| told("note", "note: ", "a \"b\"", is_json);
         assert_eq!(told(false), "note: a \"b\"");
         assert_eq!(told(true), r#"{"note":"a \"b\""}"#);
     }

@@ -11,11 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, RwLock};
 
-use crate::model::invariant::OrBroken;
+use crate::model::invariant::invariant;
 
-/// Whoever panics under the exclusive guard leaves an engine of which nobody can say what holds: nobody
-/// enters it again. The program of a node ends at once (`cli/run/fail_stop.rs`).
-const NO_PANIC: &str = "nothing has panicked under the exclusive guard";
 /// How often a reader looks whether the writer has gone before it waits in the lock: 10 to 20 µs, which is more than
 /// most writes take.
 const LOOKS_MAX: u32 = 400;
@@ -69,10 +66,11 @@ impl<T> Guard<T> {
         result
     }
 
-    /// Under the lock, which orders what is read here.
+    /// Whoever panics under the exclusive guard leaves an engine of which nobody can say what holds: nobody enters it
+    /// again. The program of a node ends at once (`cli/run/fail_stop.rs`). Under the lock, which orders what is read here.
     fn check(&self) {
-        let is_whole = !self.is_open.load(Ordering::Relaxed);
-        is_whole.then_some(()).or_broken(NO_PANIC);
+        let is_open = self.is_open.load(Ordering::Relaxed);
+        invariant!(!is_open, "nothing has panicked under the exclusive guard");
     }
 }
 

@@ -172,16 +172,18 @@ impl Logins {
     }
 
     fn text(&self, node: &str) -> String {
-        let have = count_of(self.without, "has", "have");
+        let without = |one, many| count_of(self.without, one, many);
         match (&self.method, self.is_secured, self.grace_ms) {
             (_, true, _) => format!(
                 "{node} has a key: its clients must log in, with a password, a token or the key"
             ),
-            (None, false, _) => format!("{node}: clients need not log in; {have} not"),
+            (None, false, _) => {
+                format!("{node}: clients need not log in; {}", without("has not", "have not"))
+            }
             (Some(method), false, Some(ms)) => format!(
-                "{node}: clients must log in (method {method}) in {} s; {have} not, and {} served until then",
+                "{node}: clients must log in (method {method}) in {} s; {} served until then",
                 ms / 1_000,
-                if self.without == 1 { "is" } else { "are" }
+                without("has not, and is", "have not, and are")
             ),
             (Some(method), false, None) => format!("{node}: clients must log in (method {method})"),
         }

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use distkv_command::key_file::read;
+use distkv_command::key_file::{read, write_hint};
 use distkv_tls::{Ca, pem};
 use serde_json::json;
 
@@ -85,8 +85,7 @@ fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), CliError> {
     written.map_err(|error| {
         let hint = match error.kind() {
             io::ErrorKind::AlreadyExists => "; take another place with --to",
-            io::ErrorKind::NotFound => "; make its directory first",
-            _ => "",
+            _ => write_hint(&error),
         };
         CliError::Failure(format!("{} cannot be written: {error}{hint}", path.display()))
     })
