@@ -244,6 +244,11 @@ impl Logger {
 
     fn append(&mut self, number: u64, batch: Batch, now: Millis) -> Result<(), StorageError> {
         let Some(log) = &mut self.log else { return Ok(()) };
+        let has_planted = |op: &Op| matches!(op, Op::Put(put) if put.path.to_string() == "planted");
+        if is_planted(Planted::LogNumber) && batch.ops.iter().any(has_planted) {
+            // Before the check: after it, the node would answer this write if another came at that moment.
+            self.last += 1;
+        }
         invariant!(
             number == self.last + 1,
             "a log's batches follow one another without a gap",
@@ -252,10 +257,6 @@ impl Logger {
         );
         self.since_snapshot.bytes += log.append(&batch)?;
         self.last = number;
-        let has_planted = |op: &Op| matches!(op, Op::Put(put) if put.path.to_string() == "planted");
-        if is_planted(Planted::LogNumber) && batch.ops.iter().any(has_planted) {
-            self.last += 1;
-        }
         self.unsynced_since.get_or_insert(now);
         match &batch.knowledge {
             Some(knowledge) if knowledge.id != self.files.id => {
