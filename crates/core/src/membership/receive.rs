@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use bytes::Buf;
-use foca::{Codec, Header, Member, Message};
+use foca::{Codec, Header, Member, Message, State};
 
 use super::io::SwimOutput;
 use super::members::admission::{Admission, Rivalry, decide_admission, decide_rivalry};
@@ -23,6 +23,9 @@ pub(crate) const REFUSAL_PATIENCE_MS: Millis = 10_000;
 const REFUSAL_GAP_MS: Millis = 5_000;
 /// A holder is asked at most this often.
 const ASK_HOLDER_PERIOD_MS: Millis = 500;
+
+/// Who has been down for us for so long and is up for others is called: until then, they may not have heard of it.
+const DISPUTED_AFTER_MS: Millis = 10_000;
 
 /// Refusals by others than the holder of our name.
 #[derive(Debug, Clone, Copy)]
@@ -121,6 +124,7 @@ impl Swim {
             self.counters.table_full += 1;
             return;
         }
+        self.note_disputed(rest);
         let body = readdressed.as_deref().unwrap_or(body);
         if self.foca.handle_data(body, &mut self.effects).is_err() {
             self.counters.malformed += 1;
@@ -150,18 +154,38 @@ impl Swim {
     }
 
     /// Whether the members named in a datagram are known, or there is room for more.
-    fn has_room_for(&self, sender: &Identity, mut updates: &[u8]) -> bool {
+    fn has_room_for(&self, sender: &Identity, updates: &[u8]) -> bool {
         if self.foca.iter_membership_state().len() < MEMBERS_MAX {
             return true;
         }
         if self.member_at(&sender.addr).is_none() {
             return false;
         }
-        let count = updates.try_get_u16().unwrap_or(0);
-        (0..count).map_while(|_| IdentityCodec.decode_member(&mut updates).ok()).all(|member| {
+        members_in(updates).all(|member| {
             member.id().addr == self.foca.identity().addr
                 || self.member_at(&member.id().addr).is_some()
         })
+    }
+
+    /// Notes whom a member says to be up, although we have had it down for a while in an identity that this one
+    /// does not beat. News of others cannot correct that, only the node itself, by a higher generation, and it learns
+    /// from nobody but us that it needs one; the list of peers may lack it. So it is to be called.
+    fn note_disputed(&mut self, updates: &[u8]) {
+        if self.down_since.is_empty() {
+            return;
+        }
+        let is_disputed = |member: &Member<Identity>| {
+            let id = member.id();
+            let down = self.down_since.get(&id.addr);
+            let is_up = member.state() != State::Down && !id.leaving;
+            is_up
+                && down.is_some_and(|(known, since)| {
+                    !id.beats(known) && self.now().saturating_sub(*since) >= DISPUTED_AFTER_MS
+                })
+        };
+        if let Some(member) = members_in(updates).find(is_disputed) {
+            self.disputed = Some(member.id().addr);
+        }
     }
 
     /// Another live node has our name: one of us goes.
@@ -248,6 +272,12 @@ impl Swim {
             self.peers.forget(&last.addr);
         }
     }
+}
+
+/// The members that a datagram names behind its header, up to the first one that cannot be read.
+fn members_in(mut updates: &[u8]) -> impl Iterator<Item = Member<Identity>> {
+    let count = updates.try_get_u16().unwrap_or(0);
+    (0..count).map_while(move |_| IdentityCodec.decode_member(&mut updates).ok())
 }
 
 /// A call to another address than the advertised one that reached us nevertheless: a host has many

@@ -87,8 +87,10 @@ pub struct Swim {
     pub(super) refusals: Option<super::receive::Refusals>,
     timers: Timers,
     roster: Roster,
-    /// Members found down, and when; for their removal.
-    down_since: BTreeMap<SocketAddr, (Identity, Millis)>,
+    /// Members found down, and when.
+    pub(super) down_since: BTreeMap<SocketAddr, (Identity, Millis)>,
+    /// Who is to be called next because others say that it is up.
+    pub(super) disputed: Option<SocketAddr>,
     announce_period_ms: Millis,
     remove_down_after_ms: Millis,
     /// Since when nobody has let us in under a new identity.
@@ -134,6 +136,7 @@ impl Swim {
             timers: Timers::default(),
             roster: Roster::default(),
             down_since: BTreeMap::new(),
+            disputed: None,
             outside_since: None,
             announce_period_ms: config.announce_period_ms,
             remove_down_after_ms: config.remove_down_after_ms,
@@ -279,6 +282,9 @@ impl Swim {
         if self.next_announce.is_some_and(|at| at <= self.now) {
             self.next_announce = Some(self.now + self.announce_period_ms);
             if let Some(addr) = self.peers.next_to_call(self.now, self.foca.num_members() == 0) {
+                self.announce_to(addr, out);
+            }
+            if let Some(addr) = self.disputed.take() {
                 self.announce_to(addr, out);
             }
             if self.now < self.feed_until {

@@ -117,6 +117,14 @@ fn a_copy_of_a_write_that_was_made_after_a_deletion_does_not_undo_it() {
     assert_agree(&options, 41_058_072, 1);
 }
 
+/// Here one node believed that another was down, that one remembered that the first had left, and neither had the
+/// other's address any more. All others saw both.
+#[test]
+fn those_that_others_see_see_each_other() {
+    let options = Options { family: Family::Nodes, ..Options::default() };
+    assert_agree(&options, 41_081_903, 1);
+}
+
 /// Here the only node that agreed to a purge had not seen the version that came back. It saw it later, and agreed to the
 /// next purge: the judge took that for the purge of the deletion, which nobody could have told.
 #[test]

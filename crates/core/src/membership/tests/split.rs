@@ -103,6 +103,45 @@ fn a_peer_that_is_forgotten_is_not_called_again() {
     assert_eq!(net.swim(0).peers(), []);
 }
 
+/// In one half, somebody starts a copy of a node's directory elsewhere and stops it again; in the other half that
+/// node itself lives on. Who met the copy has no address of the node any more, and believes that it is down; and
+/// the node remembers that the other one left, which no later life of it beats. Only third ones know better.
+#[test]
+fn those_that_have_nobody_s_address_meet_through_others() {
+    for seed in 0..10 {
+        let mut net = Net::joined(seed, 4);
+        net.give(3, SwimInput::Leave);
+        net.run_for(300);
+        net.kill(3);
+        net.run_for(10_000);
+        net.restart(2);
+        net.run_until_all_see_all(3_000);
+        net.split(2);
+        net.boot(3, net.config.clone(), "n3");
+        net.join(3, 2);
+        net.run_for(20_000);
+        assert_eq!((net.view(2), net.view(3)), (vec!["n3".into()], vec!["n2".into()]));
+        let copy = net.start("n1");
+        net.split(2);
+        net.join(copy, 3);
+        net.run_for(3_000);
+        assert_eq!(net.view(3), ["n2", "n1"]);
+        net.give(copy, SwimInput::Leave);
+        net.run_for(300);
+        net.kill(copy);
+        net.run_for(3_000);
+        // Nobody else remembers anything: those two are up for both.
+        net.restart(0);
+        net.restart(2);
+        net.join(2, 3);
+        net.run_for(3_000);
+        let original = net.nodes[1].addr;
+        assert!(net.swim(3).peers().iter().all(|peer| peer.addr != original), "seed {seed}");
+        net.heal();
+        net.run_until_all_see_all(15_000);
+    }
+}
+
 /// Kills, restarts, stops, cuts and goodbyes in any order; whoever is there in the end is seen by
 /// all. The network itself checks that every change is reported once.
 #[test]
