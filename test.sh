@@ -46,10 +46,13 @@ finish() {
 }
 trap finish EXIT
 
+# Tells when a step begins, and how much CPU those before it used, which is the same on a busy machine.
 step() {
     current=$1
     steps=$((steps + 1))
-    printf '\n== %s (%ss so far)\n' "$current" "$((SECONDS - started))"
+    times >"$logs/times"
+    printf '\n== %s (%ss so far, %ss of CPU)\n' "$current" "$((SECONDS - started))" \
+        "$(awk -F '[ ms]+' 'NR == 2 { printf "%d", 60 * ($1 + $3) + $2 + $4 }' "$logs/times")"
 }
 
 # Adds up what a test runner says at its end; it is in the log whether it failed or not.

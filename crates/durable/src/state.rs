@@ -6,7 +6,8 @@ use event_listener::Event;
 use parking_lot::Mutex;
 
 use crate::model::ids::Millis;
-use crate::storage::past::reach;
+use crate::storage::past::reach_of;
+use crate::storage::recover::Files;
 use crate::storage::{Disk, Moment, SnapshotInfo};
 
 /// Shared by the log's thread, the savers, and the code that displays it.
@@ -91,7 +92,7 @@ impl LogState {
         let bytes = bytes_of(&is_other);
         let snapshots = bytes_of(&|name| name.starts_with("snapshot-"));
         // What cannot be read tells nothing of the past; whoever needs it gets the error.
-        let past = reach(disk).ok().flatten();
+        let past = files.and_then(|files| reach_of(disk, &Files::of(files)).ok()).flatten();
         self.update(|view| {
             (view.older_bytes, view.snapshot_bytes, view.past) = (bytes, snapshots, past);
         });

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | State, the invariant (I) | this file |
 //! | 1 Write | [`mod@write`] |
-//! | 2 Apply | [`decide`] chooses, [`apply`] carries out; [`deleted_here`] remembers |
+//! | 2 Apply | [`decide`] chooses, [`apply`] carries out; [`deleted_here`] and [`tops`] remember |
 //! | 3 Catch-up | [`catch_up`], the answer; [`across`], the asking side's step at the end |
 //! | 4 Across a purge | [`crossing`] and [`across`]; the answer is in [`catch_up`] |
 //! | 5 Purge | [`purge`] |
@@ -21,8 +21,8 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-use indexes::deleted_here;
 pub(crate) use indexes::ring;
+use indexes::{deleted_here, tops};
 pub use indexes::{shards, watch, write_ids};
 pub(crate) use rules::crossing;
 pub use rules::{across, apply, catch_up, come_back, contents, decide, purge, write};
@@ -45,6 +45,7 @@ use deleted_here::DeletedHere;
 pub use policies::Policies;
 use ring::Ring;
 use shards::Upkeep;
+use tops::Tops;
 use write_ids::WriteIds;
 
 /// What one node holds.
@@ -68,6 +69,7 @@ pub struct Replica {
     ring: Ring,
     write_ids: WriteIds,
     deleted_here: DeletedHere,
+    tops: Tops,
     changed: Changed,
     /// A tick of this incarnation above `tick` was met: another node uses this identity.
     usurped: bool,
@@ -107,6 +109,7 @@ impl Replica {
             own,
             write_ids: WriteIds::of(&tree),
             deleted_here: DeletedHere::of(&tree),
+            tops: Tops::of(&tree),
             changed: Changed::default(),
             tree,
             seen: Seen::new(),

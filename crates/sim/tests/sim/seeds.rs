@@ -117,6 +117,14 @@ fn a_copy_of_a_write_that_was_made_after_a_deletion_does_not_undo_it() {
     assert_agree(&options, 41_058_072, 1);
 }
 
+/// Here a write was sent to two nodes, and overwritten twice between its copies: each of two versions had overwritten the
+/// other, as far as the nodes could tell, and they put one above the other without end.
+#[test]
+fn versions_are_not_put_on_top_of_each_other_for_ever() {
+    let options = Options { family: Family::Nodes, ..Options::default() };
+    assert_agree(&options, 41_085_576, 1);
+}
+
 /// Here one node believed that another was down, that one remembered that the first had left, and neither had the
 /// other's address any more. All others saw both.
 #[test]

@@ -62,7 +62,15 @@ impl Moment {
 /// # Errors
 /// [`StorageError::Io`]: a file cannot be read. One that is damaged is no base.
 pub fn reach(disk: &dyn Disk) -> Result<Option<Moment>, StorageError> {
-    Ok(first_base(disk, &Files::list(disk)?)?.map(|(_, moment)| moment))
+    reach_of(disk, &Files::list(disk)?)
+}
+
+/// The same, of files that have been listed.
+///
+/// # Errors
+/// As [`reach`].
+pub fn reach_of(disk: &dyn Disk, files: &Files) -> Result<Option<Moment>, StorageError> {
+    Ok(first_base(disk, files)?.map(|(_, moment)| moment))
 }
 
 /// The oldest base, by its number, and its moment.

@@ -150,6 +150,8 @@ impl MemoryDisk {
             state.next_file += 1;
         }
         state.safe_names.insert(name.to_owned(), number);
+        // After whatever happened to that name and is not safe yet.
+        state.unsafe_changes.push(NameChange::Add(name.to_owned(), number));
         let (content, operations) = (content.to_vec(), state.operations);
         let file = state.files.entry(number).or_default();
         (file.content, file.safe, file.changed) = (content.clone(), content, operations);
@@ -294,8 +296,10 @@ impl Disk for MemoryDisk {
     fn sync_dir(&self) -> io::Result<()> {
         let mut state = self.state.lock();
         state.count(false)?;
-        state.safe_names = state.names.clone();
-        state.unsafe_changes.clear();
+        let state = &mut *state;
+        for change in state.unsafe_changes.drain(..) {
+            apply(&mut state.safe_names, change);
+        }
         Ok(())
     }
 }

@@ -239,7 +239,13 @@ impl Replica {
             return ApplyDecision::ConflictTakeTheirs;
         }
         let copies = |entry: &Entry| self.write_ids.copies_of(path, entry);
-        decide_apply(ours, theirs, &self.table, copies)
+        let decision = decide_apply(ours, theirs, &self.table, copies);
+        let are_too_many = match decision {
+            ApplyDecision::PutOursOnTop => self.tops.are_too_many(Self::top_pair(ours, theirs)),
+            ApplyDecision::PutTheirsOnTop => self.tops.are_too_many(Self::top_pair(theirs, ours)),
+            _ => false,
+        };
+        if are_too_many { decision.without_event() } else { decision }
     }
 
     fn conflict(path: &Path, winner: &Entry, loser: &Entry, took_theirs: bool) -> Applied {
@@ -251,10 +257,18 @@ impl Replica {
         }))
     }
 
+    /// By what it is counted how often the lesser one was put on top of the greater one: their origins. Where a tombstone
+    /// is put there instead, which is a new origin each time, by that of the lesser one alone.
+    fn top_pair(lesser: &Entry, greater: &Entry) -> (Event, Event) {
+        let is_deleted = was_made_over_deletion_of(greater, lesser);
+        (lesser.origin(), if is_deleted { lesser } else { greater }.origin())
+    }
+
     /// Replication rule 2, "on top again": a new event, then w's newest, then l's chain; l's value and
     /// origin; tock = max(own tock, w's, l's) + 1. Where w's maker knew that l had been deleted, a tombstone on w.
     fn put_on_top(&mut self, path: &Path, lesser: &Entry, greater: &Entry) -> Committed {
         self.hear_tock(greater.tock().max(lesser.tock()));
+        self.tops.note(Self::top_pair(lesser, greater));
         if was_made_over_deletion_of(greater, lesser) {
             return self.put_tombstone_on(path, greater);
         }

@@ -15,6 +15,7 @@ use crate::replica::crossing::Changed;
 use crate::replica::deleted_here::DeletedHere;
 use crate::replica::ring::Ring;
 use crate::replica::shards::Upkeep;
+use crate::replica::tops::Tops;
 use crate::replica::write_ids::WriteIds;
 use crate::replica::{Policies, Replica, login_of};
 use crate::tree::Tree;
@@ -80,6 +81,7 @@ impl Replica {
             ring: Ring::after(&image.seen),
             write_ids: WriteIds::of(&image.tree),
             deleted_here: DeletedHere::of(&image.tree),
+            tops: Tops::of(&image.tree),
             changed: Changed::default(),
             usurped: false,
             is_stopped: false,

@@ -110,14 +110,17 @@ pub(super) fn decide_apply(
     let covers = |a: &Entry, b: &Entry| {
         a.covers(b) || copies(b).into_iter().any(|event| a.covers_event(event))
     };
-    if covers(loser, winner) {
+    let (is_covered, is_above) = (covers(loser, winner), covers(winner, loser));
+    // Each was put on top of what the other one says, by nodes of which neither knew all: somebody has to end it.
+    let are_rivals = is_covered && is_above && winner.reissue_of().is_some();
+    if is_covered && !are_rivals {
         return if theirs_wins {
             ApplyDecision::PutOursOnTop
         } else {
             ApplyDecision::PutTheirsOnTop
         };
     }
-    match (theirs_wins, covers(winner, loser)) {
+    match (theirs_wins, is_above && !are_rivals) {
         (_, true) => quiet,
         (true, false) => ApplyDecision::ConflictTakeTheirs,
         (false, false) => ApplyDecision::ConflictKeepOurs,
@@ -248,6 +251,17 @@ mod tests {
         assert_eq!(decide_knowing(&over, &blind), ApplyDecision::PutOursOnTop);
         assert_eq!(decide_knowing(&blind, &top), ApplyDecision::TakeTheirs);
         assert_eq!(decide(&blind, &top, &table()), ApplyDecision::TakeTheirs);
+    }
+
+    #[test]
+    fn of_two_re_issues_that_each_cover_the_other_the_greater_stays_and_it_is_a_conflict() {
+        // "c" wrote 1, "a" overwrote it with 2, and then made once more what a client had sent before 1. "c" put 2 on
+        // top of that; "b", which had never met 2, put 1 there.
+        let two = entry(&[(0, 2), (1, 2)], Some((1, 1)), 9);
+        let one = entry(&[(2, 1), (1, 2), (0, 1)], Some((0, 1)), 9);
+        assert!(two.covers(&one) && one.covers(&two));
+        assert_eq!(decide(&one, &two, &table()), ApplyDecision::ConflictTakeTheirs);
+        assert_eq!(decide(&two, &one, &table()), ApplyDecision::ConflictKeepOurs);
     }
 
     proptest! {

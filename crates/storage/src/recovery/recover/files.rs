@@ -32,8 +32,14 @@ impl Files {
     /// # Errors
     /// [`StorageError::Io`].
     pub fn list(disk: &dyn Disk) -> Result<Self, StorageError> {
+        Ok(Self::of(disk.list().map_err(StorageError::io("the data directory", "list"))?))
+    }
+
+    /// Those in a list of the directory.
+    #[must_use]
+    pub fn of(entries: Vec<DiskEntry>) -> Self {
         let mut files = Self::default();
-        for entry in disk.list().map_err(StorageError::io("the data directory", "list"))? {
+        for entry in entries {
             let name = entry.name.as_str();
             if name == IDENTITY_NAME {
                 files.identity = Some(entry);
@@ -51,7 +57,7 @@ impl Files {
                 files.set_aside.push((number, entry.name));
             }
         }
-        Ok(files)
+        files
     }
 
     /// Whether a file with this name is one of those.
