@@ -54,9 +54,14 @@ async def client(shared):
     assert_nothing_left()
 
 
+def tasks_left():
+    """The client's tasks in this loop."""
+    return [task for task in asyncio.all_tasks() if task.get_name().startswith("distkv_client")]
+
+
 def assert_nothing_left():
     """No task of the client is left in this loop."""
-    left = [task for task in asyncio.all_tasks() if task.get_name().startswith("distkv_client")]
+    left = tasks_left()
     assert not left, left
 
 

@@ -492,7 +492,7 @@ fn play(steps: &[(usize, usize, u8)]) -> Vec<Vec<(Path, String)>> {
     for &(x, y, what) in steps {
         match what {
             0..=2 => {
-                let write_id = (what > 0).then(|| WriteId([what; 16]));
+                let write_id = (what > 0).then_some(WriteId([what; 16]));
                 // A value of its own, unless it is sent again.
                 let value = if what > 0 { vec![what] } else { vec![9, told.len() as u8] };
                 let mut write = Write { write_id, ..Write::new(path("k"), Some(&value)) };
