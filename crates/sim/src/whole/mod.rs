@@ -91,7 +91,8 @@ enum Happening {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Running,
-    Healing { since: Millis },
+    /// Since when, and how many events there were then.
+    Healing { since: Millis, events: u64 },
     Over,
 }
 

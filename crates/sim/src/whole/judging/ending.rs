@@ -16,6 +16,8 @@ use crate::whole::{Happening, Phase, Whole, note};
 const CALM_MS: Millis = 12_000;
 /// Healing that takes longer than this does not end.
 const HEALING_MS_MAX: Millis = 240_000;
+/// More events than this in healing, in which clients only end what they have begun, have no end.
+const HEALING_EVENTS_MAX: u64 = 20_000;
 /// The slowest watch reads nothing for so long then.
 const SLOW_WATCH_MS: Millis = 20_000;
 const JUDGE_INTERVAL_MS: Millis = 500;
@@ -25,7 +27,7 @@ impl Whole<'_> {
     /// Mends everything.
     pub(in crate::whole) fn heal(&mut self) {
         note!(self, "healing");
-        self.phase = Phase::Healing { since: self.now() };
+        self.phase = Phase::Healing { since: self.now(), events: self.judge.event_count() };
         self.changed_at = self.now();
         drop(self.cuts.heal());
         for wire in &mut self.wires {
@@ -161,8 +163,13 @@ impl Whole<'_> {
 
     /// Looks whether it is over.
     pub(in crate::whole) fn on_judge(&mut self) {
-        let Phase::Healing { since } = self.phase else { return };
+        let Phase::Healing { since, events } = self.phase else { return };
         let now = self.now();
+        let made = self.judge.event_count() - events;
+        if made > HEALING_EVENTS_MAX {
+            // Nobody wants to wait for the end of that, nor has the memory for it.
+            return self.judge.fail("nodes make events without end", format!("{made} in healing"));
+        }
         match self.unrest() {
             None => {
                 self.stats.healing_ms_max = now - since;
