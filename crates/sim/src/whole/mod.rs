@@ -92,7 +92,10 @@ enum Happening {
 enum Phase {
     Running,
     /// Since when, and how many events there were then.
-    Healing { since: Millis, events: u64 },
+    Healing {
+        since: Millis,
+        events: u64,
+    },
     Over,
 }
 
