@@ -24,7 +24,8 @@ const REFUSAL_GAP_MS: Millis = 5_000;
 /// A holder is asked at most this often.
 const ASK_HOLDER_PERIOD_MS: Millis = 500;
 
-/// Who has been down for us for so long and is up for others is called: until then, they may not have heard of it.
+/// A member that has been down for us for this long, and that others say is up, is called. Before that, the others may
+/// simply not have heard that it is down.
 const DISPUTED_AFTER_MS: Millis = 10_000;
 
 /// Refusals by others than the holder of our name.

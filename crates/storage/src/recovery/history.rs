@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 
 use crate::batch::Op;
-use crate::directory_state::past::{Moment, reach};
+use crate::directory_state::past::{Moment, reach_of};
 use crate::disk::{Disk, DiskEntry};
 use crate::error::StorageError;
 use crate::header::LogStart;
@@ -70,8 +70,8 @@ pub fn history(
     since_ms: u64,
     limit: usize,
 ) -> Result<Option<History>, StorageError> {
-    let Some(reach) = reach(disk)? else { return Ok(None) };
     let files = Files::list(disk)?;
+    let Some(reach) = reach_of(disk, &files)? else { return Ok(None) };
     let mut teller = Teller {
         since_ms,
         limit: limit.clamp(1, HISTORY_STEPS_MAX),

@@ -14,7 +14,7 @@ use ahash::RandomState;
 use crate::model::ids::Event;
 use crate::tree::Tree;
 
-/// So often a node puts one version on top of re-issues of another one. More than once is right where several
+/// How often a node puts one version on top of re-issues of the same other one. More than once is right where several
 /// nodes re-issue what had been overwritten.
 pub(in crate::replica) const TOPS_MAX: u8 = 4;
 /// Most pairs of versions that are remembered; the oldest go first. About 6 MiB.

@@ -101,7 +101,13 @@ pub(super) fn decide_apply(
 ) -> ApplyDecision {
     let theirs_wins = theirs.compare(ours, table) == Ordering::Greater;
     let (winner, loser) = if theirs_wins { (theirs, ours) } else { (ours, theirs) };
-    let quiet = if theirs_wins { ApplyDecision::TakeTheirs } else { ApplyDecision::KeepOurs };
+    let (quiet, conflict, on_top) = if theirs_wins {
+        use ApplyDecision::{ConflictTakeTheirs, PutOursOnTop, TakeTheirs};
+        (TakeTheirs, ConflictTakeTheirs, PutOursOnTop)
+    } else {
+        use ApplyDecision::{ConflictKeepOurs, KeepOurs, PutTheirsOnTop};
+        (KeepOurs, ConflictKeepOurs, PutTheirsOnTop)
+    };
     // A version that was put on top of another names it, and stays there whatever else the two say.
     let is_on_top = winner.reissue_of().is_some() && winner.events().any(|e| e == loser.newest());
     if is_on_top || are_one_write(winner, loser) {
@@ -110,20 +116,12 @@ pub(super) fn decide_apply(
     let covers = |a: &Entry, b: &Entry| {
         a.covers(b) || copies(b).into_iter().any(|event| a.covers_event(event))
     };
-    let (is_covered, is_above) = (covers(loser, winner), covers(winner, loser));
-    // Each was put on top of what the other one says, by nodes of which neither knew all: somebody has to end it.
-    let are_rivals = is_covered && is_above && winner.reissue_of().is_some();
-    if is_covered && !are_rivals {
-        return if theirs_wins {
-            ApplyDecision::PutOursOnTop
-        } else {
-            ApplyDecision::PutTheirsOnTop
-        };
-    }
-    match (theirs_wins, is_above && !are_rivals) {
-        (_, true) => quiet,
-        (true, false) => ApplyDecision::ConflictTakeTheirs,
-        (false, false) => ApplyDecision::ConflictKeepOurs,
+    match (covers(loser, winner), covers(winner, loser)) {
+        // Each was put on top of what the other one says, by nodes neither of which knew all: one has to stay.
+        (true, true) if winner.reissue_of().is_some() => conflict,
+        (true, _) => on_top,
+        (false, true) => quiet,
+        (false, false) => conflict,
     }
 }
 
