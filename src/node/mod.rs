@@ -76,7 +76,9 @@ const CLIENTS_FAREWELL_TIMEOUT: Duration = Duration::from_millis(800);
 pub(crate) const LOG_FAREWELL_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the last words to members may take, counted from those to peers.
 const SWIM_FAREWELL_TIMEOUT: Duration = Duration::from_millis(800);
-
+/// How long the last list of known peers may take to be on disk: without it, the next start waits for those that have
+/// left.
+const PEER_FILE_FAREWELL_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the last lines of the audit log may take.
 const AUDIT_FAREWELL_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -146,6 +148,8 @@ struct Inner {
     stop: Stop,
     /// Takes peers' connections, and owns the listener.
     accepting: Mutex<Option<Task<()>>>,
+    /// Follows the members, and owns the list of known peers on disk.
+    following: Mutex<Option<Task<()>>>,
     /// Of a node with a data directory.
     durable: Option<Arc<Durable>>,
     saving: Arc<Saving>,
@@ -214,7 +218,8 @@ impl Node {
         let accepting = rt::spawn(accept_peers(Arc::clone(links), listener));
         node.inner.accepting.lock().replace(accepting);
         rt::spawn(dial_peers(Arc::clone(links)));
-        rt::spawn(follow_members(Arc::clone(links), file));
+        let following = rt::spawn(follow_members(Arc::clone(links), file));
+        node.inner.following.lock().replace(following);
         let isolation = Arc::clone(&node.inner.isolation);
         rt::spawn(tasks::keep_time(Arc::clone(links), node.inner.durable.clone(), isolation));
         rt::spawn(tasks::report(Arc::clone(links)));
@@ -313,6 +318,7 @@ impl Node {
             swim,
             stop,
             accepting: Mutex::new(None),
+            following: Mutex::new(None),
             durable,
             saving,
             scheduled,
@@ -431,7 +437,8 @@ impl Node {
     }
 
     /// Says farewell to peers and members, and stops: in less than 3 s, whatever they do. A node
-    /// with a data directory also waits for its disk, up to [`LOG_FAREWELL_TIMEOUT`].
+    /// that keeps files also waits for its disk: for its data up to [`LOG_FAREWELL_TIMEOUT`], for its list of
+    /// known peers 2 s.
     pub async fn shutdown(&self) {
         self.inner.stop.request(StopReason::Requested);
         self.inner.stop.finished().await;
@@ -626,6 +633,10 @@ impl Inner {
         }
         self.swim.stop();
         let _ = rt::timeout(SWIM_END_TIMEOUT, self.swim.ended()).await;
+        let following = self.following.lock().take();
+        if let Some(following) = following {
+            let _ = rt::timeout(PEER_FILE_FAREWELL_TIMEOUT, following).await;
+        }
         if let Some(log) = &self.audit {
             log.end(AUDIT_FAREWELL_TIMEOUT).await;
         }

@@ -11,7 +11,7 @@ use super::address::HostPort;
 use super::peer_file::{self, KnownPeer};
 use super::swim::{Notice, Roster};
 use crate::engine::Input;
-use crate::membership::MemberState;
+use crate::membership::{MemberInfo, MemberState};
 use crate::model::ids::{NodeId, NodeName};
 use crate::node::link::{Links, Origin};
 use crate::rt;
@@ -24,11 +24,13 @@ const PEERS_MAX: usize = crate::membership::PEERS_MAX;
 /// The members that are up, as the engine was told last.
 type Told = BTreeMap<NodeId, SocketAddr>;
 
-/// Follows SWIM until the node ends.
+/// Follows SWIM until its thread has ended, or the node has. The peer file has its last word then: who left
+/// shortly before this node is not called, and not waited for, at the next start.
 pub(in crate::node) async fn follow_members(links: Arc<Links>, mut file: Option<PeerFile>) {
     let mut told = Told::new();
-    while !links.stop.is_finished() {
+    loop {
         let listener = links.swim.listen();
+        let is_last = links.swim.has_ended() || links.stop.is_finished();
         for notice in links.swim.take_notices() {
             on_notice(&links, notice);
         }
@@ -36,8 +38,12 @@ pub(in crate::node) async fn follow_members(links: Arc<Links>, mut file: Option<
         told = tell(&links, &roster, told);
         links.hub.cluster_changed.notify(usize::MAX);
         if let Some(file) = &mut file {
-            file.update(&roster, &links);
+            let linked = links.infos().into_iter().map(|link| (link.peer.name, link.peer.gossip));
+            file.update(&roster.members, linked.collect());
             file.store().await;
+        }
+        if is_last {
+            return;
         }
         let _ = links.stop.or(rt::timeout(STORE_INTERVAL, listener)).await;
     }
@@ -45,7 +51,6 @@ pub(in crate::node) async fn follow_members(links: Arc<Links>, mut file: Option<
 
 /// Reports the differences. A member that came and went between two looks is not reported.
 fn tell(links: &Links, roster: &Roster, told: Told) -> Told {
-    let is_up = |state| matches!(state, MemberState::Up | MemberState::Suspect);
     let now_up: Told = roster
         .members
         .iter()
@@ -72,6 +77,10 @@ fn tell(links: &Links, roster: &Roster, told: Told) -> Told {
         links.hub.handle(Input::MemberUp { member: member.clone() }, rt::now());
     }
     now_up
+}
+
+fn is_up(state: MemberState) -> bool {
+    matches!(state, MemberState::Up | MemberState::Suspect)
 }
 
 fn on_notice(links: &Links, notice: Notice) {
@@ -133,8 +142,9 @@ impl PeerFile {
         }
     }
 
-    fn update(&mut self, roster: &Roster, links: &Links) {
-        for member in &roster.members {
+    /// `linked`: the peers that have a link, by name, with the address as they write it.
+    fn update(&mut self, members: &[MemberInfo], linked: BTreeMap<NodeName, String>) {
+        for member in members {
             match member.state {
                 MemberState::Left => {
                     let address = HostPort::from(member.addr).to_string();
@@ -155,17 +165,18 @@ impl PeerFile {
                 MemberState::Down => {}
             }
         }
-        let linked = links.infos();
+        let is_any = |name: &NodeName, is: fn(MemberState) -> bool| {
+            members.iter().any(|m| m.name == *name && is(m.state))
+        };
         if self.named.len() + linked.len() > PEERS_MAX {
             // Names that are never used again must not push out those that are.
-            let is_up = |name: &NodeName| {
-                roster.members.iter().any(|m| m.name == *name && m.state != MemberState::Down)
-            };
-            self.named.retain(|name, _| is_up(name));
+            self.named.retain(|name, _| is_any(name, |state| state != MemberState::Down));
         }
-        for link in linked {
-            self.named.insert(link.peer.name, link.peer.gossip);
-        }
+        // The link of one that says farewell ends after its membership.
+        let is_going = |name: &NodeName| {
+            is_any(name, |state| state == MemberState::Left) && !is_any(name, is_up)
+        };
+        self.named.extend(linked.into_iter().filter(|(name, _)| !is_going(name)));
     }
 
     async fn store(&mut self) {
@@ -194,5 +205,42 @@ impl PeerFile {
         }
         // Also after a failure: the next attempt comes with the next change.
         self.stored = peers;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ids::Incarnation;
+
+    fn name(text: &str) -> NodeName {
+        NodeName::new(text).unwrap()
+    }
+
+    fn member(text: &str, port: u16, state: MemberState) -> MemberInfo {
+        let addr = SocketAddr::from(([127, 0, 0, 1], port));
+        let incarnation = Incarnation::of_random(u64::from(port));
+        MemberInfo { name: name(text), incarnation, addr, state, since: 0 }
+    }
+
+    fn known(file: &PeerFile) -> Vec<(&str, &str)> {
+        file.named.iter().map(|(name, address)| (name.as_str(), address.as_str())).collect()
+    }
+
+    #[test]
+    fn who_says_farewell_is_not_kept_though_its_link_still_stands() {
+        let mut file = PeerFile::new(PathBuf::new(), Vec::new());
+        let link = |address: &str| BTreeMap::from([(name("b"), address.to_owned())]);
+        file.update(&[member("b", 2, MemberState::Up)], link("127.0.0.1:2"));
+        assert_eq!(known(&file), [("b", "127.0.0.1:2")]);
+        file.update(&[member("b", 2, MemberState::Left)], link("127.0.0.1:2"));
+        assert_eq!(known(&file), []);
+        // It is back, at another port.
+        let back = [member("b", 2, MemberState::Left), member("b", 3, MemberState::Up)];
+        file.update(&back, link("b.example:3"));
+        assert_eq!(known(&file), [("b", "b.example:3")]);
+        // It may come back.
+        file.update(&[member("b", 3, MemberState::Down)], BTreeMap::new());
+        assert_eq!(known(&file), [("b", "b.example:3")]);
     }
 }

@@ -215,11 +215,16 @@ impl SwimHandle {
     pub(in crate::node) async fn ended(&self) {
         loop {
             let listener = self.shared.changed.listen();
-            if self.shared.ended.load(std::sync::atomic::Ordering::Acquire) {
+            if self.has_ended() {
                 return;
             }
             listener.await;
         }
+    }
+
+    /// Whether the thread has ended: the roster stays as it is.
+    pub(super) fn has_ended(&self) -> bool {
+        self.shared.ended.load(Ordering::Acquire)
     }
 
     fn command(&self, command: Command) {
@@ -306,7 +311,7 @@ impl Owner {
         // First the port: a task that waits for the end may need it.
         shared.socket.lock().take();
         drop(self);
-        shared.ended.store(true, std::sync::atomic::Ordering::Release);
+        shared.ended.store(true, Ordering::Release);
         shared.changed.notify(usize::MAX);
     }
 
