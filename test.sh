@@ -9,6 +9,8 @@
 #
 # As root on Debian, with `systemd-analyze` (and `lintian`), the package is built, checked and tried.
 #
+# Some steps run beside others, to save time; what they print comes at the end of each.
+#
 # The last two lines sum up: "N passed, N failed" for people, and one of JSON for programs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -32,6 +34,7 @@ started=$SECONDS
 finish() {
     status=$?
     trap - EXIT
+    stop_beside
     result=passed
     if [ "$status" -ne 0 ]; then
         result=failed
@@ -53,6 +56,45 @@ step() {
     times >"$logs/times"
     printf '\n== %s (%ss so far, %ss of CPU)\n' "$current" "$((SECONDS - started))" \
         "$(awk -F '[ ms]+' 'NR == 2 { printf "%d", 60 * ($1 + $3) + $2 + $4 }' "$logs/times")"
+}
+
+# The steps that run beside others: their process groups by name.
+declare -A beside=()
+
+# Starts a command, with a file for what it prints, and goes on.
+beside() {
+    local name=$1
+    shift
+    set -m
+    "$@" >"$logs/$name.log" 2>&1 </dev/null &
+    set +m
+    beside[$name]=$!
+}
+
+# The same, with only what the others leave of the machine: tests do not feel it.
+beside_idle() {
+    beside "$1" leave_way "${@:2}"
+}
+leave_way() {
+    chrt --idle --pid 0 "$BASHPID" || true
+    "$@"
+}
+
+# The step `title` is to wait for it.
+join() {
+    local name=$1 title=$2 status=0
+    step "$title"
+    wait "${beside[$name]}" || status=$?
+    unset "beside[$name]"
+    cat "$logs/$name.log"
+    return "$status"
+}
+
+stop_beside() {
+    local group
+    for group in "${beside[@]}"; do
+        kill -- "-$group" 2>/dev/null || true
+    done
 }
 
 # Adds up what a test runner says at its end; it is in the log whether it failed or not.
@@ -94,10 +136,29 @@ tests() {
     return "$status"
 }
 
+# Waits for a test runner that was started beside others, and counts from what it said.
+join_tests() {
+    local kind=$1 name=$2 status=0
+    join "$name" "$3" || status=$?
+    count "$kind" "$logs/$name.log"
+    return "$status"
+}
+
 # Most tests wait for nodes more than they work.
 side_by_side=$((4 * $(nproc)))
 
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
+
+# What makes the next build quick makes the first one slower.
+[ -z "${CI:-}" ] || export CARGO_INCREMENTAL=0
+
+# They come over the network, the longest first.
+environments() {
+    tests/python/setup-venv.sh "$target/python-venv"
+    clients/python/setup-venv.sh "$target/python-client-venv"
+    clients/go/setup-toolchain.sh "$target/go-toolchain" >"$logs/go"
+}
+beside_idle environments environments
 
 step "format"
 cargo fmt --all --check
@@ -121,6 +182,12 @@ step "lints and build"
 # Programs and examples, too, which tests and the steps below start: built one by one, they get other features, and
 # all that they stand on is built again.
 cargo build --locked --workspace --all-targets
+
+join environments "Python and Go: environments"
+GO=$(cat "$logs/go")
+export GO GOCACHE=${GOCACHE:-$target/go-cache}
+# The tests need no more than this to be built.
+beside_idle go-lints env DISTKV_NODE_BIN="$target/debug/distkv-node" clients/go/check.sh -run '^$'
 
 step "tests"
 # Except `sim`, which follows, and `conformance`, which the last step runs.
@@ -146,22 +213,26 @@ for example in watch_resume shared_counter feature_flags service_presence; do
     passed=$((passed + 1))
 done
 
+join go-lints "the smart client for Go: lints and build"
+
 step "documentation tests"
 tests cargo doc.log cargo test --locked --workspace --doc
 
-step "documentation"
-RUSTDOCFLAGS="${RUSTDOCFLAGS:-} -D warnings" cargo doc --locked --workspace --no-deps
+# Without what the simulator and tests plant: what follows runs the program that users get.
+step "the node"
+cargo build --locked --bin distkv-node
+# The scenarios build the other one again, in the same place.
+product=$target/product/distkv-node
+install -D "$target/debug/distkv-node" "$product"
+
+# Nothing needs Cargo's lock until this is done.
+beside_idle documentation \
+    env RUSTDOCFLAGS="${RUSTDOCFLAGS:-} -D warnings" cargo doc --locked --workspace --no-deps
 
 if cargo deny --version >/dev/null 2>&1; then
     step "licences, bans and sources of dependencies"
     cargo deny --offline --locked check licenses bans sources
 fi
-
-step "the Python client: install"
-tests/python/setup-venv.sh "$target/python-venv"
-
-step "the Python client: build the node"
-cargo build --locked --bin distkv-node
 
 # Whether a copy of this system can be made: an overlay in a namespace of its own, so that nothing is installed here.
 can_copy_system() {
@@ -176,34 +247,30 @@ can_copy_system() {
     return "$done"
 }
 
+export DISTKV_NODE_BIN=${DISTKV_NODE_BIN:-$product}
+
+# They wait for nodes more than they work.
+beside go-client clients/go/check.sh
+step "the Python client"
+tests pytest python.log "$target/python-venv/bin/python" -m pytest tests/python -n "$(nproc)"
+join_tests go go-client "the smart client for Go"
+
 if command -v dpkg-deb >/dev/null 2>&1 && command -v systemd-analyze >/dev/null 2>&1 && can_copy_system; then
-    step "the Debian package"
-    cargo build --locked --example man_pages
-    timeout 600 packaging/test-deb.sh "$target/debug/distkv-node" "$target/debug/examples/man_pages"
+    beside debian timeout 600 packaging/test-deb.sh "$product" "$target/debug/examples/man_pages"
+fi
+
+# Our own client for Python; its longer tests: clients/python/README.md.
+step "the smart client for Python"
+tests pytest python-client.log "$target/python-client-venv/bin/python" -m pytest clients/python -n "$side_by_side"
+
+if [ -n "${beside[debian]:-}" ]; then
+    join debian "the Debian package"
     passed=$((passed + 1))
 else
     skipped=$((skipped + 1))
 fi
 
-step "the Python client"
-DISTKV_NODE_BIN=${DISTKV_NODE_BIN:-$target/debug/distkv-node} \
-    tests pytest python.log "$target/python-venv/bin/python" -m pytest tests/python -n "$(nproc)"
-
-# Our own client for Python; its longer tests: clients/python/README.md.
-step "the smart client for Python: install"
-clients/python/setup-venv.sh "$target/python-client-venv"
-
-step "the smart client for Python"
-DISTKV_NODE_BIN=${DISTKV_NODE_BIN:-$target/debug/distkv-node} \
-    tests pytest python-client.log "$target/python-client-venv/bin/python" -m pytest clients/python -n "$side_by_side"
-
-# Our own client for Go; a toolchain is installed where there is none.
-step "the smart client for Go: toolchain"
-GO=$(clients/go/setup-toolchain.sh "$target/go-toolchain")
-export GO GOCACHE=${GOCACHE:-$target/go-cache}
-
-step "the smart client for Go"
-DISTKV_NODE_BIN=${DISTKV_NODE_BIN:-$target/debug/distkv-node} tests go go-client.log clients/go/check.sh
+join documentation "documentation"
 
 # All three clients do the same: clients/conformance/README.md. The runner is a test program that waits for their drivers.
 step "the smart clients: scenarios"
