@@ -456,6 +456,20 @@ fn monitor_prints_what_can_be_decoded_and_what_cannot() {
 }
 
 #[test]
+fn a_monitor_says_how_many_messages_were_lost_before_one() {
+    let node = FakeNode::start(|_| {
+        let mut fields = Fields::new();
+        fields.raw("topic", b"\x91\xa1a").raw("data", b"\x01").u64("dropped", 2);
+        vec![state("start"), fields]
+    });
+    let people = cli_with(&node, &["monitor", "a", "--count", "1"]);
+    assert_eq!((people.code, &*people.stdout), (0, "a  1\n"));
+    assert!(people.stderr.contains("warning: 2 messages were lost here"), "{}", people.stderr);
+    let programs = cli_with(&node, &["monitor", "a", "--count", "1", "--json"]);
+    assert_eq!(programs.stdout, "{\"topic\":\"a\",\"data\":1,\"dropped\":2}\n");
+}
+
+#[test]
 fn send_takes_json_or_a_file_s_bytes() {
     let node = FakeNode::start(|_| one(Fields::new()));
     assert_eq!(cli_with(&node, &["send", "a.b", "{\"x\": 1}"]).stdout, "a.b: sent\n");

@@ -98,7 +98,7 @@ struct Node {
 pub(in crate::cli) async fn run(args: ConflictsArgs) -> Result<(), CliError> {
     let (timeout, access) = (args.remote.timeout_or_default(), args.remote.access()?);
     let mut asking = Asking {
-        nodes: vec![connect(&args.remote.address()?, &access, timeout).await?],
+        nodes: vec![Node::at(args.remote.connect_for_streams().await?)],
         is_complete: true,
     };
     if args.all {
@@ -206,6 +206,11 @@ impl Asking {
 }
 
 impl Node {
+    fn at(remote: Remote) -> Self {
+        let name = printable(&remote.connection.greeting().node).into_owned();
+        Self { name, remote, watch: None, last: 0 }
+    }
+
     async fn list(&mut self, args: &ConflictsArgs) -> Result<Vec<Told>, CliError> {
         let mut fields = asked(&args.path);
         if let Some(limit) = args.limit {
@@ -232,9 +237,7 @@ async fn connect(address: &HostPort, access: &Access, timeout: Duration) -> Resu
         ..Options::default()
     };
     let connection = Connection::connect(address, options).await?;
-    let name = connection.greeting().node.clone();
-    let remote = Remote::over(connection, timeout);
-    Ok(Node { name: printable(&name).into_owned(), remote, watch: None, last: 0 })
+    Ok(Node::at(Remote::over(connection, timeout)))
 }
 
 async fn connect_member(

@@ -26,8 +26,8 @@ Examples:
   distkv-node wait                           # until the node serves clients
   distkv-node wait --members 3 --timeout 30s
 
-The node need not run yet, and counts as a member itself. --timeout limits the whole wait; \
-here its default is 60s.
+The node need not run yet, and counts as a member itself. Of several in --connect, one is enough. \
+--timeout limits the whole wait; here its default is 60s.
 
 The command ends at once if the node refuses the login, or if the node's certificate is not \
 trusted: waiting does not help.
@@ -43,34 +43,22 @@ pub(in crate::cli) struct WaitArgs {
 }
 
 pub(in crate::cli) async fn run(args: WaitArgs) -> Result<(), CliError> {
-    let (address, access) = (args.remote.address()?, args.remote.access()?);
+    let (addresses, access) = (args.remote.addresses()?, args.remote.access()?);
     let timeout = args.remote.timeout.unwrap_or(TIMEOUT);
-    let has_tls = access.tls().is_some();
-    let mut last = None;
+    let mut nodes: Vec<Awaited> = addresses.into_iter().map(Awaited::new).collect();
     let waiting = async {
-        let mut remote = None;
         loop {
-            match look(&address, &access, &mut remote).await {
-                Ok(status) if is_enough(&status, args.members) => return Ok(status),
-                Ok(status) => last = Some(lack_of(&status)),
-                Err(error) => {
-                    // A node that catches up may not know yet whom a client certificate names.
-                    let may_know_soon = has_tls
-                        && error.has_code("auth_required")
-                        && remote.is_some_and(|it| it.connection.greeting().is_catching_up);
-                    if is_final(&error) && !may_know_soon {
-                        return Err(error);
-                    }
-                    remote = None;
-                    last = Some(error.to_string());
+            for node in &mut nodes {
+                if let Some(status) = node.look(&access, args.members).await? {
+                    return Ok::<_, CliError>(status);
                 }
             }
             rt::sleep(INTERVAL).await;
         }
     };
     let Some(waited) = rt::timeout(timeout, waiting).await else {
-        let last = last.unwrap_or_else(|| String::from("no answer"));
-        return Err(CliError::Failure(format!("timed out after {timeout:?}: {last}")));
+        let last: Vec<&str> = nodes.iter().map(|node| node.last.as_str()).collect();
+        return Err(CliError::Failure(format!("timed out after {timeout:?}: {}", last.join("; "))));
     };
     let status = waited?;
     let mut output = Output::new(args.remote.json);
@@ -86,26 +74,57 @@ pub(in crate::cli) async fn run(args: WaitArgs) -> Result<(), CliError> {
     output.flush()
 }
 
-/// Asks once, over the connection that there is or a new one.
-async fn look(
-    address: &HostPort,
-    access: &Access,
-    remote: &mut Option<Remote>,
-) -> Result<Message, CliError> {
-    let current = match remote {
-        Some(remote) => remote,
-        None => {
-            let options = Options {
-                connect_timeout: LOOK_MAX,
-                nowait: true,
-                access: access.clone(),
-                ..Options::default()
-            };
-            let connection = Connection::connect(address, options).await?;
-            remote.insert(Remote::over(connection, LOOK_MAX))
+/// One of the nodes that will do.
+struct Awaited {
+    address: HostPort,
+    remote: Option<Remote>,
+    /// What it said last, for people.
+    last: String,
+}
+
+impl Awaited {
+    fn new(address: HostPort) -> Self {
+        let last = format!("no answer from {address}");
+        Self { address, remote: None, last }
+    }
+
+    /// Asks once; the status if the node sees enough members. An error is one that waiting does not help against.
+    async fn look(&mut self, access: &Access, members: u64) -> Result<Option<Message>, CliError> {
+        match self.ask(access).await {
+            Ok(status) if is_enough(&status, members) => return Ok(Some(status)),
+            Ok(status) => self.last = lack_of(&status),
+            Err(error) => {
+                let remote = self.remote.take();
+                // A node that catches up may not know yet whom a client certificate names.
+                let may_know_soon = access.tls().is_some()
+                    && error.has_code("auth_required")
+                    && remote.is_some_and(|it| it.connection.greeting().is_catching_up);
+                if is_final(&error) && !may_know_soon {
+                    return Err(error);
+                }
+                self.last = error.to_string();
+            }
         }
-    };
-    current.request("status", &Fields::new()).await
+        Ok(None)
+    }
+
+    /// Over the connection that there is, or a new one.
+    async fn ask(&mut self, access: &Access) -> Result<Message, CliError> {
+        let current = match &mut self.remote {
+            Some(remote) => remote,
+            None => {
+                let options = Options {
+                    connect_timeout: LOOK_MAX,
+                    nowait: true,
+                    access: access.clone(),
+                    ..Options::default()
+                };
+                let connection = Connection::connect(&self.address, options).await?;
+                self.remote.insert(Remote::over(connection, LOOK_MAX))
+            }
+        };
+        current.request("status", &Fields::new()).await
+    }
 }
 
 /// Whether the node will say the same again. One that has too much to do refuses nothing for good.

@@ -3,12 +3,14 @@
 use clap::Args;
 use serde_json::{Map, Value as Json};
 
+use super::rewatch::{PAUSE, PAUSE_MAX, may_pass};
 use crate::cli::error::CliError;
-use crate::cli::remote::{RemoteArgs, parse_path, topic_bytes};
+use crate::cli::remote::{Remote, RemoteArgs, parse_path, topic_bytes};
 use crate::cli::say;
-use crate::cli::terminal::output::{Output, json_of, printable, text_of};
-use crate::client::{Fields, Message, StreamEvent};
+use crate::cli::terminal::output::{Output, count_of, json_of, printable, text_of};
+use crate::client::{Fields, Message, ReplyStream, StreamEvent};
 use crate::model::path::Path;
+use crate::rt;
 
 /// Print the messages about a topic as they come, from any node
 #[derive(Debug, Clone, Args)]
@@ -19,12 +21,18 @@ Examples:
   distkv-node monitor 'alarm.#'       # all topics below alarm
   distkv-node monitor 'alarm.+.open'  # with any one part in the middle
   distkv-node monitor alarm.door --count 1 --json
+  distkv-node monitor --connect n1,n2,n3  # survives the loss of a node
 
 A line on standard error says when the monitor has begun. With --json, one object per line: \
 topic and data, or raw for what cannot be decoded.
 
-Exit code: 0 --count was reached, 1 the node ended it, 2 usage, 3 refused, 6 no node was \
-reached.")]
+Messages are not kept. When the connection is lost, the monitor connects again, for as long as that takes, to whichever \
+node is up; messages that are sent meanwhile are missed. Those that come faster than they are read are lost, too: lines \
+on standard error say how many, and with --json also \"dropped\" in the next message. --no-reconnect is for scripts that \
+want to know of the loss.
+
+Exit code: 0 --count was reached, 2 usage, 3 refused, 6 no node was reached at the beginning; \
+with --no-reconnect also 1 the node stopped, 6 the connection was lost.")]
 pub(in crate::cli) struct MonitorArgs {
     /// What the messages are about, written like a path; '+' stands for any one part of it, '#'
     /// at the end for one or more of them
@@ -39,36 +47,78 @@ pub(in crate::cli) struct MonitorArgs {
     #[arg(long, value_name = "N")]
     count: Option<u64>,
 
+    /// End with exit code 1 when the node stops and 6 when the connection is lost, instead of connecting again
+    #[arg(long)]
+    no_reconnect: bool,
+
     #[command(flatten)]
     pub(in crate::cli) remote: RemoteArgs,
 }
 
 pub(in crate::cli) async fn run(args: MonitorArgs) -> Result<(), CliError> {
-    let mut fields = Fields::new();
-    fields.raw("topic", &topic_bytes(&args.topic)).bool("raw", args.raw);
-    let remote = args.remote.connect().await?;
-    let mut stream = remote.follow("msg_monitor", &fields).await?;
-    let node = printable(&remote.connection.greeting().node);
-    let (topic, address) = (&args.topic, remote.connection.address());
-    say::line(&format!("monitoring {topic} at {address} (node {node})"));
-
+    let (mut remote, mut stream) = open(&args).await?;
+    tell_where(&args, &remote, "");
     let mut output = Output::new(args.remote.json);
     let mut left = args.count;
+    let mut pause = PAUSE;
     while left != Some(0) {
-        match stream.next().await.map_err(CliError::of_stream)? {
-            Some(StreamEvent::Item { message, .. }) => {
+        let lost = match stream.next().await.map_err(CliError::of_stream) {
+            Ok(Some(StreamEvent::Item { message, .. })) => {
+                pause = PAUSE;
                 print(&message, &mut output)?;
+                output.flush()?;
                 left = left.map(|left| left - 1);
+                continue;
             }
-            Some(StreamEvent::Start | StreamEvent::UpToDate | StreamEvent::State(..)) => {}
-            None => return Err(CliError::Failure(String::from("the node ended the monitor"))),
+            Ok(Some(StreamEvent::Start | StreamEvent::UpToDate | StreamEvent::State(..))) => {
+                continue;
+            }
+            // As it does when it stops.
+            Ok(None) => CliError::Failure(String::from("the node ended the monitor")),
+            Err(error) if may_pass(&error) => error,
+            Err(error) => return Err(error),
+        };
+        if args.no_reconnect {
+            return Err(lost);
         }
-        output.flush()?;
+        say::line(&format!(
+            "{lost}; messages are missed until it is connected again, which is tried until that works (Ctrl-C ends it)"
+        ));
+        (remote, stream) = loop {
+            rt::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+            match open(&args).await {
+                Ok(opened) => break opened,
+                Err(error) if may_pass(&error) => {}
+                Err(error) => return Err(error),
+            }
+        };
+        tell_where(&args, &remote, " again");
     }
     Ok(())
 }
 
+/// At the first of the nodes that answers. The connection lasts as long as what is returned.
+async fn open(args: &MonitorArgs) -> Result<(Remote, ReplyStream), CliError> {
+    let mut fields = Fields::new();
+    fields.raw("topic", &topic_bytes(&args.topic)).bool("raw", args.raw);
+    let remote = args.remote.connect().await?;
+    let stream = remote.follow("msg_monitor", &fields).await?;
+    Ok((remote, stream))
+}
+
+fn tell_where(args: &MonitorArgs, remote: &Remote, more: &str) {
+    let node = printable(&remote.connection.greeting().node);
+    let (topic, address) = (&args.topic, remote.connection.address());
+    say::line(&format!("monitoring {topic} at {address} (node {node}){more}"));
+}
+
 fn print(message: &Message, output: &mut Output) -> Result<(), CliError> {
+    let dropped = message.u64("dropped").unwrap_or_default();
+    if dropped > 0 {
+        let were = count_of(dropped, "message was", "messages were");
+        say::warning(&format!("{were} lost here: this command or the network did not keep up"));
+    }
     let topic = message.get("topic").map(Path::from_msgpack_value);
     let topic = match topic {
         Some(Ok(topic)) => topic.to_string(),
@@ -77,7 +127,7 @@ fn print(message: &Message, output: &mut Output) -> Result<(), CliError> {
     if output.json {
         let mut out = Map::new();
         out.insert("topic".into(), topic.into());
-        for name in ["data", "raw", "error"] {
+        for name in ["data", "raw", "error", "dropped"] {
             if let Some(value) = message.get(name) {
                 out.insert(name.into(), json_of(value));
             }

@@ -19,8 +19,8 @@ use crate::model::path::Path;
 use crate::rt;
 
 /// The pause before it is connected again; it doubles, up to the other.
-const PAUSE: Duration = Duration::from_millis(100);
-const PAUSE_MAX: Duration = Duration::from_secs(3);
+pub(super) const PAUSE: Duration = Duration::from_millis(100);
+pub(super) const PAUSE_MAX: Duration = Duration::from_secs(3);
 /// So many paths that were given are remembered, to tell which of them are gone.
 const PATHS_MAX: usize = 65_536;
 
@@ -244,6 +244,6 @@ async fn open(
 }
 
 /// Whether it may work later: no node was reached, it is not ready yet, or the connection was lost.
-fn may_pass(error: &CliError) -> bool {
+pub(super) fn may_pass(error: &CliError) -> bool {
     matches!(error, CliError::Request { outcome: Outcome::Unreachable, .. })
 }

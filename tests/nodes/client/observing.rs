@@ -98,9 +98,9 @@ fn an_observer_is_told_of_each_call_each_try_and_the_end() {
         client.put_with(&path("a"), &1, &new).await.unwrap_err();
         let refused = "set_value ends: already_exists, 1, Some(\"not_done\")";
         assert_eq!(told.of("set_value")[4..][2..4], ["set_value try 1: final", refused]);
-        // A call that is given up is over, and has not ended.
-        let a = path("a");
-        let given_up = client.delete(&a);
+        // A call that is given up is over, and has not ended. Nobody is there who could take a copy.
+        let (a, never) = (path("a"), PutOptions::new().copies(1));
+        let given_up = client.delete_with(&a, &never);
         assert!(distkv::rt::timeout(std::time::Duration::ZERO, given_up).await.is_none());
         let lines = ["begins", "try 1 at n0", "is over"];
         assert_eq!(told.of("delete_value"), lines.map(|line| format!("delete_value {line}")));

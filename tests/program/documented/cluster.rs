@@ -106,6 +106,7 @@ pub const ROWS: &[Row] = &[
         "distkv-node set site.lamp true --connect n2",
     ),
     follow(0, "distkv-node watch site --connect n1,n2,n3", "watching site"),
+    follow(0, "distkv-node monitor --connect n1,n2,n3", "monitoring #"),
     follow(1, "distkv-node monitor", "monitoring #"),
     follow(1, "distkv-node monitor alarm.door", "monitoring alarm.door"),
     follow(1, "distkv-node monitor 'alarm.#'", "monitoring alarm.#"),

@@ -514,6 +514,8 @@ fn with_several_addresses_commands_go_to_whichever_node_is_up() {
     }
     while watch.json()["value"] != 9 {}
     ask(&["status"]);
+    assert!(ask(&["wait"]).contains(" is ready and sees "));
+    ask(&["conflicts"]);
     assert!(ask(&["delete", "site.lamp"]).contains("deleted (n"));
     assert_eq!(watch.json()["deleted"], true);
     assert_eq!(ask(&["delete", "site", "--recursive"]), "site: nothing to delete\n");
@@ -525,4 +527,10 @@ fn with_several_addresses_commands_go_to_whichever_node_is_up() {
     let nobody = run(&nobody, &[], b"");
     assert_eq!(nobody.code, 6);
     assert!(nobody.stderr.contains("--connect"), "{}", nobody.stderr);
+    let waited = ["wait", "--connect", "127.0.0.1:1,127.0.0.1:2", "--timeout", "500ms"];
+    let waited = run(&waited, &[], b"");
+    assert_eq!(waited.code, 1);
+    for address in ["127.0.0.1:1", "127.0.0.1:2"] {
+        assert!(waited.stderr.contains(address), "{}", waited.stderr);
+    }
 }

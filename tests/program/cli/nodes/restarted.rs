@@ -1,4 +1,4 @@
-//! Commands that take long, while the node that they talk to is restarted: `watch` goes on, and `edit` loses no text.
+//! Commands that take long, while the node that they talk to is restarted: `watch` and `monitor` go on, and `edit` loses no text.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -21,13 +21,37 @@ struct Watch {
 impl Watch {
     fn start(node: &NodeProcess, more: &[&str]) -> Watch {
         let at = node.client.to_string();
-        let arguments = [&["watch", "a", "--json", "--connect", &at], more].concat();
-        let mut child = program(&arguments).spawn().unwrap();
+        Self::of(&[&["watch", "a", "--json", "--connect", &at], more].concat())
+    }
+
+    /// Of messages.
+    fn of_monitor(nodes: &[&NodeProcess], more: &[&str]) -> Watch {
+        let at: Vec<String> = nodes.iter().map(|node| node.client.to_string()).collect();
+        Self::of(&[&["monitor", "a", "--json", "--connect", &at.join(",")], more].concat())
+    }
+
+    fn of(arguments: &[&str]) -> Watch {
+        let mut child = program(arguments).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
         let said = BufReader::new(child.stderr.take().unwrap());
         let mut watch = Watch { child, lines, said };
-        assert!(watch.heard().starts_with("watching a at "));
+        let begins = watch.heard();
+        assert!(begins.contains(&format!("{}ing a at ", arguments[0])), "{begins}");
         watch
+    }
+
+    /// The next line on standard output.
+    fn line(&mut self) -> Json {
+        let mut line = String::new();
+        assert_ne!(self.lines.read_line(&mut line).unwrap(), 0, "it has ended");
+        serde_json::from_str(&line).unwrap()
+    }
+
+    /// How it ends, and the rest of what it says until then.
+    fn ended(&mut self) -> (Option<i32>, String) {
+        let mut rest = String::new();
+        self.said.read_to_string(&mut rest).unwrap();
+        (self.child.wait().unwrap().code(), rest)
     }
 
     /// The next line on standard error.
@@ -41,9 +65,7 @@ impl Watch {
     fn changes(&mut self, count: usize) -> Vec<String> {
         let mut told = Vec::new();
         while told.len() < count {
-            let mut line = String::new();
-            assert_ne!(self.lines.read_line(&mut line).unwrap(), 0, "it has ended; {told:?}");
-            let line: Json = serde_json::from_str(&line).unwrap();
+            let line = self.line();
             if let Some(path) = line["path"].as_str() {
                 told.push(format!("{path}={}", line["value"]));
             }
@@ -118,11 +140,40 @@ fn a_watch_goes_on_when_its_node_is_restarted_and_tells_what_changed_meanwhile()
 fn a_script_can_have_its_watch_end_with_the_connection() {
     let mut node = NodeProcess::run("n1");
     let mut watch = Watch::start(&node, &["--no-reconnect"]);
+    let mut monitor = Watch::of_monitor(&[&node], &["--no-reconnect"]);
     node.kill();
-    let mut rest = String::new();
-    watch.said.read_to_string(&mut rest).unwrap();
-    assert_eq!(watch.child.wait().unwrap().code(), Some(6), "{rest}");
-    assert!(rest.contains("\"unreachable\""), "{rest}");
+    for (code, rest) in [watch.ended(), monitor.ended()] {
+        assert_eq!(code, Some(6), "{rest}");
+        assert!(rest.contains("\"unreachable\""), "{rest}");
+    }
+}
+
+#[test]
+fn a_monitor_goes_on_at_whichever_of_its_nodes_is_up() {
+    let mut n1 = NodeProcess::run("n1");
+    let n2 = NodeProcess::join("n2", &[&n1]);
+    ok(&n1, &["wait", "--members", "2"]);
+    let mut monitor = Watch::of_monitor(&[&n1, &n2], &["--count", "3"]);
+    let mut of_one = Watch::of_monitor(&[&n1], &[]);
+    ok(&n2, &["send", "a", "1"]);
+    for monitor in [&mut monitor, &mut of_one] {
+        assert_eq!(monitor.line()["data"], 1);
+    }
+    n1.kill();
+    for monitor in [&mut monitor, &mut of_one] {
+        assert!(monitor.heard().contains("messages are missed until it is connected again"));
+    }
+    assert!(monitor.heard().contains(&format!("at {} (node n2) again", n2.client)));
+    ok(&n2, &["send", "a", "2"]);
+    assert_eq!(monitor.line()["data"], 2);
+
+    let n1 = again(&n1, &n2);
+    assert!(of_one.heard().contains(&format!("at {} (node n1) again", n1.client)));
+    ok(&n1, &["send", "a", "3"]);
+    for monitor in [&mut monitor, &mut of_one] {
+        assert_eq!(monitor.line()["data"], 3);
+    }
+    assert_eq!(monitor.ended(), (Some(0), String::new()));
 }
 
 #[test]
