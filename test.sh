@@ -188,6 +188,12 @@ GO=$(cat "$logs/go")
 export GO GOCACHE=${GOCACHE:-$target/go-cache}
 # The tests need no more than this to be built.
 beside_idle go-lints env DISTKV_NODE_BIN="$target/debug/distkv-node" clients/go/check.sh -run '^$'
+# Once the tests run, the Cargo that built them lets another one build.
+documentation() {
+    until grep -qsE '(Starting|Running)[^ ]* ' "$logs/rust.log"; do sleep 0.2; done
+    RUSTDOCFLAGS="${RUSTDOCFLAGS:-} -D warnings" cargo doc --locked --workspace --no-deps
+}
+beside_idle documentation documentation
 
 step "tests"
 # Except `sim`, which follows, and `conformance`, which the last step runs.
@@ -195,6 +201,7 @@ if cargo nextest --version >/dev/null 2>&1; then
     tests nextest rust.log \
         cargo nextest run --locked --workspace --all-targets -E 'not binary(=sim) and not binary(=conformance)' \
         ${CI:+--profile ci} --test-threads "$side_by_side"
+    join documentation "documentation"
     # On its own: its seeds take all cores, and nodes of other tests would be late.
     step "the simulator"
     tests nextest sim.log \
@@ -202,6 +209,7 @@ if cargo nextest --version >/dev/null 2>&1; then
 else
     tests cargo rust.log cargo test --locked --workspace --lib --bins --examples \
         --test pure --test nodes --test program
+    join documentation "documentation"
     step "the simulator"
     tests cargo sim.log cargo test --locked --workspace --test sim
 fi
@@ -224,10 +232,6 @@ cargo build --locked --bin distkv-node
 # The scenarios build the other one again, in the same place.
 product=$target/product/distkv-node
 install -D "$target/debug/distkv-node" "$product"
-
-# Nothing needs Cargo's lock until this is done.
-beside_idle documentation \
-    env RUSTDOCFLAGS="${RUSTDOCFLAGS:-} -D warnings" cargo doc --locked --workspace --no-deps
 
 if cargo deny --version >/dev/null 2>&1; then
     step "licences, bans and sources of dependencies"
@@ -269,8 +273,6 @@ if [ -n "${beside[debian]:-}" ]; then
 else
     skipped=$((skipped + 1))
 fi
-
-join documentation "documentation"
 
 # All three clients do the same: clients/conformance/README.md. The runner is a test program that waits for their drivers.
 step "the smart clients: scenarios"
