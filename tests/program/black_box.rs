@@ -8,6 +8,8 @@
 //! DISTKV_RUNS=200 cargo test --profile sim --test program black_box::random -- --nocapture
 //! # One of them again, step by step
 //! DISTKV_RUN_SEED=17 cargo test --profile sim --test program black_box::random -- --nocapture
+//! # Every second node is an older program at first, and is upgraded when it is started for the third time
+//! DISTKV_RUN_OLDER=/usr/local/bin/distkv-node-0.0 DISTKV_RUNS=50 cargo test --profile sim --test program black_box::random -- --nocapture
 //! ```
 
 #![allow(

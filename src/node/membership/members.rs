@@ -24,13 +24,14 @@ const PEERS_MAX: usize = crate::membership::PEERS_MAX;
 /// The members that are up, as the engine was told last.
 type Told = BTreeMap<NodeId, SocketAddr>;
 
-/// Follows SWIM until its thread has ended, or the node has. The peer file has its last word then: who left
-/// shortly before this node is not called, and not waited for, at the next start.
+/// Follows SWIM until its thread has ended: the peer file has its last word then, so that who left shortly before
+/// this node is not called, and not waited for, at the next start. A node that ends without a farewell writes nothing
+/// more: its directory may be another one's by now.
 pub(in crate::node) async fn follow_members(links: Arc<Links>, mut file: Option<PeerFile>) {
     let mut told = Told::new();
-    loop {
+    while !links.stop.is_finished() {
         let listener = links.swim.listen();
-        let is_last = links.swim.has_ended() || links.stop.is_finished();
+        let is_last = links.swim.has_ended();
         for notice in links.swim.take_notices() {
             on_notice(&links, notice);
         }

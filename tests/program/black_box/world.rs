@@ -2,6 +2,7 @@
 //! with a small disk of its own. Starts them, ends them, and keeps account of what may be lost
 //! by that.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -24,6 +25,8 @@ use super::session::Session;
 const DISK_BYTES: u64 = 24 << 20;
 /// After a disturbance, links need a while until changes go at once again.
 pub const CALM_AFTER: Duration = Duration::from_secs(6);
+/// Names an older program, which every second node is until it is started for the third time.
+const OLDER: &str = "DISTKV_RUN_OLDER";
 /// How long a node may take until it serves, all others being there.
 const READY_WITHIN: Duration = Duration::from_secs(40);
 
@@ -139,11 +142,17 @@ impl World {
         self.folder.join(format!("n{node}.log"))
     }
 
+    /// What a node runs next.
+    fn program(&self, node: usize) -> OsString {
+        let older = std::env::var_os(OLDER).filter(|_| node % 2 == 1 && self.life(node) < 2);
+        older.unwrap_or_else(|| PROGRAM.into())
+    }
+
     /// The command line of a node, without what says where it listens.
     fn command(&self, host: usize, name: usize, data: Option<&Path>, how: How) -> Command {
         let prefix = self.hosts.prefix(host);
         let mut command = Command::new(&prefix[0]);
-        command.args(&prefix[1..]).arg(PROGRAM);
+        command.args(&prefix[1..]).arg(self.program(name));
         let others = (0..self.nodes.len()).filter(|n| *n != name && !self.nodes[*n].is_forgotten);
         let others: Vec<String> = others.map(|n| gossip_addr(n).to_string()).collect();
         match how {
@@ -167,7 +176,8 @@ impl World {
 
     /// Starts a node's process; it may take a while until it serves.
     pub fn launch(&mut self, node: usize, how: How) {
-        self.say(&format!("n{node} starts ({how:?})"));
+        let older = if self.program(node) == PROGRAM { "" } else { ", the older program" };
+        self.say(&format!("n{node} starts ({how:?}{older})"));
         let data = self.data(node);
         let log = File::options().create(true).append(true).open(self.log_path(node));
         let log = log.expect("a log file");
