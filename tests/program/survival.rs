@@ -224,7 +224,7 @@ fn a_stopped_member_delays_nobody_and_catches_up_afterwards() {
     let n2 = NodeProcess::join("n2", &[&n1]);
     let n3 = NodeProcess::join("n3", &[&n1]);
     let mut client = n1.connect();
-    n3.signal("STOP");
+    n3.freeze();
     // More than the link's queue and the sockets' buffers hold, so that it must overflow.
     let big = Value::Binary(vec![7; 64 << 10]);
     let mut slowest = Duration::ZERO;

@@ -202,6 +202,22 @@ impl NodeProcess {
         assert!(status.expect("kill runs").success());
     }
 
+    /// Stops the process where it stands, until SIGCONT. A signal is not waited for: on a busy machine, threads go on
+    /// for a moment.
+    pub fn freeze(&self) {
+        self.signal("STOP");
+        let tasks = format!("/proc/{}/task", self.pid());
+        wait_until("the process stands still", || {
+            let mut tasks = std::fs::read_dir(&tasks).unwrap();
+            let all = tasks.all(|task| {
+                let stat = std::fs::read_to_string(task.unwrap().path().join("stat"));
+                // The state follows the name, which may have spaces. A thread that has ended stands still, too.
+                stat.map_or(true, |stat| stat.rsplit(") ").next().unwrap().starts_with('T'))
+            });
+            all.then_some(())
+        });
+    }
+
     /// Waits for the process to end by itself.
     pub fn wait(&mut self) -> std::process::ExitStatus {
         let deadline = Instant::now() + PATIENCE;

@@ -430,7 +430,7 @@ fn a_node_that_cannot_write_its_file_is_named_and_nothing_is_used_until_it_can()
 #[test]
 fn a_rotation_that_is_killed_anywhere_is_finished_by_the_next_one() {
     let mut network = Network::start();
-    network.nodes[2].signal("STOP");
+    network.nodes[2].freeze();
     // It has added the key, and waits for c.
     let client = network.nodes[0].client.to_string();
     let mut command = std::process::Command::new(crate::processes::PROGRAM);

@@ -336,7 +336,7 @@ fn a_node_that_ends_says_which_changes_nobody_else_has() {
         assert_eq!(at(node.client, &["wait", "--members", "3"]).code, 0, "{}", node.log());
         at(node.client, &["set", "c", "0", "--copies", "2"]);
         // They stand still: what comes now they cannot take.
-        [&n1, &n2].iter().for_each(|node| node.signal("STOP"));
+        [&n1, &n2].iter().for_each(|node| node.freeze());
         let mut client = Client::connect(node.client);
         (1..=12).for_each(|value| drop(client.set(&["c"], Value::from(value))));
         let asked = Instant::now();
@@ -354,7 +354,7 @@ fn a_node_that_ends_says_which_changes_nobody_else_has() {
     wait_until("the node misses its directory", || {
         node.log().contains("put it back").then_some(())
     });
-    [&n1, &n2].iter().for_each(|node| node.signal("STOP"));
+    [&n1, &n2].iter().for_each(|node| node.freeze());
     let mut client = Client::connect(node.client);
     (1..=12).for_each(|value| drop(client.set(&["c"], Value::from(value))));
     node.signal("TERM");

@@ -103,7 +103,7 @@ fn a_second_signal_ends_a_node_at_once() {
     let mut node = NodeProcess::join("n2", &[&peer]);
     ok(&node, &["wait", "--members", "2"]);
     // Its goodbye takes a while when the other one does not take it.
-    peer.signal("STOP");
+    peer.freeze();
     node.signal("TERM");
     wait_until("it takes leave", || {
         node.log().iter().any(|line| line.contains("stopping")).then_some(())
