@@ -76,8 +76,8 @@ const CLIENTS_FAREWELL_TIMEOUT: Duration = Duration::from_millis(800);
 pub(crate) const LOG_FAREWELL_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the last words to members may take, counted from those to peers.
 const SWIM_FAREWELL_TIMEOUT: Duration = Duration::from_millis(800);
-/// How long the last list of known peers may take to be on disk: without it, the next start waits for those that have
-/// left.
+/// How long it may take until the last list of known peers is on disk. Without it, the next start waits for peers that
+/// have left.
 const PEER_FILE_FAREWELL_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the last lines of the audit log may take.
 const AUDIT_FAREWELL_TIMEOUT: Duration = Duration::from_millis(200);

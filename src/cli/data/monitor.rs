@@ -3,14 +3,13 @@
 use clap::Args;
 use serde_json::{Map, Value as Json};
 
-use super::rewatch::{PAUSE, PAUSE_MAX, may_pass};
+use super::rewatch::{PAUSE, may_pass, open_again};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path, topic_bytes};
 use crate::cli::say;
 use crate::cli::terminal::output::{Output, count_of, json_of, printable, text_of};
 use crate::client::{Fields, Message, ReplyStream, StreamEvent};
 use crate::model::path::Path;
-use crate::rt;
 
 /// Print the messages about a topic as they come, from any node
 #[derive(Debug, Clone, Args)]
@@ -21,7 +20,7 @@ Examples:
   distkv-node monitor 'alarm.#'       # all topics below alarm
   distkv-node monitor 'alarm.+.open'  # with any one part in the middle
   distkv-node monitor alarm.door --count 1 --json
-  distkv-node monitor --connect n1,n2,n3  # survives the loss of a node
+  distkv-node monitor --connect n1,n2,n3  # goes on at another node
 
 A line on standard error says when the monitor has begun. With --json, one object per line: \
 topic and data, or raw for what cannot be decoded.
@@ -84,15 +83,7 @@ pub(in crate::cli) async fn run(args: MonitorArgs) -> Result<(), CliError> {
         say::line(&format!(
             "{lost}; messages are missed until it is connected again, which is tried until that works (Ctrl-C ends it)"
         ));
-        (remote, stream) = loop {
-            rt::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
-            match open(&args).await {
-                Ok(opened) => break opened,
-                Err(error) if may_pass(&error) => {}
-                Err(error) => return Err(error),
-            }
-        };
+        (remote, stream) = open_again(&mut pause, || open(&args)).await?;
         tell_where(&args, &remote, " again");
     }
     Ok(())

@@ -20,7 +20,7 @@ use crate::rt;
 
 /// The pause before it is connected again; it doubles, up to the other.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
-pub(super) const PAUSE_MAX: Duration = Duration::from_secs(3);
+const PAUSE_MAX: Duration = Duration::from_secs(3);
 /// So many paths that were given are remembered, to tell which of them are gone.
 const PATHS_MAX: usize = 65_536;
 
@@ -198,16 +198,9 @@ impl<'a> NodeWatch<'a> {
     /// Connects until that works. Whether everything comes again, because not all had come the first time.
     async fn connect_again(&mut self, lost: &CliError) -> Result<bool, CliError> {
         say::line(&format!("{lost}; connecting again until that works (Ctrl-C ends it)"));
-        let (remote, stream) = loop {
-            rt::sleep(self.pause).await;
-            self.pause = (self.pause * 2).min(PAUSE_MAX);
-            match open(self.args, &self.fields, true).await {
-                Ok(opened) => break opened,
-                Err(error) if may_pass(&error) => {}
-                Err(error) => return Err(error),
-            }
-        };
-        (self.remote, self.stream) = (remote, stream);
+        let (args, fields) = (self.args, &self.fields);
+        (self.remote, self.stream) =
+            open_again(&mut self.pause, || open(args, fields, true)).await?;
         let known = std::mem::replace(&mut self.tock, self.remote.connection.greeting().tock);
         let since = match std::mem::replace(&mut self.phase, Phase::Live) {
             Phase::Fetching => {
@@ -241,6 +234,21 @@ async fn open(
     fields.bool("fetch", fetch);
     let stream = remote.follow("watch", &fields).await?;
     Ok((remote, stream))
+}
+
+/// Tries until it works, with longer and longer pauses, or until it is clear that it never will.
+pub(super) async fn open_again<T>(
+    pause: &mut Duration,
+    mut open: impl AsyncFnMut() -> Result<T, CliError>,
+) -> Result<T, CliError> {
+    loop {
+        rt::sleep(*pause).await;
+        *pause = (*pause * 2).min(PAUSE_MAX);
+        match open().await {
+            Err(error) if may_pass(&error) => {}
+            done => return done,
+        }
+    }
 }
 
 /// Whether it may work later: no node was reached, it is not ready yet, or the connection was lost.

@@ -24,9 +24,9 @@ const PEERS_MAX: usize = crate::membership::PEERS_MAX;
 /// The members that are up, as the engine was told last.
 type Told = BTreeMap<NodeId, SocketAddr>;
 
-/// Follows SWIM until its thread has ended: the peer file has its last word then, so that who left shortly before
-/// this node is not called, and not waited for, at the next start. A node that ends without a farewell writes nothing
-/// more: its directory may be another one's by now.
+/// Follows SWIM until its thread has ended. Only then is the peer file written for the last time, so that at its next
+/// start this node does not wait for peers that left shortly before it did. A node that ends without a farewell writes
+/// nothing more: its directory may belong to another one by now.
 pub(in crate::node) async fn follow_members(links: Arc<Links>, mut file: Option<PeerFile>) {
     let mut told = Told::new();
     while !links.stop.is_finished() {
