@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use distkv_command::signals::survive_file_limit;
-use distkv_command::{error, remote, say};
+use distkv_command::{error, following, remote, say};
 
 use crate::rt;
 use error::{CliError, EXIT_OK};

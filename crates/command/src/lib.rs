@@ -4,6 +4,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`error`] | why a command did not end well, and its exit code |
+//! | [`following`] | a stream of what comes in future, from a node that is asked whether it is still there |
 //! | [`key_file`] | the network's key file: read, made, replaced |
 //! | [`login`] | the options that say as whom to work |
 //! | [`output`] | lines and tables for people, JSON for programs |
@@ -13,6 +14,7 @@
 //! | [`units`] | sizes and durations as people write them |
 
 pub mod error;
+pub mod following;
 pub mod key_file;
 pub mod login;
 pub mod output;

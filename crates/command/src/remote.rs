@@ -21,6 +21,7 @@ use distkv_secure::key::{Key, Purpose};
 use distkv_tls::{CaHash, ClientTls, Clock, Ticket, Trust};
 
 use crate::error::{CliError, Outcome};
+use crate::following::Following;
 use crate::key_file;
 use crate::login::LoginArgs;
 use crate::units::parse_duration;
@@ -391,12 +392,14 @@ impl Remote {
     }
 
     /// The same for a stream of what comes in future. When this returns, the node has let it in.
-    pub async fn follow(&self, action: &str, fields: &Fields) -> Result<ReplyStream, CliError> {
+    pub async fn follow(&self, action: &str, fields: &Fields) -> Result<Following, CliError> {
         let mut stream = self.stream(action, fields).await?;
         match rt::timeout(self.timeout, stream.let_in()).await {
             Some(Err(error)) => Err(CliError::of_stream(error)),
             // A node that does not say either in all that time has begun it.
-            Some(Ok(())) | None => Ok(stream),
+            Some(Ok(())) | None => {
+                Ok(Following::new(stream, self.connection.clone(), self.timeout))
+            }
         }
     }
 

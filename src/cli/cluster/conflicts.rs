@@ -10,13 +10,14 @@ use serde_json::{Map, Value as Json};
 
 use crate::cli::data::entry::{add_chain_and_tock, ask_for_chain, chain_text};
 use crate::cli::error::CliError;
+use crate::cli::following::Following;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path, whole_path};
 use crate::cli::say;
 use crate::cli::terminal::output::{Output, count_of, json_of, printable, text_of};
 use crate::cli::terminal::times::show_time;
 use crate::client::message::array_items;
 use crate::client::{
-    Access, ClientError, Connection, Fields, HostPort, Message, Options, ReplyStream, StreamEvent,
+    Access, ClientError, Connection, Fields, HostPort, Message, Options, StreamEvent,
 };
 use crate::model::path::Path;
 
@@ -59,7 +60,7 @@ that node's value), winner and loser with value (or \"deleted\": true), chain, t
 and time, where it is known.
 
 Exit code: 0 done, 1 a node could not be asked (with --all) or ended its answer, 2 usage, 3 \
-refused, 6 no node was reached.")]
+refused, 6 no node was reached, or with --follow the connection was lost.")]
 pub(in crate::cli) struct ConflictsArgs {
     /// Below which path; ':' is the root
     #[arg(value_parser = parse_path, default_value = ":")]
@@ -90,7 +91,7 @@ struct Node {
     name: String,
     remote: Remote,
     /// Of those to come.
-    watch: Option<ReplyStream>,
+    watch: Option<Following>,
     /// The number of the last one in its list.
     last: u64,
 }

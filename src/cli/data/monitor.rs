@@ -5,10 +5,11 @@ use serde_json::{Map, Value as Json};
 
 use super::rewatch::{PAUSE, may_pass, open_again};
 use crate::cli::error::CliError;
+use crate::cli::following::Following;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path, topic_bytes};
 use crate::cli::say;
 use crate::cli::terminal::output::{Output, count_of, json_of, printable, text_of};
-use crate::client::{Fields, Message, ReplyStream, StreamEvent};
+use crate::client::{Fields, Message, StreamEvent};
 use crate::model::path::Path;
 
 /// Print the messages about a topic as they come, from any node
@@ -28,7 +29,8 @@ topic and data, or raw for what cannot be decoded.
 Messages are not kept. When the connection is lost, the monitor connects again, for as long as that takes, to whichever \
 node is up; messages that are sent meanwhile are missed. Those that come faster than they are read are lost, too: lines \
 on standard error say how many, and with --json also \"dropped\" in the next message. --no-reconnect is for scripts that \
-want to know of the loss.
+want to know of the loss. A node that has said nothing for as long as --timeout is asked whether it is there, and is lost \
+when it does not answer in that time.
 
 Exit code: 0 --count was reached, 2 usage, 3 refused, 6 no node was reached at the beginning; \
 with --no-reconnect also 1 the node stopped, 6 the connection was lost.")]
@@ -90,7 +92,7 @@ pub(in crate::cli) async fn run(args: MonitorArgs) -> Result<(), CliError> {
 }
 
 /// At the first of the nodes that answers. The connection lasts as long as what is returned.
-async fn open(args: &MonitorArgs) -> Result<(Remote, ReplyStream), CliError> {
+async fn open(args: &MonitorArgs) -> Result<(Remote, Following), CliError> {
     let mut fields = Fields::new();
     fields.raw("topic", &topic_bytes(&args.topic)).bool("raw", args.raw);
     let remote = args.remote.connect().await?;

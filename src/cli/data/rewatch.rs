@@ -11,10 +11,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::cli::error::{CliError, Outcome};
+use crate::cli::following::Following;
 use crate::cli::remote::{Remote, RemoteArgs, whole_path};
 use crate::cli::say;
 use crate::cli::terminal::output::printable;
-use crate::client::{Fields, Message, ReplyStream, StreamEvent};
+use crate::client::{Fields, Message, StreamEvent};
 use crate::model::path::Path;
 use crate::rt;
 
@@ -51,7 +52,7 @@ pub(super) struct NodeWatch<'a> {
     /// Whether it goes on when the connection is lost.
     reconnects: bool,
     remote: Remote,
-    stream: ReplyStream,
+    stream: Following,
     phase: Phase,
     /// All up to this tock is known.
     tock: u64,
@@ -228,7 +229,7 @@ async fn open(
     args: &RemoteArgs,
     fields: &Fields,
     fetch: bool,
-) -> Result<(Remote, ReplyStream), CliError> {
+) -> Result<(Remote, Following), CliError> {
     let remote = args.connect().await?;
     let mut fields = fields.clone();
     fields.bool("fetch", fetch);

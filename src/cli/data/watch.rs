@@ -37,7 +37,8 @@ When the connection is lost, the watch connects again, for as long as that takes
 of what changed meanwhile; lines on standard error say so. With one node, changes are found by their tocks: one that \
 another node made at the very moment of the loss can be missed, and so is a deletion of an entry that was not printed \
 before. With several nodes nothing is missed but versions that were replaced meanwhile. --no-reconnect is for \
-scripts that want to know of the loss.
+scripts that want to know of the loss. A node that has said nothing for as long as --timeout is asked whether it is \
+there, and is lost when it does not answer in that time.
 
 Exit code: 0 --count was reached, 2 usage, 3 refused, 6 no node was reached at the beginning; \
 with --no-reconnect also 1 the node stopped, 6 the connection was lost.")]

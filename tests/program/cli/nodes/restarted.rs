@@ -21,22 +21,32 @@ struct Watch {
 impl Watch {
     fn start(node: &NodeProcess, more: &[&str]) -> Watch {
         let at = node.client.to_string();
-        Self::of(&[&["watch", "a", "--json", "--connect", &at], more].concat())
+        Self::of("watching", &[&["watch", "a", "--json", "--connect", &at], more].concat())
     }
 
     /// Of messages.
     fn of_monitor(nodes: &[&NodeProcess], more: &[&str]) -> Watch {
         let at: Vec<String> = nodes.iter().map(|node| node.client.to_string()).collect();
-        Self::of(&[&["monitor", "a", "--json", "--connect", &at.join(",")], more].concat())
+        Self::of(
+            "monitoring",
+            &[&["monitor", "a", "--json", "--connect", &at.join(",")], more].concat(),
+        )
     }
 
-    fn of(arguments: &[&str]) -> Watch {
+    /// Of conflicts.
+    fn of_conflicts(node: &NodeProcess, more: &[&str]) -> Watch {
+        let at = node.client.to_string();
+        let arguments = ["conflicts", "a", "--follow", "--json", "--connect", &at];
+        Self::of("following conflicts below", &[&arguments, more].concat())
+    }
+
+    fn of(begins: &str, arguments: &[&str]) -> Watch {
         let mut child = program(arguments).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
         let said = BufReader::new(child.stderr.take().unwrap());
         let mut watch = Watch { child, lines, said };
-        let begins = watch.heard();
-        assert!(begins.contains(&format!("{}ing a at ", arguments[0])), "{begins}");
+        let said = watch.heard();
+        assert!(said.contains(&format!("{begins} a at ")), "{said}");
         watch
     }
 
@@ -174,6 +184,51 @@ fn a_monitor_goes_on_at_whichever_of_its_nodes_is_up() {
         assert_eq!(monitor.line()["data"], 3);
     }
     assert_eq!(monitor.ended(), (Some(0), String::new()));
+}
+
+#[test]
+fn who_follows_a_node_that_does_not_answer_any_more_learns_of_it() {
+    let n1 = NodeProcess::run("n1");
+    let n2 = NodeProcess::join("n2", &[&n1]);
+    ok(&n1, &["wait", "--members", "2"]);
+    let soon = ["--timeout", "2s"];
+    let mut monitor = Watch::of_monitor(&[&n1, &n2], &soon);
+    let mut watch = Watch::start(&n1, &soon);
+    let mut conflicts = Watch::of_conflicts(&n1, &soon);
+    n1.freeze();
+    let lost = format!("{} is lost: the node does not answer", n1.client);
+    let said = monitor.heard();
+    assert!(said.contains(&lost), "{said}");
+    let said = watch.heard();
+    assert!(said.contains(&lost), "{said}");
+    let (code, said) = conflicts.ended();
+    assert!(code == Some(6) && said.contains(&lost), "{code:?} {said}");
+
+    assert!(monitor.heard().contains(&format!("at {} (node n2) again", n2.client)));
+    ok(&n2, &["send", "a", "1"]);
+    assert_eq!(monitor.line()["data"], 1);
+    ok(&n2, &["set", "a", "2"]);
+    n1.signal("CONT");
+    assert!(watch.heard().contains("(node n1) again"));
+    assert_eq!(watch.line()["value"], 2);
+}
+
+#[test]
+fn a_watch_at_which_nothing_comes_is_not_lost_as_long_as_its_node_answers() {
+    let n1 = NodeProcess::run("n1");
+    let mut watch = Watch::start(&n1, &["--timeout", "2s", "--no-reconnect"]);
+    let requests_of_watch = || -> u64 {
+        let clients = ok(&n1, &["clients", "--json"]);
+        let rows = clients.lines().map(|line| serde_json::from_str::<Json>(line).unwrap());
+        let watches = rows.filter(|row| row["watches"] == 1);
+        watches.map(|row| row["asked"].as_u64().unwrap()).sum()
+    };
+    let before = requests_of_watch();
+    wait_until("the node was asked twice whether it is there", || {
+        (requests_of_watch() >= before + 2).then_some(())
+    });
+    ok(&n1, &["set", "a", "1"]);
+    assert_eq!(watch.line()["value"], 1);
 }
 
 #[test]
