@@ -142,19 +142,25 @@ func (b *Batch) encode(p *plan) ([]byte, error) {
 }
 
 // check returns the results. An error that another node might not have becomes the error of the whole batch if the batch can
-// be retried.
+// be retried; it says whether any of it is made.
 func (b *Batch) check(reply message, isRepeatable bool) ([]message, *tryError) {
 	results := make([]message, 0, len(b.ops))
 	var passing *tryError
+	isMade := false
 	isGood := msgpack.Items(reply.get("results"), func(item []byte) bool {
 		head, _ := msgpack.ReadHead(item)
 		if head.Kind != msgpack.Map {
 			return false
 		}
 		result := message(item)
-		if err := result.check(); err != nil && isRepeatable && passing == nil && classOfCode(err.code) != classFinal &&
-			planted != plantBatch {
+		switch err := result.check(); {
+		case err == nil:
+			isMade = isMade || (len(results) < len(b.ops) && b.ops[len(results)].options != nil)
+		case passing == nil && classOf(err, true) != classFinal:
 			passing = err
+			isMade = isMade || err.made
+		default:
+			isMade = isMade || err.made
 		}
 		results = append(results, result)
 		return true
@@ -162,13 +168,21 @@ func (b *Batch) check(reply message, isRepeatable bool) ([]message, *tryError) {
 	if !isGood || len(results) != len(b.ops) {
 		return nil, &tryError{kind: tryProtocol, text: "the results of a batch are none"}
 	}
+	if passing == nil || !isRepeatable || planted == plantBatch {
+		return results, nil
+	}
+	passing.made = isMade
 	return results, passing
 }
 
 func (b *Batch) reply(op batchOp, result message, found *served) BatchReply {
 	name := found.conn.name
 	if err := result.check(); err != nil {
-		return BatchReply{Err: refusal(err, NotDone, name, found.attempts)}
+		what := unguarded
+		if op.options == nil {
+			what = reading
+		}
+		return BatchReply{Err: refusal(err, fateOf(classOf(err, true), what), name, found.attempts)}
 	}
 	var reply BatchReply
 	var malformed *tryError

@@ -162,6 +162,7 @@ type tryError struct {
 	kind  tryKind
 	text  string
 	code  string
+	made  bool // the node says that it has made the change, or part of it
 	cause error
 }
 

@@ -184,7 +184,7 @@ func (m message) serverError(told []byte) *tryError {
 	if !ok {
 		text = "an error that is not told as text"
 	}
-	return &tryError{kind: tryServer, text: text, code: m.text("code")}
+	return &tryError{kind: tryServer, text: text, code: m.text("code"), made: msgpack.IsTrue(m.get("made"))}
 }
 
 // version is the version in a message; zero without a chain.

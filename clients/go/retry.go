@@ -50,7 +50,7 @@ var codes = map[string]class{
 	"too_many":       classOverload,
 	"too_slow":       classAborted,
 	"unknown_fate":   classUnknownThere,
-	"storage_failed": classFateUnknown,
+	"storage_failed": classUnavailable,
 	"internal":       classFateUnknown,
 	"bad_request":    classFinal, "bad_message": classFinal, "unknown_action": classFinal,
 	"not_implemented": classFinal, "too_large": classFinal, "wid_reused": classFinal, "denied": classFinal,
@@ -59,6 +59,7 @@ var codes = map[string]class{
 	"type_mismatch": classFinal, "in_use": classFinal, "memory_full": classFinal,
 }
 
+// classOfCode is what a node's word means where it does not say that the change is made.
 func classOfCode(code string) class {
 	if planted == plantNotReady && code == "not_ready" {
 		return classFinal
@@ -76,7 +77,11 @@ func classOfCode(code string) class {
 func classOf(e *tryError, maybeSent bool) class {
 	switch e.kind {
 	case tryServer:
-		return classOfCode(e.code)
+		found := classOfCode(e.code)
+		if e.made && found == classUnavailable {
+			return classFateUnknown // it did it, or part of it: another node would do it again
+		}
+		return found
 	case tryConnect:
 		return classUnavailable
 	case tryLost, tryProtocol:

@@ -116,8 +116,10 @@ func TestUnknownFateIsAskedAgainAtTheSameNodeThenUnconfirmed(t *testing.T) {
 }
 
 func TestUncertainCodesWithAndWithoutAnID(t *testing.T) {
-	for _, code := range []string{"storage_failed", "internal"} {
-		client, _, _, path := pair(t, quick(), always(errorReply(code)))
+	for code, isMade := range map[string]bool{"storage_failed": true, "not_ready": true, "internal": false} {
+		reply := errorReply(code)
+		reply["made"] = isMade
+		client, _, _, path := pair(t, quick(), always(reply))
 		if written := put(t, client, path, 1, nil); written.Node != "s2" || written.Repeated != Maybe {
 			t.Errorf("%+v", written)
 		}
@@ -276,6 +278,25 @@ func TestAPassingErrorInABatchMovesTheWholeBatch(t *testing.T) {
 	replies, err := client.Batch().Put(path, 1, nil).Put(path, 2, &PutOptions{IfNew: true}).Run(t.Context(), nil)
 	if err != nil || replies[0].Written.Node != "s2" || !errors.Is(replies[1].Err, ErrExists) {
 		t.Error(replies, err)
+	}
+	if replies[0].Written.Repeated != Maybe {
+		t.Errorf("the first node has made it: %+v", replies[0].Written)
+	}
+}
+
+func TestAnOperationOfABatchTellsWhetherItMayHaveBeenDone(t *testing.T) {
+	made := errorReply("storage_failed")
+	made["made"] = true
+	client, _, _, path := pair(t, quick(), always(fields{"results": []any{errorReply("storage_failed"), made}}))
+	noID := &PutOptions{WriteID: NoWriteID}
+	replies, err := client.Batch().Put(path, 1, noID).Put(path, 2, noID).Run(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for index, fate := range []Fate{NotDone, Unknown} {
+		if failed := wantError(t, replies[index].Err, ErrRefused); failed.Fate != fate {
+			t.Errorf("%d: %+v", index, failed)
+		}
 	}
 }
 

@@ -33,9 +33,12 @@ func unhex(t *testing.T, text string) []byte {
 }
 
 func TestCodesHaveTheClassesOfTheVectors(t *testing.T) {
-	for _, row := range vectorRows[struct{ Code, Class string }](t, "codes") {
-		if found := classOfCode(row.Code).String(); found != row.Class {
-			t.Errorf("%q is %s, not %s", row.Code, found, row.Class)
+	for _, row := range vectorRows[struct{ Code, Class, Made string }](t, "codes") {
+		for isMade, class := range map[bool]string{false: row.Class, true: row.Made} {
+			err := &tryError{kind: tryServer, code: row.Code, made: isMade}
+			if found := classOf(err, true).String(); found != class {
+				t.Errorf("%q, made: %v, is %s, not %s", row.Code, isMade, found, class)
+			}
 		}
 	}
 }

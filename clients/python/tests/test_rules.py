@@ -122,9 +122,11 @@ async def test_unknown_fate_is_asked_again_at_the_same_node_then_unconfirmed():
         assert caught.value.attempts == 1
 
 
-@pytest.mark.parametrize("code", ["storage_failed", "internal"])
-async def test_uncertain_codes_with_and_without_an_id(code):
-    one, two = pair(lambda request: error(code))
+@pytest.mark.parametrize(
+    ("code", "more"), [("storage_failed", {"made": True}), ("not_ready", {"made": True}), ("internal", {})]
+)
+async def test_uncertain_codes_with_and_without_an_id(code, more):
+    one, two = pair(lambda request: error(code) | more)
     async with scene(one, two) as client:
         path = preferred_path(client, "s1")
         written = await client.put(path, 1)
@@ -227,6 +229,26 @@ async def test_a_passing_error_in_a_batch_moves_the_whole_batch():
         path = preferred_path(client, "s1")
         written, refused = await client.batch().put(path, 1).put(path, 2, if_new=True)
         assert written.node == "s2" and refused.code == "already_exists"
+        assert written.repeated is Repeated.MAYBE, "the first node has made it"
+
+
+async def test_a_passing_error_in_a_batch_of_which_nothing_is_made_leaves_nothing_in_doubt():
+    one, two = pair(
+        lambda request: {"results": [error("not_ready"), error("already_exists")]},
+        lambda request: {"results": [WRITTEN, error("already_exists")]},
+    )
+    async with scene(one, two) as client:
+        path = preferred_path(client, "s1")
+        written, _ = await client.batch().put(path, 1).put(path, 2, if_new=True)
+        assert written.node == "s2" and written.repeated is Repeated.NO
+
+
+async def test_an_operation_of_a_batch_tells_whether_it_may_have_been_done():
+    one, two = pair(lambda request: {"results": [error("storage_failed"), error("storage_failed") | {"made": True}]})
+    async with scene(one, two) as client:
+        path = preferred_path(client, "s1")
+        batch = client.batch().put(path, 1, write_id=None).put(path, 2, write_id=None)
+        assert [reply.fate for reply in await batch] == [Fate.NOT_DONE, Fate.UNKNOWN]
 
 
 async def test_a_server_of_the_original_leaves_the_seeds_and_its_ids_are_not_trusted():

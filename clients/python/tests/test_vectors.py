@@ -11,10 +11,10 @@ import pytest
 
 from distkv_client import Path, RetryPolicy, Version
 from distkv_client.codec import Splitter, decode_message
-from distkv_client.errors import ProtocolError
+from distkv_client.errors import ProtocolError, ServerError
 from distkv_client.memory import Memory
 from distkv_client.model import Entry
-from distkv_client.retry import SAME_NODE, ErrorClass, GiveUp, Idempotency, backoff, class_of_code
+from distkv_client.retry import SAME_NODE, ErrorClass, GiveUp, Idempotency, backoff, class_of_server
 from distkv_client.router import Candidate, Router
 from distkv_client.shards import _row_of
 from distkv_client.view import compare, decode_view
@@ -31,8 +31,9 @@ def rows(name):
 def test_codes_have_the_classes_of_the_vectors():
     assert len(rows("codes")) >= 30
     for row in rows("codes"):
-        assert class_of_code(row["code"]).value == row["class"], row
-    assert class_of_code(None) is ErrorClass.FINAL
+        for is_made, kind in [(False, row["class"]), (True, row["made"])]:
+            assert class_of_server(ServerError("no", row["code"], is_made)).value == kind, row
+    assert class_of_server(ServerError("no", None)) is ErrorClass.FINAL
 
 
 def test_decisions_are_those_of_the_vectors():

@@ -101,11 +101,15 @@ impl ErrorClass {
     /// effect of another try is unknown.
     #[must_use]
     pub fn of_server(error: &ServerError) -> ErrorClass {
-        error.code.as_deref().and_then(ErrorClass::of_code).unwrap_or(ErrorClass::Final)
+        match error.code.as_deref().and_then(ErrorClass::of_code) {
+            // It did it, or part of it: another node would do it again.
+            Some(ErrorClass::Unavailable) if error.is_made => ErrorClass::FateUnknown,
+            class => class.unwrap_or(ErrorClass::Final),
+        }
     }
 
-    /// What an error's code means; none for a code that is not known. A test sees to it that all the codes of
-    /// our own nodes are.
+    /// What an error's code means where the node does not say that the change is made; none for a code that is not
+    /// known. A test sees to it that all the codes of our own nodes are.
     #[must_use]
     pub fn of_code(code: &str) -> Option<ErrorClass> {
         Some(match code {
@@ -121,15 +125,13 @@ impl ErrorClass {
             "memory_full" => ErrorClass::Final,
             // About this node.
             "not_ready" if is_broken(Rule::NotReady) => ErrorClass::Final,
-            "not_ready" | "read_only" | "no_event" => ErrorClass::Unavailable,
+            "not_ready" | "read_only" | "no_event" | "storage_failed" => ErrorClass::Unavailable,
             "too_many" => ErrorClass::Overload,
             // A stream that was not read in time: a new one can be read.
             "too_slow" if is_broken(Rule::TooSlow) => ErrorClass::Final,
             "too_slow" => ErrorClass::Aborted,
             // Made at that node, which recognises it by its write id.
             "unknown_fate" => ErrorClass::UnknownThere,
-            // Refused, or made in memory: the code does not say which.
-            "storage_failed" => ErrorClass::FateUnknown,
             // A bug, before or after the change.
             "internal" => ErrorClass::FateUnknown,
             _ => return None,

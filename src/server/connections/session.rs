@@ -73,8 +73,13 @@ impl Context<'_> {
 
     /// Why clients' changes are refused, if they are: the disk fails, and they must be on it.
     pub(in crate::server) fn check_storage(&self) -> Result<(), ClientError> {
+        self.check_storage_after("nothing was changed")
+    }
+
+    /// The same, in the middle of a request that has changed so much.
+    pub(in crate::server) fn check_storage_after(&self, done: &str) -> Result<(), ClientError> {
         let refusal = self.hub.log().and_then(|log| log.refusal());
-        refusal.map_or(Ok(()), |failure| Err(refused(&failure)))
+        refusal.map_or(Ok(()), |failure| Err(refused(&failure, done)))
     }
 }
 

@@ -101,11 +101,11 @@ pub(in crate::server) fn in_flight(failure: &LogFailure) -> ClientError {
     ClientError::of_made(ErrorCode::StorageFailed, text)
 }
 
-/// The error of a change that is not made because its record could not be written.
-pub(in crate::server) fn refused(failure: &LogFailure) -> ClientError {
+/// The error of a change that is not made because its record could not be written. `done`: how far it has come, as in
+/// "nothing was changed".
+pub(in crate::server) fn refused(failure: &LogFailure, done: &str) -> ClientError {
     let text = format!(
-        "this node cannot write to its disk and takes no changes until it can: {}; nothing was \
-         changed; try another node",
+        "this node cannot write to its disk and takes no changes until it can: {}; {done}; try another node",
         failure.why
     );
     ClientError::new(ErrorCode::StorageFailed, text)

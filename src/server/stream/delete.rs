@@ -91,7 +91,7 @@ impl DeleteSource {
     /// next request is looked at.
     pub(in crate::server) fn begin(&mut self, cx: &Context<'_>) -> Result<(), ClientError> {
         for _ in 0..BATCHES_AT_ONCE {
-            self.delete_some(cx)?;
+            self.delete_some(cx).map_err(|error| self.broken_off(error))?;
             if self.finished || !self.again.is_empty() {
                 return Ok(());
             }
@@ -132,7 +132,10 @@ impl DeleteSource {
         if self.finished {
             return Ok(());
         }
-        cx.check_storage()?;
+        cx.check_storage_after(match self.count {
+            0 => "nothing was changed",
+            _ => "nothing more was changed",
+        })?;
         let mut deleted = Vec::with_capacity(paths.len());
         let write = |path| Operation::Write(WriteOp::new(Write::new(path, None)));
         let (checked, time) = (Some(cx.access.policies), change_time());
@@ -200,6 +203,16 @@ impl DeleteSource {
         }
     }
 
+    /// The error after which the rest is not deleted.
+    fn broken_off(&self, error: ClientError) -> ClientError {
+        let text =
+            format!("{} ({} deleted before)", error.text, count_of(self.count, "was", "were"));
+        match self.count {
+            0 => error,
+            _ => ClientError::of_made(error.code, text),
+        }
+    }
+
     /// What is left was not the client's to delete; which entries, it is not told.
     fn withheld_error(&self) -> ClientError {
         let text = format!(
@@ -240,14 +253,7 @@ impl Source for DeleteSource {
         }
         match self.delete_some(cx) {
             Ok(()) => Progress::Busy,
-            Err(error) => {
-                let text = format!(
-                    "{} ({} deleted before)",
-                    error.text,
-                    count_of(self.count, "was", "were")
-                );
-                Progress::Failed(ClientError::new(error.code, text))
-            }
+            Err(error) => Progress::Failed(self.broken_off(error)),
         }
     }
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Union
 
-from .call import Caller, Plan
+from .call import Caller, Plan, fate_of
 from .codec import Fields, array_head, encode
 from .connection import Connection
-from .errors import REFUSALS, ProtocolError, RefusedError, UsageError
+from .errors import REFUSALS, ProtocolError, RefusedError, ServerError, UsageError
 from .model import UNSET, Entry, Version, Written, entry_of, written_of
 from .path import Path, PathLike
 from .replies import server_error
-from .retry import ErrorClass, Idempotency, class_of_code
+from .retry import ErrorClass, Idempotency, class_of_server
 from .writes import AUTO, WriteIdLike, WriteOptions
 
 BATCH_OPS_MAX = 1024
@@ -98,7 +98,11 @@ class Batch:
             if "error" in result:
                 error = server_error(result)
                 kind = REFUSALS.get(error.code or "", RefusedError)
-                replies.append(kind(error.text, code=error.code, node=served.life[0], attempts=served.attempts))
+                what = Idempotency.READ if action == "get_value" else Idempotency.UNGUARDED
+                fate = fate_of(class_of_server(error), what)
+                replies.append(
+                    kind(error.text, code=error.code, fate=fate, node=served.life[0], attempts=served.attempts)
+                )
             elif action == "get_value":
                 replies.append(entry_of(result, served.life[0]))
             else:
@@ -130,16 +134,24 @@ class Batch:
 
     def _check(self, reply: Any, is_repeatable: bool) -> list[Any]:
         """The results. An error that another node might not have becomes the error of the whole batch if the
-        batch can be retried."""
+        batch can be retried; it says whether any of it is made."""
         results: Any = reply.get("results")
         if not isinstance(results, list) or len(results) != len(self._ops):  # pyright: ignore[reportUnknownArgumentType]
             raise ProtocolError("the results of a batch are none")
         found: list[Any] = results  # pyright: ignore[reportUnknownVariableType]
-        for result in found:
+        passing: ServerError | None = None
+        is_made = False
+        for (_, action, _, _), result in zip(self._ops, found, strict=True):
             if not isinstance(result, dict):
                 raise ProtocolError("a result of a batch is none")
-            if "error" in result and is_repeatable:
-                error = server_error(result)  # pyright: ignore[reportUnknownArgumentType]
-                if class_of_code(error.code) is not ErrorClass.FINAL:
-                    raise error
+            if "error" not in result:
+                is_made = is_made or action != "get_value"
+                continue
+            error = server_error(result)  # pyright: ignore[reportUnknownArgumentType]
+            is_made = is_made or error.is_made
+            if passing is None and class_of_server(error) is not ErrorClass.FINAL:
+                passing = error
+        if passing is not None and is_repeatable:
+            passing.is_made = is_made
+            raise passing
         return found

@@ -38,10 +38,12 @@ class TryError(Exception):
 class ServerError(TryError):
     """The node's own error; the connection stays usable."""
 
-    def __init__(self, text: str, code: str | None) -> None:
+    def __init__(self, text: str, code: str | None, is_made: bool = False) -> None:
         super().__init__(text)
         self.text = text
         self.code = code
+        self.is_made = is_made
+        """The node says that it has made the change, or part of it."""
 
 
 class ConnectError(TryError):

@@ -8,8 +8,10 @@ from .errors import LostError, ProtocolError, ServerError, TryError
 
 def again(error: TryError) -> TryError:
     """The same error for another call: one exception is raised once."""
-    if isinstance(error, (LostError, ServerError)):
-        return type(error)(str(error), error.code)
+    if isinstance(error, ServerError):
+        return ServerError(error.text, error.code, error.is_made)
+    if isinstance(error, LostError):
+        return LostError(str(error), error.code)
     return type(error)(str(error))
 
 
@@ -17,7 +19,7 @@ def server_error(message: Message) -> ServerError:
     """The error that a message is."""
     text, code = message.get("error"), message.get("code")
     told = text if isinstance(text, str) else "an error that is not told as text"
-    return ServerError(told, code if isinstance(code, str) else None)
+    return ServerError(told, code if isinstance(code, str) else None, message.get("made") is True)
 
 
 def check_reply(message: Message) -> None:

@@ -81,7 +81,7 @@ CODES: dict[str, ErrorClass] = {
     "too_many": ErrorClass.OVERLOAD,
     "too_slow": ErrorClass.ABORTED,
     "unknown_fate": ErrorClass.UNKNOWN_THERE,
-    "storage_failed": ErrorClass.FATE_UNKNOWN,
+    "storage_failed": ErrorClass.UNAVAILABLE,
     "internal": ErrorClass.FATE_UNKNOWN,
 }
 """What a node's word means. A word that is not here, or none, is final."""
@@ -93,15 +93,22 @@ SAME_NODE = frozenset((ErrorClass.UNKNOWN_THERE, ErrorClass.BUSY))
 
 
 def class_of_code(code: str | None) -> ErrorClass:
-    """What a node's word means."""
+    """What a node's word means where it does not say that the change is made."""
     return CODES.get(code, ErrorClass.FINAL) if code is not None else ErrorClass.FINAL
+
+
+def class_of_server(error: ServerError) -> ErrorClass:
+    """What a node's error means."""
+    found = class_of_code(error.code)
+    # It did it, or part of it: another node would do it again.
+    return ErrorClass.FATE_UNKNOWN if error.is_made and found is ErrorClass.UNAVAILABLE else found
 
 
 def class_of(error: TryError, maybe_sent: bool = True) -> ErrorClass:
     """What this error means; `maybe_sent`: some or all of the request may have left."""
     match error:
         case ServerError():
-            return class_of_code(error.code)
+            return class_of_server(error)
         case ConnectError():
             return ErrorClass.UNAVAILABLE
         case LostError() | ProtocolError():

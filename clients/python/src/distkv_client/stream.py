@@ -7,8 +7,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from .codec import Message
-from .errors import LostError, ProtocolError, ServerError, TimedOutError, TryError, UsageError
+from .errors import LostError, ProtocolError, TimedOutError, TryError, UsageError
 from .path import Path
+from .replies import server_error
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -83,7 +84,7 @@ class Stream:
             return
         if "error" in message:
             self._finish()
-            raise _server_error(message)
+            raise server_error(message)
         raise ProtocolError("no stream came as the answer")
 
     async def next(self, deadline: float = float("inf")) -> Item | None:
@@ -110,7 +111,7 @@ class Stream:
         # A monitored message that cannot be decoded carries an error of its own, and data.
         if "error" in message and "topic" not in message:
             self._finish()
-            raise _server_error(message)
+            raise server_error(message)
         return Item(message, self._path_of(message), None)
 
     def close(self) -> None:
@@ -174,9 +175,3 @@ class Stream:
             return found
         except (UsageError, TypeError) as error:
             raise ProtocolError(f"a path is none: {error}") from None
-
-
-def _server_error(message: Message) -> ServerError:
-    text, code = message.get("error"), message.get("code")
-    told = text if isinstance(text, str) else "an error that is not told as text"
-    return ServerError(told, code if isinstance(code, str) else None)

@@ -35,7 +35,7 @@ const CODES: [(&str, ErrorClass); 26] = [
     ("too_many", Overload),
     ("too_slow", Aborted),
     ("unknown_fate", UnknownThere),
-    ("storage_failed", FateUnknown),
+    ("storage_failed", Unavailable),
     ("internal", FateUnknown),
 ];
 
@@ -54,6 +54,16 @@ fn every_code_has_its_class() {
         for sent in [Sent::Nothing, Sent::Maybe] {
             assert_eq!(ErrorClass::of(&server(Some(code)), sent), class, "{code}");
         }
+    }
+}
+
+#[test]
+fn a_change_that_the_node_has_made_is_not_made_elsewhere_as_if_it_had_not() {
+    for (code, class) in CODES {
+        let error =
+            ServerError { is_made: true, ..ServerError::new(Some(code.into()), "no".into()) };
+        let expected = if class == Unavailable { FateUnknown } else { class };
+        assert_eq!(ErrorClass::of_server(&error), expected, "{code}");
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
+use crate::error::ServerError;
 use crate::model::path::Path;
 use crate::model::shard::shard_of;
 use crate::model::value::SkipError;
@@ -108,10 +109,15 @@ fn codes_have_the_classes_of_their_vectors() {
         "of_a_later_version",
     ];
     let rows = codes.map(|code| {
-        let class = ErrorClass::of_code(code).unwrap_or(ErrorClass::Final);
-        json!({ "code": code, "class": word_of(class) })
+        let [class, made] = [false, true].map(|is_made| {
+            let text = String::from("no");
+            let error = ServerError { is_made, ..ServerError::new(Some(code.into()), text) };
+            word_of(ErrorClass::of_server(&error))
+        });
+        json!({ "code": code, "class": class, "made": made })
     });
-    compare("codes", "What a node's word means for trying again; an unknown word is final.", &rows);
+    let about = "What a node's word means for trying again, and with `made: true`; an unknown word is final.";
+    compare("codes", about, &rows);
 }
 
 #[test]

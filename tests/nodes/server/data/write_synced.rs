@@ -44,6 +44,16 @@ impl Gated {
         self.log.publish_synced(self.write());
     }
 
+    /// The reply to a request, of which everything is on disk as soon as it is made.
+    fn reply_synced(&self, client: &mut Client, seq: u64) -> Value {
+        client.stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        while client.stream.peek(&mut [0]).is_err() {
+            self.sync();
+        }
+        client.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.reply(seq)
+    }
+
     /// Waits until so many changes are made.
     fn wait_for(&self, number: u64) {
         while self.log.appended() < number {
@@ -213,6 +223,43 @@ fn a_write_that_comes_again_is_not_told_of_before_the_first_one_is_on_disk() {
     gated.node.hub.cut_log(distkv::hub::log_queue::CutPurpose::Anew);
     gated.log.recover(gated.log.appended());
     assert_eq!(client.ok(write())["repeated"].as_bool(), Some(true));
+}
+
+#[test]
+fn a_deletion_of_a_tree_that_the_disk_ends_in_its_middle_says_how_far_it_has_come() {
+    // Its queue has room for the first part of the deletion.
+    let gated = Gated::start(true, 1 << 14);
+    let mut client = gated.node.connect();
+    for from in [0, 200] {
+        let set =
+            |n| map! {"action": "set_value", "path": path(&format!("t:{}", from + n)), "value": 1};
+        let ops = crate::harness::array((0..200).map(set));
+        let seq = client.start(map! {"action": "batch", "ops": ops});
+        let reply = gated.reply_synced(&mut client, seq);
+        assert_eq!(codes(&reply), ["none"; 200]);
+    }
+    let before = gated.log.appended();
+    let seq = client.start(map! {"action": "delete_tree", "path": path("t"), "nchain": 0});
+    gated.wait_for(before + 1);
+    nothing_comes(&client);
+    gated.log.fail("no space left");
+    let error = client.reply(seq);
+    assert_eq!(code(&error), "storage_failed");
+    assert_eq!(error["made"].as_bool(), Some(true), "{error}");
+    let told = text(&error, "error");
+    assert!(told.contains("nothing more was changed"), "{told}");
+    let deleted =
+        told.rsplit_once('(').and_then(|(_, told)| told.strip_suffix(" were deleted before)"));
+    let deleted: u64 = deleted.expect(told).parse().unwrap();
+
+    let delete = || map! {"action": "delete_tree", "path": path("t"), "nchain": 0};
+    let again = client.error(delete());
+    assert!(text(&again, "error").contains("nothing was changed"), "{again}");
+    assert!(again["made"].is_nil(), "{again}");
+    gated.node.hub.cut_log(distkv::hub::log_queue::CutPurpose::Anew);
+    gated.log.recover(gated.log.appended());
+    let seq = client.start(delete());
+    assert_eq!(gated.reply_synced(&mut client, seq)["changed"].as_u64(), Some(400 - deleted));
 }
 
 /// A batch: a read, a write, a read.

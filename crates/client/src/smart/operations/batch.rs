@@ -50,6 +50,17 @@ pub enum BatchReply {
     Refused(ServerError),
 }
 
+impl BatchReply {
+    /// Whether the node has made a change.
+    fn is_made(&self) -> bool {
+        match self {
+            BatchReply::Read(_) => false,
+            BatchReply::Written(_) => true,
+            BatchReply::Refused(error) => error.is_made,
+        }
+    }
+}
+
 impl Batch {
     /// An empty one.
     #[must_use]
@@ -145,7 +156,7 @@ impl Batch {
     }
 
     /// The replies, in the order of the operations. An error that another node might not have
-    /// becomes the error of the whole batch if the batch can be retried.
+    /// becomes the error of the whole batch if the batch can be retried; it says whether any of it is made.
     fn decode(
         &self,
         reply: &Message,
@@ -154,13 +165,13 @@ impl Batch {
     ) -> Result<Vec<BatchReply>, ClientError> {
         let results = reply.get("results").ok_or_else(|| malformed(node, "results"))?;
         let mut replies = Vec::with_capacity(self.ops.len());
+        let mut passing = None;
         for (op, result) in self.ops.iter().zip(array_items(results)) {
             let message = Message::new(result).map_err(|_| malformed(node, "a result"))?;
             let reply = match (message.error(), &op.kind) {
                 (Some(error), _) => {
-                    let is_repeatable = is_repeatable && !is_broken(Rule::Batch);
-                    if is_repeatable && ErrorClass::of_server(&error) != ErrorClass::Final {
-                        return Err(error.into());
+                    if passing.is_none() && ErrorClass::of_server(&error) != ErrorClass::Final {
+                        passing = Some(error.clone());
                     }
                     BatchReply::Refused(error)
                 }
@@ -174,7 +185,13 @@ impl Batch {
         if replies.len() != self.ops.len() {
             return Err(malformed(node, "the number of results"));
         }
-        Ok(replies)
+        match passing {
+            Some(error) if is_repeatable && !is_broken(Rule::Batch) => {
+                let is_made = replies.iter().any(BatchReply::is_made);
+                Err(ServerError { is_made, ..error }.into())
+            }
+            _ => Ok(replies),
+        }
     }
 }
 
