@@ -74,7 +74,7 @@ def _majority() -> None:
 
 
 def _batch() -> None:
-    batch.class_of_code = lambda code: retry.ErrorClass.FINAL
+    batch.class_of_server = lambda error: retry.ErrorClass.FINAL
 
 
 def _again() -> None:
