@@ -275,7 +275,10 @@ else
 fi
 
 # All three clients do the same: clients/conformance/README.md. The runner is a test program that waits for their drivers.
+# A client that breaks one of the rules is found; that waits more than it works.
+beside planted clients/conformance/run.sh --planted
 step "the smart clients: scenarios"
 tests cargo scenarios.log clients/conformance/run.sh
+join_tests cargo planted "the smart clients: a rule broken at a time"
 
 current="(none)"
