@@ -31,6 +31,8 @@ pub enum ClientError {
         address: String,
         /// What is wrong.
         reason: String,
+        /// The node's word for it, if it was the node that said so.
+        code: Option<String>,
     },
     /// The connection ended. Whether an unanswered request was carried out is not known.
     #[error("the connection to {address} is lost: {reason}")]

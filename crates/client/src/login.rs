@@ -109,6 +109,7 @@ impl Login {
         let refused = |reason: &str| ClientError::NoAccess {
             address: connection.address().to_owned(),
             reason: reason.to_owned(),
+            code: None,
         };
         let Some(node) = connection.greeting().nonce else {
             return Err(refused(
@@ -147,6 +148,7 @@ impl Login {
             Some(server) if server.has_code("auth_failed") => ClientError::NoAccess {
                 address: connection.address().to_owned(),
                 reason: format!("{}: {server}", self.blame()),
+                code: server.code.clone(),
             },
             _ => error,
         })

@@ -56,7 +56,7 @@ impl Wire {
     pub(crate) fn lost(error: &io::Error, address: String) -> ClientError {
         #[cfg(feature = "tls")]
         if secure::is_refusal(error) {
-            return ClientError::NoAccess { address, reason: error.to_string() };
+            return ClientError::NoAccess { address, reason: error.to_string(), code: None };
         }
         ClientError::Lost { address, reason: error.to_string() }
     }
@@ -232,6 +232,7 @@ mod secure {
             let no_access = |error: TlsError| ClientError::NoAccess {
                 address: address.clone(),
                 reason: error.to_string(),
+                code: None,
             };
             let lost = |error: io::Error| ClientError::Lost {
                 address: address.clone(),
@@ -262,6 +263,7 @@ mod secure {
                     ErrorClass::Final => ClientError::NoAccess {
                         address: address.clone(),
                         reason: format!("it says, in plain text: {error}"),
+                        code: error.code,
                     },
                     // A node that is full, say: another one may not be.
                     _ => ClientError::Server(error),

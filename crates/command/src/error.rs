@@ -35,6 +35,11 @@ pub(crate) const EXIT_UNKNOWN_FATE: u8 = 7;
 /// have it.
 pub const EXIT_INTERRUPTED: u8 = 130;
 
+/// The code of a node that knows its clients.
+const AUTH_REQUIRED: &str = "auth_required";
+/// What to do about it.
+const LOG_IN: &str = "log in with --key, or --user and --secret-file";
+
 /// Why a command did not end well. Each text is one line: what, where, what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CliError {
@@ -304,8 +309,8 @@ impl From<ClientError> for CliError {
             ClientError::Protocol { .. } => {
                 format!("{error}; --connect takes a node's client port (default 27586)")
             }
-            ClientError::Server(server) if server.has_code("auth_required") => {
-                format!("{}; log in with --key, or --user and --secret-file", told(server))
+            ClientError::Server(server) if server.has_code(AUTH_REQUIRED) => {
+                format!("{}; {LOG_IN}", told(server))
             }
             ClientError::Server(server) => told(server),
             ClientError::NoAccess { .. }
@@ -336,6 +341,9 @@ impl From<CallError> for CliError {
             CallError::Refused { error: server, at } => {
                 (Outcome::of(server), format!("{} {at}", told(server)))
             }
+            CallError::NoAccess {
+                error: ClientError::NoAccess { code: Some(code), .. }, ..
+            } if code == AUTH_REQUIRED => (Outcome::Refused, format!("{error}; {LOG_IN}")),
             CallError::NoAccess { .. } => (Outcome::Refused, error.to_string()),
             CallError::Unavailable { error: ClientError::Connect { .. }, .. } => (
                 Outcome::Unreachable,
@@ -396,7 +404,7 @@ mod tests {
         assert_eq!(of(connect), EXIT_UNREACHABLE);
         let lost = ClientError::Lost { address: address.clone(), reason: reason.clone() };
         assert_eq!(of(lost), EXIT_UNKNOWN_FATE);
-        let no_access = ClientError::NoAccess { address, reason };
+        let no_access = ClientError::NoAccess { address, reason, code: None };
         assert_eq!(of(no_access), EXIT_REFUSED);
     }
 

@@ -164,7 +164,11 @@ mod tests {
         }
         let (address, reason) = (String::from("a:1"), String::from("no"));
         let of = |error: ClientError| is_final(&error.into());
-        assert!(of(ClientError::NoAccess { address: address.clone(), reason: reason.clone() }));
+        assert!(of(ClientError::NoAccess {
+            address: address.clone(),
+            reason: reason.clone(),
+            code: None
+        }));
         assert!(!of(ClientError::Connect { address: address.clone(), reason: reason.clone() }));
         assert!(!of(ClientError::Lost { address, reason }));
     }

@@ -22,7 +22,7 @@ pub(super) async fn connect(
         Some(Ok(reply)) => identity_of(&reply),
         Some(Err(ClientError::Server(error))) if is_refusal(&error) => {
             let (address, reason) = (to.to_string(), error.to_string());
-            return Err(ClientError::NoAccess { address, reason });
+            return Err(ClientError::NoAccess { address, reason, code: error.code });
         }
         // It is an old node, or cannot answer at present.
         Some(Err(ClientError::Server(_))) => None,

@@ -162,7 +162,13 @@ impl Client {
         let at = At { node: Some(first.to_string()), attempts: 1, fate: Fate::NotDone };
         match rt::timeout(patience, topology.first_view_if_let_in()).await {
             Some(Ok(())) => return Ok(()),
-            Some(Err(error)) => return Err(CallError::NoAccess { error, at }),
+            Some(Err(error)) => {
+                let node = match &error {
+                    ClientError::NoAccess { address, .. } => Some(address.clone()),
+                    _ => at.node,
+                };
+                return Err(CallError::NoAccess { error, at: At { node, ..at } });
+            }
             None => {}
         }
         let error = topology.failure().unwrap_or_else(|| ClientError::Connect {
