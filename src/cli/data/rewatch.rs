@@ -20,7 +20,7 @@ use crate::model::path::Path;
 use crate::rt;
 
 /// The pause before it is connected again; it doubles, up to the other.
-pub(super) const PAUSE: Duration = Duration::from_millis(100);
+pub(in crate::cli) const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(3);
 /// So many paths that were given are remembered, to tell which of them are gone.
 const PATHS_MAX: usize = 65_536;
@@ -238,7 +238,7 @@ async fn open(
 }
 
 /// Tries until it works, with longer and longer pauses, or until it is clear that it never will.
-pub(super) async fn open_again<T>(
+pub(in crate::cli) async fn open_again<T>(
     pause: &mut Duration,
     mut open: impl AsyncFnMut() -> Result<T, CliError>,
 ) -> Result<T, CliError> {
@@ -253,6 +253,6 @@ pub(super) async fn open_again<T>(
 }
 
 /// Whether it may work later: no node was reached, it is not ready yet, or the connection was lost.
-pub(super) fn may_pass(error: &CliError) -> bool {
+pub(in crate::cli) fn may_pass(error: &CliError) -> bool {
     matches!(error, CliError::Request { outcome: Outcome::Unreachable, .. })
 }

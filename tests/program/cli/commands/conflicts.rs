@@ -1,5 +1,7 @@
 //! `conflicts`: what it asks for, how it prints what one node or several tell.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use distkv::client::{Fields, Message};
 
 use crate::cli::command::{cli_with, note, run};
@@ -118,7 +120,7 @@ fn followed(request: &Message) -> Vec<Fields> {
             items
         }
         Some("conflicts") => stream(two(1)),
-        _ => Vec::new(),
+        _ => vec![error("there is no such action", "unknown_action")],
     }
 }
 
@@ -138,11 +140,61 @@ fn following_prints_what_was_found_and_then_what_comes_each_once() {
 
     let ending = FakeNode::start(|request| match request.str("action") {
         Some("watch") => vec![state("start"), state("end")],
-        _ => stream(Vec::new()),
+        Some("conflicts") => stream(Vec::new()),
+        _ => vec![error("there is no such action", "unknown_action")],
     });
-    let done = cli_with(&ending, &["conflicts", "--follow"]);
+    let done = cli_with(&ending, &["conflicts", "--follow", "--no-reconnect"]);
     assert_eq!(done.code, 1);
     assert!(done.stderr.contains("the node ended the watch"), "{}", done.stderr);
+}
+
+/// A node that ends each watch but the third at once. `lives` are those of its starts.
+fn ending(lives: [u64; 3]) -> FakeNode {
+    let watches = AtomicUsize::new(0);
+    FakeNode::start(move |request| {
+        let began = watches.load(Ordering::SeqCst);
+        match request.str("action") {
+            Some("watch") => match watches.fetch_add(1, Ordering::SeqCst) {
+                0 | 1 => vec![state("start"), state("end")],
+                _ => vec![state("start")],
+            },
+            Some("cluster") => {
+                let id =
+                    Fields::new().str("name", "fake").u64("incarnation", lives[began - 1]).encode();
+                vec![Fields::new().raw("id", &id).clone()]
+            }
+            // Each time there is one more.
+            _ => {
+                let (winner, loser) = (version(Some(b"\x01"), N3, 30), version(None, N2_N1, 29));
+                let more =
+                    (1..began as u64).map(|n| conflict(n + 2, &format!("z{n}"), &winner, &loser));
+                let mut all: Vec<_> = two(1).into_iter().chain(more).collect();
+                let limit = request.u64("limit").map_or(all.len(), |limit| limit as usize);
+                stream(all.split_off(all.len() - limit))
+            }
+        }
+    })
+}
+
+#[test]
+fn following_goes_on_at_a_node_that_was_lost_with_what_it_found_meanwhile() {
+    // The first one is not printed: the limit. Of the same life, it is not printed later either; a list of another life
+    // is printed whole, but for what was printed.
+    for (lives, expected) in [([7, 7, 7], "a.y a.z1 a.z2"), ([7, 8, 8], "a.y a.x a.z1 a.z2")] {
+        let node = ending(lives);
+        let count = expected.split(' ').count().to_string();
+        let arguments = ["conflicts", "a", "--follow", "--limit", "1", "--count", &count, "--json"];
+        let done = cli_with(&node, &arguments);
+        assert_eq!(done.code, 0, "{done:?}");
+        let path =
+            |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["path"].clone();
+        let paths: Vec<_> =
+            done.stdout.lines().map(|line| path(line).as_str().unwrap().to_owned()).collect();
+        assert_eq!(paths.join(" "), expected, "{done:?}");
+        let again = format!("at {} (node fake) again", node.address);
+        assert_eq!(done.stderr.matches(&again).count(), 2, "{done:?}");
+        assert_eq!(done.stderr.matches("ended the watch; connecting again").count(), 2, "{done:?}");
+    }
 }
 
 /// The reply to `members`: this node, and others with state and client address.

@@ -186,6 +186,14 @@ fn a_monitor_goes_on_at_whichever_of_its_nodes_is_up() {
     assert_eq!(monitor.ended(), (Some(0), String::new()));
 }
 
+/// How many requests each client has made that has one stream, a watch.
+fn requests_of_watches(node: &NodeProcess) -> Vec<u64> {
+    let clients = ok(node, &["clients", "--json"]);
+    let rows = clients.lines().map(|line| serde_json::from_str::<Json>(line).unwrap());
+    let watches = rows.filter(|row| row["watches"] == 1 && row["streams"] == 1);
+    watches.map(|row| row["asked"].as_u64().unwrap()).collect()
+}
+
 #[test]
 fn who_follows_a_node_that_does_not_answer_any_more_learns_of_it() {
     let n1 = NodeProcess::run("n1");
@@ -194,7 +202,11 @@ fn who_follows_a_node_that_does_not_answer_any_more_learns_of_it() {
     let soon = ["--timeout", "2s"];
     let mut monitor = Watch::of_monitor(&[&n1, &n2], &soon);
     let mut watch = Watch::start(&n1, &soon);
-    let mut conflicts = Watch::of_conflicts(&n1, &soon);
+    let mut conflicts = Watch::of_conflicts(&n1, &[&soon[..], &["--no-reconnect"]].concat());
+    wait_until("the conflicts are listed", || {
+        // The watch, whether it is let in, who the node is, and the list.
+        requests_of_watches(&n1).iter().any(|requests| *requests >= 4).then_some(())
+    });
     n1.freeze();
     let lost = format!("{} is lost: the node does not answer", n1.client);
     let said = monitor.heard();
@@ -217,12 +229,7 @@ fn who_follows_a_node_that_does_not_answer_any_more_learns_of_it() {
 fn a_watch_at_which_nothing_comes_is_not_lost_as_long_as_its_node_answers() {
     let n1 = NodeProcess::run("n1");
     let mut watch = Watch::start(&n1, &["--timeout", "2s", "--no-reconnect"]);
-    let requests_of_watch = || -> u64 {
-        let clients = ok(&n1, &["clients", "--json"]);
-        let rows = clients.lines().map(|line| serde_json::from_str::<Json>(line).unwrap());
-        let watches = rows.filter(|row| row["watches"] == 1);
-        watches.map(|row| row["asked"].as_u64().unwrap()).sum()
-    };
+    let requests_of_watch = || *requests_of_watches(&n1).iter().max().unwrap();
     let before = requests_of_watch();
     wait_until("the node was asked twice whether it is there", || {
         (requests_of_watch() >= before + 2).then_some(())

@@ -1,0 +1,187 @@
+//! `conflicts`: changes that met without knowing of each other, and which of them was kept.
+
+mod follow;
+mod node;
+mod told;
+
+use clap::Args;
+
+use self::node::Node;
+use self::told::{Printer, Told};
+use crate::cli::error::CliError;
+use crate::cli::remote::{RemoteArgs, parse_path};
+use crate::cli::say;
+use crate::cli::terminal::output::printable;
+use crate::client::message::array_items;
+use crate::client::{Fields, Message};
+use crate::model::path::Path;
+
+/// Print conflicts: changes made in ignorance of each other, and which was kept
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node conflicts                 # the recent ones, oldest first
+  distkv-node conflicts site --limit 5  # the last five below site
+  distkv-node conflicts --follow        # the recent ones, then each new one
+  distkv-node conflicts --all           # as all nodes found them
+  distkv-node conflicts --json | jq -r .path
+
+When two nodes change an entry before either has heard of the other's change, only one \
+version can stay. Every node keeps the same one; the other is lost. That is a conflict. It \
+is printed with both values, the events that made them (newest first), their tocks, and when \
+they were made, where that is known. The greater tock wins; of equal tocks, the greater node name:
+
+  3  site.lamp
+     kept  {\"on\":true}   n2~c36f00112233:5  tock 17  2026-11-21T09:14:42.123Z
+     lost  {\"on\":false}  n3~9a0b1c2d3e4f:2  tock 16  2026-11-21T09:14:41.950Z
+
+'(deleted)' stands for a version without a value. A change that a node made while it was cut \
+off also wins against a deletion that was purged meanwhile, which has no tock any more.
+
+To bring the lost value back, set it again: that is a new change, made in the knowledge of \
+the other.
+
+A node finds a conflict when it holds one of the two versions and receives the other. Nodes \
+that only ever saw the winner list nothing; --all asks every member, at the client address \
+that it announces, and prints each conflict once. A node keeps the last 1024 conflicts (and \
+16 MiB) since its start; its log has all of them. Conflicts in the system's own tree are \
+below ':n'.
+
+With --json, one object per line: node, number, path, changed (whether the conflict changed \
+that node's value), winner and loser with value (or \"deleted\": true), chain, tock (0: none), \
+and time, where it is known.
+
+With --follow, a node that is lost is connected to again, for as long as that takes, and what it found meanwhile \
+is printed: of a node that was restarted, all that it lists and that was not printed.
+
+Exit code: 0 done, 1 a node could not be asked (with --all) or ended its answer, 2 usage, 3 \
+refused, 6 no node was reached, or, with --no-reconnect, the connection was lost.")]
+pub(in crate::cli) struct ConflictsArgs {
+    /// Below which path; ':' is the root
+    #[arg(value_parser = parse_path, default_value = ":")]
+    path: Path,
+
+    /// Then print each new conflict as it is found
+    #[arg(short, long)]
+    follow: bool,
+
+    /// Print only this many of the recent ones, the latest
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+
+    /// End after this many conflicts
+    #[arg(long, value_name = "N", requires = "follow")]
+    count: Option<u64>,
+
+    /// Ask all nodes of the network, not only this one
+    #[arg(long)]
+    all: bool,
+
+    /// With --follow, end with exit code 1 when the node stops and 6 when the connection is lost, instead of connecting again
+    #[arg(long, requires = "follow")]
+    no_reconnect: bool,
+
+    #[command(flatten)]
+    pub(in crate::cli) remote: RemoteArgs,
+}
+
+pub(in crate::cli) async fn run(args: ConflictsArgs) -> Result<(), CliError> {
+    let mut asking = Asking { nodes: vec![Node::named(&args.remote).await?], is_complete: true };
+    if args.all {
+        asking.add_members(&args.remote).await?;
+    }
+    if args.follow {
+        // Before the lists are asked for, so that none is missed between the two.
+        asking.watch(&args.path).await?;
+        let address = asking.nodes.first().map(|node| node.remote.connection.address());
+        let (address, names) = (address.unwrap_or_default(), asking.names());
+        say::line(&format!("following conflicts below {} at {address} (node {names})", args.path));
+    }
+    let mut printer = Printer::new(&args);
+    let recent = asking.list(&args).await?;
+    printer.print_recent(recent)?;
+    if args.follow {
+        return follow::follow(asking.nodes, &args, &mut printer).await;
+    }
+    if printer.printed == 0 {
+        // A list of the root lacks the system's own tree, as `tree` does.
+        let place = match args.path.is_root() {
+            true => String::from(" (the system's own, of users and access lists, are below :n)"),
+            false => format!(" below {}", args.path),
+        };
+        say::line(&format!("no conflicts were found at {} since the start{place}", asking.names()));
+    }
+    if asking.is_complete { Ok(()) } else { Err(CliError::Told) }
+}
+
+/// The nodes that are asked, first the one that was named.
+struct Asking {
+    nodes: Vec<Node>,
+    /// All that should have been asked could be.
+    is_complete: bool,
+}
+
+impl Asking {
+    fn names(&self) -> String {
+        let names: Vec<_> = self.nodes.iter().map(|node| node.name.as_str()).collect();
+        names.join(", ")
+    }
+
+    /// A node cannot be asked; the first one must be.
+    fn leave_out(&mut self, name: &str, is_first: bool, error: CliError) -> Result<(), CliError> {
+        match error {
+            CliError::Usage(why) | CliError::Failure(why) | CliError::Request { text: why, .. }
+                if !is_first =>
+            {
+                self.is_complete = false;
+                say::line(&format!("{name} is left out: {}", printable(&why)));
+                Ok(())
+            }
+            error => Err(error),
+        }
+    }
+
+    /// Adds the other members of the first node's network.
+    async fn add_members(&mut self, args: &RemoteArgs) -> Result<(), CliError> {
+        let Some(first) = self.nodes.first() else { return Ok(()) };
+        let reply = first.remote.request("members", &Fields::new()).await?;
+        let members = array_items(reply.get("result").unwrap_or_default());
+        for member in members.filter_map(|member| Message::new(member).ok()) {
+            if matches!(member.str("state"), Some("self" | "left")) {
+                continue;
+            }
+            let name = printable(member.str("name").unwrap_or("?")).into_owned();
+            match Node::member(&name, &member, args).await {
+                Ok(node) => self.nodes.push(node),
+                Err(error) => self.leave_out(&name, false, error)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a watch at each.
+    async fn watch(&mut self, path: &Path) -> Result<(), CliError> {
+        for (index, mut node) in std::mem::take(&mut self.nodes).into_iter().enumerate() {
+            match node.watch(path).await {
+                Ok(()) => self.nodes.push(node),
+                Err(error) => self.leave_out(&node.name, index == 0, error)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What their lists have.
+    async fn list(&mut self, args: &ConflictsArgs) -> Result<Vec<Told>, CliError> {
+        let mut all = Vec::new();
+        for (index, mut node) in std::mem::take(&mut self.nodes).into_iter().enumerate() {
+            match node.list(&args.path, args.limit).await {
+                Ok(mut list) => {
+                    all.append(&mut list);
+                    self.nodes.push(node);
+                }
+                Err(error) => self.leave_out(&node.name, index == 0, error)?,
+            }
+        }
+        Ok(all)
+    }
+}
