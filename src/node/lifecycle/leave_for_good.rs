@@ -98,7 +98,10 @@ fn unsettled(unconfirmed: &[NodeName], unshared: u64) -> String {
         ));
     }
     if !unconfirmed.is_empty() {
-        open.push(format!("{} have not said that they know it", names(unconfirmed)));
+        open.push(match unconfirmed {
+            [name] => format!("{name} has not said that it knows that"),
+            _ => format!("{} have not said that they know that", names(unconfirmed)),
+        });
     }
     if open.is_empty() {
         open.push(String::from("no other member is linked"));

@@ -36,9 +36,8 @@ pub(in crate::node) async fn watch_auth(links: Arc<Links>) {
             None => {}
         }
         if is_ready {
-            let warnings =
-                if links.hub.closing.is_closed() { Vec::new() } else { unenforced_warnings(&tree) };
-            for warning in watch.news(warnings) {
+            let asks_for_login = links.hub.closing.is_closed();
+            for warning in watch.news(unenforced_warnings(&tree, asks_for_login)) {
                 tracing::warn!("{warning}");
             }
         }

@@ -60,12 +60,16 @@ pub(in crate::server) fn families_in(tree: &Tree) -> BTreeSet<Family> {
     UNENFORCED.into_iter().filter(is_live).collect()
 }
 
-/// Warnings for operators of a node that serves clients; one line each.
+/// Warnings for operators of a node; one line each. `asks_for_login`: it serves no client without one, or none at all.
 #[must_use]
-pub(crate) fn unenforced_warnings(tree: &Tree) -> Vec<String> {
+pub(crate) fn unenforced_warnings(tree: &Tree, asks_for_login: bool) -> Vec<String> {
     let families = families_in(tree);
     let mut warnings = Vec::new();
-    let auth = tree.get(AUTH_PATH).and_then(|entry| entry.value()).and_then(login);
+    let auth = tree
+        .get(AUTH_PATH)
+        .filter(|_| !asks_for_login)
+        .and_then(|entry| entry.value())
+        .and_then(login);
     if let Some(login) = auth {
         warnings.push(format!(
             "authorisation is switched on in the data (:n.auth, {login}) and ignored because of \

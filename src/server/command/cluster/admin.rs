@@ -244,7 +244,7 @@ fn warnings(
             cx.shared.logins.present.without_login()
         )
     }));
-    all.extend(unenforced_warnings(&tree));
+    all.extend(unenforced_warnings(&tree, cx.hub.closing.is_closed()));
     // They name users and lists.
     if cx.access.role == Some(Role::Admin) {
         let directory = cx.shared.policy_data.directory(cx.hub);

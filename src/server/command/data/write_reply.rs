@@ -131,7 +131,14 @@ pub(super) fn write_refusal(
             let wanted = write.prev.map_or_else(String::new, show_value);
             let current = current.as_ref().and_then(Entry::value);
             let current = current.map_or_else(|| String::from("missing"), show_value);
-            let text = format!("Data is {current}, not {wanted}, at {at}; nothing was changed");
+            let text = if current == wanted {
+                // Of arrays and maps only the kind is shown, of long texts the beginning.
+                format!(
+                    "Data is {current}, but not the one that was sent, at {at}; nothing was changed"
+                )
+            } else {
+                format!("Data is {current}, not {wanted}, at {at}; nothing was changed")
+            };
             ClientError::new(ErrorCode::DataMismatch, text)
         }
         EngineWriteError::Write(WriteError::IdReused) => {

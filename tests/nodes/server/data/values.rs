@@ -98,6 +98,21 @@ fn preconditions_say_what_is_wrong_in_words_that_clients_look_for() {
 }
 
 #[test]
+fn a_map_is_the_one_that_was_read_whatever_the_order_of_its_pairs() {
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    client.ok(map! {"action": "set_value", "path": path("m"), "value": map! {"b": 1, "a": 2}});
+    let set = |prev: Value| {
+        map! {"action": "set_value", "path": path("m"), "value": map! {"a": 2, "b": 1}, "prev": prev}
+    };
+    let (code, words) = refusal(&mut client, set(map! {"a": 1, "b": 2}));
+    assert_eq!(code, "data_mismatch");
+    assert_eq!(words, "Data is a map, but not the one that was sent, at m; nothing was changed");
+    let same = client.ok(set(map! {"a": 2, "b": 1}));
+    assert_eq!(same["changed"].as_bool(), Some(false), "{same}");
+}
+
+#[test]
 fn a_batch_of_requests_is_answered_in_order_and_sees_its_own_writes() {
     let node = Node::found("n1");
     let mut client = node.connect();

@@ -191,3 +191,22 @@ fn who_is_started_with_run_beside_the_peers_that_it_left_joins_them_and_founds_n
         ok(&again, &["leave"]);
     }
 }
+
+#[test]
+fn a_node_that_is_not_in_the_group_leaves_for_good_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let network = format!("not-in-group-{}", std::process::id());
+    let n1 = durable("n1", &network, None, &folder.path().join("d1"));
+    wait_for_group(&n1, &["n1"]);
+    // Without a data directory, it never is.
+    let gossip = n1.gossip.to_string();
+    let arguments = ["join", &gossip, "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+    let mut n2 = NodeProcess::start_in(&network, "n2", &arguments);
+    ok(&n2, &["wait", "--members", "2"]);
+    wait_for_group(&n2, &["n1"]);
+    ok(&n2, &["set", "a", "1"]);
+    let left = at(n2.client, &["leave", "--for-good"]);
+    assert_eq!((left.code, left.stdout.as_str()), (0, "n2 has left for good\n"), "{}", left.stderr);
+    assert!(n2.wait().success());
+    assert_eq!(ok(&n1, &["get", "a"]), "1\n");
+}

@@ -110,6 +110,11 @@ fn an_operator_sets_up_users_and_lists_and_each_command_logs_in() {
     }
     with(&as_boss, &["user", "role", "boss", "admin"]);
     assert!(with(&as_boss, &["acl", "delete", "lamps"]).contains("2 patterns"));
+    for command in ["status", "members"] {
+        let said = machine.run(&[&[command][..], &as_boss].concat());
+        assert!(!said.stdout.contains("warning"), "{command}: {said:?}");
+        assert_eq!(said.stderr, "", "{command}");
+    }
     with(&as_boss, &["auth", "off"]);
     assert_eq!(machine.ok(&["get", "site.lamp"]), "5\n");
     // Without logins, nobody is shut out.

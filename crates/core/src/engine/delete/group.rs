@@ -344,8 +344,14 @@ impl Engine {
         out: &mut Outbox,
     ) {
         // A peer speaks for itself only.
-        if self.peers.get(link).is_some_and(|p| p.id.name == hello.member.name) {
-            self.delete.peers.insert(link, hello.member.clone());
+        let speaks = self.peers.get(link).is_some_and(|p| p.id.name == hello.member.name);
+        let before = match speaks {
+            true => self.delete.peers.insert(link, hello.member.clone()),
+            false => None,
+        };
+        let retires = before.filter(|before| before.durable && !hello.member.durable);
+        if let Some(before) = &retires {
+            self.do_not_take_in(before);
         }
         // Every node passes it on once: not all are linked to its maker.
         let mut is_news = self.learn_implied(&hello.implied);
@@ -355,6 +361,17 @@ impl Engine {
         self.note_confirmation(link, hello.config.as_ref());
         if is_news {
             self.broadcast_group(out);
+        } else if retires.is_some() {
+            // It leaves for good, and waits until it is known that it is not to be taken in.
+            self.send(link, &PeerMessage::Group(self.group_hello()), out);
+        }
+    }
+
+    /// A node that may be about to be taken in says that it leaves for good.
+    fn do_not_take_in(&mut self, newcomer: &Member) {
+        let is_listed = self.delete.config.as_ref().is_some_and(|c| c.members().contains(newcomer));
+        if !is_listed {
+            self.delete.round.take_if(|round| round.takes_in(newcomer));
         }
     }
 }

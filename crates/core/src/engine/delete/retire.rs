@@ -21,6 +21,8 @@ pub(super) enum Retiring {
     Asked,
     /// The list is without it. The nodes that have confirmed that they know that list.
     Agreed { confirmed: BTreeSet<LinkId> },
+    /// The list never had it, and as it has no data directory nobody will take it in: nobody need confirm that.
+    NeverListed,
 }
 
 /// As above, for callers that wait for it.
@@ -76,7 +78,9 @@ impl Engine {
             return Err(RetireError::Alone);
         }
         if self.delete.retires.is_none() {
-            self.delete.retires = Some(Retiring::Asked);
+            let can_be_listed = self.as_listed().durable || self.is_listed();
+            self.delete.retires =
+                Some(if can_be_listed { Retiring::Asked } else { Retiring::NeverListed });
             self.delete.round_due = 0;
             self.delete.retry_due = 0;
             self.update_retirement();
@@ -88,7 +92,8 @@ impl Engine {
     /// Stays after all. Tells whether that is so: not if the list is without this node already, or if
     /// all have agreed and the disk is about to confirm it.
     pub(in crate::engine) fn cancel_retirement(&mut self) -> bool {
-        let can = self.delete.retires == Some(Retiring::Asked) && self.delete.deciding.is_none();
+        let asked = matches!(self.delete.retires, Some(Retiring::Asked | Retiring::NeverListed));
+        let can = asked && self.delete.deciding.is_none();
         if can {
             self.delete.retires = None;
             // Members may have agreed to it. That binds them to nothing before it is announced.
@@ -112,6 +117,12 @@ impl Engine {
                 });
             }
             Retiring::Agreed { confirmed } => confirmed,
+            Retiring::NeverListed => {
+                return Some(match self.unshared_changes() {
+                    0 => Retirement::Done,
+                    unshared => Retirement::Spreading { unconfirmed: Vec::new(), unshared },
+                });
+            }
         };
         let here = members.filter_map(|member| Some((member, self.link_of(member)?)));
         let open = here.filter(|(_, link)| !confirmed.contains(link));
@@ -137,7 +148,7 @@ impl Engine {
 
     /// Whether the list is without this node for good.
     pub(super) fn is_retired(&self) -> bool {
-        matches!(self.delete.retires, Some(Retiring::Agreed { .. }))
+        matches!(self.delete.retires, Some(Retiring::Agreed { .. } | Retiring::NeverListed))
     }
 
     /// The list without this node. If that would be empty, it has one of the nodes that are here.
@@ -154,17 +165,19 @@ impl Engine {
         GroupConfig::new(config.version.checked_add(1)?, config.lineage.clone(), rest)
     }
 
+    fn is_listed(&self) -> bool {
+        let me = self.as_listed();
+        self.delete.config.as_ref().is_some_and(|config| config.members().contains(&me))
+    }
+
     /// The list may be another one than before.
     pub(super) fn update_retirement(&mut self) {
         let Some(retires) = &self.delete.retires else { return };
-        let me = self.as_listed();
-        let is_listed = self.delete.config.as_ref().is_some_and(|c| c.members().contains(&me));
+        let is_listed = self.is_listed();
         self.delete.retires = Some(match (retires, is_listed) {
-            (Retiring::Asked, true) | (Retiring::Agreed { .. }, true) => Retiring::Asked,
-            (Retiring::Agreed { confirmed }, false) => {
-                Retiring::Agreed { confirmed: confirmed.clone() }
-            }
+            (_, true) => Retiring::Asked,
             (Retiring::Asked, false) => Retiring::Agreed { confirmed: BTreeSet::new() },
+            (known, false) => known.clone(),
         });
     }
 

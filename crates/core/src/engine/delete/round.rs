@@ -34,6 +34,13 @@ pub(super) struct Round {
     began: Millis,
 }
 
+impl Round {
+    /// Whether the list that comes with it has this member.
+    pub(super) fn takes_in(&self, member: &Member) -> bool {
+        self.next.as_ref().is_some_and(|next| next.members().contains(member))
+    }
+}
+
 /// A member's answer to a proposal.
 enum Answer {
     Agrees(TockPair),

@@ -75,6 +75,31 @@ fn who_is_killed_while_it_leaves_for_good_is_not_waited_for_either() {
 }
 
 #[test]
+fn who_was_never_on_the_list_leaves_for_good_as_well() {
+    for is_durable in [true, false] {
+        let mut net = members(2);
+        let newcomer = match is_durable {
+            true => net.join_durable(1)[0],
+            false => net.join_with(DeleteSettings::default()),
+        };
+        // The one that coordinates cannot take it in.
+        net.connect(newcomer, 1);
+        net.pass_until(|net| net.engine(newcomer).is_ready());
+        assert_eq!(net.group(0), ["n0", "n1"]);
+        net.retire(newcomer).unwrap();
+        net.pass_until(|net| is_done(net, newcomer));
+        net.leave(newcomer);
+        net.write(0, "k", Some(&[1])).unwrap();
+        net.write(0, "k", None).unwrap();
+        net.pass(25_000);
+        let view = net.engine(0).group_view(net.now());
+        assert!(view.away.is_empty(), "{view:?}");
+        assert_eq!(net.group(0), ["n0", "n1"]);
+        assert_eq!(net.engine(0).tree().tombstone_len(), 0, "nothing waits for it");
+    }
+}
+
+#[test]
 fn nothing_changes_while_somebody_who_must_agree_is_away() {
     let mut net = members(3);
     net.disconnect(0, 2);
