@@ -101,4 +101,18 @@ impl ClientError {
             | ClientError::Busy(_) => None,
         }
     }
+
+    /// Where it happened, as far as the error says.
+    pub(crate) fn address(&self) -> Option<&str> {
+        match self {
+            ClientError::Connect { address, .. }
+            | ClientError::NoAccess { address, .. }
+            | ClientError::Lost { address, .. }
+            | ClientError::Protocol { address, .. } => Some(address),
+            ClientError::Resolve { .. }
+            | ClientError::Server(_)
+            | ClientError::TooLarge(_)
+            | ClientError::Busy(_) => None,
+        }
+    }
 }

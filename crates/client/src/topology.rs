@@ -157,6 +157,8 @@ struct State {
     seeds_only: bool,
     /// Why the last round of candidates came to nothing; none while one is watched.
     failure: Option<ClientError>,
+    /// And none of them lets this client in.
+    all_refuse: bool,
 }
 
 #[derive(Default)]
@@ -248,11 +250,16 @@ impl TopologyManager {
             if self.view().epoch > 0 {
                 return Ok(());
             }
-            if let Some(refusal) = self.failure().filter(follow::is_refusal) {
+            if let Some(refusal) = self.refusal_by_all() {
                 return Err(refusal);
             }
             changed.await;
         }
+    }
+
+    fn refusal_by_all(&self) -> Option<ClientError> {
+        let state = self.shared.state.lock();
+        state.failure.clone().filter(|_| state.all_refuse)
     }
 
     /// Waits until the view's epoch is greater than this one.
@@ -287,7 +294,8 @@ impl TopologyManager {
         Some(TopologyListener { id, shared: Arc::clone(&self.shared) })
     }
 
-    /// Why no node could be reached the last time that all were tried; none while one is watched.
+    /// Why no node could be reached the last time that all were tried, first of all if one refused this client; none while
+    /// one is watched.
     #[must_use]
     pub fn failure(&self) -> Option<ClientError> {
         self.shared.state.lock().failure.clone()
@@ -421,8 +429,10 @@ impl Shared {
     }
 
     /// No candidate could be reached.
-    fn on_failure(&self, failure: ClientError) {
-        self.state.lock().failure = Some(failure);
+    fn on_failure(&self, failure: ClientError, all_refuse: bool) {
+        let mut state = self.state.lock();
+        (state.failure, state.all_refuse) = (Some(failure), all_refuse);
+        drop(state);
         self.changed.notify(usize::MAX);
     }
 

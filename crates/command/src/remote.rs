@@ -146,7 +146,11 @@ impl RemoteArgs {
                 Ok(connection) => {
                     return Ok(Remote { connection, timeout: self.answer_timeout() });
                 }
-                Err(error) => failed = Some(error),
+                // A refusal says more than that another one cannot be reached.
+                Err(error) if !matches!(failed, Some(ClientError::NoAccess { .. })) => {
+                    failed = Some(error);
+                }
+                Err(_) => {}
             }
         }
         Err(failed.map_or_else(|| CliError::Usage("--connect is empty".to_owned()), no_greeting))

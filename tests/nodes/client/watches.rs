@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use distkv::client::smart::{Change, Watch, WatchEvent, WatchOptions};
+use distkv::client::smart::{Change, MonitorEvent, Watch, WatchEvent, WatchOptions};
 use distkv::client::{Client, ClientConfig, Connection, Fields, HostPort, Options, PutOptions};
 use distkv::model::ids::NodeName;
 use distkv::model::path::Path;
 use distkv::node::Node;
-use distkv::rt;
+use distkv::rt::{self, TcpListener};
 use distkv::testing::{PATIENCE, TestCluster, block_on, loopback, wait_until};
 
 use super::ops::{connect, path};
@@ -368,5 +368,52 @@ fn closing_the_client_ends_its_watches() {
         assert_eq!(ended.unwrap_err().code(), Some("closed"));
         assert_eq!(watch.next().await.unwrap_err().code(), Some("closed"));
         cluster.shutdown().await;
+    });
+}
+
+/// Ends the connection after a stream's first message, each time.
+async fn breaks_each_stream(listener: TcpListener) {
+    use futures::{AsyncReadExt, AsyncWriteExt};
+    while let Ok((mut stream, _)) = listener.accept().await {
+        rt::spawn(async move {
+            let mut fields = Fields::new();
+            fields.u64("seq", 0).raw("version", b"\x93\x00\x41\x00").str("node", "frail");
+            stream.write_all(&fields.u64("tock", 2).u64("qlen", 0).encode()).await.unwrap();
+            let (mut seq, mut chunk) = (0, [0; 4096]);
+            while let Ok(count @ 1..) = stream.read(&mut chunk).await {
+                seq += 1;
+                if chunk[..count].windows(11).any(|word| word == b"msg_monitor") {
+                    let mut start = Fields::new();
+                    start.u64("seq", seq).str("state", "start");
+                    let mut message = Fields::new();
+                    message.u64("seq", seq).path("topic", &path("a")).raw("data", &[1]);
+                    let both = [start.encode(), message.encode()].concat();
+                    stream.write_all(&both).await.unwrap();
+                    return;
+                }
+                let mut error = Fields::new();
+                error.u64("seq", seq).str("error", "No such action").str("code", "unknown_action");
+                stream.write_all(&error.encode()).await.unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn a_stream_that_breaks_again_and_again_is_opened_after_longer_and_longer_pauses() {
+    block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address: HostPort = listener.local_addr().unwrap().into();
+        let script = rt::spawn(breaks_each_stream(listener));
+        let client = Client::connect(vec![address], ClientConfig::new()).await.unwrap();
+        let begun = rt::now();
+        let mut monitor = client.monitor(&path("a")).await.unwrap();
+        for _ in 0..10 {
+            while !matches!(monitor.next().await.unwrap(), MonitorEvent::Message(_)) {}
+        }
+        // None before the second one; then at least half of 10 ms, 20 ms and so on.
+        let pauses: u64 = (0..8).map(|n| 5 << n).sum();
+        assert!(rt::now() - begun >= pauses, "{}", rt::now() - begun);
+        script.cancel().await;
     });
 }

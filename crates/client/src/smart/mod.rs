@@ -159,23 +159,20 @@ impl Client {
     async fn wait_for_view(&self, first: &HostPort) -> Result<(), CallError> {
         let topology = &self.inner.topology;
         let patience = self.inner.config.connect_deadline;
-        let at = At { node: Some(first.to_string()), attempts: 1, fate: Fate::NotDone };
+        let at = |error: &ClientError| {
+            let node = error.address().map_or_else(|| first.to_string(), str::to_owned);
+            At { node: Some(node), attempts: 1, fate: Fate::NotDone }
+        };
         match rt::timeout(patience, topology.first_view_if_let_in()).await {
             Some(Ok(())) => return Ok(()),
-            Some(Err(error)) => {
-                let node = match &error {
-                    ClientError::NoAccess { address, .. } => Some(address.clone()),
-                    _ => at.node,
-                };
-                return Err(CallError::NoAccess { error, at: At { node, ..at } });
-            }
+            Some(Err(error)) => return Err(CallError::NoAccess { at: at(&error), error }),
             None => {}
         }
         let error = topology.failure().unwrap_or_else(|| ClientError::Connect {
             address: first.to_string(),
             reason: format!("no answer within {patience:?}"),
         });
-        Err(CallError::Unavailable { error, at })
+        Err(CallError::Unavailable { at: at(&error), error })
     }
 
     /// Which nodes there are.

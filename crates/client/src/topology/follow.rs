@@ -31,7 +31,7 @@ pub(super) async fn follow_views(shared: &Shared) {
     let mut takes_any = false;
     loop {
         let (mut followed, mut is_old, mut not_ready) = (false, false, false);
-        let mut failure: Option<ClientError> = None;
+        let (mut failure, mut all_refuse) = (None, true);
         for candidate in candidates(shared, last.as_ref()) {
             let outcome = follow(shared, &candidate, takes_any).await;
             shared.state.lock().watching = None;
@@ -44,9 +44,10 @@ pub(super) async fn follow_views(shared: &Shared) {
                 }
                 Outcome::Unsupported => is_old = true,
                 Outcome::NotReady => not_ready = true,
-                // That somebody else could not be reached counts more than a refusal.
+                // A refusal says more than that somebody else cannot be reached.
                 Outcome::Failed(error) => {
-                    if failure.as_ref().is_none_or(is_refusal) || !is_refusal(&error) {
+                    all_refuse &= is_refusal(&error);
+                    if !failure.as_ref().is_some_and(is_refusal) {
                         failure = Some(error);
                     }
                 }
@@ -63,7 +64,7 @@ pub(super) async fn follow_views(shared: &Shared) {
             continue;
         }
         if let Some(failure) = failure {
-            shared.on_failure(failure);
+            shared.on_failure(failure, all_refuse);
         }
         rt::sleep(spread(delay)).await;
         delay = (delay * 2).min(shared.config.retry_delay_max);

@@ -412,7 +412,7 @@ pub(in crate::smart) fn stream_error(error: ClientError, at: At) -> CallError {
 }
 
 /// The error of a call that ends with this one.
-fn final_error(error: ClientError, at: At, reason: Reason) -> CallError {
+pub(in crate::smart) fn final_error(error: ClientError, at: At, reason: Reason) -> CallError {
     match (error, reason) {
         (ClientError::TooLarge(bytes), _) => {
             CallError::Usage(ClientError::TooLarge(bytes).to_string())
@@ -422,6 +422,7 @@ fn final_error(error: ClientError, at: At, reason: Reason) -> CallError {
             CallError::Refused { error, at }
         }
         (error, _) if at.fate != Fate::NotDone => CallError::FateUnknown { error, at },
+        (error @ ClientError::NoAccess { .. }, _) => CallError::NoAccess { error, at },
         (error, _) => CallError::Unavailable { error, at },
     }
 }

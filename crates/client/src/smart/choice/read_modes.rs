@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 
-use super::call::{Plan, Served};
+use super::call::{Plan, Served, final_error};
 use super::own_writes::Freshness;
 use crate::error::ClientError;
 use crate::message::Fields;
@@ -15,7 +15,7 @@ use crate::model::ids::Millis;
 use crate::model::path::Path;
 use crate::model::shard::shard_of;
 use crate::pool::NodeIdentity;
-use crate::retry::{Decision, ErrorClass, Idempotency, Sent};
+use crate::retry::{Decision, ErrorClass, Idempotency, Reason, Sent};
 use crate::router::Router;
 use crate::rt;
 use crate::smart::error::{At, CallError, Fate};
@@ -185,6 +185,7 @@ impl Inner {
             }
             let asking = asked.iter().map(|target| self.ask_one(target, path, patience));
             let mut answers: FuturesUnordered<_> = asking.collect();
+            let mut refusal = None;
             // More are waited for only if this client knows that there is something newer.
             while (answered.len() < needed || self.is_behind_own(path, newest.as_ref()))
                 && let Some((target, answer)) = answers.next().await
@@ -201,6 +202,9 @@ impl Inner {
                         if let Some(observed) = observed {
                             observed.on_failure(&target.name, attempt, class, &error);
                         }
+                        if class == ErrorClass::Final && refusal.is_none() {
+                            refusal = Some((target.name.clone(), error));
+                        }
                     }
                 }
             }
@@ -211,6 +215,11 @@ impl Inner {
             let at = At { node: None, attempts: attempt, fate: Fate::NotDone };
             if self.pool.is_closed() {
                 return Err(CallError::Closed(at));
+            }
+            if let Some((node, error)) = refusal {
+                self.counts.give_up(Reason::Final);
+                let at = At { node: Some(node), ..at };
+                return Err(final_error(error, at, Reason::Final));
             }
             let (class, random) = (ErrorClass::Unavailable, rt::random_u64());
             match policy.decide(class, attempt, elapsed(), Idempotency::Read, random) {

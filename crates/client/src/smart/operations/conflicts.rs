@@ -14,7 +14,9 @@ use crate::connection::group::Member;
 use crate::error::ClientError;
 use crate::message::{Fields, Message};
 use crate::model::path::Path;
+use crate::retry::Reason;
 use crate::rt;
+use crate::smart::choice::call::final_error;
 use crate::smart::error::{At, CallError, Fate};
 use crate::smart::{Client, Inner};
 use crate::topology::Target;
@@ -272,7 +274,7 @@ impl Inner {
 
 fn nobody(node: String, error: ClientError) -> CallError {
     let at = At { node: Some(node), attempts: 1, fate: Fate::NotDone };
-    CallError::Unavailable { error, at }
+    final_error(error, at, Reason::Final)
 }
 
 fn conflict_of(path: Path, message: &Message, node: &str) -> Option<Conflict> {

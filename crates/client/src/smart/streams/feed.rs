@@ -10,8 +10,9 @@ use crate::connection::ReplyStream;
 use crate::error::ClientError;
 use crate::message::Fields;
 use crate::model::host_port::HostPort;
+use crate::model::ids::Millis;
 use crate::pool::{NodeIdentity, PooledConnection};
-use crate::retry::ErrorClass;
+use crate::retry::{ErrorClass, RetryPolicy};
 use crate::rt;
 use crate::smart::Inner;
 use crate::smart::choice::call::{Plan, Round};
@@ -25,6 +26,8 @@ pub(in crate::smart) struct Opened {
     pub(in crate::smart) used: Arc<PooledConnection>,
     pub(in crate::smart) node: NodeIdentity,
     pub(in crate::smart) address: HostPort,
+    /// By [`rt::now`].
+    since: Millis,
 }
 
 /// Work that survives cancellation: when the waiting call comes back, it continues where it was. A
@@ -81,19 +84,19 @@ pub(super) fn begin_search(
 #[derive(Debug, Default)]
 pub(in crate::smart) struct Search {
     round: Round,
-    /// Tries since something came.
+    /// Tries since a stream has lasted.
     attempts: u32,
 }
 
 impl Search {
-    /// The stream from this node has ended: others come first.
-    pub(super) fn on_lost(&mut self, address: &HostPort) {
-        self.round.leave_out(address);
-    }
-
-    /// Something came: the next search begins without waiting.
-    pub(super) fn on_success(&mut self) {
-        self.attempts = 0;
+    /// This stream has ended: other nodes come first. If it has lasted for as long as the longest pause, the next search
+    /// begins without one; else it counts as a try that failed, so that a stream which breaks again and again is not
+    /// opened without end.
+    pub(super) fn on_lost(&mut self, opened: &Opened, policy: &RetryPolicy) {
+        self.round.leave_out(&opened.address);
+        if rt::now().saturating_sub(opened.since) >= rt::millis(policy.delay_max) {
+            self.attempts = 0;
+        }
     }
 }
 
@@ -110,7 +113,7 @@ impl Inner {
         let served = self.call(plan, |used| open_on(used, action, fields)).await?;
         let ((stream, used), served) = served.split();
         let (node, address) = (served.node().clone(), served.address().clone());
-        Ok(Opened { stream, used, node, address })
+        Ok(Opened { stream, used, node, address, since: rt::now() })
     }
 
     /// Later: as long as it takes.
@@ -143,7 +146,7 @@ impl Inner {
             match self.try_at(target, rt::now_us(), policy.try_deadline, &open).await {
                 Ok(((stream, used), _)) => {
                     let (node, address) = (used.identity().clone(), target.address.clone());
-                    return Ok(Opened { stream, used, node, address });
+                    return Ok(Opened { stream, used, node, address, since: rt::now() });
                 }
                 Err(failed) => {
                     search.round.on_failed(&target.address);

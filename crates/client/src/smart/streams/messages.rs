@@ -138,7 +138,6 @@ impl Monitor {
             };
             match event {
                 Ok(Some(StreamEvent::Item { message, .. })) => {
-                    self.search.on_success();
                     if let Some(message) = message_of(&message) {
                         return Ok(MonitorEvent::Message(message));
                     }
@@ -167,7 +166,7 @@ impl Monitor {
 
     fn on_lost(&mut self) {
         if let Phase::Live(opened) = &self.phase {
-            self.search.on_lost(&opened.address);
+            self.search.on_lost(opened, &self.client.config.retry);
         }
         let (search, shard) = (std::mem::take(&mut self.search), shard_of(&self.topic));
         let searching = begin_search(&self.client, search, shard, "msg_monitor", &self.fields);

@@ -284,7 +284,6 @@ impl Watch {
     ) -> Result<(), CallError> {
         match event {
             Ok(Some(StreamEvent::Item { path: Some(below), message })) => {
-                self.search.on_success();
                 self.on_item(&below, &message);
                 Ok(())
             }
@@ -424,7 +423,6 @@ impl Watch {
     }
 
     fn go_live(&mut self, opened: Opened) {
-        self.search.on_success();
         self.is_silent = false;
         if std::mem::replace(&mut self.owes_state, false) {
             self.queue.push_back(WatchEvent::UpToDate);
@@ -442,7 +440,7 @@ impl Watch {
         if let Phase::Fetching(opened) | Phase::Live(opened) | Phase::Settling { opened, .. } =
             phase
         {
-            self.search.on_lost(&opened.address);
+            self.search.on_lost(&opened, &self.client.config.retry);
         }
         if !self.memory.is_whole() {
             self.start_over();
