@@ -96,12 +96,25 @@ func TestWhoLogsInMayDoWhatItsRoleAllows(t *testing.T) {
 			t.Errorf("%+v", failed)
 		}
 	}
+	until(t, func() bool { // The other node hears of the user a moment later.
+		_, err := bob.Get(t.Context(), MustPath("shut"), &GetOptions{Read: Freshest})
+		return wantError(t, err, ErrDenied).Code == "denied"
+	})
 	// Who is removed is refused from then on.
 	command(t, append([]string{"user", "remove", "bob"}, u.ann...)...)
 	until(t, func() bool {
 		_, err := bob.Get(t.Context(), MustPath("open.x"), &GetOptions{Timeout: 2 * time.Second})
 		return errors.Is(err, ErrDenied) || errors.Is(err, ErrUnavailable)
 	})
+	for _, ask := range []func() error{
+		func() error {
+			_, err := bob.Get(t.Context(), MustPath("open.x"), &GetOptions{Read: Freshest})
+			return err
+		},
+		func() error { _, err := bob.ConflictsList(t.Context(), MustPath("open")); return err },
+	} {
+		until(t, func() bool { return errors.Is(ask(), ErrDenied) })
+	}
 }
 
 func TestNobodyAndWrongSecretsAreRefusedAtOnce(t *testing.T) {

@@ -77,7 +77,8 @@ func (b *Batch) add(op batchOp) *Batch {
 
 // BatchOptions are those of a batch; nil is none.
 type BatchOptions struct {
-	// Timeout is for all tries; without one the context's deadline counts, or the configuration.
+	// Timeout is for all tries; without one the context's deadline counts, or the configuration. With a negative one, as
+	// with a context that has ended, nothing is sent.
 	Timeout time.Duration
 }
 

@@ -116,20 +116,35 @@ func (c *caller) call(ctx context.Context, p *plan, request []byte, do once) (se
 	return found, err
 }
 
-// total is how long a call may take.
-func (c *caller) total(ctx context.Context, timeout time.Duration) time.Duration {
-	if timeout > 0 {
-		return timeout
+// total is how long a call may take. An error: it may not begin, since its context has ended, or there is no time.
+func (c *caller) total(ctx context.Context, timeout time.Duration) (time.Duration, *Error) {
+	if cause := ctx.Err(); cause != nil {
+		return 0, notBegun(cause)
 	}
-	if deadline, isSet := ctx.Deadline(); isSet {
-		return time.Until(deadline)
+	total := timeout
+	if timeout == 0 {
+		total = c.config.Retry.TotalDeadline
+		if deadline, isSet := ctx.Deadline(); isSet {
+			total = time.Until(deadline)
+		}
 	}
-	return c.config.Retry.TotalDeadline
+	if total <= 0 {
+		// It may be a moment before a context says so itself.
+		return 0, notBegun(context.DeadlineExceeded)
+	}
+	return total, nil
 }
 
 func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once, w *watched) (served, *Error) {
 	policy := &c.config.Retry
-	total := c.total(ctx, p.timeout)
+	counters := &c.counters
+	if !p.isOwn {
+		counters.calls.Add(1)
+	}
+	total, refused := c.total(ctx, p.timeout)
+	if refused != nil {
+		return served{}, refused
+	}
 	patience := policy.TryDeadline
 	if p.tryDeadline > 0 {
 		patience = p.tryDeadline
@@ -138,11 +153,8 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 	moment := started
 	var round tries
 	var inDoubt []address
+	var unconfirmed answer // what a node said last of a change that it has made
 	fate := NotDone
-	counters := &c.counters
-	if !p.isOwn {
-		counters.calls.Add(1)
-	}
 	for attempts := 1; ; attempts++ {
 		routing := c.topology.routing()
 		to := c.choose(routing, p, &round)
@@ -220,6 +232,9 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 				err.Fate = fate
 				return served{}, err
 			}
+			if failure.kind == tryTimedOut && unconfirmed.err != nil && unconfirmed.node == to.name {
+				failure = unconfirmed.err // It says more than that the call's time has cut off the last try.
+			}
 			err := finalError(failure, fate, to.name, attempts)
 			reason := ctx.Err()
 			if _, isSet := ctx.Deadline(); isSet && p.timeout == 0 && verdict == giveUpDeadline && attempts != policy.AttemptsMax {
@@ -231,6 +246,9 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 				err.cause = &tryError{kind: failure.kind, text: failure.text, code: failure.code, cause: reason}
 			}
 			return served{}, err
+		}
+		if kind == classUnknownThere {
+			unconfirmed = answer{node: to.name, err: failure}
 		}
 		if kind.isSameNode() {
 			round.again, round.isSame = to.address, true

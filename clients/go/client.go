@@ -34,8 +34,9 @@ type Client struct {
 
 // Connect connects: it returns as soon as one of the seeds has told which nodes exist.
 //
-// An [ErrUnavailable]: none could be reached in time; an [ErrDenied], at once: all refuse this user; an [ErrUsage]: the
-// configuration cannot be used. Nothing is left running then.
+// An [ErrUnavailable]: none could be reached in time, which is that of the context (then the error is a
+// [context.DeadlineExceeded], too) or Config.ConnectDeadline, whichever is shorter; an [ErrDenied], at once: all refuse this
+// user; an [ErrUsage]: the configuration cannot be used. Nothing is left running then.
 func Connect(ctx context.Context, config Config) (*Client, error) {
 	config.fill()
 	if _, err := config.ReadMode.check(Preferred); err != nil {
@@ -53,6 +54,9 @@ func Connect(ctx context.Context, config Config) (*Client, error) {
 		if seeds[i], err = parseAddress(seed, DefaultPort); err != nil {
 			return nil, err
 		}
+	}
+	if cause := ctx.Err(); cause != nil {
+		return nil, notBegun(cause)
 	}
 	c := &Client{config: config, closed: make(chan struct{})}
 	c.pool = newPool(&c.config, &c.goroutines)
@@ -81,6 +85,7 @@ func (c *Client) goAlong(ctx context.Context, do func(ctx context.Context)) {
 }
 
 func (c *Client) awaitView(ctx context.Context, seed address) error {
+	started := time.Now()
 	limited, cancel := context.WithTimeout(ctx, c.config.ConnectDeadline)
 	defer cancel()
 	refused := c.topology.firstView(limited)
@@ -92,12 +97,13 @@ func (c *Client) awaitView(ctx context.Context, seed address) error {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return canceledError(ctx, NotDone, seed.String(), 1)
 	}
-	failed := &Error{Code: "unavailable", kind: ErrUnavailable, Node: seed.String(), Attempts: 1,
-		text: fmt.Sprintf("no node could be reached: no answer within %v", c.config.ConnectDeadline)}
-	if why := c.topology.lastFailure(); why != nil {
-		failed.text, failed.cause = "no node could be reached: "+why.text, why
+	why := c.topology.lastFailure()
+	if why == nil {
+		why = &tryError{kind: tryTimedOut, text: "no answer"}
 	}
-	return failed
+	// The context's error, too, where its time was shorter than what the configuration says.
+	return &Error{Code: "unavailable", kind: ErrUnavailable, Node: seed.String(), Attempts: 1, cause: errors.Join(why, ctx.Err()),
+		text: fmt.Sprintf("no node could be reached within %v: %s", time.Since(started).Round(time.Millisecond), why.text)}
 }
 
 // Close closes the client: nothing new begins, and open calls may end until the context does (or for Config.CloseGrace, if
@@ -174,7 +180,8 @@ type RequestOptions struct {
 	Path *Path
 	// Idempotent: it may be retried.
 	Idempotent bool
-	// Timeout is for all tries; without one the context's deadline counts, or the configuration.
+	// Timeout is for all tries; without one the context's deadline counts, or the configuration. With a negative one, as
+	// with a context that has ended, nothing is sent.
 	Timeout time.Duration
 }
 

@@ -24,7 +24,7 @@ const (
 	Preferred ReadMode = "preferred"
 	// AnyNode: of any node. A write of one's own may not be seen yet.
 	AnyNode ReadMode = "any"
-	// Freshest: the newest version of a majority of the nodes.
+	// Freshest: the newest version of a majority of the nodes; where that is not reached, a node's refusal counts.
 	Freshest ReadMode = "freshest"
 )
 
@@ -59,7 +59,7 @@ type Config struct {
 	ReadMode ReadMode
 	// NoWriteIDs: writes carry no ids by which nodes know them again, unless they bring one.
 	NoWriteIDs bool
-	// ConnectDeadline is how long Connect tries to reach a seed: 10 s.
+	// ConnectDeadline is how long Connect tries to reach a seed, where the context does not end before: 10 s.
 	ConnectDeadline time.Duration
 	// CloseGrace is how long open calls may go on when the client is closed, where the context says nothing: 1 s.
 	CloseGrace time.Duration

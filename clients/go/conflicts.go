@@ -2,7 +2,9 @@ package distkv
 
 import (
 	"context"
+	"errors"
 	"iter"
+	"slices"
 	"sync"
 
 	"distkv.example/client/internal/msgpack"
@@ -18,7 +20,8 @@ type ConflictsFound struct {
 	Missing map[string]error
 }
 
-// ConflictsList is the recent conflicts at and below a path that the live nodes have found.
+// ConflictsList is the recent conflicts at and below a path that the live nodes have found. Whom the deadline has cut off is
+// in Missing. An error: no node answered, or the context was cancelled before all had; an [ErrDenied]: this user may not.
 func (c *Client) ConflictsList(ctx context.Context, path Path) (ConflictsFound, error) {
 	caller := &c.caller
 	if caller.isClosing.Load() {
@@ -26,7 +29,11 @@ func (c *Client) ConflictsList(ctx context.Context, path Path) (ConflictsFound, 
 	}
 	caller.calls.Add(1)
 	defer caller.calls.Done()
-	ctx, cancel := context.WithTimeout(ctx, caller.total(ctx, 0))
+	total, refused := caller.total(ctx, 0)
+	if refused != nil {
+		return ConflictsFound{}, refused
+	}
+	limited, cancel := context.WithTimeout(ctx, total)
 	defer cancel()
 	live := liveTargets(caller.topology.routing())
 	lists := make([][]Conflict, len(live))
@@ -34,7 +41,7 @@ func (c *Client) ConflictsList(ctx context.Context, path Path) (ConflictsFound, 
 	var asked sync.WaitGroup
 	for i, to := range live {
 		asked.Go(func() {
-			errs[i] = c.conflictsOf(ctx, to, path, func(one Conflict) bool {
+			errs[i] = c.conflictsOf(limited, to, path, func(one Conflict) bool {
 				lists[i] = append(lists[i], one)
 				return true
 			})
@@ -56,20 +63,34 @@ func (c *Client) ConflictsList(ctx context.Context, path Path) (ConflictsFound, 
 			}
 		}
 	}
-	if len(found.Nodes) > 0 {
-		return found, nil
+	switch {
+	case len(found.Nodes) == 0:
+		return found, unlisted(ctx, live, errs)
+	case len(found.Missing) > 0 && errors.Is(ctx.Err(), context.Canceled):
+		return found, canceledError(ctx, NotDone, "", 1)
 	}
-	for i, to := range live {
-		if ctx.Err() != nil && errs[i].kind == tryCanceled {
-			return found, canceledError(ctx, NotDone, to.name, 1)
-		}
-		return found, &Error{Code: "unavailable", text: "no node listed its conflicts: " + errs[i].text, kind: ErrUnavailable,
-			Node: to.name, Attempts: 1, cause: errs[i]}
-	}
-	return found, &Error{Code: "unavailable", text: "no node is live", kind: ErrUnavailable, Attempts: 1}
+	return found, nil
 }
 
-// Conflicts is the same, one after the other as they come. An error comes last, where no node answered.
+// unlisted is the error where no node has listed its conflicts: a refusal counts more than what may pass.
+func unlisted(ctx context.Context, asked []*target, errs []*tryError) *Error {
+	if len(asked) == 0 {
+		return &Error{Code: "unavailable", text: "no node is live", kind: ErrUnavailable, Attempts: 1}
+	}
+	worst := max(slices.IndexFunc(errs, func(err *tryError) bool { return classOf(err, true) == classFinal }), 0)
+	why, node := errs[worst], asked[worst].name
+	switch {
+	case classOf(why, true) == classFinal:
+		return finalError(why, NotDone, node, 1)
+	case ctx.Err() != nil:
+		return canceledError(ctx, NotDone, node, 1)
+	}
+	return &Error{Code: "unavailable", text: "no node listed its conflicts: " + why.text, kind: ErrUnavailable, Node: node,
+		Attempts: 1, cause: why}
+}
+
+// Conflicts is the same, one after the other as they come. An error comes last, where no node answered, or the context has
+// ended.
 func (c *Client) Conflicts(ctx context.Context, path Path) iter.Seq2[Conflict, error] {
 	return func(yield func(Conflict, error) bool) {
 		caller := &c.caller
@@ -77,12 +98,17 @@ func (c *Client) Conflicts(ctx context.Context, path Path) iter.Seq2[Conflict, e
 			yield(Conflict{}, closedError(1))
 			return
 		}
+		if _, refused := caller.total(ctx, 0); refused != nil {
+			yield(Conflict{}, refused)
+			return
+		}
 		known := map[string]bool{}
-		var failed *tryError
 		isAnswered := false
-		for _, to := range liveTargets(caller.topology.routing()) {
+		live := liveTargets(caller.topology.routing())
+		errs := make([]*tryError, len(live))
+		for i, to := range live {
 			isLeft := false
-			err := c.conflictsOf(ctx, to, path, func(one Conflict) bool {
+			errs[i] = c.conflictsOf(ctx, to, path, func(one Conflict) bool {
 				if known[one.key()] {
 					return true
 				}
@@ -93,14 +119,14 @@ func (c *Client) Conflicts(ctx context.Context, path Path) iter.Seq2[Conflict, e
 			if isLeft {
 				return
 			}
-			if err != nil {
-				failed = err
-			} else {
-				isAnswered = true
+			if errs[i] != nil && ctx.Err() != nil {
+				yield(Conflict{}, canceledError(ctx, NotDone, to.name, 1))
+				return
 			}
+			isAnswered = isAnswered || errs[i] == nil
 		}
-		if !isAnswered && failed != nil {
-			yield(Conflict{}, streamError(ctx, failed, "", 1))
+		if !isAnswered {
+			yield(Conflict{}, unlisted(ctx, live, errs))
 		}
 	}
 }

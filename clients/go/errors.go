@@ -22,7 +22,7 @@ var (
 	ErrChanged = errors.New("it is another version")
 	// ErrValueChanged, an ErrPrecondition: IfValue, and it is another value.
 	ErrValueChanged = errors.New("it is another value")
-	// ErrUnavailable: the deadline passed while no node could do it. It was not done.
+	// ErrUnavailable: the deadline passed while no node could do it, or before anything was sent. It was not done.
 	ErrUnavailable = errors.New("unavailable")
 	// ErrFateUnknown: it may have been done, and another try could do it twice, or the deadline passed after it.
 	ErrFateUnknown = errors.New("it may have been done")
@@ -62,7 +62,7 @@ type Error struct {
 	Fate Fate
 	// Node is the node of the last try, if there was one.
 	Node string
-	// Attempts counts the tries, the last one included.
+	// Attempts counts the tries, the last one included; 0: there was none.
 	Attempts int
 
 	text  string
@@ -206,6 +206,13 @@ func canceledError(ctx context.Context, fate Fate, node string, attempts int) *E
 	if cause == nil {
 		cause = context.Canceled
 	}
+	return contextError(cause, "the caller gave up", fate, node, attempts)
+}
+
+// notBegun is the error of a call whose context has ended, or which has no time, before its first try.
+func notBegun(cause error) *Error { return contextError(cause, "nothing was sent", NotDone, "", 0) }
+
+func contextError(cause error, text string, fate Fate, node string, attempts int) *Error {
 	code, kind := "canceled", context.Canceled
 	if errors.Is(cause, context.DeadlineExceeded) {
 		code, kind = "deadline", context.DeadlineExceeded
@@ -213,6 +220,6 @@ func canceledError(ctx context.Context, fate Fate, node string, attempts int) *E
 			code, kind = "unavailable", ErrUnavailable
 		}
 	}
-	return &Error{Code: code, text: "the caller gave up: " + cause.Error(), kind: kind, Fate: fate, Node: node,
-		Attempts: attempts, cause: cause}
+	return &Error{Code: code, text: text + ": " + cause.Error(), kind: kind, Fate: fate, Node: node, Attempts: attempts,
+		cause: cause}
 }

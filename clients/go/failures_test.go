@@ -260,7 +260,23 @@ func operations(client *Client, path Path) map[string]func(context.Context) erro
 			return err
 		},
 		"conflicts": func(ctx context.Context) error { _, err := client.ConflictsList(ctx, path); return err },
-		"shards":    client.RefreshShards,
+		"conflicts one by one": func(ctx context.Context) error {
+			for _, err := range client.Conflicts(ctx, path) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"children": func(ctx context.Context) error { _, err := client.Children(ctx, path); return err },
+		"delete tree": func(ctx context.Context) error {
+			_, err := client.DeleteTree(ctx, path.MustJoin("no"), nil)
+			return err
+		},
+		"send":        func(ctx context.Context) error { return client.Send(ctx, path, 1) },
+		"request":     func(ctx context.Context) error { _, err := client.Request(ctx, "status", nil, nil); return err },
+		"list shards": func(ctx context.Context) error { _, err := client.ListShards(ctx); return err },
+		"shards":      client.RefreshShards,
 		"connect": func(ctx context.Context) error {
 			other, err := Connect(ctx, Config{Seeds: client.config.Seeds})
 			if err == nil {

@@ -11,6 +11,7 @@ type opened struct {
 	stream  *stream
 	conn    *conn
 	address address
+	since   instant
 }
 
 // search is how streams without an end find a node, and the next one when theirs is lost.
@@ -19,7 +20,7 @@ type search struct {
 	shard  int
 	head   []byte
 	round  tries
-	tried  int // since something came
+	tried  int // since a stream has lasted, the one that is open included
 }
 
 // first is the first time: as any call, with its deadline.
@@ -33,7 +34,8 @@ func (s *search) first(ctx context.Context, c *caller) (*opened, *Error) {
 	if failed != nil {
 		return nil, failed
 	}
-	return &opened{found, where.conn, where.address}, nil
+	s.tried = 1
+	return &opened{found, where.conn, where.address, now()}, nil
 }
 
 // again is later: as long as it takes. An error: a node refused for good, or the client was closed.
@@ -58,7 +60,7 @@ func (s *search) again(ctx context.Context, c *caller) (*opened, *Error) {
 		if err == nil {
 			var found *stream
 			if found, err = connection.stream(ctx, s.head, end); err == nil {
-				return &opened{found, connection, to.address}, nil
+				return &opened{found, connection, to.address, now()}, nil
 			}
 			if err.kind == tryTimedOut {
 				c.pool.onTimeout(to.address, connection, started)
@@ -69,6 +71,15 @@ func (s *search) again(ctx context.Context, c *caller) (*opened, *Error) {
 		if kind == classFinal && (err.kind == tryServer || err.kind == tryNoAccess) {
 			return nil, s.refusal(err, to.name)
 		}
+	}
+}
+
+// onLeft: the stream has ended, or is left. One that has lasted for as long as the longest pause makes a new beginning; any
+// other counts like a try that failed, whatever has come: what a node sends first, it sends again each time.
+func (s *search) onLeft(left *opened, policy *RetryPolicy) {
+	s.round.leaveOut(left.address)
+	if now()-left.since >= policy.DelayMax {
+		s.tried = 0
 	}
 }
 
@@ -194,7 +205,7 @@ func (s *subscription) drop() {
 	s.opened = nil
 	s.mu.Unlock()
 	if left != nil {
-		s.search.round.leaveOut(left.address)
+		s.search.onLeft(left, &s.caller.config.Retry)
 		left.stream.close()
 	}
 }

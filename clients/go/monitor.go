@@ -102,7 +102,6 @@ func (m *Monitor) Next(ctx context.Context) (MonitorEvent, error) {
 				m.drop()
 			}
 		case found.state == "":
-			m.search.tried = 0
 			if message, ok := topicMessage(found.message); ok {
 				return message, nil
 			}

@@ -17,7 +17,8 @@ const lookAgain = 20 * time.Millisecond
 type GetOptions struct {
 	// Read is whose answer counts, instead of what the configuration says.
 	Read ReadMode
-	// Timeout is for all tries; without one the context's deadline counts, or the configuration.
+	// Timeout is for all tries; without one the context's deadline counts, or the configuration. With a negative one, as
+	// with a context that has ended, nothing is sent.
 	Timeout time.Duration
 }
 
@@ -170,6 +171,7 @@ func anyLive(r *routing) *target {
 type answer struct {
 	node    string
 	message message
+	err     *tryError
 }
 
 // freshest asks all live nodes until a majority of those in the view has answered.
@@ -192,11 +194,14 @@ func (r *reader) freshest() (answer, *Error) {
 
 func (r *reader) askMajority() (answer, int, *Error) {
 	policy := &r.config.Retry
-	total := r.total(r.ctx, r.timeout)
+	r.counters.calls.Add(1)
+	total, refused := r.total(r.ctx, r.timeout)
+	if refused != nil {
+		return answer{}, 0, refused
+	}
 	started := now()
 	var newest answer
 	answered := map[string]bool{}
-	r.counters.calls.Add(1)
 	for attempt := 1; ; attempt++ {
 		view := r.topology.routing()
 		if view.view.Source == "" {
@@ -224,9 +229,14 @@ func (r *reader) askMajority() (answer, int, *Error) {
 				asked = append(asked, one)
 			}
 		}
-		newest = r.askRound(asked, answered, needed, newest, min(now()+policy.TryDeadline, started+total))
+		var refused *answer
+		newest, refused = r.askRound(asked, answered, needed, newest, min(now()+policy.TryDeadline, started+total))
 		if newest.message != nil && len(answered) >= needed {
 			return newest, attempt, nil
+		}
+		if refused != nil {
+			// It would answer the same the next time.
+			return answer{}, attempt, finalError(refused.err, NotDone, refused.node, attempt)
 		}
 		if r.ctx.Err() != nil {
 			return answer{}, attempt, canceledError(r.ctx, NotDone, "", attempt)
@@ -246,8 +256,9 @@ func noMajority(answered, needed, nodes, attempts int) *Error {
 	return &Error{Code: "no_majority", text: text, kind: ErrNoMajority, Attempts: attempts}
 }
 
-// askRound asks these nodes at once, until enough have answered; the others are not waited for.
-func (r *reader) askRound(asked []*target, answered map[string]bool, needed int, newest answer, end instant) answer {
+// askRound asks these nodes at once, until enough have answered; the others are not waited for, nor anybody where too many
+// refuse it. It returns the first final refusal, too.
+func (r *reader) askRound(asked []*target, answered map[string]bool, needed int, newest answer, end instant) (answer, *answer) {
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel()
 	answers := make(chan answer, len(asked))
@@ -261,25 +272,32 @@ func (r *reader) askRound(asked []*target, answered map[string]bool, needed int,
 			if err != nil && ctx.Err() == nil {
 				r.counters.failed[classOf(err, true)].Add(1)
 			}
-			answers <- answer{one.name, m}
+			answers <- answer{one.name, m, err}
 		}()
 	}
 	open := len(asked)
+	var refused *answer
 	// More are waited for only if this client knows that there is something newer.
 	for open > 0 && (len(answered) < needed || r.isBehind(newest)) {
+		if refused != nil && len(answered)+open < needed {
+			break
+		}
 		found := <-answers
 		open--
 		r.counters.toOthers.Add(1)
-		if found.message != nil {
+		switch {
+		case found.err == nil:
 			answered[found.node] = true
 			newest = newerAnswer(newest, found)
+		case refused == nil && classOf(found.err, true) == classFinal:
+			refused = &found
 		}
 	}
 	cancel()
 	for ; open > 0; open-- {
 		<-answers
 	}
-	return newest
+	return newest, refused
 }
 
 // isBehind tells whether an answer is older than what this client wrote.

@@ -115,6 +115,16 @@ func TestUnknownFateIsAskedAgainAtTheSameNodeThenUnconfirmed(t *testing.T) {
 	}
 }
 
+func TestWhatANodeSaidCountsMoreThanThatItsLastAnswerIsCutOff(t *testing.T) {
+	reply := with(errorReply("unknown_fate"), "error", "only 1 of 2 peers have it")
+	client, _, _, path := pair(t, Config{Retry: RetryPolicy{InitialDelay: time.Millisecond}}, onceThen(reply, silence{}))
+	_, err := client.Put(t.Context(), path, 1, &PutOptions{Copies: 2, Timeout: 200 * time.Millisecond})
+	failed := wantError(t, err, ErrFateUnknown)
+	if failed.Fate != Unconfirmed || failed.Code != "unknown_fate" || failed.Node != "s1" || !strings.Contains(err.Error(), "only 1 of 2") {
+		t.Errorf("%+v", failed)
+	}
+}
+
 func TestUncertainCodesWithAndWithoutAnID(t *testing.T) {
 	for code, isMade := range map[string]bool{"storage_failed": true, "not_ready": true, "internal": false} {
 		reply := errorReply(code)
@@ -237,25 +247,6 @@ func TestDeadlines(t *testing.T) {
 	}
 	_, err := client.Put(t.Context(), PathOf("a"), 1, &PutOptions{Timeout: 300 * time.Millisecond})
 	if failed := wantError(t, err, ErrFateUnknown); failed.Code != "fate_unknown" || failed.Fate != Unknown {
-		t.Errorf("%+v", failed)
-	}
-}
-
-func TestACallThatIsCancelledSaysWhatIsKnown(t *testing.T) {
-	one := &scripted{name: "s1", script: always(silence{})}
-	client := connect(t, Config{Seeds: startScripted(t, one)})
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		until(t, func() bool { return len(one.actions("set_value")) == 1 })
-		cancel()
-	}()
-	_, err := client.Put(ctx, PathOf("a"), 1, nil)
-	failed := wantError(t, err, context.Canceled)
-	if failed.Fate != Unknown || failed.Code != "canceled" || !errors.Is(err, ErrFateUnknown) {
-		t.Errorf("%+v", failed)
-	}
-	_, err = client.Get(ctx, PathOf("a"), nil)
-	if failed = wantError(t, err, context.Canceled); failed.Fate != NotDone || errors.Is(err, ErrFateUnknown) {
 		t.Errorf("%+v", failed)
 	}
 }

@@ -37,6 +37,7 @@ type (
 	silence struct{}
 	reset   struct{}
 	garbage []byte
+	several []fields // one after the other; after a nil one, the node sends nothing more on that connection
 )
 
 type fields = map[string]any
@@ -215,6 +216,14 @@ func (s *scripted) answer(socket net.Conn, request message) bool {
 		send(socket, with(told, "seq", seq))
 	case garbage:
 		_, _ = socket.Write(told)
+	case several:
+		for _, one := range told {
+			if one == nil {
+				_ = socket.(*net.TCPConn).CloseWrite()
+				break
+			}
+			send(socket, with(one, "seq", seq))
+		}
 	case reset:
 		return false
 	}

@@ -94,6 +94,9 @@ func shardRowOf(m message) (ShardRow, bool) {
 
 // refresh fetches it again, and waits until that has ended: a fetch that was under way already may be too old.
 func (t *shardTable) refresh(ctx context.Context) error {
+	if cause := ctx.Err(); cause != nil {
+		return notBegun(cause)
+	}
 	t.mu.Lock()
 	mine := t.begun + 1
 	t.mu.Unlock()

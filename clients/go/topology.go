@@ -301,7 +301,7 @@ func wait(ctx context.Context, pause time.Duration) bool {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
+		return ctx.Err() == nil // Both may have come.
 	case <-ctx.Done():
 		return false
 	}

@@ -14,7 +14,7 @@ const (
 	ValueBytesMax = 4 << 20
 	// RequestBytesMax is the longest request that is sent: two of the longest values, a path, and the rest.
 	RequestBytesMax = 2*ValueBytesMax + 4096 + 4096
-	// valueDepthMax is how deep a value of a program may nest; nodes take 64 levels.
+	// valueDepthMax is how many levels of arrays and maps a value of a program may have; nodes take as many.
 	valueDepthMax = 64
 )
 
@@ -34,7 +34,9 @@ func As[T any](v Value) (T, error) {
 	return found, err
 }
 
-// Encode makes a value of what As reads. The error is an [ErrBadValue].
+// Encode makes a value of what As reads. A nil is nil, whatever its type is: a pointer, a map, a slice, also of bytes. The
+// error is an [ErrBadValue]: for a Value without bytes, say, or for more than 64 levels of arrays and maps, of which pointers
+// and interfaces are none.
 func Encode(v any) (Value, error) {
 	b, err := appendValue(nil, v)
 	return Value(b), err

@@ -37,6 +37,9 @@ func appendValue(b []byte, v any) ([]byte, error) {
 	case string:
 		return msgpack.AppendString(b, e), nil
 	case []byte:
+		if e == nil {
+			return msgpack.AppendNil(b), nil
+		}
 		return msgpack.AppendBinary(b, e), nil
 	case bool:
 		return msgpack.AppendBool(b, e), nil
@@ -62,9 +65,14 @@ var (
 	marshalers = reflect.TypeFor[encoding.TextMarshaler]()
 )
 
+// append adds a value that so many arrays and maps are around.
 func (e encoder) append(b []byte, v reflect.Value, depth int) ([]byte, error) {
-	if depth > valueDepthMax {
-		return nil, badValue("the value is nested too deeply")
+	// What points is no level. No program has so many pointers to pointers, but in a circle.
+	for behind := 0; v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface; behind++ {
+		if behind > valueDepthMax {
+			return nil, badValue("the value is pointers that go round in a circle")
+		}
+		v = v.Elem()
 	}
 	if !v.IsValid() {
 		return msgpack.AppendNil(b), nil
@@ -98,11 +106,6 @@ func (e encoder) append(b []byte, v reflect.Value, depth int) ([]byte, error) {
 		return msgpack.AppendFloat(b, v.Float()), nil
 	case reflect.String:
 		return msgpack.AppendString(b, v.String()), nil
-	case reflect.Pointer, reflect.Interface:
-		if v.IsNil() {
-			return msgpack.AppendNil(b), nil
-		}
-		return e.append(b, v.Elem(), depth+1)
 	case reflect.Slice:
 		if v.IsNil() {
 			return msgpack.AppendNil(b), nil
@@ -153,11 +156,22 @@ func appendBig(b []byte, number *big.Int) ([]byte, error) {
 	return msgpack.AppendExt(b, extBigInt, number.Bytes()), nil
 }
 
+// within is the depth of what an array or a map holds; an error: it is one level too many.
+func within(depth int) (int, error) {
+	if depth >= valueDepthMax {
+		return 0, badValue("the value is nested too deeply")
+	}
+	return depth + 1, nil
+}
+
 func (e encoder) items(b []byte, v reflect.Value, depth int) ([]byte, error) {
+	depth, err := within(depth)
+	if err != nil {
+		return nil, err
+	}
 	b = msgpack.AppendArrayHead(b, v.Len())
-	var err error
 	for i := range v.Len() {
-		if b, err = e.append(b, v.Index(i), depth+1); err != nil {
+		if b, err = e.append(b, v.Index(i), depth); err != nil {
 			return nil, err
 		}
 	}
@@ -165,11 +179,17 @@ func (e encoder) items(b []byte, v reflect.Value, depth int) ([]byte, error) {
 }
 
 func (e encoder) pairs(b []byte, pairs Map, depth int) ([]byte, error) {
+	if pairs == nil {
+		return msgpack.AppendNil(b), nil
+	}
+	depth, err := within(depth)
+	if err != nil {
+		return nil, err
+	}
 	b = msgpack.AppendMapHead(b, len(pairs))
-	var err error
 	for _, pair := range pairs {
 		for _, one := range []any{pair.Key, pair.Value} {
-			if b, err = e.append(b, reflect.ValueOf(one), depth+1); err != nil {
+			if b, err = e.append(b, reflect.ValueOf(one), depth); err != nil {
 				return nil, err
 			}
 		}
@@ -182,13 +202,17 @@ func (e encoder) mapping(b []byte, v reflect.Value, depth int) ([]byte, error) {
 	if v.IsNil() {
 		return msgpack.AppendNil(b), nil
 	}
+	depth, err := within(depth)
+	if err != nil {
+		return nil, err
+	}
 	type entry struct {
 		key   string
 		value reflect.Value
 	}
 	entries := make([]entry, 0, v.Len())
 	for each := v.MapRange(); each.Next(); {
-		key, err := e.append(nil, each.Key(), depth+1)
+		key, err := e.append(nil, each.Key(), depth)
 		if err != nil {
 			return nil, err
 		}
@@ -196,9 +220,8 @@ func (e encoder) mapping(b []byte, v reflect.Value, depth int) ([]byte, error) {
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.key, b.key) })
 	b = msgpack.AppendMapHead(b, len(entries))
-	var err error
 	for _, one := range entries {
-		if b, err = e.append(append(b, one.key...), one.value, depth+1); err != nil {
+		if b, err = e.append(append(b, one.key...), one.value, depth); err != nil {
 			return nil, err
 		}
 	}
@@ -206,6 +229,10 @@ func (e encoder) mapping(b []byte, v reflect.Value, depth int) ([]byte, error) {
 }
 
 func (e encoder) structure(b []byte, v reflect.Value, depth int) ([]byte, error) {
+	depth, err := within(depth)
+	if err != nil {
+		return nil, err
+	}
 	fields := fieldsOf(v.Type())
 	count := 0
 	for _, field := range fields.list {
@@ -214,13 +241,12 @@ func (e encoder) structure(b []byte, v reflect.Value, depth int) ([]byte, error)
 		}
 	}
 	b = msgpack.AppendMapHead(b, count)
-	var err error
 	for _, field := range fields.list {
 		found := v.FieldByIndex(field.index)
 		if field.omitEmpty && isEmpty(found) {
 			continue
 		}
-		if b, err = e.append(msgpack.AppendString(b, field.name), found, depth+1); err != nil {
+		if b, err = e.append(msgpack.AppendString(b, field.name), found, depth); err != nil {
 			return nil, err
 		}
 	}

@@ -54,7 +54,8 @@ type WatchOptions struct {
 // For each path, versions come in order, and none is delivered twice: a watch remembers what it has delivered. At the next
 // node it gets the whole state, delivers what is newer, and asks about paths that are not shown. If it cannot tell what is
 // missing, it starts over and says so ([Restarted]). Versions that were superseded while the watch was away are not
-// delivered: only the latest of each path.
+// delivered: only the latest of each path. The pauses between its searches are those between tries (RetryPolicy), and begin
+// anew once a node has sent for as long as the longest of them.
 type Watch struct {
 	*subscription
 	path     Path
@@ -155,7 +156,6 @@ func (w *Watch) advance(ctx context.Context, from *opened) {
 			w.onLost()
 		}
 	case found.hasPath:
-		w.search.tried = 0
 		if !w.onVersion(found, from) {
 			// It does not keep to the protocol.
 			w.onLost()
@@ -293,7 +293,6 @@ func (w *Watch) onSettled(found worked, from *opened) {
 }
 
 func (w *Watch) goLive(from *opened) {
-	w.search.tried = 0
 	w.fetching = false
 	if w.owes {
 		w.owes = false

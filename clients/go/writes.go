@@ -63,7 +63,8 @@ type PutOptions struct {
 	Copies int
 	// Idempotent: the same value again is no change.
 	Idempotent bool
-	// Timeout is for all tries; without one the context's deadline counts, or the configuration.
+	// Timeout is for all tries; without one the context's deadline counts, or the configuration. With a negative one, as
+	// with a context that has ended, nothing is sent.
 	Timeout time.Duration
 }
 
