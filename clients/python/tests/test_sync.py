@@ -1,10 +1,23 @@
 """The synchronous client: threads share it; Ctrl-C, closing and forking end it cleanly."""
 
+import asyncio
+import inspect
 import threading
 
 import pytest
 
-from distkv_client import Change, ClosedError, Config, KeyNotFoundError, UnavailableError, UpToDate, sync
+import distkv_client
+from distkv_client import (
+    Change,
+    ClosedError,
+    Config,
+    ExistsError,
+    KeyNotFoundError,
+    UnavailableError,
+    UpToDate,
+    UsageError,
+    sync,
+)
 from distkv_client.sync import Client
 
 
@@ -76,3 +89,96 @@ def test_closed_and_not_there(shared, base):
     with pytest.raises(UnavailableError):
         sync.Client("127.0.0.1:1", config=Config(connect_deadline=0.2))
     assert not [thread for thread in threading.enumerate() if thread.name == "distkv_client"]
+
+
+def test_it_has_the_methods_of_the_async_client_with_their_arguments(synced, base):
+    others = {name: method for name, method in vars(distkv_client.Client).items() if not name.startswith("_")}
+    for name in others.keys() - {"connect"}:
+        assert hasattr(Client, name), name
+        if inspect.isfunction(others[name]) and name not in ("batch",):
+            told = [inspect.signature(method).parameters for method in (others[name], getattr(Client, name))]
+            assert list(told[0]) == list(told[1]), name
+    first = synced.put_raw(base, b"\x01", if_new=True, copies=1)
+    with pytest.raises(ExistsError):
+        synced.put_raw(base, b"\x02", if_new=True)
+    assert synced.put_raw(base, b"\x02", if_version=first.version).changed and synced.get(base) == 2
+    synced.refresh_shards()
+    assert not synced.is_closed
+    synced.close()
+    assert synced.is_closed
+
+
+def outcome_of(call):
+    """Carries it out in a thread of its own; the thread, and what comes of it, in a list."""
+    outcome = []
+
+    def work():
+        try:
+            outcome.append(call())
+        except BaseException as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    return thread, outcome
+
+
+def test_a_call_that_meets_the_end_of_the_loop_ends(shared, base, monkeypatch):
+    client = Client(*shared.seeds)
+    caller, outcome = outcome_of(lambda: client.get(base, default="none"))
+    checked, stopped, handed = threading.Event(), threading.Event(), threading.Event()
+    hand, soon = asyncio.run_coroutine_threadsafe, client._loop.call_soon_threadsafe
+
+    def hand_late(work, loop):
+        """After the loop was told to stop, unless that waits for this."""
+        if threading.current_thread() is not caller:
+            return hand(work, loop)
+        checked.set()
+        stopped.wait(0.5)
+        future = hand(work, loop)
+        handed.set()
+        return future
+
+    def stop_first(callback, *args, **more):
+        handle = soon(callback, *args, **more)
+        if callback == client._loop.stop:
+            stopped.set()
+            handed.wait(5)
+        return handle
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", hand_late)
+    monkeypatch.setattr(client._loop, "call_soon_threadsafe", stop_first)
+    caller.start()
+    assert checked.wait(5)
+    client.close()
+    caller.join(5)
+    assert not caller.is_alive()
+    assert outcome == ["none"] or isinstance(outcome[0], ClosedError), outcome
+
+
+def test_work_that_is_under_way_when_the_loop_ends_ends(shared):
+    client = Client(*shared.seeds)
+    begun = threading.Event()
+
+    async def endless():
+        begun.set()
+        await asyncio.Event().wait()
+
+    waiting, outcome = outcome_of(lambda: client._run(endless()))
+    waiting.start()
+    assert begun.wait(5)
+    client.close()
+    waiting.join(5)
+    assert not waiting.is_alive() and isinstance(outcome[0], ClosedError), outcome
+
+
+def test_a_callback_that_closes_the_client_is_told_and_stops_nobody(shared):
+    client = Client(*shared.seeds)
+
+    async def callback():
+        with pytest.raises(UsageError):
+            client.close()
+        return True
+
+    with client._closing:
+        assert client._run(callback()), "the thread that closes waits for the loop"
+    client.close()

@@ -12,6 +12,7 @@
 
 from .batch import Batch, BatchReply
 from .client import Client, Connecting
+from .codec import Extension
 from .config import Address, Config, PoolConfig, ReadMode, TopologyConfig
 from .errors import (
     BadValueError,
@@ -69,6 +70,7 @@ __all__ = [
     "DistKVError",
     "Entry",
     "ExistsError",
+    "Extension",
     "Fate",
     "FateUnknownError",
     "Gap",

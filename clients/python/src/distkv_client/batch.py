@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Union
 
-from .call import Caller, Plan, fate_of
+from .call import Caller, Plan
 from .codec import Fields, array_head, encode
 from .connection import Connection
 from .errors import REFUSALS, ProtocolError, RefusedError, ServerError, UsageError
 from .model import UNSET, Entry, Version, Written, entry_of, written_of
+from .outcome import fate_of
 from .path import Path, PathLike
 from .replies import server_error
 from .retry import ErrorClass, Idempotency, class_of_server

@@ -11,29 +11,24 @@ from dataclasses import dataclass, replace
 from threading import get_ident
 from typing import Any, Protocol
 
+from .checks import seconds_of
 from .config import Address, Config
 from .connection import Connection
 from .errors import (
-    REFUSALS,
-    DeniedError,
     DistKVError,
     Fate,
-    FateUnknownError,
-    NoAccessError,
-    RefusedError,
-    ServerError,
     TimedOutError,
-    TooLargeError,
     TryError,
     UnavailableError,
     UsageError,
     worse_fate,
 )
 from .observer import Watched
+from .outcome import check_time, fate_of, final_error, most_telling
 from .own_writes import Life, OwnWrites
 from .path import Path
 from .pool import Pool, Slot, closed_error
-from .retry import ErrorClass, GiveUp, Idempotency, Reason, class_of, class_of_code
+from .retry import ErrorClass, GiveUp, Idempotency, Reason, RetryPolicy, class_of
 from .stats import ClientStats, NodeStats
 from .topology import Topology
 from .view import Routing, Target
@@ -173,6 +168,23 @@ class Caller:
                 "fork): make one in each loop and process, or use distkv_client.sync from threads"
             )
 
+    def check_open(self, attempts: int = 0) -> None:
+        """Raises :class:`~distkv_client.errors.ClosedError` once the client is closed, or about to be."""
+        if self.pool.is_closed or self.is_closing:
+            raise closed_error(attempts)
+
+    def policy_of(self, timeout: float | None) -> RetryPolicy:
+        """That of a call; `timeout`: for all of its tries, instead of what the configuration says.
+
+        Raises :class:`~distkv_client.errors.UnavailableError` if no try could begin in time.
+        """
+        policy = self.config.retry
+        if timeout is not None:
+            policy = replace(policy, total_deadline=seconds_of(timeout, "a timeout"))
+        if policy.total_deadline <= 0:
+            raise UnavailableError(f"there was no time to try it: the timeout is {policy.total_deadline} s")
+        return policy
+
     def home(self, shard: int) -> Target | None:
         """The node that acknowledged the last own write of a shard, while that life of it lives."""
         life = self.own_writes.homes.get(shard)
@@ -219,9 +231,7 @@ class Caller:
             self.idle.set_result(None)
 
     async def _call(self, plan: Plan, head: bytes, once: Once | None, raw: bool, watched: Watched | None) -> Served:
-        policy = self.config.retry
-        if plan.deadline is not None:
-            policy = replace(policy, total_deadline=plan.deadline)
+        policy = self.policy_of(plan.deadline)
         time = self.loop.time
         started = now = time()
         total = policy.total_deadline
@@ -230,6 +240,7 @@ class Caller:
         attempts = 0
         fate = Fate.NOT_DONE
         in_doubt: set[Address] | None = None
+        unconfirmed: TryError | None = None
         stats = self.stats.retry
         if not plan.is_own and plan.failed is None:
             stats.calls += 1
@@ -262,6 +273,7 @@ class Caller:
                 connection = self.pool.ready(address)
                 if connection is None:
                     connection = await self.pool.get(address, end)
+                check_time(time(), end, target.name)
                 sent = time()
                 if once is None:
                     reply = await connection.request(head, end, raw)
@@ -287,6 +299,8 @@ class Caller:
             if this is not Fate.NOT_DONE:
                 in_doubt = {address} if in_doubt is None else in_doubt | {address}
                 fate = worse_fate(fate, this)
+                if this is Fate.UNCONFIRMED:
+                    unconfirmed = failure
             if watched is not None:
                 watched.on_failed(target.name, attempts, kind, str(failure))
             if not plan.is_own:
@@ -298,11 +312,15 @@ class Caller:
                     stats.deadlines += 1
                 elif decision.reason is Reason.FATE_UNKNOWN:
                     stats.unsafe_to_retry += 1
-                raise final_error(failure, fate, target.name, attempts)
+                raise final_error(most_telling(failure, unconfirmed), fate, target.name, attempts)
             if not decision.other_node:
                 tries.again = address
             await asyncio.sleep(decision.delay)
             now = time()
+            if now - started >= total:
+                # It was a longer pause than planned.
+                stats.deadlines += 1
+                raise final_error(most_telling(failure, unconfirmed), fate, target.name, attempts)
 
     def quick(self, path: Path) -> tuple[asyncio.Future[Any], Route, Connection, float] | None:
         """Sends a read to the node that it goes to first, if nothing stands in the way: what :meth:`call` does,
@@ -347,7 +365,7 @@ class Caller:
         preferred = routing.preferred(shard)
         target = self.home(shard) or preferred
         slot = None if target is None else self.pool.slot(target.address)
-        if target is None or slot is None:
+        if target is None or slot is None or self._patience <= 0:
             return None
         home = self.own_writes.homes.get(shard)
         route = Route(target, slot, self._node(target.name), target is preferred, home)
@@ -435,32 +453,3 @@ def _on_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_on_fork)
-
-
-def fate_of(kind: ErrorClass, idempotency: Idempotency) -> Fate:
-    """What a failed try leaves in doubt."""
-    if idempotency is Idempotency.READ:
-        return Fate.NOT_DONE
-    if kind is ErrorClass.UNKNOWN_THERE:
-        return Fate.UNCONFIRMED
-    if kind in (ErrorClass.TRY_DEADLINE, ErrorClass.FATE_UNKNOWN, ErrorClass.ABORTED):
-        return Fate.UNKNOWN
-    return Fate.NOT_DONE
-
-
-def final_error(error: TryError, fate: Fate, node: str | None, attempts: int) -> DistKVError:
-    """The error of a call that ends with this one."""
-    if isinstance(error, TooLargeError):
-        return UsageError(str(error), node=node, attempts=attempts)
-    if isinstance(error, ServerError) and class_of_code(error.code) is ErrorClass.FINAL:
-        # A refusal after a try of unknown fate may be that try's doing: `fate` says so.
-        kind = REFUSALS.get(error.code or "", RefusedError)
-        return kind(error.text, code=error.code, fate=fate, node=node, attempts=attempts, cause=error)
-    if isinstance(error, NoAccessError) and fate is Fate.NOT_DONE:
-        return DeniedError(str(error), code="no_access", node=node, attempts=attempts, cause=error)
-    code = error.code if isinstance(error, ServerError) else None
-    if fate is not Fate.NOT_DONE:
-        text = f"it may have been done: {error}"
-        return FateUnknownError(text, code=code, fate=fate, node=node, attempts=attempts, cause=error)
-    text = f"no node could do it in time; the last try: {error}"
-    return UnavailableError(text, node=node, attempts=attempts, cause=error)

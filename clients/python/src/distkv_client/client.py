@@ -10,7 +10,8 @@ from typing import Any, TypeVar, overload
 
 from .batch import Batch
 from .call import Caller, Failed, Plan
-from .codec import Fields, encode
+from .checks import instance_of, integer_of, seconds_of, text_of
+from .codec import Fields, encode, one_value
 from .config import Address, Config, ReadMode
 from .convert import convert
 from .errors import (
@@ -21,7 +22,6 @@ from .errors import (
     UnavailableError,
     UsageError,
 )
-from .login import Login
 from .model import UNSET, Entry, Version, Written, tock_of, written_of
 from .monitor import Monitor
 from .own_writes import OwnWrites
@@ -33,8 +33,7 @@ from .retry import Idempotency
 from .shard import SHARD_COUNT
 from .shards import TABLE, ShardRow, ShardTable
 from .stats import ClientStats
-from .ticket import Ticket
-from .tls import Tls
+from .ticket import with_ticket
 from .topology import Topology
 from .tree import Conflicts, Tree
 from .view import ClusterView, TopologyChange
@@ -102,11 +101,11 @@ class Client:
         Raises :class:`~distkv_client.errors.UnavailableError` when none could be reached in time, and
         :class:`~distkv_client.errors.DeniedError` at once when all refuse this user. Nothing is left running.
         """
-        return Connecting(lambda: cls._connect(seeds, config or Config()))
+        return Connecting(lambda: cls._connect(seeds, Config() if config is None else config))
 
     @classmethod
     async def _connect(cls, seeds: tuple[str, ...], config: Config) -> Client:
-        seeds, config = _with_ticket(seeds, config)
+        seeds, config = with_ticket(seeds, instance_of(config, Config, "config"))
         if len(seeds) > SEEDS_MAX:
             raise UsageError(f"a client has at most {SEEDS_MAX} seeds")
         client = cls([Address.parse(seed) for seed in seeds], config)
@@ -145,6 +144,8 @@ class Client:
     async def close(self, *, grace: float = 1.0) -> None:
         """Closes the client: nothing new begins, open calls may end for so many seconds, then they fail with
         :class:`~distkv_client.errors.ClosedError`, as watches do at once."""
+        self._caller.check_loop()
+        grace = seconds_of(grace, "grace")
         if self._closing is None:
             self._closing = self._caller.loop.create_task(self._close(grace), name="distkv_client: close")
         # Whoever waits may be cancelled; what is begun is brought to its end.
@@ -312,8 +313,10 @@ class Client:
         """Writes a value.
 
         `if_version`, `if_new`, `if_value`: only if nobody has written since, if there is no value, if the value
-        is this one. `write_id`: by which nodes know the write again. `copies`: so many other nodes have it when
-        this returns. `idempotent`: the same value again is no change. `timeout`: seconds for all tries.
+        is this one. `write_id`: by which nodes know the write again, a text, 16 bytes or a
+        :class:`~distkv_client.writes.WriteId`. `copies`: so many other nodes have it when this returns.
+        `idempotent`: the same value again is no change. `timeout`: seconds for all tries; without any left, nothing
+        is sent.
 
         Raises :class:`~distkv_client.errors.PreconditionError`, if somebody was there first;
         :class:`~distkv_client.errors.FateUnknownError`, if it may have been made.
@@ -332,9 +335,12 @@ class Client:
         copies: int = 0,
         timeout: float | None = None,
     ) -> Written:
-        """Writes one MessagePack value, byte for byte."""
+        """Writes one MessagePack value, byte for byte.
+
+        Raises :class:`~distkv_client.errors.BadValueError`, and sends nothing, if it is not exactly one.
+        """
         options = WriteOptions(if_version, if_new, UNSET, write_id, copies)
-        return await self._write(Path.of(path), value, options, timeout)
+        return await self._write(Path.of(path), one_value(value), options, timeout)
 
     async def delete(
         self,
@@ -438,19 +444,21 @@ class Client:
 
     async def prefer_shard(self, shard: int, node: str | None) -> None:
         """Makes a node the preferred one of a shard for all clients; None: takes that back. For operators."""
-        if not 0 <= shard < SHARD_COUNT:
-            raise UsageError(f"there is no shard {shard}; shards are 0 to {SHARD_COUNT - 1}")
+        integer_of(shard, "a shard", 0, SHARD_COUNT - 1)
         path = Path("shards", shard)
         fields = Fields(path).raw("wid", b"\xc4\x10" + os.urandom(16))
         if node is not None:
-            fields.add("value", node)
+            fields.add("value", text_of(node, "a node's name"))
         action = "set_internal" if node is not None else "delete_internal"
         served = await self._caller.call(Plan(action, shard, Idempotency.GUARDED, True), fields.head(action))
         self._caller.own_writes.homes[TABLE] = served.life
-        await self.refresh_shards()
+        if self._shards is not None:
+            await self._shards.refresh()
 
     async def refresh_shards(self) -> None:
         """Fetches the table of overrides again, which happens by itself now and then."""
+        self._caller.check_loop()
+        self._caller.check_open()
         if self._shards is not None:
             await self._shards.refresh()
 
@@ -473,6 +481,8 @@ class Client:
         **fields: object,
     ) -> dict[str, Any]:
         """Any other request with one reply, which is returned as it comes. `idempotent`: it may be retried."""
+        if "seq" in fields:
+            raise UsageError("the field seq is the client's own")
         told = Fields(Path.of(path) if path is not None else None)
         for name, value in fields.items():
             told.add(name, value)
@@ -481,20 +491,3 @@ class Client:
         served = await self._caller.call(Plan(action, shard, kind, deadline=timeout), told.head(action))
         reply: dict[str, Any] = served.reply
         return reply
-
-
-def _with_ticket(seeds: tuple[str, ...], config: Config) -> tuple[tuple[str, ...], Config]:
-    """Seeds and configuration, completed from a ticket if there is one."""
-    from dataclasses import replace
-
-    text = config.ticket
-    if text is None and not seeds:
-        text = os.environ.get("DISTKV_TICKET") or None
-    if text is None:
-        return seeds or ("127.0.0.1",), config
-    ticket = Ticket.read(text)
-    if ticket.user is not None and config.login is None:
-        config = replace(config, login=Login(ticket.user, ticket.secret, ticket.method))
-    if ticket.ca is not None and config.tls is None:
-        config = replace(config, tls=Tls.of_der(ticket.ca, list(ticket.chain), ticket.key))
-    return seeds or ticket.addresses, config

@@ -1,12 +1,14 @@
 """Values to MessagePack and back, and messages out of a stream of bytes. Pure.
 
 MessagePack has no frames: the splitter finds where each message ends and decodes each alone, so an entry that
-cannot be decoded in the quick way (a map with an array as a key) breaks nothing behind it.
+cannot be decoded in the quick way (a map with an array as a key, an odd timestamp) breaks nothing behind it.
 
 >>> decode(encode({"on": True, ("a", 1): b"x"}))
 {'on': True, ('a', 1): b'x'}
 >>> decode(encode(1 << 70)) == 1 << 70
 True
+>>> decode(encode([Extension(-2, b"x")]))
+[Extension(code=-2, data=b'x')]
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import Any
 
 import msgpack
 
+from .checks import bytes_of, integer_of
 from .errors import BadValueError, ProtocolError, UsageError
 from .path import Path
 
@@ -34,11 +37,45 @@ DEPTH_MAX = 128
 Message = dict[str, Any]
 """One message: a map whose keys are texts."""
 
+EXT_TIMESTAMP = -1
 EXT_BIG_INT = 2
 EXT_PATH = 3
+_EXT_SIZES = {0xD4 + power: 1 << power for power in range(5)}
+"""How many bytes of data an extension has, by its first byte, where that says it."""
+_EXT_LENGTHS = {0xC7: 1, 0xC8: 2, 0xC9: 4}
+"""In how many bytes behind the first one it says it elsewhere."""
+_WRAPPED = b"\xc9\xff\xff\xff\xff"
+"""How an extension begins for which msgpack counts wrong: it adds one byte for the code, and comes to none."""
+_CONTAINERS = bytes((*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF))
+"""First bytes of arrays and maps."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Extension:
+    """An extension of MessagePack that `msgpack` has no type for: of a code below -1, or a timestamp (code -1) of a
+    length that none has, or with more than 999,999,999 nanoseconds. Written, it is the same bytes again.
+
+    Others are read as `msgpack.ExtType` (codes from 0) and `msgpack.Timestamp`, also where they were written with this.
+    """
+
+    code: int
+    """-128 to 127."""
+    data: bytes
+
+    def __post_init__(self) -> None:
+        integer_of(self.code, "an extension's code", -128, 127)
+        object.__setattr__(self, "data", bytes_of(self.data, "an extension's data"))
 
 
 def _ext_hook(code: int, data: bytes) -> object:
+    if code < 0:
+        # Timestamps come here only from the slow way: the quick way decodes them itself.
+        if code == EXT_TIMESTAMP:
+            try:
+                return msgpack.Timestamp.from_bytes(data)
+            except ValueError:
+                pass
+        return Extension(code, data)
     if code == EXT_BIG_INT:
         return int.from_bytes(data, "big")
     if code == EXT_PATH:
@@ -53,6 +90,9 @@ def _default(value: Any) -> object:
     """What the packer does not know: paths, great integers, and the classes that users write."""
     if isinstance(value, Path):
         return msgpack.ExtType(EXT_PATH, bytes(value))
+    if isinstance(value, Extension):
+        # Not through its constructor, which refuses codes below 0; the packer takes them.
+        return msgpack.ExtType._make((value.code, value.data))
     if isinstance(value, int):
         if value >= 1 << 64:
             return msgpack.ExtType(EXT_BIG_INT, value.to_bytes((value.bit_length() + 7) // 8, "big"))
@@ -94,13 +134,36 @@ def decode(data: bytes | memoryview) -> Any:
     """One whole value. Raises :class:`ValueError` of some kind where it is none."""
     try:
         return unpack(data)
-    except TypeError:
-        # A map with an array as a key.
+    except (TypeError, ValueError):
+        # A map with an array as a key, or an odd timestamp; what is no MessagePack is none in the slow way either.
         return _Slow(bytes(data)).whole()
 
 
+def one_value(data: object) -> bytes:
+    """Bytes of a caller, of which a request is made: exactly one value, not nested too deeply.
+
+    Raises :class:`~distkv_client.errors.BadValueError`, and :class:`~distkv_client.errors.UsageError` for what is
+    no bytes, or longer than any request.
+    """
+    value = bytes_of(data, "a raw value")
+    if len(value) > REQUEST_BYTES_MAX:
+        raise UsageError(f"the value is {len(value)} bytes long; at most {REQUEST_BYTES_MAX} can be sent")
+    unpacker = msgpack.Unpacker(max_buffer_size=len(value))
+    unpacker.feed(value)
+    try:
+        unpacker.skip()
+        if unpacker.tell() != len(value):
+            raise ValueError("there is something behind it")
+        # Only so many containers could be nested too deeply.
+        if len(value) - len(value.translate(None, _CONTAINERS)) > DEPTH_MAX or _WRAPPED in value:
+            _Slow(value).whole()
+    except Exception as error:
+        raise BadValueError(f"the bytes are not one MessagePack value: {str(error) or type(error).__name__}") from None
+    return value
+
+
 class _Slow:
-    """Decodes what the quick way cannot: arrays as keys of maps become tuples."""
+    """Decodes what the quick way cannot: arrays as keys of maps become tuples, odd timestamps are extensions."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -108,7 +171,10 @@ class _Slow:
         self.unpacker.feed(data)
 
     def whole(self) -> Any:
-        value = self.value(0)
+        try:
+            value = self.value(0)
+        except (IndexError, msgpack.OutOfData):
+            raise ValueError("it is cut off") from None
         if self.unpacker.tell() != len(self.data):
             raise ValueError("there is something behind the value")
         return value
@@ -122,7 +188,20 @@ class _Slow:
             return {_as_key(self.value(depth + 1)): self.value(depth + 1) for _ in range(pairs)}
         if head & 0xF0 == 0x90 or head in (0xDC, 0xDD):
             return [self.value(depth + 1) for _ in range(self.unpacker.read_array_header())]
+        if head in _EXT_SIZES or head in _EXT_LENGTHS:
+            return self.extension(head)
         return self.unpacker.unpack()
+
+    def extension(self, head: int) -> Any:
+        code_at = self.unpacker.tell() + 1 + _EXT_LENGTHS.get(head, 0)
+        size = _EXT_SIZES.get(head)
+        if size is None:
+            size = int.from_bytes(self.data[self.unpacker.tell() + 1 : code_at], "big")
+        self.unpacker.skip()
+        if self.unpacker.tell() != code_at + 1 + size:
+            raise ValueError("an extension is longer than all that there is")
+        code = int.from_bytes(self.data[code_at : code_at + 1], "big", signed=True)
+        return _ext_hook(code, self.data[code_at + 1 : self.unpacker.tell()])
 
 
 def _as_key(value: Any) -> Any:
@@ -238,7 +317,7 @@ class Fields:
             self.raw("path", path.ext)
 
     def raw(self, name: str, value: bytes) -> Fields:
-        """Adds one value that is MessagePack already."""
+        """Adds one value that is MessagePack already; a caller's own has passed :func:`one_value`."""
         self._parts.append(_packer.pack(name))
         self._parts.append(value)
         self._count += 1

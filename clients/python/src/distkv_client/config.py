@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
+from .checks import text_of
 from .errors import UsageError
 from .login import Login
 from .observer import Observer
@@ -37,7 +38,7 @@ class ReadMode(enum.Enum):
         """From a word. Raises :class:`~distkv_client.errors.UsageError`, with the reason."""
         if isinstance(mode, ReadMode):
             return mode
-        word = mode.lower()
+        word = text_of(mode, "a read mode").lower()
         if word in ("linearizable", "linearisable", "strong", "serializable"):
             raise UsageError(LINEARIZABLE, code="read_mode")
         try:
@@ -76,7 +77,7 @@ class Address:
         >>> str(Address.parse("[::1]:5"))
         '[::1]:5'
         """
-        text = text.strip()
+        text = text_of(text, "an address").strip()
         if text.startswith("["):
             host, bracket, rest = text[1:].partition("]")
             if not bracket or (rest and not rest.startswith(":")):

@@ -47,7 +47,7 @@ class ServerError(TryError):
 
 
 class ConnectError(TryError):
-    """No connection came about, or no name could be looked up. Nothing was sent."""
+    """No connection came about in time, or no name could be looked up. Nothing was sent."""
 
 
 class NoAccessError(TryError):
@@ -108,7 +108,7 @@ class DistKVError(Exception):
         self.attempts = attempts
         """Tries, the last one included."""
         self.cause = cause
-        """How the last try failed."""
+        """How the last try failed; of a write that is not confirmed, what a node last said of that."""
 
     def __str__(self) -> str:
         if not self.attempts:

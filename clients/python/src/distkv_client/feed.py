@@ -6,11 +6,11 @@ import asyncio
 import random
 from dataclasses import dataclass
 
-from .call import Caller, Plan, Round, final_error
+from .call import Caller, Plan, Round
 from .config import Address
 from .connection import Connection
 from .errors import DistKVError, Fate, NoAccessError, ServerError, TimedOutError, TryError, UsageError
-from .pool import closed_error
+from .outcome import final_error
 from .retry import ErrorClass, class_of
 from .stream import Stream
 
@@ -22,6 +22,8 @@ class Opened:
     stream: Stream
     connection: Connection
     address: Address
+    since: float
+    """When it was opened, by the loop's clock."""
 
 
 class Search:
@@ -34,15 +36,17 @@ class Search:
         self._head = head
         self._round = Round()
         self._attempts = 0
-        """Tries since something came."""
+        """Tries since a stream has lasted; the one that is open is among them until it has."""
 
     def on_lost(self, address: Address) -> None:
         """The stream from this node has ended: others come first."""
         self._round.leave_out(address)
 
-    def on_success(self) -> None:
-        """Something came: the next search begins without waiting."""
-        self._attempts = 0
+    def on_end(self, opened: Opened) -> None:
+        """A stream has ended, for whatever reason. If it has lasted, the next search begins without waiting, else it
+        was a try that failed: what came on it does not count, since each new one begins with the whole state."""
+        if self._caller.loop.time() - opened.since >= self._caller.config.retry.delay_max:
+            self._attempts = 0
 
     async def first(self) -> Opened:
         """The first time: as any call, with its deadline."""
@@ -54,7 +58,8 @@ class Search:
 
         served = await caller.call(plan, b"", once)
         stream: Stream = served.reply
-        return Opened(stream, served.connection, served.address)
+        self._attempts = 1
+        return Opened(stream, served.connection, served.address, caller.loop.time())
 
     async def again(self) -> Opened:
         """Later: as long as it takes.
@@ -67,8 +72,7 @@ class Search:
         while True:
             if self._attempts > 0:
                 await asyncio.sleep(policy.delay(self._attempts, random.random()))
-            if caller.pool.is_closed or caller.is_closing:
-                raise closed_error(self._attempts)
+            caller.check_open(self._attempts)
             self._attempts += 1
             target = caller.choose(caller.topology.routing, plan, self._round)
             if target is None:
@@ -78,7 +82,8 @@ class Search:
             try:
                 end = started + policy.try_deadline
                 connection = await caller.pool.get(target.address, end)
-                return Opened(await connection.stream(self._head, end), connection, target.address)
+                stream = await connection.stream(self._head, end)
+                return Opened(stream, connection, target.address, caller.loop.time())
             except TryError as error:
                 if isinstance(error, TimedOutError) and connection is not None:
                     caller.pool.on_timeout(target.address, connection, started)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import total_ordering
 from typing import Any
 
+from .checks import text_of
 from .codec import Message
 from .errors import ProtocolError
 from .path import Path
@@ -62,7 +63,7 @@ class Version:
     @classmethod
     def parse(cls, text: str) -> Version:
         """From what `str` gives. Raises :class:`ValueError`."""
-        tock, _, event = text.partition("@")
+        tock, _, event = text_of(text, "a version's text").partition("@")
         node, colon, tick = event.rpartition(":")
         if not colon or not node:
             raise ValueError(f"{text!r} is no version")

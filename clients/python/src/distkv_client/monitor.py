@@ -41,16 +41,14 @@ MonitorEvent = Union[TopicMessage, Gap]
 
 class Monitor(Subscription[MonitorEvent]):
     """A monitor of messages: `async with` it and `async for` over it. In a topic, `+` stands for one element
-    and `#`, at the end, for one or more."""
+    and `#`, at the end, for one or more. It has one reader."""
 
     def __init__(self, caller: Caller, topic: Path) -> None:
         self.topic = topic
         head = Fields().path("topic", topic).head("msg_monitor")
         super().__init__("monitor", caller, Search(caller, "msg_monitor", topic.shard, head))
 
-    async def next(self) -> MonitorEvent:
-        """The next event; waits as long as necessary. Cancelling loses nothing."""
-        await self.begin()
+    async def _next(self) -> MonitorEvent:
         while True:
             if self._ended is not None:
                 raise self._ended
@@ -69,7 +67,6 @@ class Monitor(Subscription[MonitorEvent]):
             if item is None:
                 self._on_lost()
             elif item.state is None:
-                self._search.on_success()
                 message = _message_of(item.message)
                 if message is not None:
                     return message

@@ -9,11 +9,11 @@ from typing import Any
 from .call import Caller, Failed, Plan
 from .codec import field_of
 from .config import Address, ReadMode
-from .errors import NoMajorityError, TryError, UsageError
+from .errors import Fate, NoMajorityError, TryError, UsageError
 from .model import Entry, entry_of, tock_of
+from .outcome import check_time, final_error
 from .path import Path
-from .pool import closed_error
-from .retry import ErrorClass, GiveUp, Idempotency, Reason, class_of
+from .retry import ErrorClass, GiveUp, Idempotency, class_of
 from .view import Target
 
 LOOK_AGAIN = 0.02
@@ -92,8 +92,8 @@ class Reader:
         """Asks all live nodes until a majority of those in the view has answered."""
         caller = self._caller
         caller.check_loop()
-        policy = caller.config.retry
-        total = policy.total_deadline if deadline is None else deadline
+        policy = caller.policy_of(deadline)
+        total = policy.total_deadline
         started = caller.loop.time()
         newest: tuple[Any, str] | None = None
         answered: set[str] = set()
@@ -107,13 +107,13 @@ class Reader:
                     "the nodes cannot tell which nodes there are, so none knows what a majority of them is; read "
                     "mode 'freshest' needs that"
                 )
-            if caller.pool.is_closed or caller.is_closing:
-                raise closed_error(attempt)
+            caller.check_open(attempt)
             counted = {node.name for node in routing.view.nodes if node.counts}
             needed = len(counted) // 2 + 1
             answered &= {node.name for node in routing.view.nodes}
             asked = [t for t in routing.targets if t.name in counted and t.name not in answered]
             end = min(caller.loop.time() + policy.try_deadline, started + total)
+            refusal: tuple[str, TryError] | None = None
             tasks = {caller.loop.create_task(self._ask(target, path, end)) for target in asked}
             try:
                 # More are waited for only if this client knows that there is something newer.
@@ -122,7 +122,12 @@ class Reader:
                     for task in done:
                         name, message = task.result()
                         caller.stats.router.to_others += 1
-                        if message is not None:
+                        if isinstance(message, TryError):
+                            kind = class_of(message)
+                            caller.count_failure(kind)
+                            if kind is ErrorClass.FINAL:
+                                refusal = refusal or (name, message)
+                        else:
                             answered.add(name)
                             newest = _newer(newest, (message, name))
             finally:
@@ -132,18 +137,17 @@ class Reader:
                     await asyncio.wait(tasks)
             if newest is not None and len(answered) >= needed:
                 return newest
-            decision = policy.decide(
-                ErrorClass.UNAVAILABLE,
-                attempt,
-                caller.loop.time() - started + max(policy.total_deadline - total, 0),
-                Idempotency.READ,
-                random.random(),
-            )
-            if isinstance(decision, GiveUp):
-                if decision.reason is Reason.DEADLINE:
-                    caller.stats.retry.deadlines += 1
+            if refusal is not None:
+                # No other try would find a majority that allows it.
+                name, error = refusal
+                raise final_error(error, Fate.NOT_DONE, name, attempt)
+            elapsed = caller.loop.time() - started
+            decision = policy.decide(ErrorClass.UNAVAILABLE, attempt, elapsed, Idempotency.READ, random.random())
+            if not isinstance(decision, GiveUp):
+                await asyncio.sleep(decision.delay)
+            if isinstance(decision, GiveUp) or caller.loop.time() - started >= total:
+                caller.stats.retry.deadlines += 1
                 raise NoMajorityError(len(answered), needed, len(counted), attempt)
-            await asyncio.sleep(decision.delay)
 
     def _is_behind(self, path: Path, newest: tuple[Any, str] | None) -> bool:
         """Whether an answer is older than what this client wrote."""
@@ -155,13 +159,14 @@ class Reader:
         return not self._caller.own_writes.is_enough(path, tock, (name, None))
 
     async def _ask(self, target: Target, path: Path, end: float) -> tuple[str, Any]:
-        """One node's answer; none if it has failed."""
+        """One node's answer, or how it has failed."""
+        caller = self._caller
         try:
-            connection = await self._caller.pool.get(target.address, end)
+            connection = await caller.pool.get(target.address, end)
+            check_time(caller.loop.time(), end, target.name)
             return target.name, await connection.request(path.get_head_chain, end)
         except TryError as error:
-            self._caller.count_failure(class_of(error))
-            return target.name, None
+            return target.name, error
 
 
 def _newer(known: tuple[Any, str] | None, other: tuple[Any, str]) -> tuple[Any, str]:

@@ -16,7 +16,10 @@ Event = TypeVar("Event")
 
 
 class Subscription(Generic[Event]):
-    """Goes on until it is closed: `async with` it and `async for` over it. Begins with the first of both."""
+    """Goes on until it is closed: `async with` it and `async for` over it. Begins with the first of both.
+
+    It has one reader: while one task waits for the next event, another one may close it, but not wait, too.
+    """
 
     def __init__(self, what: str, caller: Caller, search: Search) -> None:
         self._what = what
@@ -28,6 +31,7 @@ class Subscription(Generic[Event]):
         """A search, or a question, under way."""
         self._ended: DistKVError | None = None
         self._is_closed = False
+        self._is_waited_for = False
         caller.endless.add(self)
 
     async def __aenter__(self) -> Self:
@@ -68,12 +72,25 @@ class Subscription(Generic[Event]):
         """The next event; waits as long as necessary, also while no node can be reached. Cancelling loses
         nothing.
 
-        Raises :class:`~distkv_client.errors.DistKVError`: a node refused for good, or the client was closed.
+        Raises :class:`~distkv_client.errors.DistKVError`: a node refused for good, or the client was closed;
+        :class:`~distkv_client.errors.UsageError` at once where another task waits for it.
         """
+        if self._is_waited_for:
+            raise UsageError(f"the {self._what} is waited for already; it has one reader")
+        self._is_waited_for = True
+        try:
+            await self.begin()
+            return await self._next()
+        finally:
+            self._is_waited_for = False
+
+    async def _next(self) -> Event:
+        """The next event, of one that has begun."""
         raise NotImplementedError
 
     async def aclose(self) -> None:
         """Ends it."""
+        self._caller.check_loop()
         self._is_closed = True
         await self._end(self._closed())
 
@@ -98,6 +115,7 @@ class Subscription(Generic[Event]):
         opened, self._opened = self._opened, None
         if opened is not None:
             opened.stream.close()
+            self._search.on_end(opened)
 
     def __del__(self) -> None:
         opened, work = getattr(self, "_opened", None), getattr(self, "_work", None)

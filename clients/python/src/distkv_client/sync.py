@@ -21,6 +21,7 @@ from typing import Any, TypeVar, overload
 
 from . import client as _async
 from .batch import Batch, BatchReply
+from .checks import seconds_of
 from .config import Config, ReadMode
 from .errors import ClosedError, DistKVError, UsageError
 from .model import UNSET, Entry, TreeEntry, Version, Written
@@ -47,7 +48,9 @@ class Client:
     def __init__(self, *seeds: str, config: Config | None = None) -> None:
         self._loop = asyncio.new_event_loop()
         self._pid = os.getpid()
-        self._lock = threading.Lock()
+        self._closing = threading.Lock()
+        self._handing = threading.Lock()
+        """Held while work is handed to the loop, and while it is noted that the loop takes no more."""
         self._is_closed = False
         self._thread = threading.Thread(target=self._run_loop, name="distkv_client", daemon=True)
         self._thread.start()
@@ -62,17 +65,29 @@ class Client:
             raise
 
     def _run_loop(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        loop = self._loop
+        asyncio.set_event_loop(loop)
+        loop.run_forever()
+        # What was handed over before the end, and waits still, ends: threads wait for it.
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        if left:
+            loop.run_until_complete(asyncio.wait(left))
+        loop.run_until_complete(loop.shutdown_asyncgens())
 
     def _run(self, work: Coroutine[Any, Any, R]) -> R:
         """Carries it out in the loop's thread. Interrupted (Ctrl-C), it cancels it."""
-        if self._is_closed or self._pid != os.getpid() or threading.current_thread() is self._thread:
+        try:
+            self._check_thread()
+            with self._handing:
+                # Later, the loop would take it and never begin it.
+                if self._is_closed:
+                    raise ClosedError("the client was closed")
+                future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except DistKVError:
             work.close()
-            if self._is_closed:
-                raise ClosedError("the client was closed")
-            raise UsageError("a synchronous client does not survive fork, and cannot be used in its own callbacks")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            raise
         try:
             return future.result()
         except concurrent.futures.CancelledError:
@@ -84,20 +99,30 @@ class Client:
             future.cancel()
             raise
 
+    def _check_thread(self) -> None:
+        if self._pid != os.getpid() or threading.current_thread() is self._thread:
+            raise UsageError("a synchronous client does not survive fork, and cannot be used in its own callbacks")
+
+    @property
+    def is_closed(self) -> bool:
+        """See :attr:`distkv_client.Client.is_closed`."""
+        return self._is_closed
+
     def close(self, *, grace: float = 1.0) -> None:
         """See :meth:`distkv_client.Client.close`."""
-        with self._lock:
-            if self._is_closed:
-                return
-            if self._pid == os.getpid():
-                self._run(self._client.close(grace=grace))
+        if self._pid != os.getpid():
+            # The loop, and whoever held the locks, stayed behind.
             self._is_closed = True
-        self._end_loop()
+            return
+        self._check_thread()
+        with self._closing:
+            if not self._is_closed:
+                self._run(self._client.close(grace=grace))
+                self._end_loop()
 
     def _end_loop(self) -> None:
-        self._is_closed = True
-        if self._pid != os.getpid():
-            return
+        with self._handing:
+            self._is_closed = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -225,10 +250,21 @@ class Client:
         return self._run(work)
 
     def put_raw(
-        self, path: PathLike, value: bytes, *, write_id: WriteIdLike = AUTO, timeout: float | None = None
+        self,
+        path: PathLike,
+        value: bytes,
+        *,
+        if_version: Version | None = None,
+        if_new: bool = False,
+        write_id: WriteIdLike = AUTO,
+        copies: int = 0,
+        timeout: float | None = None,
     ) -> Written:
         """See :meth:`distkv_client.Client.put_raw`."""
-        return self._run(self._client.put_raw(path, value, write_id=write_id, timeout=timeout))
+        work = self._client.put_raw(
+            path, value, if_version=if_version, if_new=if_new, write_id=write_id, copies=copies, timeout=timeout
+        )
+        return self._run(work)
 
     def delete(
         self,
@@ -313,6 +349,10 @@ class Client:
         """See :meth:`distkv_client.Client.prefer_shard`."""
         self._run(self._client.prefer_shard(shard, node))
 
+    def refresh_shards(self) -> None:
+        """See :meth:`distkv_client.Client.refresh_shards`."""
+        self._run(self._client.refresh_shards())
+
     def stats(self) -> ClientStats:
         """See :meth:`distkv_client.Client.stats`."""
         return self._client.stats()
@@ -365,7 +405,10 @@ class Events(Iterator[E_co]):
         return self.next()
 
     def next(self, timeout: float | None = None) -> E_co:
-        """The next event. Raises :class:`TimeoutError` after so many seconds; nothing is lost then."""
+        """The next event. Raises :class:`TimeoutError` after so many seconds; nothing is lost then. One
+        thread at a time may wait for it."""
+        if timeout is not None:
+            seconds_of(timeout, "a timeout")
 
         async def work() -> E_co:
             async with asyncio.timeout(timeout):

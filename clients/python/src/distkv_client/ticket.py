@@ -1,17 +1,23 @@
-"""Tickets: where the nodes are, how they are known, and who one is, in one text. Pure but for `@FILE`."""
+"""Tickets: where the nodes are, how they are known, and who one is, in one text. Pure but for `@FILE` and the
+environment."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import hashlib
-from dataclasses import dataclass, field
+import os
+from dataclasses import dataclass, field, replace
 from pathlib import Path as File
 from typing import Any
 
 import msgpack
 
+from .checks import text_of
+from .config import Config
 from .errors import UsageError
+from .login import Login
+from .tls import Tls
 
 START = "distkv1."
 """What each ticket begins with."""
@@ -45,7 +51,7 @@ class Ticket:
 
         Raises :class:`~distkv_client.errors.UsageError`.
         """
-        text = text.strip()
+        text = text_of(text, "a ticket").strip()
         if text.startswith("@"):
             try:
                 text = File(text[1:]).read_text().strip()
@@ -95,3 +101,18 @@ class Ticket:
             raise damaged
         where = tuple(str(address) for address in addresses)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         return cls(where, str(told["network"]), method, user, secret, ca, tuple(chain), key)
+
+
+def with_ticket(seeds: tuple[str, ...], config: Config) -> tuple[tuple[str, ...], Config]:
+    """Seeds and configuration, completed from a ticket if there is one."""
+    text = config.ticket
+    if text is None and not seeds:
+        text = os.environ.get("DISTKV_TICKET") or None
+    if text is None:
+        return seeds or ("127.0.0.1",), config
+    ticket = Ticket.read(text)
+    if ticket.user is not None and config.login is None:
+        config = replace(config, login=Login(ticket.user, ticket.secret, ticket.method))
+    if ticket.ca is not None and config.tls is None:
+        config = replace(config, tls=Tls.of_der(ticket.ca, list(ticket.chain), ticket.key))
+    return seeds or ticket.addresses, config

@@ -7,12 +7,15 @@ from collections.abc import AsyncIterator, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
-from .call import Caller, Plan, final_error
+from .call import Caller, Plan
 from .codec import Fields
 from .connection import Connection
-from .errors import Fate, ProtocolError, TimedOutError, TryError, UnavailableError, UsageError
+from .errors import DistKVError, Fate, ProtocolError, TimedOutError, TryError, UnavailableError, UsageError
 from .model import Conflict, TreeEntry, entry_of
+from .outcome import final_error
 from .path import Path
+from .pool import closed_error
+from .retry import ErrorClass, class_of
 from .stream import Stream
 from .view import Target
 
@@ -129,14 +132,17 @@ class Conflicts:
     async def _collect(self) -> ConflictsFound:
         caller = self._caller
         caller.check_loop()
+        caller.check_open()
         live = [target for target in caller.topology.routing.targets if target.is_live]
         total = caller.config.retry.total_deadline
         answers = await asyncio.gather(*(self._within(target, total) for target in live))
         found = ConflictsFound()
         known: set[object] = set()
+        failed: list[tuple[str, TryError]] = []
         for target, answer in zip(live, answers, strict=True):
             if isinstance(answer, TryError):
                 found.missing[target.name] = str(answer)
+                failed.append((target.name, answer))
                 continue
             found.nodes.append(target.name)
             for conflict in answer:
@@ -144,8 +150,18 @@ class Conflicts:
                     known.add(conflict.key)
                     found.conflicts.append(conflict)
         if not found.nodes:
-            raise UnavailableError(f"no node listed its conflicts: {found.missing}", attempts=1)
+            raise self._nobody(failed)
         return found
+
+    def _nobody(self, failed: list[tuple[str, TryError]]) -> DistKVError:
+        """The error where no node has listed its conflicts: a node's refusal, if it is final."""
+        if self._caller.pool.is_closed:
+            return closed_error(1)
+        for name, error in failed:
+            if class_of(error) is ErrorClass.FINAL:
+                return final_error(error, Fate.NOT_DONE, name, 1)
+        why = "; ".join(f"{name}: {error}" for name, error in failed)
+        return UnavailableError(f"no node listed its conflicts: {why or 'none is live'}", attempts=1)
 
     async def _within(self, target: Target, total: float) -> list[Conflict] | TryError:
         try:
@@ -181,8 +197,9 @@ class Conflicts:
     async def __aiter__(self) -> AsyncIterator[Conflict]:
         caller = self._caller
         caller.check_loop()
+        caller.check_open()
         known: set[object] = set()
-        failed: TryError | None = None
+        failed: list[tuple[str, TryError]] = []
         answered = False
         for target in [target for target in caller.topology.routing.targets if target.is_live]:
             try:
@@ -192,6 +209,7 @@ class Conflicts:
                         yield conflict
                 answered = True
             except TryError as error:
-                failed = error
-        if not answered and failed is not None:
-            raise UnavailableError(f"no node listed its conflicts: {failed}", attempts=1)
+                caller.check_open(1)
+                failed.append((target.name, error))
+        if not answered:
+            raise self._nobody(failed)

@@ -76,7 +76,7 @@ WatchEvent = Union[Change, UpToDate, Resumed, Restarted]
 
 
 class Watch(Subscription[WatchEvent]):
-    """A watch: `async with` it and `async for` over it. Begins with the first of both."""
+    """A watch: `async with` it and `async for` over it. Begins with the first of both. It has one reader."""
 
     def __init__(
         self,
@@ -109,13 +109,7 @@ class Watch(Subscription[WatchEvent]):
         self._was_live = False
         super().__init__("watch", caller, Search(caller, "watch", path.shard, fields.head("watch")))
 
-    async def next(self) -> WatchEvent:
-        """The next event; waits as long as necessary, also while no node can be reached. Cancelling loses
-        nothing.
-
-        Raises :class:`~distkv_client.errors.DistKVError`: a node refused for good, or the client was closed.
-        """
-        await self.begin()
+    async def _next(self) -> WatchEvent:
         while not self._events:
             if self._ended is not None:
                 raise self._ended
@@ -178,7 +172,6 @@ class Watch(Subscription[WatchEvent]):
         if item is None:
             self._on_lost()
         elif item.path is not None:
-            self._search.on_success()
             self._on_version(item.path, item)
         elif item.state == "uptodate" and self._is_fetching:
             self._on_state_has_come()
@@ -271,7 +264,6 @@ class Watch(Subscription[WatchEvent]):
             self._start_over()
 
     def _go_live(self) -> None:
-        self._search.on_success()
         self._is_silent = False
         self._is_fetching = False
         if self._owes_state:

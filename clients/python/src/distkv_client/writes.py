@@ -8,6 +8,7 @@ import os
 from dataclasses import dataclass
 from typing import Any, Literal, Union
 
+from .checks import bytes_of, instance_of, integer_of, text_of
 from .codec import Fields
 from .errors import UsageError
 from .model import UNSET, Version
@@ -43,6 +44,7 @@ class WriteId:
     data: bytes
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "data", bytes_of(self.data, "a write id"))
         if len(self.data) != WRITE_ID_BYTES:
             raise UsageError(f"a write id has {WRITE_ID_BYTES} bytes")
 
@@ -54,11 +56,26 @@ class WriteId:
     @classmethod
     def of_text(cls, text: str) -> WriteId:
         """That of a text, the same in all languages: the first 16 bytes of its SHA-256."""
-        return cls(hashlib.sha256(text.encode()).digest()[:WRITE_ID_BYTES])
+        try:
+            data = text_of(text, "a write id's text").encode()
+        except UnicodeEncodeError:
+            raise UsageError("a write id's text is no valid text") from None
+        return cls(hashlib.sha256(data).digest()[:WRITE_ID_BYTES])
 
 
-WriteIdLike = Union[WriteId, str, None, Literal[Auto.AUTO]]
-"""A write id, a text for one, none at all, or `AUTO`."""
+WriteIdLike = Union[WriteId, str, bytes, None, Literal[Auto.AUTO]]
+"""A write id, its 16 bytes, a text for one, none at all, or `AUTO`."""
+
+
+def _given_id(write_id: object) -> bytes | None:
+    """The id that a caller names, if it names one."""
+    if isinstance(write_id, str):
+        write_id = WriteId.of_text(write_id)
+    elif isinstance(write_id, bytes):
+        write_id = WriteId(write_id)
+    if write_id is None or write_id is AUTO:
+        return None
+    return instance_of(write_id, WriteId, "write_id").data
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +92,16 @@ class WriteOptions:
     def __post_init__(self) -> None:
         if self.if_new and self.if_version is not None:
             raise UsageError("if_new and if_version exclude each other")
-        if self.copies < 0:
-            raise UsageError("copies cannot be negative")
+        if self.if_version is not None:
+            instance_of(self.if_version, Version, "if_version")
+        integer_of(self.copies, "copies", 0, (1 << 63) - 1)
+        _given_id(self.write_id)
 
     def id(self, by_default: bool) -> bytes | None:
         """The id that all tries carry."""
-        if isinstance(self.write_id, WriteId):
-            return self.write_id.data
-        if isinstance(self.write_id, str):
-            return WriteId.of_text(self.write_id).data
-        if self.write_id is AUTO and by_default:
-            return os.urandom(WRITE_ID_BYTES)
-        return None
+        if self.write_id is AUTO:
+            return os.urandom(WRITE_ID_BYTES) if by_default else None
+        return _given_id(self.write_id)
 
     @property
     def has_chain(self) -> bool:

@@ -7,6 +7,10 @@ class ExtType(NamedTuple):
     code: int
     data: bytes
 
+class Timestamp:
+    @staticmethod
+    def from_bytes(b: bytes) -> Timestamp: ...
+
 class OutOfData(Exception): ...
 class BufferFull(Exception): ...
 

@@ -1,0 +1,197 @@
+"""Arguments of a wrong type are told at once and nothing is sent; so are calls in another event loop. Write ids are
+texts, bytes, or made by the client."""
+
+import asyncio
+import math
+
+import pytest
+from scripted import SILENCE, WRITTEN, ScriptedNode, error
+from test_refusals import calls_in, settled
+from test_rules import pair, scene
+
+from distkv_client import (
+    AUTO,
+    Address,
+    Client,
+    Config,
+    Fate,
+    FateUnknownError,
+    PoolConfig,
+    ReadMode,
+    RefusedError,
+    Repeated,
+    RetryPolicy,
+    Ticket,
+    UsageError,
+    Version,
+    WriteId,
+)
+
+ID = bytes(range(16))
+
+
+async def test_a_write_id_is_16_bytes_or_a_text_or_made(client, base):
+    first = await client.put(base, 1, write_id=ID)
+    again = await client.put(base, 1, write_id=WriteId(ID))
+    assert again.repeated is Repeated.YES and again.version == first.version
+    with pytest.raises(RefusedError):
+        await client.put(base, 2, write_id=ID)
+    (in_batch,) = await client.batch().put(base, 1, write_id=ID)
+    assert in_batch.repeated is Repeated.YES
+    for write_id in (None, AUTO, "", "x", WriteId.random()):
+        assert (await client.put(base, 1, write_id=write_id)).repeated is Repeated.NO
+
+
+WRONG_IDS = [
+    b"",
+    b"x" * 15,
+    b"x" * 17,
+    bytearray(16),
+    17,
+    0,
+    True,
+    False,
+    1.5,
+    ["x"],
+    ("x",),
+    object(),
+    "\udcff",
+    WriteId,
+]
+
+
+@pytest.mark.parametrize("write_id", WRONG_IDS, ids=range(len(WRONG_IDS)))
+async def test_what_is_no_write_id_is_told_and_nothing_is_sent(write_id):
+    one, two = pair(lambda request: WRITTEN)
+    async with scene(one, two) as client:
+        await settled(client, one, two)
+        before = len(one.requests) + len(two.requests)
+        for call in (
+            lambda: client.put("a", 1, write_id=write_id),
+            lambda: client.put_raw("a", b"\x01", write_id=write_id),
+            lambda: client.delete("a", write_id=write_id),
+        ):
+            with pytest.raises(UsageError):
+                await call()
+        for add in (client.batch().put, lambda path, _, write_id: client.batch().delete(path, write_id=write_id)):
+            with pytest.raises(UsageError):
+                add("a", 1, write_id=write_id)
+        assert len(one.requests) + len(two.requests) == before
+    for data in ("x" * 16, b"x", None, 16, [0] * 16):
+        with pytest.raises(UsageError):
+            WriteId(data)
+
+
+VERSION = Version(5, "x~7", 1)
+WRONG = {
+    "if_version": [str(VERSION), 5, b"x", {"node": "x", "tick": 1}, True, Version],
+    "copies": ["1", 1.0, 1.5, math.nan, math.inf, None, True, -1, 1 << 63],
+    "timeout": ["1", b"1", True, math.nan, [1], object()],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name in WRONG for value in WRONG[name]])
+async def test_options_of_wrong_types_are_told_and_nothing_is_sent(name, value):
+    one, two = pair(lambda request: WRITTEN)
+    async with scene(one, two) as client:
+        await settled(client, one, two)
+        before = len(one.requests) + len(two.requests)
+        calls = [
+            lambda: client.put("a", 1, **{name: value}),
+            lambda: client.put_raw("a", b"\x01", **{name: value}),
+            lambda: client.delete("a", **{name: value}),
+        ]
+        if name == "timeout":
+            calls += calls_in(client, "a", value).values()
+        for call in calls:
+            with pytest.raises(UsageError):
+                await call()
+        assert len(one.requests) + len(two.requests) == before
+
+
+async def test_other_arguments_of_wrong_types_are_told():
+    one, two = pair(lambda request: WRITTEN)
+    async with scene(one, two) as client:
+        for call in (
+            lambda: client.get("a", read=5),
+            lambda: client.entry("a", read=b"any"),
+            lambda: client.prefer_shard("1", "s1"),
+            lambda: client.prefer_shard(1 << 10, "s1"),
+            lambda: client.prefer_shard(1, 5),
+            lambda: client.close(grace="1"),
+            lambda: client.close(grace=math.nan),
+            lambda: client.get(5),
+        ):
+            with pytest.raises(UsageError):
+                await call()
+        assert not client.is_closed
+    for make in (
+        lambda: Client.connect(5),
+        lambda: Client.connect(None),
+        lambda: Client.connect(b"127.0.0.1"),
+        lambda: Client.connect(one.address, ["127.0.0.1"]),
+        lambda: Client.connect(one.address, config={}),
+        lambda: Client.connect(one.address, config=Config(read_mode=None)),
+        lambda: Client.connect(config=Config(ticket=5)),
+    ):
+        with pytest.raises(UsageError):
+            await make()
+    for make in (
+        lambda: Address.parse(5),
+        lambda: ReadMode.of(None),
+        lambda: Ticket.read(None),
+        lambda: Version.parse(5),
+    ):
+        with pytest.raises(UsageError):
+            make()
+
+
+@pytest.mark.parametrize("debug", [False, True], ids=["as usual", "in asyncio's debug mode"])
+async def test_another_event_loop_changes_nothing(client, base, debug):
+    async with client.watch(base) as watch, client.monitor(base) as monitor:
+
+        async def use():
+            calls = [call for name, call in calls_in(client, base, None).items()]
+            calls += [
+                client.close,
+                client.refresh_shards,
+                client.list_shards,
+                lambda: client.prefer_shard(1, None),
+                lambda: client.children(base),
+                lambda: client.delete_tree(base),
+                lambda: client.send(base, 1),
+                lambda: client.tree(base)._collect(),
+                lambda: anext(aiter(client.tree(base))),
+                lambda: client.conflicts()._collect(),
+                lambda: anext(aiter(client.conflicts())),
+                *(one_of for each in (watch, monitor) for one_of in (each.next, each.aclose)),
+            ]
+            for number, call in enumerate(calls):
+                with pytest.raises(UsageError, match="another event loop"):
+                    await asyncio.wait_for(call(), 5)
+                    pytest.fail(f"call {number} is carried out")
+
+        await asyncio.to_thread(lambda: asyncio.run(use(), debug=debug))
+        assert not client.is_closed
+        assert (await client.put(base, 1)).changed
+        await client.refresh_shards()
+        await asyncio.wait_for(watch.next(), 20)
+    await asyncio.wait_for(client.close(), 20)
+
+
+async def test_what_a_node_says_of_copies_is_told_also_where_the_next_try_is_cut_off():
+    count = 0
+
+    def script(request):
+        nonlocal count
+        count += 1
+        return error("unknown_fate", "only 1 of 2 peers have confirmed it") if count == 1 else SILENCE
+
+    policy = RetryPolicy(initial_delay=0.001, delay_max=0.01, try_deadline=0.15, total_deadline=0.3)
+    async with scene(
+        ScriptedNode("s1", script), config=Config(retry=policy, pool=PoolConfig(probe_after=60))
+    ) as client:
+        with pytest.raises(FateUnknownError, match="only 1 of 2 peers") as caught:
+            await client.put("a", 1, copies=2)
+        assert caught.value.fate is Fate.UNCONFIRMED and caught.value.code == "unknown_fate"
+        assert caught.value.attempts > 1
