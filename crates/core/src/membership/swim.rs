@@ -420,7 +420,7 @@ impl Swim {
         } else if member.state() == State::Down {
             self.peers.on_failed(&addr, self.now);
         } else {
-            self.peers.on_up(addr, &id.name);
+            self.peers.on_up(addr, &id.name, self.now);
             if id.name == me.name {
                 self.tell_conflict(id, &me, self.is_established(), out);
             }

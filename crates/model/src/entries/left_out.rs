@@ -91,6 +91,12 @@ impl LeftOut {
         self.ends_at_deletion && at >= self.back.len()
     }
 
+    /// Whether the version was made on top of a deletion, as far as it tells.
+    #[must_use]
+    pub fn has_deletion(&self) -> bool {
+        self.ends_at_deletion
+    }
+
     fn is_empty(&self) -> bool {
         self.back.is_empty() && !self.ends_at_deletion
     }

@@ -17,7 +17,7 @@ pub const PEERS_MAX: usize = 1024;
 
 /// A peer that went missing this recently is called on every other turn, so that a long list of
 /// old addresses does not delay the healing of a split.
-const RECENTLY_LOST_MS: Millis = 600_000;
+pub(in crate::membership) const RECENTLY_LOST_MS: Millis = 600_000;
 /// An address at which no member ever came up is called this often in its turn, and from then on
 /// once per [`MERE_ADDR_PERIOD_MS`], unless we are alone. It may be a mistake, or another address of
 /// a node that is long a member; then it answers every call and still never comes up.
@@ -57,6 +57,11 @@ impl Peer {
         }
     }
 
+    /// Whether there has been no node for a while, or ever.
+    fn is_gone(&self, now: Millis) -> bool {
+        !self.is_up && self.lost_at.is_none_or(|at| now.saturating_sub(at) >= RECENTLY_LOST_MS)
+    }
+
     fn is_due(&self, now: Millis, alone: bool) -> bool {
         let waited = now.saturating_sub(self.last_call_at) >= MERE_ADDR_PERIOD_MS;
         !self.is_up && (alone || self.was_up || self.calls < MERE_ADDR_CALLS || waited)
@@ -88,11 +93,13 @@ impl PeerList {
         self.peers.remove(addr);
     }
 
-    /// A member came up. If it was known at another address where no node is now, it has moved: the
+    /// A member came up. If it was known at another address where no node has been for a while, it has moved: the
     /// old address is removed; otherwise a network whose nodes get new addresses would collect dead
-    /// ones for ever.
-    pub(in crate::membership) fn on_up(&mut self, addr: SocketAddr, name: &NodeName) {
-        self.peers.retain(|at, peer| *at == addr || peer.is_up || peer.name.as_ref() != Some(name));
+    /// ones for ever. Not at once: what came up may be a copy, which gives way, and the node is where it was.
+    pub(in crate::membership) fn on_up(&mut self, addr: SocketAddr, name: &NodeName, now: Millis) {
+        self.peers.retain(|at, peer| {
+            *at == addr || !peer.is_gone(now) || peer.name.as_ref() != Some(name)
+        });
         if self.peers.contains_key(&addr) || self.make_room(true) {
             let peer = self.peers.entry(addr).or_insert_with(|| Peer::new(None));
             peer.name = Some(name.clone());
@@ -125,8 +132,16 @@ impl PeerList {
         } else {
             None
         };
-        let addr = *recent.or_else(|| due().min_by_key(waited_longest))?.0;
-        self.on_called(&addr, now);
+        let (addr, peer) = recent.or_else(|| due().min_by_key(waited_longest))?;
+        let (addr, name) = (*addr, peer.name.as_ref());
+        // It has moved.
+        if peer.is_gone(now)
+            && self.peers.values().any(|other| other.is_up && other.name.as_ref() == name)
+        {
+            self.peers.remove(&addr);
+        } else {
+            self.on_called(&addr, now);
+        }
         Some(addr)
     }
 
@@ -183,7 +198,7 @@ mod tests {
         for n in 0..4 {
             list.add(addr(n), None);
         }
-        list.on_up(addr(2), &name(2));
+        list.on_up(addr(2), &name(2), 0);
         let mut called: Vec<_> = (0..6).filter_map(|_| list.next_to_call(0, true)).collect();
         called.sort();
         let expected = [0, 0, 1, 1, 3, 3].map(addr);
@@ -199,7 +214,7 @@ mod tests {
             list.add(addr(n), None);
             list.next_to_call(0, true);
         }
-        list.on_up(addr(600), &name(600));
+        list.on_up(addr(600), &name(600), 0);
         list.on_failed(&addr(600), 10);
         let calls: Vec<_> = (0..10).filter_map(|_| list.next_to_call(1_000, true)).collect();
         assert!(calls.iter().filter(|at| **at == addr(600)).count() >= 5);
@@ -217,7 +232,7 @@ mod tests {
         };
         assert_eq!(calls(&mut list, 1_000_000, false), 10 + 9);
         assert_eq!(calls(&mut list, 2_000_000, true), 600);
-        list.on_up(addr(1), &name(1));
+        list.on_up(addr(1), &name(1), 0);
         list.on_failed(&addr(1), 0);
         assert_eq!(calls(&mut list, 3_000_000, false), 600, "it was a member once");
     }
@@ -226,15 +241,15 @@ mod tests {
     fn a_full_list_gives_up_the_least_useful_first() {
         let mut list = PeerList::default();
         for n in 0..PEERS_MAX {
-            list.on_up(addr(n), &name(n));
+            list.on_up(addr(n), &name(n), 0);
         }
         list.add(addr(5000), None);
         assert!(list.iter().all(|peer| peer.addr != addr(5000)), "no room for a mere address");
-        list.on_up(addr(5000), &name(5000));
+        list.on_up(addr(5000), &name(5000), 0);
         assert!(list.iter().all(|peer| peer.addr != addr(5000)), "no room: all others are up");
         list.on_failed(&addr(7), 20);
         list.on_failed(&addr(8), 10);
-        list.on_up(addr(5000), &name(5000));
+        list.on_up(addr(5000), &name(5000), 0);
         assert!(list.iter().any(|peer| peer.addr == addr(5000)));
         assert!(list.iter().all(|peer| peer.addr != addr(8)), "away longest");
         assert!(list.iter().any(|peer| peer.addr == addr(7)));
@@ -243,11 +258,33 @@ mod tests {
 
     #[test]
     fn a_node_that_comes_up_elsewhere_leaves_no_old_address_behind() {
+        // Whether somebody else comes up later, or not.
+        for is_looked_at in [true, false] {
+            let mut list = PeerList::default();
+            list.on_up(addr(1), &name(1), 0);
+            list.on_failed(&addr(1), 0);
+            list.on_up(addr(2), &name(1), 10);
+            let addrs = |list: &PeerList| list.iter().map(|peer| peer.addr).collect::<Vec<_>>();
+            // It may have been a copy that gives way.
+            assert_eq!(addrs(&list), [addr(1), addr(2)]);
+            assert_eq!(list.next_to_call(20, false), Some(addr(1)));
+            if is_looked_at {
+                list.next_to_call(RECENTLY_LOST_MS, false);
+            } else {
+                list.on_up(addr(2), &name(1), RECENTLY_LOST_MS);
+            }
+            assert_eq!(addrs(&list), [addr(2)]);
+        }
+    }
+
+    #[test]
+    fn where_a_copy_came_up_and_gave_way_the_node_is_called_at_its_own_address() {
         let mut list = PeerList::default();
-        list.on_up(addr(1), &name(1));
-        list.on_failed(&addr(1), 0);
-        list.on_up(addr(2), &name(1));
-        let addrs: Vec<_> = list.iter().map(|peer| peer.addr).collect();
-        assert_eq!(addrs, vec![addr(2)]);
+        list.on_up(addr(1), &name(1), 0);
+        list.on_failed(&addr(1), 1_000);
+        list.on_up(addr(2), &name(1), 1_500);
+        list.on_failed(&addr(2), 2_000);
+        let called: Vec<_> = (0..4).filter_map(|n| list.next_to_call(3_000 + n, true)).collect();
+        assert!(called.contains(&addr(1)) && called.contains(&addr(2)), "{called:?}");
     }
 }

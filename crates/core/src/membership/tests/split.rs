@@ -2,6 +2,7 @@
 
 use super::super::*;
 use super::net::Net;
+use crate::membership::members::peers::RECENTLY_LOST_MS;
 
 #[test]
 fn two_nodes_that_lost_each_other_for_longer_than_foca_remembers_meet_again() {
@@ -103,7 +104,7 @@ fn a_peer_that_is_forgotten_is_not_called_again() {
     assert_eq!(net.swim(0).peers(), []);
 }
 
-/// In one half, somebody starts a copy of a node's directory elsewhere and stops it again; in the other half that
+/// In one half, somebody starts a copy of a node's directory elsewhere and stops it again after a while; in the other half that
 /// node itself lives on. Who met the copy has no address of the node any more, and believes that it is down; and
 /// the node remembers that the other one left, which no later life of it beats. Only third ones know better.
 #[test]
@@ -126,6 +127,7 @@ fn those_that_have_nobody_s_address_meet_through_others() {
         net.join(copy, 3);
         net.run_for(3_000);
         assert_eq!(net.view(3), ["n2", "n1"]);
+        net.run_for(RECENTLY_LOST_MS);
         net.give(copy, SwimInput::Leave);
         net.run_for(300);
         net.kill(copy);

@@ -62,12 +62,20 @@ fn named_by(version: &Entry) -> impl Iterator<Item = Event> {
     version.events().enumerate().map_while(named).flatten().flatten()
 }
 
-/// Whether a version was made on top of a deletion of another one, as far as it tells.
+/// Whether a version was made on top of a deletion of another one, as far as it tells: it names that one, or a later event
+/// of its incarnation, among those that had been deleted; or of that incarnation only events that came after the deletion,
+/// and all of them later.
 pub(super) fn was_made_over_deletion_of(version: &Entry, other: &Entry) -> bool {
     let (left_out, newest) = (LeftOut::of(version), other.newest());
-    let is_it = |event: Event| event.node == newest.node && event.tick >= newest.tick;
-    let mut events = version.events().enumerate();
-    !other.is_tombstone() && events.any(|(at, e)| left_out.is_before_deletion(at) && is_it(e))
+    let is_it = |(at, event): (usize, Event)| {
+        if left_out.is_before_deletion(at) {
+            return event.tick >= newest.tick;
+        }
+        let oldest = left_out.oldest(at, event).unwrap_or(event);
+        left_out.has_deletion() && newest.tick < oldest.tick
+    };
+    let mut named = version.events().enumerate().filter(|(_, event)| event.node == newest.node);
+    !other.is_tombstone() && named.any(is_it)
 }
 
 impl ApplyDecision {

@@ -418,6 +418,44 @@ fn a_copy_that_was_made_on_top_of_a_deletion_of_what_overwrote_the_first_is_dele
 }
 
 #[test]
+fn a_copy_is_deleted_too_if_its_maker_had_overwritten_the_first_before_the_deletion() {
+    // Seed 41535475 of whole nodes. The copy's chain names its maker's change before the deletion by the copy alone.
+    let (mut a, mut b, mut c) = (node("a"), node("b"), node("c"));
+    write_with_id(&mut a, Some(&[1])).unwrap();
+    let deletion = write(&mut a, "k", None).unwrap();
+    let _ = take(&a, &mut b, &deletion);
+    let later = write(&mut b, "k", Some(&[2])).unwrap();
+    for peer in [&mut a, &mut c] {
+        let _ = take(&b, peer, &later);
+    }
+    let deletion = write(&mut c, "k", None).unwrap();
+    let _ = take(&c, &mut b, &deletion);
+    let copy = write_with_id(&mut b, Some(&[1])).unwrap().committed.unwrap();
+    // a has not heard of the second deletion.
+    let Applied::OnTopAgain(top, None) = take(&b, &mut a, &copy) else { panic!("the copy won") };
+    assert!(top.entry.is_tombstone(), "what was deleted is back: {top:?}");
+    let _ = take(&a, &mut b, &top);
+    assert_eq!(content(&a), content(&b));
+}
+
+#[test]
+fn what_a_copy_has_overwritten_since_a_deletion_is_back() {
+    let (mut a, mut b) = (node("a"), node("b"));
+    write(&mut a, "k", Some(&[9])).unwrap();
+    let deletion = write(&mut a, "k", None).unwrap();
+    write_with_id(&mut a, Some(&[1])).unwrap();
+    let over = write(&mut a, "k", Some(&[2])).unwrap();
+    for change in [&deletion, &over] {
+        let _ = take(&a, &mut b, change);
+    }
+    let above = write(&mut b, "k", Some(&[3])).unwrap();
+    let _ = take(&b, &mut a, &above);
+    let copy = write_with_id(&mut b, Some(&[1])).unwrap().committed.unwrap();
+    let Applied::OnTopAgain(top, None) = take(&b, &mut a, &copy) else { panic!("the copy won") };
+    assert_eq!(top.entry.value(), Some(&[3][..]), "nobody has deleted it: {top:?}");
+}
+
+#[test]
 fn a_deletion_that_two_nodes_put_on_top_of_a_copy_is_one_deletion() {
     let (mut a, mut b, mut c) = (node("a"), node("b"), node("c"));
     let first = write_with_id(&mut a, Some(&[1])).unwrap().committed.unwrap();
