@@ -6,7 +6,7 @@ use std::time::Duration;
 use distkv::client::smart::{
     Batch, DeleteTreeOptions, Repeated, TreeOptions, WatchOptions, WriteId,
 };
-use distkv::client::{CallError, Client, ClientConfig, Fate, HostPort, PutOptions};
+use distkv::client::{CallError, Client, ClientConfig, Fate, HostPort, PutOptions, RetryPolicy};
 use distkv::model::path::Path;
 use distkv::rt::{self, TcpListener};
 use distkv::testing::{PATIENCE, TestCluster, block_on, free_addrs, wait_until};
@@ -167,6 +167,41 @@ fn without_a_node_the_deadline_is_kept_and_the_fate_is_told() {
         assert_eq!((error.code(), error.fate()), (Some("unavailable"), Fate::NotDone), "{error}");
         assert!(error.attempts() > 1);
         assert_eq!(client.stats().retry.deadlines, 1);
+    });
+}
+
+#[test]
+fn a_call_without_time_sends_nothing() {
+    block_on(async {
+        let cluster = TestCluster::start(1).await.unwrap();
+        let client = connect(&cluster, ClientConfig::new()).await;
+        let no_time = PutOptions::new().deadline(Duration::ZERO);
+        for _ in 0..20 {
+            let error = client.put_with(&path("a"), &1, &no_time).await.unwrap_err();
+            assert!(matches!(error, CallError::Unavailable { .. }), "{error}");
+            assert_eq!((error.attempts(), error.fate()), (0, Fate::NotDone), "{error}");
+        }
+        assert_eq!(client.get::<u64>(&path("a")).await.unwrap(), None);
+        cluster.shutdown().await;
+    });
+}
+
+#[test]
+fn what_a_node_says_of_copies_counts_more_than_that_the_last_try_is_cut_off() {
+    block_on(async {
+        let cluster = TestCluster::start(2).await.unwrap();
+        let policy = RetryPolicy { try_deadline: Duration::from_millis(300), ..Default::default() };
+        let client = connect(&cluster, ClientConfig::new().retry(policy)).await;
+        // There is one other node only.
+        let copies = PutOptions::new().copies(2).deadline(Duration::from_secs(1));
+        let error = client.put_with(&path("a"), &1, &copies).await.unwrap_err();
+        assert_eq!(
+            (error.fate(), error.code()),
+            (Fate::Unconfirmed, Some("unknown_fate")),
+            "{error}"
+        );
+        assert!(error.to_string().contains("1 of 2"), "{error}");
+        cluster.shutdown().await;
     });
 }
 

@@ -199,6 +199,8 @@ impl Inner {
         let (mut round, mut attempts, mut fate) = (Round::default(), 0_u32, Fate::NotDone);
         // If it may have been executed.
         let mut in_doubt = SmallVec::<[HostPort; 2]>::new();
+        // What a node said of a change that it has made.
+        let mut unconfirmed = None;
         let counts = (!plan.is_own).then_some(&self.counts);
         if let Some(counts) = counts {
             counts.call();
@@ -208,6 +210,13 @@ impl Inner {
             let Some(target) = self.choose(&routing, &plan, &mut round) else {
                 return Err(CallError::Usage(String::from("there is no node to ask")));
             };
+            if policy.total_deadline.is_zero() {
+                let (address, reason) =
+                    (target.address.to_string(), String::from("no time to ask"));
+                let at = At { node: None, attempts, fate };
+                let error = ClientError::Connect { address, reason };
+                return Err(CallError::Unavailable { error, at });
+            }
             attempts = attempts.saturating_add(1);
             let at = |fate| At { node: Some(target.name.clone()), attempts, fate };
             if self.pool.is_closed() {
@@ -251,20 +260,32 @@ impl Inner {
             if let Some(observed) = observed {
                 observed.on_failure(&target.name, attempts, failed.class, &failed.error);
             }
+            if this == Fate::Unconfirmed {
+                unconfirmed = Some(failed.error.clone());
+            }
             let random = rt::random_u64();
-            match policy.decide(failed.class, attempts, elapsed(), idempotency, random) {
-                Decision::RetryAfter { delay, other_node } => {
-                    if !other_node {
-                        round.again = Some(target.address.clone());
-                    }
-                    rt::sleep(delay).await;
+            let mut decision =
+                policy.decide(failed.class, attempts, elapsed(), idempotency, random);
+            if let Decision::RetryAfter { delay, other_node } = decision {
+                if !other_node {
+                    round.again = Some(target.address.clone());
                 }
-                Decision::GiveUp(reason) => {
-                    if let Some(counts) = counts {
-                        counts.give_up(reason);
-                    }
-                    return Err(final_error(failed.error, at(fate), reason));
+                rt::sleep(delay).await;
+                // It may have been a longer pause than planned.
+                if elapsed() >= policy.total_deadline {
+                    decision = Decision::GiveUp(Reason::Deadline);
                 }
+            }
+            if let Decision::GiveUp(reason) = decision {
+                if let Some(counts) = counts {
+                    counts.give_up(reason);
+                }
+                // That says more than that the deadline has cut off the last try.
+                let error = match (failed.error, unconfirmed) {
+                    (error @ ClientError::Server(_), _) | (error, None) => error,
+                    (_, Some(error)) => error,
+                };
+                return Err(final_error(error, at(fate), reason));
             }
         }
     }
