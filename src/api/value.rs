@@ -287,11 +287,26 @@ fn write_id(request: &Request) -> Result<Option<[u8; 16]>, Failure> {
     Ok(Some(number.to_be_bytes()))
 }
 
+/// Whether MessagePack is asked for, and JSON no more than that (RFC 9110, section 12.5.1).
 fn wants_msgpack(request: &Request) -> bool {
-    let of = |kind: &HeaderValue| {
-        kind.to_str().is_ok_and(|kinds| kinds.split(',').any(|kind| is_kind(kind, MSGPACK)))
-    };
-    request.headers.get_all(ACCEPT).iter().any(of)
+    let fields = request.headers.get_all(ACCEPT).iter().filter_map(|field| field.to_str().ok());
+    let (mut msgpack, mut json) = (0.0, 0.0);
+    for kind in fields.flat_map(|kinds| kinds.split(',')) {
+        let quality = quality_of(kind);
+        if is_kind(kind, MSGPACK) {
+            msgpack = quality.max(msgpack);
+        } else if is_kind(kind, JSON) {
+            json = quality.max(json);
+        }
+    }
+    msgpack > 0.0 && msgpack >= json
+}
+
+/// From 0, not acceptable, to 1, which counts where nothing is said.
+fn quality_of(kind: &str) -> f32 {
+    let mut parameters = kind.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
+    let quality = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("q"));
+    quality.map_or(1.0, |(_, value)| value.trim().parse().unwrap_or(0.0))
 }
 
 fn is_msgpack(kind: &HeaderValue) -> bool {

@@ -90,6 +90,7 @@ fn any_port(what: &'static str, text: &str, port: u16) -> Result<(String, u16), 
 }
 
 async fn check_ports(config: &Config, found: &mut Vec<Problem>) {
+    let mut ports = Vec::new();
     let gossip = async {
         let (text, port) = any_port("gossip", &config.gossip, GOSSIP_PORT)?;
         let bound = bind_gossip(&text, GOSSIP_PORT).await?.addr;
@@ -97,6 +98,7 @@ async fn check_ports(config: &Config, found: &mut Vec<Problem>) {
     };
     match gossip.await {
         Ok(addr) => {
+            ports.push(("gossip", addr));
             check_protection(config, "gossip", addr, &["gossip", "key", "insecure"], found);
             if let Err(error) = Advertised::decide(config.advertise.as_deref(), addr).await {
                 found.push(Problem::error(&["advertise", "gossip"], error.to_string()));
@@ -111,20 +113,36 @@ async fn check_ports(config: &Config, found: &mut Vec<Problem>) {
     };
     match client.await {
         Ok(addr) => {
+            ports.push(("client", addr));
             check_protection(config, "client", addr, &["client", "key", "insecure"], found);
         }
         Err(error) => found.push(Problem::error(&["client"], error.to_string())),
     }
-    let Some(http) = &config.http else { return };
-    let http = async {
-        let (text, port) = any_port("http", &http.address, HTTP_PORT)?;
-        let (_, bound) = bind_http(&text, HTTP_PORT).await?;
-        let addr = SocketAddr::new(bound.ip(), port);
-        super::monitoring::health::check_protection(config, addr)
-    };
-    if let Err(error) = http.await {
-        found.push(Problem::error(&["http", "key", "insecure"], error.to_string()));
+    if let Some(http) = &config.http {
+        let http = async {
+            let (text, port) = any_port("http", &http.address, HTTP_PORT)?;
+            let (_, bound) = bind_http(&text, HTTP_PORT).await?;
+            ports.push(("http", SocketAddr::new(bound.ip(), port)));
+            super::monitoring::health::check_protection(config, SocketAddr::new(bound.ip(), port))
+        };
+        if let Err(error) = http.await {
+            found.push(Problem::error(&["http", "key", "insecure"], error.to_string()));
+        }
     }
+    while let Some((what, addr)) = ports.pop() {
+        if let Some((other, _)) = ports.iter().find(|(_, other)| are_one_port(*other, addr)) {
+            let text = format!("{addr} is the {other} port of this node, too; choose another port");
+            let keys: &'static [&'static str] =
+                if what == "http" { &["http"] } else { &["client", "gossip"] };
+            found.push(Problem::error(keys, text));
+        }
+    }
+}
+
+/// Whether who has the one cannot have the other, too.
+fn are_one_port(one: SocketAddr, other: SocketAddr) -> bool {
+    let is_any = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() != 0 && one.port() == other.port() && (is_any || one.ip() == other.ip())
 }
 
 fn check_protection(

@@ -615,6 +615,14 @@ fn a_saved_state_is_there_before_clients_are_served_and_spreads() {
         let b = Node::start(loopback(name("b"), vec![a.gossip_addr().to_string()])).await.unwrap();
         b.ready().await.unwrap();
         assert_eq!(NodeState::of(&b).entries, entries);
+        // Where the network is there, with its deletions, the same command line joins it.
+        let here = Node::start(loopback(name("c"), Vec::new())).await.unwrap();
+        here.ready().await.unwrap();
+        let peers = vec![here.gossip_addr().to_string()];
+        let again = Config { peers, name: name("d"), ..load(file.as_ref()) };
+        let again = Node::start(again).await.unwrap();
+        again.ready().await.unwrap();
+        assert!(NodeState::of(&again).entries.len() <= 1, "the file was loaded");
         // A file that is bad half way is not loaded at all.
         let folder = tempfile::tempdir().unwrap();
         let bad = folder.path().join("bad");

@@ -83,7 +83,7 @@ impl From<KeyFileTrouble> for CliError {
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => {
-            "; copy it from another node, or make one with `distkv-node key new --network NAME --to FILE`"
+            "; copy it from another node, or make one for a new network with `distkv-node key new --network NAME --to FILE`"
         }
         io::ErrorKind::PermissionDenied => "; it must belong to the user that runs the node",
         _ => "",

@@ -432,7 +432,7 @@ impl Remote {
 }
 
 /// Why no connection came about.
-fn no_greeting(error: ClientError) -> CliError {
+pub fn no_greeting(error: ClientError) -> CliError {
     match &error {
         // Other nodes speak first at a gossip port, and clients at none.
         ClientError::Lost { address, .. } => CliError::Request {

@@ -270,4 +270,13 @@ mod tests {
     fn a_node_that_would_have_nothing_to_start_with_is_told_of() {
         assert_eq!(found(&format!("{PORTS}name = \"n1\"\n")), [(None, None)]);
     }
+
+    #[test]
+    fn ports_of_which_a_node_could_open_one_only_are_told_of() {
+        let text = "client = \"127.0.0.1:5001\"\ngossip = \"127.0.0.1:5001\"\nname = \"n1\"\nfound = true\n";
+        assert_eq!(found(text), [at(1, "client")]);
+        let http = text.replace("gossip = \"127.0.0.1:5001", "http = \"127.0.0.1:5001");
+        assert_eq!(found(&http), [at(2, "http")]);
+        assert_eq!(found(&text.replacen("5001", "5002", 1)), []);
+    }
 }

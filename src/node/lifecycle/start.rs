@@ -53,7 +53,7 @@ impl Plan {
                 if let Some(path) = load {
                     // Its deleted entries may be gone by now: it would bring them back.
                     let path = path.display();
-                    tracing::info!(%path, "there is data already; the file is not loaded again");
+                    tracing::info!(%path, "there is data already; the file is not loaded");
                 }
                 Self::GoOn { init: init.clone() }
             }
@@ -119,7 +119,12 @@ impl Plan {
         if links.stop.is_requested() {
             return;
         }
-        if let Some(loaded) = loaded
+        if loaded.is_some() && !founds {
+            tracing::warn!(
+                "the network is there already, so the file is not loaded: it could bring back what was deleted since; \
+                 see `distkv-node snapshot restore --help` for a file that is to be taken in all the same"
+            );
+        } else if let Some(loaded) = loaded
             && let Err(error) = load::take_in(&links.hub, loaded).await
         {
             let why = format!("the saved state was not taken in: {error}");

@@ -91,6 +91,19 @@ fn what_is_put_is_got_by_its_label_and_not_twice() {
         .send();
     assert_eq!((raw.status, raw.body), (200, b"\x81\xa2on\xc3".to_vec()));
     assert_eq!(raw.fields["content-type"], "application/msgpack");
+    for (accepted, kind) in [
+        ("application/json, application/msgpack", "application/msgpack"),
+        ("application/msgpack;q=0.1, application/json", "application/json"),
+        ("application/msgpack; Q=0, */*", "application/json"),
+        ("application/msgpack;q=nonsense", "application/json"),
+    ] {
+        let answer = ask(open.http(), "GET", "/v1/kv/site/lamp").field("Accept", accepted).send();
+        assert_eq!(
+            (answer.status, answer.fields["content-type"].as_str()),
+            (200, kind),
+            "{accepted}"
+        );
+    }
     // And the client port has the same.
     let value = open.node.connect().get(&["site", "lamp"]).unwrap();
     assert_eq!(value, Value::Map(vec![(Value::from("on"), Value::from(true))]));

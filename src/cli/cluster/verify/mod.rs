@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::shards::table::{Row, read_rows};
 use crate::cli::error::CliError;
-use crate::cli::remote::{Remote, RemoteArgs};
+use crate::cli::remote::{Remote, RemoteArgs, no_greeting};
 use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{Output, count_of, printable};
 use crate::cli::terminal::progress::ProgressBar;
@@ -133,7 +133,7 @@ impl Side {
             nowait: true,
             access: access.clone(),
         };
-        let connection = Connection::connect(address, options).await?;
+        let connection = Connection::connect(address, options).await.map_err(no_greeting)?;
         let name = printable(&connection.greeting().node).into_owned();
         let address = connection.address().to_owned();
         // The first answer may have to wait for a walk over all entries.

@@ -29,7 +29,8 @@ pub(super) const HELLO: u8 = 0x16;
 /// How long a handshake may take, waiting for its turn included.
 const HANDSHAKE_MS_MAX: u64 = 10_000;
 /// How long a client that must use TLS may say nothing before it is told so in plain text: it probably waits for a greeting.
-const SILENCE_MS_MAX: u64 = 3_000;
+/// Less than the clients' own patience, so that they hear it.
+const SILENCE_MS_MAX: u64 = 2_000;
 /// Bytes that are read at a time in a handshake.
 const CHUNK_BYTES: usize = 8 << 10;
 /// What a session keeps besides its buffers, about.

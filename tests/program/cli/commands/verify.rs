@@ -153,3 +153,12 @@ fn a_node_that_cannot_be_asked_is_named() {
     assert_eq!(cli(&["verify", &address, "a:b:c:d"]).code, 2);
     assert_eq!(cli(&["verify", &address, &address, "--connect", &address]).code, 2);
 }
+
+#[test]
+fn a_gossip_port_is_told_as_such() {
+    let (n1, n2) = (NodeProcess::run("n1"), NodeProcess::run("n2"));
+    let (client, gossip) = (n1.client.to_string(), n2.gossip.to_string());
+    let done = run(&["verify", &client, &gossip, "--timeout", "60s"], &[], b"");
+    assert_eq!(done.code, 6, "{done:?}");
+    assert!(done.stderr.contains("give its client port"), "{done:?}");
+}

@@ -57,9 +57,13 @@ impl Peer {
         }
     }
 
-    /// Whether there has been no node for a while, or ever.
+    /// Whether there has been no node for a while; or there never was one, however often it was called.
     fn is_gone(&self, now: Millis) -> bool {
-        !self.is_up && self.lost_at.is_none_or(|at| now.saturating_sub(at) >= RECENTLY_LOST_MS)
+        !self.is_up
+            && match self.lost_at {
+                Some(at) => now.saturating_sub(at) >= RECENTLY_LOST_MS,
+                None => self.calls >= MERE_ADDR_CALLS,
+            }
     }
 
     fn is_due(&self, now: Millis, alone: bool) -> bool {
@@ -275,6 +279,18 @@ mod tests {
             }
             assert_eq!(addrs(&list), [addr(2)]);
         }
+    }
+
+    #[test]
+    fn an_address_that_was_told_and_not_tried_yet_stays_while_its_node_is_up_elsewhere() {
+        let mut list = PeerList::default();
+        list.on_up(addr(2), &name(1), 0);
+        list.add(addr(1), Some(name(1)));
+        for n in 0..u64::from(MERE_ADDR_CALLS) {
+            assert_eq!(list.next_to_call(n, false), Some(addr(1)));
+            list.on_up(addr(2), &name(1), n);
+        }
+        assert_eq!(list.iter().count(), 1, "nobody is there");
     }
 
     #[test]
