@@ -504,9 +504,11 @@ impl Logger {
                 self.measure();
             }
         }
-        if self.log.is_some() && now >= self.place_at {
+        if let Some(log) = &self.log
+            && now >= self.place_at
+        {
             self.place_at = now + PLACE_INTERVAL_MS;
-            if let Err(error) = self.files.dir.check_place() {
+            if let Err(error) = self.files.dir.check_log(log) {
                 self.fail(&error.to_string());
             }
         }

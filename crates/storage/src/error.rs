@@ -160,6 +160,11 @@ pub enum StorageError {
         /// Where it was.
         directory: String,
     },
+    /// A log in use was removed, replaced or truncated.
+    LogGone {
+        /// Which file.
+        file: String,
+    },
     /// A file that was just written cannot be read back.
     NotVerified {
         /// Which file.
@@ -238,6 +243,11 @@ impl StorageError {
                 "{directory}: the data directory was moved away, removed, or replaced by another while the \
                  node was running"
             ),
+            Self::LogGone { file } => {
+                format!(
+                    "{file}: the log in use was removed, replaced or truncated by another program"
+                )
+            }
             Self::NotVerified { file } => {
                 format!("{file}: what was just written (from byte 0) reads back differently")
             }
@@ -282,6 +292,9 @@ impl StorageError {
             Self::Replaced { .. } => {
                 "put it back, or restart the node with the directory that it is to use"
             }
+            Self::LogGone { .. } => {
+                "keep other programs out of the data directory; the node begins anew with all that it holds"
+            }
             Self::NotVerified { .. } => "check the disk",
         }
     }
@@ -310,6 +323,7 @@ impl StorageError {
             | Self::Locked { .. }
             | Self::Foreign { .. }
             | Self::Replaced { .. }
+            | Self::LogGone { .. }
             | Self::NotVerified { .. } => false,
         }
     }

@@ -97,3 +97,36 @@ fn a_directory_that_is_replaced_under_a_running_node_is_left_alone() {
     let again = place.run_alone();
     assert_eq!(ok(&again, &["get", "a"]), "3\n");
 }
+
+#[test]
+fn a_log_that_is_removed_or_truncated_under_a_running_node_is_begun_anew() {
+    let place = Place::new("n1", "every-batch");
+    let mut node = place.run_alone();
+    ok(&node, &["set", "a", "1"]);
+    fs::remove_file(place.dir.join("log-1.dkv")).unwrap();
+    let refused = wait_until("the node refuses changes", || {
+        let set = at(&node, &["set", "b", "1"]);
+        (set.code != 0).then_some(set.stderr)
+    });
+    assert!(refused.contains("(storage_failed)") && refused.contains("removed"), "{refused}");
+    let goes_on = |path: &str| {
+        wait_until("it goes on with a new log", || {
+            (at(&node, &["set", path, "2"]).code == 0).then_some(())
+        });
+    };
+    goes_on("b");
+    let logs: Vec<_> =
+        file_names(&place.dir).into_iter().filter(|name| name.starts_with("log-")).collect();
+    let newest = logs.iter().max_by_key(|name| (name.len(), *name)).unwrap();
+    fs::OpenOptions::new().write(true).open(place.dir.join(newest)).unwrap().set_len(0).unwrap();
+    wait_until("the node says so", || {
+        let status = at(&node, &["status"]);
+        format!("{}{}", status.stdout, status.stderr).contains("truncated").then_some(())
+    });
+    goes_on("c");
+    node.kill();
+    let again = place.run_alone();
+    for (path, value) in [("a", "1\n"), ("b", "2\n"), ("c", "2\n")] {
+        assert_eq!(ok(&again, &["get", path]), value);
+    }
+}

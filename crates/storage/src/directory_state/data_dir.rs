@@ -16,7 +16,7 @@ use std::sync::Arc;
 use super::foreign::only_foreign;
 use super::left_network::set_aside;
 use crate::directory::{Directory, FILE_MODE};
-use crate::disk::Disk;
+use crate::disk::{Disk, FileId};
 use crate::engine::{Image, Knowledge};
 use crate::error::StorageError;
 use crate::header::{FileHeader, LogStart};
@@ -72,6 +72,24 @@ impl DataDir {
                 Err(StorageError::Replaced { directory: place.path.display().to_string() })
             }
             Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The same, and that a log in use is still there: what is written into a file that was removed is nowhere.
+    ///
+    /// # Errors
+    /// [`StorageError::Replaced`], [`StorageError::LogGone`]; nothing was written.
+    pub fn check_log(&self, log: &LogWriter) -> Result<(), StorageError> {
+        self.check_place()?;
+        let Some(place) = &self.place else { return Ok(()) };
+        let is_ours = match fs::symlink_metadata(place.path.join(log.name())) {
+            Ok(there) => log.is_in(&FileId::of(&there), there.len()),
+            // Another error the next write tells.
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        };
+        match is_ours {
+            true => Ok(()),
+            false => Err(StorageError::LogGone { file: log.name().to_owned() }),
         }
     }
 

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::{LAST, MORE, STOPPED, log_name};
 use crate::batch::{Batch, Op};
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, FileId};
 use crate::engine::Knowledge;
 use crate::error::StorageError;
 use crate::format::framing::Framing;
@@ -95,6 +95,12 @@ impl LogWriter {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether it is in this file, as far as it is synced. A file of which nothing is known is taken for it.
+    #[must_use]
+    pub(crate) fn is_in(&self, file: &FileId, bytes: u64) -> bool {
+        bytes >= self.synced && self.file.id().map_or(true, |id| id.is_same(file))
     }
 
     /// Its number, and whose it is.
