@@ -256,7 +256,7 @@ export DISTKV_NODE_BIN=${DISTKV_NODE_BIN:-$product}
 # They wait for nodes more than they work.
 beside go-client clients/go/check.sh
 step "the Python client"
-tests pytest python.log "$target/python-venv/bin/python" -m pytest tests/python -n "$(($(nproc) + 1))"
+tests pytest python.log "$target/python-venv/bin/python" -m pytest tests/python -n "$(nproc)"
 join_tests go go-client "the smart client for Go"
 
 if command -v dpkg-deb >/dev/null 2>&1 && command -v systemd-analyze >/dev/null 2>&1 && can_copy_system; then

@@ -154,6 +154,8 @@ async def test_a_write_waits_for_copies_or_says_that_it_is_not_confirmed(cluster
 async def test_a_thousand_first_calls_open_one_connection(shared, base):
     async with Client.connect(shared.seeds[0]) as client:
         await all_live(client, 3)
+        # Its table of shards is fetched by then: that opens a connection, too.
+        await client.refresh_shards()
         opened = client.stats().pool.opened
         await asyncio.gather(*(client.get(base, default=None) for _ in range(60)))
         preferred = client.preferred(base)
