@@ -133,6 +133,25 @@ fn those_that_others_see_see_each_other() {
     assert_agree(&options, 41_081_903, 1);
 }
 
+/// Here the node that made the copy had itself overwritten the first one, before another node deleted that; so the copy's
+/// chain named what was deleted by the copy alone.
+#[test]
+fn nor_does_a_copy_whose_maker_had_overwritten_the_first() {
+    let options = Options { family: Family::Nodes, ..Options::default() };
+    assert_agree(&options, 41_535_475, 1);
+}
+
+/// Here copies of both nodes' directories came up elsewhere and gave way. Each node had dropped the other's address then,
+/// and none called: they were linked, and down for each other. In the second one, an address that a link had told was
+/// dropped before it was tried.
+#[test]
+fn two_nodes_of_which_copies_came_up_call_each_other_where_they_were() {
+    let options = Options { family: Family::Nodes, ..Options::default() };
+    for seed in [41_555_523, 41_639_626] {
+        assert_agree(&options, seed, 1);
+    }
+}
+
 /// Here the only node that agreed to a purge had not seen the version that came back. It saw it later, and agreed to the
 /// next purge: the judge took that for the purge of the deletion, which nobody could have told.
 #[test]
