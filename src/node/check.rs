@@ -141,8 +141,13 @@ async fn check_ports(config: &Config, found: &mut Vec<Problem>) {
 
 /// Whether who has the one cannot have the other, too.
 fn are_one_port(one: SocketAddr, other: SocketAddr) -> bool {
-    let is_any = one.ip().is_unspecified() || other.ip().is_unspecified();
-    one.port() != 0 && one.port() == other.port() && (is_any || one.ip() == other.ip())
+    let takes = |any: SocketAddr, addr: SocketAddr| {
+        // That of IPv6 takes what comes by IPv4, too.
+        any.ip().is_unspecified() && (any.is_ipv6() || addr.is_ipv4())
+    };
+    one.port() != 0
+        && one.port() == other.port()
+        && (one.ip() == other.ip() || takes(one, other) || takes(other, one))
 }
 
 fn check_protection(

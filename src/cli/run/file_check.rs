@@ -278,5 +278,16 @@ mod tests {
         let http = text.replace("gossip = \"127.0.0.1:5001", "http = \"127.0.0.1:5001");
         assert_eq!(found(&http), [at(2, "http")]);
         assert_eq!(found(&text.replacen("5001", "5002", 1)), []);
+        // One of all addresses takes those of its kind, and that of IPv6 takes both.
+        let both = |client: &str, gossip: &str| {
+            let text = text.replacen("127.0.0.1", client, 1).replacen("127.0.0.1", gossip, 1);
+            found(&format!("{text}insecure = true\n"))
+        };
+        for (client, gossip) in [("0.0.0.0", "127.0.0.1"), ("127.0.0.1", "[::]")] {
+            assert_eq!(both(client, gossip), [at(1, "client")], "{client} {gossip}");
+        }
+        for (client, gossip) in [("0.0.0.0", "[::1]"), ("[::1]", "0.0.0.0")] {
+            assert_eq!(both(client, gossip), [], "{client} {gossip}");
+        }
     }
 }
