@@ -154,14 +154,13 @@ func (b *Batch) check(reply message, isRepeatable bool) ([]message, *tryError) {
 			return false
 		}
 		result := message(item)
-		switch err := result.check(); {
-		case err == nil:
+		if err := result.check(); err == nil {
 			isMade = isMade || (len(results) < len(b.ops) && b.ops[len(results)].options != nil)
-		case passing == nil && classOf(err, true) != classFinal:
-			passing = err
+		} else {
 			isMade = isMade || err.made
-		default:
-			isMade = isMade || err.made
+			if passing == nil && classOf(err, true) != classFinal {
+				passing = err
+			}
 		}
 		results = append(results, result)
 		return true

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use distkv::client::smart::{
-    Batch, DeleteTreeOptions, Repeated, TreeOptions, WatchOptions, WriteId,
+    Batch, DeleteTreeOptions, GetOptions, ReadMode, Repeated, TreeOptions, WatchOptions, WriteId,
 };
 use distkv::client::{CallError, Client, ClientConfig, Fate, HostPort, PutOptions, RetryPolicy};
 use distkv::model::path::Path;
@@ -182,6 +182,9 @@ fn a_call_without_time_sends_nothing() {
             assert_eq!((error.attempts(), error.fate()), (0, Fate::NotDone), "{error}");
         }
         assert_eq!(client.get::<u64>(&path("a")).await.unwrap(), None);
+        let freshest = GetOptions::new().read_mode(ReadMode::Freshest).deadline(Duration::ZERO);
+        let error = client.get_with::<u64>(&path("a"), freshest).await.unwrap_err();
+        assert_eq!((error.attempts(), error.code()), (0, Some("unavailable")), "{error}");
         cluster.shutdown().await;
     });
 }
@@ -205,8 +208,12 @@ fn what_a_node_says_of_copies_counts_more_than_that_the_last_try_is_cut_off() {
     });
 }
 
-/// Takes requests and ends the connection at each write, as a node that dies in its middle.
-async fn dies_at_each_write(listener: TcpListener) {
+/// A node as old as the original, that dies in the middle of some requests: `last_words` has what it sends before, for
+/// a request's bytes and number.
+pub(crate) async fn frail_node(
+    listener: TcpListener,
+    last_words: fn(&[u8], u64) -> Option<Vec<u8>>,
+) {
     use futures::{AsyncReadExt, AsyncWriteExt};
     while let Ok((mut stream, _)) = listener.accept().await {
         rt::spawn(async move {
@@ -215,10 +222,10 @@ async fn dies_at_each_write(listener: TcpListener) {
             stream.write_all(&fields.u64("tock", 2).u64("qlen", 0).encode()).await.unwrap();
             let (mut seq, mut chunk) = (0, [0; 4096]);
             while let Ok(count @ 1..) = stream.read(&mut chunk).await {
-                if chunk[..count].windows(9).any(|word| word == b"set_value") {
-                    return;
-                }
                 seq += 1;
+                if let Some(last) = last_words(&chunk[..count], seq) {
+                    return stream.write_all(&last).await.unwrap();
+                }
                 let mut error = distkv::client::Fields::new();
                 error.u64("seq", seq).str("error", "No such action").str("code", "unknown_action");
                 stream.write_all(&error.encode()).await.unwrap();
@@ -227,12 +234,19 @@ async fn dies_at_each_write(listener: TcpListener) {
     }
 }
 
+/// Whether a request is of this action.
+pub(crate) fn is_of(request: &[u8], action: &str) -> bool {
+    request.windows(action.len()).any(|word| word == action.as_bytes())
+}
+
 #[test]
 fn a_write_that_may_have_been_made_is_retried_only_if_it_is_guarded() {
     block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let frail: HostPort = listener.local_addr().unwrap().into();
-        let script = rt::spawn(dies_at_each_write(listener));
+        let script = rt::spawn(frail_node(listener, |request, _| {
+            is_of(request, "set_value").then(Vec::new)
+        }));
         let client = Client::connect([frail], ClientConfig::new()).await.unwrap();
         let options = PutOptions::new().without_write_id();
         let error = client.put_with(&path("a"), &1, &options).await.unwrap_err();

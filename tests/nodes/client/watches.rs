@@ -11,7 +11,7 @@ use distkv::node::Node;
 use distkv::rt::{self, TcpListener};
 use distkv::testing::{PATIENCE, TestCluster, block_on, loopback, wait_until};
 
-use super::ops::{connect, path};
+use super::ops::{connect, frail_node, is_of, path};
 
 const FETCH: WatchOptions = WatchOptions { fetch: true, min_depth: None, max_depth: None };
 
@@ -371,32 +371,13 @@ fn closing_the_client_ends_its_watches() {
     });
 }
 
-/// Ends the connection after a stream's first message, each time.
-async fn breaks_each_stream(listener: TcpListener) {
-    use futures::{AsyncReadExt, AsyncWriteExt};
-    while let Ok((mut stream, _)) = listener.accept().await {
-        rt::spawn(async move {
-            let mut fields = Fields::new();
-            fields.u64("seq", 0).raw("version", b"\x93\x00\x41\x00").str("node", "frail");
-            stream.write_all(&fields.u64("tock", 2).u64("qlen", 0).encode()).await.unwrap();
-            let (mut seq, mut chunk) = (0, [0; 4096]);
-            while let Ok(count @ 1..) = stream.read(&mut chunk).await {
-                seq += 1;
-                if chunk[..count].windows(11).any(|word| word == b"msg_monitor") {
-                    let mut start = Fields::new();
-                    start.u64("seq", seq).str("state", "start");
-                    let mut message = Fields::new();
-                    message.u64("seq", seq).path("topic", &path("a")).raw("data", &[1]);
-                    let both = [start.encode(), message.encode()].concat();
-                    stream.write_all(&both).await.unwrap();
-                    return;
-                }
-                let mut error = Fields::new();
-                error.u64("seq", seq).str("error", "No such action").str("code", "unknown_action");
-                stream.write_all(&error.encode()).await.unwrap();
-            }
-        });
-    }
+/// A stream and its first message; behind it, the connection ends.
+fn one_message(request: &[u8], seq: u64) -> Option<Vec<u8>> {
+    let mut start = Fields::new();
+    start.u64("seq", seq).str("state", "start");
+    let mut message = Fields::new();
+    message.u64("seq", seq).path("topic", &path("a")).raw("data", &[1]);
+    is_of(request, "msg_monitor").then(|| [start.encode(), message.encode()].concat())
 }
 
 #[test]
@@ -404,7 +385,7 @@ fn a_stream_that_breaks_again_and_again_is_opened_after_longer_and_longer_pauses
     block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address: HostPort = listener.local_addr().unwrap().into();
-        let script = rt::spawn(breaks_each_stream(listener));
+        let script = rt::spawn(frail_node(listener, one_message));
         let client = Client::connect(vec![address], ClientConfig::new()).await.unwrap();
         let begun = rt::now();
         let mut monitor = client.monitor(&path("a")).await.unwrap();

@@ -193,7 +193,7 @@ impl Inner {
         F: Fn(Arc<PooledConnection>) -> Fut,
         Fut: Future<Output = Result<T, ClientError>>,
     {
-        let policy = self.policy(plan.deadline);
+        let policy = self.policy(plan.deadline)?;
         let started_us = rt::now_us();
         let elapsed = || Duration::from_micros(rt::now_us().saturating_sub(started_us));
         let (mut round, mut attempts, mut fate) = (Round::default(), 0_u32, Fate::NotDone);
@@ -210,13 +210,6 @@ impl Inner {
             let Some(target) = self.choose(&routing, &plan, &mut round) else {
                 return Err(CallError::Usage(String::from("there is no node to ask")));
             };
-            if policy.total_deadline.is_zero() {
-                let (address, reason) =
-                    (target.address.to_string(), String::from("no time to ask"));
-                let at = At { node: None, attempts, fate };
-                let error = ClientError::Connect { address, reason };
-                return Err(CallError::Unavailable { error, at });
-            }
             attempts = attempts.saturating_add(1);
             let at = |fate| At { node: Some(target.name.clone()), attempts, fate };
             if self.pool.is_closed() {
@@ -290,13 +283,23 @@ impl Inner {
         }
     }
 
-    /// The policy, with another total deadline.
-    pub(in crate::smart) fn policy(&self, deadline: Option<Duration>) -> RetryPolicy {
+    /// The policy of a call, with another total deadline.
+    ///
+    /// # Errors
+    /// [`CallError::Unavailable`]: there is no time, so nothing is to be sent.
+    pub(in crate::smart) fn policy(
+        &self,
+        deadline: Option<Duration>,
+    ) -> Result<RetryPolicy, CallError> {
         let policy = self.config.retry;
-        match deadline {
-            Some(total_deadline) => RetryPolicy { total_deadline, ..policy },
-            None => policy,
+        let total_deadline = deadline.unwrap_or(policy.total_deadline);
+        if total_deadline.is_zero() {
+            let (address, reason) = (String::from("any node"), String::from("there is no time"));
+            let at = At { node: None, attempts: 0, fate: Fate::NotDone };
+            let error = ClientError::Connect { address, reason };
+            return Err(CallError::Unavailable { error, at });
         }
+        Ok(RetryPolicy { total_deadline, ..policy })
     }
 
     /// The next node to try: in the router's order, each once, those that fail just now last; when

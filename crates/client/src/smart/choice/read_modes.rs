@@ -156,7 +156,7 @@ impl Inner {
         attempts: &mut u32,
         observed: &mut Option<Observed<'_>>,
     ) -> Result<Entry, CallError> {
-        let policy = self.policy(deadline);
+        let policy = self.policy(deadline)?;
         let started = rt::now();
         let elapsed = || Duration::from_millis(rt::now().saturating_sub(started));
         let mut newest: Option<Entry> = None;

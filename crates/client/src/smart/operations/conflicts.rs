@@ -71,7 +71,8 @@ impl Client {
     /// The recent conflicts at and below a path that the live nodes have found. A node lists the last 1,024.
     ///
     /// # Errors
-    /// [`CallError::Unavailable`] if no node answered.
+    /// If no node answered: [`CallError::Refused`] or [`CallError::NoAccess`], if the last one refused it for good, else
+    /// [`CallError::Unavailable`].
     pub async fn conflicts(&self, path: &Path) -> Result<ConflictsFound, CallError> {
         let _open = self.inner.open_call()?;
         let listings = self.listings(path);
@@ -161,7 +162,7 @@ impl ConflictStream {
     /// The next conflict; `None` when all nodes have listed theirs. Dropping the future loses nothing.
     ///
     /// # Errors
-    /// [`CallError::Unavailable`], at the end, if no node could list its conflicts.
+    /// As [`Client::conflicts`], at the end.
     pub async fn next(&mut self) -> Result<Option<Conflict>, CallError> {
         while let Some((node, told)) = self.listings.next().await {
             match told {

@@ -173,12 +173,11 @@ impl Engine {
     /// The list may be another one than before.
     pub(super) fn update_retirement(&mut self) {
         let Some(retires) = &self.delete.retires else { return };
-        let is_listed = self.is_listed();
-        self.delete.retires = Some(match (retires, is_listed) {
-            (_, true) => Retiring::Asked,
-            (Retiring::Asked, false) => Retiring::Agreed { confirmed: BTreeSet::new() },
-            (known, false) => known.clone(),
-        });
+        if self.is_listed() {
+            self.delete.retires = Some(Retiring::Asked);
+        } else if *retires == Retiring::Asked {
+            self.delete.retires = Some(Retiring::Agreed { confirmed: BTreeSet::new() });
+        }
     }
 
     /// A peer has told its list.

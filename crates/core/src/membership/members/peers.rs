@@ -138,7 +138,7 @@ impl PeerList {
         };
         let (addr, peer) = recent.or_else(|| due().min_by_key(waited_longest))?;
         let (addr, name) = (*addr, peer.name.as_ref());
-        // It has moved.
+        // It has moved: this is the last call to that address.
         if peer.is_gone(now)
             && self.peers.values().any(|other| other.is_up && other.name.as_ref() == name)
         {

@@ -78,13 +78,11 @@ impl Comparison {
         depth: usize,
     ) -> Result<bool, ReadError> {
         for index in 0..count {
-            let key =
-                compare_keys(Reader::new(a.rest()).read_raw()?, Reader::new(b.rest()).read_raw()?);
-            if key.is_ne() {
+            let at_key = (*a, *b);
+            if compare_keys(a.read_raw()?, b.read_raw()?).is_ne() {
+                (*a, *b) = at_key;
                 return self.reordered_equal(a, b, count - index, depth);
             }
-            a.skip()?;
-            b.skip()?;
             if !self.items_equal(a, b, depth)? {
                 return Ok(false);
             }
