@@ -279,7 +279,11 @@ fn sent_value(body: &[u8], is_msgpack: bool) -> Result<Value, Failure> {
 }
 
 fn write_id(request: &Request) -> Result<Option<[u8; 16]>, Failure> {
-    let Some(field) = request.headers.get(&WID) else { return Ok(None) };
+    let mut fields = request.headers.get_all(&WID).iter();
+    let Some(field) = fields.next() else { return Ok(None) };
+    if fields.next().is_some() {
+        return Err(Failure::bad_request("Distkv-Wid is there twice"));
+    }
     let bad = || Failure::bad_request("Distkv-Wid must be 32 hexadecimal digits");
     let text = field.to_str().map_err(|_| bad())?;
     let is_hex = text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit());

@@ -13,6 +13,7 @@ mod data;
 mod files;
 mod key;
 mod log;
+mod open_files;
 mod run;
 mod snapshot;
 mod terminal;
@@ -270,6 +271,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn execute(command: Command) -> Result<(), CliError> {
+    open_files::require()?;
     match command {
         Command::Run(args) => run::node_process::run(args.prepare()?),
         Command::Join(args) => run::node_process::run(args.prepare()?),

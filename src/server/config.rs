@@ -3,6 +3,7 @@
 use super::access::audit::Audit;
 use super::access::cluster_key::ClusterKeys;
 use super::connections::tls::TlsSettings;
+use crate::client::message::REQUEST_BYTES_MAX;
 use crate::hub::client_memory::CLIENT_MEMORY;
 use crate::model::limits::{PATH_BYTES_MAX, VALUE_BYTES_MAX};
 
@@ -68,7 +69,7 @@ pub struct ServerConfig {
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
-            message_bytes_max: 8 << 20,
+            message_bytes_max: REQUEST_BYTES_MAX,
             open_requests_max: OPEN_REQUESTS,
             output_bytes_max: 1 << 20,
             connections_max: 10_000,

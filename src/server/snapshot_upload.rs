@@ -25,7 +25,7 @@ use crate::server::connections::exchange::no_thread;
 use crate::server::connections::unsynced_replies::in_flight;
 use crate::storage::{FileHeader, Progress, StorageError, read_snapshot};
 
-/// Pieces that wait for the thread; a client's message is at most 8 MiB.
+/// Pieces that wait for the thread; a client's message is a little over 8 MiB at most.
 const PIECES_MAX: usize = 2;
 /// An upload that was idle for this long gives way to another one.
 const IDLE_MS: Millis = 60_000;

@@ -235,6 +235,13 @@ fn tell(recovered: &Recovered, took_ms: Millis) {
         return;
     }
     let has = |is: fn(&Warning) -> bool| recovered.warnings.iter().any(is);
+    let lacks =
+        |warning: &Warning| matches!(warning, Warning::Discarded(_) | Warning::Older { .. });
+    if has(|warning| matches!(warning, Warning::Copied)) && !has(lacks) {
+        // How the node ended that the copy was made of is not known here.
+        tracing::info!(entries, took_ms, "loaded the data directory; it has what the copy has");
+        return;
+    }
     let missing = if has(|warning| matches!(warning, Warning::Discarded(_))) {
         "what was damaged is missing"
     } else if has(|warning| matches!(warning, Warning::Older { .. })) {

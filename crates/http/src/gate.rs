@@ -61,8 +61,7 @@ pub(crate) fn look(head: &Parts, came_in_at: IpAddr, hosts: &Hosts) -> Result<()
     if head.uri.authority().is_some() || !head.uri.path().starts_with('/') {
         return bad("the request's target must be a path, like /metrics");
     }
-    let writes = is_entry(head.uri.path());
-    check_body(&head.headers, writes && head.method == Method::PUT)?;
+    let has_body = has_body(&head.headers)?;
     let mut named = head.headers.get_all(HOST).iter();
     let (Some(host), None) = (named.next(), named.next()) else {
         return bad("a request must have one Host field");
@@ -77,12 +76,19 @@ pub(crate) fn look(head: &Parts, came_in_at: IpAddr, hosts: &Hosts) -> Result<()
         );
         return Err(Refusal::of(StatusCode::MISDIRECTED_REQUEST, "host", text));
     }
+    let writes = is_entry(head.uri.path());
     let allow = if writes { "GET, HEAD, PUT, DELETE" } else { "GET, HEAD" };
     let is_write = matches!(head.method, Method::PUT | Method::DELETE);
     if !(matches!(head.method, Method::GET | Method::HEAD) || (writes && is_write)) {
         let text = format!("only {allow} are taken here");
         let refusal = Refusal::of(StatusCode::METHOD_NOT_ALLOWED, "method", text);
-        return Err(Refusal { closes: false, allow, ..refusal });
+        // A body that is not read may hide another request.
+        return Err(Refusal { closes: has_body, allow, ..refusal });
+    }
+    // Only a request that writes has a body.
+    if has_body && !(writes && head.method == Method::PUT) {
+        let text = "this request has no body";
+        return Err(Refusal::of(StatusCode::PAYLOAD_TOO_LARGE, "bad_request", text));
     }
     Ok(())
 }
@@ -92,20 +98,17 @@ fn is_entry(path: &str) -> bool {
     path.strip_prefix("/v1/kv").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Only a request that writes has a body. Another one that has, or one that says two things of its length, may hide
-/// another request.
-fn check_body(headers: &HeaderMap, takes_body: bool) -> Result<(), Refusal> {
-    let bad = |status, text: &str| Err(Refusal::of(status, "bad_request", text));
+/// Whether a request has a body. One that says two things of its length may hide another request.
+fn has_body(headers: &HeaderMap) -> Result<bool, Refusal> {
+    let bad = |text: &str| Err(Refusal::of(StatusCode::BAD_REQUEST, "bad_request", text));
     if headers.contains_key(TRANSFER_ENCODING) {
-        return bad(StatusCode::BAD_REQUEST, "Transfer-Encoding is not taken");
+        return bad("Transfer-Encoding is not taken");
     }
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
     match (lengths.next(), lengths.next()) {
-        (None, _) => Ok(()),
-        (Some(length), None) if length.as_bytes() == b"0" => Ok(()),
-        (Some(_), None) if takes_body => Ok(()),
-        (Some(_), None) => bad(StatusCode::PAYLOAD_TOO_LARGE, "this request has no body"),
-        (Some(_), Some(_)) => bad(StatusCode::BAD_REQUEST, "Content-Length is there twice"),
+        (None, _) => Ok(false),
+        (Some(length), None) => Ok(length.as_bytes() != b"0"),
+        (Some(_), Some(_)) => bad("Content-Length is there twice"),
     }
 }
 
@@ -134,6 +137,19 @@ mod tests {
         let (head, ()) = request.into_parts();
         let looked = look(&head, "192.0.2.7".parse().unwrap(), &hosts);
         looked.map_or_else(|refusal| refusal.status.as_u16(), |()| 200)
+    }
+
+    #[test]
+    fn a_connection_ends_with_a_body_that_was_not_read() {
+        let closes = |length: &str| {
+            let request = Request::builder().method("PUT").uri("/metrics");
+            let request = request.header("host", "localhost").header("content-length", length);
+            let (head, ()) = request.body(()).unwrap().into_parts();
+            let looked = look(&head, "192.0.2.7".parse().unwrap(), &Hosts::default());
+            looked.unwrap_err().closes
+        };
+        assert!(closes("5"));
+        assert!(!closes("0"));
     }
 
     #[test]
@@ -179,7 +195,9 @@ mod tests {
         assert_eq!(status(|r| entry(r).header("content-length", "5")), 413);
         assert_eq!(status(|r| entry(r).method("PUT").header("transfer-encoding", "chunked")), 400);
         assert_eq!(status(|r| entry(r).method("PATCH")), 405);
-        assert_eq!(status(|r| local(r).uri("/v1/kvs").method("PUT")), 405);
+        let elsewhere = |r| local(r).uri("/v1/kvs").method("PUT");
+        assert_eq!(status(elsewhere), 405);
+        assert_eq!(status(|r| elsewhere(r).header("content-length", "5")), 405, "not its length");
         assert_eq!(status(|r| local(r).version(Version::HTTP_2)), 400);
     }
 }

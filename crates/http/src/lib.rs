@@ -282,6 +282,7 @@ async fn serve(stream: TcpStream, slot: Slot, port: Arc<Port>) {
         .max_headers(HTTP_HEADERS_MAX)
         .max_header_size(HTTP_HEAD_BYTES_MAX)
         .max_buf_size(HTTP_HEAD_BYTES_MAX)
+        // A page that is closed must free its stream's place at once.
         .half_close(false)
         .serve_connection(Wire::new(stream, begun, port.limits.write), service);
     // Whatever ended it concerns only its client.

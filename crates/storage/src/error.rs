@@ -299,6 +299,21 @@ impl StorageError {
         }
     }
 
+    /// The same for whoever only reads files of a node: how to start the node is no advice for them, and it may well
+    /// run without what is missing here.
+    #[must_use]
+    pub fn for_reader(&self) -> String {
+        let advice = match self {
+            Self::Damaged { .. } | Self::Incomplete { .. } | Self::Shortened { .. } => {
+                "put back a good copy of the file"
+            }
+            Self::Missing { .. } | Self::NeedsSnapshot { .. } => "put it back",
+            Self::NoGoodSnapshot { .. } => "put back a good one",
+            _ => self.advice(),
+        };
+        format!("{}; {advice}", self.what())
+    }
+
     /// What the system said about a file.
     pub(crate) fn io(file: &str, action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { file: file.to_owned(), action, source }

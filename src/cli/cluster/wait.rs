@@ -9,6 +9,7 @@ use super::status::{is_ready, status_json};
 use crate::cli::error::{CliError, Outcome};
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::output::{Output, count_of};
+use crate::cli::terminal::units::show_millis;
 use crate::client::{Access, Connection, Fields, HostPort, Message, Options};
 use crate::rt;
 
@@ -58,7 +59,8 @@ pub(in crate::cli) async fn run(args: WaitArgs) -> Result<(), CliError> {
     };
     let Some(waited) = rt::timeout(timeout, waiting).await else {
         let last: Vec<&str> = nodes.iter().map(|node| node.last.as_str()).collect();
-        return Err(CliError::Failure(format!("timed out after {timeout:?}: {}", last.join("; "))));
+        let after = show_millis(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
+        return Err(CliError::Failure(format!("timed out after {after}: {}", last.join("; "))));
     };
     let status = waited?;
     let mut output = Output::new(args.remote.json);

@@ -35,6 +35,11 @@ fn failure(error: StorageError) -> CliError {
     CliError::Failure(error.to_string())
 }
 
+/// Of a command that only reads.
+pub(in crate::cli) fn reading_failure(error: StorageError) -> CliError {
+    CliError::Failure(error.for_reader())
+}
+
 /// Whose a directory is; none if nothing of a node is in it.
 pub(in crate::cli) fn owner_of(disk: &dyn Disk) -> Result<Option<Owner>, CliError> {
     let files = Files::list(disk).map_err(failure)?;
@@ -85,10 +90,11 @@ pub(in crate::cli) fn read_directory(
     let mut bar = ProgressBar::new(format!("reading {}", path.display()), json);
     let mut look = |_: &str, progress: Progress| bar.entries(progress.entries, progress.total);
     let name = owner.name.as_str();
-    let recovered = recover(&disk, &owner.network, name, &options, &mut look).map_err(failure)?;
+    let recovered =
+        recover(&disk, &owner.network, name, &options, &mut look).map_err(reading_failure)?;
     drop(bar);
     let image = recovered.image.ok_or_else(nothing)?;
-    let files = Files::list(&disk).map_err(failure)?;
+    let files = Files::list(&disk).map_err(reading_failure)?;
     let all = files.logs.values().chain(files.snapshots.values());
     let header = FileHeader {
         number: 0,
@@ -118,7 +124,7 @@ fn note_text(warning: &Warning) -> String {
 
 /// A moment before all that is kept is no damage: says how far back there is.
 fn check_reach(path: &FilePath, disk: &dyn Disk, until: Until) -> Result<(), CliError> {
-    match reach_after(disk, until).map_err(failure)? {
+    match reach_after(disk, until).map_err(reading_failure)? {
         Some(past) => Err(CliError::Failure(format!(
             "{}: the past that is kept there begins at {}, which is later than you ask for \
              (`run --keep-for` and `--keep-size` set how much a node keeps)",

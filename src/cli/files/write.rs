@@ -55,7 +55,13 @@ pub(in crate::cli) fn write_state(
         let mut bar = ProgressBar::new("writing", json);
         let written = write_to(&mut out, FileId::default(), what, &mut bar);
         let written = written.and_then(|written| out.flush().map(|()| written));
-        let written = written.map_err(|error| CliError::of_output(&error))?;
+        let written = written.map_err(|error| match CliError::of_output(&error) {
+            // Half a list is for its reader to decide; half a backup is none.
+            CliError::OutputClosed => CliError::Failure(String::from(
+                "whoever reads standard output stopped before the end: what it has is not whole",
+            )),
+            error => error,
+        })?;
         return Ok(Written { bytes: out.bytes, ..written });
     }
     let mut new = NewFile::create(to, existing)?;

@@ -6,8 +6,9 @@ use std::time::Duration;
 use clap::Args;
 
 use super::changes::print_changes;
-use super::inspect::{failure, open};
+use super::inspect::open;
 use crate::cli::error::CliError;
+use crate::cli::files::directory::reading_failure;
 use crate::cli::remote::parse_path;
 use crate::cli::say;
 use crate::cli::terminal::output::Output;
@@ -74,7 +75,7 @@ pub(super) async fn run(args: &FollowArgs, json: bool) -> Result<(), CliError> {
     let mut followed = begin(&args.from)?;
     if !args.all && args.since.is_none() {
         // The incarnations that it names are needed all the same.
-        while followed.log.next().map_err(failure)?.is_some() {}
+        while followed.log.next().map_err(reading_failure)?.is_some() {}
     }
     say::line(&format!("following {}", args.from.display()));
     let mut output = Output::new(json);
@@ -82,7 +83,7 @@ pub(super) async fn run(args: &FollowArgs, json: bool) -> Result<(), CliError> {
     while left != Some(0) {
         // Looked for before the log is found to have no more: what comes in between is in this one.
         let next = followed.next_number()?;
-        match followed.log.next().map_err(failure)? {
+        match followed.log.next().map_err(reading_failure)? {
             Some(batch) if args.since.is_some_and(|since| batch.time_ms < since) => {}
             Some(batch) => {
                 let count = print_changes(&batch, followed.log.table(), &args.below, &mut output)?;
@@ -106,11 +107,11 @@ fn begin(from: &FilePath) -> Result<Followed, CliError> {
         return Ok(Followed { directory: None, number: log.header().number, log });
     }
     let directory = Directory::new(from);
-    let files = Files::list(&directory).map_err(failure)?;
+    let files = Files::list(&directory).map_err(reading_failure)?;
     let newest = files.logs.keys().next_back().copied().ok_or_else(|| {
         CliError::Failure(format!("{}: this directory has no event log", from.display()))
     })?;
-    let log = LogReader::open(&directory, newest).map_err(failure)?;
+    let log = LogReader::open(&directory, newest).map_err(reading_failure)?;
     Ok(Followed { directory: Some(directory), number: newest, log })
 }
 
@@ -118,7 +119,7 @@ impl Followed {
     /// The number of the log that goes on from this one, if it has begun.
     fn next_number(&self) -> Result<Option<u64>, CliError> {
         let Some(directory) = &self.directory else { return Ok(None) };
-        let files = Files::list(directory).map_err(failure)?;
+        let files = Files::list(directory).map_err(reading_failure)?;
         Ok(files.logs.range(self.number + 1..).next().map(|(number, _)| *number))
     }
 
@@ -146,7 +147,7 @@ impl Followed {
             }
             // It is only just being begun.
             Err(StorageError::Incomplete { .. }) => Ok(()),
-            Err(error) => Err(failure(error)),
+            Err(error) => Err(reading_failure(error)),
         }
     }
 }

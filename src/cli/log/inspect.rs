@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 
 use super::changes::print_changes;
 use crate::cli::error::CliError;
-use crate::cli::files::directory::{moment_text, owner_of};
+use crate::cli::files::directory::{moment_text, owner_of, reading_failure};
 use crate::cli::files::new_file::is_special;
 use crate::cli::files::read::{notes_of, read_saved_states};
 use crate::cli::files::{FileKind, Format, cannot, kind_of};
@@ -21,7 +21,7 @@ use crate::cli::terminal::units::show_bytes;
 use crate::model::path::Path;
 use crate::storage::past::reach;
 use crate::storage::recover::Files;
-use crate::storage::{Directory, DiskEntry, LogReader, LogStart, Op, StorageError};
+use crate::storage::{Directory, DiskEntry, LogReader, LogStart, Op};
 
 /// Print what is in an event log, or how far back a data directory reaches
 #[derive(Debug, Clone, Args)]
@@ -102,11 +102,7 @@ pub(super) fn open(path: &FilePath) -> Result<(LogReader, u64), CliError> {
     let file = File::open(path).map_err(|error| cannot("open", path, error))?;
     let bytes = file.metadata().map_err(|error| cannot("read", path, error))?.len();
     let name = path.display().to_string();
-    Ok((LogReader::new(&name, Box::new(file)).map_err(failure)?, bytes))
-}
-
-pub(super) fn failure(error: StorageError) -> CliError {
-    CliError::Failure(error.to_string())
+    Ok((LogReader::new(&name, Box::new(file)).map_err(reading_failure)?, bytes))
 }
 
 fn inspect(args: &InspectArgs, json: bool) -> Result<(), CliError> {
@@ -119,7 +115,7 @@ fn inspect(args: &InspectArgs, json: bool) -> Result<(), CliError> {
         let batch = match log.next() {
             Ok(Some(batch)) => batch,
             Ok(None) => break Ok(()),
-            Err(error) => break Err(failure(error)),
+            Err(error) => break Err(reading_failure(error)),
         };
         counts.batches += 1;
         counts.first_ms.get_or_insert(batch.time_ms);
@@ -236,8 +232,8 @@ fn inspect_directory(args: &InspectArgs, json: bool) -> Result<(), CliError> {
     let owner = owner_of(&disk)?.ok_or_else(|| {
         CliError::Failure(format!("{directory}: this is not the data directory of a node"))
     })?;
-    let files = Files::list(&disk).map_err(failure)?;
-    let past = reach(&disk).map_err(failure)?;
+    let files = Files::list(&disk).map_err(reading_failure)?;
+    let past = reach(&disk).map_err(reading_failure)?;
     let bytes = |files: &BTreeMap<u64, DiskEntry>| files.values().map(|file| file.bytes).sum();
     let (snapshot_bytes, log_bytes): (u64, u64) = (bytes(&files.snapshots), bytes(&files.logs));
     let (snapshots, logs) = (files.snapshots.len(), files.logs.len());

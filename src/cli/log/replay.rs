@@ -4,9 +4,9 @@ use std::path::{Path as FilePath, PathBuf};
 
 use clap::Args;
 
-use super::inspect::{failure, open};
+use super::inspect::open;
 use crate::cli::error::CliError;
-use crate::cli::files::directory::{put_into, read_directory};
+use crate::cli::files::directory::{put_into, read_directory, reading_failure};
 use crate::cli::files::new_file::tidy_when_interrupted;
 use crate::cli::files::read::{StateFile, notes_of, read_saved_states, read_state};
 use crate::cli::files::write::write_state;
@@ -148,7 +148,7 @@ fn cut_of(logs: &[PathBuf], until: Option<Until>) -> Result<Option<Cut>, CliErro
     let mut cut = NOTHING;
     for (number, path) in (1..).zip(logs) {
         let (log, _) = open(path)?;
-        if let Some(end) = log.end_at(time_ms).map_err(failure)? {
+        if let Some(end) = log.end_at(time_ms).map_err(reading_failure)? {
             cut = Cut::Behind { number, end };
         }
     }
@@ -222,7 +222,7 @@ fn replay(
         log.name_into(replay.lend_table());
         let mut bar = ProgressBar::new(format!("replaying {}", path.display()), json);
         let mut is_enough = false;
-        while let Some(mut batch) = log.next().map_err(failure)? {
+        while let Some(mut batch) = log.next().map_err(reading_failure)? {
             is_enough = cut.is_some_and(|cut| cut.apply(place, &mut batch));
             bar.bytes(batch.end, length);
             replay.apply(batch, log.table());

@@ -11,11 +11,10 @@ use serde_json::json;
 
 use super::fail_stop;
 use super::logging::{LogFormat, Logging};
-use super::node_process::{
-    GOODBYE_MAX, end_of, listen_for_signals, raise_open_files, start_error, unless_ended,
-};
+use super::node_process::{GOODBYE_MAX, end_of, listen_for_signals, start_error, unless_ended};
 use super::settings::{Settings, StartKind, http_token};
 use crate::cli::error::CliError;
+use crate::cli::open_files;
 use crate::cli::terminal::output::{Output, shell_word};
 use crate::node::config::{CLIENT_PORT, Token};
 use crate::node::{Node, StopReason};
@@ -77,7 +76,7 @@ pub(in crate::cli) fn run(args: DemoArgs) -> Result<(), CliError> {
     let logging = Logging::start(Some(&args.log), "warn", None, LogFormat::Text)?;
     fail_stop::install();
     let (ending, _) = listen_for_signals(logging)?;
-    raise_open_files();
+    open_files::raise();
     let folder = args.secure.then(|| Folder::make(&args.network)).transpose()?;
     let access = match &folder {
         Some(folder) => Access::Secure(folder),

@@ -17,6 +17,7 @@ use super::node_args::Prepared;
 use super::notify::Notify;
 use super::signals::{Signal, on_signals};
 use crate::cli::error::CliError;
+use crate::cli::open_files;
 use crate::cli::terminal::output::{Output, printable};
 use crate::node::config::Config;
 use crate::node::security::OtherNetwork;
@@ -34,7 +35,8 @@ pub(in crate::cli) fn run(prepared: Prepared) -> Result<(), CliError> {
     let hang_up_means_more = config.key.is_some() || config.audit.is_some();
     let logging = if hang_up_means_more { logging.without_switch() } else { logging };
     let (ending, hang_ups) = listen_for_signals(logging)?;
-    raise_open_files();
+    // A node that gets too few for as many clients as there may be says so.
+    open_files::raise();
     rt::block_on(serve(config, &ending, &hang_ups, json))
 }
 
@@ -269,12 +271,4 @@ pub(super) fn listen_for_signals(
         let _ = sender.try_send(signal);
     })?;
     Ok((receiver, hang_ups))
-}
-
-/// Lets the process open as many files as the system allows. If that is too few for as many clients
-/// as there may be, the node says so.
-pub(super) fn raise_open_files() {
-    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
-        tracing::warn!("cannot raise the limit on open files: {error}");
-    }
 }

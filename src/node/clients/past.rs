@@ -32,7 +32,7 @@ pub(super) fn recall(
     if matches!(at, PastMoment::Time(time_ms) if time_ms > now_ms) {
         return Err(PastRefusal::NotYet { now_ms });
     }
-    let failed = |error: StorageError| PastRefusal::Failed(error.to_string());
+    let failed = |error: StorageError| PastRefusal::Failed(error.for_reader());
     let disk = Directory::new(directory);
     if let Some(first) = reach_after(&disk, until).map_err(failed)? {
         return Err(PastRefusal::Before { time_ms: first.time_ms, tock: first.tock.get() });
@@ -58,7 +58,7 @@ pub(super) fn history(
     since_ms: u64,
     limit: usize,
 ) -> Result<History, PastRefusal> {
-    let failed = |error: StorageError| PastRefusal::Failed(error.to_string());
+    let failed = |error: StorageError| PastRefusal::Failed(error.for_reader());
     let found = read_history(&Directory::new(directory), path, since_ms, limit).map_err(failed)?;
     found.ok_or_else(|| PastRefusal::Failed(String::from("there is no state to begin with")))
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt as _;
+use std::process::Command;
 
 use crate::cli::command::{ok, program};
 use crate::processes::NodeProcess;
@@ -35,4 +36,32 @@ fn who_cannot_print_that_a_change_was_made_says_that_it_may_have_been() {
     let says = "cannot write to standard output";
     assert!(said.contains(says) && said.contains("may have been done"), "{said}");
     assert_eq!(ok(&node, &["get", "a"]).trim(), "1");
+}
+
+#[test]
+fn a_reader_that_stops_early_has_no_whole_snapshot_and_the_command_says_so() {
+    let node = NodeProcess::run("n1");
+    // More than a pipe holds.
+    ok(&node, &["set", "a", "--string", &"x".repeat(100_000)]);
+    let script = format!(
+        "{} snapshot save --to - --connect {} | head -c 10 > /dev/null; echo ${{PIPESTATUS[0]}}",
+        env!("CARGO_BIN_EXE_distkv-node"),
+        node.client
+    );
+    let done = Command::new("bash").args(["-c", &script]).output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(String::from_utf8(done.stdout).unwrap().trim(), "1", "{said}");
+    assert!(said.contains("what it has is not whole"), "{said}");
+}
+
+#[test]
+fn who_may_open_hardly_any_file_is_told_so() {
+    for args in ["status", "run --name n1"] {
+        let program = env!("CARGO_BIN_EXE_distkv-node");
+        let script = format!("ulimit -n 8; exec {program} {args}");
+        let done = Command::new("sh").args(["-c", &script]).output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(1), "{said}");
+        assert!(said.contains("may open only 8 files at once, and needs 16"), "{said}");
+    }
 }

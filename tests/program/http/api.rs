@@ -178,6 +178,8 @@ fn a_write_that_comes_again_counts_once_also_with_its_precondition() {
     for wrong in ["00", "+0112233445566778899aabbccddeeff", &"0".repeat(33)] {
         assert_eq!(put(wrong, "5").status, 400, "{wrong}");
     }
+    let two = open.ask("PUT", "/v1/kv/a").field("Distkv-Wid", wid).field("distkv-wid", wid);
+    assert_eq!(two.body("2").send().status, 400, "which of them?");
     let copies = open.put("/v1/kv/a?copies=1&timeout=0", "6");
     assert_eq!((copies.status, copies.code().as_str()), (504, "unknown_fate"));
     assert_eq!(open.get("/v1/kv/a").text(), "6\n", "it is made, and says that nobody else has it");

@@ -130,7 +130,10 @@ pub(in crate::cli) async fn run_apply(args: ApplyArgs) -> Result<(), CliError> {
             args.wanted.below
         )));
     }
-    let mut differences = compare(&remote, &args.wanted.below, wanted, args.remote.json).await?;
+    let interrupt = Interrupt::heed()?;
+    let comparing = compare(&remote, &args.wanted.below, wanted, args.remote.json);
+    let compared = interrupt.or(comparing).await;
+    let mut differences = compared.map_err(|error| error.left("nothing was changed"))?;
     differences.retain(|difference| args.delete || difference.then.is_some());
     let mut output = Output::new(args.remote.json);
     if args.dry_run {
@@ -140,7 +143,6 @@ pub(in crate::cli) async fn run_apply(args: ApplyArgs) -> Result<(), CliError> {
         say::line(&format!("{count} would be changed"));
         return Ok(());
     }
-    let interrupt = Interrupt::heed()?;
     let mut done = Done::default();
     let mut bar = ProgressBar::new("applying", args.remote.json);
     let total = differences.len() as u64;

@@ -71,6 +71,9 @@ fn a_value_at_its_limit_is_kept_and_one_beyond_is_refused() {
     let value = "x".repeat(VALUE_BYTES_MAX - 5);
     client.set("a", value.as_str());
     assert_eq!(client.get("a"), Some(value.as_str().into()));
+    // With what it is expected to be: the longest request that clients send.
+    let both = map! {"action": "set_value", "path": path("a"), "value": value.as_str(), "prev": value.as_str()};
+    client.ok(both);
     let set = |value: Value| map! {"action": "set_value", "path": path("a"), "value": value};
     assert_eq!(client.code(set(format!("{value}y").into())), "too_large");
     let mut deep = Value::Nil;

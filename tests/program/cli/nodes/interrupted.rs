@@ -28,6 +28,7 @@ fn commands_that_change_something_end_soon_after_ctrl_c_though_the_node_is_silen
     for (command, waits_for, told) in [
         (&["import", &line][..], "set_value", [may_be_done, "does no harm"]),
         (&["apply", &line, "--below", "a"], "set_value", [may_be_done, again]),
+        (&["apply", &line, "--below", "a"], "get_tree", [nothing, "interrupted"]),
         (&["cp", "-r", "a", "b"], "set_value", [may_be_done, "with --force goes on from there"]),
         (&["mv", "-r", "a", "b"], "delete_value", [may_be_done, "the rest is where it was"]),
         (&["snapshot", "restore", &snapshot], "restore", ["nothing of ", " was restored"]),
