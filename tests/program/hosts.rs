@@ -11,7 +11,7 @@
 //! ```
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 
 /// Tells a test program that it runs inside of the test's own namespace.
@@ -139,6 +139,13 @@ impl Hosts {
     /// Takes it up again.
     pub fn card_up(&self, host: usize) {
         ip_batch(&self.prefix(host), "link set eth0 up\n");
+    }
+
+    /// Gives one host another address, as a new lease would.
+    pub fn readdress(&self, host: usize, ip: IpAddr) {
+        let old = gossip_addr(host).ip();
+        let lines = format!("addr del {old}/24 dev eth0\naddr add {ip}/24 dev eth0\n");
+        ip_batch(&self.prefix(host), &lines);
     }
 
     /// From now on, what `from` sends to `to` goes to a hardware address that nobody has; the

@@ -297,3 +297,40 @@ fn a_node_that_other_machines_cannot_call_says_so_and_so_do_they() {
         },
     );
 }
+
+#[test]
+fn a_node_whose_address_changes_while_it_runs_is_a_member_at_the_new_one() {
+    inside_own_network(
+        test_name!("a_node_whose_address_changes_while_it_runs_is_a_member_at_the_new_one"),
+        || {
+            let hosts = Hosts::new(&[0, 0]);
+            let first = start_node(&hosts, 0, &[]);
+            let (peer, client) = (hosts::gossip_addr(0).to_string(), client_addr(1).to_string());
+            // It listens on all addresses, and advertises the one that its peers see.
+            let gossip = format!("0.0.0.0:{}", hosts::gossip_addr(1).port());
+            let arguments = ["join", &peer, "--client", &client, "--gossip", &gossip, "--insecure"];
+            let second = processes::NodeProcess::start_by(&hosts.prefix(1), "n1", &arguments);
+            let (mut here, mut there) = (first.connect(), second.connect());
+            let mut is_up_at = |ip: &str| {
+                let sees = |client: &mut processes::Client, name: &str, ip: &str| {
+                    let reply = client.call("members", &[]);
+                    let members = processes::field(&reply, "result").unwrap();
+                    let has = |member: &rmpv::Value, key: &str, text: &str| {
+                        let value = processes::field(member, key).unwrap();
+                        value.as_str().is_some_and(|value| value.starts_with(text))
+                    };
+                    let is_it = |m: &rmpv::Value| {
+                        has(m, "name", name) && has(m, "state", "up") && has(m, "gossip", ip)
+                    };
+                    members.as_array().unwrap().iter().any(is_it)
+                };
+                sees(&mut here, "n1", ip) && sees(&mut there, "n0", "10.77.0.1:")
+            };
+            processes::wait_until("they are up", || is_up_at("10.77.0.2:").then_some(()));
+            hosts.readdress(1, "10.77.0.99".parse().unwrap());
+            processes::wait_until("it has moved", || is_up_at("10.77.0.99:").then_some(()));
+            second.connect().set(&["a"], 1.into());
+            processes::wait_until("it takes part", || first.connect().get(&["a"]));
+        },
+    );
+}

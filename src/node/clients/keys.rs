@@ -87,7 +87,7 @@ pub(super) fn change(
     let (id, order, force) = match order {
         KeyOrder::Add { secret } => {
             let key = Key::new(secret);
-            (key.id(), Order::Add(key), true)
+            (key.id(), Order::Add(key), false)
         }
         KeyOrder::Use { id, force } => {
             let id = parse(id)?;
@@ -99,7 +99,8 @@ pub(super) fn change(
         }
     };
     let is_known = keys.ring().lookup(id).is_some();
-    if !force && is_known {
+    let may_shut_out = !matches!(order, Order::Add(_));
+    if may_shut_out && !force && is_known {
         let known = known(links, keys, members);
         let members = || known.iter().map(|node| (node, node.kept()));
         let (what, blocking) = match order {

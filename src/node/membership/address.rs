@@ -1,6 +1,7 @@
 //! Addresses as people write them, name look-ups, and the address that this node advertises, which
 //! may differ from the one that it binds.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 pub(in crate::node) use crate::model::host_port::HostPort;
@@ -126,6 +127,14 @@ pub(in crate::node) fn route_to(peer: SocketAddr) -> Option<IpAddr> {
     socket.connect(peer).ok()?;
     let ip = socket.local_addr().ok()?.ip().to_canonical();
     is_host(ip).then_some(ip)
+}
+
+/// Whether an address is one of this host's now. Where that cannot be found out, it is.
+pub(in crate::node) fn is_of_this_host(ip: IpAddr) -> bool {
+    match UdpSocket::bind((ip, 0)) {
+        Ok(_) => true,
+        Err(error) => error.kind() != io::ErrorKind::AddrNotAvailable,
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use parking_lot::Mutex;
 
-use super::address::{Advertised, HostPort, is_host};
+use super::address::{Advertised, HostPort, is_host, is_of_this_host};
 use crate::hub::Hub;
 use crate::model::ids::{Millis, NodeName, Tock};
 use crate::protocol::peer::greeting::{
@@ -79,7 +79,8 @@ impl Myself {
     }
 
     /// A peer is reached from this local address, or reached us at it. Returns the new address for
-    /// SWIM if it is the first that is known, or the first that other hosts could use.
+    /// SWIM if it is the first that is known, or the first that other hosts could use, or takes the place of one that
+    /// this host has lost.
     pub(in crate::node) fn learn_route(&self, local: IpAddr) -> Option<SocketAddr> {
         let Advertised::Route { port } = &self.advertised else { return None };
         let local = local.to_canonical();
@@ -87,7 +88,10 @@ impl Myself {
         let better = is_host(local)
             && match *route {
                 None => true,
-                Some(known) => known.is_loopback() && !local.is_loopback(),
+                Some(known) => {
+                    (known.is_loopback() && !local.is_loopback())
+                        || (known != local && !is_of_this_host(known))
+                }
             };
         if !better {
             return None;
