@@ -46,6 +46,34 @@ fn ticks_move_from_present_to_known_and_to_deleted() {
 }
 
 #[test]
+fn all_parts_come_at_once() {
+    let node = Node::found("n1");
+    let parts = [
+        "nodes",
+        "known",
+        "present",
+        "deleted",
+        "missing",
+        "remote_missing",
+        "node_drop",
+        "debug",
+        "debugger",
+        "conflicts",
+        "housekeepers",
+        "resync",
+        "delete_group",
+        "storage",
+        "client_memory",
+    ];
+    let asked = parts.iter().map(|part| ((*part).into(), true.into()));
+    let action = ("action".into(), "get_state".into());
+    let reply = node.connect().ok(Value::Map(asked.chain([action]).collect()));
+    let told = fields(&reply);
+    assert_eq!(told[..parts.len()], parts);
+    assert_eq!(told[parts.len()..], ["node", "tock", "seq"]);
+}
+
+#[test]
 fn a_node_that_never_wrote_has_no_tick() {
     let node = Node::found("n1");
     let (link, _queue) = node.hub.add_link();

@@ -334,6 +334,25 @@ proptest! {
     }
 
     #[test]
+    fn a_message_has_any_number_of_fields(count in 0usize..=40, before in 0usize..4) {
+        let mut out = vec![0xc0; before];
+        let mut message = MessageWriter::new(&mut out);
+        for field in 0..count {
+            message.u64("n", field as u64);
+        }
+        let mut reader = Reader::new(&out);
+        for _ in 0..before {
+            reader.read_raw().unwrap();
+        }
+        prop_assert_eq!(reader.read_map_len().unwrap(), count);
+        for field in 0..count {
+            prop_assert_eq!(reader.read_str(), Ok("n"));
+            prop_assert_eq!(reader.read_u64(), Ok(field as u64));
+        }
+        prop_assert!(reader.is_at_end());
+    }
+
+    #[test]
     fn no_message_makes_the_decoder_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
     ) {

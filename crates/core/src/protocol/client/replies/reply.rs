@@ -14,15 +14,17 @@ use crate::protocol::client::chain::Names;
 use crate::protocol::client::error::ClientError;
 use crate::protocol::client::request::ChainLength;
 
-/// Most fields of a message: what a MessagePack head of one byte can say.
-const FIELDS_MAX: u8 = 15;
+/// As many fields as a MessagePack head of one byte can say. Few messages have more.
+const SHORT_MAP_MAX: u16 = 15;
+/// The head of a longer map, before its count of two bytes.
+const LONG_MAP: u8 = 0xde;
 
-/// Writes one map of at most 15 fields at the end of a buffer, field by field.
+/// Writes one map at the end of a buffer, field by field.
 pub struct MessageWriter<'o> {
     out: &'o mut Vec<u8>,
     /// Where the map's head stands.
     head: usize,
-    fields: u8,
+    fields: u16,
 }
 
 impl<'o> MessageWriter<'o> {
@@ -33,23 +35,40 @@ impl<'o> MessageWriter<'o> {
         Self { out, head, fields: 0 }
     }
 
-    /// Continues a message that was begun elsewhere: its bytes so far.
+    /// Continues a message that was begun elsewhere, and has at most 15 fields so far: its bytes.
     pub fn resume(part: &[u8], out: &'o mut Vec<u8>) -> Self {
         let head = out.len();
         out.extend_from_slice(part);
-        Self { out, head, fields: part.first().map_or(0, |head| head & FIELDS_MAX) }
+        Self { out, head, fields: part.first().map_or(0, |head| u16::from(head & 0x0f)) }
     }
 
     /// Adds a field whose value the caller writes into the buffer: exactly one.
     #[inline]
     pub fn key(&mut self, key: &'static str) -> &mut Vec<u8> {
-        invariant!(self.fields < FIELDS_MAX, "a message has at most 15 fields");
-        self.fields += 1;
-        if let Some(head) = self.out.get_mut(self.head) {
-            *head = 0x80 | self.fields;
+        if self.fields < SHORT_MAP_MAX {
+            self.fields += 1;
+            if let Some(head) = self.out.get_mut(self.head) {
+                *head = 0x80 | self.fields as u8;
+            }
+        } else {
+            self.lengthen();
         }
         write_str(key, self.out);
         self.out
+    }
+
+    /// One more field than fits into a short head. The first time, what there is of the message moves for a longer one.
+    #[cold]
+    fn lengthen(&mut self) {
+        if self.fields == SHORT_MAP_MAX {
+            self.out.splice(self.head..=self.head, [LONG_MAP, 0, 0]);
+        }
+        // Each field is a name in the code.
+        invariant!(self.fields < u16::MAX, "a message has fewer than 65,536 fields");
+        self.fields += 1;
+        if let Some(count) = self.out.get_mut(self.head + 1..self.head + 3) {
+            count.copy_from_slice(&self.fields.to_be_bytes());
+        }
     }
 
     /// Adds nil.
