@@ -152,6 +152,14 @@ fn two_nodes_of_which_copies_came_up_call_each_other_where_they_were() {
     }
 }
 
+/// Here a node put its value on top again (rule 2), whose deletion another node had overwritten, and what had overwritten it had
+/// lost to a third node's deletion by then. The value was told to have won over that one; the judge asked for the first.
+#[test]
+fn a_value_that_wins_over_the_last_deletion_is_told_to_be_back() {
+    let options = Options { family: Family::Nodes, ..Options::default() };
+    assert_agree(&options, 41_762_070, 1);
+}
+
 /// Here the only node that agreed to a purge had not seen the version that came back. It saw it later, and agreed to the
 /// next purge: the judge took that for the purge of the deletion, which nobody could have told.
 #[test]

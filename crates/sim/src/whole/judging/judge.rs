@@ -34,12 +34,17 @@ pub(in crate::whole) struct Judge {
     /// By path and life, up to which tick its changes were replaced by somebody who knew them.
     replaced: BTreeMap<(Path, NodeId), u64>,
     acked: BTreeMap<EventId, Acked>,
+    /// Of those, how many conflicts had been reported before.
+    reported_before: BTreeMap<EventId, u64>,
     /// The events that each request made: more than one where it was sent again.
     made: BTreeMap<u32, Vec<EventId>>,
     /// The newest events of what lost in conflicts that were reported.
     losers: BTreeSet<EventId>,
     /// Values that were reported to undo a deletion which had been purged, and where.
     undone: BTreeSet<(Path, u32)>,
+    /// Values that were put on top again (rule 2) and then reported to be there in place of a deletion: where, and the
+    /// number of the last such report.
+    lifted: BTreeMap<(Path, u32), u64>,
     pub(in crate::whole) conflicts: u64,
     pub(in crate::whole) purged: u64,
 }
@@ -96,11 +101,15 @@ impl Judge {
             Report::Conflict(conflict) => {
                 self.conflicts += 1;
                 self.losers.insert(event_id(table, conflict.loser.newest()));
-                if conflict.is_undone_deletion()
-                    && let Some(value) = conflict.winner.value()
-                {
+                if let Some(value) = conflict.winner.value() {
                     let number = crate::whole::clients::requests::number_of(value);
-                    self.undone.insert((conflict.path.clone(), number));
+                    let place = (conflict.path.clone(), number);
+                    if conflict.winner.reissue_of().is_some() && conflict.loser.value().is_none() {
+                        self.lifted.insert(place.clone(), self.conflicts);
+                    }
+                    if conflict.is_undone_deletion() {
+                        self.undone.insert(place);
+                    }
                 }
                 true
             }
@@ -122,6 +131,7 @@ impl Judge {
 
     /// A client was told that its change is made.
     pub(in crate::whole) fn ack(&mut self, event: EventId, acked: Acked) {
+        self.reported_before.entry(event.clone()).or_insert(self.conflicts);
         self.acked.entry(event).or_insert(acked);
     }
 
@@ -191,7 +201,7 @@ impl Judge {
                 && number.is_some_and(|number| self.is_made_once(number))
                 && self.is_made_once(acked.request)
                 && !self.has_lost(event, acked)
-                && !number.is_some_and(|n| self.undone.contains(&(acked.path.clone(), n)))
+                && !number.is_some_and(|n| self.is_told_to_be_back(event, &acked.path, n))
             {
                 wrong = Some(("what was deleted has come back, and nobody was told", detail()));
             }
@@ -232,6 +242,16 @@ impl Judge {
         let copies = self.made.get(&acked.request);
         let is_replaced = is_replaced(event) || copies.into_iter().flatten().any(is_replaced);
         !is_there && !is_replaced && !self.has_lost(event, acked)
+    }
+
+    /// Whether a report says that a value is there in place of a deletion: of one that was purged, or, since a client was
+    /// told of this deletion, of another one at the same path. Where what a client had put in the place of this deletion
+    /// lost to that other one, that is all there is to tell: nobody knows any more in what order it was.
+    fn is_told_to_be_back(&self, deletion: &EventId, path: &Path, number: u32) -> bool {
+        let place = (path.clone(), number);
+        let before = self.reported_before.get(deletion);
+        self.undone.contains(&place)
+            || self.lifted.get(&place).is_some_and(|last| Some(last) > before)
     }
 
     fn is_made_once(&self, request: u32) -> bool {

@@ -12,11 +12,12 @@ use crate::model::value::{ReadError, Reader, SkipError, SkipLimits, skip_value};
 use crate::protocol::client::error::{ClientError, ErrorCode};
 use crate::protocol::client::word::fold;
 
-// Each has its bit; the last of them is the greatest.
-const _: () = assert!((Field::WithData as u32) < u128::BITS);
+// Each has its bit.
+const _: () = assert!(Field::ALL.len() <= u128::BITS as usize);
 
 /// Most fields of a message that have a meaning here. More can only be repetitions.
-const FIELDS_MAX: usize = 64;
+const FIELDS_MAX: usize = 80;
+const _: () = assert!(Field::ALL.len() <= FIELDS_MAX);
 
 macro_rules! fields {
     ($($name:ident = $word:literal,)*) => {
@@ -28,6 +29,9 @@ macro_rules! fields {
         }
 
         impl Field {
+            /// All of them, in the order of their numbers.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
             /// The field of a name as it stands in a message.
             #[must_use]
             pub fn of(key: &[u8]) -> Option<Self> {
