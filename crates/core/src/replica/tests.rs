@@ -116,7 +116,7 @@ fn write_with_id(replica: &mut Replica, value: Option<&[u8]>) -> Result<Written,
 #[test]
 fn a_write_that_comes_again_is_known_whatever_became_of_it_and_whatever_it_asks_for() {
     let mut a = node("a");
-    let precondition = Precondition { chain: ChainCondition::MustBeNew, value: None };
+    let precondition = Precondition::chain(ChainCondition::MustBeNew);
     let (value, write_id) = (Some(&[1][..]), Some(ID));
     let write = Write { precondition, write_id, ..Write::new(path("k"), value) };
     let first = a.write(&mut write.clone()).unwrap();
@@ -225,7 +225,7 @@ fn moved_event(from: &Replica, to: &mut Replica, event: Event) -> Event {
 fn preconditions_hold_or_nothing_changes() {
     let mut a = Replica::new(&id("a"), 1);
     let mut attempt = |chain, value: Option<&[u8]>, new: Option<&[u8]>| {
-        let precondition = Precondition { chain, value };
+        let precondition = Precondition { value, ..Precondition::chain(chain) };
         a.write(&mut Write { precondition, ..Write::new(path("k"), new) })
     };
     let event =
@@ -253,6 +253,27 @@ fn preconditions_hold_or_nothing_changes() {
 }
 
 #[test]
+fn a_deletion_s_event_is_a_precondition_for_those_who_say_so() {
+    let mut a = Replica::new(&id("a"), 1);
+    write(&mut a, "k", Some(&[1]));
+    let dead = write(&mut a, "k", None).unwrap().entry.newest();
+    let mut attempt = |chain, of_deletion| {
+        let precondition = Precondition { of_deletion, ..Precondition::chain(chain) };
+        a.write(&mut Write { precondition, ..Write::new(path("k"), Some(&[2])) })
+    };
+    let older = ChainCondition::Newest(Event { tick: Tick::new(1).unwrap(), ..dead });
+    let newest = ChainCondition::Newest(dead);
+    assert_eq!(attempt(newest, false).unwrap_err(), WriteError::IsNew);
+    for other in [older, ChainCondition::Unknown] {
+        assert_eq!(attempt(other, true).unwrap_err(), WriteError::IsNew, "{other:?}");
+    }
+    assert!(attempt(newest, true).unwrap().changed);
+    let again = attempt(newest, true).unwrap_err();
+    assert!(matches!(again, WriteError::ChainMismatch { .. }), "{again:?}");
+    assert_eq!(attempt(ChainCondition::MustBeNew, true).unwrap_err(), WriteError::AlreadyExists);
+}
+
+#[test]
 fn writing_the_same_value_makes_an_event_unless_told_otherwise() {
     let mut a = Replica::new(&id("a"), 1);
     write(&mut a, "k", Some(&[1]));
@@ -271,7 +292,7 @@ fn writing_the_same_value_makes_an_event_unless_told_otherwise() {
 fn an_idempotent_change_that_is_made_already_asks_for_nothing() {
     let mut a = Replica::new(&id("a"), 1);
     let mut set = |value: &[u8]| {
-        let precondition = Precondition { chain: ChainCondition::MustBeNew, value: None };
+        let precondition = Precondition::chain(ChainCondition::MustBeNew);
         let mut write =
             Write { precondition, idempotent: true, ..Write::new(path("k"), Some(value)) };
         a.write(&mut write).map(|w| w.changed)

@@ -231,7 +231,7 @@ impl Cluster<'_> {
         if !self.nodes[node].is_awake() || self.nodes[node].copied_at.is_some() {
             return;
         }
-        let precondition = Precondition { chain, value: None };
+        let precondition = Precondition::chain(chain);
         let value = (!delete).then_some(&value[..]);
         let write = Write { precondition, ..Write::new(path, value) };
         let ack_wanted = rng.percent(20);

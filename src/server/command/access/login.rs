@@ -323,7 +323,7 @@ fn replace_hash(cx: &Context<'_>, user: &User, hash: PasswordHash) {
     let Some(record) = record else { return };
     let Ok(value) = record.with_secret(Secret::Password(hash)).write() else { return };
     let chain = ChainCondition::Newest(user.event);
-    let precondition = Precondition { chain, value: None };
+    let precondition = Precondition::chain(chain);
     let time = change_time();
     let write = Write { precondition, time, ..Write::new(&path, Some(value.as_bytes())) };
     if let (Err(error), _) = cx.hub.write(write, false) {

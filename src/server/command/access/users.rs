@@ -360,7 +360,7 @@ pub(in crate::server) fn demote_for_list(cx: &Context<'_>, path: &[u8]) {
     else {
         return;
     };
-    let precondition = Precondition { chain: ChainCondition::Newest(entry.newest()), value: None };
+    let precondition = Precondition::chain(ChainCondition::Newest(entry.newest()));
     let write = Write { precondition, ..Write::new(&path, Some(value.as_bytes())) };
     if let (Err(error), _) = cx.hub.write(write, false) {
         // With the list it is a user all the same; only without it, later, it would be an admin.
@@ -421,7 +421,7 @@ fn make(cx: &Context<'_>, wanted: Wanted<'_>) -> Result<Change, ClientError> {
         ChainField::New => (ChainCondition::MustBeNew, None),
         ChainField::Newest { life, tick } => (ChainCondition::Any, Some((*life, *tick))),
     };
-    let precondition = Precondition { chain, value: None };
+    let precondition = Precondition::chain(chain);
     let write = Write { precondition, idempotent: true, ..Write::new(wanted.path, wanted.value) };
     let op = WriteOp { newest, ..WriteOp::new(write) };
     let checked = wanted.is_checked.then_some(cx.access.policies);

@@ -408,7 +408,11 @@ impl<'a> Job<'a> {
             write: Write {
                 path: permit.path.to_bytes(),
                 value: permit.stored.as_ref().map(Value::as_bytes).or(write.value),
-                precondition: Precondition { chain, value: write.prev },
+                precondition: Precondition {
+                    chain,
+                    of_deletion: write.of_deletion,
+                    value: write.prev,
+                },
                 idempotent: write.idempotent,
                 write_id: write.write_id,
                 // The batch has one for all.

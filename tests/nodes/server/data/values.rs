@@ -98,6 +98,26 @@ fn preconditions_say_what_is_wrong_in_words_that_clients_look_for() {
 }
 
 #[test]
+fn the_version_of_a_deleted_entry_is_a_precondition_on_request() {
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    client.set("k", 1);
+    let deleted = client.ok(map! {"action": "delete_value", "path": path("k"), "nchain": 1});
+    let set = |more: &[(&str, Value)]| {
+        let fields = more.iter().map(|(name, value)| ((*name).into(), value.clone()));
+        let own = map! {"action": "set_value", "path": path("k"), "value": 2};
+        let Value::Map(own) = own else { unreachable!() };
+        Value::Map(own.into_iter().chain(fields).collect())
+    };
+    let chain = ("chain", deleted["chain"].clone());
+    // As with the original, a deleted entry is new.
+    assert_eq!(client.code(set(&[chain.clone()])), "is_new");
+    let asked = ("deleted", true.into());
+    client.ok(set(&[chain.clone(), asked.clone()]));
+    assert_eq!(client.code(set(&[chain, asked])), "chain_mismatch");
+}
+
+#[test]
 fn a_map_is_the_one_that_was_read_whatever_the_order_of_its_pairs() {
     let node = Node::found("n1");
     let mut client = node.connect();

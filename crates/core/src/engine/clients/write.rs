@@ -139,7 +139,7 @@ impl Engine {
         if !self.ready {
             return Err(EngineWriteError::NotReady);
         }
-        let precondition = Precondition { chain: ChainCondition::MustBeNew, value: None };
+        let precondition = Precondition::chain(ChainCondition::MustBeNew);
         let mut write = Write { precondition, ..Write::new(Path::root(), Some(value)) };
         match self.write_unchecked(&mut write, false, out) {
             Ok(_) => Ok(true),

@@ -17,8 +17,18 @@ use crate::tree::Spot;
 pub struct Precondition<'a> {
     /// What the entry's newest event must be.
     pub chain: ChainCondition,
+    /// Whether the newest event may be that of a deletion. It may not, as with the original, unless a client asks for it.
+    pub of_deletion: bool,
     /// The value that must be there, as checked MessagePack.
     pub value: Option<&'a [u8]>,
+}
+
+impl Precondition<'_> {
+    /// The entry's newest event must be this one, of a value.
+    #[must_use]
+    pub fn chain(chain: ChainCondition) -> Self {
+        Self { chain, ..Self::default() }
+    }
 }
 
 /// The `chain` field of a write.
@@ -254,15 +264,18 @@ impl Written {
 
 fn check_precondition(wanted: &Precondition<'_>, old: Option<&Entry>) -> Result<(), WriteError> {
     let live = old.filter(|e| !e.is_tombstone());
-    match (wanted.chain, live) {
-        (ChainCondition::Any, _) | (ChainCondition::MustBeNew, None) => {}
-        (ChainCondition::MustBeNew, Some(_)) => return Err(WriteError::AlreadyExists),
-        // A deleted entry counts as new, although it still has a chain (docs/client-protocol.md,
-        // "Actions").
+    // A deleted entry counts as new, although it still has a chain (docs/client-protocol.md,
+    // "Actions").
+    let held = if wanted.of_deletion { old } else { live };
+    match (wanted.chain, held) {
+        (ChainCondition::Any, _) => {}
+        (ChainCondition::MustBeNew, _) if live.is_none() => {}
+        (ChainCondition::MustBeNew, _) => return Err(WriteError::AlreadyExists),
         (ChainCondition::Newest(_) | ChainCondition::Unknown, None) => {
             return Err(WriteError::IsNew);
         }
         (ChainCondition::Newest(event), Some(entry)) if entry.newest() == event => {}
+        (_, Some(entry)) if entry.is_tombstone() => return Err(WriteError::IsNew),
         (_, Some(entry)) => return Err(WriteError::ChainMismatch { newest: entry.newest() }),
     }
     match (wanted.value, live.and_then(Entry::value)) {

@@ -228,7 +228,10 @@ impl Whole<'_> {
             _ => ChainCondition::Any,
         };
         let write = Write {
-            precondition: Precondition { chain, value: expected.as_ref().map(<[u8; 5]>::as_slice) },
+            precondition: Precondition {
+                value: expected.as_ref().map(<[u8; 5]>::as_slice),
+                ..Precondition::chain(chain)
+            },
             idempotent: request.condition == Condition::Idempotent,
             write_id: request.id,
             ..Write::new(request.path.clone(), value.as_ref().map(<[u8; 5]>::as_slice))

@@ -56,7 +56,7 @@ fn node(name: &str, incarnation: u64) -> Engine {
 }
 
 fn write(engine: &mut Engine, path: &Path, value: Option<&[u8]>) {
-    let precondition = Precondition { chain: ChainCondition::Any, value: None };
+    let precondition = Precondition::chain(ChainCondition::Any);
     let mut write = Write { precondition, ..Write::new(path, value) };
     engine.write(&mut write, false, &mut Outbox::new()).unwrap();
 }

@@ -27,6 +27,8 @@ pub struct WriteRequest<'a> {
     pub value: Option<&'a [u8]>,
     /// What the newest event must be.
     pub chain: ChainField<'a>,
+    /// Whether the newest event may be that of a deletion. Without it a deleted entry is new, as with the original.
+    pub of_deletion: bool,
     /// What the old value must be.
     pub prev: Option<&'a [u8]>,
     /// Make no event for the same value.
@@ -65,6 +67,7 @@ pub(super) fn decode_write<'a>(
         path,
         value,
         chain: ChainField::decode(fields.get(Field::Chain))?,
+        of_deletion: fields.flag(Field::Deleted)?,
         prev: fields.value(Field::Prev)?,
         idempotent: fields.flag(Field::Idem)?,
         reply_chain: chain_length(fields, 1)?,
