@@ -19,6 +19,7 @@ mod links;
 mod moving;
 mod rotate;
 mod rotation;
+mod shut_out;
 
 /// A folder with key files of a network that no other test uses.
 pub struct Keys {

@@ -48,7 +48,7 @@ pub struct PoolConfig {
     /// How long the result of a failed attempt to connect is given to all callers; doubles with
     /// each further failure, up to [`PoolConfig::failure_memory_max`].
     pub failure_memory: Duration,
-    /// See there.
+    /// The longest that [`PoolConfig::failure_memory`] becomes.
     pub failure_memory_max: Duration,
     /// A node that sent nothing for this long while something is open is asked whether it is alive.
     pub probe_after: Duration,

@@ -207,7 +207,7 @@ impl Default for RetryPolicy {
 
 impl RetryPolicy {
     /// What to do when try number `attempt` (the first is 1) has failed, `elapsed` after the request was
-    /// begun. `random` is any 64 bits, others each time.
+    /// begun. `random`: 64 random bits, new ones for each call.
     #[must_use]
     pub fn decide(
         &self,

@@ -39,7 +39,7 @@ pub struct TopologyConfig {
     pub first_view_timeout: Duration,
     /// The wait after no candidate could be reached; doubles up to the next.
     pub retry_delay: Duration,
-    /// See there.
+    /// The longest that [`TopologyConfig::retry_delay`] becomes.
     pub retry_delay_max: Duration,
     /// How often nodes without a view are asked again.
     pub old_nodes_delay: Duration,

@@ -6,7 +6,9 @@ use distkv::client::retry::RetryPolicy;
 use distkv::client::{ClientConfig, PutOptions, ReadMode};
 use distkv::model::shard::shard_of;
 use distkv::model::value::Value;
-use distkv::testing::{TestCluster, block_on};
+use distkv::node::Node;
+use distkv::rt;
+use distkv::testing::{PATIENCE, TestCluster, block_on, wait_until};
 
 use super::ops::{connect, path};
 
@@ -75,6 +77,37 @@ fn freshest_needs_a_majority_and_takes_the_newest() {
         // One node alone still answers other reads.
         let entry = client.get_entry_with(&path("a"), ReadMode::Preferred).await.unwrap().unwrap();
         assert_eq!(entry.node, "n2");
+        cluster.shutdown().await;
+    });
+}
+
+/// What it wrote once and is purged now is gone, not late: nobody has to be waited for because of it.
+#[test]
+fn freshest_does_not_wait_for_a_silent_node_because_of_what_is_purged() {
+    block_on(async {
+        let mut cluster = TestCluster::start(3).await.unwrap();
+        let retry = RetryPolicy { try_deadline: PATIENCE, ..RetryPolicy::default() };
+        let config = ClientConfig::new().retry(retry).own_write_patience(PATIENCE);
+        let client = connect(&cluster, config).await;
+        client.put_with(&path("a"), &1, &PutOptions::new().copies(2)).await.unwrap();
+        client.delete_with(&path("a"), &PutOptions::new().copies(2)).await.unwrap();
+        let is_purged = || {
+            let holds =
+                |node: &Node| node.hub().read(|engine| engine.get(path("a").as_bytes()).is_some());
+            !cluster.nodes().iter().any(holds)
+        };
+        assert!(wait_until(PATIENCE * 2, is_purged).await);
+        let home = client.preferred(&path("a"));
+        let place =
+            cluster.nodes().iter().position(|node| Some(node.name().as_str()) != home.as_deref());
+        let gone = cluster.take(place.unwrap());
+        let address = gone.client_addr();
+        gone.shutdown().await;
+        // Whoever connects hears nothing. Its name is in the view for a while.
+        let _silent = std::net::TcpListener::bind(address).unwrap();
+        let begun = rt::now();
+        assert_eq!(client.get_entry_with(&path("a"), ReadMode::Freshest).await.unwrap(), None);
+        assert!(rt::now() - begun < rt::millis(PATIENCE) / 2, "{} ms", rt::now() - begun);
         cluster.shutdown().await;
     });
 }

@@ -102,6 +102,44 @@ fn without_fetch_only_changes_come_also_after_its_node_died() {
     });
 }
 
+/// What it has not been told of the first state, it cannot tell from what changed since.
+#[test]
+fn without_fetch_nothing_is_lost_either_if_its_node_dies_before_the_first_state_has_come() {
+    block_on(async {
+        let mut cluster = TestCluster::start(3).await.unwrap();
+        let client = connect(&cluster, ClientConfig::new()).await;
+        // More than a node sends before it is read.
+        let long = "x".repeat(20_000);
+        for number in 0..400 {
+            client.put(&at(number).push("long").unwrap(), &long).await.unwrap();
+        }
+        for number in 0..3 {
+            put(&client, number, 1).await;
+        }
+        cluster.settled().await.unwrap();
+        let mut watch = client.watch(&path("w"), WatchOptions::default()).await.unwrap();
+        for number in 0..3 {
+            client.put_with(&at(number), &2, &PutOptions::new().copies(2)).await.unwrap();
+        }
+        drop(cluster.take(place_of(&cluster, &watch)));
+        let mut is_restarted = false;
+        let mut told = BTreeMap::new();
+        loop {
+            match next(&mut watch).await {
+                WatchEvent::Restarted => is_restarted = true,
+                WatchEvent::Change(change) if change.path.elements().count() == 2 => {
+                    told.insert(change.path.clone(), change.get::<i64>().unwrap());
+                }
+                WatchEvent::UpToDate => break,
+                WatchEvent::Change(_) | WatchEvent::Resumed { .. } => {}
+            }
+        }
+        assert!(is_restarted);
+        assert_eq!(told, (0..3).map(|number| (at(number), Some(2))).collect());
+        cluster.shutdown().await;
+    });
+}
+
 #[test]
 fn it_goes_on_at_the_next_node_and_tells_what_happened_meanwhile_and_nothing_twice() {
     block_on(async {

@@ -11,6 +11,9 @@ use crate::retry::RetryPolicy;
 use crate::smart::observer::{Observer, Observing};
 use crate::topology::TopologyConfig;
 
+/// The shortest time after which the table of overrides is fetched again: it is the same for all clients of a network.
+const SHARD_TABLE_AGE_MIN: Duration = Duration::from_millis(100);
+
 /// Which node's answer a read takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReadMode {
@@ -144,8 +147,9 @@ impl ClientConfig {
     }
 
     /// Whether each write carries an id, by which nodes know it again when it is retried (on).
-    /// Without, a write that may have been made is not retried, but for one with a chain
-    /// precondition.
+    /// Without, a write that may have been made is not retried, unless
+    /// [`PutOptions::chain`](super::PutOptions::chain), [`must_be_new`](super::PutOptions::must_be_new) or
+    /// [`idempotent`](super::PutOptions::idempotent) keeps it from being made twice.
     #[must_use]
     pub fn write_ids(self, writes_ids: bool) -> ClientConfig {
         ClientConfig { writes_ids, ..self }
@@ -184,9 +188,10 @@ impl ClientConfig {
         ClientConfig { watch_patience, ..self }
     }
 
-    /// How old the table of overrides of preferred nodes gets before it is fetched again (30 s).
+    /// How old the table of overrides of preferred nodes gets before it is fetched again (30 s; at least 100 ms).
     #[must_use]
     pub fn shard_table_age(self, shard_table_age: Duration) -> ClientConfig {
+        let shard_table_age = shard_table_age.max(SHARD_TABLE_AGE_MIN);
         ClientConfig { shard_table_age, ..self }
     }
 

@@ -143,6 +143,44 @@ impl Round {
             self.tried.push(address.clone());
         }
     }
+
+    /// Whether all that are known now were tried.
+    fn is_over(&self, routing: &Routing) -> bool {
+        routing.targets.iter().all(|target| self.tried.contains(&target.address))
+    }
+}
+
+/// Which nodes have shut this client out. One alone may be mistaken, or not have heard of a new user; it is as good as
+/// down. What all say that can be reached is final.
+#[derive(Debug, Default)]
+pub(in crate::smart) struct Refusals {
+    last: Option<ClientError>,
+    /// One that can be reached has failed otherwise in this round, and may let the client in.
+    has_hope: bool,
+}
+
+impl Refusals {
+    /// A try has failed, and was noted in its round. If that is over and nobody who can be reached lets this client in:
+    /// the error with which the call ends.
+    pub(in crate::smart) fn on_failed(
+        &mut self,
+        failed: &Failed,
+        round: &Round,
+        routing: &Routing,
+    ) -> Option<ClientError> {
+        match &failed.error {
+            error @ ClientError::NoAccess { .. } => self.last = Some(error.clone()),
+            ClientError::Resolve { .. }
+            | ClientError::Connect { .. }
+            | ClientError::Lost { .. } => {}
+            _ => self.has_hope = true,
+        }
+        if !round.is_over(routing) {
+            return None;
+        }
+        let Self { last, has_hope } = std::mem::take(self);
+        last.filter(|_| !has_hope)
+    }
 }
 
 impl Inner {
@@ -197,6 +235,7 @@ impl Inner {
         let started_us = rt::now_us();
         let elapsed = || Duration::from_micros(rt::now_us().saturating_sub(started_us));
         let (mut round, mut attempts, mut fate) = (Round::default(), 0_u32, Fate::NotDone);
+        let mut refusals = Refusals::default();
         // If it may have been executed.
         let mut in_doubt = SmallVec::<[HostPort; 2]>::new();
         // What a node said of a change that it has made.
@@ -256,9 +295,12 @@ impl Inner {
             if this == Fate::Unconfirmed {
                 unconfirmed = Some(failed.error.clone());
             }
+            let refusal = refusals.on_failed(&failed, &round, &routing);
             let random = rt::random_u64();
-            let mut decision =
-                policy.decide(failed.class, attempts, elapsed(), idempotency, random);
+            let mut decision = match refusal {
+                Some(_) => Decision::GiveUp(Reason::Final),
+                None => policy.decide(failed.class, attempts, elapsed(), idempotency, random),
+            };
             if let Decision::RetryAfter { delay, other_node } = decision {
                 if !other_node {
                     round.again = Some(target.address.clone());
@@ -274,7 +316,7 @@ impl Inner {
                     counts.give_up(reason);
                 }
                 // That says more than that the deadline has cut off the last try.
-                let error = match (failed.error, unconfirmed) {
+                let error = match (refusal.unwrap_or(failed.error), unconfirmed) {
                     (error @ ClientError::Server(_), _) | (error, None) => error,
                     (_, Some(error)) => error,
                 };
@@ -371,7 +413,7 @@ impl Inner {
         Fut: Future<Output = Result<T, ClientError>>,
     {
         let address = &target.address;
-        let slow = |what: &str| ClientError::Connect {
+        let slow = |what: &str, patience: Duration| ClientError::Connect {
             address: address.to_string(),
             reason: format!("{what} within {patience:?}"),
         };
@@ -379,14 +421,18 @@ impl Inner {
         let (used, sent_us) = match self.pool.plan(address) {
             pool::Plan::Use(used) => (Ok(used), started_us),
             pool::Plan::Fail(error) => (Err(error), started_us),
-            pool::Plan::Wait(attempt) => match rt::timeout(patience, attempt.result()).await {
-                Some(result) => (result, rt::now_us()),
-                None => return Err(unavailable(slow("no connection"))),
-            },
+            // However long the work itself may take.
+            pool::Plan::Wait(attempt) => {
+                let patience = patience.min(self.config.retry.try_deadline);
+                match rt::timeout(patience, attempt.result()).await {
+                    Some(result) => (result, rt::now_us()),
+                    None => return Err(unavailable(slow("no connection", patience))),
+                }
+            }
         };
         let used = used.map_err(unavailable)?;
         if used.connection().is_closed() {
-            return Err(unavailable(slow("no connection that lasts")));
+            return Err(unavailable(slow("no connection that lasts", patience)));
         }
         let waited = Duration::from_micros(sent_us.saturating_sub(started_us));
         let left = patience.saturating_sub(waited);
@@ -402,7 +448,7 @@ impl Inner {
             }
             None => {
                 self.pool.on_timeout(address, &used, sent_us / 1000);
-                let (error, class) = (slow("no answer"), ErrorClass::TryDeadline);
+                let (error, class) = (slow("no answer", patience), ErrorClass::TryDeadline);
                 Err(Failed { error, class, is_old })
             }
         }

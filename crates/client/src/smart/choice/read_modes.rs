@@ -86,11 +86,7 @@ impl Inner {
             };
             let request = ReadRequest { path, with_chain: request.with_chain || has_own };
             let (entry, served) = self.read_once(request, plan).await?.split();
-            let there = entry.value.is_some() || entry.chain.is_some();
-            if !has_own
-                || self.own_writes.judge(path, there.then_some(entry.tock), served.node())
-                    == Freshness::Enough
-            {
+            if !has_own || self.has_own(path, &entry, served.node()) {
                 return Ok(entry);
             }
             count(&self.counts.stale_answers);
@@ -161,6 +157,8 @@ impl Inner {
         let elapsed = || Duration::from_millis(rt::now().saturating_sub(started));
         let mut newest: Option<Entry> = None;
         let mut answered: BTreeSet<String> = BTreeSet::new();
+        // Whether one of the answers has what this client wrote, or something newer.
+        let mut has_own = !self.own_writes.knows(path);
         self.counts.call();
         loop {
             *attempts = attempts.saturating_add(1);
@@ -186,14 +184,29 @@ impl Inner {
             let asking = asked.iter().map(|target| self.ask_one(target, path, patience));
             let mut answers: FuturesUnordered<_> = asking.collect();
             let mut refusal = None;
-            // More are waited for only if this client knows that there is something newer.
-            while (answered.len() < needed || self.is_behind_own(path, newest.as_ref()))
-                && let Some((target, answer)) = answers.next().await
-            {
+            loop {
+                let next = if answered.len() < needed {
+                    answers.next().await
+                } else if has_own {
+                    break;
+                } else {
+                    // More are waited for only because this client knows that there is something newer, and not for long.
+                    let patience = self.config.own_write_patience.saturating_sub(elapsed());
+                    match rt::timeout(patience, answers.next()).await {
+                        Some(next) => next,
+                        None => {
+                            count(&self.counts.stale_taken);
+                            self.own_writes.give_up(path);
+                            break;
+                        }
+                    }
+                };
+                let Some((target, answer)) = next else { break };
                 self.counts.on_try(attempt, false);
                 match answer {
-                    Ok(entry) => {
+                    Ok((entry, node)) => {
                         answered.insert(target.name.clone());
+                        has_own |= self.has_own(path, &entry, &node);
                         newest = Some(newer_of(newest, entry));
                     }
                     Err(error) => {
@@ -233,12 +246,10 @@ impl Inner {
         }
     }
 
-    /// Whether an answer is older than what this client wrote.
-    fn is_behind_own(&self, path: &Path, entry: Option<&Entry>) -> bool {
-        let Some(entry) = entry else { return false };
+    /// Whether an answer has what this client wrote, or something newer.
+    fn has_own(&self, path: &Path, entry: &Entry, node: &NodeIdentity) -> bool {
         let there = entry.value.is_some() || entry.chain.is_some();
-        let node = NodeIdentity { name: entry.node.clone(), incarnation: None };
-        self.own_writes.judge(path, there.then_some(entry.tock), &node) == Freshness::Stale
+        self.own_writes.judge(path, there.then_some(entry.tock), node) == Freshness::Enough
     }
 
     /// One node's answer.
@@ -247,13 +258,13 @@ impl Inner {
         target: &'t Target,
         path: &Path,
         patience: Duration,
-    ) -> (&'t Target, Result<Entry, ClientError>) {
+    ) -> (&'t Target, Result<(Entry, NodeIdentity), ClientError>) {
         let asking = async {
             let used = self.pool.get(&target.address).await?;
             let mut fields = Fields::at(path);
             fields.u64("nchain", 1).bool("with_time", true);
             let reply = used.connection().request("get_value", &fields).await?;
-            entry::entry_of(&reply, &target.name)
+            Ok((entry::entry_of(&reply, &target.name)?, used.identity().clone()))
         };
         let silent = || ClientError::Connect {
             address: target.address.to_string(),

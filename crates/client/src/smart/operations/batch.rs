@@ -86,8 +86,9 @@ impl Batch {
         Ok(self.put_raw(path, &value, &PutOptions::default()))
     }
 
-    /// Writes a value in MessagePack, with options: copies and the deadline are those of the whole
-    /// batch, and do not count here.
+    /// Writes a value in MessagePack, with options. [`PutOptions::copies`] and [`PutOptions::deadline`] have no
+    /// effect: a batch waits for no copies, and has the deadline of the client's
+    /// [`RetryPolicy`](crate::RetryPolicy).
     pub fn put_raw(&mut self, path: &Path, value: &Value, options: &PutOptions) -> &mut Batch {
         self.push(path, Kind::Put(value.clone(), options.clone()))
     }

@@ -102,7 +102,8 @@ impl Client {
     /// As [`Client::put`], with options.
     ///
     /// # Errors
-    /// [`CallError`]; [`CallError::is_precondition`] if another write came first.
+    /// [`CallError`]; its [`CallError::fate`] says whether the write may have been made, and
+    /// [`CallError::is_precondition`] whether another write came first.
     pub async fn put_with<T: Serialize + ?Sized + Sync>(
         &self,
         path: &Path,
@@ -113,10 +114,10 @@ impl Client {
         self.put_raw(path, &value, options).await
     }
 
-    /// The same with a value as MessagePack.
+    /// As [`Client::put_with`], with a value as MessagePack.
     ///
     /// # Errors
-    /// [`CallError`].
+    /// [`CallError`], as [`Client::put_with`].
     pub async fn put_raw(
         &self,
         path: &Path,
@@ -129,15 +130,16 @@ impl Client {
     /// Deletes the entry at a path; entries below it stay.
     ///
     /// # Errors
-    /// [`CallError`].
+    /// [`CallError`]; its [`CallError::fate`] says whether the entry may have been deleted.
     pub async fn delete(&self, path: &Path) -> Result<Written, CallError> {
         self.delete_with(path, &PutOptions::default()).await
     }
 
-    /// The same with options.
+    /// As [`Client::delete`], with options.
     ///
     /// # Errors
-    /// [`CallError`].
+    /// [`CallError`]; its [`CallError::fate`] says whether the entry may have been deleted, and
+    /// [`CallError::is_precondition`] whether another write came first.
     pub async fn delete_with(
         &self,
         path: &Path,
@@ -172,7 +174,9 @@ impl Inner {
             }
             None => "delete_value",
         };
-        options.write_into(id, self.config.retry.try_deadline, &mut fields);
+        let policy = &self.config.retry;
+        let total_deadline = options.deadline.unwrap_or(policy.total_deadline);
+        options.write_into(id, policy.try_deadline.min(total_deadline), &mut fields);
         let plan = Plan {
             deadline: options.deadline,
             needs_id: options.needs_id(),

@@ -12,8 +12,9 @@ use crate::retry::deviations::{Rule, is_broken};
 use crate::rt;
 use crate::smart::ReadMode;
 
-/// The id by which nodes recognise a write: two writes never have the same. Nodes remember the last
-/// 65,536 of them. Random, or made from a text that names this write and no other.
+/// The id by which nodes recognise a write: two writes never have the same. Random, or made from a text that
+/// names this write and no other. A node remembers the last 65,536 ids, and after a restart those of its
+/// entries: a write that was overwritten or deleted before that, or is older, is made again.
 ///
 /// ```
 /// use distkv_client::{PutOptions, WriteId};
@@ -154,20 +155,25 @@ impl PutOptions {
     }
 
     /// With this id, or that of a text: another program can make the same write again, also after a
-    /// restart, and it counts once ([`Written::repeated`](super::entry::Written::repeated)).
+    /// restart, and it counts once ([`Written::repeated`](super::entry::Written::repeated)), within the
+    /// limits of [`WriteId`].
     #[must_use]
     pub fn write_id(self, id: impl Into<WriteId>) -> PutOptions {
         PutOptions { id: Id::Given(id.into()), ..self }
     }
 
-    /// Without an id: if it is unknown whether the write was made, that is an error, unless it has
-    /// a chain as its precondition.
+    /// Without an id: a write that may have been made is not tried again, which is
+    /// [`CallError::FateUnknown`](super::super::CallError::FateUnknown), unless [`PutOptions::chain`],
+    /// [`PutOptions::must_be_new`] or [`PutOptions::idempotent`] keeps it from being made twice.
     #[must_use]
     pub fn without_write_id(self) -> PutOptions {
         PutOptions { id: Id::None, ..self }
     }
 
-    /// The write succeeds only when this many other nodes have it.
+    /// The write succeeds only when this many other nodes have it. If they do not in time, the change is
+    /// made all the same: the error is [`CallError::FateUnknown`](super::super::CallError::FateUnknown),
+    /// with the fate [`Fate::Unconfirmed`](super::super::Fate::Unconfirmed). More copies than the node has
+    /// links are refused, and nothing is changed.
     #[must_use]
     pub fn copies(self, copies: u64) -> PutOptions {
         PutOptions { copies, ..self }
@@ -193,7 +199,8 @@ impl PutOptions {
             ChainCondition::Newest(chain) => {
                 let mut bytes = Vec::new();
                 chain.encode(&mut bytes);
-                to.raw("chain", &bytes);
+                // It may be that of a deletion: nodes of the original and older ones do not take that.
+                to.raw("chain", &bytes).bool("deleted", true);
             }
         }
         if let Some(prev) = &self.prev {

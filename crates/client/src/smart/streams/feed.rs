@@ -15,7 +15,7 @@ use crate::pool::{NodeIdentity, PooledConnection};
 use crate::retry::{ErrorClass, RetryPolicy};
 use crate::rt;
 use crate::smart::Inner;
-use crate::smart::choice::call::{Plan, Round};
+use crate::smart::choice::call::{Plan, Refusals, Round};
 use crate::smart::error::{At, CallError, Fate};
 
 /// A stream, and the node that sends it.
@@ -84,6 +84,7 @@ pub(super) fn begin_search(
 #[derive(Debug, Default)]
 pub(in crate::smart) struct Search {
     round: Round,
+    refusals: Refusals,
     /// Tries since a stream has lasted.
     attempts: u32,
 }
@@ -151,10 +152,16 @@ impl Inner {
                 Err(failed) => {
                     search.round.on_failed(&target.address);
                     self.counts.on_failure(failed.class);
-                    if failed.class == ErrorClass::Final {
+                    let at = || {
                         let node = Some(target.name.clone());
-                        let at = At { node, attempts: search.attempts, fate: Fate::NotDone };
-                        return Err(failed.into_refusal(at));
+                        At { node, attempts: search.attempts, fate: Fate::NotDone }
+                    };
+                    if failed.class == ErrorClass::Final {
+                        return Err(failed.into_refusal(at()));
+                    }
+                    let refusal = search.refusals.on_failed(&failed, &search.round, &routing);
+                    if let Some(error) = refusal {
+                        return Err(CallError::NoAccess { error, at: at() });
                     }
                 }
             }

@@ -35,9 +35,9 @@ pub enum MonitorEvent {
 pub struct TopicMessage {
     /// Its topic.
     pub topic: Path,
-    /// Its value; none if it is no MessagePack: then `raw` has its bytes.
+    /// Its value; none if its bytes are not MessagePack: then they are in `raw`.
     pub data: Option<Value>,
-    /// Its bytes, if they are no MessagePack.
+    /// Its bytes, if they are not MessagePack.
     pub raw: Option<Vec<u8>>,
     /// Messages before it that were lost since this monitor did not keep up.
     pub dropped: u64,

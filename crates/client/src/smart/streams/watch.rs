@@ -442,7 +442,9 @@ impl Watch {
         {
             self.search.on_lost(&opened, &self.client.config.retry);
         }
-        if !self.memory.is_whole() {
+        // Of a first state that nobody was told and that has not come whole, what changed meanwhile cannot be known.
+        let is_over = self.client.door.is_closing();
+        if !is_over && (!self.memory.is_whole() || self.is_silent) {
             self.start_over();
         }
     }
