@@ -25,6 +25,11 @@ class ScriptedNode:
         self.requests: list[dict] = []
         self.accepted = 0
         self.qlen = 10
+        self.greets: dict[str, object] = {}
+        """More of its greeting."""
+        self.is_ready = True
+        self.lets_in = True
+        """Whether logins succeed, where the greeting asks for them."""
         self._writers: set[asyncio.StreamWriter] = set()
         self._views: list[tuple[asyncio.StreamWriter, int]] = []
         self.states: dict[str, str] = {}
@@ -38,9 +43,14 @@ class ScriptedNode:
 
     async def stop(self) -> None:
         self._server.close()
+        self.drop()
+        await self._server.wait_closed()
+
+    def drop(self) -> None:
+        """Ends all connections."""
+        self._views.clear()
         for writer in list(self._writers):
             writer.transport.abort()
-        await self._server.wait_closed()
 
     def actions(self, action: str) -> list[dict]:
         return [request for request in self.requests if request.get("action") == action]
@@ -53,7 +63,7 @@ class ScriptedNode:
                 "client": peer.address,
                 "gossip": None,
                 "state": "self" if peer is self else self.states.get(peer.name, "up"),
-                "ready": True,
+                "ready": peer.is_ready,
                 "housekeeper": None,
             }
             for peer in self.peers
@@ -68,6 +78,7 @@ class ScriptedNode:
         self.accepted += 1
         self._writers.add(writer)
         greeting = {"seq": 0, "version": [0, 65, 0], "node": self.name, "tick": 1, "tock": 1, "qlen": self.qlen}
+        greeting |= self.greets
         writer.write(encode(greeting))
         splitter = Splitter()
         try:
@@ -89,6 +100,9 @@ class ScriptedNode:
         self.requests.append(request)
         if action in ("cluster", "watch_cluster", "list_shards") and self.is_old:
             reply: object = {"error": f"unknown action {action}"}
+        elif action == "auth":
+            outcome = {"state": "end"} if self.lets_in else error("auth_failed")
+            reply = b"".join(encode({**part, "seq": seq}) for part in ({"state": "start"}, outcome))
         elif action == "cluster":
             reply = self.view()
         elif action == "watch_cluster":

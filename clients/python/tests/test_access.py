@@ -20,6 +20,7 @@ from distkv_client import (
     Ticket,
     Tls,
     UnavailableError,
+    UpToDate,
     UsageError,
 )
 from distkv_client.codec import encode
@@ -94,6 +95,23 @@ async def test_a_user_that_is_removed_is_refused_from_then_on(users):
             return False
 
         await until(refused)
+
+
+async def test_a_user_that_is_removed_is_told_soon_and_its_watches_end(users):
+    config = Config(login=Login.password("bob", "bob's secret"))
+    async with Client.connect(*users.seeds, config=config) as client:
+        async with client.watch("open") as watch:
+            while await watch.next() != UpToDate():
+                pass
+            run("user", "remove", "bob", *users.ann)
+            async with asyncio.timeout(5):
+                with pytest.raises(DeniedError) as caught:
+                    await watch.next()
+                assert caught.value.code == "no_access"
+                for call in (client.get("open.x", default=None), client.entry("open.x", read="freshest")):
+                    with pytest.raises(DeniedError) as caught:
+                        await call
+                    assert caught.value.code == "no_access"
 
 
 async def test_a_secret_that_changes_keeps_the_connections_and_is_needed_for_new_ones(users, tmp_path):

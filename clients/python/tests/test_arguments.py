@@ -84,7 +84,7 @@ async def test_what_is_no_write_id_is_told_and_nothing_is_sent(write_id):
 
 VERSION = Version(5, "x~7", 1)
 WRONG = {
-    "if_version": [str(VERSION), 5, b"x", {"node": "x", "tick": 1}, True, Version],
+    "if_version": [str(VERSION), 5, b"x", {"node": "x", "tick": 1}, True, Version, None],
     "copies": ["1", 1.0, 1.5, math.nan, math.inf, None, True, -1, 1 << 63],
     "timeout": ["1", b"1", True, math.nan, [1], object()],
 }
@@ -107,6 +107,47 @@ async def test_options_of_wrong_types_are_told_and_nothing_is_sent(name, value):
             with pytest.raises(UsageError):
                 await call()
         assert len(one.requests) + len(two.requests) == before
+
+
+async def test_a_version_that_was_not_told_is_no_precondition(client, base):
+    await client.put(base, 1)
+    (untold,) = await client.tree(base)
+    await client.put(base, 2)
+    assert untold.version is None
+    for call in (
+        lambda: client.put(base, 3, if_version=untold.version),
+        lambda: client.put_raw(base, b"\x03", if_version=untold.version),
+        lambda: client.delete(base, if_version=untold.version),
+    ):
+        with pytest.raises(UsageError, match="versions=True"):
+            await call()
+    for add in (client.batch().put, lambda path, _, if_version: client.batch().delete(path, if_version=if_version)):
+        with pytest.raises(UsageError, match="versions=True"):
+            add(base, 3, if_version=untold.version)
+    (told,) = await client.tree(base, versions=True)
+    assert (told.value, told.version) == (2, (await client.entry(base)).version)
+    assert (await client.put(base, 3, if_version=told.version)).changed
+
+
+async def test_a_version_as_precondition_may_be_that_of_a_deleted_entry():
+    """Nodes that know the field accept one; others leave it alone."""
+    one = ScriptedNode("s1", lambda request: {"results": [WRITTEN]} if request["action"] == "batch" else WRITTEN)
+    async with scene(one) as client:
+        for call, has_version in (
+            (lambda: client.put("a", 1, if_version=VERSION), True),
+            (lambda: client.put_raw("a", b"\x01", if_version=VERSION, copies=1), True),
+            (lambda: client.delete("a", if_version=VERSION), True),
+            (lambda: client.batch().put("a", 1, if_version=VERSION).run(), True),
+            (lambda: client.put("a", 1, if_new=True), False),
+            (lambda: client.put("a", 1, if_value=2), False),
+            (lambda: client.delete("a"), False),
+            (lambda: client.batch().put("a", 1).run(), False),
+        ):
+            await call()
+            sent = [each for each in one.requests if each["action"] in ("set_value", "delete_value", "batch")][-1]
+            (sent,) = sent.get("ops", [sent])
+            assert ("deleted" in sent) is has_version and sent.get("deleted", True) is True
+            assert (sent.get("chain") is not None) is has_version
 
 
 async def test_other_arguments_of_wrong_types_are_told():

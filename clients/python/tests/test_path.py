@@ -1,6 +1,7 @@
 """Paths against the vectors that the Rust code is tested with, and random ones against themselves."""
 
 import json
+import math
 import os
 from pathlib import Path as File
 
@@ -52,6 +53,42 @@ def test_what_is_no_path_is_refused():
         with pytest.raises(UsageError):
             Path.parse(text)
             pytest.fail(text)
+
+
+ARRAYS = {
+    ":1,": (1,),
+    ":1,2,": (1, 2),
+    ":( 1 ,( 2, ),() )": (1, (2,), ()),
+    ":()": (),
+    ":(((1,),),)": (((1,),),),
+    ":1:.5,-2,inf,1e3": (1.5, -2, math.inf, 1000.0),
+    ":None,True,False": (None, True, False),
+    r""":'a"\'',"b'\"",b'\xff\t'""": ("a\"'", "b'\"", b"\xff\t"),
+    r":'\x41\u00e9\U0001F600\\',''": ("Aé😀\\", ""),
+    ":'\n\t#',1": ("\n\t#", 1),
+}
+NO_ARRAYS = [
+    *(":1,\t2", ":1,\n2", ":\t(1,)", ":1,#x", ":(1,)#", ":1or(2,)", ":1,*a", ":1,:.:.:."),
+    *(":((1,))", ":(())", ":(1)", ":'a'", ":,", ":(,)", ":1,,2", ":(1,", ":1,)", ":(1,),(2"),
+    *(":1,:.5", ":1,-+1", ":1,--1", ":1,1_0", ":1,0x10", ":1,1j", ":1,007", ":1,true", ":1,nan", ":1,a"),
+    *(":1,'a''b'", ":1,'a' 'b'", ":1,u'a'", ":1,r'a'", ":1,'''a'''", ":1,'a", ":1,b'é'"),
+    *(r":1,'\q'", r":1,'\x4'", r":1,'\ud800'", r":1,'\U00110000'", r":1,b'\u00e9'"),
+]
+
+
+@pytest.mark.filterwarnings("error")
+def test_arrays_are_what_all_clients_take_for_one():
+    for text, elements in ARRAYS.items():
+        assert Path.parse(text) == Path(elements), text
+    for text in NO_ARRAYS:
+        with pytest.raises(UsageError):
+            Path.parse(text)
+            pytest.fail(text)
+    deepest = "(" * 16 + "1" + ",)" * 16
+    assert str(Path.parse(":" + deepest)) == ":" + deepest
+    for deeper in (f"({deepest},)", f"({deepest})", "(" * 5000, "(" * 5000 + ")" * 5000):
+        with pytest.raises(UsageError):
+            Path.parse(":" + deeper)
 
 
 def test_what_differs_from_the_original_differs_as_recorded():

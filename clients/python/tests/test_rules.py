@@ -322,6 +322,17 @@ async def test_a_refresh_waits_for_a_table_that_was_asked_for_after_it():
     await asyncio.wait_for(asyncio.gather(*waits), 5)
 
 
+@pytest.mark.parametrize("age", [0, -1.0, float("nan")])
+async def test_the_table_of_shards_is_not_fetched_all_the_time(age):
+    one = ScriptedNode("s1")
+    async with scene(one, config=Config(retry=POLICY, shard_table_age=age)) as client:
+        started = time.monotonic()
+        for _ in range(100):
+            await client.get("a", read="any")
+        await until(lambda: len(one.actions("list_shards")) >= 2)
+        assert len(one.actions("list_shards")) <= 2 + (time.monotonic() - started) / 0.1
+
+
 async def test_own_writes_are_read_where_they_were_made():
     stale = {"value": "old", "tock": 1, "chain": {"node": "x~1", "tick": 1, "prev": None}}
     one, two = pair(once({**WRITTEN, "tock": 9}, error("not_ready")), lambda request: stale)

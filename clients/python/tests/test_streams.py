@@ -1,4 +1,4 @@
-"""Watches and monitors whose streams break soon, or that two tasks wait on."""
+"""Watches and monitors whose streams break, soon or before their first state is whole, or that two tasks wait on."""
 
 import asyncio
 from typing import ClassVar
@@ -6,9 +6,9 @@ from typing import ClassVar
 import pytest
 from conftest import until
 from scripted import ScriptedNode
-from test_rules import scene
+from test_rules import pair, preferred_path, scene
 
-from distkv_client import Config, RetryPolicy, UsageError
+from distkv_client import Change, Config, Restarted, Resumed, RetryPolicy, UpToDate, UsageError
 from distkv_client.codec import encode
 
 
@@ -90,3 +90,49 @@ async def test_a_second_wait_is_refused_and_the_first_goes_on(client, base, kind
         await asyncio.sleep(0)
     with pytest.raises(UsageError, match="was closed"):
         await asyncio.wait_for(last, 20)
+
+
+def state(*values, is_whole):
+    """A node that sends this state of entries `0`, `1` …, or a part of it, and then nothing."""
+
+    def script(request):
+        if request["action"] == "check_deleted":
+            return {"missing": {}}
+        if request["action"] != "watch":
+            return {}
+        parts = [{"state": "start", "wseq": 1}]
+        for number, value in enumerate(values):
+            chain = {"node": "x~7", "tick": value, "prev": None}
+            entry = {"path": [number], "depth": 0, "value": value, "tock": value, "chain": chain}
+            parts.append({**entry, "wseq": number + 2})
+        if is_whole:
+            parts.append({"state": "uptodate", "wseq": len(values) + 2})
+        return b"".join(encode({**part, "seq": request["seq"]}) for part in parts)
+
+    return script
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [((1, 1), (1, 2)), ((1,), (1, 2)), ((), (1,)), ((1, 1), (1,)), ((1,), ())], ids=str
+)
+async def test_a_watch_without_the_state_says_that_it_was_lost_before_it_knew_the_state(before, after):
+    one, two = pair(state(*before, is_whole=False), state(*after, is_whole=True))
+    async with scene(one, two) as client:
+        async with client.watch(preferred_path(client, "s1"), fetch=False) as watch:
+            assert watch.node == "s1"
+            one.drop()
+            events = [await asyncio.wait_for(watch.next(), 20) for _ in range(len(after) + 2)]
+        assert (events[0], events[-1]) == (Restarted(), UpToDate())
+        assert [(event.path[1], event.value) for event in events[1:-1]] == list(enumerate(after))
+        assert watch.node is None and client.stats().watches.restarted == 1
+
+
+async def test_a_watch_without_the_state_goes_on_where_it_was_once_it_knew_the_state():
+    one, two = pair(state(1, 1, is_whole=True), state(1, 2, is_whole=True))
+    async with scene(one, two) as client:
+        async with client.watch(preferred_path(client, "s1"), fetch=False) as watch:
+            assert await watch.next() == UpToDate()
+            one.drop()
+            change, resumed = [await asyncio.wait_for(watch.next(), 20) for _ in range(2)]
+        assert isinstance(change, Change) and change.value == 2 and resumed == Resumed("s2")
+        assert client.stats().watches.restarted == 0

@@ -118,6 +118,12 @@ async def test_preconditions(client, base):
     assert gone.changed and gone.version
     entry = await client.entry(base)
     assert entry.deleted and entry.version == gone.version
+    with pytest.raises(ChangedError):
+        await client.put(base, 4, if_version=first.version)
+    again = await client.put(base, 4, if_version=entry.version)
+    assert again.version > entry.version and await client.get(base) == 4
+    with pytest.raises(ChangedError):
+        await client.put(base, 5, if_version=entry.version)
     assert issubclass(ChangedError, PreconditionError)
     with pytest.raises(UsageError):
         await client.put(base, 1, if_new=True, if_version=gone.version)

@@ -10,7 +10,7 @@ from .call import Caller, Plan
 from .codec import Fields, array_head, encode
 from .connection import Connection
 from .errors import REFUSALS, ProtocolError, RefusedError, ServerError, UsageError
-from .model import UNSET, Entry, Version, Written, entry_of, written_of
+from .model import UNSET, Entry, Unset, Version, Written, entry_of, written_of
 from .outcome import fate_of
 from .path import Path, PathLike
 from .replies import server_error
@@ -43,7 +43,7 @@ class Batch:
         path: PathLike,
         value: object,
         *,
-        if_version: Version | None = None,
+        if_version: Version | Unset | None = UNSET,
         if_new: bool = False,
         if_value: object = UNSET,
         write_id: WriteIdLike = AUTO,
@@ -57,7 +57,7 @@ class Batch:
         self,
         path: PathLike,
         *,
-        if_version: Version | None = None,
+        if_version: Version | Unset | None = UNSET,
         if_value: object = UNSET,
         write_id: WriteIdLike = AUTO,
     ) -> Batch:
@@ -125,7 +125,7 @@ class Batch:
                 if value is not None:
                     fields.raw("value", value)
                 write_id = options.id(self._caller.config.write_ids)
-                options.write_into(fields, write_id, None)
+                options.write_into(fields, write_id)
                 if options.idempotency(write_id) is Idempotency.UNGUARDED:
                     idempotency = Idempotency.UNGUARDED
                 elif idempotency is Idempotency.READ:

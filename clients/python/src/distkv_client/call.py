@@ -28,7 +28,8 @@ from .outcome import check_time, fate_of, final_error, most_telling
 from .own_writes import Life, OwnWrites
 from .path import Path
 from .pool import Pool, Slot, closed_error
-from .retry import ErrorClass, GiveUp, Idempotency, Reason, RetryPolicy, class_of
+from .refusals import Refusals
+from .retry import ErrorClass, Idempotency, Reason, Retry, RetryPolicy, class_of
 from .stats import ClientStats, NodeStats
 from .topology import Topology
 from .view import Routing, Target
@@ -54,7 +55,7 @@ class Plan:
     last: Sequence[Address] = ()
     """Nodes that come last."""
     try_deadline: float | None = None
-    """For one try, instead of what the policy says."""
+    """For one try, instead of what the policy says; a connection must be there as soon as usually."""
     deadline: float | None = None
     """For all tries, instead of what the policy says."""
     is_own: bool = False
@@ -237,6 +238,7 @@ class Caller:
         total = policy.total_deadline
         patience = policy.try_deadline if plan.try_deadline is None else plan.try_deadline
         tries = Round()
+        refusals = Refusals()
         attempts = 0
         fate = Fate.NOT_DONE
         in_doubt: set[Address] | None = None
@@ -272,7 +274,7 @@ class Caller:
                     raise made.error
                 connection = self.pool.ready(address)
                 if connection is None:
-                    connection = await self.pool.get(address, end)
+                    connection = await self.pool.get(address, min(end, now + policy.try_deadline))
                 check_time(time(), end, target.name)
                 sent = time()
                 if once is None:
@@ -305,22 +307,27 @@ class Caller:
                 watched.on_failed(target.name, attempts, kind, str(failure))
             if not plan.is_own:
                 self.count_failure(kind)
+            refusals.note(target, failure)
+            refused = refusals.verdict(self.topology.routing.targets)
+            if refused is not None:
+                raise final_error(most_telling(refused[1], unconfirmed), fate, refused[0], attempts)
             now = time()
             decision = policy.decide(kind, attempts, now - started, idempotency, random.random())
-            if isinstance(decision, GiveUp):
-                if decision.reason is Reason.DEADLINE:
-                    stats.deadlines += 1
-                elif decision.reason is Reason.FATE_UNKNOWN:
+            if isinstance(decision, Retry):
+                if not decision.other_node:
+                    tries.again = address
+                await asyncio.sleep(decision.delay)
+                now = time()
+                if now - started < total:
+                    continue
+                # It was a longer pause than planned.
+            elif decision.reason is not Reason.DEADLINE:
+                if decision.reason is Reason.FATE_UNKNOWN:
                     stats.unsafe_to_retry += 1
                 raise final_error(most_telling(failure, unconfirmed), fate, target.name, attempts)
-            if not decision.other_node:
-                tries.again = address
-            await asyncio.sleep(decision.delay)
-            now = time()
-            if now - started >= total:
-                # It was a longer pause than planned.
-                stats.deadlines += 1
-                raise final_error(most_telling(failure, unconfirmed), fate, target.name, attempts)
+            stats.deadlines += 1
+            name, failure = refusals.most_telling()
+            raise final_error(most_telling(failure, unconfirmed), fate, name, attempts)
 
     def quick(self, path: Path) -> tuple[asyncio.Future[Any], Route, Connection, float] | None:
         """Sends a read to the node that it goes to first, if nothing stands in the way: what :meth:`call` does,

@@ -13,6 +13,7 @@ from .call import Caller, Failed, Plan
 from .checks import instance_of, integer_of, seconds_of, text_of
 from .codec import Fields, encode, one_value
 from .config import Address, Config, ReadMode
+from .connection import Connection
 from .convert import convert
 from .errors import (
     DeniedError,
@@ -22,10 +23,11 @@ from .errors import (
     UnavailableError,
     UsageError,
 )
-from .model import UNSET, Entry, Version, Written, tock_of, written_of
+from .model import UNSET, Entry, Unset, Version, Written, tock_of, written_of
 from .monitor import Monitor
 from .own_writes import OwnWrites
 from .path import Path, PathLike
+from .patience import long_once
 from .pool import Pool
 from .reads import Reader
 from .replies import check_reply
@@ -38,7 +40,7 @@ from .topology import Topology
 from .tree import Conflicts, Tree
 from .view import ClusterView, TopologyChange
 from .watch import Watch
-from .writes import AUTO, COPIES_SHARE, WriteIdLike, WriteOptions
+from .writes import AUTO, WriteIdLike, WriteOptions
 
 SEEDS_MAX = 1024
 """Most seeds of a client."""
@@ -87,7 +89,6 @@ class Client:
         self._reader = Reader(self._caller)
         self._shards: ShardTable | None = None
         self._closing: asyncio.Task[None] | None = None
-        self._tries_wait = config.retry.try_deadline * COPIES_SHARE
 
     # -- beginning and end -------------------------------------------------------------------
 
@@ -280,7 +281,8 @@ class Client:
         max_depth: int | None = None,
         versions: bool = False,
     ) -> Tree:
-        """All values at and below a path: `await` it for a list, or `async for` over it."""
+        """All values at and below a path: `await` it for a list, or `async for` over it. `versions`: with the versions
+        of the entries, which `if_version` takes."""
         return Tree(self._caller, Path.of(path), min_depth, max_depth, versions)
 
     async def children(self, path: PathLike) -> list[Any]:
@@ -302,7 +304,7 @@ class Client:
         path: PathLike,
         value: object,
         *,
-        if_version: Version | None = None,
+        if_version: Version | Unset | None = UNSET,
         if_new: bool = False,
         if_value: object = UNSET,
         write_id: WriteIdLike = AUTO,
@@ -312,8 +314,8 @@ class Client:
     ) -> Written:
         """Writes a value.
 
-        `if_version`, `if_new`, `if_value`: only if nobody has written since, if there is no value, if the value
-        is this one. `write_id`: by which nodes know the write again, a text, 16 bytes or a
+        `if_version`, `if_new`, `if_value`: only if the entry, perhaps a deleted one, has this version still, if there
+        is no value, if the value is this one. `write_id`: by which nodes know the write again, a text, 16 bytes or a
         :class:`~distkv_client.writes.WriteId`. `copies`: so many other nodes have it when this returns.
         `idempotent`: the same value again is no change. `timeout`: seconds for all tries; without any left, nothing
         is sent.
@@ -329,7 +331,7 @@ class Client:
         path: PathLike,
         value: bytes,
         *,
-        if_version: Version | None = None,
+        if_version: Version | Unset | None = UNSET,
         if_new: bool = False,
         write_id: WriteIdLike = AUTO,
         copies: int = 0,
@@ -346,7 +348,7 @@ class Client:
         self,
         path: PathLike,
         *,
-        if_version: Version | None = None,
+        if_version: Version | Unset | None = UNSET,
         if_value: object = UNSET,
         write_id: WriteIdLike = AUTO,
         copies: int = 0,
@@ -362,11 +364,16 @@ class Client:
         fields = Fields(path)
         if value is not None:
             fields.raw("value", value)
-        options.write_into(fields, write_id, self._tries_wait)
+        options.write_into(fields, write_id)
         action = "delete_value" if value is None else "set_value"
         idempotency = options.idempotency(write_id)
         plan = Plan(action, path.shard, idempotency, options.needs_id, deadline=timeout)
-        served = await caller.call(plan, fields.head(action))
+
+        async def once(connection: Connection, end: float) -> Any:
+            left = end - caller.loop.time()
+            return await connection.request(options.copies_into(fields, left).head(action), end)
+
+        served = await caller.call(plan, fields.head(action), once if options.copies else None)
         name, _ = served.life
         written = written_of(served.reply, name, served.attempts, served.maybe_twice)
         if written.version is not None:
@@ -382,9 +389,9 @@ class Client:
         path = Path.of(path)
         idempotency = Idempotency.GUARDED if again_if_unknown else Idempotency.UNGUARDED
         # As many entries as there are take as long as that takes.
-        total = self.config.retry.total_deadline
-        plan = Plan("delete_tree", path.shard, idempotency, try_deadline=total)
-        served = await self._caller.call(plan, Fields(path).head("delete_tree"))
+        retry = self.config.retry
+        plan = Plan("delete_tree", path.shard, idempotency, try_deadline=retry.total_deadline)
+        served = await self._caller.call(plan, b"", long_once(Fields(path).head("delete_tree"), retry.try_deadline))
         self._caller.own_writes.homes[path.shard] = served.life
         changed: Any = served.reply.get("changed")
         return changed if isinstance(changed, int) else 0

@@ -323,6 +323,12 @@ class Fields:
         self._count += 1
         return self
 
+    def copy(self) -> Fields:
+        """The same fields, to add others to."""
+        fields = Fields()
+        fields._parts, fields._count = list(self._parts), self._count
+        return fields
+
     def add(self, name: str, value: object) -> Fields:
         """Adds a value."""
         return self.raw(name, encode(value))

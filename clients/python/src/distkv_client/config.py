@@ -160,7 +160,7 @@ class Config:
     watch_patience: float = 2.0
     """How long a watch waits at another node for versions that it delivered and that node lacks."""
     shard_table_age: float = 30.0
-    """How old the table of overrides of preferred nodes gets before it is fetched again."""
+    """How old the table of overrides of preferred nodes gets before it is fetched again; at least 0.1."""
     login: Login | None = None
     """As whom the nodes are used, where they ask for a login."""
     tls: Tls | None = None

@@ -28,10 +28,21 @@ def worse_fate(one: Fate, other: Fate) -> Fate:
     return Fate.NOT_DONE
 
 
+class _Told(Exception):
+    """Can be copied, and told to another process, whatever its class is made with."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _made_again, (type(self), self.args), self.__dict__
+
+
+def _made_again(kind: type[_Told], args: tuple[object, ...]) -> _Told:
+    return kind.__new__(kind, *args)
+
+
 # -- errors of one try ---------------------------------------------------------------------------
 
 
-class TryError(Exception):
+class TryError(_Told):
     """How one try failed."""
 
 
@@ -82,7 +93,7 @@ class TimedOutError(TryError):
 # -- errors of calls -----------------------------------------------------------------------------
 
 
-class DistKVError(Exception):
+class DistKVError(_Told):
     """The base of all errors that calls raise."""
 
     default_code: str | None = None

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from .call import Caller, Plan, Round
 from .config import Address
 from .connection import Connection
-from .errors import DistKVError, Fate, NoAccessError, ServerError, TimedOutError, TryError, UsageError
+from .errors import DistKVError, Fate, ServerError, TimedOutError, TryError, UsageError
 from .outcome import final_error
+from .refusals import Refusals
 from .retry import ErrorClass, class_of
 from .stream import Stream
 
@@ -69,6 +70,7 @@ class Search:
         caller = self._caller
         policy = caller.config.retry
         plan = Plan(self._action, self._shard)
+        refusals = Refusals()
         while True:
             if self._attempts > 0:
                 await asyncio.sleep(policy.delay(self._attempts, random.random()))
@@ -89,8 +91,12 @@ class Search:
                     caller.pool.on_timeout(target.address, connection, started)
                 kind = class_of(error)
                 caller.count_failure(kind)
-                if kind is ErrorClass.FINAL and isinstance(error, (ServerError, NoAccessError)):
+                if kind is ErrorClass.FINAL and isinstance(error, ServerError):
                     raise self.refusal(error, target.name) from error
+                refusals.note(target, error)
+                refused = refusals.verdict(caller.topology.routing.targets)
+                if refused is not None:
+                    raise self.refusal(refused[1], refused[0]) from error
 
     def refusal(self, error: TryError, node: str) -> DistKVError:
         """The error of a stream that a node refused for good."""

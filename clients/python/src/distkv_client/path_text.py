@@ -7,12 +7,15 @@ Python writes a tuple. Within strings `:.` is a dot, `::` a colon, `:_` a space.
 
 from __future__ import annotations
 
-import ast
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 ESCAPES = {".": ".", ":": ":", "_": " "}
+STRING_ESCAPES = {"\\": "\\", "'": "'", '"': '"', "n": "\n", "r": "\r", "t": "\t"}
+"""Behind a backslash in an array."""
+WORDS: dict[str, object] = {"None": None, "True": True, "False": False}
+UNCLOSED = "a quote or a parenthesis is not closed"
 SHOWN_CHARS = 40
 """As much of a text as an error message repeats."""
 ARRAY_CHARS_MAX = 16384
@@ -24,7 +27,8 @@ _BINARY = re.compile(r"[+-]?[01]+")
 _INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _INFINITE = re.compile(r"[+-]?inf")
-_STRING_ESCAPE = re.compile(r"\\(?![\\'\"nrt]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})", re.S)
+_BYTES_ESCAPE = re.compile(r"[\\'\"nrt]|x[0-9a-fA-F]{2}")
+_STRING_ESCAPE = re.compile(_BYTES_ESCAPE.pattern + "|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}")
 
 
 class TextError(ValueError):
@@ -154,59 +158,120 @@ def parse_number(text: str, start: int) -> int | float:
 
 
 def parse_array(text: str, start: int) -> tuple[object, ...]:
-    """A tuple of strings, byte strings, numbers, True, False, None and tuples, as Python writes it."""
-
-    def bad(problem: str) -> TextError:
-        return TextError(f'bad array "{text[:SHOWN_CHARS]}": {problem}', start)
-
-    if len(text) > ARRAY_CHARS_MAX or text.count("(") > ARRAY_CHARS_MAX // 8:
-        raise bad("it is too long")
-    depth = deepest = 0
-    for character in text:
-        depth += {"(": 1, ")": -1}.get(character, 0)
-        deepest = max(deepest, depth)
-    if deepest > 4 * ARRAY_NESTING_MAX:
-        raise bad("it is too deep")
-    try:
-        node = ast.parse(text.strip(" "), mode="eval").body
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        raise bad("it is not what Python writes for a tuple") from None
-    if not isinstance(node, ast.Tuple):
-        raise bad("an array of one item has a comma behind it, as in ('a',)")
-    return tuple(_item(item, text, bad, 1, start) for item in node.elts)
+    """A tuple of strings, byte strings, numbers, True, False, None and tuples, as Python writes it. The parentheses
+    around the outermost items may be left out, and the rest of Python's grammar is refused."""
+    return _Array(text, start).parse()
 
 
-def _item(node: ast.expr, text: str, bad: Callable[[str], TextError], depth: int, start: int) -> object:
-    """One item; `bad` makes the error."""
+class _Array:
+    """Reads the text of one array from left to right."""
 
-    source = ast.get_source_segment(text.strip(" "), node) or ""
-    if isinstance(node, ast.Tuple):
-        if depth > ARRAY_NESTING_MAX:
-            raise bad("it is too deep")
-        return tuple(_item(item, text, bad, depth + 1, start) for item in node.elts)
-    if isinstance(node, ast.Constant):
-        value = node.value
-        if isinstance(value, (str, bytes)):
-            # One literal, with the escapes and prefixes that are written, and no others.
-            body = source[1:] if isinstance(value, bytes) else source
-            if body[:1] not in ("'", '"') or body[:3] in ("'''", '"""'):
-                raise bad("expected a quoted string")
-            if _STRING_ESCAPE.search(body.replace("\\\\", "")) or repr_like(body) is False:
-                raise bad("an escape means nothing; a backslash itself is written twice")
-            return value
-        if value is None or isinstance(value, bool):
-            return value
-    if isinstance(node, ast.Constant | ast.UnaryOp | ast.Name) and re.match(r"[0-9+\-i.]", source):
-        return parse_number(source, start)
-    raise bad(f"expected a quoted string, a number, True, False, None or '(' at '{source[:SHOWN_CHARS]}'")
+    def __init__(self, text: str, start: int) -> None:
+        self.text = text
+        self.at = 0
+        self.start = start
 
+    def bad(self, problem: str) -> TextError:
+        return TextError(f'bad array "{self.text[:SHOWN_CHARS]}": {problem}', self.start)
 
-def repr_like(body: str) -> bool:
-    """Whether a literal is a single one: adjacent strings are refused."""
-    quote, at = body[0], 1
-    while at < len(body) and body[at] != quote:
-        at += 2 if body[at] == "\\" else 1
-    return at == len(body) - 1
+    def one_item(self) -> TextError:
+        return self.bad("an array of one item has a comma behind it, as in ('a',)")
+
+    def next(self) -> str:
+        """The next character; empty at the end."""
+        return self.text[self.at : self.at + 1]
+
+    def skip_spaces(self) -> None:
+        while self.next() == " ":
+            self.at += 1
+
+    def parse(self) -> tuple[object, ...]:
+        if len(self.text) > ARRAY_CHARS_MAX:
+            raise self.bad("it is too long")
+        items, has_comma = self.items(1)
+        if self.next():
+            raise self.bad("expected a comma or the end of the array")
+        if has_comma:
+            return items
+        if len(items) == 1 and isinstance(items[0], tuple):
+            # Parentheses around all of it.
+            only: tuple[object, ...] = items[0]  # pyright: ignore[reportUnknownVariableType]
+            return only
+        raise self.one_item()
+
+    def items(self, level: int) -> tuple[tuple[object, ...], bool]:
+        """What stands up to a closing parenthesis, or to the end, and whether a comma is in it."""
+        if level > ARRAY_NESTING_MAX:
+            raise self.bad("it is too deep")
+        found: list[object] = []
+        has_comma = False
+        self.skip_spaces()
+        while self.next() not in ("", ")"):
+            found.append(self.item(level))
+            self.skip_spaces()
+            if self.next() != ",":
+                break
+            has_comma = True
+            self.at += 1
+            self.skip_spaces()
+        return tuple(found), has_comma
+
+    def item(self, level: int) -> object:
+        if self.next() == "(":
+            self.at += 1
+            items, has_comma = self.items(level + 1)
+            if not self.next():
+                raise self.bad(UNCLOSED)
+            if self.next() != ")":
+                raise self.bad("expected a comma or the end of the array")
+            self.at += 1
+            if len(items) == 1 and not has_comma:
+                raise self.one_item()
+            return items
+        if self.next() in ("'", '"'):
+            return self.quoted(is_text=True)
+        if self.text[self.at : self.at + 2] in ("b'", 'b"'):
+            self.at += 1
+            return self.quoted(is_text=False).encode("latin-1")
+        begin = self.at
+        while self.next() not in ("", ",", ")", " "):
+            self.at += 1
+        word = self.text[begin : self.at]
+        if word in WORDS:
+            return WORDS[word]
+        if word[:1] in tuple("0123456789+-i"):
+            return parse_number(word, self.start)
+        raise self.bad("expected a quoted string, a number, True, False, None or '('")
+
+    def quoted(self, is_text: bool) -> str:
+        """A text; or the bytes of a byte string, a character each."""
+        quote = self.next()
+        parts: list[str] = []
+        self.at += 1
+        while character := self.next():
+            self.at += 1
+            if character == quote:
+                return "".join(parts)
+            if character == "\\" and self.next():
+                parts.append(self.escaped(is_text))
+            elif is_text or character.isascii():
+                parts.append(character)
+            else:
+                raise self.bad("a byte string holds something other than ASCII")
+        raise self.bad(UNCLOSED)
+
+    def escaped(self, is_text: bool) -> str:
+        """What stands behind a backslash."""
+        found = (_STRING_ESCAPE if is_text else _BYTES_ESCAPE).match(self.text, self.at)
+        if found is not None:
+            self.at = found.end()
+            kind, digits = found[0][0], found[0][1:]
+            if not digits:
+                return STRING_ESCAPES[kind]
+            number = int(digits, 16)
+            if number <= 0x10FFFF and not 0xD800 <= number <= 0xDFFF:
+                return chr(number)
+        raise self.bad("an escape means nothing; a backslash itself is written twice")
 
 
 def format_elements(elements: Iterable[object]) -> str:

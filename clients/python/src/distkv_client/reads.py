@@ -12,12 +12,26 @@ from .config import Address, ReadMode
 from .errors import Fate, NoMajorityError, TryError, UsageError
 from .model import Entry, entry_of, tock_of
 from .outcome import check_time, final_error
+from .own_writes import Life
 from .path import Path
+from .refusals import Refusals
 from .retry import ErrorClass, GiveUp, Idempotency, class_of
 from .view import Target
 
 LOOK_AGAIN = 0.02
 """Seconds until a read looks for a write of its own again, once all nodes were asked."""
+
+
+class _Found:
+    """What a read of a majority has found so far."""
+
+    def __init__(self) -> None:
+        self.answered: set[str] = set()
+        self.newest: tuple[Any, str] | None = None
+        """The newest answer, and whose it is."""
+        self.is_enough = False
+        """An answer is as new as this client's own write."""
+        self.refusals = Refusals()
 
 
 class Reader:
@@ -70,8 +84,7 @@ class Reader:
             plan = Plan("get_value", path.shard, first=first, last=stale, deadline=deadline)
             served = await caller.call(plan, path.get_head_chain)
             message = served.reply
-            is_there = "value" in message or message.get("chain") is not None
-            if own.is_enough(path, tock_of(message) if is_there else None, served.life):
+            if own.is_enough(path, _tock_there(message), served.life):
                 return message, served.connection.name
             caller.stats.reads.stale_answers += 1
             if caller.loop.time() - started >= caller.config.own_write_patience:
@@ -95,8 +108,7 @@ class Reader:
         policy = caller.policy_of(deadline)
         total = policy.total_deadline
         started = caller.loop.time()
-        newest: tuple[Any, str] | None = None
-        answered: set[str] = set()
+        found = _Found()
         attempt = 0
         caller.stats.retry.calls += 1
         while True:
@@ -110,33 +122,13 @@ class Reader:
             caller.check_open(attempt)
             counted = {node.name for node in routing.view.nodes if node.counts}
             needed = len(counted) // 2 + 1
-            answered &= {node.name for node in routing.view.nodes}
-            asked = [t for t in routing.targets if t.name in counted and t.name not in answered]
+            found.answered &= {node.name for node in routing.view.nodes}
+            members = [target for target in routing.targets if target.name in counted]
             end = min(caller.loop.time() + policy.try_deadline, started + total)
-            refusal: tuple[str, TryError] | None = None
-            tasks = {caller.loop.create_task(self._ask(target, path, end)) for target in asked}
-            try:
-                # More are waited for only if this client knows that there is something newer.
-                while tasks and (len(answered) < needed or self._is_behind(path, newest)):
-                    done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                    for task in done:
-                        name, message = task.result()
-                        caller.stats.router.to_others += 1
-                        if isinstance(message, TryError):
-                            kind = class_of(message)
-                            caller.count_failure(kind)
-                            if kind is ErrorClass.FINAL:
-                                refusal = refusal or (name, message)
-                        else:
-                            answered.add(name)
-                            newest = _newer(newest, (message, name))
-            finally:
-                for task in tasks:
-                    task.cancel()
-                if tasks:
-                    await asyncio.wait(tasks)
-            if newest is not None and len(answered) >= needed:
-                return newest
+            refusal = await self._ask_all(members, path, found, needed, started + caller.config.own_write_patience, end)
+            if found.newest is not None and len(found.answered) >= needed:
+                return found.newest
+            refusal = refusal or found.refusals.verdict(members)
             if refusal is not None:
                 # No other try would find a majority that allows it.
                 name, error = refusal
@@ -147,26 +139,64 @@ class Reader:
                 await asyncio.sleep(decision.delay)
             if isinstance(decision, GiveUp) or caller.loop.time() - started >= total:
                 caller.stats.retry.deadlines += 1
-                raise NoMajorityError(len(answered), needed, len(counted), attempt)
+                raise NoMajorityError(len(found.answered), needed, len(counted), attempt)
 
-    def _is_behind(self, path: Path, newest: tuple[Any, str] | None) -> bool:
-        """Whether an answer is older than what this client wrote."""
-        if newest is None:
-            return False
-        message, name = newest
-        is_there = "value" in message or message.get("chain") is not None
-        tock = tock_of(message) if is_there else None
-        return not self._caller.own_writes.is_enough(path, tock, (name, None))
+    async def _ask_all(
+        self, members: list[Target], path: Path, found: _Found, needed: int, patience_ends: float, end: float
+    ) -> tuple[str, TryError] | None:
+        """Asks those that have not answered, until enough have. The first final refusal, and who said it.
 
-    async def _ask(self, target: Target, path: Path, end: float) -> tuple[str, Any]:
+        More are waited for only if this client knows that there is something newer, and not for long.
+        """
+        caller = self._caller
+        refusal: tuple[str, TryError] | None = None
+        asked = [target for target in members if target.name not in found.answered]
+        tasks = {caller.loop.create_task(self._ask(target, path, end)) for target in asked}
+        try:
+            while tasks and (len(found.answered) < needed or not found.is_enough):
+                left = None if len(found.answered) < needed else max(patience_ends - caller.loop.time(), 0)
+                done, tasks = await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                if not done:
+                    caller.stats.reads.stale_taken += 1
+                    caller.own_writes.give_up(path)
+                    break
+                for task in done:
+                    target, life, message = task.result()
+                    caller.stats.router.to_others += 1
+                    if isinstance(message, TryError):
+                        kind = class_of(message)
+                        caller.count_failure(kind)
+                        found.refusals.note(target, message)
+                        if kind is ErrorClass.FINAL:
+                            refusal = refusal or (target.name, message)
+                    else:
+                        found.answered.add(target.name)
+                        found.newest = _newer(found.newest, (message, target.name))
+                        found.is_enough |= caller.own_writes.is_enough(path, _tock_there(message), life)
+        finally:
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
+        return refusal
+
+    async def _ask(self, target: Target, path: Path, end: float) -> tuple[Target, Life, Any]:
         """One node's answer, or how it has failed."""
         caller = self._caller
+        life: Life = (target.name, None)
         try:
             connection = await caller.pool.get(target.address, end)
             check_time(caller.loop.time(), end, target.name)
-            return target.name, await connection.request(path.get_head_chain, end)
+            life = (connection.name, connection.incarnation)
+            return target, life, await connection.request(path.get_head_chain, end)
         except TryError as error:
-            return target.name, error
+            return target, life, error
+
+
+def _tock_there(message: Any) -> int | None:
+    """The tock of the entry in an answer; none if the node has none."""
+    is_there = "value" in message or message.get("chain") is not None
+    return tock_of(message) if is_there else None
 
 
 def _newer(known: tuple[Any, str] | None, other: tuple[Any, str]) -> tuple[Any, str]:

@@ -21,7 +21,6 @@ from .errors import (
     ProtocolError,
     ServerError,
     TimedOutError,
-    TooLargeError,
     TryError,
 )
 
@@ -109,7 +108,8 @@ def class_of(error: TryError, maybe_sent: bool = True) -> ErrorClass:
     match error:
         case ServerError():
             return class_of_server(error)
-        case ConnectError():
+        case ConnectError() | NoAccessError():
+            # One node that lets nobody in is like one that is not there.
             return ErrorClass.UNAVAILABLE
         case LostError() | ProtocolError():
             return ErrorClass.FATE_UNKNOWN if maybe_sent else ErrorClass.UNAVAILABLE
@@ -117,8 +117,6 @@ def class_of(error: TryError, maybe_sent: bool = True) -> ErrorClass:
             return ErrorClass.TRY_DEADLINE
         case BusyError():
             return ErrorClass.BUSY
-        case TooLargeError() | NoAccessError():
-            return ErrorClass.FINAL
         case _:
             return ErrorClass.FINAL
 

@@ -24,7 +24,7 @@ from .batch import Batch, BatchReply
 from .checks import seconds_of
 from .config import Config, ReadMode
 from .errors import ClosedError, DistKVError, UsageError
-from .model import UNSET, Entry, TreeEntry, Version, Written
+from .model import UNSET, Entry, TreeEntry, Unset, Version, Written
 from .monitor import Monitor as _Monitor
 from .monitor import MonitorEvent
 from .path import PathLike
@@ -227,7 +227,7 @@ class Client:
         path: PathLike,
         value: object,
         *,
-        if_version: Version | None = None,
+        if_version: Version | Unset | None = UNSET,
         if_new: bool = False,
         if_value: object = UNSET,
         write_id: WriteIdLike = AUTO,
@@ -254,7 +254,7 @@ class Client:
         path: PathLike,
         value: bytes,
         *,
-        if_version: Version | None = None,
+        if_version: Version | Unset | None = UNSET,
         if_new: bool = False,
         write_id: WriteIdLike = AUTO,
         copies: int = 0,
@@ -270,7 +270,7 @@ class Client:
         self,
         path: PathLike,
         *,
-        if_version: Version | None = None,
+        if_version: Version | Unset | None = UNSET,
         if_value: object = UNSET,
         write_id: WriteIdLike = AUTO,
         copies: int = 0,

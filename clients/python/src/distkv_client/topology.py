@@ -52,6 +52,8 @@ class Topology:
         self.stats = TopologyStats()
         self.failure: TryError | None = None
         """Why no node could be reached the last time that all were tried; none while one is watched."""
+        self.is_refused = False
+        """All of them have refused this client."""
         self._config = config
         self._pool = pool
         self._loop = loop
@@ -68,7 +70,7 @@ class Topology:
         Raises :class:`~distkv_client.errors.NoAccessError` as soon as all candidates refused this client.
         """
         while self.routing.view.epoch == 0:
-            if isinstance(self.failure, NoAccessError):
+            if self.failure is not None and self.is_refused:
                 raise self.failure
             await asyncio.wait({self._changed})
 
@@ -190,8 +192,10 @@ class Topology:
                 await asyncio.sleep(self._config.old_nodes_delay)
                 continue
             if failures:
-                others = [error for error in failures if not isinstance(error, NoAccessError)]
-                self.failure = others[-1] if others else failures[-1]
+                refusals = [error for error in failures if isinstance(error, NoAccessError)]
+                # A refusal says more than that somebody else cannot be reached.
+                self.failure = refusals[-1] if refusals else failures[-1]
+                self.is_refused = len(refusals) == len(failures) and not not_ready
                 self._notify()
             # From half of a delay to all of it, so that many clients do not come at the same moment.
             await asyncio.sleep(delay * (0.5 + random.random() / 2))

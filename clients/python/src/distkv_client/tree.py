@@ -15,6 +15,7 @@ from .model import Conflict, TreeEntry, entry_of
 from .outcome import final_error
 from .path import Path
 from .pool import closed_error
+from .refusals import Refusals
 from .retry import ErrorClass, class_of
 from .stream import Stream
 from .view import Target
@@ -53,7 +54,7 @@ class Tree:
 
     async def _collect(self) -> list[TreeEntry]:
         async def once(connection: Connection, end: float) -> list[TreeEntry] | None:
-            stream = await connection.stream(self._head, end)
+            stream = await self._begin(connection, end)
             try:
                 found: list[TreeEntry] = []
                 while (entry := await self._next(stream)) is not None:
@@ -71,11 +72,17 @@ class Tree:
         entries: list[TreeEntry] = served.reply
         return entries
 
+    def _soon(self) -> float:
+        """When a message that is waited for from now on must be there: in the time of a try."""
+        return self._caller.loop.time() + self._caller.config.retry.try_deadline
+
+    async def _begin(self, connection: Connection, end: float) -> Stream:
+        return await connection.stream(self._head, min(end, self._soon()))
+
     async def _next(self, stream: Stream) -> TreeEntry | None:
-        """The next entry, which may take as long as a try."""
-        caller = self._caller
+        """The next entry."""
         while True:
-            item = await stream.next(caller.loop.time() + caller.config.retry.try_deadline)
+            item = await stream.next(self._soon())
             if item is None:
                 return None
             if item.path is None or item.state is not None:
@@ -86,7 +93,7 @@ class Tree:
 
     async def __aiter__(self) -> AsyncIterator[TreeEntry]:
         async def once(connection: Connection, end: float) -> tuple[Stream, TreeEntry | None]:
-            stream = await connection.stream(self._head, end)
+            stream = await self._begin(connection, end)
             try:
                 return stream, await self._next(stream)
             except BaseException:
@@ -138,11 +145,11 @@ class Conflicts:
         answers = await asyncio.gather(*(self._within(target, total) for target in live))
         found = ConflictsFound()
         known: set[object] = set()
-        failed: list[tuple[str, TryError]] = []
+        failed: list[tuple[Target, TryError]] = []
         for target, answer in zip(live, answers, strict=True):
             if isinstance(answer, TryError):
                 found.missing[target.name] = str(answer)
-                failed.append((target.name, answer))
+                failed.append((target, answer))
                 continue
             found.nodes.append(target.name)
             for conflict in answer:
@@ -153,14 +160,19 @@ class Conflicts:
             raise self._nobody(failed)
         return found
 
-    def _nobody(self, failed: list[tuple[str, TryError]]) -> DistKVError:
+    def _nobody(self, failed: list[tuple[Target, TryError]]) -> DistKVError:
         """The error where no node has listed its conflicts: a node's refusal, if it is final."""
         if self._caller.pool.is_closed:
             return closed_error(1)
-        for name, error in failed:
+        refusals = Refusals()
+        for target, error in failed:
+            refusals.note(target, error)
             if class_of(error) is ErrorClass.FINAL:
-                return final_error(error, Fate.NOT_DONE, name, 1)
-        why = "; ".join(f"{name}: {error}" for name, error in failed)
+                return final_error(error, Fate.NOT_DONE, target.name, 1)
+        refused = refusals.verdict(target for target, _ in failed)
+        if refused is not None:
+            return final_error(refused[1], Fate.NOT_DONE, refused[0], 1)
+        why = "; ".join(f"{target.name}: {error}" for target, error in failed)
         return UnavailableError(f"no node listed its conflicts: {why or 'none is live'}", attempts=1)
 
     async def _within(self, target: Target, total: float) -> list[Conflict] | TryError:
@@ -199,7 +211,7 @@ class Conflicts:
         caller.check_loop()
         caller.check_open()
         known: set[object] = set()
-        failed: list[tuple[str, TryError]] = []
+        failed: list[tuple[Target, TryError]] = []
         answered = False
         for target in [target for target in caller.topology.routing.targets if target.is_live]:
             try:
@@ -210,6 +222,6 @@ class Conflicts:
                 answered = True
             except TryError as error:
                 caller.check_open(1)
-                failed.append((target.name, error))
+                failed.append((target, error))
         if not answered:
             raise self._nobody(failed)

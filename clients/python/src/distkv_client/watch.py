@@ -279,7 +279,8 @@ class Watch(Subscription[WatchEvent]):
         if self._opened is not None:
             self._search.on_lost(self._opened.address)
         self._close_stream()
-        if not self._memory.is_whole:
+        if self._is_silent or not self._memory.is_whole:
+            # What changed since the watch began cannot be told from what was there before a state that is not whole.
             self._start_over()
 
     def _start_over(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal, Union
 from .checks import bytes_of, instance_of, integer_of, text_of
 from .codec import Fields
 from .errors import UsageError
-from .model import UNSET, Version
+from .model import UNSET, Unset, Version
 from .retry import Idempotency
 
 COPIES_SHARE = 0.75
@@ -35,7 +35,9 @@ AUTO = Auto.AUTO
 
 @dataclass(frozen=True, slots=True)
 class WriteId:
-    """The id by which nodes recognise a write: two writes never have the same.
+    """The id by which nodes recognise a write: two writes never have the same. Nodes know the last 65,536, and after
+    their own restart those of entries that they still have: a write that is older, or was overwritten or deleted
+    before such a restart, is made again.
 
     >>> WriteId.of_text("order 17").data.hex()
     '0bcc920e3938c1b86e3483fc9888c6d6'
@@ -82,7 +84,7 @@ def _given_id(write_id: object) -> bytes | None:
 class WriteOptions:
     """The options of a write, as `put` and `delete` take them."""
 
-    if_version: Version | None = None
+    if_version: Version | Unset | None = UNSET
     if_new: bool = False
     if_value: Any = UNSET
     write_id: WriteIdLike = AUTO
@@ -90,9 +92,14 @@ class WriteOptions:
     idempotent: bool = False
 
     def __post_init__(self) -> None:
-        if self.if_new and self.if_version is not None:
+        if self.if_new and self.if_version is not UNSET:
             raise UsageError("if_new and if_version exclude each other")
-        if self.if_version is not None:
+        if self.if_version is None:
+            # Without a condition, the write would be made whatever is there.
+            raise UsageError(
+                "if_version is None: the entry came without its version; list a tree with versions=True, or ask entry()"
+            )
+        if self.if_version is not UNSET:
             instance_of(self.if_version, Version, "if_version")
         integer_of(self.copies, "copies", 0, (1 << 63) - 1)
         _given_id(self.write_id)
@@ -106,7 +113,7 @@ class WriteOptions:
     @property
     def has_chain(self) -> bool:
         """Whether it has a version as precondition."""
-        return self.if_new or self.if_version is not None
+        return self.if_new or self.if_version is not UNSET
 
     @property
     def needs_id(self) -> bool:
@@ -119,21 +126,24 @@ class WriteOptions:
             return Idempotency.GUARDED
         return Idempotency.UNGUARDED
 
-    def write_into(self, fields: Fields, write_id: bytes | None, wait: float | None) -> None:
-        """Adds the fields; `wait`: seconds that the node waits for copies, none in a batch."""
+    def write_into(self, fields: Fields, write_id: bytes | None) -> None:
+        """Adds the fields, but for those of :meth:`copies_into`."""
         if self.if_new:
             fields.raw("chain", b"\xc0")
-        elif self.if_version is not None:
-            fields.add("chain", self.if_version.chain())
+        elif isinstance(self.if_version, Version):
+            # The version of a deleted entry counts, too.
+            fields.add("chain", self.if_version.chain()).raw("deleted", b"\xc3")
         if self.if_value is not UNSET:
             fields.add("prev", self.if_value)
         if write_id is not None:
             fields.raw("wid", b"\xc4\x10" + write_id)
         if self.idempotent:
             fields.raw("idem", b"\xc3")
-        if self.copies > 0 and wait is not None:
-            fields.add("copies", self.copies).add("timeout", wait)
         fields.raw("nchain", b"\x01")
+
+    def copies_into(self, fields: Fields, left: float) -> Fields:
+        """The fields, and those by which the node waits for copies where its answer must come in so many seconds."""
+        return fields.copy().add("copies", self.copies).add("timeout", COPIES_SHARE * max(left, 0))
 
 
 PLAIN = WriteOptions()

@@ -1,0 +1,178 @@
+"""Nodes that let nobody in: one is passed over, all of them are the end of a call, a watch or a monitor."""
+
+import asyncio
+import time
+
+import pytest
+from conftest import assert_nothing_left, until
+from scripted import WRITTEN, ScriptedNode, error, start
+from test_rules import preferred_path, scene
+
+from distkv_client import Client, Config, DeniedError, Login, Path, PoolConfig, RetryPolicy, UnavailableError, UpToDate
+from distkv_client.codec import encode
+from distkv_client.errors import NoAccessError
+
+CONFIG = Config(login=Login.password("ann", "her secret"), pool=PoolConfig(failure_memory=30, failure_memory_max=30))
+ANSWER = {**WRITTEN, "value": 1}
+
+
+def answers(request):
+    """Streams that go on, and an answer to anything else."""
+    seq = request["seq"]
+    parts = {
+        "watch": [{"state": "start", "wseq": 1}, {"state": "uptodate", "wseq": 2}],
+        "msg_monitor": [{"state": "start", "wseq": 1}],
+        "get_tree": [{"state": "start", "wseq": 1}, {"path": ["a"], "depth": 0, **ANSWER, "wseq": 2}, {"state": "end"}],
+        "conflicts": [{"state": "start", "wseq": 1}, {"state": "end"}],
+    }.get(request["action"])
+    return ANSWER if parts is None else b"".join(encode({**part, "seq": seq}) for part in parts)
+
+
+def three(*scripts):
+    """Three nodes at which clients log in; the script of the last ones is :func:`answers`."""
+    nodes = [ScriptedNode(f"s{n + 1}", script) for n, script in enumerate([*scripts, answers, answers, answers][:3])]
+    for node in nodes:
+        node.greets = {"auth": ["password"]}
+    return nodes
+
+
+def logins(nodes):
+    return [len(node.actions("auth")) for node in nodes]
+
+
+async def first_at(client, node):
+    """A path whose calls go to this node first; there is no connection to it any more."""
+    path = preferred_path(client, node.name)
+    await client.get(path)
+    node.lets_in = False
+    node.drop()
+    await until(lambda: not client._pool.slot(client._topology.routing.by_name[node.name].address).connections)
+    return path
+
+
+async def test_one_node_that_lets_nobody_in_is_passed_over():
+    nodes = three()
+    async with scene(*nodes, config=CONFIG) as client:
+        path = await first_at(client, nodes[0])
+        before = logins(nodes)[0]
+        assert await client.get(path) == 1
+        assert (await client.put(path, 2)).node != "s1"
+        assert await client.get(path, read="freshest") == 1
+        assert [entry.value for entry in await client.tree(path)] == [1]
+        assert set((await client.conflicts()).missing) == {"s1"}
+        async with client.watch(path) as watch, client.monitor(path) as monitor:
+            assert await watch.next() == UpToDate()
+            assert "s1" not in (watch.node, monitor.node)
+        assert logins(nodes)[0] <= before + 1, "the refusal is remembered"
+
+
+async def test_a_stream_goes_on_past_a_node_that_lets_nobody_in():
+    nodes = three()
+    async with scene(*nodes, config=CONFIG) as client:
+        order = client._topology.routing.router.order
+        path = next(path for path in (Path(f"p{n}") for n in range(1000)) if list(order(path.shard)) == [0, 1, 2])
+        async with client.watch(path) as watch, client.monitor(path) as monitor:
+            assert await watch.next() == UpToDate()
+            assert (watch.node, monitor.node) == ("s1", "s1")
+            await first_at(client, nodes[1])
+            nodes[0].lets_in = False
+            nodes[0].drop()
+            assert type(await asyncio.wait_for(watch.next(), 20)).__name__ == "Resumed"
+            assert type(await asyncio.wait_for(monitor.next(), 20)).__name__ == "Gap"
+            assert (watch.node, monitor.node) == ("s3", "s3")
+
+
+async def test_who_is_let_in_nowhere_any_more_is_told_at_once():
+    nodes = three()
+    async with scene(*nodes, config=CONFIG) as client:
+        path = preferred_path(client, "s1")
+        for name in ("s1", "s2", "s3"):
+            await client.get(preferred_path(client, name))
+        async with client.watch(path) as watch, client.monitor(path) as monitor:
+            assert await watch.next() == UpToDate()
+            before = logins(nodes)
+            for node in nodes:
+                node.lets_in = False
+                node.drop()
+            started = time.monotonic()
+            for call in (
+                client.get(path),
+                client.put(path, 1),
+                client.get(path, read="freshest"),
+                client.tree(path)._collect(),
+                client.conflicts()._collect(),
+                watch.next(),
+                monitor.next(),
+            ):
+                with pytest.raises(DeniedError) as caught:
+                    await asyncio.wait_for(call, 20)
+                assert caught.value.code == "no_access" and isinstance(caught.value.cause, NoAccessError)
+            assert time.monotonic() - started < 2
+            assert [now - then for then, now in zip(before, logins(nodes), strict=True)] == [1, 1, 1]
+
+
+async def test_a_refusal_is_told_where_no_other_node_can_be_reached():
+    nodes = three()
+    async with scene(*nodes, config=CONFIG) as client:
+        path = await first_at(client, nodes[0])
+        async with client.watch(path) as watch:
+            assert await watch.next() == UpToDate()
+            for node in nodes[1:]:
+                await node.stop()
+            for call in (
+                client.get(path),
+                client.put(path, 1),
+                client.get(path, read="freshest"),
+                client.conflicts()._collect(),
+                watch.next(),
+            ):
+                with pytest.raises(DeniedError) as caught:
+                    await asyncio.wait_for(call, 5)
+                assert caught.value.code == "no_access" and caught.value.node == "s1"
+
+
+async def test_a_refusal_is_not_the_answer_while_another_node_may_do_it():
+    is_ready = False
+
+    def script(request):
+        return answers(request) if is_ready else error("not_ready")
+
+    nodes = three(answers, script, script)
+    policy = RetryPolicy(initial_delay=0.001, delay_max=0.01, total_deadline=0.5)
+    config = Config(login=CONFIG.login, pool=CONFIG.pool, retry=policy)
+    async with scene(*nodes, config=config) as client:
+        path = await first_at(client, nodes[0])
+        with pytest.raises(UnavailableError, match="no") as caught:
+            await client.get(path)
+        assert caught.value.code == "unavailable" and caught.value.node in ("s2", "s3")
+        reading = asyncio.create_task(client.get(path, timeout=30))
+        await until(lambda: len(nodes[1].actions("get_value")) > 3)
+        is_ready = True
+        assert await reading == 1
+
+
+async def test_who_connects_is_refused_by_all_seeds_only():
+    nodes = three()[:2]
+    seeds = await start(*nodes)
+    listener = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    dead = "{}:{}".format(*listener.sockets[0].getsockname())
+    listener.close()
+    await listener.wait_closed()
+    for node in nodes:
+        node.lets_in = False
+    with pytest.raises(DeniedError):
+        await asyncio.wait_for(Client.connect(*seeds, config=CONFIG), 5)
+    # Where one cannot be reached, it is not final before time is up, and told all the same.
+    brief = Config(login=CONFIG.login, connect_deadline=0.5)
+    for some in ([seeds[0], dead], [dead, seeds[0]]):
+        with pytest.raises(UnavailableError, match="cannot get into") as caught:
+            await Client.connect(*some, config=brief)
+        assert isinstance(caught.value.cause, NoAccessError)
+    # A node that has not caught up lets it in: it is better than none.
+    nodes[1].lets_in, nodes[1].is_ready = True, False
+    for some in (seeds, seeds[::-1]):
+        async with Client.connect(*some, config=CONFIG) as client:
+            assert client.cluster_view().source == "s2"
+    for node in nodes:
+        await node.stop()
+    assert_nothing_left()
