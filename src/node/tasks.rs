@@ -46,7 +46,9 @@ pub(super) async fn keep_time(
             links.close_stalled();
             memory.look(links.hub.read(Engine::memory_excess), now);
             plaintext.look(takes_plaintext, now);
-            isolation.look(links.count() == 0 && !links.addresses().is_empty(), now);
+            let is_alone = links.count() == 0 && !links.addresses().is_empty();
+            let is_behind = || links.hub.read(|engine| engine.catch_up_progress().is_some());
+            isolation.look(is_alone, is_behind, now);
             durable.iter().for_each(|durable| durable.watch(now));
         }
     }
@@ -124,7 +126,7 @@ fn log(hub: &Hub, report: &Report, table: &NodeTable) {
             }
         },
         Report::HousekeepersChanged { list } => {
-            tracing::info!(list = names(list), "the housekeepers are");
+            tracing::info!(list = names(list), "housekeepers elected");
         }
         Report::ResyncStarted { ours, theirs } => tracing::info!(
             ours = names(ours),

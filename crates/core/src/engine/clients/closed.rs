@@ -16,7 +16,7 @@ pub struct Closed {
 impl fmt::Display for Closed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { login } = self;
-        write!(f, "authorisation is switched on in this network's data (:n.auth, {login})")?;
+        write!(f, "logins are switched on in this network's data (:n.auth, {login})")?;
         if login.is_known() {
             return f.write_str(", so clients must log in");
         }

@@ -45,7 +45,10 @@ pub enum ForgetError {
     #[error("no member of the Delete group has that name; see `distkv-node members`")]
     NotAMember,
     /// It is linked.
-    #[error("that node is up and linked; stop it first if it is to be forgotten")]
+    #[error(
+        "that node is up and linked; stop it first if it is to be forgotten; if it is down already, its link \
+         has not timed out yet: try again in a few seconds"
+    )]
     IsHere,
     /// No event can be made now.
     #[error("this node cannot make changes now; try again, or another node")]

@@ -105,11 +105,12 @@ impl CatchUpSnapshot {
         let source = if self.ring.reaches(&missing) {
             Source::Ring(self.ring.walk())
         } else if missing.count() >= self.tree.len() as u64 / 2 {
-            Source::Ordered(self.tree.walk(&Path::root()), Vec::new().into_iter())
+            Source::Ordered(InOrder::of(&self.tree, &Path::root()))
         } else {
             Source::Walk(self.tree.all())
         };
-        CatchUpStream { snapshot: Arc::clone(self), missing, source }
+        let system = Some(InOrder::of(&self.tree, &Path::system_root()));
+        CatchUpStream { snapshot: Arc::clone(self), missing, system, source }
     }
 
     /// Whether nothing is held at a path. A tombstone is something.
@@ -142,7 +143,26 @@ enum Source {
     Walk(AllEntries),
     /// It is most of the tree. In the order of paths, which is the fastest to take in: each path is
     /// inserted after the one before it.
-    Ordered(Walk, std::vec::IntoIter<(Path, Entry)>),
+    Ordered(InOrder),
+}
+
+/// The entries at and below a path, in the order of paths.
+struct InOrder {
+    walk: Walk,
+    batch: std::vec::IntoIter<(Path, Entry)>,
+}
+
+impl InOrder {
+    fn of(tree: &Tree, top: &Path) -> Self {
+        Self { walk: tree.walk(top), batch: Vec::new().into_iter() }
+    }
+
+    fn next(&mut self) -> Option<(Path, Entry)> {
+        self.batch.next().or_else(|| {
+            self.batch = self.walk.next_batch(WALK_BATCH).into_iter();
+            self.batch.next()
+        })
+    }
 }
 
 /// The data of an answer, under way. Owns its snapshot, so it outlives the guard under which it
@@ -150,6 +170,9 @@ enum Source {
 pub(crate) struct CatchUpStream {
     snapshot: Arc<CatchUpSnapshot>,
     missing: Seen,
+    /// What belongs to the system comes first, until all of it has come: who was removed may do nothing any more, however much
+    /// else there is to send.
+    system: Option<InOrder>,
     source: Source,
 }
 
@@ -183,6 +206,20 @@ impl CatchUpStream {
     }
 
     fn next_entry(&mut self) -> Next {
+        if let Some(system) = &mut self.system {
+            match Next::of(system.next(), &self.missing) {
+                Next::End => self.system = None,
+                next => return next,
+            }
+        }
+        match self.next_of_source() {
+            // It has come.
+            Next::Entry(path, _) if path.is_system() => Next::Skip,
+            next => next,
+        }
+    }
+
+    fn next_of_source(&mut self) -> Next {
         match &mut self.source {
             Source::Ring(walk) => {
                 let Some((event, path)) = walk.next_change() else { return Next::End };
@@ -198,14 +235,7 @@ impl CatchUpStream {
                 }
             }
             Source::Walk(all) => Next::of(all.next(), &self.missing),
-            Source::Ordered(walk, batch) => {
-                let mut next = batch.next();
-                if next.is_none() {
-                    *batch = walk.next_batch(WALK_BATCH).into_iter();
-                    next = batch.next();
-                }
-                Next::of(next, &self.missing)
-            }
+            Source::Ordered(all) => Next::of(all.next(), &self.missing),
         }
     }
 
