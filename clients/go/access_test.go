@@ -47,8 +47,8 @@ type users struct {
 }
 
 // withUsers is nodes on which clients must log in: ann, an admin, and bob, who may read below `open`.
-func withUsers(t testing.TB) users {
-	u := users{nodes: cluster(t, 2), folder: t.TempDir()}
+func withUsers(t testing.TB, nodes int) users {
+	u := users{nodes: cluster(t, nodes), folder: t.TempDir()}
 	at := []string{"--connect", u.nodes.Nodes[0].Client}
 	for _, name := range []string{"ann", "bob"} {
 		if err := os.WriteFile(filepath.Join(u.folder, name), []byte(name+"'s secret"), 0o600); err != nil {
@@ -78,7 +78,7 @@ func denied(t testing.TB, config Config) *Error {
 }
 
 func TestWhoLogsInMayDoWhatItsRoleAllows(t *testing.T) {
-	u := withUsers(t)
+	u := withUsers(t, 2)
 	ann := connect(t, Config{Seeds: u.nodes.Seeds(), Login: PasswordLogin("ann", "ann's secret")})
 	allLive(t, ann, 2)
 	put(t, ann, MustPath("open.x"), 1, &PutOptions{Copies: 1})
@@ -117,8 +117,29 @@ func TestWhoLogsInMayDoWhatItsRoleAllows(t *testing.T) {
 	}
 }
 
+func TestWhoIsRemovedIsToldSoAlsoByWhatIsOpen(t *testing.T) {
+	u := withUsers(t, 3)
+	bob := connect(t, Config{Seeds: u.nodes.Seeds(), Login: &Login{User: "bob", Secret: "bob's secret"}})
+	allLive(t, bob, 3)
+	watch := openWatch(t, bob, MustPath("open.x"), nil)
+	collect(t, watch, is[UpToDate])
+	ended := make(chan error, 1)
+	go func() {
+		_, err := watch.Next(t.Context())
+		ended <- err
+	}()
+	command(t, append([]string{"user", "remove", "bob"}, u.ann...)...)
+	until(t, func() bool { return bob.Stats().Pool.Connections == 0 })
+	started := time.Now()
+	_, err := bob.Get(t.Context(), MustPath("open.x"), nil)
+	if failed := wantError(t, err, ErrDenied); failed.Code != "no_access" || time.Since(started) > 5*time.Second { // Of 10 s that it may take.
+		t.Errorf("%+v after %v", failed, time.Since(started))
+	}
+	wantError(t, <-ended, ErrDenied)
+}
+
 func TestNobodyAndWrongSecretsAreRefusedAtOnce(t *testing.T) {
-	u := withUsers(t)
+	u := withUsers(t, 2)
 	for _, login := range []*Login{nil, PasswordLogin("ann", "wrong"), PasswordLogin("zoe", "x"), {Key: make([]byte, 32)}} {
 		started := time.Now()
 		failed := denied(t, Config{Seeds: u.nodes.Seeds(), Login: login})
@@ -136,7 +157,7 @@ func TestNobodyAndWrongSecretsAreRefusedAtOnce(t *testing.T) {
 }
 
 func TestASecretThatChangesKeepsTheConnectionsAndIsNeededForNewOnes(t *testing.T) {
-	u := withUsers(t)
+	u := withUsers(t, 2)
 	seeds := u.nodes.Seeds()[:1]
 	old := Config{Seeds: seeds, Login: PasswordLogin("ann", "ann's secret"), Topology: TopologyConfig{OnlySeeds: true}}
 	client := connect(t, old)
@@ -306,7 +327,7 @@ func TestANodeWithoutTLSIsNotUsedWithTLS(t *testing.T) {
 }
 
 func TestATicketFromTheEnvironmentWithAUser(t *testing.T) {
-	u := withUsers(t)
+	u := withUsers(t, 2)
 	text := command(t, append(append([]string{"ticket", "new"}, u.nodes.Seeds()...), "--user", "ann", "--method", "password", "--secret",
 		filepath.Join(u.folder, "ann"))...)
 	t.Setenv("DISTKV_TICKET", text)

@@ -131,7 +131,7 @@ func (b *Batch) encode(p *plan) ([]byte, error) {
 				fields.raw("value", op.value)
 			}
 			id := op.options.id(!b.client.config.NoWriteIDs)
-			if err := op.options.writeInto(fields, id, 0); err != nil {
+			if err := op.options.writeInto(fields, id); err != nil {
 				return nil, err
 			}
 			p.idempotency = max(p.idempotency, op.options.idempotency(id))

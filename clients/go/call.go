@@ -17,7 +17,7 @@ type plan struct {
 	needsID     bool          // a second one counts once only because of a write id, which old nodes ignore
 	first       *target       // a node that comes before the preferred one
 	last        []address     // nodes that come last
-	tryDeadline time.Duration // for one try, instead of what the policy says
+	isLong      bool          // a try may take all the time there is, while messages come
 	timeout     time.Duration // for all tries, instead of what the context or the policy says
 	isOwn       bool          // it is the client's own, and not in the counters
 }
@@ -141,18 +141,15 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 	if !p.isOwn {
 		counters.calls.Add(1)
 	}
-	total, refused := c.total(ctx, p.timeout)
-	if refused != nil {
-		return served{}, refused
-	}
-	patience := policy.TryDeadline
-	if p.tryDeadline > 0 {
-		patience = p.tryDeadline
+	total, late := c.total(ctx, p.timeout)
+	if late != nil {
+		return served{}, late
 	}
 	started := now()
 	moment := started
 	var round tries
 	var inDoubt []address
+	var refused refusers
 	var unconfirmed answer // what a node said last of a change that it has made
 	fate := NotDone
 	for attempts := 1; ; attempts++ {
@@ -170,11 +167,14 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 		if w != nil {
 			w.onTry(to.name, attempts)
 		}
-		end := min(moment+patience, started+total)
+		end := min(moment+policy.TryDeadline, started+total)
 		sent := instant(-1)
 		connection, failure := c.pool.get(ctx, to.address, end)
 		if failure == nil {
 			sent = now()
+			if p.isLong {
+				end = started + total
+			}
 			var reply message
 			if do == nil {
 				reply, failure = connection.request(ctx, request, end)
@@ -217,6 +217,9 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 				return served{}, err
 			}
 			return served{}, canceledError(ctx, fate, to.name, attempts)
+		}
+		if refused.onFailure(to, failure); refused.areAll(c.topology.routing().targets) {
+			return served{}, refused.error(fate, attempts)
 		}
 		moment = now()
 		verdict, delay := policy.decide(kind, attempts, moment-started, total, what, rand.Float64())

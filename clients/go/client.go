@@ -91,7 +91,7 @@ func (c *Client) awaitView(ctx context.Context, seed address) error {
 	refused := c.topology.firstView(limited)
 	switch {
 	case refused != nil:
-		return &Error{Code: "no_access", text: refused.text, kind: ErrDenied, Node: seed.String(), Attempts: 1, cause: refused}
+		return noAccess(refused, seed.String(), 1)
 	case c.topology.routing().view.Epoch > 0:
 		return nil
 	case errors.Is(ctx.Err(), context.Canceled):

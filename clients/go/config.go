@@ -72,7 +72,8 @@ type Config struct {
 	WatchBytesMax int
 	// WatchPatience is how long a watch waits at another node for versions that it delivered and that node lacks: 2 s.
 	WatchPatience time.Duration
-	// ShardTableAge is how old the table of overrides of preferred nodes gets before it is fetched again: 30 s.
+	// ShardTableAge is how old the table of overrides of preferred nodes gets before it is fetched again: 30 s, and at least
+	// 100 ms.
 	ShardTableAge time.Duration
 
 	Retry    RetryPolicy
@@ -115,6 +116,9 @@ type TopologyConfig struct {
 	OnlySeeds bool
 }
 
+// shardTableAgeMin keeps a client from asking for the table without a pause.
+const shardTableAgeMin = 100 * time.Millisecond
+
 // ConnectionsPerNodeMax is the most connections to one node.
 const ConnectionsPerNodeMax = 16
 
@@ -128,6 +132,7 @@ func (c *Config) fill() {
 	setDefault(&c.WatchBytesMax, 16<<20)
 	setDefault(&c.WatchPatience, 2*time.Second)
 	setDefault(&c.ShardTableAge, 30*time.Second)
+	c.ShardTableAge = max(c.ShardTableAge, shardTableAgeMin)
 	c.Retry.fill()
 	p := &c.Pool
 	setDefault(&p.ConnectionsPerNode, 2)

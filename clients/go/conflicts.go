@@ -85,6 +85,13 @@ func unlisted(ctx context.Context, asked []*target, errs []*tryError) *Error {
 	case ctx.Err() != nil:
 		return canceledError(ctx, NotDone, node, 1)
 	}
+	var refused refusers
+	for i, to := range asked {
+		refused.onFailure(to, errs[i])
+	}
+	if refused.areAll(asked) {
+		return refused.error(NotDone, 1)
+	}
 	return &Error{Code: "unavailable", text: "no node listed its conflicts: " + why.text, kind: ErrUnavailable, Node: node,
 		Attempts: 1, cause: why}
 }

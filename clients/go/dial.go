@@ -56,7 +56,9 @@ func openConn(ctx context.Context, where address, config *Config, goroutines *gr
 		// A node that does not accept the client's certificate says so only now.
 		return nil, &tryError{kind: tryNoAccess, text: failure.text}
 	case failure.kind == tryLost || failure.kind == tryServer:
-		return nil, tryErrorf(tryConnect, "cannot connect to %s: %s", where, failure.text)
+		err := tryErrorf(tryConnect, "cannot connect to %s: %s", where, failure.text)
+		err.code = failure.code
+		return nil, err
 	}
 	return nil, failure
 }

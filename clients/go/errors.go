@@ -12,7 +12,8 @@ var (
 	ErrNotFound = errors.New("no value")
 	// ErrRefused: a node refused it, and no other try can help. Code is the node's word.
 	ErrRefused = errors.New("refused")
-	// ErrDenied, an ErrRefused: the user may not do this, or is not known.
+	// ErrDenied, an ErrRefused: the user may not do this, or no node lets the client in: each refused it, or could not be
+	// reached, and its Code is "no_access".
 	ErrDenied = errors.New("denied")
 	// ErrPrecondition, an ErrRefused: somebody was there first.
 	ErrPrecondition = errors.New("a precondition did not hold")
@@ -174,6 +175,11 @@ func tryErrorf(kind tryKind, format string, args ...any) *tryError {
 	return &tryError{kind: kind, text: fmt.Sprintf(format, args...)}
 }
 
+// noAccess is the error of what ends since no node lets this client in.
+func noAccess(e *tryError, node string, attempts int) *Error {
+	return &Error{Code: "no_access", text: e.text, kind: ErrDenied, Node: node, Attempts: attempts, cause: e}
+}
+
 // finalError is the error of a call that ends with this one.
 func finalError(e *tryError, fate Fate, node string, attempts int) *Error {
 	switch {
@@ -182,8 +188,6 @@ func finalError(e *tryError, fate Fate, node string, attempts int) *Error {
 	case e.kind == tryServer && classOfCode(e.code) == classFinal:
 		// A refusal after a try of unknown fate may be that try's doing: the fate says so.
 		return refusal(e, fate, node, attempts)
-	case e.kind == tryNoAccess && fate == NotDone:
-		return &Error{Code: "no_access", text: e.text, kind: ErrDenied, Node: node, Attempts: attempts, cause: e}
 	}
 	code := ""
 	if e.kind == tryServer {

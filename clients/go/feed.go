@@ -38,10 +38,12 @@ func (s *search) first(ctx context.Context, c *caller) (*opened, *Error) {
 	return &opened{found, where.conn, where.address, now()}, nil
 }
 
-// again is later: as long as it takes. An error: a node refused for good, or the client was closed.
+// again is later: as long as it takes. An error: a node refused for good, or all do not let the client in, or the client was
+// closed.
 func (s *search) again(ctx context.Context, c *caller) (*opened, *Error) {
 	policy := &c.config.Retry
 	p := plan{action: s.action, shard: s.shard}
+	var refused refusers
 	for {
 		if s.tried > 0 && !wait(ctx, policy.delay(s.tried, rand.Float64())) {
 			return nil, closedError(s.tried)
@@ -68,8 +70,11 @@ func (s *search) again(ctx context.Context, c *caller) (*opened, *Error) {
 		}
 		kind := classOf(err, true)
 		c.counters.failed[kind].Add(1)
-		if kind == classFinal && (err.kind == tryServer || err.kind == tryNoAccess) {
+		if kind == classFinal && err.kind == tryServer {
 			return nil, s.refusal(err, to.name)
+		}
+		if refused.onFailure(to, err); refused.areAll(c.topology.routing().targets) {
+			return nil, refused.error(NotDone, s.tried)
 		}
 	}
 }

@@ -17,7 +17,10 @@ type Version struct {
 	tick int64  // -1: nodes do not tell it
 }
 
-// IsZero tells whether there is no version.
+// untold is the version of what came without one. It is no precondition, and not the lack of one either.
+var untold = Version{tock: -1}
+
+// IsZero tells whether there is no version, or whether it was not asked for.
 func (v Version) IsZero() bool { return v.node == "" }
 
 // Compare is -1, 0 or +1: the greater one wins.
@@ -104,7 +107,7 @@ type Entry struct {
 type TreeEntry struct {
 	Path    Path
 	Value   Value
-	Version Version // only if the options ask for it
+	Version Version // only if the options ask for it: else it is zero, and IfVersion refuses it
 }
 
 // Repeated is whether a write was made by an earlier try than the one that was answered.
@@ -126,7 +129,7 @@ func (r Repeated) String() string { return [...]string{"no", "yes", "maybe"}[min
 type Written struct {
 	// Changed is false if the value was the same, and for a deletion of what did not exist.
 	Changed bool
-	// Version is the entry's from then on; zero if there was nothing to delete.
+	// Version is the entry's from then on; zero if there was nothing to delete, and IfVersion refuses it then.
 	Version Version
 	// Previous is the value before; none if there was none, or with a precondition.
 	Previous Value
@@ -187,11 +190,11 @@ func (m message) serverError(told []byte) *tryError {
 	return &tryError{kind: tryServer, text: text, code: m.text("code"), made: msgpack.IsTrue(m.get("made"))}
 }
 
-// version is the version in a message; zero without a chain.
+// version is the version in a message; untold without a chain.
 func (m message) version() (Version, *tryError) {
 	chain := m.get("chain")
 	if chain == nil || msgpack.IsNil(chain) {
-		return Version{}, nil
+		return untold, nil
 	}
 	node, ok := msgpack.Text(msgpack.Field(chain, "node"))
 	if !ok || node == "" {

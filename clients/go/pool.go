@@ -168,6 +168,7 @@ func (p *pool) open(where address, in *slot) {
 		if err != nil {
 			p.stats.Failed++
 			in.noteFailure(err, p.config)
+			going.err = in.failure
 			return
 		}
 		if p.isClosed {
@@ -185,6 +186,10 @@ func (p *pool) open(where address, in *slot) {
 
 // noteFailure remembers it for a while that grows.
 func (s *slot) noteFailure(err *tryError, config *Config) {
+	if err.kind == tryConnect && err.code == "too_many" && s.failure != nil && s.failure.kind == tryNoAccess {
+		// Who was refused too often has to wait before it may ask again: it is still refused.
+		err = s.failure
+	}
 	memory := config.Pool.FailureMemory << min(s.failures, doublingsMax)
 	s.failure = err
 	s.failedUntil = now() + min(memory, config.Pool.FailureMemoryMax)

@@ -2,6 +2,7 @@ package distkv
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -170,6 +171,8 @@ func anyLive(r *routing) *target {
 // answer is one node's.
 type answer struct {
 	node    string
+	at      *target
+	life    life
 	message message
 	err     *tryError
 }
@@ -200,8 +203,7 @@ func (r *reader) askMajority() (answer, int, *Error) {
 		return answer{}, 0, refused
 	}
 	started := now()
-	var newest answer
-	answered := map[string]bool{}
+	found := majority{answered: map[string]bool{}, patience: started + r.config.OwnWritePatience}
 	for attempt := 1; ; attempt++ {
 		view := r.topology.routing()
 		if view.view.Source == "" {
@@ -218,25 +220,34 @@ func (r *reader) askMajority() (answer, int, *Error) {
 			}
 		}
 		needed := len(counted)/2 + 1
-		for name := range answered {
+		for name := range found.answered {
 			if !counted[name] {
-				delete(answered, name)
+				delete(found.answered, name)
 			}
 		}
-		var asked []*target
+		var all, asked []*target
 		for _, one := range view.targets {
-			if counted[one.name] && !answered[one.name] {
-				asked = append(asked, one)
+			if counted[one.name] {
+				all = append(all, one)
+				if !found.answered[one.name] {
+					asked = append(asked, one)
+				}
 			}
 		}
-		var refused *answer
-		newest, refused = r.askRound(asked, answered, needed, newest, min(now()+policy.TryDeadline, started+total))
-		if newest.message != nil && len(answered) >= needed {
-			return newest, attempt, nil
+		refused := r.askRound(&found, asked, needed, min(now()+policy.TryDeadline, started+total))
+		if found.newest.message != nil && len(found.answered) >= needed {
+			if !found.hasOwn && now() >= found.patience {
+				r.counters.staleTaken.Add(1)
+				r.own.giveUp(r.path)
+			}
+			return found.newest, attempt, nil
 		}
 		if refused != nil {
 			// It would answer the same the next time.
 			return answer{}, attempt, finalError(refused.err, NotDone, refused.node, attempt)
+		}
+		if found.out.areAll(all) {
+			return answer{}, attempt, found.out.error(NotDone, attempt)
 		}
 		if r.ctx.Err() != nil {
 			return answer{}, attempt, canceledError(r.ctx, NotDone, "", attempt)
@@ -244,65 +255,89 @@ func (r *reader) askMajority() (answer, int, *Error) {
 		verdict, delay := policy.decide(classUnavailable, attempt, now()-started, total, reading, rand.Float64())
 		if verdict != tryAgain {
 			r.counters.deadlines.Add(1)
-			return answer{}, attempt, noMajority(len(answered), needed, len(counted), attempt)
+			return answer{}, attempt, noMajority(&found, needed, len(counted), attempt)
 		}
 		wait(r.ctx, delay)
 	}
 }
 
-func noMajority(answered, needed, nodes, attempts int) *Error {
-	text := "of " + itemText(int64(nodes)) + " nodes " + itemText(int64(answered)) + " answered, " +
-		itemText(int64(needed)) + " must"
+func noMajority(found *majority, needed, nodes, attempts int) *Error {
+	text := fmt.Sprintf("of %d nodes %d answered, %d must", nodes, len(found.answered), needed)
+	if found.out.why != nil {
+		text += "; " + found.out.why.text
+	}
 	return &Error{Code: "no_majority", text: text, kind: ErrNoMajority, Attempts: attempts}
 }
 
+// majority is what has come of a read that asks for one.
+type majority struct {
+	answered map[string]bool
+	newest   answer
+	hasOwn   bool    // an answer has this client's last write, or is of the node that took it
+	patience instant // until then that is waited for
+	out      refusers
+}
+
 // askRound asks these nodes at once, until enough have answered; the others are not waited for, nor anybody where too many
-// refuse it. It returns the first final refusal, too.
-func (r *reader) askRound(asked []*target, answered map[string]bool, needed int, newest answer, end instant) (answer, *answer) {
+// refuse it. It returns the first final refusal.
+func (r *reader) askRound(m *majority, asked []*target, needed int, end instant) *answer {
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel()
 	answers := make(chan answer, len(asked))
 	for _, one := range asked {
 		go func() {
+			found := answer{node: one.name, at: one}
 			c, err := r.pool.get(ctx, one.address, end)
-			var m message
 			if err == nil {
-				m, err = c.request(ctx, appendGet(nil, r.path, true), end)
+				found.life = life{c.name, c.incarnation}
+				found.message, err = c.request(ctx, appendGet(nil, r.path, true), end)
 			}
 			if err != nil && ctx.Err() == nil {
 				r.counters.failed[classOf(err, true)].Add(1)
 			}
-			answers <- answer{one.name, m, err}
+			found.err = err
+			answers <- found
 		}()
 	}
 	open := len(asked)
 	var refused *answer
-	// More are waited for only if this client knows that there is something newer.
-	for open > 0 && (len(answered) < needed || r.isBehind(newest)) {
-		if refused != nil && len(answered)+open < needed {
+	var late <-chan time.Time
+	// More are waited for only if this client knows that there is something newer, and for a while.
+	for open > 0 && (len(m.answered) < needed || !m.hasOwn) {
+		if refused != nil && len(m.answered)+open < needed {
 			break
 		}
-		found := <-answers
+		if len(m.answered) >= needed && late == nil {
+			timer := time.NewTimer(m.patience - now())
+			defer timer.Stop()
+			late = timer.C
+		}
+		var found answer
+		select {
+		case found = <-answers:
+		case <-late:
+		}
+		if found.at == nil {
+			break
+		}
 		open--
 		r.counters.toOthers.Add(1)
 		switch {
 		case found.err == nil:
-			answered[found.node] = true
-			newest = newerAnswer(newest, found)
+			m.answered[found.node] = true
+			m.newest = newerAnswer(m.newest, found)
+			m.hasOwn = m.hasOwn || r.own.isEnough(r.path, tockOf(found.message), found.life)
 		case refused == nil && classOf(found.err, true) == classFinal:
 			refused = &found
+		default:
+			m.out.onFailure(found.at, found.err)
 		}
 	}
 	cancel()
 	for ; open > 0; open-- {
 		<-answers
 	}
-	return newest, refused
-}
-
-// isBehind tells whether an answer is older than what this client wrote.
-func (r *reader) isBehind(a answer) bool {
-	return a.message != nil && !r.own.isEnough(r.path, tockOf(a.message), life{a.node, -1})
+	return refused
 }
 
 // newerAnswer is the newer of two nodes' answers. Nothing at all is older than anything.

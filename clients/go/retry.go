@@ -1,6 +1,9 @@
 package distkv
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Whether a failed try is repeated, when, and at which node: pure decisions; time and chance are passed in.
 
@@ -82,7 +85,7 @@ func classOf(e *tryError, maybeSent bool) class {
 			return classFateUnknown // it did it, or part of it: another node would do it again
 		}
 		return found
-	case tryConnect:
+	case tryConnect, tryNoAccess:
 		return classUnavailable
 	case tryLost, tryProtocol:
 		if maybeSent {
@@ -108,6 +111,46 @@ func fateOf(kind class, what idempotency) Fate {
 		return Unknown
 	}
 	return NotDone
+}
+
+// refusers is which nodes have not let this client in, in one call, or while a stream is looked for. That one refuses it is not
+// final: another one may have heard of its user already, or have a certificate that is believed. It is once all have refused
+// it, or could not be reached.
+type refusers struct {
+	why  *tryError // the last refusal; nil: there was none
+	node string
+	out  map[address]struct{} // the nodes that refused it, or could not be reached, when they were tried last
+}
+
+func (r *refusers) onFailure(at *target, err *tryError) {
+	switch err.kind {
+	case tryNoAccess:
+		r.why, r.node = err, at.name
+	case tryConnect:
+	default:
+		delete(r.out, at.address) // It has let the client in.
+		return
+	}
+	if r.out == nil {
+		r.out = map[address]struct{}{}
+	}
+	r.out[at.address] = struct{}{}
+}
+
+// areAll tells whether none of these nodes is left that may let it in.
+func (r *refusers) areAll(nodes []*target) bool {
+	return r.why != nil && !slices.ContainsFunc(nodes, func(one *target) bool {
+		_, isOut := r.out[one.address]
+		return !isOut
+	})
+}
+
+// error is that of what ends since they are all.
+func (r *refusers) error(fate Fate, attempts int) *Error {
+	if fate != NotDone {
+		return finalError(r.why, fate, r.node, attempts)
+	}
+	return noAccess(r.why, r.node, attempts)
 }
 
 // RetryPolicy says when a request is tried again, and for how long in all. Fields that are zero have their defaults.

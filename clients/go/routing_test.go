@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func TestRoutingAllocatesNothing(t *testing.T) {
@@ -68,6 +69,18 @@ func TestWhoSeesAViewAndListensThenIsNotToldOfIt(t *testing.T) {
 		must[func()](t)(topology.listen(func(TopologyChange) { told.Add(100) }))
 		if <-done; told.Load() != 1 {
 			t.Fatal(told.Load())
+		}
+	}
+}
+
+func TestTheTableOfShardsIsNotFetchedWithoutAPause(t *testing.T) {
+	for _, age := range []time.Duration{-time.Second, 1} {
+		node := &scripted{name: "s1"}
+		started := time.Now()
+		connect(t, Config{Seeds: startScripted(t, node), ShardTableAge: age})
+		until(t, func() bool { return len(node.actions("list_shards")) >= 3 })
+		if took := time.Since(started); took < 2*shardTableAgeMin {
+			t.Errorf("%v: three times within %v", age, took)
 		}
 	}
 }

@@ -16,7 +16,11 @@ type scripted struct {
 	script func(request message) any
 	isOld  bool
 
+	asksLogin bool // it greets like a node on which clients must log in
+	isEmpty   bool // it has not caught up yet
+
 	mu       sync.Mutex
+	refuses  string // the code with which it refuses logins; "": it lets all in
 	peers    []*scripted
 	states   map[string]string
 	requests []message
@@ -117,9 +121,35 @@ func (s *scripted) view() fields {
 			state = "self"
 		}
 		nodes = append(nodes, fields{"name": peer.name, "incarnation": 7, "client": peer.listener.Addr().String(), "state": state,
-			"ready": true, "gossip": nil, "housekeeper": nil})
+			"ready": !peer.isEmpty, "gossip": nil, "housekeeper": nil})
 	}
 	return fields{"epoch": 1, "nodes": nodes, "id": fields{"name": s.name, "incarnation": 7}}
+}
+
+// refuse lets nobody in from now on, with this code, and ends what is open, as a node does where a user is removed.
+func (s *scripted) refuse(code string) {
+	s.mu.Lock()
+	s.refuses = code
+	s.mu.Unlock()
+	s.hangUp()
+}
+
+// hangUp ends all connections.
+func (s *scripted) hangUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.views = nil
+	for socket := range s.sockets {
+		send(socket, with(errorReply("auth_required"), "seq", 0))
+		_ = socket.(*net.TCPConn).CloseWrite()
+	}
+}
+
+// letIn takes that back.
+func (s *scripted) letIn() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuses = ""
 }
 
 // tellDown reports a node as down, to all who follow the view.
@@ -159,7 +189,11 @@ func (s *scripted) accept() {
 func (s *scripted) serve(socket net.Conn) {
 	defer s.running.Done()
 	defer func() { _ = socket.Close() }()
-	send(socket, fields{"seq": 0, "version": []any{0, 65, 0}, "node": s.name, "tick": 1, "tock": 1, "qlen": 10})
+	greeting := fields{"seq": 0, "version": []any{0, 65, 0}, "node": s.name, "tick": 1, "tock": 1, "qlen": 10}
+	if s.asksLogin {
+		greeting["auth"] = []any{"password"}
+	}
+	send(socket, greeting)
 	var splitter msgpack.Splitter
 	for {
 		count, err := socket.Read(splitter.Room())
@@ -187,10 +221,14 @@ func (s *scripted) answer(socket net.Conn, request message) bool {
 	}
 	s.mu.Lock()
 	s.requests = append(s.requests, request)
-	script := s.script
+	script, refuses := s.script, s.refuses
 	s.mu.Unlock()
 	var reply any
 	switch {
+	case action == "auth" && refuses != "":
+		reply = several{{"state": "start"}, errorReply(refuses)}
+	case action == "auth":
+		reply = several{{"state": "start"}, {"state": "end"}}
 	case s.isOld && (action == "cluster" || action == "watch_cluster" || action == "list_shards"):
 		reply = fields{"error": "unknown action " + action}
 	case action == "cluster":

@@ -31,6 +31,7 @@ type topology struct {
 	mu        sync.Mutex // taken before the pool's
 	stats     TopologyStats
 	failure   *tryError // why no node could be reached the last time that all were tried
+	isRefused bool      // all of them refused this client
 	changed   chan struct{}
 	listeners map[int]func(TopologyChange)
 	last      int
@@ -50,12 +51,12 @@ func (t *topology) routing() *routing { return t.now.Load() }
 func (t *topology) firstView(ctx context.Context) *tryError {
 	for {
 		t.mu.Lock()
-		failure, changed := t.failure, t.changed
+		failure, isRefused, changed := t.failure, t.isRefused, t.changed
 		t.mu.Unlock()
 		if t.routing().view.Epoch > 0 {
 			return nil
 		}
-		if failure != nil && failure.kind == tryNoAccess {
+		if failure != nil && isRefused {
 			return failure
 		}
 		select {
@@ -245,6 +246,7 @@ func (t *topology) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		var isFollowed, isOld, isNotReady bool
 		var failure *tryError
+		isRefused := true // by all
 		for _, candidate := range t.candidates(last) {
 			found, err := t.followOne(ctx, candidate, takesAny)
 			t.mu.Lock()
@@ -254,10 +256,11 @@ func (t *topology) follow(ctx context.Context) {
 				return
 			}
 			if err != nil {
-				// That somebody else could not be reached counts more than a refusal.
-				if failure == nil || failure.kind == tryNoAccess || err.kind != tryNoAccess {
+				// A refusal says more than that somebody else cannot be reached.
+				if failure == nil || failure.kind != tryNoAccess {
 					failure = err
 				}
+				isRefused = isRefused && err.kind == tryNoAccess
 				continue
 			}
 			if found == followed {
@@ -282,7 +285,7 @@ func (t *topology) follow(ctx context.Context) {
 		}
 		if failure != nil {
 			t.mu.Lock()
-			t.failure = failure
+			t.failure, t.isRefused = failure, isRefused && !isNotReady
 			t.notify()
 			t.mu.Unlock()
 		}

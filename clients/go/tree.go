@@ -15,7 +15,7 @@ const TreeEntriesMax = 1 << 20
 type TreeOptions struct {
 	// MinDepth and MaxDepth: entries so many elements below the path; MaxDepth 0 is no bound, -1 the path alone.
 	MinDepth, MaxDepth int
-	// Versions: each entry has its version.
+	// Versions: each entry has its version, which IfVersion needs.
 	Versions bool
 }
 
@@ -41,12 +41,15 @@ func depths(b *body, minDepth, maxDepth int) {
 
 func (c *Client) treePlan(path Path) plan {
 	shard := path.Shard()
-	return plan{action: "get_tree", shard: shard, first: c.caller.home(c.caller.topology.routing(), shard),
-		tryDeadline: c.config.Retry.TotalDeadline}
+	return plan{action: "get_tree", shard: shard, first: c.caller.home(c.caller.topology.routing(), shard), isLong: true}
 }
 
+// untilSilent is when a node that sends nothing of a tree is given up.
+func (c *Client) untilSilent(end instant) instant { return min(end, now()+c.config.Retry.TryDeadline) }
+
 // Tree is all values at and below a path, entry after entry, parents first, in the order of paths, as one node has them at
-// one moment. It is retried only before the first entry; an error comes last.
+// one moment. It is retried only before the first entry; an error comes last. A node that sends nothing for as long as one try
+// may take is given up; the time in which the loop's body runs does not count.
 func (c *Client) Tree(ctx context.Context, path Path, options *TreeOptions) iter.Seq2[TreeEntry, error] {
 	return func(yield func(TreeEntry, error) bool) {
 		head := options.head(path)
@@ -55,10 +58,10 @@ func (c *Client) Tree(ctx context.Context, path Path, options *TreeOptions) iter
 		var entry *TreeEntry
 		found, failed := c.caller.call(ctx, &p, nil, func(ctx context.Context, connection *conn, end instant) *tryError {
 			var err *tryError
-			if s, err = connection.stream(ctx, head, end); err != nil {
+			if s, err = connection.stream(ctx, head, c.untilSilent(end)); err != nil {
 				return err
 			}
-			if entry, err = nextEntry(ctx, s, path, end); err != nil {
+			if entry, err = c.nextEntry(ctx, s, path, end); err != nil {
 				s.close()
 			}
 			return err
@@ -72,8 +75,12 @@ func (c *Client) Tree(ctx context.Context, path Path, options *TreeOptions) iter
 			if !yield(*entry, nil) {
 				return
 			}
+			asked := now()
 			var err *tryError
-			if entry, err = nextEntry(ctx, s, path, never); err != nil {
+			if entry, err = c.nextEntry(ctx, s, path, never); err != nil {
+				if err.kind == tryTimedOut {
+					c.pool.onTimeout(found.address, found.conn, asked)
+				}
 				yield(TreeEntry{}, streamError(ctx, err, found.conn.name, found.attempts))
 				return
 			}
@@ -88,7 +95,8 @@ func streamError(ctx context.Context, err *tryError, node string, attempts int) 
 	return finalError(err, NotDone, node, attempts)
 }
 
-// TreeList is all values at and below a path at once. As a whole, it is retried as any read.
+// TreeList is all values at and below a path at once. As a whole, it is retried as any read; a node that sends nothing for as
+// long as one try may take is given up.
 func (c *Client) TreeList(ctx context.Context, path Path, options *TreeOptions) ([]TreeEntry, error) {
 	head := options.head(path)
 	p := c.treePlan(path)
@@ -96,13 +104,13 @@ func (c *Client) TreeList(ctx context.Context, path Path, options *TreeOptions) 
 	isTooMuch := false
 	_, failed := c.caller.call(ctx, &p, nil, func(ctx context.Context, connection *conn, end instant) *tryError {
 		entries = nil
-		s, err := connection.stream(ctx, head, end)
+		s, err := connection.stream(ctx, head, c.untilSilent(end))
 		if err != nil {
 			return err
 		}
 		defer s.close()
 		for {
-			entry, err := nextEntry(ctx, s, path, end)
+			entry, err := c.nextEntry(ctx, s, path, end)
 			if err != nil || entry == nil {
 				return err
 			}
@@ -124,9 +132,9 @@ func (c *Client) TreeList(ctx context.Context, path Path, options *TreeOptions) 
 }
 
 // nextEntry is the next entry of a tree; nil after the last.
-func nextEntry(ctx context.Context, s *stream, above Path, end instant) (*TreeEntry, *tryError) {
+func (c *Client) nextEntry(ctx context.Context, s *stream, above Path, end instant) (*TreeEntry, *tryError) {
 	for {
-		found, err := s.next(ctx, end)
+		found, err := s.next(ctx, c.untilSilent(end))
 		if err != nil || found == nil {
 			return nil, err
 		}

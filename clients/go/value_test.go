@@ -201,6 +201,8 @@ func TestPreconditions(t *testing.T) {
 	}
 	_, err = client.Put(ctx, path, 1, &PutOptions{IfNew: true, IfVersion: gone.Version})
 	wantError(t, err, ErrUsage)
+	put(t, client, path, 4, &PutOptions{IfVersion: gone.Version})
+	refused(ErrChanged, PutOptions{IfVersion: gone.Version})
 	for _, bad := range []string{"", "5", "x@n:1", "5@n:x", "5@:1"} {
 		if _, err := ParseVersion(bad); err == nil {
 			t.Error(bad)

@@ -22,7 +22,7 @@ type Change struct {
 	// Value is its value; none if it was deleted.
 	Value   Value
 	Deleted bool
-	// Version is zero for a deletion that was found later, of which nothing else is known.
+	// Version is zero for a deletion that was found later, of which nothing else is known; IfVersion refuses it then.
 	Version Version
 }
 
@@ -42,7 +42,8 @@ func (Restarted) isEvent() {}
 
 // WatchOptions are those of a watch; nil is none.
 type WatchOptions struct {
-	// NoFetch: the state that is there is not reported, only UpToDate and what changes from then on.
+	// NoFetch: the state that is there is not reported, only UpToDate and what changes from then on. Where its node is lost
+	// before that state was complete, the watch starts over ([Restarted]), and the next one is reported.
 	NoFetch bool
 	// MinDepth and MaxDepth: entries so many elements below the path; MaxDepth 0 is no bound, -1 the path alone.
 	MinDepth, MaxDepth int
@@ -107,7 +108,7 @@ func (c *Client) OpenWatch(ctx context.Context, path Path, options *WatchOptions
 }
 
 // Next is the next event; it waits as long as necessary, also while no node can be reached. Giving up to wait loses nothing.
-// An error: the context ended; a node refused for good; or the watch or the client was closed.
+// An error: the context ended; a node refused for good, or none lets the client in; or the watch or the client was closed.
 func (w *Watch) Next(ctx context.Context) (Event, error) {
 	for {
 		if len(w.events) > 0 {
@@ -275,7 +276,7 @@ func (w *Watch) onSettled(found worked, from *opened) {
 		case settledGone:
 			w.memory.onGone(one.path)
 			if !w.silent {
-				w.events = append(w.events, Change{Path: one.path, Deleted: true})
+				w.events = append(w.events, Change{Path: one.path, Deleted: true, Version: untold})
 			}
 		case settledBehind:
 			behind = append(behind, one)
@@ -309,7 +310,8 @@ func (w *Watch) onLost() {
 	w.caller.counters.watchLost.Add(1)
 	w.drop()
 	w.doubts = nil
-	if !w.memory.isWhole() {
+	if w.silent || !w.memory.isWhole() {
+		// Of a state that was not reported, and was cut off, nobody knows what the next one shows that is new.
 		w.startOver()
 	}
 }

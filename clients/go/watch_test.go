@@ -92,6 +92,46 @@ func TestWithoutFetchOnlyChangesCome(t *testing.T) {
 	}
 }
 
+// What changed between the two states is known to nobody.
+func TestAStateThatIsNotWantedAndIsCutOffMakesTheWatchStartOver(t *testing.T) {
+	path := PathOf("a")
+	version := func(name string, tick int, value any) fields {
+		told := fields{"path": PathOf("a", name), "tock": tick, "chain": fields{"node": "x~7", "tick": tick, "prev": nil}}
+		if value != nil {
+			told["value"] = value
+		}
+		return told
+	}
+	cut := several{{"state": "start"}, version("x", 1, "old"), version("y", 2, "old"), nil}
+	whole := several{{"state": "start"}, version("x", 3, "new"), version("y", 4, nil), version("z", 5, "new"), {"state": "uptodate"}}
+	for name, row := range map[string]struct {
+		script func(message) any
+		want   []any
+	}{
+		"cut off":           {onceThen(cut, whole), []any{Restarted{}, "new", "deleted", "new", UpToDate{}}},
+		"before it began":   {onceThen(several{{"state": "start"}, nil}, whole), []any{Restarted{}, "new", "deleted", "new", UpToDate{}}},
+		"it has come whole": {onceThen(append(slices.Clone(cut[:3]), fields{"state": "uptodate"}, nil), whole), []any{UpToDate{}, "new", "deleted", "new", Resumed{"s1"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := &scripted{name: "s1", script: row.script}
+			client := connect(t, Config{Seeds: startScripted(t, node), Retry: RetryPolicy{InitialDelay: time.Millisecond}})
+			w := openWatch(t, client, path, &WatchOptions{NoFetch: true})
+			var told []any
+			for len(told) < len(row.want) {
+				event := collect(t, w, func(Event) bool { return true })[0]
+				if _, values := changes(t, []Event{event}); len(values) > 0 {
+					told = append(told, values[0])
+				} else {
+					told = append(told, event)
+				}
+			}
+			if !reflect.DeepEqual(told, row.want) {
+				t.Error(told)
+			}
+		})
+	}
+}
+
 func TestAWaitThatIsCancelledAgainAndAgainMissesNothing(t *testing.T) {
 	client := sharedClient(t)
 	path := base()

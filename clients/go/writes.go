@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"slices"
 	"time"
 
 	"distkv.example/client/internal/msgpack"
@@ -51,13 +52,15 @@ func (w WriteID) Bytes() [16]byte { return w.data }
 
 // PutOptions are those of a write; nil is none.
 type PutOptions struct {
-	// IfVersion: only if this is the entry's version.
+	// IfVersion: only if this is the entry's version; the one of a deleted entry: only if it is still deleted. Without any
+	// there is no such condition; one that an entry came without, since it was not asked for, is an [ErrUsage].
 	IfVersion Version
 	// IfNew: only if there is no value.
 	IfNew bool
 	// IfValue: only if this is the value; [Nil] for nil.
 	IfValue any
-	// WriteID is by which nodes know the write again.
+	// WriteID is by which nodes know the write again: the last 65,536 of them, and after a node's restart those of entries
+	// that were neither overwritten nor deleted since.
 	WriteID WriteID
 	// Copies: so many other nodes have it when this returns.
 	Copies int
@@ -112,10 +115,13 @@ func (o *PutOptions) idempotency(id []byte) idempotency {
 	return unguarded
 }
 
-// writeInto adds the fields; `patience` is for how long the node waits for copies, 0 in a batch.
-func (o *PutOptions) writeInto(b *body, id []byte, patience time.Duration) error {
+// writeInto adds the fields, but for those about copies.
+func (o *PutOptions) writeInto(b *body, id []byte) error {
 	if o.IfNew && !o.IfVersion.IsZero() {
 		return usage("IfNew and IfVersion exclude each other")
+	}
+	if o.IfVersion == untold {
+		return usage("IfVersion is the version of what came without one: ask for versions (TreeOptions.Versions), or use IfNew")
 	}
 	if o.Copies < 0 {
 		return usage("copies cannot be negative")
@@ -124,7 +130,8 @@ func (o *PutOptions) writeInto(b *body, id []byte, patience time.Duration) error
 	case o.IfNew:
 		b.raw("chain", Nil)
 	case !o.IfVersion.IsZero():
-		b.raw("chain", o.IfVersion.appendChain(nil))
+		// Old nodes do not know the second one: to them a deleted entry has no version.
+		b.raw("chain", o.IfVersion.appendChain(nil)).flag("deleted")
 	}
 	if o.IfValue != nil {
 		value, err := Encode(o.IfValue)
@@ -139,11 +146,16 @@ func (o *PutOptions) writeInto(b *body, id []byte, patience time.Duration) error
 	if o.Idempotent {
 		b.flag("idem")
 	}
-	if o.Copies > 0 && patience > 0 {
-		b.integer("copies", int64(o.Copies)).raw("timeout", msgpack.AppendFloat(nil, patience.Seconds()))
-	}
 	b.integer("nchain", 1)
 	return nil
+}
+
+// headUntil is the head of a write that a node answers before this moment, also where the copies do not come.
+func (o *PutOptions) headUntil(b body, end instant) []byte {
+	patience := time.Duration(float64(end-now()) * copiesShare)
+	b.fields = slices.Clip(b.fields) // Each try adds its own.
+	b.integer("copies", int64(o.Copies)).raw("timeout", msgpack.AppendFloat(nil, max(patience, 0).Seconds()))
+	return b.head()
 }
 
 // Put writes a value: whatever [As] reads, or a [Value] as it is.
@@ -171,17 +183,27 @@ func (c *Client) write(ctx context.Context, action string, path Path, value Valu
 		b.raw("value", value)
 	}
 	id := options.id(!c.config.NoWriteIDs)
-	patience := time.Duration(float64(c.config.Retry.TryDeadline) * copiesShare)
-	if err := options.writeInto(b, id, patience); err != nil {
+	if err := options.writeInto(b, id); err != nil {
 		return Written{}, err
 	}
 	p := plan{action: action, shard: path.Shard(), idempotency: options.idempotency(id), needsID: options.needsID(),
 		timeout: options.Timeout}
-	found, err := c.caller.call(ctx, &p, b.head(), nil)
+	var reply message
+	var do once
+	if options.Copies > 0 {
+		do = func(ctx context.Context, connection *conn, end instant) (err *tryError) {
+			reply, err = connection.request(ctx, options.headUntil(*b, end), end)
+			return err
+		}
+	}
+	found, err := c.caller.call(ctx, &p, b.head(), do)
 	if err != nil {
 		return Written{}, err
 	}
-	written, malformed := found.message.written(found.conn.name, found.attempts, found.maybeTwice)
+	if do == nil {
+		reply = found.message
+	}
+	written, malformed := reply.written(found.conn.name, found.attempts, found.maybeTwice)
 	if malformed != nil {
 		return Written{}, finalError(malformed, Unknown, found.conn.name, found.attempts)
 	}
@@ -198,11 +220,10 @@ type DeleteTreeOptions struct {
 	AgainIfUnknown bool
 }
 
-// DeleteTree deletes all values at and below a path, as the node that is asked has them; it returns how many.
+// DeleteTree deletes all values at and below a path, as the node that is asked has them; it returns how many. Where the node
+// is silent for as long as one try may take, it is unknown whether it was done.
 func (c *Client) DeleteTree(ctx context.Context, path Path, options *DeleteTreeOptions) (int, error) {
-	p := plan{action: "delete_tree", shard: path.Shard(), idempotency: unguarded,
-		// As many entries as there are take as long as that takes.
-		tryDeadline: c.config.Retry.TotalDeadline}
+	p := plan{action: "delete_tree", shard: path.Shard(), idempotency: unguarded}
 	if options != nil && options.AgainIfUnknown {
 		p.idempotency = guarded
 	}

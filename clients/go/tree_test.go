@@ -1,0 +1,130 @@
+package distkv
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// Listings of trees, and their deletion, where a node falls silent in their midst.
+
+// listings list a tree, in both ways.
+var listings = map[string]func(ctx context.Context, client *Client, path Path, each func()) (int, error){
+	"all at once": func(ctx context.Context, client *Client, path Path, _ func()) (int, error) {
+		entries, err := client.TreeList(ctx, path, nil)
+		return len(entries), err
+	},
+	"one by one": func(ctx context.Context, client *Client, path Path, each func()) (int, error) {
+		count := 0
+		for _, err := range client.Tree(ctx, path, nil) {
+			if err != nil {
+				return count, err
+			}
+			count++
+			each()
+		}
+		return count, nil
+	},
+}
+
+// silentAfter is a node that sends so many messages of a tree, and then no more.
+func silentAfter(path Path, messages int) func(message) any {
+	entry := func(name string) fields { return fields{"path": path.MustJoin(name), "value": 1, "tock": 5} }
+	whole := several{{"state": "start"}, entry("a"), entry("b"), {"state": "end"}}
+	return always(whole[:messages])
+}
+
+// inNoHurry is a configuration with short tries, and much time in all.
+func inNoHurry() Config {
+	config := quick()
+	config.Retry.TotalDeadline = time.Minute
+	return config
+}
+
+func TestAListingIsGivenUpAtASilentNode(t *testing.T) {
+	for name, list := range listings {
+		for messages := range 4 {
+			client, one, two, path := pair(t, inNoHurry(), nil)
+			one.mu.Lock()
+			one.script = silentAfter(path, messages)
+			one.mu.Unlock()
+			two.mu.Lock()
+			two.script = silentAfter(path, 4)
+			two.mu.Unlock()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			started := time.Now()
+			count, err := list(ctx, client, path, func() {})
+			took := time.Since(started)
+			cancel()
+			if name == "one by one" && messages > 1 {
+				// What was told cannot be taken back.
+				if wantError(t, err, ErrUnavailable); count != messages-1 {
+					t.Errorf("%s, %d messages: %d entries", name, messages, count)
+				}
+			} else if count != 2 || err != nil {
+				t.Errorf("%s, %d messages: %d entries, %v", name, messages, count, err)
+			}
+			if took > 10*time.Second { // Of the minute that it may take.
+				t.Errorf("%s, %d messages: it took %v", name, messages, took)
+			}
+		}
+	}
+}
+
+func TestATreeIsDeletedElsewhereWhereANodeIsSilentIfItMayBe(t *testing.T) {
+	client, one, two, path := pair(t, inNoHurry(), always(silence{}))
+	two.mu.Lock()
+	two.script = always(fields{"changed": 3, "tock": 1})
+	two.mu.Unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	started := time.Now()
+	_, err := client.DeleteTree(ctx, path, nil)
+	if failed := wantError(t, err, ErrFateUnknown); failed.Node != "s1" || len(two.actions("delete_tree")) != 0 {
+		t.Errorf("%+v", failed)
+	}
+	where := client.topology.routing().byName[one.name].address
+	until(t, func() bool { return !client.pool.isFailing(where) })
+	if count, err := client.DeleteTree(ctx, path, &DeleteTreeOptions{AgainIfUnknown: true}); count != 3 || err != nil {
+		t.Error(count, err)
+	}
+	if took := time.Since(started); took > 10*time.Second || len(one.actions("delete_tree")) != 2 { // Of the minute.
+		t.Error(took)
+	}
+}
+
+func TestTheTimeInWhichAProgramReadsNothingOfATreeDoesNotCount(t *testing.T) {
+	client := sharedClient(t)
+	path := base()
+	const entries = 300 // More than the node sends without an acknowledgement.
+	for number := range entries {
+		put(t, client, path.MustJoin(number), number, nil)
+	}
+	slow := connect(t, Config{Seeds: shared(t), Retry: RetryPolicy{TryDeadline: 500 * time.Millisecond}})
+	isFirst := true
+	count, err := listings["one by one"](t.Context(), slow, path, func() {
+		if isFirst {
+			isFirst = false
+			time.Sleep(600 * time.Millisecond) // A program's own work.
+		}
+	})
+	if count != entries || err != nil {
+		t.Error(count, err)
+	}
+}
+
+func TestAListingStillEndsWithItsTime(t *testing.T) {
+	client, one, two, path := pair(t, quick(), nil)
+	for _, node := range []*scripted{one, two} {
+		node.mu.Lock()
+		node.script = silentAfter(path, 2)
+		node.mu.Unlock()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+	defer cancel()
+	_, err := client.TreeList(ctx, path, nil)
+	if failed := wantError(t, err, ErrUnavailable); failed.Attempts < 2 || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%+v", failed)
+	}
+}
