@@ -30,6 +30,8 @@ class ScriptedNode:
         self.is_ready = True
         self.lets_in = True
         """Whether logins succeed, where the greeting asks for them."""
+        self.refuses = "auth_failed"
+        """The code with which they fail."""
         self._writers: set[asyncio.StreamWriter] = set()
         self._views: list[tuple[asyncio.StreamWriter, int]] = []
         self.states: dict[str, str] = {}
@@ -101,7 +103,7 @@ class ScriptedNode:
         if action in ("cluster", "watch_cluster", "list_shards") and self.is_old:
             reply: object = {"error": f"unknown action {action}"}
         elif action == "auth":
-            outcome = {"state": "end"} if self.lets_in else error("auth_failed")
+            outcome = {"state": "end"} if self.lets_in else error(self.refuses)
             reply = b"".join(encode({**part, "seq": seq}) for part in ({"state": "start"}, outcome))
         elif action == "cluster":
             reply = self.view()

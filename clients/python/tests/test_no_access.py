@@ -1,6 +1,7 @@
 """Nodes that let nobody in: one is passed over, all of them are the end of a call, a watch or a monitor."""
 
 import asyncio
+import contextlib
 import time
 
 import pytest
@@ -149,6 +150,30 @@ async def test_a_refusal_is_not_the_answer_while_another_node_may_do_it():
         await until(lambda: len(nodes[1].actions("get_value")) > 3)
         is_ready = True
         assert await reading == 1
+
+
+async def test_who_was_refused_too_often_is_still_refused():
+    nodes = three()
+    policy = RetryPolicy(initial_delay=0.001, delay_max=0.01)
+    config = Config(login=CONFIG.login, pool=PoolConfig(failure_memory=0.001, failure_memory_max=0.001), retry=policy)
+    async with scene(*nodes, config=config) as client:
+        path = await first_at(client, nodes[0])
+        for node in nodes[1:]:
+            node.lets_in = False
+            node.drop()
+        for code in ("auth_failed", "too_many"):
+            for node in nodes:
+                node.refuses = code
+            before = logins(nodes)[0]
+            while logins(nodes)[0] < before + 3:
+                with pytest.raises(DeniedError):
+                    await asyncio.wait_for(client.get(path), 5)
+        for node in nodes:
+            node.lets_in = True
+        with contextlib.suppress(DeniedError):
+            # What is remembered of it ends in a millisecond.
+            await client.get(path)
+        assert await client.get(path) == 1
 
 
 async def test_who_connects_is_refused_by_all_seeds_only():

@@ -129,7 +129,7 @@ class Connection(asyncio.BufferedProtocol):
         if connection is not None:
             connection.close(str(error))
         if isinstance(error, (LostError, ServerError)):
-            error = ConnectError(f"cannot connect to {address}: {error}")
+            raise ConnectError(f"cannot connect to {address}: {error}") from error
         raise error
 
     async def _begin(self, config: PoolConfig, login: Login | None) -> None:

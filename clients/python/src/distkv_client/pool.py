@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from .config import Address, PoolConfig
 from .connection import Connection
-from .errors import ClosedError, ConnectError, ServerError, TryError
+from .errors import ClosedError, ConnectError, NoAccessError, ServerError, TryError
 from .login import Login
 from .path import ROOT
 from .replies import again
@@ -134,12 +134,23 @@ class Pool:
 
     def _open(self, address: Address, slot: Slot) -> asyncio.Task[Connection]:
         task = self._loop.create_task(
-            Connection.open(address, self.config, tls=self._tls, login=self._login),
+            self._connect(address, slot),
             name=f"distkv_client: connect to {address}",
         )
         slot.attempt = task
         task.add_done_callback(lambda done: self._on_attempt(address, slot, done))
         return task
+
+    async def _connect(self, address: Address, slot: Slot) -> Connection:
+        try:
+            return await Connection.open(address, self.config, tls=self._tls, login=self._login)
+        except ConnectError as error:
+            cause = error.__cause__
+            is_throttled = isinstance(cause, ServerError) and cause.code == "too_many"
+            if is_throttled and isinstance(slot.failure, NoAccessError):
+                # Who was refused too often has to wait before it may ask again: it is still refused.
+                raise again(slot.failure) from None
+            raise
 
     def _on_attempt(self, address: Address, slot: Slot, task: asyncio.Task[Connection]) -> None:
         if slot.attempt is task:

@@ -74,6 +74,17 @@ impl NodeSlot {
         self.failure.as_ref().filter(|failure| now < failure.until).map(|f| f.error.clone())
     }
 
+    /// How an attempt has failed. Who was refused too often has to wait before it may ask again: it is still refused.
+    pub(super) fn failure_of(&self, error: ClientError) -> ClientError {
+        let is_throttled = error.server().is_some_and(|server| server.has_code("too_many"));
+        match &self.failure {
+            Some(Failure { error: refused @ ClientError::NoAccess { .. }, .. }) if is_throttled => {
+                refused.clone()
+            }
+            _ => error,
+        }
+    }
+
     /// Says until when it is remembered.
     pub(super) fn note_failure(
         &mut self,
