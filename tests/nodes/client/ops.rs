@@ -88,6 +88,36 @@ fn preconditions_hold_or_are_told_as_such() {
 }
 
 #[test]
+fn the_version_of_a_deleted_entry_is_a_precondition() {
+    block_on(async {
+        let cluster = TestCluster::start(1).await.unwrap();
+        let client = connect(&cluster, ClientConfig::new()).await;
+        client.put(&path("k"), &1).await.unwrap();
+        client.delete(&path("k")).await.unwrap();
+        let chain = client.get_entry(&path("k")).await.unwrap().unwrap().chain.unwrap();
+        let if_this = PutOptions::new().chain(chain);
+        client.put_with(&path("k"), &2, &if_this).await.unwrap();
+        let error = client.put_with(&path("k"), &3, &if_this).await.unwrap_err();
+        assert_eq!(error.code(), Some("chain_mismatch"), "{error}");
+        assert_eq!(client.get::<u8>(&path("k")).await.unwrap(), Some(2));
+        cluster.shutdown().await;
+    });
+}
+
+#[test]
+fn a_short_deadline_ends_unconfirmed_and_not_unknown() {
+    block_on(async {
+        let cluster = TestCluster::start(1).await.unwrap();
+        let client = connect(&cluster, ClientConfig::new()).await;
+        // The node says in time that nobody else has it.
+        let options = PutOptions::new().copies(1).deadline(Duration::from_secs(1));
+        let error = client.put_with(&path("k"), &1, &options).await.unwrap_err();
+        assert_eq!(error.fate(), Fate::Unconfirmed, "{error}");
+        cluster.shutdown().await;
+    });
+}
+
+#[test]
 fn the_same_write_id_counts_once_and_never_for_another_value() {
     block_on(async {
         let cluster = TestCluster::start(1).await.unwrap();
