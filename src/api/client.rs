@@ -8,9 +8,10 @@ use crate::model::ids::Incarnation;
 use crate::protocol::client::ClientError;
 use crate::server::local_client::{Charge, LocalClient};
 
-/// A client in the same process.
+/// A client in the same process. It hears of one request at a time, the one that was begun last.
 pub struct Client {
     inner: LocalClient,
+    /// The number of that request.
     seq: u64,
 }
 
@@ -55,41 +56,54 @@ impl Client {
         self.inner.send(settings);
     }
 
-    /// Begins a request, whose replies [`Client::next`] gives. Returns its number.
+    /// Begins a request, whose replies [`Client::next`] gives from now on. Returns its number.
     pub(crate) fn begin(&mut self, action: &str, fields: &Fields) -> u64 {
         self.seq += 1;
         self.inner.send(&fields.encode_request(self.seq, action));
         self.seq
     }
 
-    /// The next message of whatever was asked for: none if there will be no further one.
+    /// The next message about the request that was begun last: none if there will be no further one. What is about an
+    /// earlier one is skipped: a stream that was stopped tells its end behind the answer to that.
     ///
     /// # Errors
     /// [`Failure`].
     pub(crate) async fn next(&mut self) -> Result<Option<Message>, Failure> {
-        let bytes = self.inner.next().await;
-        Self::read(bytes)
+        while let Some(bytes) = self.inner.next().await {
+            if let Some(message) = self.read(&bytes)? {
+                return Ok(Some(message));
+            }
+        }
+        Ok(None)
     }
 
     /// The same without waiting: none if none is there.
     pub(super) fn next_now(&mut self) -> Result<Option<Message>, Failure> {
-        let bytes = self.inner.next_now();
-        Self::read(bytes)
+        while let Some(bytes) = self.inner.next_now() {
+            if let Some(message) = self.read(&bytes)? {
+                return Ok(Some(message));
+            }
+        }
+        Ok(None)
     }
 
-    fn read(bytes: Option<Vec<u8>>) -> Result<Option<Message>, Failure> {
-        let Some(bytes) = bytes else { return Ok(None) };
-        let message = Message::new(&bytes).map_err(|error| Failure {
+    /// A message; none if it is about an earlier request.
+    fn read(&self, bytes: &[u8]) -> Result<Option<Message>, Failure> {
+        let message = Message::new(bytes).map_err(|error| Failure {
             code: String::from("internal"),
             text: format!("the node's own reply cannot be read: {error}"),
         })?;
+        // What has no number is about the client as a whole.
+        if message.u64("seq").is_some_and(|seq| seq != self.seq) {
+            return Ok(None);
+        }
         match Failure::of(&message) {
             Some(failure) => Err(failure),
             None => Ok(Some(message)),
         }
     }
 
-    /// A request that has one reply. No other may be open.
+    /// A request that has one reply.
     ///
     /// # Errors
     /// [`Failure`].
@@ -98,24 +112,14 @@ impl Client {
         self.next().await?.ok_or_else(Failure::ended)
     }
 
-    /// Ends a stream, if it has not ended, and skips what it has still said.
+    /// Ends a stream, if it has not ended.
     pub(super) async fn stop(&mut self, seq: u64) -> Result<(), Failure> {
         let mut fields = Fields::new();
         fields.u64("task", seq);
-        let stop = self.begin("stop", &fields);
-        loop {
-            let message = match self.next().await {
-                Ok(message) => message.ok_or_else(Failure::ended)?,
-                Err(failure) if failure.code == "denied" => continue,
-                Err(failure) => return Err(failure),
-            };
-            if message.u64("seq") == Some(stop) {
-                return Ok(());
-            }
-        }
+        self.call("stop", &fields).await.map(drop)
     }
 
-    /// A request that is answered by a stream, of which only its end matters. No other may be open.
+    /// A request that is answered by a stream, of which only its end matters.
     ///
     /// # Errors
     /// [`Failure`].

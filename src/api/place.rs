@@ -4,6 +4,7 @@ use distkv_http::Request;
 
 use super::client::Failure;
 use crate::model::path::{Element, Path, PathBuilder};
+use crate::model::path_text::PathTextError;
 
 /// Most parameters of a request.
 const PARAMETERS_MAX: usize = 16;
@@ -32,7 +33,11 @@ pub(super) fn element(segment: &str) -> Result<Path, String> {
     if !segment.starts_with(':') {
         return Path::root().push(Element::Str(segment)).map_err(|error| error.to_string());
     }
-    let one: Path = segment.parse().map_err(|error| format!("{segment:?}: {error}"))?;
+    let one: Path = segment.parse().map_err(|error: PathTextError| {
+        // That a path is bad is said by whoever asks for the element.
+        let text = error.to_string();
+        format!("{segment:?}: {}", text.trim_start_matches("bad path: "))
+    })?;
     match one.len() {
         1 => Ok(one),
         _ => Err(format!("the segment {segment:?} must be one element")),
@@ -163,7 +168,8 @@ mod tests {
             "//", "/a//b", "/a/", "/%", "/%1", "/%zz", "/%ff", "/:", "/:1:2", "/:1.a", "/a/:n",
             "/:x", "/:1:.5.b", "/%+1",
         ] {
-            assert!(text(segments).is_err(), "{segments}: {:?}", text(segments));
+            let said = text(segments).unwrap_err();
+            assert_eq!(said.matches("bad path").count(), 1, "{segments}: {said}");
         }
         let deep = "/a".repeat(65);
         assert!(text(&deep).unwrap_err().contains("64"), "{:?}", text(&deep));

@@ -69,7 +69,7 @@ impl Api {
                 if !is_known {
                     return Err(unauthorized(
                         "auth_failed",
-                        "this is neither a ticket nor this node's token",
+                        "the bearer token is neither a ticket nor this node's token",
                     ));
                 }
             }
@@ -87,7 +87,7 @@ impl Api {
 
     fn check_write(&self, request: &Request, client: &Client, is_known: bool) -> Result<(), Reply> {
         if !is_own_page(request) {
-            return Err(denied("pages of other places change nothing here (Origin)"));
+            return Err(denied("web pages from elsewhere may change nothing here (Origin)"));
         }
         if client.must_log_in() {
             return Ok(());

@@ -172,6 +172,13 @@ pub enum StorageError {
     },
 }
 
+/// Whether the process, or the whole system, has as many files open as it may (EMFILE, ENFILE): no fault of the disk.
+fn is_too_many_files(error: &io::Error) -> bool {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
+}
+
 impl std::error::Error for StorageError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
@@ -262,6 +269,9 @@ impl StorageError {
                 if source.kind() == io::ErrorKind::AlreadyExists =>
             {
                 "it is a file, and a directory is needed: name another one"
+            }
+            Self::Io { source, .. } if is_too_many_files(source) => {
+                "raise the limit on open files (ulimit -n)"
             }
             Self::Io { .. } => {
                 "check that the disk works, has room, and can be written by this user"
@@ -433,4 +443,22 @@ pub enum FormatError {
     /// Extra bytes after the end.
     #[error("something follows the end")]
     Trailing,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_without_descriptors_is_not_told_to_look_at_its_disk() {
+        let text = |source| {
+            let file = String::from("log-7.dkv");
+            StorageError::Io { file, action: "make", source }.to_string()
+        };
+        for code in [23, 24] {
+            let said = text(io::Error::from_raw_os_error(code));
+            assert!(said.contains("ulimit -n") && !said.contains("disk"), "{said}");
+        }
+        assert!(text(io::Error::from_raw_os_error(28)).contains("check that the disk works"));
+    }
 }

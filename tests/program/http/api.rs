@@ -523,6 +523,10 @@ fn the_changes_of_an_entry_are_told_with_their_labels() {
     let data = folder.path().join("data");
     let open = Open::start(&["--data-dir", data.to_str().unwrap(), "--sync", "every-batch"]);
     let first = open.put("/v1/kv/site/lamp", "9007199254740993");
+    // The moment of the second one is to be another, also where a disk takes no time.
+    let now_ms = || jiff::Timestamp::now().as_millisecond();
+    let first_ms = now_ms();
+    wait_until("the clock has gone on", || (now_ms() > first_ms).then_some(()));
     let second = open.put("/v1/kv/site/lamp", "2");
     open.ask("DELETE", "/v1/kv/site/lamp").send();
     let history = open.get("/v1/history?path=site.lamp").json();

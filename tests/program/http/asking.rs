@@ -80,19 +80,9 @@ impl Ask {
     /// The whole answer, on a connection of its own.
     pub fn send(self) -> Answer {
         let ask = self.field("Connection", "close");
-        let socket = TcpStream::connect(ask.address).unwrap();
-        ask.write(&socket);
-        let mut reader = BufReader::new(socket);
-        let (status, fields) = head(&mut reader);
-        let mut body = Vec::new();
-        if fields.get("transfer-encoding").is_some_and(|kind| kind == "chunked") {
-            while let Some(part) = chunk(&mut reader) {
-                body.extend(part);
-            }
-        } else {
-            let _ = reader.read_to_end(&mut body);
-        }
-        Answer { status, fields, body }
+        let mut connection = Connection::open(ask.address);
+        ask.write(connection.reader.get_ref());
+        answer(&mut connection.reader)
     }
 
     /// A stream of events, from whose beginning on nothing is read before it is asked for.
@@ -110,6 +100,38 @@ impl Ask {
         assert_eq!(fields["content-type"], "text/event-stream");
         Events { reader, text: String::new() }
     }
+}
+
+/// A connection for several requests, one after the other.
+pub struct Connection {
+    address: SocketAddr,
+    reader: BufReader<TcpStream>,
+}
+
+impl Connection {
+    pub fn open(address: SocketAddr) -> Self {
+        Self { address, reader: BufReader::new(TcpStream::connect(address).unwrap()) }
+    }
+
+    pub fn get(&mut self, target: &str) -> Answer {
+        ask(self.address, "GET", target).write(self.reader.get_ref());
+        answer(&mut self.reader)
+    }
+}
+
+fn answer(reader: &mut BufReader<TcpStream>) -> Answer {
+    let (status, fields) = head(reader);
+    let mut body = Vec::new();
+    if fields.get("transfer-encoding").is_some_and(|kind| kind == "chunked") {
+        while let Some(part) = chunk(reader) {
+            body.extend(part);
+        }
+    } else {
+        // Without a length it goes on to the connection's end.
+        let length = fields.get("content-length").map_or(u64::MAX, |text| text.parse().unwrap());
+        let _ = reader.take(length).read_to_end(&mut body);
+    }
+    Answer { status, fields, body }
 }
 
 fn head(reader: &mut BufReader<TcpStream>) -> (u16, BTreeMap<String, String>) {

@@ -3,7 +3,8 @@
 
 mod alerts;
 mod api;
-mod asking;
+pub mod asking;
+mod children;
 mod encrypted;
 mod tickets;
 

@@ -59,8 +59,8 @@ pub struct History {
     pub has_gaps: bool,
 }
 
-/// Reads the changes of an entry since a moment, milliseconds since 1970, at most `limit` of them, the last; nothing
-/// is changed. None: the directory has no state to begin with. A node may use the directory meanwhile.
+/// Reads the changes of an entry from the first since a moment on, milliseconds since 1970, at most `limit` of them, the
+/// last; nothing is changed. None: the directory has no state to begin with. A node may use the directory meanwhile.
 ///
 /// # Errors
 /// [`StorageError`]: a file that is needed cannot be read.
@@ -258,7 +258,8 @@ impl Teller {
         if self.last() == after.as_ref() {
             return;
         }
-        if time_ms < self.since_ms {
+        // Behind the first that is told all are: a clock that was set back makes none of them older than it.
+        if time_ms < self.since_ms && self.steps.is_empty() {
             self.before = after;
             return;
         }

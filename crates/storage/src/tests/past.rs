@@ -240,6 +240,20 @@ fn told(disk: &MemoryDisk, name: &str, since_ms: u64) -> Told {
 }
 
 #[test]
+fn a_history_goes_by_the_log_where_a_clock_was_set_back() {
+    let disk = directory_of_a_clock_ahead();
+    let (ahead, back) = ((Some(3_650_000), 3), (Some(60_000), 4));
+    let later = [(Some(80_000), 5), (Some(90_000), 6)];
+    // Behind the change that was made with the clock ahead follows what came behind it.
+    let steps = [&[ahead, back][..], &later].concat();
+    assert_eq!(told(&disk, "k", 65_000), (Some(2), steps, false));
+    let steps = [&[(Some(30_000), 2), ahead, back][..], &later].concat();
+    assert_eq!(told(&disk, "k", 30_000), (Some(1), steps, false));
+    // A snapshot has all that came before it, whatever their times.
+    assert_eq!(told(&disk, "k", 75_000), (Some(4), later.to_vec(), false));
+}
+
+#[test]
 fn a_history_has_what_a_gap_has_ended_with_and_says_that_there_is_one() {
     let (one, lost, three) = ((Some(20_000), 1), (None, 2), (Some(90_000), 3));
     // What the disk has left at the end of the log before it means nothing.
