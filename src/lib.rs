@@ -4,11 +4,12 @@
 //!
 //! | module | pure? | what |
 //! |---|---|---|
-//! | [`model`] | yes | the vocabulary: paths, values, ticks, chains, entries, the tree |
+//! | [`model`] | yes | the vocabulary: paths, values, ticks, chains, entries |
 //! | [`protocol`] | yes | bytes to types and back: frames, peer messages, client messages |
+//! | [`tree`] | yes | all entries of a node, by path, and the sums over them |
 //! | `actor` | yes | the election: short lists, who holds the tag, healed splits |
-//! | [`replica`] | yes | the replicated state: which version wins, catch-up, digests, watches |
-//! | [`engine`] | yes | the composition: one state, `&self` methods read, `write` and `handle` change |
+//! | [`replica`] | yes | the replicated state: which version wins, catch-up, purges, contents compared |
+//! | [`engine`] | yes | the composition: one state, `&self` methods read, `handle` and `write_batch` change |
 //! | [`membership`] | yes | SWIM (foca) wrapped as data in, data out |
 //! | [`rt`] | no | the only file that names the async runtime and the clock |
 //! | [`hub`] | no I/O, but locks | the one lock around the engine, and the queues in which outputs leave |
@@ -18,7 +19,7 @@
 //! | [`http`](distkv_http) | no | the HTTP port |
 //! | [`secure`] | yes | the cluster key, key files, sealed links and datagrams |
 //! | [`server`] | no | client connections |
-//! | [`api`] | no | the HTTP API, by clients in the same process |
+//! | [`api`] | no | the HTTP API: each request is one of a client in the same process |
 //! | [`node`] | no | owns the engine; timers, peer links, configuration, shutdown |
 //! | [`client`] | no | the client library |
 //! | [`cli`] | no | the command line |

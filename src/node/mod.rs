@@ -26,18 +26,18 @@ use crate::secure::key_file::KeyFile;
 use clients::certificates::Certificates;
 use clients::file_jobs::Saving;
 use clients::files::ClientFiles;
-use config::{CALLED_WAIT, CLIENT_PORT, Config, GOSSIP_PORT, PEER_WAIT, Start};
+use config::{CALLED_WAIT, Config, PEER_WAIT, Start};
 use distkv_http::HttpPort;
 use distkv_tls::CaHash;
 use durable::{Durable, Opened, Prepared};
 pub use error::NodeError;
-use lifecycle::bind::{GossipSockets, bind_client, bind_gossip};
 use lifecycle::farewell::Kept;
+use lifecycle::file_descriptors::Shares;
+use lifecycle::ports::Ports;
 use lifecycle::start::Plan;
 use lifecycle::stop::Stop;
 pub use lifecycle::stop::StopReason;
 use link::{Links, Origin, accept_peers, dial_peers};
-use membership::address::Advertised;
 use membership::door::Door;
 use membership::identity::Myself;
 use membership::members::{PeerFile, follow_members};
@@ -199,11 +199,14 @@ impl Node {
         let knows_peers = !config.peers.is_empty() || !stored.is_empty();
         let plan = Plan::make(&config.start, has_data, knows_peers).await?;
         let ports = Ports::open(&config).await?;
+        let me = Arc::new(ports.myself(&config));
+        let certificates = tls_of(&config, &me)?;
+        // The last of what may fail: from here on, the directory takes this for a life of the node.
         let prepared = match opened {
             Some(opened) => Some(prepare(&config, opened).await?),
             None => None,
         };
-        let own = Own { prepared, client_files, audit, scheduled };
+        let own = Own { me, certificates, prepared, client_files, audit, scheduled };
         let (node, listener) = Self::assemble(&config, network, ports, own)?;
         let links = &node.inner.links;
         for peer in &config.peers {
@@ -253,8 +256,8 @@ impl Node {
         ports: Ports,
         own: Own,
     ) -> Result<(Self, TcpListener), NodeError> {
-        let Own { prepared, client_files, audit, scheduled } = own;
-        let Ports { gossip, client, client_addr, advertised, http } = ports;
+        let Own { me, certificates, prepared, client_files, audit, scheduled } = own;
+        let Ports { gossip, client, http, .. } = ports;
         let (hub, durable) = match prepared.zip(config.data.as_ref()) {
             Some((prepared, data)) => {
                 durable::launch(prepared, data).map(|(hub, durable)| (hub, Some(durable)))?
@@ -284,23 +287,16 @@ impl Node {
             .map(|keys| Door::new(&keys.ring(), keys.takes_plaintext(), records.clone()));
         let swim = SwimHandle::start(gossip.udp, name, swim_config, seed, door)
             .map_err(|source| NodeError::System { what: "the membership thread", source })?;
-        let me = Arc::new(Myself::new(
-            config.name.clone(),
-            config.network.clone(),
-            client_addr,
-            gossip.addr,
-            advertised,
-        ));
         if let Some(addr) = me.swim_addr() {
             swim.become_member(addr, incarnation);
         }
-        let certificates = tls_of(config, &me)?;
         let isolation = Arc::<Isolation>::default();
         let stop = Stop::default();
         let (links_hub, links_me) = (Arc::clone(&hub), Arc::clone(&me));
         let links =
             Links::new(links_hub, links_me, swim.clone(), stop.clone(), keys, records.clone());
         let links = Arc::new(links);
+        let shares = Shares::now(config.connections_max, http.is_some());
         let server = {
             let saving = (durable.clone(), Arc::clone(&saving));
             let certificates = certificates.clone();
@@ -308,7 +304,7 @@ impl Node {
             let isolation = Arc::clone(&isolation);
             let scheduled = scheduled.clone();
             let extras = clients::port::Extras { certificates, audit, isolation, scheduled };
-            clients::port::open(client, client_addr, &links, config, saving, extras)
+            clients::port::open(client, &links, config, &shares, saving, extras)
         };
         let inner = Arc::new(Inner {
             hub,
@@ -330,7 +326,7 @@ impl Node {
             http: Mutex::new(None),
         });
         if let Some(http) = http {
-            monitoring::health::serve(http, config, &inner);
+            monitoring::health::serve(http, config, &shares, &inner);
         }
         Ok((Self { inner }, gossip.tcp))
     }
@@ -560,32 +556,12 @@ fn check_port_protection(
 
 /// What else a node has opened: what is its own.
 struct Own {
+    me: Arc<Myself>,
+    certificates: Option<Arc<Certificates>>,
     prepared: Option<Prepared>,
     client_files: Option<ClientFiles>,
     audit: Option<AuditLog>,
     scheduled: Option<Arc<Scheduled>>,
-}
-
-/// What a node has opened before anything runs.
-struct Ports {
-    gossip: GossipSockets,
-    client: TcpListener,
-    client_addr: SocketAddr,
-    advertised: Advertised,
-    http: Option<(TcpListener, SocketAddr)>,
-}
-
-impl Ports {
-    async fn open(config: &Config) -> Result<Self, NodeError> {
-        let gossip = bind_gossip(&config.gossip, GOSSIP_PORT).await?;
-        let (client, client_addr) = bind_client(&config.client, CLIENT_PORT).await?;
-        // Nothing that has come over them was answered yet.
-        check_port_protection(config, "gossip", gossip.addr)?;
-        check_port_protection(config, "client", client_addr)?;
-        let advertised = Advertised::decide(config.advertise.as_deref(), gossip.addr).await?;
-        let http = monitoring::health::open(config).await?;
-        Ok(Self { gossip, client, client_addr, advertised, http })
-    }
 }
 
 impl Inner {

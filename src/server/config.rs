@@ -3,13 +3,16 @@
 use super::access::audit::Audit;
 use super::access::cluster_key::ClusterKeys;
 use super::connections::tls::TlsSettings;
-use crate::client::message::REQUEST_BYTES_MAX;
 use crate::hub::client_memory::CLIENT_MEMORY;
 use crate::model::limits::{PATH_BYTES_MAX, VALUE_BYTES_MAX};
 
 /// The smallest that a message's limit may be: one greatest value, with its path and whatever
 /// else belongs to a write.
 pub(crate) const MESSAGE_BYTES_MIN: usize = VALUE_BYTES_MAX + 2 * PATH_BYTES_MAX + 4096;
+
+/// The default limit of a message: what clients send at most, two of the greatest values with their path and whatever else
+/// belongs to a write.
+const MESSAGE_BYTES: usize = 2 * VALUE_BYTES_MAX + PATH_BYTES_MAX + 4096;
 
 /// The default limit of open requests of one connection: enough for a program that has a watch for
 /// each of 10,000 entries.
@@ -69,7 +72,7 @@ pub struct ServerConfig {
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
-            message_bytes_max: REQUEST_BYTES_MAX,
+            message_bytes_max: MESSAGE_BYTES,
             open_requests_max: OPEN_REQUESTS,
             output_bytes_max: 1 << 20,
             connections_max: 10_000,

@@ -65,7 +65,7 @@ pub trait NodeInfo: Send + Sync {
         None
     }
 
-    /// One line for people, if the certificate for clients expires soon or has expired.
+    /// One line for people, if something is wrong with the certificate for clients, or soon will be.
     fn certificate_warning(&self) -> Option<String> {
         None
     }
@@ -307,10 +307,10 @@ impl StorageStatus {
     pub fn warning(&self) -> Option<String> {
         if let Some((why, _)) = &self.failure {
             let effect = match self.sync {
-                "every-batch" => "changes of clients are refused until it works again",
-                _ => "nothing is logged until it works again, so a restart loses changes",
+                "every-batch" => "changes of clients are refused until it can be",
+                _ => "nothing is logged until it can be, so a restart loses changes",
             };
-            return Some(format!("the disk of this node fails: {why}; {effect}"));
+            return Some(format!("the log of this node cannot be written: {why}; {effect}"));
         }
         let why = self.snapshot_failure.as_ref()?;
         Some(format!("the last snapshot could not be made, the log goes on: {why}"))

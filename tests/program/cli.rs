@@ -107,7 +107,7 @@ fn the_help_s_configuration_file_is_one() {
     std::fs::write(&file, format!("{}\nunheard-of = 1", &help[from..to])).unwrap();
     let run = cli(&["run", "--config", file.to_str().unwrap()]);
     assert_eq!(run.code, 2);
-    assert!(run.stderr.contains("unknown field `unheard-of`"), "{}", run.stderr);
+    assert!(run.stderr.contains("unknown key \"unheard-of\""), "{}", run.stderr);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_configuration_file_s_mistake_is_told_with_its_line() {
     std::fs::write(&file, "name = \"n1\"\n\nread-olny = true\n").unwrap();
     let run = cli(&["run", "--config", file.to_str().unwrap()]);
     assert_eq!(run.code, 2);
-    assert!(run.stderr.contains("node.toml, line 3: unknown field `read-olny`"), "{}", run.stderr);
+    assert!(run.stderr.contains("node.toml, line 3: unknown key \"read-olny\""), "{}", run.stderr);
     assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
 
     let missing = folder.path().join("missing.toml");
@@ -194,7 +194,7 @@ fn where_no_node_is_the_error_says_so() {
 
     let wait = cli(&["wait", "--timeout", "200ms", "--connect", &address]);
     assert_eq!(wait.code, 1);
-    assert!(wait.stderr.contains("timed out after 200ms"), "{}", wait.stderr);
+    assert!(wait.stderr.contains("timed out after 200 ms"), "{}", wait.stderr);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use rmpv::Value;
 use tempfile::TempDir;
 
 use crate::cli::command::{self, program};
+use crate::http::asking;
 use crate::processes::{Client, NodeProcess, wait_until};
 
 fn now() -> u64 {
@@ -148,6 +149,93 @@ fn a_certificate_that_expires_is_warned_of_until_another_one_is_there() {
         (!status("status").contains("warning:")).then_some(())
     });
     wait_until("the log says so", || logged("the certificate for clients was read again"));
+}
+
+#[test]
+fn a_certificate_that_cannot_be_taken_yet_is_tried_again_and_status_says_so_meanwhile() {
+    let authority = Authority::new();
+    let node = authority.start(&["--http", "127.0.0.1:0"]);
+    let connect = node.client.to_string();
+    let status = || cli(&["status", "--connect", &connect]).stdout;
+    let said = |what: &str| node.log().iter().filter(|line| line.contains(what)).count();
+    let metric = || asking::get(node.http.unwrap(), "/metrics").text().to_owned();
+    const WARNS: &str = "distkv_warnings{kind=\"certificate\"} 1";
+    // Valid from 20 s on, that is, two looks: certificates begin an hour before they are made.
+    authority.write_as_of(&["127.0.0.1", "localhost"], now() + 3_600 + 20);
+    let pem = authority.text("node.pem");
+    let why = format!("the certificate for clients stays as it is: {pem}: by this machine's clock");
+    wait_until("status says so", || status().contains(&format!("warning: {why}")).then_some(()));
+    assert!(metric().contains(WARNS), "{}", metric());
+    // Nothing more is done to the files, and nobody asks.
+    wait_until("it is taken once it is valid", || (!status().contains("warning:")).then_some(()));
+    assert_eq!((said(&why), said("was read again")), (1, 1), "{:#?}", node.log());
+    assert!(!metric().contains(WARNS), "{}", metric());
+}
+
+#[test]
+fn a_node_starts_with_a_certificate_that_is_not_valid_now_and_says_so() {
+    const DAY: u64 = 86_400;
+    for (made, what) in [(now() + 300 * DAY, "is valid from "), (now() - 300 * DAY, "expired at ")]
+    {
+        let authority = Authority::new();
+        authority.write_as_of(&["127.0.0.1"], made);
+        let node = authority.start(&[]);
+        let text = format!("the certificate for clients, {}, {what}", authority.text("node.pem"));
+        let status = cli(&["status", "--connect", &node.client.to_string()]);
+        assert!(status.stdout.contains(&format!("warning: {text}")), "{status:?}");
+        let is_warning = |line: &String| line.contains("WARN") && line.contains(&text);
+        wait_until("the log says so", || node.log().iter().any(is_warning).then_some(()));
+        // Plain text and other nodes do not need it; clients that use TLS look at their own clocks.
+        let set = cli(&["set", "a", "1", "--connect", &node.client.to_string()]);
+        assert_eq!(set.code, 0, "{set:?}");
+        let get = node.connect_by(&authority, &["get", "a"]);
+        assert!(get.code == 3 && get.stderr.contains("wrong time"), "{get:?}");
+        authority.write(&["127.0.0.1"]);
+        node.signal("HUP");
+        wait_until("another one is taken", || {
+            (node.connect_by(&authority, &["get", "a"]).code == 0).then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_start_that_a_bad_certificate_ends_leaves_the_data_as_it_was() {
+    let authority = Authority::new();
+    let data = authority.text("data");
+    let stop = |mut node: NodeProcess| {
+        node.signal("TERM");
+        assert!(node.wait().success());
+    };
+    let node = authority.start(&["--data-dir", &data]);
+    node.connect().set(&["a"], Value::from(1));
+    stop(node);
+    let (cert, key) = (authority.text("node.pem"), authority.text("node.key"));
+    let good = fs::read(&cert).unwrap();
+    fs::write(&cert, "no certificate").unwrap();
+    let network = format!("tls-{}", std::process::id());
+    let failed = cli(&[
+        "run",
+        "--name",
+        "n1",
+        "--network",
+        &network,
+        "--data-dir",
+        &data,
+        "--client",
+        "127.0.0.1:0",
+        "--gossip",
+        "127.0.0.1:0",
+        "--cert",
+        &cert,
+        "--cert-key",
+        &key,
+    ]);
+    assert!(failed.code == 2 && failed.stderr.contains("no certificate in it"), "{failed:?}");
+    fs::write(&cert, good).unwrap();
+    let node = authority.start(&["--data-dir", &data]);
+    assert_eq!(node.connect().get(&["a"]), Some(Value::from(1)));
+    let is_unclean = |line: &String| line.contains("not stopped cleanly");
+    assert!(!node.log().iter().any(is_unclean), "{:#?}", node.log());
 }
 
 #[test]

@@ -31,8 +31,7 @@ pub(crate) const EXIT_UNREACHABLE: u8 = 6;
 /// The exit code of a command whose answer did not come: it may have been done.
 pub(crate) const EXIT_UNKNOWN_FATE: u8 = 7;
 
-/// The exit code of a `bench` that SIGINT or SIGTERM ended: 128 and the number of SIGINT, as shells
-/// have it.
+/// The exit code of a command that SIGINT or SIGTERM has interrupted: 128 and the number of SIGINT, as shells have it.
 pub const EXIT_INTERRUPTED: u8 = 130;
 
 /// The code of a node that knows its clients.

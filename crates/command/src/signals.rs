@@ -57,11 +57,22 @@ impl Ends {
 /// # Errors
 /// [`CliError::Failure`]: the system refuses the handlers or the thread.
 pub fn on_signals(handler: impl FnMut(Signal) + Send + 'static) -> Result<(), CliError> {
-    listen(handler)
-        .map_err(|error| CliError::Failure(format!("cannot listen for signals: {error}")))
+    listen(false, handler).map_err(refused)
 }
 
-fn listen(mut handler: impl FnMut(Signal) + Send + 'static) -> io::Result<()> {
+/// The same where SIGHUP is a signal to end like the others: one that comes with another one is that one.
+///
+/// # Errors
+/// As [`on_signals`].
+pub fn on_ends(handler: impl FnMut(Signal) + Send + 'static) -> Result<(), CliError> {
+    listen(true, handler).map_err(refused)
+}
+
+fn refused(error: io::Error) -> CliError {
+    CliError::Failure(format!("cannot listen for signals: {error}"))
+}
+
+fn listen(hang_up_ends: bool, mut handler: impl FnMut(Signal) + Send + 'static) -> io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let mut ends = Ends::default();
@@ -70,7 +81,7 @@ fn listen(mut handler: impl FnMut(Signal) + Send + 'static) -> io::Result<()> {
             match number {
                 SIGINT if ends.is_another(now()) => handler(Signal::Interrupt),
                 SIGTERM if ends.is_another(now()) => handler(Signal::Terminate),
-                SIGHUP => handler(Signal::HangUp),
+                SIGHUP if !hang_up_ends || ends.is_another(now()) => handler(Signal::HangUp),
                 _ => {}
             }
         }

@@ -474,17 +474,17 @@ impl Logger {
         self.show();
         self.measure();
         if !is_news {
-            tracing::debug!("the disk still fails: {why}");
+            tracing::debug!("the log still cannot be written: {why}");
             return;
         }
         self.tell_at = now + TELL_INTERVAL_MS;
         if self.queue.gates() {
             tracing::error!(
-                "the disk fails: {why}; changes of clients are refused until it works again"
+                "the log cannot be written: {why}; changes of clients are refused until it can be"
             );
         } else {
             tracing::error!(
-                "the disk fails: {why}; nothing is logged until it works again, but the node continues"
+                "the log cannot be written: {why}; nothing is logged until it can be, but the node continues"
             );
         }
     }
@@ -554,7 +554,7 @@ impl Logger {
             let failure = self.queue.failure();
             let why = failure.map_or("the node stops".into(), |failure| failure.why);
             // A caller that does not wait any more needs no answer.
-            let _ = wish.try_send(Err(format!("the disk fails: {why}")));
+            let _ = wish.try_send(Err(format!("the log cannot be written: {why}")));
         }
     }
 

@@ -77,7 +77,7 @@ impl Opened {
                 tracing::info!(file, entries = progress.entries, "reading the data directory");
             }
         })?;
-        tell(&recovered, system.now().saturating_sub(began));
+        tell(&recovered, settings.sync, system.now().saturating_sub(began));
         let found = look(&dir);
         let network = network.to_owned();
         Ok(Self { dir, settings, system, network, recovered, found })
@@ -217,7 +217,7 @@ fn look(dir: &DataDir) -> Found {
 }
 
 /// Reports to the operator what was found.
-fn tell(recovered: &Recovered, took_ms: Millis) {
+fn tell(recovered: &Recovered, sync: SyncPolicy, took_ms: Millis) {
     for warning in &recovered.warnings {
         tracing::warn!("{warning}");
     }
@@ -248,8 +248,17 @@ fn tell(recovered: &Recovered, took_ms: Millis) {
         "what was in the log that is gone is missing, but for what other nodes have; `distkv-node snapshot restore` \
          takes it from a complete copy of the directory"
     } else {
-        "if the power failed, changes of the last second may be missing under the sync policy \
-         every-second, and more under never; under every-batch, none that was acknowledged"
+        match sync {
+            SyncPolicy::EveryBatch => {
+                "no change that was acknowledged is missing (sync every-batch)"
+            }
+            SyncPolicy::EverySecond => {
+                "if the power failed, changes of the last second may be missing (sync every-second)"
+            }
+            SyncPolicy::Never => {
+                "if the power failed, changes of the last half a minute or more may be missing (sync never)"
+            }
+        }
     };
     tracing::warn!(
         entries,

@@ -87,7 +87,7 @@ pub(crate) fn look(head: &Parts, came_in_at: IpAddr, hosts: &Hosts) -> Result<()
     }
     // Only a request that writes has a body.
     if has_body && !(writes && head.method == Method::PUT) {
-        let text = "this request has no body";
+        let text = "this request takes no body";
         return Err(Refusal::of(StatusCode::PAYLOAD_TOO_LARGE, "bad_request", text));
     }
     Ok(())

@@ -120,6 +120,17 @@ pub struct Limits {
     write: Duration,
 }
 
+impl Limits {
+    /// For no more than so many connections, where descriptors are scarce. Half of them may be streams, so that these keep
+    /// nobody out.
+    #[must_use]
+    pub fn at_most(connections: usize) -> Self {
+        let connections = connections.clamp(1, HTTP_CONNECTIONS_MAX);
+        let streams = (connections / 2).clamp(1, HTTP_STREAMS_MAX);
+        Self { connections, streams, ..Self::default() }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

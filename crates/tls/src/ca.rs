@@ -17,7 +17,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixT
 use rustls::server::ParsedCertificate;
 use time::OffsetDateTime;
 
-use crate::provider;
+use crate::{der, provider};
 
 /// Days for which a node's certificate is valid. It is renewed daily.
 pub(crate) const NODE_DAYS: u32 = 30;
@@ -112,6 +112,36 @@ impl FromStr for CaHash {
     }
 }
 
+/// From when to when a certificate and its chain are valid, in seconds since 1970, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Period {
+    /// The first second of the last one to begin.
+    pub from: u64,
+    /// The last second of the first one to end.
+    pub to: u64,
+    /// For how many seconds that one is valid in all.
+    pub lasts: u64,
+}
+
+impl Period {
+    /// When a certificate (DER) is valid; a time before 1970 counts as 1970.
+    fn of(certificate: &[u8]) -> Option<Self> {
+        let validity = der::validity(certificate)?;
+        let at = |seconds: i64| u64::try_from(seconds).unwrap_or(0);
+        let (from, to) = (at(validity.from), at(validity.to));
+        Some(Self { from, to, lasts: to.saturating_sub(from) })
+    }
+
+    /// When all of these are valid.
+    fn of_all(chain: &[CertificateDer<'_>]) -> Option<Self> {
+        let periods = chain.iter().filter_map(|certificate| Self::of(certificate));
+        periods.reduce(|a, b| {
+            let first_to_end = if a.to <= b.to { a } else { b };
+            Self { from: a.from.max(b.from), ..first_to_end }
+        })
+    }
+}
+
 /// A certificate, those that lead from it to its CA (included), and its private key.
 pub struct Identity {
     pub(crate) chain: Vec<CertificateDer<'static>>,
@@ -141,6 +171,12 @@ impl Identity {
     #[must_use]
     pub fn pem(&self) -> Option<(&str, &str)> {
         self.pem.as_ref().map(|(chain, key)| (chain.as_str(), key.as_str()))
+    }
+
+    /// When all certificates of the chain are valid; none if that cannot be read.
+    #[must_use]
+    pub fn period(&self) -> Option<Period> {
+        Period::of_all(&self.chain)
     }
 
     /// What clients pin: the hash of the chain's last certificate.

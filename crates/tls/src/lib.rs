@@ -31,7 +31,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
 
-pub use ca::{Ca, CaHash, Identity};
+pub use ca::{Ca, CaHash, Identity, Period};
 pub use channel::Channel;
 pub use error::TlsError;
 pub use server::ServerTls;

@@ -8,6 +8,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
 use crate::ca::{CaHash, Identity};
+use crate::der::Validity;
 use crate::error::date;
 use crate::{der, provider};
 
@@ -56,6 +57,18 @@ pub enum PemError {
 /// # Errors
 /// [`PemError`]
 pub fn identity(chain: &[u8], key: &[u8], now: u64) -> Result<Identity, PemError> {
+    let identity = identity_of_any_time(chain, key)?;
+    for certificate in identity.chain() {
+        check_time(certificate, now)?;
+    }
+    Ok(identity)
+}
+
+/// The same, for who looks by itself whether it is valid now ([`Identity::period`]).
+///
+/// # Errors
+/// [`PemError`], but [`PemError::Time`].
+pub fn identity_of_any_time(chain: &[u8], key: &[u8]) -> Result<Identity, PemError> {
     let chain = certificates(chain)?;
     if key.len() > PEM_BYTES_MAX {
         return Err(PemError::TooLarge("the key"));
@@ -69,7 +82,7 @@ pub fn identity(chain: &[u8], key: &[u8], now: u64) -> Result<Identity, PemError
     CertifiedKey::from_der(chain.clone(), key.clone_key(), &provider())
         .map_err(|error| PemError::Key(error.to_string()))?;
     for certificate in &chain {
-        check_time(certificate, now)?;
+        validity(certificate)?;
     }
     Ok(Identity::new(chain, key))
 }
@@ -112,10 +125,14 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError> {
     Ok(found)
 }
 
-fn check_time(certificate: &[u8], now: u64) -> Result<(), PemError> {
+fn validity(certificate: &[u8]) -> Result<Validity, PemError> {
     let damaged =
         || PemError::Damaged(String::from("the certificate has no validity that can be read"));
-    let validity = der::validity(certificate).ok_or_else(damaged)?;
+    der::validity(certificate).ok_or_else(damaged)
+}
+
+fn check_time(certificate: &[u8], now: u64) -> Result<(), PemError> {
+    let validity = validity(certificate)?;
     let seconds = i64::try_from(now).unwrap_or(i64::MAX);
     if (validity.from..=validity.to).contains(&seconds) {
         return Ok(());

@@ -8,9 +8,8 @@ use parking_lot::RwLock;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 
-use crate::ca::{Ca, CaHash, Identity};
+use crate::ca::{Ca, CaHash, Identity, Period};
 use crate::channel::Channel;
-use crate::der;
 use crate::error::TlsError;
 use crate::pem::{self, PemError};
 use crate::{ALPN_NAME, Clock, HTTP_ALPN_NAME, provider};
@@ -44,15 +43,6 @@ impl ClientRoots {
         self.0.roots.extend(pem::roots(text)?.roots);
         Ok(self)
     }
-}
-
-/// From when to when a certificate is valid, in seconds since 1970, both included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Period {
-    /// Its first second.
-    pub from: u64,
-    /// Its last one.
-    pub to: u64,
 }
 
 /// What a node presents to its clients.
@@ -101,7 +91,7 @@ impl ServerTls {
         self.current.read().hash
     }
 
-    /// When the certificate that is presented now is valid: of those of its chain, that which expires first.
+    /// When the certificate that is presented now is valid, with all of its chain.
     #[must_use]
     pub fn period(&self) -> Option<Period> {
         self.current.read().period
@@ -131,16 +121,9 @@ impl Current {
             config: settings(identity, clients, clock, ALPN_NAME)?,
             http: settings(identity, &ClientRoots::none(), clock, HTTP_ALPN_NAME)?,
             hash: identity.ca_hash(),
-            period: identity.chain().iter().filter_map(|own| period(own)).min_by_key(|own| own.to),
+            period: identity.period(),
         })
     }
-}
-
-/// When a certificate (DER) is valid; a time before 1970 counts as 1970.
-fn period(certificate: &[u8]) -> Option<Period> {
-    let validity = der::validity(certificate)?;
-    let at = |seconds: i64| u64::try_from(seconds).unwrap_or(0);
-    Some(Period { from: at(validity.from), to: at(validity.to) })
 }
 
 /// How a node speaks TLS with those that speak `protocol`.

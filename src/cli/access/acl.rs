@@ -6,7 +6,8 @@ use clap::{Args, Subcommand};
 use distkv_access::acl::{Acl, Because, Letters, Rights};
 use serde_json::json;
 
-use super::{Item, collect, method_of};
+use super::existing::{User, user_of};
+use super::{Item, collect};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
 use crate::cli::terminal::output::{Output, Table, count_of, printable};
@@ -255,11 +256,8 @@ async fn explain(
     path: &Path,
     output: &mut Output,
 ) -> Result<(), CliError> {
-    let method = method_of(remote, method, user).await?;
-    let mut fields = Fields::new();
-    fields.str("typ", &method).str("ident", user);
-    let reply = remote.request("auth_get", &fields).await?;
-    let (role, list) = (reply.str("role").unwrap_or_default(), reply.str("acl"));
+    let User { method, told } = user_of(remote, method, user).await?;
+    let (role, list) = (told.str("role").unwrap_or_default(), told.str("acl"));
     let rights = match (role, list) {
         ("admin", _) => Rights::everything(),
         (_, None) => Rights::nothing(),

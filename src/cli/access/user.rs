@@ -6,13 +6,14 @@ use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 
 use super::admins::keep_one;
+use super::existing::{Change, User, methods, no_user, only, user_fields, user_of, users_named};
 use super::new_secret::NewSecret;
 use super::user_ticket::{self, TicketArgs};
-use super::{method_of, users_of};
+use super::users_of;
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::output::{Output, Table};
-use crate::client::{Fields, Message};
+use crate::client::Message;
 use crate::model::meta::METHODS;
 
 /// Users: add, list, change and remove those who may log in
@@ -28,8 +29,8 @@ Examples:
 
 Roles: user (what the access list says), operator (also the nodes' state), admin (everything). Without --acl and --role, a new user is an admin, as with the tools of DistKV.
 
-Exit code: 0 done, 1 failed, 2 usage, 3 refused, 6 no node was reached, 7 it may \
-have been done.")]
+Exit code: 0 done, 1 failed (there is no such user), 2 usage, 3 refused, 5 there is such a user already, or somebody \
+else has changed it, 6 no node was reached, 7 it may have been done.")]
 pub(in crate::cli) struct UserArgs {
     #[command(subcommand)]
     command: UserCommand,
@@ -198,30 +199,31 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
         }
         UserCommand::List { method, .. } => list(&remote, method.as_deref(), &mut output).await?,
         UserCommand::Show(user) => {
-            let method = method_of(&remote, user.method.as_deref(), &user.name).await?;
-            let reply = remote.request("auth_get", &user_fields(&method, &user.name)).await?;
-            let told = |name| reply.str(name).unwrap_or_default().to_owned();
+            let User { method, told } =
+                user_of(&remote, user.method.as_deref(), &user.name).await?;
             output.either(
-                || user_json(&method, &user.name, &reply),
+                || user_json(&method, &user.name, &told),
                 || {
-                    let list = match told("acl").as_str() {
+                    let list = match told.str("acl").unwrap_or_default() {
                         "" => "no access list".to_owned(),
                         list => format!("access list {list}"),
                     };
-                    format!("{} ({method}): role {}, {list}", user.name, told("role"))
+                    let role = told.str("role").unwrap_or_default();
+                    format!("{} ({method}): role {role}, {list}", user.name)
                 },
             )?;
         }
         UserCommand::Password { name, new_secret_file, .. } => {
-            let mut fields = user_fields("password", name);
+            let mut change = Change::of_secret(&remote, Some("password"), name).await?;
             let secret = NewSecret::read_or_make(new_secret_file)?;
-            fields.str("secret", &secret.text);
-            let reply = remote.request("auth_set", &fields).await?;
+            change.fields.str("secret", &secret.text);
+            let reply = change.make(&remote).await?;
             secret.keep();
             tell_set(&mut output, name, "password", "has a new password", &reply)?;
         }
         UserCommand::Token { name, .. } => {
-            let reply = remote.request("auth_set", &user_fields("token", name)).await?;
+            let change = Change::of_secret(&remote, Some("token"), name).await?;
+            let reply = change.make(&remote).await?;
             tell_set(&mut output, name, "token", "has a new token", &reply)?;
         }
         // Before a node is asked.
@@ -233,24 +235,10 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
             change(&remote, user, ("role", role), *force || role == "admin", &mut output).await?;
         }
         UserCommand::Remove { user, force } => {
-            let method = method_of(&remote, user.method.as_deref(), &user.name).await?;
-            if !force {
-                keep_one(&remote, (&method, &user.name), "removing it").await?;
-            }
-            remote.request("auth_delete", &user_fields(&method, &user.name)).await?;
-            output.either(
-                || json!({"user": user.name, "method": method, "removed": true}),
-                || format!("{} ({method}) is removed", user.name),
-            )?;
+            remove(&remote, user, *force, &mut output).await?;
         }
     }
     output.flush()
-}
-
-pub(super) fn user_fields(method: &str, name: &str) -> Fields {
-    let mut fields = Fields::new();
-    fields.str("typ", method).str("kind", "user").str("ident", name);
-    fields
 }
 
 async fn change(
@@ -260,14 +248,59 @@ async fn change(
     force: bool,
     output: &mut Output,
 ) -> Result<(), CliError> {
-    let method = method_of(remote, user.method.as_deref(), &user.name).await?;
+    let found = user_of(remote, user.method.as_deref(), &user.name).await?;
     if !force {
-        keep_one(remote, (&method, &user.name), "changing that").await?;
+        keep_one(remote, (&found.method, &user.name), "changing that").await?;
     }
-    let mut fields = user_fields(&method, &user.name);
-    fields.str(field, text);
-    let reply = remote.request("auth_set", &fields).await?;
-    tell_set(output, &user.name, &method, &format!("has the {field} {text} now"), &reply)
+    let mut change = found.change(&user.name)?;
+    change.fields.str(field, text);
+    let reply = change.make(remote).await?;
+    tell_set(output, &user.name, &found.method, &format!("has the {field} {text} now"), &reply)
+}
+
+async fn remove(
+    remote: &Remote,
+    user: &Named,
+    force: bool,
+    output: &mut Output,
+) -> Result<(), CliError> {
+    let (method, name) = (user.method.as_deref(), &*user.name);
+    let found = users_named(remote, method, name).await?;
+    let removed = if found.is_empty() {
+        remove_leftovers(remote, method, name).await?
+    } else {
+        let method = only(found, method, name)?.method;
+        if !force {
+            keep_one(remote, (&method, name), "removing it").await?;
+        }
+        remote.request("auth_delete", &user_fields(&method, name)).await?;
+        vec![method]
+    };
+    for method in removed {
+        output.either(
+            || json!({"user": name, "method": method, "removed": true}),
+            || format!("{name} ({method}) is removed"),
+        )?;
+    }
+    Ok(())
+}
+
+/// Nobody is there. But a change that did not know that the user was removed may have come later: what it has left is no
+/// user, and `status` warns of it until it is removed, too. Gives the methods of which there was something.
+async fn remove_leftovers(
+    remote: &Remote,
+    method: Option<&str>,
+    name: &str,
+) -> Result<Vec<String>, CliError> {
+    let mut removed = Vec::new();
+    for method in methods(method) {
+        match remote.try_request("auth_delete", &user_fields(method, name)).await? {
+            Ok(_) => removed.push(method.to_owned()),
+            Err(error) if error.server().is_some_and(|error| error.has_code("not_found")) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if removed.is_empty() { Err(no_user(method, name)) } else { Ok(removed) }
 }
 
 /// Says what was done, and a token, if one was made.

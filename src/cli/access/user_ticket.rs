@@ -9,8 +9,7 @@ use distkv_tls::ticket::TICKET_BYTES_MAX;
 use distkv_tls::{Login, Ticket};
 use serde_json::json;
 
-use super::method_of;
-use super::user::user_fields;
+use super::existing::Change;
 use crate::cli::error::CliError;
 use crate::cli::files::new_file::{
     Existing, NewFile, is_special, tell_when_interrupted, tidy_when_interrupted,
@@ -67,7 +66,8 @@ pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), C
     // Before anybody is asked for a secret, and before the old one is gone for good.
     let new = begin(&args.to, Existing::of_force(args.force))?;
     let remote = &connect.connect().await?;
-    let method = method_of(remote, args.method.as_deref(), &args.name).await?;
+    let mut change = Change::of_secret(remote, args.method.as_deref(), &args.name).await?;
+    let method = change.method.clone();
     let addresses = if args.addresses.is_empty() {
         connect.addresses()?
     } else {
@@ -76,13 +76,12 @@ pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), C
     };
     let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     let (ca, network) = (connect.ca()?, network_of(remote).await?);
-    let mut fields = user_fields(&method, &args.name);
     let mut secret = None;
     match (&*method, &args.new_secret_file) {
         ("token", None) => {}
         ("password" | "token", Some(file)) => {
             let text = read_secret(file)?;
-            fields.str("secret", &text);
+            change.fields.str("secret", &text);
             secret = Some(text);
         }
         ("password", None) => {
@@ -102,7 +101,7 @@ pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), C
          type the command again",
         args.name
     ));
-    let reply = remote.request("auth_set", &fields).await?;
+    let reply = change.make(remote).await?;
     let secret = secret.or_else(|| reply.str("token").map(str::to_owned));
     let login = Login { method: method.clone(), user: args.name.clone(), secret };
     let ticket = Ticket { addresses, network, login: Some(login), ca, certificate: None };

@@ -21,9 +21,9 @@ Examples:
   distkv-node clients --json | jq -r 'select(.waiting > 1000000) | .address'
   distkv-node clients --prefixes --limit 10
 
-USER is who has logged in, and by which method; a client that has not is shown as a dash. IDLE is \
-for how long nothing was sent or taken. OF WHICH has the most frequent kinds of requests. WAITING \
-is what a client should have been sent and has not taken.
+USER is who has logged in, and by which method; a client that has not is shown as a dash. IDLE says \
+for how long nothing was sent or received. OF WHICH has the most frequent kinds of requests. WAITING \
+is how much the client has not read yet.
 
 With --prefixes: the first two elements of the paths that clients ask for most, here and lately \
 (counts are halved every minute). They are estimates from one request in 64; OVER says how much \

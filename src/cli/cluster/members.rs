@@ -21,8 +21,8 @@ Examples:
   distkv-node members --json | jq -r 'select(.state == \"down\") | .name'
   distkv-node members forget n3
 
-STATE is self, up, suspect (silent for a moment), down, left, or away (known only from the \
-Delete group's list); FOR says since when.
+STATE is self, joining (linked, and not a member yet), up, suspect (silent for a moment), down, left, or away \
+(known only from the Delete group's list); FOR says since when.
 
 LINK says whether changes flow directly to the node; it is LAGGING when changes came too \
 fast for it, so that it fetches them. ACKED is the last of this node's own changes that it \
@@ -56,7 +56,7 @@ struct ListArgs {
     remote: RemoteArgs,
 }
 
-/// Take a member that will not come back off the Delete group, so that purging goes on
+/// Remove from the Delete group a member that will not come back, so that purging can continue
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:

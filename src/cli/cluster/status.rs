@@ -183,7 +183,7 @@ fn ready_text(reply: &Message) -> &'static str {
     let text = |name: &str| storage.get(name).and_then(|value| as_str(value));
     let every_batch = SyncPolicy::EveryBatch.word();
     match (is_ready(reply), text("failed").is_some() && text("sync") == Some(every_batch)) {
-        (true, true) => "for reads only: the disk fails, so changes are refused",
+        (true, true) => "for reads only: the log cannot be written, so changes are refused",
         (true, false) => "yes",
         (false, _) => "no",
     }

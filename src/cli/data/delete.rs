@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value as Json, json};
 
-use super::set::{ConditionArgs, CopiesArgs, change_json, change_text};
+use super::set::{ConditionArgs, CopiesArgs, change_json, change_text, named};
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, RequestKind, address_entry, parse_path, whole_path};
 use crate::cli::say;
@@ -35,8 +35,8 @@ path, changed, chain, tock, and below, the number of entries below the path if t
 With --recursive, the node may take 10 minutes, unless --timeout says otherwise. The root (':') is not \
 deleted that way.
 
-Exit code: 0 it is gone (or was not there), 1 failed, 2 usage, 3 refused, 6 no node was \
-reached, 7 it may have been done.")]
+Exit code: 0 it is gone (or was not there), 1 failed, 2 usage, 3 refused, 5 a precondition does not hold, \
+6 no node was reached, 7 it may have been done.")]
 pub(in crate::cli) struct DeleteArgs {
     /// The entry's path, like a.b:1.c
     #[arg(value_parser = parse_path)]
@@ -104,7 +104,7 @@ pub(in crate::cli) async fn run(mut args: DeleteArgs) -> Result<(), CliError> {
     };
     let text = || {
         let mut text = match reply.bool("changed") {
-            Some(false) => format!("{path}: nothing to delete"),
+            Some(false) => format!("{}: nothing to delete", named(&path)),
             Some(true) | None => change_text(&path, "deleted", &reply),
         };
         if stays > 0 {

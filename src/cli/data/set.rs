@@ -80,8 +80,8 @@ pub(in crate::cli) struct ConditionArgs {
 /// Until when a write waits.
 #[derive(Debug, Clone, Args)]
 pub(in crate::cli) struct CopiesArgs {
-    /// Wait until this many other nodes have the change, or --timeout is over; then the change
-    /// is not undone, its fate is unknown
+    /// Wait until this many other nodes have the change, for as long as --timeout; a change that
+    /// has too few copies by then is not undone, and its fate is unknown
     #[arg(long, value_name = "N")]
     copies: Option<u64>,
 }
@@ -166,10 +166,16 @@ fn byte_string(bytes: &[u8]) -> Result<Value, CliError> {
 
 /// What a write did, for people.
 pub(super) fn change_text(path: &str, done: &str, reply: &Message) -> String {
+    let path = named(path);
     match chain_text(reply).split(' ').next().unwrap_or_default() {
         "" => format!("{path}: {done}"),
         event => format!("{path}: {done} ({event})"),
     }
+}
+
+/// A path at the beginning of a line. The root's text is a colon, which nobody would take for a path there.
+pub(super) fn named(path: &str) -> &str {
+    if path == ":" { "the root" } else { path }
 }
 
 /// What a write did, for programs.

@@ -29,7 +29,7 @@ Examples:
   distkv-node watch site --connect n1,n2,n3  # survives the loss of a node
 
 A line on standard error says when the watch has begun. With --json, one object per line: \
-path, value (or \"deleted\": true), tock; {\"state\": \"uptodate\"} after what --fetch brought; \
+path, value (or \"deleted\": true), tock and, if it is known, time; {\"state\": \"uptodate\"} after what --fetch brought; \
 {\"state\": \"restart\"} where changes came faster than they were read, so that only the last \
 one of each entry follows, or where all entries follow again.
 

@@ -65,7 +65,7 @@ pub(in crate::cli) fn notes_on_meta(image: &Image) -> Vec<String> {
     }
     if let Some(login) = tree.get(AUTH_PATH).and_then(|e| e.value()).and_then(login) {
         notes.push(format!(
-            "authorisation is switched on (:n.auth, {login}): clients of a node with this data must log in, \
+            "logins are switched on (:n.auth, {login}): clients of a node with this data must log in, \
              unless it runs with --ignore-auth"
         ));
     }

@@ -85,7 +85,7 @@ pub(super) async fn stop(remote: &RemoteArgs) -> Result<(), CliError> {
         || json!({ "logging": false, "was_logging": was_logging }),
         || match was_logging {
             true => String::from("the log has ended"),
-            false => String::from("there was no such log"),
+            false => String::from("no log was running"),
         },
     )?;
     output.flush()

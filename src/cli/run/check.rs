@@ -37,12 +37,13 @@ enum What {
     Check(CheckArgs),
 }
 
-/// Say everything that is wrong with a configuration file
+/// Report every error in a configuration file
 ///
 /// It reads the file as `start` does, and what the file refers to: the key file, the data directory, the
 /// certificates, the peer file and the audit log; it looks host names up, and tries whether the node's
-/// addresses are this machine's. Nothing is changed, and no port of a running node is disturbed. Run it as the
-/// user that the node runs as, so that it sees what the node may read.
+/// addresses are this machine's. It does not read the data itself: `distkv-node snapshot verify DIR` does, and
+/// finds damage. Nothing is changed, and no port of a running node is disturbed. Run it as the user that the
+/// node runs as, so that it sees what the node may read.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::fail_stop;
 use super::logging::{LogFormat, Logging};
-use super::node_process::{GOODBYE_MAX, end_of, listen_for_signals, start_error, unless_ended};
+use super::node_process::{GOODBYE_MAX, end_of, listen_for_ends, start_error, unless_ended};
 use super::settings::{Settings, StartKind, http_token};
 use crate::cli::error::CliError;
 use crate::cli::open_files;
@@ -35,8 +35,8 @@ Examples:
 
 Node 1 takes PORT for clients, PORT + 1 for other nodes and PORT + 2 for HTTP (a page, \
 /metrics), node 2 PORT + 10 and so on, on 127.0.0.1. It prints the page's address first, and a token that lets the page \
-(and curl) change data, then commands to try. Ctrl-C stops all nodes; nothing is kept. With \
---secure, a folder for temporary files has a key file and a user's ticket until then.")]
+(and curl) change data, then commands to try. Ctrl-C, and closing the terminal, stop all nodes; nothing is kept. With \
+--secure, a key file and a user's ticket are in a temporary folder, which is deleted when the demo ends.")]
 pub(in crate::cli) struct DemoArgs {
     /// How many nodes
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=16))]
@@ -73,9 +73,9 @@ enum Access<'f> {
 
 /// Starts the nodes, and returns when they have ended.
 pub(in crate::cli) fn run(args: DemoArgs) -> Result<(), CliError> {
-    let logging = Logging::start(Some(&args.log), "warn", None, LogFormat::Text)?;
+    Logging::start(Some(&args.log), "warn", None, LogFormat::Text)?;
     fail_stop::install();
-    let (ending, _) = listen_for_signals(logging)?;
+    let ending = listen_for_ends()?;
     open_files::raise();
     let folder = args.secure.then(|| Folder::make(&args.network)).transpose()?;
     let access = match &folder {

@@ -12,6 +12,7 @@ use serde::Deserialize as _;
 
 use super::logging;
 use super::node_args::host_name;
+use super::settings::problem::problem_of;
 use super::settings::{Settings, StartKind};
 use crate::cli::error::CliError;
 use crate::cli::files::directory::owner_of;
@@ -81,11 +82,10 @@ fn read_keys(
     bad: &mut BTreeMap<String, usize>,
 ) -> Vec<Part> {
     let line_at = |at: usize| 1 + text.get(..at).unwrap_or_default().matches('\n').count();
-    let said = |error: &toml::de::Error| error.message().trim().replace('\n', "; ");
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
         let line = error.span().map(|span| line_at(span.start));
-        let finding = Finding { line, key: None, text: said(error), is_warning: false };
+        let finding = Finding { line, key: None, text: problem_of(error), is_warning: false };
         // What follows from an error on the same line says nothing new.
         if findings.last().is_none_or(|last| last.line != line) {
             findings.push(finding);
@@ -107,7 +107,7 @@ fn read_keys(
             Ok(settings) => parts.push(Part { key: name, line, settings }),
             Err(error) => {
                 let line = error.span().map_or(line, |span| line_at(span.start));
-                let text = said(&error);
+                let text = problem_of(&error);
                 findings.push(Finding {
                     line: Some(line),
                     key: Some(name.clone()),

@@ -3,8 +3,8 @@
 //! The level comes from `--log`, else from `DISTKV_LOG`, else from the configuration file, else it
 //! is `info`. On SIGHUP the configuration file is read again, and the level in it, if there is
 //! one, is taken, whatever was said at the start. Where no file says a level, SIGHUP switches
-//! between the level of the start and `debug`, but not on a node with a key or an audit log: there it has
-//! another meaning.
+//! between the level of the start and `debug`, but not on a node with a key, a certificate or an audit log: there it
+//! has another meaning.
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;

@@ -58,15 +58,20 @@ macro_rules! long_help {
         "
 
 Configuration file (--config):
-  TOML, with the long options as keys. Options win over it. For example:
+  TOML. A key is the name of a long option; an option that may be repeated is a
+  list: peers, http-names, cert-names, client-plaintext. Options win over the
+  file. --discard-damaged is an option only. All keys:
 
     name = \"n1\"
+    network = \"plant\"                              # not needed with key
     key = \"/etc/distkv/key\"                        # its network is the node's
     client = \"0.0.0.0:27586\"
     gossip = \"0.0.0.0:27587\"
     advertise = \"n1.example.org\"
     http = \"127.0.0.1:27585\"
-    http-names = [\"metrics.example.org\"]
+    http-names = [\"metrics.example.org\"]           # --http-name
+    http-write = false                             # without key only, and with
+    http-token-file = \"/var/lib/distkv/token\"      # this file
     peers = [\"n2.example.org\", \"n3.example.org\"]   # --peer
     peer-file = \"/var/lib/distkv/peers\"
     peer-wait = \"10s\"                              # or a number of seconds
@@ -74,7 +79,7 @@ Configuration file (--config):
     max-client-memory = \"256MiB\"
     max-connections = 10000
     max-requests = 16384
-    ready-wait = \"30s\"                              # or a number of seconds
+    ready-wait = \"30s\"                             # or a number of seconds
     threads = 2
     data-dir = \"/var/lib/distkv/n1\"
     sync = \"every-second\"                          # or \"never\", \"every-batch\"
@@ -100,13 +105,15 @@ Configuration file (--config):
     plaintext-peers = false                        # with key only
     cert = \"/etc/distkv/n1.pem\"                    # TLS for clients
     cert-key = \"/etc/distkv/n1.key\"
+    cert-names = [\"n1.example.org\"]                # without cert only
     client-ca = \"/etc/distkv/staff.pem\"
     client-plaintext = [\"10.1.0.0/16\"]
     log = \"info\"
     log-format = \"text\"                            # or \"json\", \"journald\"
+    json = false
     found = false                                  # `start` only
-    init = { site = \"main\" }                       # not with `join`; as TOML
-    load = \"saved-state.bin\"                       # not with `join`
+    init = { site = \"main\" }                       # as TOML; not with `join`,
+    load = \"saved-state.bin\"                       # with `start` if found
 
 Data on disk (--data-dir):
   A node with a data directory survives restarts and power cuts: changes go
@@ -131,8 +138,8 @@ Signals:
   SIGHUP           read the key file and the certificate for clients again; a
                    bad one is a warning, and the old one stays. Open the audit
                    log anew. Read the configuration file's log level again; if
-                   it has none, switch debug logs on and off (without --key and
-                   --audit only)
+                   it has none, switch debug logs on and off (without --key,
+                   --cert and --audit only)
 
 Exit code: 0 ended as asked, 1 could not start or failed, 2 usage, 3 the network refuses \
 this node until something is changed: its name is taken, or no peer that was named is a node \

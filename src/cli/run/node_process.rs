@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::process;
 use std::time::Duration;
 
-use async_channel::Receiver;
+use async_channel::{Receiver, Sender};
 use distkv_command::key_file;
 use futures::future::{Either, select};
 use serde_json::json;
@@ -15,7 +15,7 @@ use super::fail_stop;
 use super::logging::Logging;
 use super::node_args::Prepared;
 use super::notify::Notify;
-use super::signals::{Signal, on_signals};
+use super::signals::{Signal, on_ends, on_signals};
 use crate::cli::error::CliError;
 use crate::cli::open_files;
 use crate::cli::terminal::output::{Output, printable};
@@ -32,7 +32,7 @@ pub(in crate::cli) fn run(prepared: Prepared) -> Result<(), CliError> {
     let Prepared { config, logging, json, threads } = prepared;
     fail_stop::install();
     rt::start(threads);
-    let hang_up_means_more = config.key.is_some() || config.audit.is_some();
+    let hang_up_means_more = config.key.is_some() || config.tls.is_some() || config.audit.is_some();
     let logging = if hang_up_means_more { logging.without_switch() } else { logging };
     let (ending, hang_ups) = listen_for_signals(logging)?;
     // A node that gets too few for as many clients as there may be says so.
@@ -246,29 +246,56 @@ pub(super) async fn unless_ended<T>(
 
 /// From now on, SIGTERM and SIGINT come over the first channel, a second one ends the process at once,
 /// and SIGHUP changes the log level and comes over the second channel.
-pub(super) fn listen_for_signals(
-    logging: Logging,
-) -> Result<(Receiver<Signal>, Receiver<()>), CliError> {
-    let (sender, receiver) = async_channel::bounded(1);
+fn listen_for_signals(logging: Logging) -> Result<(Receiver<Signal>, Receiver<()>), CliError> {
+    let (mut ending, receiver) = Ending::new();
     let (hang_up, hang_ups) = async_channel::bounded(1);
-    let mut is_ending = false;
-    on_signals(move |signal| {
-        let number = match signal {
-            Signal::HangUp => {
-                // If one waits already, what it does is yet to come.
-                let _ = hang_up.try_send(());
-                return logging.reload();
-            }
-            Signal::Interrupt => 2,
-            Signal::Terminate => 15,
-        };
-        if is_ending {
-            tracing::warn!("ended at once by a second signal");
-            process::exit(128 + number);
+    on_signals(move |signal| match signal {
+        Signal::HangUp => {
+            // If one waits already, what it does is yet to come.
+            let _ = hang_up.try_send(());
+            logging.reload();
         }
-        is_ending = true;
-        // There is room: this is sent once.
-        let _ = sender.try_send(signal);
+        end => ending.end(end),
     })?;
     Ok((receiver, hang_ups))
+}
+
+/// From now on, SIGTERM, SIGINT and SIGHUP come over the channel, and a second one ends the process at once; but not a
+/// second SIGHUP, because a terminal that is closed may send several.
+pub(super) fn listen_for_ends() -> Result<Receiver<Signal>, CliError> {
+    let (mut ending, receiver) = Ending::new();
+    on_ends(move |signal| {
+        if !(ending.has_begun && matches!(signal, Signal::HangUp)) {
+            ending.end(signal);
+        }
+    })?;
+    Ok(receiver)
+}
+
+/// Passes the first signal to end on.
+struct Ending {
+    sender: Sender<Signal>,
+    has_begun: bool,
+}
+
+impl Ending {
+    fn new() -> (Self, Receiver<Signal>) {
+        let (sender, receiver) = async_channel::bounded(1);
+        (Self { sender, has_begun: false }, receiver)
+    }
+
+    fn end(&mut self, signal: Signal) {
+        if self.has_begun {
+            tracing::warn!("ended at once by a second signal");
+            let number = match signal {
+                Signal::HangUp => 1,
+                Signal::Interrupt => 2,
+                Signal::Terminate => 15,
+            };
+            process::exit(128 + number);
+        }
+        self.has_begun = true;
+        // There is room: this is sent once.
+        let _ = self.sender.try_send(signal);
+    }
 }

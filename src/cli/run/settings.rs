@@ -4,6 +4,7 @@
 mod forms;
 pub(super) mod http_token;
 mod listed;
+pub(super) mod problem;
 mod scheduled;
 
 pub(in crate::cli) use listed::Settings;
@@ -95,7 +96,7 @@ impl Settings {
         toml::from_str(text).map_err(|error: toml::de::Error| {
             let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
             let line = 1 + before.matches('\n').count();
-            (line, error.message().trim().replace('\n', "; "))
+            (line, problem::problem_of(&error))
         })
     }
 

@@ -104,7 +104,7 @@ struct NewArgs {
     cert_key: Option<PathBuf>,
 }
 
-/// Say what is in a ticket, but for its secrets
+/// Show what a ticket contains, without its secrets
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:

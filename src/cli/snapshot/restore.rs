@@ -67,7 +67,7 @@ pub(super) struct RestoreArgs {
     #[arg(long, conflicts_with = "into")]
     any_network: bool,
 
-    /// Also a snapshot that switches authorisation on, one file at a time: when it is restored, clients of
+    /// Also a snapshot that switches logins on, one file at a time: when it is restored, clients of
     /// every node must log in
     #[arg(long, conflicts_with = "into")]
     with_auth: bool,
@@ -277,8 +277,8 @@ fn tell(file: &FilePath, reply: &Message, output: &mut Output) -> Result<(), Cli
             }
             if let Some(method) = auth {
                 text.push_str(&format!(
-                    "\nauthorisation is on in this network now (:n.auth, method {method:?}): its nodes \
-                     ask all clients for a login, these commands included (--user), except nodes with \
+                    "\nlogins are on in this network now (:n.auth, method {method:?}): its nodes \
+                     ask all clients to log in, these commands included (--user), except nodes with \
                      --ignore-auth"
                 ));
             }

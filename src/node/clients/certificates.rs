@@ -1,13 +1,15 @@
 //! The certificate that this node shows its clients: issued from the network's CA and renewed in memory, or the operator's
-//! own, read again when its files change. A bad file is warned of, and the certificate before it stays.
+//! own, read again when its files change. A bad file is warned of, and the certificate before it stays; until it is good or
+//! another one is there, it is tried again and again: what keeps it from being read may pass.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read;
 use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use distkv_tls::pem::PEM_BYTES_MAX;
 use distkv_tls::server::ClientRoots;
@@ -19,7 +21,7 @@ use crate::model::host_port::HostPort;
 use crate::node::config::TlsConfig;
 use crate::node::error::NodeError;
 use crate::node::membership::identity::Myself;
-use crate::node::monitoring::certificate::{ExpiryWatch, warning};
+use crate::node::monitoring::certificate::{ExpiryWatch, untimely, warning};
 use crate::rt;
 use crate::server::TlsSettings;
 
@@ -28,7 +30,7 @@ const RENEW_AFTER_SECS: u64 = 24 * 3_600;
 /// It is also renewed if it was issued so long after the present time: the clock was set back. Certificates are valid from
 /// an hour before they are issued.
 const AHEAD_SECS: u64 = 600;
-/// The time between two looks at the files, and at the node's names.
+/// The time between two looks at the files, and at the node's names; what could not be taken is tried again as often.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// Of a machine with more addresses, the rest is not in its certificate; `--cert-name` puts it there.
 const OWN_ADDRESSES_MAX: usize = 64;
@@ -38,22 +40,38 @@ pub(in crate::node) struct Certificates {
     config: TlsConfig,
     me: Arc<Myself>,
     server: Arc<ServerTls>,
+    /// What the last try was made of, whether it came to something or not.
     shown: Mutex<Shown>,
+    refused: Mutex<Refused>,
     expiry: Mutex<ExpiryWatch>,
     /// Someone asks for a look at once.
     reload: Event,
 }
 
-/// What the present certificate was made of.
+/// What a certificate was made of.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Shown {
     names: Vec<String>,
     issued_at: u64,
-    files: Vec<Option<(SystemTime, u64)>>,
+    files: Vec<Option<Stamp>>,
+}
+
+/// By what a file is seen to be another one, or to have changed: its number, its length, and when its content and its
+/// owner or permissions were changed last. Tools that copy times along, or set all to one, leave the others.
+type Stamp = (u64, u64, (i64, i64), (i64, i64));
+
+/// The certificate that could not take the present one's place.
+#[derive(Default)]
+struct Refused {
+    /// Why, if the last try came to nothing.
+    why: Option<String>,
+    /// The reason that the log has.
+    told: Option<String>,
 }
 
 impl Certificates {
-    /// Reads or issues the first one.
+    /// Reads or issues the first one. One that is not valid now is taken: the clock may be wrong until the network is up, and
+    /// other nodes, and clients that do not use TLS, need this one all the same.
     ///
     /// # Errors
     /// [`NodeError::Certificate`]: a node does not start with a bad file.
@@ -71,6 +89,7 @@ impl Certificates {
             me: Arc::clone(me),
             server: Arc::new(server),
             shown: Mutex::new(shown),
+            refused: Mutex::default(),
             expiry: Mutex::default(),
             reload: Event::new(),
         }))
@@ -90,15 +109,22 @@ impl Certificates {
         self.server.ca_hash()
     }
 
-    /// Has the files read again, changed or not.
+    /// Has the files read again, changed or not, and what is wrong with them told again.
     pub(in crate::node) fn reload(&self) {
         *self.shown.lock() = Shown::default();
+        self.refused.lock().told = None;
         self.reload.notify(usize::MAX);
     }
 
-    /// One line for people, if the certificate expires soon or has expired.
+    /// One line for people, if the certificate expires soon or is not valid now, or another one cannot take its place.
     pub(in crate::node) fn warning(&self) -> Option<String> {
-        self.server.period().and_then(|period| warning(&name(&self.config), period, now_secs()))
+        let period = self.server.period();
+        let of_period = period.and_then(|period| warning(&name(&self.config), period, now_secs()));
+        let of_refused = self.refused.lock().why.as_deref().map(refusal);
+        match (of_period, of_refused) {
+            (Some(one), Some(other)) => Some(format!("{one}; {other}")),
+            (one, other) => one.or(other),
+        }
     }
 
     /// Looks whether another certificate is due, and whether the present one expires.
@@ -112,14 +138,16 @@ impl Certificates {
 
     fn renew(&self) {
         let now = Shown::now(&self.config, &self.me);
-        if !now.is_due(&self.shown.lock(), self.config.own.is_some()) {
-            return;
+        {
+            let mut shown = self.shown.lock();
+            let has_failed = self.refused.lock().why.is_some();
+            if !has_failed && !now.is_due(&shown, self.config.own.is_some()) {
+                return;
+            }
+            // Before the files are read: what changes meanwhile, and who asks, is not missed.
+            shown.clone_from(&now);
         }
-        let made = make(&self.config, &now);
-        let shown = made.and_then(|(identity, clients)| {
-            self.server.replace(&identity, &clients).map_err(|error| error.to_string())
-        });
-        match shown {
+        match self.replace(&now) {
             Ok(()) if self.config.own.is_some() => {
                 tracing::info!(
                     file = name(&self.config),
@@ -131,20 +159,44 @@ impl Certificates {
                 "the certificate for clients is renewed"
             ),
             Err(why) => {
-                tracing::warn!("the certificate for clients stays as it is: {why}");
+                let mut refused = self.refused.lock();
+                if refused.told.as_ref() != Some(&why) {
+                    tracing::warn!("{}", refusal(&why));
+                    refused.told = Some(why.clone());
+                }
+                refused.why = Some(why);
+                return;
             }
         }
-        // A bad file is looked at again when it has changed.
-        *self.shown.lock() = now;
+        *self.refused.lock() = Refused::default();
     }
+
+    fn replace(&self, with: &Shown) -> Result<(), String> {
+        let (identity, clients) = make(&self.config, with)?;
+        if let Some((cert, _)) = &self.config.own
+            && let Some(why) = identity.period().and_then(|period| untimely(period, now_secs()))
+        {
+            return Err(format!("{}: {why}", cert.display()));
+        }
+        self.server.replace(&identity, &clients).map_err(|error| error.to_string())
+    }
+}
+
+/// For people: that the present certificate stays, and why.
+fn refusal(why: &str) -> String {
+    let seconds = LOOK_INTERVAL.as_secs();
+    format!(
+        "the certificate for clients stays as it is: {why}; this is tried again every {seconds} s"
+    )
 }
 
 impl Shown {
     fn now(config: &TlsConfig, me: &Myself) -> Self {
         let own = config.own.iter().flat_map(|(cert, key)| [cert, key]);
         let stamp = |path: &Path| {
-            let metadata = fs::metadata(path).ok()?;
-            Some((metadata.modified().ok()?, metadata.len()))
+            let of = fs::metadata(path).ok()?;
+            let (written, changed) = ((of.mtime(), of.mtime_nsec()), (of.ctime(), of.ctime_nsec()));
+            Some((of.ino(), of.len(), written, changed))
         };
         let files = own.chain(&config.client_ca).map(|path| stamp(path)).collect();
         let names = if config.own.is_some() { Vec::new() } else { names_of(config, me) };
@@ -167,7 +219,7 @@ fn name(config: &TlsConfig) -> String {
     own.unwrap_or_else(|| String::from("which this node makes"))
 }
 
-/// Whether a node could begin with these files; and a warning of a certificate that expires soon.
+/// Whether a node could begin with these files; and a warning of a certificate that expires soon or is not valid now.
 ///
 /// # Errors
 /// What is wrong with one of them.
@@ -195,16 +247,15 @@ pub(in crate::node) async fn look_after(certificates: Weak<Certificates>) {
 
 /// The certificate, and whose certificates log clients in.
 fn make(config: &TlsConfig, shown: &Shown) -> Result<(Identity, ClientRoots), String> {
-    let now = now_secs();
     let identity = match (&config.own, &config.ca) {
         (Some((cert, key)), _) => {
-            let identity = pem::identity(&read(cert)?, &read(key)?, now);
+            let identity = pem::identity_of_any_time(&read(cert)?, &read(key)?);
             identity
                 .map_err(|error| format!("{} and {}: {error}", cert.display(), key.display()))?
         }
         (None, Some(ca)) => {
             let names: Vec<&str> = shown.names.iter().map(String::as_str).collect();
-            ca.issue_node(&names, now).map_err(|error| error.to_string())?
+            ca.issue_node(&names, now_secs()).map_err(|error| error.to_string())?
         }
         (None, None) => return Err(String::from("there is neither a key file nor --cert")),
     };
@@ -280,8 +331,12 @@ fn now_secs() -> u64 {
 #[cfg(test)]
 mod tests {
     use std::net::UdpSocket;
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::UNIX_EPOCH;
 
     use super::*;
+    use crate::model::ids::NodeName;
+    use crate::node::membership::address::Advertised;
 
     #[test]
     fn own_addresses_can_be_reached_from_elsewhere() {
@@ -290,6 +345,41 @@ mod tests {
             // They are this machine's: only its own can be bound.
             UdpSocket::bind((ip, 0)).unwrap();
         }
+    }
+
+    #[test]
+    fn a_file_that_is_another_one_or_may_be_read_now_is_looked_at_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let config = TlsConfig { own: Some((path("cert"), path("key"))), ..TlsConfig::default() };
+        let port = "127.0.0.1:1".parse().unwrap();
+        let advertised = Advertised::Route { port: 1 };
+        let me = Myself::new(
+            NodeName::new("n1").unwrap(),
+            String::from("plant"),
+            port,
+            port,
+            advertised,
+        );
+        let write = |name: &str| {
+            fs::write(path(name), "same").unwrap();
+            // As tools leave it that make the same files again.
+            File::options().write(true).open(path(name)).unwrap().set_modified(UNIX_EPOCH).unwrap();
+        };
+        write("cert");
+        write("key");
+        let before = Shown::now(&config, &me);
+        let is_due = |before: &Shown| Shown::now(&config, &me).is_due(before, true);
+        assert!(!is_due(&before));
+        write("other");
+        fs::rename(path("other"), path("cert")).unwrap();
+        assert!(is_due(&before));
+        let before = Shown::now(&config, &me);
+        // The times of files do not tell moments apart that follow each other at once.
+        assert!((0..1_000_000).any(|_| {
+            fs::set_permissions(path("key"), fs::Permissions::from_mode(0o640)).unwrap();
+            is_due(&before)
+        }));
     }
 
     #[test]

@@ -1,10 +1,7 @@
 //! The client port of a node: opens it, and answers its questions about the rest of the node.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
-
-use distkv_http::HTTP_CONNECTIONS_MAX;
 
 use super::certificates::Certificates;
 use super::file_jobs::Saving;
@@ -45,9 +42,9 @@ pub(in crate::node) struct Extras {
 /// Starts to serve clients at a port that was opened before.
 pub(in crate::node) fn open(
     listener: TcpListener,
-    address: SocketAddr,
     links: &Arc<Links>,
     config: &Config,
+    shares: &Shares,
     (durable, saving): (Option<Arc<Durable>>, Arc<Saving>),
     extras: Extras,
 ) -> Server {
@@ -64,8 +61,6 @@ pub(in crate::node) fn open(
         audit: audit.clone(),
         isolation,
     };
-    let for_http = if config.http.is_some() { 2 * HTTP_CONNECTIONS_MAX } else { 0 };
-    let shares = Shares::now(config.connections_max, for_http);
     if shares.clients < config.connections_max {
         tracing::warn!(
             "the system allows {} open files: of --max-connections {}, {} can be served; \
@@ -101,7 +96,7 @@ pub(in crate::node) fn open(
         );
     }
     let hub = Arc::clone(&links.hub);
-    Server::serve(listener, address, hub, limits, Arc::new(info))
+    Server::serve(listener, links.me.client, hub, limits, Arc::new(info))
 }
 
 /// What clients may know of the node. Weak, because the server outlives a dropped node.

@@ -2,8 +2,9 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `bind` | opens the ports |
-//! | `file_descriptors` | how many descriptors clients may use |
+//! | `bind` | opens a port |
+//! | `ports` | what a node has opened to others before anything runs |
+//! | `file_descriptors` | how many descriptors clients and HTTP may use |
 //! | `start` | how a node comes to serve |
 //! | `stop` | how its tasks learn that it ends |
 //! | `farewell` | a node's last seconds |
@@ -13,5 +14,6 @@ pub(super) mod bind;
 pub(super) mod farewell;
 pub(super) mod file_descriptors;
 pub(super) mod leave_for_good;
+pub(super) mod ports;
 pub(super) mod start;
 pub(super) mod stop;

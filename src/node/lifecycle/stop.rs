@@ -25,7 +25,9 @@ pub enum StopReason {
     /// Starting again does not help as long as it runs.
     #[error(
         "the name {name:?} is taken in network {network:?}: {told}; choose another --name, or stop \
-         the other node"
+         the other node. A copy of that node's data directory keeps its name: start with an empty \
+         directory and another --name; `distkv-node snapshot restore DIR` takes over what only the \
+         copy has"
     )]
     NameInUse {
         /// The name that both have.

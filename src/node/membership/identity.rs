@@ -82,6 +82,14 @@ impl Myself {
     /// SWIM if it is the first that is known, or the first that other hosts could use, or takes the place of one that
     /// this host has lost.
     pub(in crate::node) fn learn_route(&self, local: IpAddr) -> Option<SocketAddr> {
+        self.learn_route_where(local, is_of_this_host)
+    }
+
+    fn learn_route_where(
+        &self,
+        local: IpAddr,
+        is_of_this_host: impl FnOnce(IpAddr) -> bool,
+    ) -> Option<SocketAddr> {
         let Advertised::Route { port } = &self.advertised else { return None };
         let local = local.to_canonical();
         let mut route = self.route.lock();
@@ -184,13 +192,17 @@ mod tests {
     #[test]
     fn a_loopback_route_gives_way_to_one_that_other_hosts_can_use() {
         let me = myself("[::]:7", "127.0.0.1:6", Advertised::Route { port: 7 });
-        let learn = |ip: &str| me.learn_route(ip.parse().unwrap());
+        let learn = |ip: &str| me.learn_route_where(ip.parse().unwrap(), |_| true);
         assert_eq!(learn("0.0.0.0"), None);
         assert_eq!(learn("::ffff:127.0.0.1"), "127.0.0.1:7".parse().ok());
         assert_eq!(learn("127.0.0.1"), None);
         assert_eq!(learn("fd00::5"), "[fd00::5]:7".parse().ok());
         assert_eq!(learn("10.0.0.1"), None, "one that works is kept");
         assert_eq!(me.gossip_text(None), "[fd00::5]:7");
+        // One that this host has lost is not.
+        let lost: IpAddr = "fd00::5".parse().unwrap();
+        let next = me.learn_route_where("10.0.0.1".parse().unwrap(), |ip| ip != lost);
+        assert_eq!(next, "10.0.0.1:7".parse().ok());
     }
 
     #[test]
@@ -202,6 +214,6 @@ mod tests {
         assert_eq!(me.gossip_text(local), "db.example:99");
         assert_eq!(me.client_text(local), "db.example:6");
         assert_eq!(me.swim_addr(), Some(addr));
-        assert_eq!(me.learn_route("10.0.0.1".parse().unwrap()), None);
+        assert_eq!(me.learn_route_where("10.0.0.1".parse().unwrap(), |_| false), None);
     }
 }

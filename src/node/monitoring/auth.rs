@@ -32,7 +32,7 @@ pub(in crate::node) async fn watch_auth(links: Arc<Links>) {
                     tracing::error!("clients are refused; replication goes on: {closed}");
                 }
             }
-            Some(Notice::Open) => tracing::info!("authorisation is off: clients are served again"),
+            Some(Notice::Open) => tracing::info!("logins are off: clients are served again"),
             None => {}
         }
         if is_ready {

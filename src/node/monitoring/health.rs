@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use distkv_http::{Check, Event, HttpPort, Limits, Reply, Request, Source, Tls};
+use distkv_http::{
+    Check, Event, HTTP_CONNECTIONS_MAX, HttpPort, Limits, Reply, Request, Source, Tls,
+};
 use distkv_metrics::Numbers;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -17,6 +19,7 @@ use crate::model::ids::Millis;
 use crate::node::config::{Config, HTTP_PORT};
 use crate::node::error::NodeError;
 use crate::node::lifecycle::bind::bind_http;
+use crate::node::lifecycle::file_descriptors::Shares;
 use crate::node::{Inner, Node};
 use crate::rt::{self, TcpListener};
 use crate::server::local_client::LocalClient;
@@ -66,8 +69,17 @@ pub(in crate::node) fn check_protection(
 pub(in crate::node) fn serve(
     (listener, addr): (TcpListener, SocketAddr),
     config: &Config,
+    shares: &Shares,
     inner: &Arc<Inner>,
 ) {
+    if shares.http < HTTP_CONNECTIONS_MAX {
+        tracing::warn!(
+            "the system allows {} open files, so {} can be open at once instead of {HTTP_CONNECTIONS_MAX}; raise the \
+             limit (ulimit -n)",
+            shares.limit,
+            count_of(shares.http as u64, "HTTP connection", "HTTP connections")
+        );
+    }
     let mut names = config.http.as_ref().map(|http| http.names.clone()).unwrap_or_default();
     let advertised = config.advertise.as_ref().map(|text| HostPort::parse(text, Some(0)));
     names.extend(advertised.and_then(Result::ok).map(|advertised| advertised.host));
@@ -79,7 +91,8 @@ pub(in crate::node) fn serve(
     let token = config.http.as_ref().and_then(|http| http.write_token.clone());
     let api = Api { host: Arc::new(ApiHost(node.clone())), token };
     let source = Arc::new(Watched { node, api });
-    let port = HttpPort::serve(listener, addr, names, tls, source, Limits::default());
+    let limits = Limits::at_most(shares.http);
+    let port = HttpPort::serve(listener, addr, names, tls, source, limits);
     inner.http.lock().replace(port);
     let weak = Arc::downgrade(inner);
     let stop = inner.stop.clone();
@@ -208,7 +221,7 @@ impl Inner {
         let status = durable.status(now);
         let gates = status.sync == crate::node::config::SyncPolicy::EveryBatch.word();
         if let Some((why, _)) = status.failure.as_ref().filter(|_| gates) {
-            return Some(format!("it fails: {why}"));
+            return Some(format!("the log cannot be written: {why}"));
         }
         if !durable.has_room() {
             return Some(String::from("it does not keep up with the changes"));

@@ -23,7 +23,7 @@ pub const ROWS: &[Row] = &[
     run(0, "distkv-bench tree --path a.b --runs 20 --json", &["\"run\":20,"]),
     run(0, "distkv-node delete distkv-bench --recursive", &["distkv-bench: 100000 deleted"]),
     run(0, "distkv-bench catch-up 127.0.0.1:27587", &["median"]),
-    run(0, "distkv-bench catch-up n1", &["median"]),
+    run(0, "distkv-bench catch-up n1 --connect n1", &["median"]),
     run(0, "distkv-bench catch-up b.example.org --runs 5 --connect a.example.org", &["median"]),
     parse("distkv-node bench"),
     parse("distkv-node bench --depth 16 --reads 1"),

@@ -11,10 +11,23 @@ pub const ROWS: &[Row] = &[
     ),
     // On its own machine a node takes plain text.
     hidden(0, "distkv-node set site.lamp true"),
+    // joe as README's part on users makes him, with a password.
+    hidden(0, "distkv-node acl set lamps 'site.#' rwcdxen && distkv-node acl set lamps site xen"),
+    hidden(0, "distkv-node user add joe --acl lamps --new-secret-file joe.secret"),
+    hidden(0, "distkv-node user add boss --new-secret-file boss.secret"),
+    hidden(0, "distkv-node auth on password"),
+    hidden(1, "distkv-node ticket new n1.example.org --ca ca.pem > bare.ticket"),
+    hidden(1, "! distkv-node get site.lamp --ticket @bare.ticket"),
     run(
         1,
         "distkv-node ticket new n1.example.org n2.example.org --ca ca.pem \
          --user joe --secret joe.secret > joe.ticket",
+        &[],
+    ),
+    run(
+        1,
+        "distkv-node ticket new n1.example.org n2.example.org --ca ca.pem \
+         --user joe --method password --secret joe.secret > joe.ticket",
         &[],
     ),
     run(1, "distkv-node ticket show @joe.ticket", &["joe", "n1.example.org:27586"]),

@@ -132,7 +132,7 @@ fn under_every_batch_changes_are_refused_while_reads_and_peers_go_on() {
         assert_eq!(code(&peers), None);
         wait_until("peers' changes go on", || client.get(&["peers"]));
         assert!(is_failing(&mut client) && warnings(&mut client).contains("refused"));
-        says(&node, &["ERROR", "disk fails"]);
+        says(&node, &["ERROR", "the log cannot be written"]);
 
         std::fs::remove_file(ballast).unwrap();
         wait_until("it works again", || (!is_failing(&mut client)).then_some(()));

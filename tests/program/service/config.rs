@@ -91,7 +91,7 @@ fn all_that_is_wrong_is_told_with_its_line() {
     let done = check(&file);
     assert_eq!(done.code, 2);
     assert!(
-        done.stdout.contains(&format!("{file}:10: error: max-conections: unknown field")),
+        done.stdout.contains(&format!("{file}:10: error: max-conections: unknown key")),
         "{}",
         done.stdout
     );

@@ -81,7 +81,8 @@ impl fmt::Display for Warning {
             Self::Removed(method, ident) => write!(
                 f,
                 "user {ident:?} (method {method:?}) was removed, and somebody who did not know of it changed the \
-                 user: nobody logs in so. Make the user anew, or remove it again"
+                 user: nobody logs in so. Make the user anew (`distkv-node user add`), or remove it again \
+                 (`distkv-node user remove`), either with `--method {method}`"
             ),
             Self::TooManyUsers => write!(f, "there are more than {USERS_MAX} users"),
             Self::TooManyLists => write!(f, "there are more than {LISTS_MAX} access lists"),

@@ -160,6 +160,14 @@ fn a_value_that_wins_over_the_last_deletion_is_told_to_be_back() {
     assert_agree(&options, 41_762_070, 1);
 }
 
+/// Here a watch asked its node what had become of a path, and was told more than its stream had told by then. The stream's own,
+/// older version came next, and the judge took that for the wrong order.
+#[test]
+fn an_answer_may_be_ahead_of_the_stream() {
+    let options = Options { family: Family::Nodes, ..Options::default() };
+    assert_agree(&options, 41_820_005, 1);
+}
+
 /// Here the only node that agreed to a purge had not seen the version that came back. It saw it later, and agreed to the
 /// next purge: the judge took that for the purge of the deletion, which nobody could have told.
 #[test]

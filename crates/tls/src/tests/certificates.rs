@@ -110,6 +110,15 @@ fn a_bad_file_is_refused_with_what_is_wrong_and_the_old_certificate_stays() {
         later.to_string(),
         "the certificate is valid from 2027-01-15 07:00 UTC to 2027-02-14 08:00 UTC, and now it is 2027-02-15 08:00 UTC"
     );
+    // Who looks at the time by itself gets it, and with the same faults nothing else.
+    let any_time = |chain: &str, key: &str| {
+        pem::identity_of_any_time(chain.as_bytes(), key.as_bytes()).map(|own| own.period().unwrap())
+    };
+    let period = any_time(chain, key).unwrap();
+    assert_eq!((period.from, period.to), (NOW - 3_600, NOW + 30 * DAY));
+    assert_eq!(period.lasts, 30 * DAY + 3_600, "the leaf ends before its CA does");
+    assert!(matches!(any_time(chain, other_key), Err(PemError::Key(_))));
+    assert!(matches!(any_time(&chain.replace("MII", "M!I"), key), Err(PemError::Damaged(_))));
     // What was read may still make no configuration.
     let mut wrong = issued.clone();
     wrong.key = other.key.clone_key();
@@ -192,16 +201,21 @@ fn what_is_secret_is_in_no_debug_text() {
 fn a_node_knows_when_what_it_presents_expires_also_after_it_was_replaced() {
     let ca = Ca::make("plant", NOW).unwrap();
     let server = node(&ca);
-    let days = |from: u64| Some(Period { from: from - 3_600, to: from + 30 * DAY });
+    let days = |from: u64| {
+        let (from, to) = (from - 3_600, from + 30 * DAY);
+        Some(Period { from, to, lasts: to - from })
+    };
     assert_eq!(server.period(), days(NOW));
     let later = ca.issue_node(&["n1"], NOW + 7 * DAY).unwrap();
     server.replace(&later, &ClientRoots::none()).unwrap();
     assert_eq!(server.period(), days(NOW + 7 * DAY));
-    // Whoever is above it may expire before it.
+    // Whoever is above it may expire before it; it is not valid before itself.
     let old = ca.issue_node(&["n1"], NOW - 20 * DAY).unwrap();
     let mut chain = later.chain().to_vec();
     chain.extend(old.chain().first().cloned());
     let identity = Identity::new(chain, later.key.clone_key());
     server.replace(&identity, &ClientRoots::none()).unwrap();
-    assert_eq!(server.period(), days(NOW - 20 * DAY));
+    let from = NOW + 7 * DAY - 3_600;
+    let first_to_end = days(NOW - 20 * DAY).unwrap();
+    assert_eq!(server.period(), Some(Period { from, ..first_to_end }));
 }

@@ -9,8 +9,8 @@ mod tickets;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::ca::{Ca, Identity};
-use crate::server::{ClientRoots, Period, ServerTls};
+use crate::ca::{Ca, Identity, Period};
+use crate::server::{ClientRoots, ServerTls};
 use crate::trust::{ClientTls, Trust};
 use crate::{Channel, Clock, TlsError};
 

@@ -41,7 +41,7 @@ Examples:
 Lines begin with + for what only the file has, - for what only the network has, and ~ for another value. \
 Only what is at and below --below counts; the file may have nothing else. Values count, not who made them. \
 With --json, one object per line: path, change (add, remove, change), now and then. `apply` makes the \
-network what the file says.
+network match the file.
 
 Exit code: 0 there is no difference, 1 there is (or the file cannot be read), 2 usage, 3 refused, 6 no node \
 was reached.")]
@@ -53,7 +53,7 @@ pub(in crate::cli) struct DiffArgs {
     pub(in crate::cli) remote: RemoteArgs,
 }
 
-/// Make a network what lines of JSON say
+/// Make a network match lines of JSON
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:

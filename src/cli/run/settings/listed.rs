@@ -75,7 +75,7 @@ settings! {
         #[arg(long = "http-name", value_name = "HOST")]
         http_names: Option<Vec<String>>,
 
-        /// Take changes by HTTP, too, from who has the token in --http-token-file
+        /// Also accept changes by HTTP, from whoever has the token in --http-token-file
         #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
         http_write: Option<bool>,
 
@@ -90,8 +90,8 @@ settings! {
         /// How long to look for the network before the node goes on alone, like 30s [default: 10s, or
         /// 2s where no peer is known]
         ///
-        /// Until then it carries out no requests (see --ready-wait), so that nobody takes a node that lacks
-        /// the data for a network that has none. A node that knows of no peer and has no data waits for nodes
+        /// Until then it carries out no requests (see --ready-wait), so that no client mistakes a node that
+        /// lacks the data for an empty network. A node that knows of no peer and has no data waits for nodes
         /// that call it. One that knows of no peer and has data waits for nobody; one that joins and has no
         /// data waits until it has joined.
         #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
@@ -105,7 +105,7 @@ settings! {
         max_memory: Option<usize>,
 
         /// Close the clients that read slowest when what is kept for all clients takes more memory than
-        /// this [default: 256MiB]
+        /// this, at least 32MiB [default: 256MiB]
         ///
         /// What is kept: what they were not sent yet (buffers and queues), their open requests, what a watch
         /// that has fallen behind needs to start over, a snapshot that is being restored, and old versions
@@ -122,7 +122,7 @@ settings! {
 
         /// Serve every client without a login, although the data says that clients must log in
         ///
-        /// Where the entry `:n.auth` names an authentication method, clients must log in. With this option,
+        /// Where the entry `:n.auth` names a login method, clients must log in. With this option,
         /// everybody who reaches the client port can read and change everything: use it with a --client address
         /// on loopback. It is the way back in where nobody knows an admin's secret any more: run `distkv-node
         /// user add`, or `distkv-node auth off`, on the machine of such a node. A node with a key file asks for a
@@ -200,7 +200,7 @@ settings! {
         max_connections: Option<usize>,
 
         /// Maximum number of open requests per client connection: watches, listings, writes that wait
-        /// for copies [default: 16384]
+        /// for copies; from 4096 to 65536 [default: 16384]
         #[arg(long, value_name = "N")]
         max_requests: Option<usize>,
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::*;
+use crate::cli::run::node_args;
 use crate::model::value::Value;
 use crate::node::config::SyncPolicy;
 
@@ -120,9 +121,39 @@ fn options_win_over_the_file_one_by_one() {
 fn an_unknown_key_is_an_error_with_its_line() {
     let (line, problem) = Settings::parse("name = \"n\"\n\nmax-memroy = 5\n").unwrap_err();
     assert_eq!(line, 3);
-    assert!(problem.contains("max-memroy") && problem.contains("max-memory"), "{problem}");
+    assert_eq!(problem, r#"unknown key "max-memroy"; did you mean "max-memory"?"#);
     let (line, _) = Settings::parse("name = \"n\"\nname = \"m\"\n").unwrap_err();
     assert_eq!(line, 2);
+}
+
+#[test]
+fn an_unknown_key_is_told_with_the_one_that_was_meant() {
+    let said = |key: &str| Settings::parse(&format!("{key} = 5")).unwrap_err().1;
+    for (key, meant) in [
+        ("cert-name", "cert-names"),
+        ("peer", "peers"),
+        ("max_memory", "max-memory"),
+        ("http-tokenfile", "http-token-file"),
+    ] {
+        assert_eq!(said(key), format!("unknown key {key:?}; did you mean {meant:?}?"));
+    }
+    let unlike = said("colour");
+    assert_eq!(unlike, r#"unknown key "colour"; `distkv-node run --help` lists all keys"#);
+    assert!(said("discard-damaged").contains("give --discard-damaged once"));
+}
+
+#[test]
+fn the_help_shows_every_key_of_the_file() {
+    let help = node_args::long_help!();
+    let file = help.split_once("All keys:").unwrap().1.split_once("Data on disk").unwrap().0;
+    assert_eq!(Settings::parse(file).map(drop), Ok(()));
+    let shown: toml::Table = file.parse().unwrap();
+    // serde lists all that there are behind one that there is not.
+    let error = toml::from_str::<Settings>("unheard-of = 1").unwrap_err();
+    let known: Vec<&str> = error.message().split('`').skip(3).step_by(2).collect();
+    assert!(known.len() > 40, "{known:?}");
+    let missing: Vec<_> = known.into_iter().filter(|key| !shown.contains_key(*key)).collect();
+    assert_eq!(missing, Vec::<&str>::new());
 }
 
 #[test]

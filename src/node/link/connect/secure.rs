@@ -23,7 +23,8 @@ pub(super) enum SealError {
     #[error("it did not answer the handshake within {} s", GREETING_TIMEOUT.as_secs())]
     Silent,
     #[error(
-        "it closed the connection without a handshake; its version of distkv-node may be one without keys"
+        "it closed the connection before the handshake ended: it is stopping, or the port is another program's, \
+         or its version of distkv-node has no keys yet"
     )]
     Closed,
     #[error("the connection broke: {0}")]

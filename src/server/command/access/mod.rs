@@ -1,6 +1,7 @@
 //! Access control: logins, users, `test_acl`, and what is stored and not enforced.
 
 pub(in crate::server) mod acl;
+mod change;
 pub(in crate::server) mod login;
 pub(in crate::server) mod unenforced;
 mod user_list;

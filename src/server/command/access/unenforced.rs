@@ -72,7 +72,7 @@ pub(crate) fn unenforced_warnings(tree: &Tree, asks_for_login: bool) -> Vec<Stri
         .and_then(login);
     if let Some(login) = auth {
         warnings.push(format!(
-            "authorisation is switched on in the data (:n.auth, {login}) and ignored because of \
+            "logins are switched on in the data (:n.auth, {login}) and ignored because of \
              --ignore-auth: every client may read and change everything"
         ));
     }

@@ -7,51 +7,31 @@ use distkv_access::users::{
     user_acl_path, user_path,
 };
 
-use crate::engine::{BatchTerms, Engine, Operation, Outcome, WriteOp};
 use crate::model::entry::Entry;
 use crate::model::invariant::OrBroken;
 use crate::model::meta::{AUTH_PATH, GRACE, METHODS};
-use crate::model::path::{Path, PathError};
+use crate::model::path::Path;
 use crate::model::value::{write_map_len, write_nil, write_str, write_u64};
 use crate::protocol::client::auth::UserChange;
-use crate::protocol::client::chain::ChainField;
 use crate::protocol::client::reply::StreamTag;
 use crate::protocol::client::request::ChainLength;
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
-use crate::replica::write::{ChainCondition, Precondition, Write, Written};
+use crate::replica::write::{ChainCondition, Precondition, Write};
 use crate::rt;
 use crate::server::access::Identity;
 use crate::server::access::authorise::{Denied, Target};
 use crate::server::access::guest::Made;
 use crate::server::access::methods::{self, PASSWORD, TOKEN};
 use crate::server::access::mistakes::Mistake;
-use crate::server::change_time;
-use crate::server::command::data::value::engine_error;
 use crate::server::connections::session::{Context, NodeNames, Session, Then};
 
+use super::change::{ANY, Change, Wanted, held, look_up, make, take_list, too_long};
 use super::login::random;
 
 /// Instead of a list's name: the user has none any more.
 const NO_LIST: &str = "-";
 /// Least characters of a token that a client chose: it is not hashed slowly.
 const TOKEN_CHARS_MIN: usize = 32;
-
-/// A change that was made.
-struct Change {
-    written: Written,
-    names: NodeNames,
-    /// Of the log's batch with it.
-    number: u64,
-}
-
-/// One entry's new value.
-struct Wanted<'a> {
-    path: &'a Path,
-    value: Option<&'a [u8]>,
-    chain: &'a ChainField<'a>,
-    /// Whether what allows it must be of the present policies.
-    is_checked: bool,
-}
 
 impl Session {
     /// `auth_set`: makes a user, or changes one.
@@ -72,6 +52,7 @@ impl Session {
         let record = entry.as_ref().and_then(Entry::value).and_then(|v| Record::read(v).ok());
         // A record of somebody who did not know of the removal gives a new one nothing: neither secret nor role.
         let record = record.filter(|record| record.is_in_force(removed.as_deref()));
+        let held = held(&change.chain, entry.as_ref().filter(|_| record.is_none()))?;
         let again = match removed.is_some() && record.is_none() {
             true => Some(Removal(random::<REMOVAL_BYTES>()?)),
             false => None,
@@ -120,7 +101,7 @@ impl Session {
         let wanted = Wanted {
             path: &path,
             value: Some(value.as_bytes()),
-            chain: &change.chain,
+            held,
             // What was cleared was checked, and is a change of the policies itself.
             is_checked: !is_cleared,
         };
@@ -129,17 +110,16 @@ impl Session {
         if let Some(list) = change.acl {
             let acl_path = user_acl_path(change.method, change.user).map_err(too_long)?;
             let value = (list != NO_LIST).then(|| acl_name_value(list));
-            let chain = &ChainField::Any;
-            let wanted =
-                Wanted { path: &acl_path, value: value.as_deref(), chain, is_checked: false };
+            let value = value.as_deref();
+            let wanted = Wanted { path: &acl_path, value, held: ANY, is_checked: false };
             let list = make(cx, wanted)?;
             made.written.changed |= list.written.changed;
             made.number = made.number.max(list.number);
         }
         if let Some(removal) = again {
             let revoked = revoked_path(change.method, change.user).map_err(too_long)?;
-            let (value, chain) = (removal.made_again(), &ChainField::Any);
-            let wanted = Wanted { path: &revoked, value: Some(&value), chain, is_checked: false };
+            let value = Some(&removal.made_again()[..]);
+            let wanted = Wanted { path: &revoked, value, held: ANY, is_checked: false };
             made.number = made.number.max(make(cx, wanted)?.number);
             made.written.changed = true;
         }
@@ -203,11 +183,11 @@ impl Session {
         }
         let revoked = revoked_path(method, user).map_err(too_long)?;
         let acl_path = user_acl_path(method, user).map_err(too_long)?;
-        let (value, chain) = (Removal::removed(), &ChainField::Any);
-        let first = Wanted { path: &revoked, value: Some(&value), chain, is_checked: true };
+        let value = Removal::removed();
+        let first = Wanted { path: &revoked, value: Some(&value), held: ANY, is_checked: true };
         let mut made = make(cx, first)?;
         for path in [&acl_path, &path] {
-            let wanted = Wanted { path, value: None, chain, is_checked: false };
+            let wanted = Wanted { path, value: None, held: ANY, is_checked: false };
             made.number = made.number.max(make(cx, wanted)?.number);
         }
         made.written.changed = true;
@@ -286,8 +266,8 @@ impl Session {
             write_u64(rt::wall_clock_ms().saturating_add(grace), &mut value);
         }
         let path = Path::from_canonical(AUTH_PATH).or_broken("it is a path");
-        let chain = &ChainField::Any;
-        let made = make(cx, Wanted { path: &path, value: Some(&value), chain, is_checked: true })?;
+        let wanted = Wanted { path: &path, value: Some(&value), held: ANY, is_checked: true };
+        let made = make(cx, wanted)?;
         tracing::info!(method, "how clients log in was set");
         let old = made.written.old.clone();
         let prev = old.as_ref().and_then(Entry::value).filter(|_| made.written.is_made);
@@ -368,31 +348,6 @@ pub(in crate::server) fn demote_for_list(cx: &Context<'_>, path: &[u8]) {
     }
 }
 
-/// The user's record, and the value that says that the user was removed.
-fn look_up(
-    cx: &Context<'_>,
-    method: &str,
-    user: &str,
-    path: &Path,
-) -> Result<(Option<Entry>, Option<Vec<u8>>), ClientError> {
-    let revoked = revoked_path(method, user).map_err(too_long)?;
-    Ok(cx.hub.read(|engine| {
-        let removed = engine.get(revoked.as_bytes()).and_then(Entry::value).map(<[u8]>::to_vec);
-        (engine.get(path.as_bytes()).cloned(), removed)
-    }))
-}
-
-/// Takes the list that a user has. False: it has none.
-fn take_list(cx: &Context<'_>, method: &str, user: &str) -> Result<bool, ClientError> {
-    let path = user_acl_path(method, user).map_err(too_long)?;
-    let has = |engine: &Engine| engine.get(path.as_bytes()).is_some_and(|e| !e.is_tombstone());
-    if !cx.hub.read(has) {
-        return Ok(false);
-    }
-    let chain = &ChainField::Any;
-    make(cx, Wanted { path: &path, value: None, chain, is_checked: true }).map(|_| true)
-}
-
 /// What the record says from now on.
 fn new_record(
     old: Option<Record>,
@@ -412,31 +367,6 @@ fn new_record(
         record.role = role;
     }
     record
-}
-
-/// Makes one change.
-fn make(cx: &Context<'_>, wanted: Wanted<'_>) -> Result<Change, ClientError> {
-    let (chain, newest) = match wanted.chain {
-        ChainField::Any => (ChainCondition::Any, None),
-        ChainField::New => (ChainCondition::MustBeNew, None),
-        ChainField::Newest { life, tick } => (ChainCondition::Any, Some((*life, *tick))),
-    };
-    let precondition = Precondition::chain(chain);
-    let write = Write { precondition, idempotent: true, ..Write::new(wanted.path, wanted.value) };
-    let op = WriteOp { newest, ..WriteOp::new(write) };
-    let checked = wanted.is_checked.then_some(cx.access.policies);
-    let terms = BatchTerms { with_names: true, checked, time: change_time(), ..BatchTerms::WHOLE };
-    let (done, number) = cx.hub.write_batch([Operation::Write(op)], terms);
-    let names = done.names.or_broken("names were asked for");
-    match done.outcomes.into_iter().flatten().next().map(Outcome::into_written) {
-        Some(Ok(written)) => Ok(Change { written, names, number }),
-        Some(Err(error)) => Err(engine_error(&error)),
-        None => {
-            let text =
-                "users or access lists were changed at this moment; nothing was changed; try again";
-            Err(ClientError::new(ErrorCode::NotReady, text))
-        }
-    }
 }
 
 fn check_name(cx: &Context<'_>, method: &str, user: &str) -> Result<(), ClientError> {
@@ -483,9 +413,4 @@ fn read_role(name: &str) -> Result<Role, ClientError> {
 pub(super) fn no_user(method: &str, name: &str) -> ClientError {
     let text = format!("there is no user {name:?} of the method {method:?}");
     ClientError::new(ErrorCode::NotFound, text)
-}
-
-#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
-fn too_long(error: PathError) -> ClientError {
-    ClientError::bad_request(format!("the names are too long: {error}"))
 }

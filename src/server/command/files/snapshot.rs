@@ -223,7 +223,7 @@ fn check_auth(tree: &Tree) -> Result<(), ClientError> {
     let entry = tree.get(AUTH_PATH).and_then(|entry| entry.value());
     let Some(login) = entry.and_then(login) else { return Ok(()) };
     let text = format!(
-        "the snapshot switches authorisation on (:n.auth, {login}): clients of every node of the network \
+        "the snapshot switches logins on (:n.auth, {login}): clients of every node of the network \
          would have to log in as one of its users; nothing was taken in. --with-auth takes it in \
          all the same; or convert it to lines of JSON, and restore them without the line of :n.auth"
     );

@@ -52,7 +52,7 @@ impl Connection {
             Identity::Unknown | Identity::KeyHolder => {
                 match self.exchange.shared.hub.read(Engine::closed) {
                     Some(closed) => closed.to_string(),
-                    None => String::from("authorisation was switched on for a moment"),
+                    None => String::from("logins were switched on for a moment"),
                 }
             }
         };

@@ -111,7 +111,7 @@ fn the_version_of_a_deleted_entry_is_a_precondition_on_request() {
     };
     let chain = ("chain", deleted["chain"].clone());
     // As with the original, a deleted entry is new.
-    assert_eq!(client.code(set(&[chain.clone()])), "is_new");
+    assert_eq!(client.code(set(std::slice::from_ref(&chain))), "is_new");
     let asked = ("deleted", true.into());
     client.ok(set(&[chain.clone(), asked.clone()]));
     assert_eq!(client.code(set(&[chain, asked])), "chain_mismatch");

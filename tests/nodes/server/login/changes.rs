@@ -223,6 +223,57 @@ fn who_was_removed_and_made_again_is_not_logged_in_by_a_secret_that_did_not_know
 }
 
 #[test]
+fn a_record_that_is_not_in_force_is_no_user_whoever_is_made_anew_or_removed() {
+    let node = secured();
+    let mut admin = admin(&node);
+    admin.ok(limited("joe", "test123", "*"));
+    let cut_off = serve(elsewhere(&node));
+    let remove = || map! {"action": "auth_delete", "typ": "password", "ident": "joe"};
+    let with = |chain: Value, secret: &str| {
+        map! {
+            "action": "auth_set", "typ": "password", "ident": "joe", "secret": secret, "acl": "*",
+            "chain": chain,
+        }
+    };
+    for secret in ["test123", "stolen12"] {
+        steal(&cut_off, secret);
+        admin.ok(remove());
+        heal(&cut_off.hub, &node.hub);
+        let told = |admin: &mut crate::harness::Client| {
+            let warnings = admin.ok(map! {"action": "status"})["warnings"].to_string();
+            warnings.contains("somebody who did not know of it changed the user")
+        };
+        assert!(told(&mut admin));
+        // Who changes joe, and has not heard that joe was removed, does not make one.
+        let record = map! {
+            "action": "get_internal", "path": path("auth.password.user.joe"), "nchain": 1,
+        };
+        let chain = admin.ok(record)["chain"].clone();
+        assert!(!chain.is_nil());
+        assert_eq!(admin.code(with(chain, "new12345")), "is_new");
+        // One of the two that `status` advises.
+        admin.ok(remove());
+        assert!(!told(&mut admin));
+        assert_eq!(admin.code(remove()), "not_found");
+        // The other.
+        heal(&node.hub, &cut_off.hub);
+        admin.ok(with(Value::Nil, "test123"));
+        heal(&node.hub, &cut_off.hub);
+        steal(&cut_off, "test123");
+        admin.ok(remove());
+        heal(&cut_off.hub, &node.hub);
+        assert!(told(&mut admin));
+        let made = admin.ok(with(Value::Nil, "new12345"));
+        assert!(!told(&mut admin));
+        logged_in(&node, "password", "joe", "new12345").set("a", 1);
+        assert_eq!(node.connect().code(login("password", "joe", "stolen12")), "auth_failed");
+        assert_eq!(admin.code(with(Value::Nil, "other123")), "already_exists");
+        admin.ok(with(made["chain"].clone(), "stolen12"));
+        heal(&node.hub, &cut_off.hub);
+    }
+}
+
+#[test]
 fn who_is_made_again_gets_nothing_from_a_record_that_did_not_know_of_the_removal() {
     let node = secured();
     let mut admin = admin(&node);

@@ -420,7 +420,7 @@ fn a_node_saves_and_logs_where_its_operator_lets_it() {
     ok(&node, &["set", "before", "1"]);
     let saved = ok(&node, &["snapshot", "save"]);
     assert!(saved.contains("snapshot-") && saved.contains(" 1 entry"), "{saved}");
-    assert_eq!(ok(&node, &["log", "stop"]), "there was no such log\n");
+    assert_eq!(ok(&node, &["log", "stop"]), "no log was running\n");
     ok(&node, &["log", "start", "all.dkv", "--fetch"]);
     ok(&node, &["set", "after", "2"]);
     // Another one takes its place.

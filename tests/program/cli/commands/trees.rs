@@ -143,7 +143,8 @@ fn the_root_is_not_deleted_with_all_below_it_and_nothing_says_that_it_would_be()
         assert_eq!((done.code, &*done.stdout), (2, ""), "{}", done.stderr);
         assert!(done.stderr.contains("the root is not deleted"), "{}", done.stderr);
     }
-    ok(&node, &["set", ":", "0"]);
+    let set = ok(&node, &["set", ":", "0"]);
+    assert!(set.starts_with("the root: set ("), "{set}");
     let done = ok(&node, &["delete", ":"]);
     assert!(done.ends_with("; 4 entries below it stay\n"), "{done}");
     assert_eq!(all(&node).len(), 4);

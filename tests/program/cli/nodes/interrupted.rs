@@ -128,6 +128,7 @@ fn of_a_ticket_that_is_interrupted_nothing_stays_and_what_may_be_lost_is_said() 
     // A node that does not say whether it has set a new secret.
     let node = FakeNode::start(|request| match request.str("action") {
         Some("auth_set") => Vec::new(),
+        Some("auth_get") => vec![crate::cli::fake::changed(true)],
         _ => vec![Fields::new().str("network", "plant").clone()],
     });
     let connect = node.address.to_string();

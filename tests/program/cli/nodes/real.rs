@@ -285,6 +285,20 @@ fn the_secured_demo_s_own_words_show_what_each_may_do() {
 }
 
 #[test]
+fn a_demo_ends_with_its_terminal_and_leaves_nothing_behind() {
+    let mut demo = Running::start(&["demo", "--secure", "--nodes", "2", "--port", "0", "--json"]);
+    assert!(demo.json()["client"].is_string() && demo.json()["client"].is_string());
+    let files = demo.json();
+    let key = std::path::Path::new(files["key_file"].as_str().unwrap());
+    assert!(key.exists());
+    // The shell sends it, and so does the system when the shell has ended.
+    demo.signal("HUP");
+    demo.signal("HUP");
+    wait_until("its folder is gone", || (!key.parent().unwrap().exists()).then_some(()));
+    assert_eq!(demo.finish(), (String::new(), Some(0)));
+}
+
+#[test]
 fn what_one_node_takes_all_give() {
     let [n1, n2, n3] = three();
     let n3_at = n3.client.to_string();

@@ -2,7 +2,10 @@
 
 use std::fs;
 
+use distkv::client::Fields;
+
 use crate::cli::command::{Done, run};
+use crate::cli::fake::{FakeNode, error};
 use crate::processes::NodeProcess;
 
 struct Machine {
@@ -17,9 +20,14 @@ impl Machine {
 
     /// The name of a file with a secret.
     fn secret(&self, name: &str, secret: &str) -> String {
-        let file = self.folder.path().join(name);
+        let file = self.path(name);
         fs::write(&file, format!("{secret}\n")).unwrap();
-        file.to_str().unwrap().to_owned()
+        file
+    }
+
+    /// The name of a file that is not there.
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).to_str().unwrap().to_owned()
     }
 
     fn run(&self, arguments: &[&str]) -> Done {
@@ -141,4 +149,119 @@ fn the_last_admin_goes_by_force_only() {
     machine.ok(&["user", "add", "boss", "--new-secret-file", &boss]);
     machine.ok(&["auth", "on", "password"]);
     machine.ok(&[&["user", "remove", "boss", "--force"][..], &as_boss].concat());
+}
+
+#[test]
+fn nobody_is_made_by_a_change_of_who_is_not_there() {
+    let machine = Machine::new();
+    let (joe, made) = (machine.secret("joe", "geheim12"), machine.path("made"));
+    machine.ok(&["user", "add", "joe", "--acl", "lamps", "--new-secret-file", &joe]);
+    machine.ok(&["user", "remove", "joe"]);
+    for name in ["joe", "jeo"] {
+        for change in [
+            &["password", name, "--new-secret-file", &joe][..],
+            &["password", name, "--new-secret-file", &made],
+            &["token", name],
+            &["ticket", name, "--to", &made],
+            &["ticket", name, "--to", &made, "--method", "token"],
+            &["role", name, "operator"],
+            &["role", name, "operator", "--method", "token"],
+            &["acl", name, "lamps"],
+            &["acl", name, "lamps", "--method", "token"],
+            &["remove", name],
+            &["remove", name, "--method", "password"],
+            &["show", name],
+        ] {
+            let done = machine.run(&[&["user"][..], change].concat());
+            assert_eq!(done.code, 1, "{change:?}: {done:?}");
+            let told = format!("there is no user \"{name}\"");
+            assert!(done.stderr.contains(&told), "{change:?}: {}", done.stderr);
+            assert!(!fs::exists(&made).unwrap(), "{change:?}: a secret that is nobody's");
+            assert_eq!(machine.ok(&["user", "list"]), "there are no users\n", "{change:?}");
+        }
+    }
+}
+
+#[test]
+fn who_is_removed_while_it_is_changed_is_not_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (secret, ticket) = (path("secret"), path("ticket"));
+    fs::write(&secret, "geheim12\n").unwrap();
+    let chain: &[u8] = b"\x82\xa4node\xa4n1~2\xa4tick\x05";
+    for (code, told) in [
+        ("is_new", "there is no user \"joe\""),
+        ("chain_mismatch", "was changed by somebody else at this moment; nothing was changed"),
+    ] {
+        for change in [
+            &["password", "joe", "--new-secret-file", &secret][..],
+            &["token", "joe"],
+            &["ticket", "joe", "--to", &ticket, "--method", "token"],
+            &["role", "joe", "operator", "--method", "token"],
+            &["acl", "joe", "lamps", "--method", "token"],
+        ] {
+            let node = FakeNode::start(move |request| match request.str("action") {
+                Some("auth_get") => {
+                    vec![Fields::new().str("role", "user").raw("chain", chain).clone()]
+                }
+                Some("auth_set") => vec![error("the record is another one", code)],
+                _ => vec![Fields::new()],
+            });
+            let connect = node.address.to_string();
+            let done = run(&[&["user"][..], change, &["--connect", &connect]].concat(), &[], b"");
+            assert_eq!(node.asked("auth_set").get("chain"), Some(chain), "{change:?}");
+            assert!(done.code != 0 && done.stderr.contains(told), "{change:?}: {done:?}");
+        }
+    }
+}
+
+#[test]
+fn who_was_removed_and_changed_elsewhere_is_made_anew_or_removed_as_status_says() {
+    let machine = Machine::new();
+    let joe = machine.secret("joe", "geheim12");
+    // What comes of a change at a node that had not heard of the removal.
+    let change_elsewhere = |method: &str| {
+        machine.ok(&["user", "remove", "joe", "--method", method]);
+        let record = format!(":n.auth.{method}.user.joe");
+        machine.ok(&["set", &record, "{\"role\": \"admin\"}"]);
+        let warning = machine.ok(&["status"]);
+        for advised in ["`distkv-node user add`", "`distkv-node user remove`"] {
+            assert!(warning.contains(advised), "{warning}");
+        }
+        assert!(warning.contains(&format!("with `--method {method}`")), "{warning}");
+    };
+    let is_told = || machine.ok(&["status"]).contains("did not know of it");
+    let add = |method: &str| {
+        let add = ["user", "add", "joe", "--acl", "lamps", "--method", method];
+        machine.ok(&[&add[..], &["--new-secret-file", &joe]].concat());
+    };
+    machine.ok(&["acl", "set", "lamps", "#", "rwcdxen"]);
+    fs::write(&joe, "0123456789abcdef0123456789abcdef\n").unwrap();
+    for method in ["password", "token"] {
+        add(method);
+        change_elsewhere(method);
+        for change in [&["role", "joe", "operator"][..], &["acl", "joe", "*"], &["show", "joe"]] {
+            let said = machine.refused(&[&["user"][..], change].concat());
+            assert!(said.contains("there is no user \"joe\""), "{said}");
+        }
+        add(method);
+        assert!(!is_told());
+        let shown = machine.ok(&["user", "show", "joe"]);
+        assert_eq!(shown, format!("joe ({method}): role user, access list lamps\n"));
+        change_elsewhere(method);
+        let removed = machine.ok(&["user", "remove", "joe", "--method", method]);
+        assert_eq!(removed, format!("joe ({method}) is removed\n"));
+        assert!(!is_told());
+        // Without the method, where there is no other user of that name.
+        add(method);
+        change_elsewhere(method);
+        assert_eq!(machine.ok(&["user", "remove", "joe"]), removed);
+        assert!(!is_told());
+    }
+    // Who is a user by another method stays, unless nothing else can be meant.
+    add("token");
+    add("password");
+    change_elsewhere("password");
+    machine.ok(&["user", "remove", "joe", "--method", "password"]);
+    assert!(machine.ok(&["user", "show", "joe"]).starts_with("joe (token)"));
 }

@@ -17,7 +17,8 @@ use crate::stores::distkv::{entries_of, start_fresh};
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-bench catch-up 127.0.0.1:27587
+  distkv-bench catch-up 127.0.0.1:27587          # of a node of this machine
+  distkv-bench catch-up n1 --connect n1
   distkv-bench catch-up b.example.org --runs 5 --connect a.example.org
 
 A node starts, joins through PEER, and leaves when it has everything. The time is from the \

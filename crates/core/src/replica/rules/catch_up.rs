@@ -109,7 +109,7 @@ impl CatchUpSnapshot {
         } else {
             Source::Walk(self.tree.all())
         };
-        let system = Some(InOrder::of(&self.tree, &Path::system_root()));
+        let system = Some(Box::new(InOrder::of(&self.tree, &Path::system_root())));
         CatchUpStream { snapshot: Arc::clone(self), missing, system, source }
     }
 
@@ -172,7 +172,7 @@ pub(crate) struct CatchUpStream {
     missing: Seen,
     /// What belongs to the system comes first, until all of it has come: who was removed may do nothing any more, however much
     /// else there is to send.
-    system: Option<InOrder>,
+    system: Option<Box<InOrder>>,
     source: Source,
 }
 

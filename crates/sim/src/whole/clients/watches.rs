@@ -313,6 +313,8 @@ impl Whole<'_> {
             return;
         }
         let told = &mut watch.told;
+        // An answer may be ahead of the stream, which then tells what is older: as where another node has told more.
+        let own = &mut stream.told;
         process.hub.read(|engine| {
             stream.behind.retain(|path| {
                 let Some(before) = told.get(path).cloned() else { return false };
@@ -321,10 +323,12 @@ impl Whole<'_> {
                 match found {
                     Some(found) if found.event == before.event => false,
                     Some(found) if found.beats(&before) => {
+                        own.remove(path);
                         told.insert(path.clone(), found);
                         false
                     }
                     None if knows(engine, id, *tick) => {
+                        own.remove(path);
                         told.insert(path.clone(), Version { value: None, ..before });
                         false
                     }

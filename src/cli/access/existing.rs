@@ -1,0 +1,133 @@
+//! Users who are there, and changes of them. `auth_set` makes whoever is not there, as an admin: so a change names the
+//! record that was looked at, and comes to nothing if that is gone.
+
+use crate::cli::error::CliError;
+use crate::cli::remote::Remote;
+use crate::client::{Fields, Message};
+use crate::model::meta::METHODS;
+
+/// A user who is there.
+pub(super) struct User {
+    pub(super) method: String,
+    /// What a node says of it.
+    pub(super) told: Message,
+}
+
+/// A change of a user who is there, to be completed.
+pub(super) struct Change {
+    pub(super) method: String,
+    name: String,
+    pub(super) fields: Fields,
+}
+
+/// The fields that say which user is meant.
+pub(super) fn user_fields(method: &str, name: &str) -> Fields {
+    let mut fields = Fields::new();
+    fields.str("typ", method).str("kind", "user").str("ident", name);
+    fields
+}
+
+/// Those of that name, of the method that was given or of all.
+pub(super) async fn users_named(
+    remote: &Remote,
+    method: Option<&str>,
+    name: &str,
+) -> Result<Vec<User>, CliError> {
+    let mut found = Vec::new();
+    for method in methods(method) {
+        let mut fields = user_fields(method, name);
+        fields.u64("nchain", 1);
+        match remote.try_request("auth_get", &fields).await? {
+            Ok(told) => found.push(User { method: method.to_owned(), told }),
+            Err(error) if error.server().is_some_and(|error| error.has_code("not_found")) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(found)
+}
+
+/// The only one of that name.
+pub(super) async fn user_of(
+    remote: &Remote,
+    method: Option<&str>,
+    name: &str,
+) -> Result<User, CliError> {
+    only(users_named(remote, method, name).await?, method, name)
+}
+
+/// The only one of those that were found.
+pub(super) fn only(
+    mut found: Vec<User>,
+    method: Option<&str>,
+    name: &str,
+) -> Result<User, CliError> {
+    match (found.pop(), &found[..]) {
+        (None, _) => Err(no_user(method, name)),
+        (Some(user), []) => Ok(user),
+        (Some(last), others) => {
+            let methods: Vec<&str> = others.iter().chain([&last]).map(|u| &*u.method).collect();
+            let methods = methods.join(", ");
+            let text = format!("{name:?} is a user of {methods}; say which with --method");
+            Err(CliError::Usage(text))
+        }
+    }
+}
+
+/// The methods that may be meant.
+pub(super) fn methods(method: Option<&str>) -> Vec<&str> {
+    method.map_or_else(|| METHODS.to_vec(), |method| vec![method])
+}
+
+/// There is nobody of that name.
+pub(super) fn no_user(method: Option<&str>, name: &str) -> CliError {
+    let of = method.map(|method| format!(" of the method {method:?}")).unwrap_or_default();
+    CliError::not_found(format!("there is no user {name:?}{of}"))
+}
+
+impl User {
+    /// A change of this user.
+    pub(super) fn change(&self, name: &str) -> Result<Change, CliError> {
+        let Some(chain) = self.told.get("chain") else {
+            return Err(no_user(Some(&self.method), name));
+        };
+        let mut fields = user_fields(&self.method, name);
+        fields.raw("chain", chain);
+        Ok(Change { method: self.method.clone(), name: name.to_owned(), fields })
+    }
+}
+
+impl Change {
+    /// Another secret. Users may not look at themselves; but to whoever is no admin, a node gives a new secret for its own
+    /// user only, who is there.
+    pub(super) async fn of_secret(
+        remote: &Remote,
+        method: Option<&str>,
+        name: &str,
+    ) -> Result<Self, CliError> {
+        match (user_of(remote, method, name).await, method) {
+            (Err(error), Some(method)) if error.has_code("denied") => {
+                let fields = user_fields(method, name);
+                Ok(Self { method: method.to_owned(), name: name.to_owned(), fields })
+            }
+            (user, _) => user?.change(name),
+        }
+    }
+
+    /// Makes it.
+    ///
+    /// # Errors
+    /// The user is not there any more, or another one; or the node has refused it, or was not reached.
+    pub(super) async fn make(&self, remote: &Remote) -> Result<Message, CliError> {
+        let Self { method, name, fields } = self;
+        match remote.request("auth_set", fields).await {
+            Err(error) if error.has_code("is_new") => Err(no_user(Some(method), name)),
+            Err(error) if error.has_code("chain_mismatch") => Err(error.said(|_| {
+                format!(
+                    "{name} ({method}) was changed by somebody else at this moment; nothing was changed: type the \
+                     command again"
+                )
+            })),
+            reply => reply,
+        }
+    }
+}

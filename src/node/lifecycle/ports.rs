@@ -1,0 +1,46 @@
+//! What a node has opened to others before anything runs.
+
+use std::net::SocketAddr;
+
+use super::bind::{GossipSockets, bind_client, bind_gossip};
+use crate::node::config::{CLIENT_PORT, Config, GOSSIP_PORT};
+use crate::node::error::NodeError;
+use crate::node::membership::address::Advertised;
+use crate::node::membership::identity::Myself;
+use crate::node::{check_port_protection, monitoring};
+use crate::rt::TcpListener;
+
+/// See the module.
+pub(in crate::node) struct Ports {
+    pub(in crate::node) gossip: GossipSockets,
+    pub(in crate::node) client: TcpListener,
+    client_addr: SocketAddr,
+    advertised: Advertised,
+    pub(in crate::node) http: Option<(TcpListener, SocketAddr)>,
+}
+
+impl Ports {
+    /// # Errors
+    /// [`NodeError`] says which port cannot be opened, or must not be.
+    pub(in crate::node) async fn open(config: &Config) -> Result<Self, NodeError> {
+        let gossip = bind_gossip(&config.gossip, GOSSIP_PORT).await?;
+        let (client, client_addr) = bind_client(&config.client, CLIENT_PORT).await?;
+        // Nothing that has come over them was answered yet.
+        check_port_protection(config, "gossip", gossip.addr)?;
+        check_port_protection(config, "client", client_addr)?;
+        let advertised = Advertised::decide(config.advertise.as_deref(), gossip.addr).await?;
+        let http = monitoring::health::open(config).await?;
+        Ok(Self { gossip, client, client_addr, advertised, http })
+    }
+
+    /// What the node with these ports says about itself.
+    pub(in crate::node) fn myself(&self, config: &Config) -> Myself {
+        Myself::new(
+            config.name.clone(),
+            config.network.clone(),
+            self.client_addr,
+            self.gossip.addr,
+            self.advertised.clone(),
+        )
+    }
+}
