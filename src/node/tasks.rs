@@ -47,7 +47,7 @@ pub(super) async fn keep_time(
             memory.look(links.hub.read(Engine::memory_excess), now);
             plaintext.look(takes_plaintext, now);
             let is_alone = links.count() == 0 && !links.addresses().is_empty();
-            let is_behind = || links.hub.read(|engine| engine.catch_up_progress().is_some());
+            let is_behind = || links.hub.read(Engine::lacks_anything);
             isolation.look(is_alone, is_behind, now);
             durable.iter().for_each(|durable| durable.watch(now));
         }

@@ -160,8 +160,8 @@ fn a_certificate_that_cannot_be_taken_yet_is_tried_again_and_status_says_so_mean
     let said = |what: &str| node.log().iter().filter(|line| line.contains(what)).count();
     let metric = || asking::get(node.http.unwrap(), "/metrics").text().to_owned();
     const WARNS: &str = "distkv_warnings{kind=\"certificate\"} 1";
-    // Valid from 20 s on, that is, two looks: certificates begin an hour before they are made.
-    authority.write_as_of(&["127.0.0.1", "localhost"], now() + 3_600 + 20);
+    // Valid from 30 s on, that is, three looks: certificates begin an hour before they are made.
+    authority.write_as_of(&["127.0.0.1", "localhost"], now() + 3_600 + 30);
     let pem = authority.text("node.pem");
     let why = format!("the certificate for clients stays as it is: {pem}: by this machine's clock");
     wait_until("status says so", || status().contains(&format!("warning: {why}")).then_some(()));

@@ -436,7 +436,7 @@ impl Inner {
         if slot.attempt.as_ref().is_some_and(|own| Arc::ptr_eq(own, attempt)) {
             slot.attempt = None;
         }
-        let result = result.map_err(|error| slot.failure_of(error));
+        let result = result.map_err(|error| slot.failure_of(error, rt::now()));
         match &result {
             Ok(used) => {
                 count(&self.counts.opened);

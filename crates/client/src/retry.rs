@@ -91,8 +91,9 @@ impl ErrorClass {
                 Sent::Nothing => ErrorClass::Unavailable,
                 Sent::Maybe => ErrorClass::FateUnknown,
             },
-            // A user whom one node does not know is known nowhere else, or soon.
-            ClientError::TooLarge(_) | ClientError::NoAccess { .. } => ErrorClass::Final,
+            ClientError::TooLarge(_) => ErrorClass::Final,
+            // One node alone may be mistaken, or not have heard of a new user.
+            ClientError::NoAccess { .. } => ErrorClass::Unavailable,
             ClientError::Busy(_) => ErrorClass::Busy,
         }
     }

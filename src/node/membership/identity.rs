@@ -98,7 +98,9 @@ impl Myself {
                 None => true,
                 Some(known) => {
                     (known.is_loopback() && !local.is_loopback())
-                        || (known != local && !is_of_this_host(known))
+                        || (known != local
+                            && (known.is_loopback() || !local.is_loopback())
+                            && !is_of_this_host(known))
                 }
             };
         if !better {
@@ -199,7 +201,8 @@ mod tests {
         assert_eq!(learn("fd00::5"), "[fd00::5]:7".parse().ok());
         assert_eq!(learn("10.0.0.1"), None, "one that works is kept");
         assert_eq!(me.gossip_text(None), "[fd00::5]:7");
-        // One that this host has lost is not.
+        // One that this host has lost is not, but not for one that only this host can use.
+        assert_eq!(me.learn_route_where("127.0.0.1".parse().unwrap(), |_| false), None);
         let lost: IpAddr = "fd00::5".parse().unwrap();
         let next = me.learn_route_where("10.0.0.1".parse().unwrap(), |ip| ip != lost);
         assert_eq!(next, "10.0.0.1:7".parse().ok());

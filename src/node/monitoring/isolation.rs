@@ -21,17 +21,18 @@ impl Isolation {
     pub(in crate::node) fn look(
         &self,
         is_alone: bool,
-        is_catching_up: impl FnOnce() -> bool,
+        is_behind: impl FnOnce() -> bool,
         now: Millis,
     ) {
         let was_alone = self.since.load(Ordering::Relaxed) != 0;
         if is_alone && !was_alone {
             self.since.store(now.saturating_add(1), Ordering::Relaxed);
+            self.has_heard.store(false, Ordering::Relaxed);
         }
         if !was_alone {
             return;
         }
-        let hears = !is_alone && !is_catching_up();
+        let hears = !is_alone && !is_behind();
         if hears && self.has_heard.load(Ordering::Relaxed) {
             self.since.store(0, Ordering::Relaxed);
         }

@@ -25,6 +25,9 @@ pub(super) struct NodeSlot {
     pub(super) identity: Option<NodeIdentity>,
 }
 
+/// The longest that a node lets a client wait that was refused too often.
+const THROTTLED_MS_MAX: Millis = 60_000;
+
 /// A failure that is remembered.
 #[derive(Debug)]
 pub(super) struct Failure {
@@ -74,11 +77,14 @@ impl NodeSlot {
         self.failure.as_ref().filter(|failure| now < failure.until).map(|f| f.error.clone())
     }
 
-    /// How an attempt has failed. Who was refused too often has to wait before it may ask again: it is still refused.
-    pub(super) fn failure_of(&self, error: ClientError) -> ClientError {
+    /// How an attempt has failed. Who was refused too often has to wait before it may ask again: it is still refused. Later,
+    /// the node has too many clients.
+    pub(super) fn failure_of(&self, error: ClientError, now: Millis) -> ClientError {
         let is_throttled = error.server().is_some_and(|server| server.has_code("too_many"));
         match &self.failure {
-            Some(Failure { error: refused @ ClientError::NoAccess { .. }, .. }) if is_throttled => {
+            Some(Failure { error: refused @ ClientError::NoAccess { .. }, until, .. })
+                if is_throttled && now < until.saturating_add(THROTTLED_MS_MAX) =>
+            {
                 refused.clone()
             }
             _ => error,

@@ -143,43 +143,58 @@ impl Round {
             self.tried.push(address.clone());
         }
     }
-
-    /// Whether all that are known now were tried.
-    fn is_over(&self, routing: &Routing) -> bool {
-        routing.targets.iter().all(|target| self.tried.contains(&target.address))
-    }
 }
 
-/// Which nodes have shut this client out. One alone may be mistaken, or not have heard of a new user; it is as good as
-/// down. What all say that can be reached is final.
+/// What the nodes said last that were tried in one call, or one search for a stream. One that does not let this client in may
+/// be mistaken, or not have heard of a new user: it is as good as down. What all say that can be reached is final.
 #[derive(Debug, Default)]
-pub(in crate::smart) struct Refusals {
-    last: Option<ClientError>,
-    /// One that can be reached has failed otherwise in this round, and may let the client in.
-    has_hope: bool,
+pub(in crate::smart) struct Refusals(SmallVec<[(HostPort, Said); 4]>);
+
+#[derive(Debug)]
+enum Said {
+    /// It does not let this client in.
+    Refused(ClientError),
+    /// It cannot be reached.
+    Unreachable,
+    /// It lets this client in, or may: it failed otherwise, or was slow.
+    Hope,
 }
 
 impl Refusals {
-    /// A try has failed, and was noted in its round. If that is over and nobody who can be reached lets this client in:
-    /// the error with which the call ends.
+    /// A try at this node has failed.
     pub(in crate::smart) fn on_failed(
         &mut self,
-        failed: &Failed,
-        round: &Round,
-        routing: &Routing,
-    ) -> Option<ClientError> {
-        match &failed.error {
-            error @ ClientError::NoAccess { .. } => self.last = Some(error.clone()),
+        at: &HostPort,
+        error: &ClientError,
+        class: ErrorClass,
+    ) {
+        let said = match error {
+            ClientError::NoAccess { .. } => Said::Refused(error.clone()),
+            // Without an answer in time there was a connection.
+            _ if class == ErrorClass::TryDeadline => Said::Hope,
             ClientError::Resolve { .. }
             | ClientError::Connect { .. }
-            | ClientError::Lost { .. } => {}
-            _ => self.has_hope = true,
+            | ClientError::Lost { .. } => Said::Unreachable,
+            _ => Said::Hope,
+        };
+        self.0.retain(|(other, _)| other != at);
+        self.0.push((at.clone(), said));
+    }
+
+    /// If all of these nodes have refused or cannot be reached, and one has refused: the error to end with.
+    pub(in crate::smart) fn verdict<'t>(
+        &self,
+        targets: impl IntoIterator<Item = &'t Target>,
+    ) -> Option<ClientError> {
+        let mut refused = None;
+        for target in targets {
+            match self.0.iter().find(|(other, _)| *other == target.address)? {
+                (_, Said::Refused(error)) => refused = Some(error),
+                (_, Said::Unreachable) => {}
+                (_, Said::Hope) => return None,
+            }
         }
-        if !round.is_over(routing) {
-            return None;
-        }
-        let Self { last, has_hope } = std::mem::take(self);
-        last.filter(|_| !has_hope)
+        refused.cloned()
     }
 }
 
@@ -295,7 +310,9 @@ impl Inner {
             if this == Fate::Unconfirmed {
                 unconfirmed = Some(failed.error.clone());
             }
-            let refusal = refusals.on_failed(&failed, &round, &routing);
+            refusals.on_failed(&target.address, &failed.error, failed.class);
+            let is_over = elapsed() >= policy.total_deadline || self.pool.is_closed();
+            let refusal = refusals.verdict(&routing.targets).filter(|_| !is_over);
             let random = rt::random_u64();
             let mut decision = match refusal {
                 Some(_) => Decision::GiveUp(Reason::Final),
@@ -492,7 +509,8 @@ pub(in crate::smart) fn final_error(error: ClientError, at: At, reason: Reason) 
             CallError::Refused { error, at }
         }
         (error, _) if at.fate != Fate::NotDone => CallError::FateUnknown { error, at },
-        (error @ ClientError::NoAccess { .. }, _) => CallError::NoAccess { error, at },
+        // Others could not be asked, or may still let the client in.
+        (error @ ClientError::NoAccess { .. }, Reason::Final) => CallError::NoAccess { error, at },
         (error, _) => CallError::Unavailable { error, at },
     }
 }
@@ -500,6 +518,46 @@ pub(in crate::smart) fn final_error(error: ClientError, at: At, reason: Reason) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_all_say_that_can_be_reached_is_final_and_nothing_else() {
+        let at = |port| HostPort { host: String::from("127.0.0.1"), port };
+        let target = |port: u16| Target {
+            name: port.to_string(),
+            incarnation: None,
+            address: at(port),
+            is_live: true,
+            counts: Default::default(),
+        };
+        let all = [target(1), target(2), target(3)];
+        let (address, reason) = (String::new(), String::new());
+        let refused =
+            ClientError::NoAccess { address: address.clone(), reason: reason.clone(), code: None };
+        let down = ClientError::Connect { address: address.clone(), reason: reason.clone() };
+        let lost = ClientError::Lost { address, reason };
+        let not_ready =
+            ClientError::Server(crate::error::ServerError::new(None, String::from("not ready")));
+        let unavailable = ErrorClass::Unavailable;
+        let mut refusals = Refusals::default();
+        let mut verdict = |port, error: &ClientError, class| {
+            refusals.on_failed(&at(port), error, class);
+            refusals.verdict(&all).is_some()
+        };
+        assert!(!verdict(1, &refused, unavailable), "the others were not asked");
+        assert!(!verdict(2, &down, unavailable), "nor was the third");
+        assert!(verdict(3, &lost, ErrorClass::FateUnknown));
+        // What a node says last counts.
+        assert!(!verdict(2, &not_ready, unavailable), "it lets this client in");
+        assert!(!verdict(2, &down, ErrorClass::TryDeadline), "it is slow");
+        assert!(verdict(2, &refused, unavailable));
+        assert!(verdict(1, &down, unavailable));
+        assert!(!verdict(2, &down, unavailable), "nobody refuses any more");
+        refusals.on_failed(&at(2), &refused, unavailable);
+        // Only those count that there are now.
+        refusals.on_failed(&at(3), &not_ready, unavailable);
+        assert!(refusals.verdict(&all).is_none());
+        assert!(refusals.verdict(&all[..2]).is_some());
+    }
 
     #[test]
     fn a_write_that_another_node_may_have_made_too_is_told_as_such() {

@@ -28,7 +28,8 @@ pub(in crate::smart) struct OwnWrites {
 
 #[derive(Debug, Default)]
 struct State {
-    homes: HashMap<u16, NodeIdentity>,
+    /// With the turn at which it became the home.
+    homes: HashMap<u16, (NodeIdentity, u64)>,
     /// The tock, and whose turn it is in `order`.
     tocks: HashMap<Path, (u64, u64)>,
     /// Oldest first; paths that were written again since are skipped. Invariant: at most twice
@@ -46,6 +47,12 @@ pub(in crate::smart) enum Freshness {
     Stale,
 }
 
+impl State {
+    fn is_home(&self, shard: u16, node: &NodeIdentity) -> bool {
+        self.homes.get(&shard).is_some_and(|(home, _)| home == node)
+    }
+}
+
 impl OwnWrites {
     pub(in crate::smart) fn new(max: usize) -> OwnWrites {
         OwnWrites { max, is_used: AtomicBool::new(false), state: Mutex::default() }
@@ -61,14 +68,14 @@ impl OwnWrites {
         self.is_used.store(true, Ordering::Release);
         let state = &mut *state;
         let shard = shard_of(path);
-        if state.homes.get(&shard) != Some(node) {
-            state.homes.insert(shard, node.clone());
+        state.turn += 1;
+        let turn = state.turn;
+        if !state.is_home(shard, node) {
+            state.homes.insert(shard, (node.clone(), turn));
         }
         if self.max == 0 {
             return;
         }
-        state.turn += 1;
-        let turn = state.turn;
         let known = state.tocks.entry(path.clone()).or_insert((0, 0));
         // Two writes at once are acknowledged in any order.
         *known = (known.0.max(tock), turn);
@@ -85,7 +92,11 @@ impl OwnWrites {
     pub(in crate::smart) fn on_changed(&self, shard: u16, node: &NodeIdentity) {
         let mut state = self.state.lock();
         self.is_used.store(true, Ordering::Release);
-        state.homes.insert(shard, node.clone());
+        if !state.is_home(shard, node) {
+            state.turn += 1;
+            let turn = state.turn;
+            state.homes.insert(shard, (node.clone(), turn));
+        }
     }
 
     /// The life of the node that acknowledged the last write of a shard.
@@ -93,7 +104,7 @@ impl OwnWrites {
         if !self.is_used() {
             return None;
         }
-        self.state.lock().homes.get(&shard).cloned()
+        self.state.lock().homes.get(&shard).map(|(node, _)| node.clone())
     }
 
     /// Whether there is something to compare answers about this path with.
@@ -107,12 +118,15 @@ impl OwnWrites {
         if is_broken(Rule::OwnWrites) {
             return Freshness::Enough;
         }
-        let Some((own, _)) = state.tocks.get(path) else { return Freshness::Enough };
-        let is_home = node.incarnation.is_some() && state.homes.get(&shard_of(path)) == Some(node);
+        let Some((own, turn)) = state.tocks.get(path) else { return Freshness::Enough };
+        let home = state.homes.get(&shard_of(path));
+        // Another one may have made it before this one became the home.
+        let has_made_it = node.incarnation.is_some()
+            && home.is_some_and(|(home, since)| home == node && since <= turn);
         match tock {
             Some(tock) if tock >= *own => Freshness::Enough,
             // It was deleted and purged since.
-            None if is_home => Freshness::Enough,
+            None if has_made_it => Freshness::Enough,
             Some(_) | None => Freshness::Stale,
         }
     }
@@ -145,6 +159,23 @@ mod tests {
         assert_eq!(own.judge(&path, None, &node("n1", 2)), Freshness::Stale);
         own.give_up(&path);
         assert_eq!(own.judge(&path, None, &node("n2", 1)), Freshness::Enough);
+    }
+
+    #[test]
+    fn a_home_says_that_something_is_gone_only_of_what_it_has_made_itself() {
+        let own = OwnWrites::new(10);
+        // One shard.
+        let (first, second): (Path, Path) = ("a.b".parse().unwrap(), "a.c".parse().unwrap());
+        own.on_written(&first, 7, &node("n2", 1));
+        own.on_written(&second, 8, &node("n1", 1));
+        assert_eq!(own.judge(&second, None, &node("n1", 1)), Freshness::Enough);
+        assert_eq!(
+            own.judge(&first, None, &node("n1", 1)),
+            Freshness::Stale,
+            "it may be on its way"
+        );
+        own.on_written(&first, 9, &node("n1", 1));
+        assert_eq!(own.judge(&first, None, &node("n1", 1)), Freshness::Enough);
     }
 
     #[test]

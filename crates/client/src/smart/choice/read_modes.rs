@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 
-use super::call::{Plan, Served, final_error};
+use super::call::{Plan, Refusals, Served, final_error};
 use super::own_writes::Freshness;
 use crate::error::ClientError;
 use crate::message::Fields;
@@ -183,7 +183,7 @@ impl Inner {
             }
             let asking = asked.iter().map(|target| self.ask_one(target, path, patience));
             let mut answers: FuturesUnordered<_> = asking.collect();
-            let mut refusal = None;
+            let (mut refusal, mut refusals) = (None, Refusals::default());
             loop {
                 let next = if answered.len() < needed {
                     answers.next().await
@@ -215,6 +215,7 @@ impl Inner {
                         if let Some(observed) = observed {
                             observed.on_failure(&target.name, attempt, class, &error);
                         }
+                        refusals.on_failed(&target.address, &error, class);
                         if class == ErrorClass::Final && refusal.is_none() {
                             refusal = Some((target.name.clone(), error));
                         }
@@ -229,7 +230,13 @@ impl Inner {
             if self.pool.is_closed() {
                 return Err(CallError::Closed(at));
             }
-            if let Some((node, error)) = refusal {
+            // Of those that have not answered, whoever can be reached does not let this client in.
+            let silent = asked.iter().filter(|target| !answered.contains(&target.name));
+            let shut_out = refusals.verdict(silent).map(|error| {
+                let node = error.address().unwrap_or_default().to_owned();
+                (node, error)
+            });
+            if let Some((node, error)) = refusal.or(shut_out) {
                 self.counts.give_up(Reason::Final);
                 let at = At { node: Some(node), ..at };
                 return Err(final_error(error, at, Reason::Final));

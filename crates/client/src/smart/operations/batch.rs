@@ -143,7 +143,8 @@ impl Batch {
             };
             if let Some(options) = options {
                 let id: Option<WriteId> = options.decide_id(with_ids);
-                options.write_into_batch(id, &mut fields);
+                // In a batch, a write cannot wait for copies.
+                options.write_into(id, &mut fields);
                 idempotency = match (idempotency, options.idempotency(id)) {
                     (Idempotency::Unguarded, _) | (_, Idempotency::Unguarded) => {
                         Idempotency::Unguarded

@@ -1,6 +1,7 @@
 //! Reading and writing one entry.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,6 +14,7 @@ use crate::model::path::Path;
 use crate::model::shard::shard_of;
 use crate::model::value::Value;
 use crate::pool::PooledConnection;
+use crate::rt;
 use crate::smart::choice::call::{Plan, Served};
 use crate::smart::choice::read_modes::ReadRequest;
 use crate::smart::error::CallError;
@@ -174,9 +176,10 @@ impl Inner {
             }
             None => "delete_value",
         };
+        options.write_into(id, &mut fields);
         let policy = &self.config.retry;
         let total_deadline = options.deadline.unwrap_or(policy.total_deadline);
-        options.write_into(id, policy.try_deadline.min(total_deadline), &mut fields);
+        let started = rt::now();
         let plan = Plan {
             deadline: options.deadline,
             needs_id: options.needs_id(),
@@ -184,7 +187,10 @@ impl Inner {
         };
         let fields = &fields;
         let served = self.call(plan, |used| async move {
-            let reply = used.connection().request(action, fields).await?;
+            let waited = Duration::from_millis(rt::now().saturating_sub(started));
+            let patience = policy.try_deadline.min(total_deadline.saturating_sub(waited));
+            let fields = options.with_copies(fields, patience);
+            let reply = used.connection().request(action, &fields).await?;
             entry::written_of(&reply, &used.identity().name)
         });
         let served = served.await?;

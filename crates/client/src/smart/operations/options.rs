@@ -1,5 +1,6 @@
 //! What a caller can say of a read, a write, or a tree.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
@@ -191,8 +192,24 @@ impl PutOptions {
         PutOptions { deadline: Some(deadline), ..self }
     }
 
-    /// Adds the fields of one write. `try_deadline`: the node's wait for copies ends before.
-    pub(super) fn write_into(&self, id: Option<WriteId>, try_deadline: Duration, to: &mut Fields) {
+    /// The fields of one try that may take so long: the node's wait for copies ends before that. Its own answer says more
+    /// than silence.
+    pub(super) fn with_copies<'f>(
+        &self,
+        fields: &'f Fields,
+        patience: Duration,
+    ) -> Cow<'f, Fields> {
+        if self.copies == 0 {
+            return Cow::Borrowed(fields);
+        }
+        let wait = patience.mul_f64(COPIES_SHARE);
+        let mut own = fields.clone();
+        own.u64("copies", self.copies).f64("timeout", wait.as_secs_f64());
+        Cow::Owned(own)
+    }
+
+    /// Adds the fields of one write, but for its copies.
+    pub(super) fn write_into(&self, id: Option<WriteId>, to: &mut Fields) {
         match &self.chain {
             ChainCondition::Any => {}
             ChainCondition::New => drop(to.nil("chain")),
@@ -212,18 +229,7 @@ impl PutOptions {
         if self.idempotent {
             to.bool("idem", true);
         }
-        if self.copies > 0 {
-            // So that the node's own answer comes, which says more than silence.
-            let wait = try_deadline.mul_f64(COPIES_SHARE);
-            to.u64("copies", self.copies).f64("timeout", wait.as_secs_f64());
-        }
         to.u64("nchain", 1);
-    }
-
-    /// As above for a batch, in which a write cannot wait for copies.
-    pub(super) fn write_into_batch(&self, id: Option<WriteId>, to: &mut Fields) {
-        let without = PutOptions { copies: 0, ..self.clone() };
-        without.write_into(id, Duration::ZERO, to);
     }
 
     /// The id that all tries carry.

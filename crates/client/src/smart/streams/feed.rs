@@ -84,7 +84,6 @@ pub(super) fn begin_search(
 #[derive(Debug, Default)]
 pub(in crate::smart) struct Search {
     round: Round,
-    refusals: Refusals,
     /// Tries since a stream has lasted.
     attempts: u32,
 }
@@ -130,6 +129,7 @@ impl Inner {
     ) -> Result<Opened, CallError> {
         let policy = self.config.retry;
         let plan = Plan::read(action, shard);
+        let mut refusals = Refusals::default();
         loop {
             if search.attempts > 0 {
                 rt::sleep(policy.delay(search.attempts, rt::random_u64())).await;
@@ -159,8 +159,9 @@ impl Inner {
                     if failed.class == ErrorClass::Final {
                         return Err(failed.into_refusal(at()));
                     }
-                    let refusal = search.refusals.on_failed(&failed, &search.round, &routing);
-                    if let Some(error) = refusal {
+                    refusals.on_failed(&target.address, &failed.error, failed.class);
+                    let refusal = refusals.verdict(&routing.targets);
+                    if let Some(error) = refusal.filter(|_| !self.pool.is_closed()) {
                         return Err(CallError::NoAccess { error, at: at() });
                     }
                 }

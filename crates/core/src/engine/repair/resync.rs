@@ -203,7 +203,8 @@ impl Engine {
     }
 
     /// Whether a linked peer is known to have what this node has not.
-    fn lacks_anything(&self) -> bool {
+    #[must_use]
+    pub fn lacks_anything(&self) -> bool {
         self.catch_up_progress().is_some()
             || self.peers.iter().any(|(_, peer)| {
                 peer.ready
