@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::client::{Access, Connection, Fields, HostPort, Options};
 use crate::command::error::CliError;
 use crate::command::say;
-use crate::command::signals::on_signals;
+use crate::command::signals::on_ends;
 use crate::model::path::Path;
 use crate::rt;
 
@@ -76,7 +76,7 @@ pub fn tidily(
         return measure();
     }
     say::note(&format!("this writes below {PLACE}, and deletes that again"));
-    on_signals(move |_| {
+    on_ends(move |_| {
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
             let left = format!("some of {PLACE} may still be there; {} deletes it", by_hand(node));
             std::process::exit(i32::from(CliError::Interrupted(left).tell(say::is_json())));

@@ -60,7 +60,8 @@ pub fn on_signals(handler: impl FnMut(Signal) + Send + 'static) -> Result<(), Cl
     listen(false, handler).map_err(refused)
 }
 
-/// The same where SIGHUP is a signal to end like the others: one that comes with another one is that one.
+/// The same where SIGHUP is a signal to end like the others: one that comes with another one is that one. Where SIGHUP was
+/// ignored when the process began (`nohup`), it stays so: whoever began it wants it to outlive its terminal.
 ///
 /// # Errors
 /// As [`on_signals`].
@@ -74,7 +75,9 @@ fn refused(error: io::Error) -> CliError {
 
 fn listen(hang_up_ends: bool, mut handler: impl FnMut(Signal) + Send + 'static) -> io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let all = [SIGINT, SIGTERM, SIGHUP];
+    let heeded = if hang_up_ends && is_ignored(SIGHUP) { &all[..2] } else { &all[..] };
+    let mut signals = signal_hook::iterator::Signals::new(heeded)?;
     let mut ends = Ends::default();
     spawn_thread("signals", move || {
         for number in signals.forever() {
@@ -87,6 +90,14 @@ fn listen(hang_up_ends: bool, mut handler: impl FnMut(Signal) + Send + 'static) 
         }
     })?;
     Ok(())
+}
+
+/// Whether this process ignores a signal. Where the system does not tell, it does not.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 #[cfg(test)]

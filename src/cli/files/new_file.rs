@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path as FilePath, PathBuf};
 use std::process;
 
-use distkv_command::signals::on_signals;
+use distkv_command::signals::on_ends;
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 
@@ -71,7 +71,7 @@ static UNFINISHED: Mutex<Unfinished> = Mutex::new(Unfinished { files: Vec::new()
 /// # Errors
 /// The system has no room for it.
 pub(in crate::cli) fn tidy_when_interrupted(json: bool) -> Result<(), CliError> {
-    on_signals(move |_| {
+    on_ends(move |_| {
         let unfinished = UNFINISHED.lock();
         for file in &unfinished.files {
             let _ = fs::remove_file(file);

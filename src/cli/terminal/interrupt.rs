@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use distkv_command::signals::on_signals;
+use distkv_command::signals::on_ends;
 use event_listener::Event;
 use futures::future::{Either, select};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -45,7 +45,7 @@ impl Interrupt {
     pub(in crate::cli) fn heed() -> Result<Self, CliError> {
         let interrupt = Self::default();
         let state = Arc::clone(&interrupt.0);
-        on_signals(move |_| {
+        on_ends(move |_| {
             if state.is_requested.swap(true, Ordering::AcqRel) {
                 let error = CliError::INTERRUPTED
                     .left("ended at once, so what was under way may have been done");

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use distkv_command::signals::on_signals;
+use distkv_command::signals::on_ends;
 use event_listener::Event;
 use futures::future::{Either, select};
 
@@ -171,7 +171,7 @@ impl Top {
         let failed = |error: io::Error| CliError::Failure(format!("the terminal: {error}"));
         let quit = Arc::new(Quit::default());
         let by_signal = Arc::clone(&quit);
-        on_signals(move |_| by_signal.request())?;
+        on_ends(move |_| by_signal.request())?;
         let screen = Screen::enter().map_err(failed)?;
         let by_key = Arc::clone(&quit);
         screen::watch_keys(move || by_key.request()).map_err(failed)?;

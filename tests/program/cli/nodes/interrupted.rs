@@ -100,6 +100,30 @@ fn an_import_from_a_pipe_that_nobody_writes_to_ends_soon_after_ctrl_c_and_goes_o
 }
 
 #[test]
+fn who_was_told_to_ignore_that_the_terminal_goes_does_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe").to_str().unwrap().to_owned();
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let node = NodeProcess::run("n1");
+    // As by nohup.
+    let script = format!(
+        "trap '' HUP; exec {} import {pipe} --connect {}",
+        env!("CARGO_BIN_EXE_distkv-node"),
+        node.client
+    );
+    let running = Command::new("sh").args(["-c", &script]).spawn().unwrap();
+    wait_until("it is connected", || {
+        (ok(&node, &["clients", "--json"]).lines().count() >= 2).then_some(())
+    });
+    let sent = Command::new("kill").args(["-s", "HUP", &running.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+    fs::write(&pipe, "{\"path\": \"a\", \"value\": 1}\n").unwrap();
+    let done = running.wait_with_output().unwrap();
+    assert!(done.status.success(), "{:?}", done.status);
+    assert_eq!(ok(&node, &["get", "a"]).trim(), "1");
+}
+
+#[test]
 fn of_a_snapshot_that_is_interrupted_nothing_stays() {
     let folder = tempfile::tempdir().unwrap();
     let to = folder.path().join("all").to_str().unwrap().to_owned();

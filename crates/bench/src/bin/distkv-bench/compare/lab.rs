@@ -14,7 +14,7 @@ use distkv_bench::process::{Process, Usage};
 use distkv_bench::wire::Protocol;
 use distkv_command::error::CliError;
 use distkv_command::say;
-use distkv_command::signals::on_signals;
+use distkv_command::signals::on_ends;
 use distkv_runtime as rt;
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
@@ -76,7 +76,7 @@ impl Lab {
         let children = Mutex::new(Some(Vec::new()));
         let lab = Self(Arc::new(Inner { children, folder, pins, cores, network: name }));
         let to_end = Arc::downgrade(&lab.0);
-        on_signals(move |_| {
+        on_ends(move |_| {
             if let Some(inner) = to_end.upgrade() {
                 inner.end();
             }
