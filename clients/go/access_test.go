@@ -299,8 +299,9 @@ func TestWhatANodeSaysInPlainTextBeforeTLSIsTold(t *testing.T) {
 				}
 				_, _ = met.Read(make([]byte, 4096))
 			})
-			if wantError(t, err, kind); !strings.Contains(err.Error(), "there are 7 connections") {
-				t.Error(err)
+			var kept *tryError
+			if wantError(t, err, kind); !strings.Contains(err.Error(), "there are 7 connections") || !errors.As(err, &kept) || kept.code != code {
+				t.Errorf("%v, %+v", err, kept)
 			}
 		})
 	}

@@ -17,7 +17,7 @@ type plan struct {
 	needsID     bool          // a second one counts once only because of a write id, which old nodes ignore
 	first       *target       // a node that comes before the preferred one
 	last        []address     // nodes that come last
-	isLong      bool          // a try may take all the time there is, while messages come
+	isLong      bool          // a try may take all the time there is, while the node is alive
 	timeout     time.Duration // for all tries, instead of what the context or the policy says
 	isOwn       bool          // it is the client's own, and not in the counters
 }
@@ -218,10 +218,17 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 			}
 			return served{}, canceledError(ctx, fate, to.name, attempts)
 		}
-		if refused.onFailure(to, failure); refused.areAll(c.topology.routing().targets) {
-			return served{}, refused.error(fate, attempts)
-		}
+		refused.onFailure(to, failure)
 		moment = now()
+		// Whom the client's end, or the call's, has cut off has said nothing.
+		if denied := refused.verdict(c.topology.routing().targets); denied != nil && moment-started < total && ctx.Err() == nil {
+			if c.isClosing.Load() {
+				err := closedError(attempts)
+				err.Fate = fate
+				return served{}, err
+			}
+			return served{}, denied.error(fate, attempts)
+		}
 		verdict, delay := policy.decide(kind, attempts, moment-started, total, what, rand.Float64())
 		if verdict != tryAgain {
 			switch verdict {

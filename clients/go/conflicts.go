@@ -65,15 +65,16 @@ func (c *Client) ConflictsList(ctx context.Context, path Path) (ConflictsFound, 
 	}
 	switch {
 	case len(found.Nodes) == 0:
-		return found, unlisted(ctx, live, errs)
+		return found, caller.unlisted(ctx, limited.Err() != nil, live, errs)
 	case len(found.Missing) > 0 && errors.Is(ctx.Err(), context.Canceled):
 		return found, canceledError(ctx, NotDone, "", 1)
 	}
 	return found, nil
 }
 
-// unlisted is the error where no node has listed its conflicts: a refusal counts more than what may pass.
-func unlisted(ctx context.Context, asked []*target, errs []*tryError) *Error {
+// unlisted is the error where no node has listed its conflicts: a refusal counts more than what may pass. isLate: there was no
+// more time.
+func (c *caller) unlisted(ctx context.Context, isLate bool, asked []*target, errs []*tryError) *Error {
 	if len(asked) == 0 {
 		return &Error{Code: "unavailable", text: "no node is live", kind: ErrUnavailable, Attempts: 1}
 	}
@@ -84,13 +85,15 @@ func unlisted(ctx context.Context, asked []*target, errs []*tryError) *Error {
 		return finalError(why, NotDone, node, 1)
 	case ctx.Err() != nil:
 		return canceledError(ctx, NotDone, node, 1)
+	case c.isClosing.Load():
+		return closedError(1)
 	}
 	var refused refusers
 	for i, to := range asked {
 		refused.onFailure(to, errs[i])
 	}
-	if refused.areAll(asked) {
-		return refused.error(NotDone, 1)
+	if denied := refused.verdict(asked); denied != nil && !isLate {
+		return denied.error(NotDone, 1)
 	}
 	return &Error{Code: "unavailable", text: "no node listed its conflicts: " + why.text, kind: ErrUnavailable, Node: node,
 		Attempts: 1, cause: why}
@@ -133,7 +136,7 @@ func (c *Client) Conflicts(ctx context.Context, path Path) iter.Seq2[Conflict, e
 			isAnswered = isAnswered || errs[i] == nil
 		}
 		if !isAnswered {
-			yield(Conflict{}, unlisted(ctx, live, errs))
+			yield(Conflict{}, caller.unlisted(ctx, false, live, errs))
 		}
 	}
 }

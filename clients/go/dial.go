@@ -28,10 +28,12 @@ func openConn(ctx context.Context, where address, config *Config, goroutines *gr
 			_ = socket.Close()
 			var told *tryError
 			if errors.As(err, &told) {
-				if classOfCode(told.code) != classFinal {
-					return nil, connectError(where, config, told)
+				failure := connectError(where, config, told)
+				if classOfCode(told.code) == classFinal {
+					failure = tryErrorf(tryNoAccess, "cannot get into %s: it says, in plain text: %s", where, told.text)
 				}
-				return nil, tryErrorf(tryNoAccess, "cannot get into %s: it says, in plain text: %s", where, told.text)
+				failure.code = told.code
+				return nil, failure
 			}
 			if errors.Is(err, context.DeadlineExceeded) || isCut(err) {
 				return nil, connectError(where, config, err)

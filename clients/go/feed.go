@@ -73,8 +73,10 @@ func (s *search) again(ctx context.Context, c *caller) (*opened, *Error) {
 		if kind == classFinal && err.kind == tryServer {
 			return nil, s.refusal(err, to.name)
 		}
-		if refused.onFailure(to, err); refused.areAll(c.topology.routing().targets) {
-			return nil, refused.error(NotDone, s.tried)
+		refused.onFailure(to, err)
+		denied := refused.verdict(c.topology.routing().targets)
+		if denied != nil && !c.isClosing.Load() && ctx.Err() == nil { // Its end cuts off tries, too.
+			return nil, denied.error(NotDone, s.tried)
 		}
 	}
 }

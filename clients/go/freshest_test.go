@@ -2,6 +2,7 @@ package distkv
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 )
@@ -16,7 +17,17 @@ func wroteOnce(t *testing.T, patience time.Duration, reads ...any) (client *Clie
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	var nodes []*scripted
+	client, _ = readers(t, patience, reads...)
+	path = preferredPath(t, client, "s1")
+	if written := put(t, client, path, 1, nil); written.Node != "s1" {
+		t.Fatalf("%+v", written)
+	}
+	return client, ctx, path
+}
+
+// readers is three nodes that take writes, and answer reads like this.
+func readers(t *testing.T, patience time.Duration, reads ...any) (client *Client, nodes []*scripted) {
+	t.Helper()
 	for i, name := range []string{"s1", "s2", "s3"} {
 		nodes = append(nodes, &scripted{name: name, script: func(request message) any {
 			if request.text("action") == "get_value" {
@@ -27,11 +38,56 @@ func wroteOnce(t *testing.T, patience time.Duration, reads ...any) (client *Clie
 	}
 	client = connect(t, Config{Seeds: startScripted(t, nodes...), OwnWritePatience: patience, Retry: RetryPolicy{TryDeadline: time.Hour}})
 	allLive(t, client, 3)
-	path = preferredPath(t, client, "s1")
-	if written := put(t, client, path, 1, nil); written.Node != "s1" {
-		t.Fatalf("%+v", written)
+	return client, nodes
+}
+
+// besides is another path of the same shard.
+func besides(path Path) Path {
+	for n := int64(0); ; n++ {
+		if other := PathOf("q" + itemText(n)); other.Shard() == path.Shard() {
+			return other
+		}
 	}
-	return client, ctx, path
+}
+
+// A path is written at the second node, and then another one of its shard at the first: where that has nothing of the path,
+// it may not have heard of it.
+func TestOnlyTheNodeThatTookAWriteKnowsThatItIsGone(t *testing.T) {
+	const patience = 200 * time.Millisecond
+	own := with(with(writtenReply, "value", "own"), "tock", 9)
+	for mode, last := range map[ReadMode]any{Preferred: own, Freshest: silence{}} {
+		client, nodes := readers(t, patience, gone, last, gone)
+		path := preferredPath(t, client, "s1")
+		first := nodes[0].script
+		nodes[0].mu.Lock()
+		nodes[0].script = always(errorReply("not_ready"))
+		nodes[0].mu.Unlock()
+		nodes[2].mu.Lock()
+		third := nodes[2].script
+		nodes[2].script = always(errorReply("not_ready"))
+		nodes[2].mu.Unlock()
+		if written := put(t, client, path, 1, nil); written.Node != "s2" {
+			t.Fatalf("%+v", written)
+		}
+		for i, script := range map[int]func(message) any{0: first, 2: third} {
+			nodes[i].mu.Lock()
+			nodes[i].script = script
+			nodes[i].mu.Unlock()
+		}
+		if written := put(t, client, besides(path), 1, nil); written.Node != "s1" {
+			t.Fatalf("%+v", written)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		started := time.Now()
+		found, err := Get[string](ctx, client, path, &GetOptions{Read: mode})
+		cancel()
+		switch reads := client.Stats().Reads; {
+		case mode == Preferred && (found != "own" || err != nil):
+			t.Error(found, err)
+		case mode == Freshest && (!errors.Is(err, ErrNotFound) || reads.StaleTaken != 1 || time.Since(started) < patience):
+			t.Error(err, reads, time.Since(started))
+		}
+	}
 }
 
 func TestAnEntryThatIsGoneWhereItWasWrittenIsNotLookedFor(t *testing.T) {

@@ -135,7 +135,12 @@ func TestARefusalIsToldWhereAllOthersCannotBeReached(t *testing.T) {
 }
 
 func TestARefusalIsNotFinalWhileAnotherNodeLetsTheClientIn(t *testing.T) {
-	client, one, two, path := withLogin(t, Config{Retry: RetryPolicy{InitialDelay: time.Millisecond, DelayMax: 10 * time.Millisecond}})
+	const attempts = 20 // No try is the last one since the call's time has cut it off.
+	policy := RetryPolicy{InitialDelay: time.Millisecond, DelayMax: 10 * time.Millisecond, TotalDeadline: time.Minute}
+	client, one, two, path := withLogin(t, Config{Retry: policy})
+	policy.AttemptsMax = attempts
+	bounded := connect(t, Config{Seeds: client.config.Seeds, Login: client.config.Login, Retry: policy})
+	allLive(t, bounded, 2)
 	one.refuse("auth_failed")
 	until(t, func() bool {
 		told := client.Stats()
@@ -144,19 +149,13 @@ func TestARefusalIsNotFinalWhileAnotherNodeLetsTheClientIn(t *testing.T) {
 	two.mu.Lock()
 	two.script = always(errorReply("not_ready"))
 	two.mu.Unlock()
-	ask := map[string]func(timeout time.Duration) error{
-		"put": func(timeout time.Duration) error {
-			_, err := client.Put(t.Context(), path, 1, &PutOptions{Timeout: timeout})
-			return err
-		},
-		"get": func(timeout time.Duration) error {
-			_, err := client.Get(t.Context(), path, &GetOptions{Timeout: timeout})
-			return err
-		},
+	ask := map[string]func(client *Client) error{
+		"put": func(client *Client) error { _, err := client.Put(t.Context(), path, 1, nil); return err },
+		"get": func(client *Client) error { _, err := client.Get(t.Context(), path, nil); return err },
 	}
 	for name, ask := range ask {
-		failed := wantError(t, ask(300*time.Millisecond), ErrUnavailable)
-		if failed.Attempts < 5 || errors.Is(failed, ErrDenied) {
+		failed := wantError(t, ask(bounded), ErrUnavailable)
+		if failed.Attempts != attempts || errors.Is(failed, ErrDenied) {
 			t.Errorf("%s: %+v", name, failed)
 		}
 	}
@@ -170,7 +169,7 @@ func TestARefusalIsNotFinalWhileAnotherNodeLetsTheClientIn(t *testing.T) {
 	}
 	time.AfterFunc(50*time.Millisecond, one.letIn)
 	for name, ask := range ask {
-		if err := ask(20 * time.Second); err != nil {
+		if err := ask(client); err != nil {
 			t.Error(name, err)
 		}
 	}
@@ -215,6 +214,194 @@ func TestConnectingIsRefusedByAllSeedsOnly(t *testing.T) {
 		failed := wantError(t, err, ErrUnavailable)
 		if errors.Is(failed, ErrDenied) || !strings.Contains(failed.Error(), "cannot get into") {
 			t.Error(err)
+		}
+	}
+}
+
+// cutOff is a client that the first of two nodes refuses, while the second one does not answer its login; calls; and whether a
+// login is under way there.
+func cutOff(t *testing.T, config Config) (client *Client, asks map[string]func() error, isWaiting func() bool) {
+	t.Helper()
+	// What failed is tried again at once.
+	config.Pool = PoolConfig{FailureMemory: time.Millisecond, FailureMemoryMax: time.Millisecond, ConnectTimeout: time.Hour}
+	client, one, two, path := withLogin(t, config)
+	ctx := t.Context()
+	asks = map[string]func() error{
+		"put":       func() error { _, err := client.Put(ctx, path, 1, nil); return err },
+		"get":       func() error { _, err := client.Get(ctx, path, nil); return err },
+		"freshest":  func() error { _, err := client.Get(ctx, path, &GetOptions{Read: Freshest}); return err },
+		"conflicts": func() error { _, err := client.ConflictsList(ctx, path); return err },
+	}
+	before := len(two.actions("auth"))
+	one.refuse("auth_failed")
+	two.refuse(silently)
+	until(t, func() bool { return client.Stats().Pool.Connections == 0 })
+	return client, asks, func() bool { return len(two.actions("auth")) > before }
+}
+
+func TestACallWhoseTimeIsOverIsNotRefused(t *testing.T) {
+	_, asks, _ := cutOff(t, Config{Retry: RetryPolicy{TotalDeadline: 300 * time.Millisecond}})
+	for name, ask := range asks {
+		kind := ErrUnavailable
+		if name == "freshest" {
+			kind = ErrNoMajority
+		}
+		if err := ask(); !errors.Is(err, kind) || errors.Is(err, ErrDenied) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestACallOfAClientThatIsClosedIsNotRefused(t *testing.T) {
+	for _, name := range []string{"put", "get", "freshest", "conflicts"} {
+		client, asks, isWaiting := cutOff(t, Config{Retry: RetryPolicy{TryDeadline: time.Hour, TotalDeadline: time.Hour}, CloseGrace: 100 * time.Millisecond})
+		ended := make(chan error, 1)
+		open := func() int {
+			client.caller.calls.mu.Lock()
+			defer client.caller.calls.mu.Unlock()
+			return client.caller.calls.count
+		}
+		until(t, isWaiting)
+		before, calls := client.caller.counters.node("s2").tries.Load(), open()
+		go func() { ended <- asks[name]() }()
+		until(t, func() bool {
+			if name == "put" || name == "get" {
+				return client.caller.counters.node("s2").tries.Load() > before && isWaiting()
+			}
+			return open() > calls && isWaiting() // And the other node refuses it within the grace.
+		})
+		_ = client.Close(t.Context())
+		if err := <-ended; !errors.Is(err, ErrClosed) || errors.Is(err, ErrDenied) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A node refuses at first, lets the client in later, and then none can be reached: none refuses it any more.
+func TestARefusalThatNoLongerStandsIsNotTold(t *testing.T) {
+	for _, action := range []string{"get_value", "watch"} {
+		t.Run(action, func(t *testing.T) {
+			config := quick()
+			config.Retry.TotalDeadline = time.Minute
+			client, one, two, path := withLogin(t, config)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			watch := must[*Watch](t)(client.OpenWatch(ctx, path, nil))
+			defer watch.Close()
+			ask := func() error { _, err := watch.Next(ctx); return err }
+			if action == "get_value" {
+				ask = func() error { _, err := client.Get(ctx, path, nil); return err }
+			}
+			failures := func() uint64 { return client.caller.counters.failed[classUnavailable].Load() }
+			notReady := func(node *scripted) {
+				node.mu.Lock()
+				defer node.mu.Unlock()
+				node.script = always(errorReply("not_ready"))
+			}
+			notReady(one)
+			notReady(two)
+			one.refuse("auth_failed")
+			ended := make(chan error, 1)
+			before := failures()
+			go func() { ended <- ask() }()
+			both := func() { // Each has been asked since: one after the other, in turns.
+				t.Helper()
+				until(t, func() bool { return len(ended) > 0 || failures() >= before+6 })
+				if len(ended) > 0 {
+					t.Fatal(<-ended)
+				}
+			}
+			both()
+			asked := len(one.actions(action))
+			one.letIn()
+			until(t, func() bool { return len(one.actions(action)) > asked })
+			one.stop()
+			two.stop()
+			before = failures()
+			both()
+			cancel()
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestFreshestIsRefusedWhereAllRefuseThatHaveNotAnswered(t *testing.T) {
+	nodes := make([]*scripted, 3)
+	for i, name := range []string{"s1", "s2", "s3"} {
+		nodes[i] = &scripted{name: name, asksLogin: true}
+	}
+	client := connect(t, Config{Seeds: startScripted(t, nodes...), Login: PasswordLogin("ann", "x"), Retry: RetryPolicy{TotalDeadline: time.Minute},
+		Pool: PoolConfig{FailureMemory: time.Millisecond, FailureMemoryMax: time.Millisecond}})
+	allLive(t, client, 3)
+	ask := func(failed string) {
+		t.Helper()
+		started := time.Now()
+		_, err := client.Get(t.Context(), PathOf("a"), &GetOptions{Read: Freshest})
+		if told := wantError(t, err, ErrDenied); told.Code != "no_access" || told.Node != failed {
+			t.Errorf("%+v", told)
+		}
+		if took := time.Since(started); took > 10*time.Second { // Of the minute that it may take.
+			t.Error(took)
+		}
+	}
+	nodes[1].refuse("auth_failed")
+	nodes[2].refuse("auth_failed")
+	until(t, func() bool { return client.Stats().Pool.Connections == 1 })
+	ask("s2")
+	nodes[1].stop()
+	where := client.topology.routing().byName["s2"].address
+	until(t, func() bool { return !client.pool.isFailing(where) }) // From then on its refusal is forgotten.
+	ask("s3")
+}
+
+// It is so for a while only: a node that is full says the same.
+func TestTooManyIsARefusalOnlySoonAfterOne(t *testing.T) {
+	config := Config{Pool: PoolConfig{FailureMemory: time.Second, FailureMemoryMax: time.Second}}
+	refusal, tooMany := tryErrorf(tryNoAccess, "no"), &tryError{kind: tryConnect, code: "too_many"}
+	var of slot
+	of.noteFailure(refusal, &config)
+	for range 2 {
+		of.noteFailure(tooMany, &config)
+		if of.failure != refusal {
+			t.Error(of.failure)
+		}
+	}
+	of.refusedAt -= refusalRecent
+	if of.noteFailure(tooMany, &config); of.failure != tooMany {
+		t.Error(of.failure)
+	}
+}
+
+// What counts is what each of the present nodes said last.
+func TestTheVerdictIsOfWhatThePresentNodesSaidLast(t *testing.T) {
+	one, two, left := &target{name: "s1", address: address{"h", 1}}, &target{name: "s2", address: address{"h", 2}}, &target{name: "s3", address: address{"h", 3}}
+	type said struct {
+		by   *target
+		kind tryKind
+	}
+	for name, row := range map[string]struct {
+		all  []said
+		told string
+	}{
+		"one has said nothing":       {[]said{{one, tryNoAccess}}, ""},
+		"both refuse":                {[]said{{two, tryNoAccess}, {one, tryNoAccess}}, "s1"},
+		"one cannot be reached":      {[]said{{one, tryConnect}, {two, tryNoAccess}}, "s2"},
+		"one is lost":                {[]said{{one, tryNoAccess}, {two, tryLost}}, "s1"},
+		"one is silent":              {[]said{{one, tryNoAccess}, {two, tryTimedOut}}, ""},
+		"one cannot do it":           {[]said{{one, tryNoAccess}, {two, tryServer}}, ""},
+		"none refuses":               {[]said{{one, tryConnect}, {two, tryLost}}, ""},
+		"none refuses any more":      {[]said{{one, tryNoAccess}, {one, tryServer}, {one, tryConnect}, {two, tryConnect}}, ""},
+		"only one that left refuses": {[]said{{left, tryNoAccess}, {one, tryConnect}, {two, tryConnect}}, ""},
+	} {
+		var of refusers
+		for _, one := range row.all {
+			of.onFailure(one.by, &tryError{kind: one.kind})
+		}
+		found := of.verdict([]*target{one, two})
+		if (found == nil) != (row.told == "") || (found != nil && found.node != row.told) {
+			t.Errorf("%s: %+v", name, found)
 		}
 	}
 }

@@ -17,10 +17,11 @@ type Version struct {
 	tick int64  // -1: nodes do not tell it
 }
 
-// untold is the version of what came without one. It is no precondition, and not the lack of one either.
+// untold is the version of what came without one: IsZero is true, but it is not the zero Version. It is no precondition, and
+// not the lack of one either.
 var untold = Version{tock: -1}
 
-// IsZero tells whether there is no version, or whether it was not asked for.
+// IsZero tells whether there is no version, or whether it was not told: an untold one is not the zero Version.
 func (v Version) IsZero() bool { return v.node == "" }
 
 // Compare is -1, 0 or +1: the greater one wins.
@@ -105,9 +106,11 @@ type Entry struct {
 
 // TreeEntry is one entry of a tree.
 type TreeEntry struct {
-	Path    Path
-	Value   Value
-	Version Version // only if the options ask for it: else it is zero, and IfVersion refuses it
+	Path  Path
+	Value Value
+	// Version is untold unless the options ask for it: IsZero is true, but it is not the zero Version, and IfVersion refuses
+	// it.
+	Version Version
 }
 
 // Repeated is whether a write was made by an earlier try than the one that was answered.
@@ -129,7 +132,8 @@ func (r Repeated) String() string { return [...]string{"no", "yes", "maybe"}[min
 type Written struct {
 	// Changed is false if the value was the same, and for a deletion of what did not exist.
 	Changed bool
-	// Version is the entry's from then on; zero if there was nothing to delete, and IfVersion refuses it then.
+	// Version is the entry's from then on; untold if there was nothing to delete: IsZero is true, but it is not the zero
+	// Version, and IfVersion refuses it.
 	Version Version
 	// Previous is the value before; none if there was none, or with a precondition.
 	Previous Value

@@ -18,35 +18,46 @@ type ownWrites struct {
 	max int
 
 	mu     sync.RWMutex
-	homes  map[int]life // at most one per shard
+	turn   uint64       // counts acknowledgements
+	homes  map[int]home // at most one per shard
 	tocks  map[Path]*list.Element
 	oldest *list.List // of ownWrite
+}
+
+// home is a life of a node, and the turn at which it became the home of its shard.
+type home struct {
+	life
+	since uint64
 }
 
 type ownWrite struct {
 	path Path
 	tock int64
+	turn uint64 // of its acknowledgement
 }
 
 func newOwnWrites(max int) *ownWrites {
-	return &ownWrites{max: max, homes: map[int]life{}, tocks: map[Path]*list.Element{}, oldest: list.New()}
+	return &ownWrites{max: max, homes: map[int]home{}, tocks: map[Path]*list.Element{}, oldest: list.New()}
 }
 
 // onWritten: a node acknowledged a write.
 func (o *ownWrites) onWritten(path Path, tock int64, where life) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.homes[path.Shard()] = where
+	o.moveTo(path.Shard(), where)
 	if o.max <= 0 {
 		return
 	}
+	written := ownWrite{path, tock, o.turn}
 	if known := o.tocks[path]; known != nil {
 		// Two writes at once are acknowledged in any order.
-		known.Value = ownWrite{path, max(tock, known.Value.(ownWrite).tock)}
+		if tock >= known.Value.(ownWrite).tock {
+			known.Value = written
+		}
 		o.oldest.MoveToBack(known)
 		return
 	}
-	o.tocks[path] = o.oldest.PushBack(ownWrite{path, tock})
+	o.tocks[path] = o.oldest.PushBack(written)
 	if len(o.tocks) > o.max {
 		delete(o.tocks, o.oldest.Remove(o.oldest.Front()).(ownWrite).path)
 	}
@@ -55,15 +66,23 @@ func (o *ownWrites) onWritten(path Path, tock int64, where life) {
 // onTree: a node changed many entries of a shard, or the table of shards.
 func (o *ownWrites) onTree(shard int, where life) {
 	o.mu.Lock()
-	o.homes[shard] = where
+	o.moveTo(shard, where)
 	o.mu.Unlock()
+}
+
+// moveTo is called with the lock.
+func (o *ownWrites) moveTo(shard int, where life) {
+	o.turn++
+	if o.homes[shard].life != where {
+		o.homes[shard] = home{where, o.turn}
+	}
 }
 
 func (o *ownWrites) home(shard int) (life, bool) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	found, isThere := o.homes[shard]
-	return found, isThere
+	return found.life, isThere
 }
 
 // wrote tells whether an own write of the path is remembered.
@@ -84,11 +103,14 @@ func (o *ownWrites) isEnough(path Path, tock int64, where life) bool {
 	if own == nil {
 		return true
 	}
+	written := own.Value.(ownWrite)
 	if tock < 0 {
-		// At the node that took the write, it was deleted and purged since.
-		return where.incarnation >= 0 && o.homes[path.Shard()] == where
+		// At the node that took the write, it was deleted and purged since. One that became the shard's home later took
+		// writes of other paths, and may not have heard of this one.
+		at := o.homes[path.Shard()]
+		return where.incarnation >= 0 && at.life == where && written.turn >= at.since
 	}
-	return tock >= own.Value.(ownWrite).tock
+	return tock >= written.tock
 }
 
 // giveUp: the write is nowhere to be found; it is not looked for again.

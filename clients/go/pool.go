@@ -13,6 +13,7 @@ const (
 	doublingsMax  = 16   // after so many failures in a row their memory grows no more
 	poolLookMin   = 10 * time.Millisecond
 	poolLookMax   = time.Second
+	refusalRecent = time.Minute // for so long a node's word that this client came too often tells of its last refusal
 	closedReason  = "the client was closed"
 	unusedReason  = "it was unused"
 	silentReason  = "the node does not answer"
@@ -41,6 +42,7 @@ type slot struct {
 	conns       []*conn
 	attempt     *attempt
 	failure     *tryError
+	refusedAt   instant // when the node said last that it does not let this client in
 	failedUntil instant
 	failures    int
 }
@@ -186,8 +188,13 @@ func (p *pool) open(where address, in *slot) {
 
 // noteFailure remembers it for a while that grows.
 func (s *slot) noteFailure(err *tryError, config *Config) {
-	if err.kind == tryConnect && err.code == "too_many" && s.failure != nil && s.failure.kind == tryNoAccess {
-		// Who was refused too often has to wait before it may ask again: it is still refused.
+	isRefused := s.failure != nil && s.failure.kind == tryNoAccess && now()-s.refusedAt < refusalRecent
+	switch {
+	case err.kind == tryNoAccess:
+		s.refusedAt = now()
+	case err.kind == tryConnect && err.code == "too_many" && isRefused:
+		// Who was refused too often has to wait before it may ask again: it is still refused. But a node that is full says
+		// the same: after a while, that counts.
 		err = s.failure
 	}
 	memory := config.Pool.FailureMemory << min(s.failures, doublingsMax)
@@ -368,19 +375,16 @@ func (p *pool) startProbe(where address, c *conn) {
 	go func() {
 		defer p.goroutines.Done()
 		defer c.isProbed.Store(false)
-		since := now()
-		_, err := c.request(p.ctx, appendGet(nil, Path{}, false), since+p.config.Pool.ProbeTimeout)
-		isAnswered := err == nil || err.kind == tryServer
+		isAnswered, isSilent := c.isAlive(p.ctx, now()+p.config.Pool.ProbeTimeout)
 		p.mu.Lock()
 		found := p.slots[where]
 		if found == nil || c.ended.Load() != nil {
 			p.mu.Unlock()
 			return
 		}
-		isSilent := false
 		if isAnswered {
 			found.clearFailure()
-		} else if isSilent = instant(c.heardAt.Load()) <= since; isSilent {
+		} else if isSilent {
 			p.stats.SilentClosed++
 			// First, so that the calls that lose it do not come back at once.
 			found.noteFailure(tryErrorf(tryConnect, "%s does not answer", where), p.config)

@@ -225,15 +225,7 @@ func (r *reader) askMajority() (answer, int, *Error) {
 				delete(found.answered, name)
 			}
 		}
-		var all, asked []*target
-		for _, one := range view.targets {
-			if counted[one.name] {
-				all = append(all, one)
-				if !found.answered[one.name] {
-					asked = append(asked, one)
-				}
-			}
-		}
+		asked := found.unanswered(view.targets, counted)
 		refused := r.askRound(&found, asked, needed, min(now()+policy.TryDeadline, started+total))
 		if found.newest.message != nil && len(found.answered) >= needed {
 			if !found.hasOwn && now() >= found.patience {
@@ -246,25 +238,30 @@ func (r *reader) askMajority() (answer, int, *Error) {
 			// It would answer the same the next time.
 			return answer{}, attempt, finalError(refused.err, NotDone, refused.node, attempt)
 		}
-		if found.out.areAll(all) {
-			return answer{}, attempt, found.out.error(NotDone, attempt)
-		}
 		if r.ctx.Err() != nil {
 			return answer{}, attempt, canceledError(r.ctx, NotDone, "", attempt)
+		}
+		// Whom the client's end, or the call's, has cut off has said nothing.
+		missing := found.unanswered(asked, counted)
+		if denied := found.out.verdict(missing); denied != nil && now()-started < total {
+			if r.isClosing.Load() {
+				return answer{}, attempt, closedError(attempt)
+			}
+			return answer{}, attempt, denied.error(NotDone, attempt)
 		}
 		verdict, delay := policy.decide(classUnavailable, attempt, now()-started, total, reading, rand.Float64())
 		if verdict != tryAgain {
 			r.counters.deadlines.Add(1)
-			return answer{}, attempt, noMajority(&found, needed, len(counted), attempt)
+			return answer{}, attempt, noMajority(&found, needed, len(counted), found.out.one(missing), attempt)
 		}
 		wait(r.ctx, delay)
 	}
 }
 
-func noMajority(found *majority, needed, nodes, attempts int) *Error {
+func noMajority(found *majority, needed, nodes int, denied *refuser, attempts int) *Error {
 	text := fmt.Sprintf("of %d nodes %d answered, %d must", nodes, len(found.answered), needed)
-	if found.out.why != nil {
-		text += "; " + found.out.why.text
+	if denied != nil {
+		text += "; " + denied.why.text
 	}
 	return &Error{Code: "no_majority", text: text, kind: ErrNoMajority, Attempts: attempts}
 }
@@ -276,6 +273,17 @@ type majority struct {
 	hasOwn   bool    // an answer has this client's last write, or is of the node that took it
 	patience instant // until then that is waited for
 	out      refusers
+}
+
+// unanswered is those of these nodes that count, and have not answered.
+func (m *majority) unanswered(nodes []*target, counted map[string]bool) []*target {
+	var found []*target
+	for _, one := range nodes {
+		if counted[one.name] && !m.answered[one.name] {
+			found = append(found, one)
+		}
+	}
+	return found
 }
 
 // askRound asks these nodes at once, until enough have answered; the others are not waited for, nor anybody where too many

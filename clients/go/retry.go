@@ -1,9 +1,6 @@
 package distkv
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Whether a failed try is repeated, when, and at which node: pure decisions; time and chance are passed in.
 
@@ -113,40 +110,54 @@ func fateOf(kind class, what idempotency) Fate {
 	return NotDone
 }
 
-// refusers is which nodes have not let this client in, in one call, or while a stream is looked for. That one refuses it is not
-// final: another one may have heard of its user already, or have a certificate that is believed. It is once all have refused
-// it, or could not be reached.
+// refusers is what each node said last, in one call, or in one search of a stream, as far as it stands in the way of letting
+// this client in. That one refuses it is not final: another one may have heard of its user already, or have a certificate that
+// is believed. It is once no node is left of which there is hope.
 type refusers struct {
-	why  *tryError // the last refusal; nil: there was none
-	node string
-	out  map[address]struct{} // the nodes that refused it, or could not be reached, when they were tried last
+	out map[address]*tryError // of those that refuse it (tryNoAccess), or cannot be reached
 }
 
 func (r *refusers) onFailure(at *target, err *tryError) {
 	switch err.kind {
-	case tryNoAccess:
-		r.why, r.node = err, at.name
-	case tryConnect:
+	case tryNoAccess, tryConnect, tryLost:
+		if r.out == nil {
+			r.out = map[address]*tryError{}
+		}
+		r.out[at.address] = err
 	default:
 		delete(r.out, at.address) // It has let the client in.
-		return
 	}
-	if r.out == nil {
-		r.out = map[address]struct{}{}
-	}
-	r.out[at.address] = struct{}{}
 }
 
-// areAll tells whether none of these nodes is left that may let it in.
-func (r *refusers) areAll(nodes []*target) bool {
-	return r.why != nil && !slices.ContainsFunc(nodes, func(one *target) bool {
-		_, isOut := r.out[one.address]
-		return !isOut
-	})
+// refuser is a node that does not let this client in, and why.
+type refuser struct {
+	why  *tryError
+	node string
 }
 
-// error is that of what ends since they are all.
-func (r *refusers) error(fate Fate, attempts int) *Error {
+// one is one of these nodes that refuses the client now; nil: none does.
+func (r *refusers) one(nodes []*target) *refuser {
+	for _, one := range nodes {
+		if err := r.out[one.address]; err != nil && err.kind == tryNoAccess {
+			return &refuser{err, one.name}
+		}
+	}
+	return nil
+}
+
+// verdict is one that refuses the client, where none of these nodes is left that may let it in; nil: there is hope, or none
+// refuses it.
+func (r *refusers) verdict(nodes []*target) *refuser {
+	for _, one := range nodes {
+		if r.out[one.address] == nil {
+			return nil
+		}
+	}
+	return r.one(nodes)
+}
+
+// error is that of what ends with it.
+func (r *refuser) error(fate Fate, attempts int) *Error {
 	if fate != NotDone {
 		return finalError(r.why, fate, r.node, attempts)
 	}

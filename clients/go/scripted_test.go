@@ -20,7 +20,7 @@ type scripted struct {
 	isEmpty   bool // it has not caught up yet
 
 	mu       sync.Mutex
-	refuses  string // the code with which it refuses logins; "": it lets all in
+	refuses  string // the code with which it refuses logins; "": it lets all in; silently: it does not answer them
 	peers    []*scripted
 	states   map[string]string
 	requests []message
@@ -41,8 +41,12 @@ type (
 	silence struct{}
 	reset   struct{}
 	garbage []byte
-	several []fields // one after the other; after a nil one, the node sends nothing more on that connection
+	several []fields    // one after the other; after a nil one, the node sends nothing more on that connection
+	later   chan fields // this, once it comes; none where it is closed
 )
+
+// silently is how a node refuses a login that does not answer it.
+const silently = "silently"
 
 type fields = map[string]any
 
@@ -225,6 +229,8 @@ func (s *scripted) answer(socket net.Conn, request message) bool {
 	s.mu.Unlock()
 	var reply any
 	switch {
+	case action == "auth" && refuses == silently:
+		reply = silence{}
 	case action == "auth" && refuses != "":
 		reply = several{{"state": "start"}, errorReply(refuses)}
 	case action == "auth":
@@ -262,6 +268,14 @@ func (s *scripted) answer(socket net.Conn, request message) bool {
 			}
 			send(socket, with(one, "seq", seq))
 		}
+	case later:
+		s.running.Add(1)
+		go func() {
+			defer s.running.Done()
+			if reply, isThere := <-told; isThere {
+				send(socket, with(reply, "seq", seq))
+			}
+		}()
 	case reset:
 		return false
 	}

@@ -94,6 +94,45 @@ func TestATreeIsDeletedElsewhereWhereANodeIsSilentIfItMayBe(t *testing.T) {
 	}
 }
 
+// A deletion may take longer than a try, while its node answers that it is alive.
+func TestATreeWhoseDeletionTakesLongIsDeletedOnce(t *testing.T) {
+	for _, options := range []*DeleteTreeOptions{nil, {AgainIfUnknown: true}} {
+		config := inNoHurry()
+		config.Retry.TryDeadline = time.Second
+		client, one, two, path := pair(t, config, nil)
+		reply := make(later)
+		one.mu.Lock()
+		one.script = func(request message) any {
+			if request.text("action") == "delete_tree" {
+				return reply
+			}
+			return fields{"value": nil}
+		}
+		one.mu.Unlock()
+		type deleted struct {
+			count int
+			err   error
+		}
+		ended := make(chan deleted, 1)
+		go func() {
+			count, err := client.DeleteTree(t.Context(), path, options)
+			ended <- deleted{count, err}
+		}()
+		// After three questions, more time has passed than a try has.
+		until(t, func() bool { return len(ended) > 0 || len(one.actions("get_value")) >= 3 })
+		if len(ended) == 0 {
+			reply <- fields{"changed": 7, "tock": 1}
+		}
+		close(reply)
+		if found := <-ended; found.count != 7 || found.err != nil {
+			t.Error(found)
+		}
+		if begun := len(one.actions("delete_tree")) + len(two.actions("delete_tree")); begun != 1 {
+			t.Error("deletions that were begun:", begun)
+		}
+	}
+}
+
 func TestTheTimeInWhichAProgramReadsNothingOfATreeDoesNotCount(t *testing.T) {
 	client := sharedClient(t)
 	path := base()

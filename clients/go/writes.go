@@ -52,8 +52,8 @@ func (w WriteID) Bytes() [16]byte { return w.data }
 
 // PutOptions are those of a write; nil is none.
 type PutOptions struct {
-	// IfVersion: only if this is the entry's version; the one of a deleted entry: only if it is still deleted. Without any
-	// there is no such condition; one that an entry came without, since it was not asked for, is an [ErrUsage].
+	// IfVersion: only if this is the entry's version; the one of a deleted entry: only if it is still deleted. The zero
+	// Version is no condition; an untold one, of what came without a version, is refused: an [ErrUsage].
 	IfVersion Version
 	// IfNew: only if there is no value.
 	IfNew bool
@@ -220,17 +220,23 @@ type DeleteTreeOptions struct {
 	AgainIfUnknown bool
 }
 
-// DeleteTree deletes all values at and below a path, as the node that is asked has them; it returns how many. Where the node
-// is silent for as long as one try may take, it is unknown whether it was done.
+// DeleteTree deletes all values at and below a path, as the node that is asked has them; it returns how many. It may take
+// all the time that the call has; but a node that is silent for as long as one try may take is given up, and it is unknown
+// then whether it was done.
 func (c *Client) DeleteTree(ctx context.Context, path Path, options *DeleteTreeOptions) (int, error) {
-	p := plan{action: "delete_tree", shard: path.Shard(), idempotency: unguarded}
+	p := plan{action: "delete_tree", shard: path.Shard(), idempotency: unguarded, isLong: true}
 	if options != nil && options.AgainIfUnknown {
 		p.idempotency = guarded
 	}
-	found, err := c.caller.call(ctx, &p, pathBody("delete_tree", path).head(), nil)
+	head := pathBody("delete_tree", path).head()
+	var reply message
+	found, err := c.caller.call(ctx, &p, nil, func(ctx context.Context, connection *conn, end instant) (err *tryError) {
+		reply, err = connection.longRequest(ctx, head, end, c.config.Retry.TryDeadline)
+		return err
+	})
 	if err != nil {
 		return 0, err
 	}
 	c.caller.own.onTree(path.Shard(), found.life())
-	return int(found.message.integer("changed", 0)), nil
+	return int(reply.integer("changed", 0)), nil
 }
