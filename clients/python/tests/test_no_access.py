@@ -6,12 +6,28 @@ import time
 
 import pytest
 from conftest import assert_nothing_left, until
-from scripted import WRITTEN, ScriptedNode, error, start
+from scripted import RESET, SILENCE, WRITTEN, ScriptedNode, error, start
 from test_rules import preferred_path, scene
 
-from distkv_client import Client, Config, DeniedError, Login, Path, PoolConfig, RetryPolicy, UnavailableError, UpToDate
+from distkv_client import (
+    Client,
+    ClosedError,
+    Config,
+    DeniedError,
+    Login,
+    NoMajorityError,
+    Path,
+    PoolConfig,
+    RetryPolicy,
+    UnavailableError,
+    UpToDate,
+)
 from distkv_client.codec import encode
-from distkv_client.errors import NoAccessError
+from distkv_client.config import Address
+from distkv_client.errors import ConnectError, LateError, NoAccessError, TimedOutError
+from distkv_client.pool import REFUSAL_MEMORY
+from distkv_client.refusals import Refusals
+from distkv_client.view import Target
 
 CONFIG = Config(login=Login.password("ann", "her secret"), pool=PoolConfig(failure_memory=30, failure_memory_max=30))
 ANSWER = {**WRITTEN, "value": 1}
@@ -165,9 +181,10 @@ async def test_who_was_refused_too_often_is_still_refused():
             for node in nodes:
                 node.refuses = code
             before = logins(nodes)[0]
-            while logins(nodes)[0] < before + 3:
-                with pytest.raises(DeniedError):
-                    await asyncio.wait_for(client.get(path), 5)
+            async with asyncio.timeout(20):
+                while logins(nodes)[0] < before + 3:
+                    with pytest.raises(DeniedError):
+                        await asyncio.wait_for(client.get(path), 5)
         for node in nodes:
             node.lets_in = True
         with contextlib.suppress(DeniedError):
@@ -201,3 +218,157 @@ async def test_who_connects_is_refused_by_all_seeds_only():
     for node in nodes:
         await node.stop()
     assert_nothing_left()
+
+
+POLICY = RetryPolicy(initial_delay=0.001, delay_max=0.01, try_deadline=0.1, total_deadline=1.0)
+
+
+def with_policy(policy):
+    return Config(login=CONFIG.login, pool=CONFIG.pool, retry=policy)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [RetryPolicy(attempts_max=1), RetryPolicy(initial_delay=5.0, delay_max=5.0, total_deadline=0.5)],
+    ids=["tries", "time"],
+)
+async def test_a_refusal_is_not_final_where_nobody_else_could_be_asked(policy):
+    nodes = three()
+    async with scene(*nodes, config=with_policy(policy)) as client:
+        path = await first_at(client, nodes[0])
+        for call in (client.get(path), client.put(path, 1)):
+            # It is as good as not known yet.
+            client._pool.slot(client._topology.routing.by_name["s1"].address).failed_until = 0.0
+            with pytest.raises(UnavailableError, match="cannot get into") as caught:
+                await call
+            assert caught.value.code == "unavailable" and caught.value.attempts == 1
+            assert isinstance(caught.value.cause, NoAccessError)
+
+
+@pytest.mark.parametrize("answer", [SILENCE, RESET], ids=["slow", "lost"])
+async def test_a_node_that_is_slow_has_let_the_client_in_and_one_that_hangs_up_has_not(answer):
+    nodes = three(answers, lambda request: answer)[:2]
+    async with scene(*nodes, config=with_policy(POLICY)) as client:
+        path = await first_at(client, nodes[0])
+        with pytest.raises(UnavailableError if answer is SILENCE else DeniedError) as caught:
+            await client.get(path)
+        assert caught.value.node == ("s2" if answer is SILENCE else "s1")
+
+
+def test_only_what_present_nodes_say_counts():
+    one, two, gone = (Target(name, 7, Address(name, 1), True) for name in ("s1", "s2", "s3"))
+    refused, dead, slow = NoAccessError("no"), ConnectError("not there"), TimedOutError("slow")
+    said = Refusals()
+    said.note(gone, slow)
+    said.note(one, refused)
+    assert said.verdict([one, two]) is None, "one has not been asked"
+    said.note(two, LateError("no time"))
+    assert said.verdict([one, two]) is None, "it has let the client in"
+    said.note(two, dead)
+    assert said.verdict([one, two, gone]) is None
+    assert said.verdict([one, two]) == ("s1", refused)
+    assert said.verdict([two]) is None and said.verdict([]) is None
+    said.note(gone, refused)
+    said.note(one, dead)
+    assert said.verdict([one, two]) is None, "who refuses is not there any more"
+
+
+@pytest.mark.parametrize("grace", [0, 5])
+async def test_no_refusal_is_told_by_a_client_that_is_being_closed(grace):
+    nodes = three()[:2]
+    held = []
+
+    def hold(request, writer):
+        if request.get("action") == "auth":
+            held.append((request["seq"], writer))
+        return True
+
+    pool = PoolConfig(connect_timeout=30, failure_memory=30, failure_memory_max=30)
+    config = Config(login=CONFIG.login, pool=pool, retry=RetryPolicy(try_deadline=30, total_deadline=60))
+    async with scene(*nodes, config=config) as client:
+        path = await first_at(client, nodes[0])
+        nodes[1]._answer = hold
+        nodes[1].drop()
+        first, second = (client._pool.slot(client._topology.routing.by_name[name].address) for name in ("s1", "s2"))
+        failures = client.stats().retry.unavailable
+        await until(lambda: not second.connections and second.attempt is not None)
+        first.failed_until = 0.0
+        calls = [asyncio.create_task(call) for call in (client.get(path), client.put(path, 1))]
+        if not grace:
+            calls.append(asyncio.create_task(client.get(path, read="freshest")))
+        await until(lambda: client.stats().retry.unavailable >= failures + len(calls))
+        calls.append(asyncio.create_task(client.conflicts()._collect()))
+        await until(lambda: held)
+        closing = asyncio.create_task(client.close(grace=grace))
+        await until(lambda: client._caller.is_closing)
+        for seq, writer in held if grace else ():
+            writer.write(encode({"seq": seq, "state": "start"}) + encode({**error("auth_failed"), "seq": seq}))
+        for call in calls:
+            with pytest.raises(ClosedError):
+                await asyncio.wait_for(call, 4)
+        await closing
+
+
+async def test_a_majority_that_is_let_in_nowhere_is_given_up_at_once():
+    nodes = three()
+    async with scene(*nodes, config=CONFIG) as client:
+        await client.get("a", read="freshest")
+        for node in nodes[1:]:
+            node.lets_in = False
+            node.drop()
+        started = time.monotonic()
+        with pytest.raises(DeniedError) as caught:
+            await client.get("a", read="freshest")
+        assert caught.value.code == "no_access" and caught.value.node in ("s2", "s3")
+        await nodes[2].stop()
+        client._pool.slot(client._topology.routing.by_name["s3"].address).failed_until = 0.0
+        with pytest.raises(DeniedError) as caught:
+            await client.get("a", read="freshest")
+        assert caught.value.node == "s2" and time.monotonic() - started < 5
+
+
+async def test_who_lacks_a_majority_is_told_of_a_refusal():
+    nodes = three(answers, answers, lambda request: error("not_ready"))
+    async with scene(*nodes, config=with_policy(POLICY)) as client:
+        await client.get("a", read="freshest")
+        nodes[1].lets_in = False
+        nodes[1].drop()
+        with pytest.raises(NoMajorityError, match="1 of 3 nodes answered, 2 must; .*cannot get into") as caught:
+            await client.get("a", read="freshest")
+        assert isinstance(caught.value.cause, NoAccessError) and caught.value.answered == 1
+
+
+async def test_who_was_refused_long_ago_may_find_a_node_full(monkeypatch):
+    nodes = three()[:1]
+    config = Config(login=CONFIG.login, pool=PoolConfig(failure_memory=0.001, failure_memory_max=0.001), retry=POLICY)
+    async with scene(*nodes, config=config) as client:
+        path = await first_at(client, nodes[0])
+        clock, ahead = client._caller.loop.time, 0.0
+        monkeypatch.setattr(client._caller.loop, "time", lambda: clock() + ahead)
+        for refuses, seconds, kind in (
+            ("auth_failed", 0, DeniedError),
+            ("too_many", 30, DeniedError),
+            ("too_many", 35, UnavailableError),
+            ("auth_failed", 0, DeniedError),
+            ("too_many", 0, DeniedError),
+        ):
+            nodes[0].refuses = refuses
+            ahead += seconds
+            tries = len(nodes[0].actions("auth"))
+            async with asyncio.timeout(20):
+                while len(nodes[0].actions("auth")) == tries:
+                    with pytest.raises(kind) as caught:
+                        await client.get(path)
+            assert type(caught.value) is kind
+        assert REFUSAL_MEMORY == 60.0
+
+
+async def test_a_node_that_is_full_may_let_the_client_in():
+    nodes = three()[:2]
+    async with scene(*nodes, config=with_policy(POLICY)) as client:
+        path = await first_at(client, nodes[0])
+        nodes[1].lets_in, nodes[1].refuses = False, "too_many"
+        nodes[1].drop()
+        with pytest.raises(UnavailableError) as caught:
+            await client.get(path)
+        assert caught.value.node == "s2" and caught.value.attempts > 2

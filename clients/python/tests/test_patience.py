@@ -8,7 +8,7 @@ from conftest import until
 from scripted import SILENCE, WRITTEN, ScriptedNode, error
 from test_rules import pair, preferred_path, scene
 
-from distkv_client import Config, Fate, FateUnknownError, PoolConfig, RetryPolicy, UnavailableError
+from distkv_client import Config, Fate, FateUnknownError, PoolConfig, RetryPolicy, UnavailableError, connection
 from distkv_client.codec import encode
 
 QUICK = RetryPolicy(initial_delay=0.001, delay_max=0.01, try_deadline=0.2, total_deadline=30.0)
@@ -73,12 +73,29 @@ async def test_an_iteration_begins_at_another_node_and_is_given_up_behind_its_fi
 
 
 async def test_the_time_in_which_a_program_does_not_read_does_not_count():
-    async with scene(*pair(tree(3), tree(0)), config=CONFIG) as client:
+    """Each entry is sent only after the program has begun to wait for it, and it pauses for longer than a try."""
+    asked = []
+
+    def script(request):
+        if request["action"] == "get_tree":
+            asked.append(request["seq"])
+        return tree(1, is_whole=False)(request)
+
+    async with scene(one := ScriptedNode("s1", script), config=CONFIG) as client:
+        entries = aiter(client.tree("a"))
+        assert (await anext(entries)).value == 0
+        (slot,) = client._pool._slots.values()
+        (stream,) = (c._streams[asked[0]] for c in slot.connections if asked[0] in c._streams)
+        later = [{"path": [n], "depth": 0, "value": n, "tock": 1, "wseq": n + 2} for n in (1, 2)] + [{"state": "end"}]
         found = []
-        async for entry in client.tree(preferred_path(client, "s1")):
-            found.append(entry.value)
+        for message in later:
             await asyncio.sleep(2 * QUICK.try_deadline)
-        assert found == [0, 1, 2]
+            reading = asyncio.create_task(anext(entries, None))
+            await until(lambda reading=reading: reading.done() or stream._waiter is not None)
+            for writer in one._writers:
+                writer.write(encode({**message, "seq": asked[0]}))
+            found.append(await in_time(reading))
+        assert [entry.value for entry in found[:2]] == [1, 2] and found[2] is None
 
 
 async def test_a_tree_is_not_deleted_at_a_silent_node():
@@ -91,6 +108,37 @@ async def test_a_tree_is_not_deleted_at_a_silent_node():
         await until(lambda: not client._pool.is_failing(client._topology.routing.by_name["s1"].address))
         assert await in_time(client.delete_tree(path, again_if_unknown=True), 0.2) == 7
         assert len(one.actions("delete_tree")) == 2
+
+
+async def test_a_tree_is_not_deleted_at_a_node_that_is_silent_and_cannot_be_asked(monkeypatch):
+    one = ScriptedNode("s1", lambda request: SILENCE)
+    async with scene(one, config=CONFIG) as client:
+        # The view, and the deletion.
+        await until(lambda: one.actions("list_shards") and client._pool.open_replies() == 1)
+        monkeypatch.setattr(connection, "OPEN_MAX", 2)
+        with pytest.raises(FateUnknownError, match="sent nothing") as caught:
+            await in_time(client.delete_tree("a"), 0.2)
+        assert caught.value.fate is Fate.UNKNOWN and caught.value.attempts == 1
+        assert not one.actions("get_value") and len(one.actions("delete_tree")) == 1
+
+
+async def test_a_node_that_cannot_be_asked_is_alive_while_it_sends_to_others(monkeypatch):
+    asked = []
+
+    def script(request):
+        asked.append(request["seq"])
+        return SILENCE
+
+    async with scene(one := ScriptedNode("s1", script), config=CONFIG) as client:
+        await until(lambda: one.actions("list_shards") and client._pool.open_replies() == 1)
+        monkeypatch.setattr(connection, "OPEN_MAX", 2)
+        started = time.monotonic()
+        deleting = asyncio.create_task(client.delete_tree("a"))
+        await until(lambda: one.tell_views() or time.monotonic() - started > 3 * QUICK.try_deadline)
+        assert not deleting.done()
+        for writer in one._writers:
+            writer.write(encode({"seq": asked[0], "changed": 9}))
+        assert await in_time(deleting) == 9 and len(asked) == 1
 
 
 async def test_a_tree_may_take_long_to_delete_where_the_node_is_alive():

@@ -8,7 +8,7 @@ from conftest import until
 from scripted import ScriptedNode
 from test_rules import pair, preferred_path, scene
 
-from distkv_client import Change, Config, Restarted, Resumed, RetryPolicy, UpToDate, UsageError
+from distkv_client import Change, ClosedError, Config, Restarted, Resumed, RetryPolicy, UpToDate, UsageError
 from distkv_client.codec import encode
 
 
@@ -136,3 +136,40 @@ async def test_a_watch_without_the_state_goes_on_where_it_was_once_it_knew_the_s
             change, resumed = [await asyncio.wait_for(watch.next(), 20) for _ in range(2)]
         assert isinstance(change, Change) and change.value == 2 and resumed == Resumed("s2")
         assert client.stats().watches.restarted == 0
+
+
+@pytest.mark.parametrize("how", ["ended", "dropped"])
+async def test_a_watch_that_is_lost_while_the_client_is_closed_says_that_it_is_closed(monkeypatch, how):
+    may_close = asyncio.Event()
+    ask = []
+
+    def script(request):
+        if request["action"] == "watch":
+            ask.append(request["seq"])
+        return state(1, is_whole=False)(request)
+
+    async with scene(one := ScriptedNode("s1", script)) as client:
+        close = client._shards.close
+
+        async def close_late():
+            await may_close.wait()
+            await close()
+
+        monkeypatch.setattr(client._shards, "close", close_late)
+        async with client.watch("a", fetch=False) as watch:
+            waiting = asyncio.create_task(watch.next())
+            await until(lambda: watch._opened.stream._waiter is not None)
+            closing = asyncio.create_task(client.close())
+            await until(lambda: client._caller.is_closing)
+            if how == "ended":
+                for writer in one._writers:
+                    writer.write(encode({"seq": ask[0], "state": "end"}))
+            else:
+                one.drop()
+            await asyncio.wait({waiting}, timeout=20)
+            may_close.set()
+            await closing
+            for wait in (waiting, watch.next()):
+                with pytest.raises(ClosedError):
+                    await wait
+            assert client.stats().watches.restarted == 0

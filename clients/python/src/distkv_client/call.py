@@ -24,7 +24,7 @@ from .errors import (
     worse_fate,
 )
 from .observer import Watched
-from .outcome import check_time, fate_of, final_error, most_telling
+from .outcome import check_time, fate_of, final_error, most_telling, no_access
 from .own_writes import Life, OwnWrites
 from .path import Path
 from .pool import Pool, Slot, closed_error
@@ -171,8 +171,13 @@ class Caller:
 
     def check_open(self, attempts: int = 0) -> None:
         """Raises :class:`~distkv_client.errors.ClosedError` once the client is closed, or about to be."""
-        if self.pool.is_closed or self.is_closing:
+        if not self.is_open:
             raise closed_error(attempts)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the client is neither closed nor about to be."""
+        return not (self.pool.is_closed or self.is_closing)
 
     def policy_of(self, timeout: float | None) -> RetryPolicy:
         """That of a call; `timeout`: for all of its tries, instead of what the configuration says.
@@ -257,9 +262,7 @@ class Caller:
                 raise UsageError("there is no node to ask")
             attempts += 1
             if self.pool.is_closed or (self.is_closing and attempts == 1):
-                error = closed_error(attempts)
-                error.fate = fate
-                raise error
+                raise closed_error(attempts, fate)
             node = self._count_try(routing, plan, target, attempts, made is not None)
             if watched is not None:
                 watched.on_try(target.name, attempts)
@@ -308,10 +311,13 @@ class Caller:
             if not plan.is_own:
                 self.count_failure(kind)
             refusals.note(target, failure)
-            refused = refusals.verdict(self.topology.routing.targets)
-            if refused is not None:
-                raise final_error(most_telling(refused[1], unconfirmed), fate, refused[0], attempts)
             now = time()
+            refused = refusals.verdict(self.topology.routing.targets)
+            # What the deadline has cut off may have let the client in.
+            if refused is not None and now - started < total:
+                if not self.is_open:
+                    raise closed_error(attempts, fate)
+                raise no_access(most_telling(refused[1], unconfirmed), fate, refused[0], attempts)
             decision = policy.decide(kind, attempts, now - started, idempotency, random.random())
             if isinstance(decision, Retry):
                 if not decision.other_node:

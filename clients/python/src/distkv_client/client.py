@@ -392,7 +392,7 @@ class Client:
         retry = self.config.retry
         plan = Plan("delete_tree", path.shard, idempotency, try_deadline=retry.total_deadline)
         served = await self._caller.call(plan, b"", long_once(Fields(path).head("delete_tree"), retry.try_deadline))
-        self._caller.own_writes.homes[path.shard] = served.life
+        self._caller.own_writes.on_home(path.shard, served.life)
         changed: Any = served.reply.get("changed")
         return changed if isinstance(changed, int) else 0
 
@@ -458,7 +458,7 @@ class Client:
             fields.add("value", text_of(node, "a node's name"))
         action = "set_internal" if node is not None else "delete_internal"
         served = await self._caller.call(Plan(action, shard, Idempotency.GUARDED, True), fields.head(action))
-        self._caller.own_writes.homes[TABLE] = served.life
+        self._caller.own_writes.on_home(TABLE, served.life)
         if self._shards is not None:
             await self._shards.refresh()
 

@@ -61,6 +61,10 @@ class ConnectError(TryError):
     """No connection came about in time, or no name could be looked up. Nothing was sent."""
 
 
+class LateError(ConnectError):
+    """The connection was there, but there was no time left to ask. Nothing was sent."""
+
+
 class NoAccessError(TryError):
     """No TLS came about, or the node does not know the user. Nothing was sent."""
 
@@ -182,9 +186,11 @@ class NoMajorityError(DistKVError):
 
     default_code = "no_majority"
 
-    def __init__(self, answered: int, needed: int, nodes: int, attempts: int) -> None:
+    def __init__(self, answered: int, needed: int, nodes: int, attempts: int, refusal: TryError | None = None) -> None:
         text = f"{answered} of {nodes} nodes answered, {needed} must"
-        super().__init__(text, attempts=attempts)
+        if refusal is not None:
+            text += f"; one does not let this client in: {refusal}"
+        super().__init__(text, attempts=attempts, cause=refusal)
         self.answered = answered
         self.needed = needed
         self.nodes = nodes

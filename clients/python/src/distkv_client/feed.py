@@ -10,7 +10,7 @@ from .call import Caller, Plan, Round
 from .config import Address
 from .connection import Connection
 from .errors import DistKVError, Fate, ServerError, TimedOutError, TryError, UsageError
-from .outcome import final_error
+from .outcome import final_error, no_access
 from .refusals import Refusals
 from .retry import ErrorClass, class_of
 from .stream import Stream
@@ -96,7 +96,8 @@ class Search:
                 refusals.note(target, error)
                 refused = refusals.verdict(caller.topology.routing.targets)
                 if refused is not None:
-                    raise self.refusal(refused[1], refused[0]) from error
+                    caller.check_open(self._attempts)
+                    raise no_access(refused[1], Fate.NOT_DONE, refused[0], self._attempts) from error
 
     def refusal(self, error: TryError, node: str) -> DistKVError:
         """The error of a stream that a node refused for good."""

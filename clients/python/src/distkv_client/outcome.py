@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from .errors import (
     REFUSALS,
-    ConnectError,
     DeniedError,
     DistKVError,
     Fate,
     FateUnknownError,
+    LateError,
     NoAccessError,
     RefusedError,
     ServerError,
@@ -23,7 +23,7 @@ from .retry import ErrorClass, Idempotency, class_of_code
 def check_time(now: float, end: float, node: str) -> None:
     """Nothing is sent whose answer could not come in time."""
     if now >= end:
-        raise ConnectError(f"there was no time left to ask {node}")
+        raise LateError(f"there was no time left to ask {node}")
 
 
 def fate_of(kind: ErrorClass, idempotency: Idempotency) -> Fate:
@@ -45,14 +45,19 @@ def final_error(error: TryError, fate: Fate, node: str | None, attempts: int) ->
         # A refusal after a try of unknown fate may be that try's doing: `fate` says so.
         kind = REFUSALS.get(error.code or "", RefusedError)
         return kind(error.text, code=error.code, fate=fate, node=node, attempts=attempts, cause=error)
-    if isinstance(error, NoAccessError) and fate is Fate.NOT_DONE:
-        return DeniedError(str(error), code="no_access", node=node, attempts=attempts, cause=error)
     code = error.code if isinstance(error, ServerError) else None
     if fate is not Fate.NOT_DONE:
         text = f"it may have been done: {error}"
         return FateUnknownError(text, code=code, fate=fate, node=node, attempts=attempts, cause=error)
     text = f"no node could do it in time; the last try: {error}"
     return UnavailableError(text, node=node, attempts=attempts, cause=error)
+
+
+def no_access(error: TryError, fate: Fate, node: str, attempts: int) -> DistKVError:
+    """The error of a call where no node lets the client in; `error`: what one of them has said."""
+    if isinstance(error, NoAccessError) and fate is Fate.NOT_DONE:
+        return DeniedError(str(error), code="no_access", node=node, attempts=attempts, cause=error)
+    return final_error(error, fate, node, attempts)
 
 
 def most_telling(last: TryError, unconfirmed: TryError | None) -> TryError:

@@ -17,21 +17,38 @@ class OwnWrites:
 
     def __init__(self, paths_max: int) -> None:
         self._max = paths_max
+        self._turn = 0
+        """Counts the writes, in the order in which they were acknowledged."""
         self.homes: dict[int, Life] = {}
         """At most one per shard."""
+        self._since: dict[int, int] = {}
+        """The turn at which a shard's home became that."""
         self.tocks: dict[Path, int] = {}
         """Oldest first."""
+        self._turns: dict[Path, int] = {}
+        """The turn of the write that got that tock."""
+
+    def on_home(self, shard: int, life: Life) -> None:
+        """A node acknowledged a write somewhere in a shard."""
+        self._turn += 1
+        if self.homes.get(shard) != life:
+            self.homes[shard] = life
+            self._since[shard] = self._turn
 
     def on_written(self, path: Path, tock: int, life: Life) -> None:
         """A node acknowledged a write."""
-        self.homes[path.shard] = life
+        self.on_home(path.shard, life)
         if self._max <= 0:
             return
         # Two writes at once are acknowledged in any order.
         known = self.tocks.pop(path, 0)
-        self.tocks[path] = tock if tock > known else known
+        if tock >= known:
+            self.tocks[path] = tock
+            self._turns[path] = self._turn
+        else:
+            self.tocks[path] = known
         if len(self.tocks) > self._max:
-            del self.tocks[next(iter(self.tocks))]
+            self.give_up(next(iter(self.tocks)))
 
     def is_enough(self, path: Path, tock: int | None, life: Life) -> bool:
         """Whether an answer is good enough; `tock`: the entry's, none if the node has none."""
@@ -39,10 +56,13 @@ class OwnWrites:
         if own is None:
             return True
         if tock is None:
-            # At the node that took the write, it was deleted and purged since.
-            return life[1] is not None and self.homes.get(path.shard) == life
+            # At the node that took the write, it was deleted and purged since. Another write of the shard may have made
+            # this node the home, which need not have heard of this one.
+            is_home = life[1] is not None and self.homes.get(path.shard) == life
+            return is_home and self._turns[path] >= self._since[path.shard]
         return tock >= own
 
     def give_up(self, path: Path) -> None:
         """The write is nowhere to be found: it is not looked for again."""
         self.tocks.pop(path, None)
+        self._turns.pop(path, None)

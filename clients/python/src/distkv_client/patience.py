@@ -7,7 +7,7 @@ from typing import Any
 
 from .call import Once
 from .connection import Connection
-from .errors import TimedOutError, TryError
+from .errors import BusyError, TimedOutError, TryError
 from .path import ROOT
 
 
@@ -23,6 +23,7 @@ def long_once(head: bytes, patience: float) -> Once:
 
 async def _request(connection: Connection, head: bytes, end: float, patience: float) -> Any:
     loop = asyncio.get_running_loop()
+    begun = loop.time()
     reply = loop.create_task(connection.request(head, end), name="distkv_client: long request")
     try:
         while not (await asyncio.wait({reply}, timeout=patience / 2))[0]:
@@ -32,6 +33,10 @@ async def _request(connection: Connection, head: bytes, end: float, patience: fl
             except TimedOutError:
                 if connection.heard_at < asked:
                     raise
+            except BusyError:
+                # It cannot be asked. What it sends to others tells as well that it is alive.
+                if loop.time() - max(connection.heard_at, begun) >= patience:
+                    raise TimedOutError(f"{connection.name} sent nothing for long") from None
             except TryError:
                 # It is alive, or the reply is told the same.
                 pass

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from .config import Address, PoolConfig
 from .connection import Connection
-from .errors import ClosedError, ConnectError, NoAccessError, ServerError, TryError
+from .errors import ClosedError, ConnectError, Fate, NoAccessError, ServerError, TryError
 from .login import Login
 from .path import ROOT
 from .replies import again
@@ -27,12 +27,14 @@ LOOK_MIN, LOOK_MAX = 0.01, 1.0
 """Seconds between two looks at the pool."""
 DOUBLINGS_MAX = 16
 """After so many failures in a row their memory grows no more."""
+REFUSAL_MEMORY = 60.0
+"""Seconds for which a node that has refused a client, and then says `too_many`, is taken to refuse it still."""
 
 
 class Slot:
     """What the pool has of one node."""
 
-    __slots__ = ("attempt", "connections", "failed_until", "failure", "failures")
+    __slots__ = ("attempt", "connections", "failed_until", "failure", "failures", "refusal", "refused_at")
 
     def __init__(self) -> None:
         self.connections: list[Connection] = []
@@ -40,6 +42,9 @@ class Slot:
         self.failure: TryError | None = None
         self.failed_until = 0.0
         self.failures = 0
+        self.refusal: NoAccessError | None = None
+        """The last one that the node itself has spoken, since it was well."""
+        self.refused_at = 0.0
 
     def note_failure(self, error: TryError, now: float, config: PoolConfig) -> None:
         """Remembers it for a while that grows."""
@@ -53,6 +58,7 @@ class Slot:
         self.failure = None
         self.failed_until = 0.0
         self.failures = 0
+        self.refusal = None
 
 
 class Pool:
@@ -144,12 +150,16 @@ class Pool:
     async def _connect(self, address: Address, slot: Slot) -> Connection:
         try:
             return await Connection.open(address, self.config, tls=self._tls, login=self._login)
+        except NoAccessError as error:
+            slot.refusal, slot.refused_at = error, self._loop.time()
+            raise
         except ConnectError as error:
             cause = error.__cause__
             is_throttled = isinstance(cause, ServerError) and cause.code == "too_many"
-            if is_throttled and isinstance(slot.failure, NoAccessError):
-                # Who was refused too often has to wait before it may ask again: it is still refused.
-                raise again(slot.failure) from None
+            is_recent = self._loop.time() - slot.refused_at < REFUSAL_MEMORY
+            if is_throttled and slot.refusal is not None and is_recent:
+                # Who was refused too often has to wait before it may ask again: it is still refused. Else it is full.
+                raise again(slot.refusal) from None
             raise
 
     def _on_attempt(self, address: Address, slot: Slot, task: asyncio.Task[Connection]) -> None:
@@ -304,6 +314,6 @@ class Pool:
             connection.close("the node does not answer")
 
 
-def closed_error(attempts: int = 0) -> ClosedError:
+def closed_error(attempts: int = 0, fate: Fate = Fate.NOT_DONE) -> ClosedError:
     """What calls of a closed client get."""
-    return ClosedError("the client was closed", attempts=attempts)
+    return ClosedError("the client was closed", attempts=attempts, fate=fate)

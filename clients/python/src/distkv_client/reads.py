@@ -11,7 +11,7 @@ from .codec import field_of
 from .config import Address, ReadMode
 from .errors import Fate, NoMajorityError, TryError, UsageError
 from .model import Entry, entry_of, tock_of
-from .outcome import check_time, final_error
+from .outcome import check_time, final_error, no_access
 from .own_writes import Life
 from .path import Path
 from .refusals import Refusals
@@ -128,18 +128,23 @@ class Reader:
             refusal = await self._ask_all(members, path, found, needed, started + caller.config.own_write_patience, end)
             if found.newest is not None and len(found.answered) >= needed:
                 return found.newest
-            refusal = refusal or found.refusals.verdict(members)
             if refusal is not None:
                 # No other try would find a majority that allows it.
-                name, error = refusal
-                raise final_error(error, Fate.NOT_DONE, name, attempt)
+                raise final_error(refusal[1], Fate.NOT_DONE, refusal[0], attempt)
+            missing = [target for target in members if target.name not in found.answered]
             elapsed = caller.loop.time() - started
+            refused = found.refusals.verdict(missing)
+            if refused is not None and elapsed < total:
+                caller.check_open(attempt)
+                raise no_access(refused[1], Fate.NOT_DONE, refused[0], attempt)
             decision = policy.decide(ErrorClass.UNAVAILABLE, attempt, elapsed, Idempotency.READ, random.random())
             if not isinstance(decision, GiveUp):
                 await asyncio.sleep(decision.delay)
             if isinstance(decision, GiveUp) or caller.loop.time() - started >= total:
                 caller.stats.retry.deadlines += 1
-                raise NoMajorityError(len(found.answered), needed, len(counted), attempt)
+                refused = found.refusals.refusal(missing)
+                error = None if refused is None else refused[1]
+                raise NoMajorityError(len(found.answered), needed, len(counted), attempt, error)
 
     async def _ask_all(
         self, members: list[Target], path: Path, found: _Found, needed: int, patience_ends: float, end: float

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .config import Address
-from .errors import ConnectError, NoAccessError, TimedOutError, TryError
+from .errors import ConnectError, LateError, LostError, NoAccessError, ServerError, TryError
 from .view import Target
 
 
 class Refusals:
-    """What the nodes that were tried have said last."""
+    """What the nodes that were tried in one call, or in one search of a stream, have said last."""
 
     __slots__ = ("_said",)
 
@@ -28,23 +28,30 @@ class Refusals:
         self._said[target.address] = (target.name, failure)
 
     def verdict(self, targets: Iterable[Target]) -> tuple[str, TryError] | None:
-        """The refusal of all of these nodes, once each was tried: none of them does anything but refuse, as far as they
-        can be reached. With the name of the node that said it."""
-        if any(target.address not in self._said for target in targets):
-            return None
-        return self._only_refusal()
+        """The refusal of all of these nodes, once each was tried: one does not let the client in, and none does
+        anything else but not to be reached. With the name of the node that said it."""
+        present = list(targets)
+        if all(target.address in self._said and not _is_hope(self._said[target.address][1]) for target in present):
+            return self.refusal(present)
+        return None
+
+    def refusal(self, targets: Iterable[Target]) -> tuple[str, TryError] | None:
+        """What one of these nodes has said that does not let the client in, and its name."""
+        said = (self._said.get(target.address) for target in targets)
+        return next((one for one in said if one is not None and isinstance(one[1], NoAccessError)), None)
 
     def most_telling(self) -> tuple[str, TryError]:
-        """Of what was said, what tells best why nobody did it: the refusal, if nothing else was said; else the last
-        failure that is none, since one node's refusal is not the answer."""
-        others = [said for said in self._said.values() if not isinstance(said[1], NoAccessError)]
-        return self._only_refusal() or others[-1]
+        """Of what was said, what tells best why nobody did it: the last failure of a node that may let the client in;
+        else a refusal, which says more than that another node cannot be reached; else the last failure."""
+        said = list(self._said.values())[::-1]
+        hopes = (one for one in said if _is_hope(one[1]))
+        refusals = (one for one in said if isinstance(one[1], NoAccessError))
+        return next(hopes, None) or next(refusals, None) or said[0]
 
-    def _only_refusal(self) -> tuple[str, TryError] | None:
-        found: tuple[str, TryError] | None = None
-        for name, failure in self._said.values():
-            if isinstance(failure, NoAccessError):
-                found = (name, failure)
-            elif not isinstance(failure, (ConnectError, TimedOutError)):
-                return None
-        return found
+
+def _is_hope(failure: TryError) -> bool:
+    """The node has let the client in, or may: it neither refuses it, nor is it out of reach."""
+    if isinstance(failure, ConnectError):
+        # A node that says why it takes no more connections is there.
+        return isinstance(failure, LateError) or isinstance(failure.__cause__, ServerError)
+    return not isinstance(failure, (NoAccessError, LostError))

@@ -12,7 +12,9 @@ def again(error: TryError) -> TryError:
         return ServerError(error.text, error.code, error.is_made)
     if isinstance(error, LostError):
         return LostError(str(error), error.code)
-    return type(error)(str(error))
+    told = type(error)(str(error))
+    told.__cause__ = error.__cause__
+    return told
 
 
 def server_error(message: Message) -> ServerError:

@@ -12,7 +12,7 @@ from .codec import Fields
 from .connection import Connection
 from .errors import DistKVError, Fate, ProtocolError, TimedOutError, TryError, UnavailableError, UsageError
 from .model import Conflict, TreeEntry, entry_of
-from .outcome import final_error
+from .outcome import final_error, no_access
 from .path import Path
 from .pool import closed_error
 from .refusals import Refusals
@@ -162,16 +162,16 @@ class Conflicts:
 
     def _nobody(self, failed: list[tuple[Target, TryError]]) -> DistKVError:
         """The error where no node has listed its conflicts: a node's refusal, if it is final."""
-        if self._caller.pool.is_closed:
+        if not self._caller.is_open:
             return closed_error(1)
         refusals = Refusals()
         for target, error in failed:
             refusals.note(target, error)
             if class_of(error) is ErrorClass.FINAL:
                 return final_error(error, Fate.NOT_DONE, target.name, 1)
-        refused = refusals.verdict(target for target, _ in failed)
+        refused = refusals.verdict(target for target in self._caller.topology.routing.targets if target.is_live)
         if refused is not None:
-            return final_error(refused[1], Fate.NOT_DONE, refused[0], 1)
+            return no_access(refused[1], Fate.NOT_DONE, refused[0], 1)
         why = "; ".join(f"{target.name}: {error}" for target, error in failed)
         return UnavailableError(f"no node listed its conflicts: {why or 'none is live'}", attempts=1)
 

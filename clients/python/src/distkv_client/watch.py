@@ -159,10 +159,7 @@ class Watch(Subscription[WatchEvent]):
     def _on_error(self, error: TryError) -> None:
         """The stream has failed."""
         is_final = class_of(error) is ErrorClass.FINAL and isinstance(error, ServerError)
-        if self._caller.pool.is_closed:
-            self._ended = closed_error(1)
-            self._close_stream()
-        elif is_final:
+        if is_final and self._caller.is_open:
             self._ended = self._search.refusal(error, self.node or "")
             self._close_stream()
         else:
@@ -275,6 +272,11 @@ class Watch(Subscription[WatchEvent]):
 
     def _on_lost(self) -> None:
         """The stream has ended."""
+        if not self._caller.is_open:
+            # Nothing goes on, nor anew.
+            self._ended = self._ended or closed_error(1)
+            self._close_stream()
+            return
         self._caller.stats.watches.lost += 1
         if self._opened is not None:
             self._search.on_lost(self._opened.address)

@@ -78,7 +78,10 @@ impl OwnWrites {
         }
         let known = state.tocks.entry(path.clone()).or_insert((0, 0));
         // Two writes at once are acknowledged in any order.
-        *known = (known.0.max(tock), turn);
+        if tock < known.0 {
+            return;
+        }
+        *known = (tock, turn);
         state.order.push_back((path.clone(), turn));
         while state.tocks.len() > self.max || state.order.len() > self.max.saturating_mul(2) {
             let Some((path, turn)) = state.order.pop_front() else { break };
@@ -174,6 +177,9 @@ mod tests {
             Freshness::Stale,
             "it may be on its way"
         );
+        // An older one, of which it is heard later.
+        own.on_written(&first, 6, &node("n1", 1));
+        assert_eq!(own.judge(&first, None, &node("n1", 1)), Freshness::Stale);
         own.on_written(&first, 9, &node("n1", 1));
         assert_eq!(own.judge(&first, None, &node("n1", 1)), Freshness::Enough);
     }
