@@ -37,13 +37,24 @@ pub(super) async fn users_named(
     for method in methods(method) {
         let mut fields = user_fields(method, name);
         fields.u64("nchain", 1);
-        match remote.try_request("auth_get", &fields).await? {
-            Ok(told) => found.push(User { method: method.to_owned(), told }),
-            Err(error) if error.server().is_some_and(|error| error.has_code("not_found")) => {}
-            Err(error) => return Err(error.into()),
+        if let Some(told) = ask_if_there(remote, "auth_get", &fields).await? {
+            found.push(User { method: method.to_owned(), told });
         }
     }
     Ok(found)
+}
+
+/// What a node answers about a user; none if it knows nothing of that name.
+pub(super) async fn ask_if_there(
+    remote: &Remote,
+    action: &str,
+    fields: &Fields,
+) -> Result<Option<Message>, CliError> {
+    match remote.try_request(action, fields).await? {
+        Ok(told) => Ok(Some(told)),
+        Err(error) if error.server().is_some_and(|error| error.has_code("not_found")) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The only one of that name.

@@ -6,7 +6,9 @@ use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 
 use super::admins::keep_one;
-use super::existing::{Change, User, methods, no_user, only, user_fields, user_of, users_named};
+use super::existing::{
+    Change, User, ask_if_there, methods, no_user, only, user_fields, user_of, users_named,
+};
 use super::new_secret::NewSecret;
 use super::user_ticket::{self, TicketArgs};
 use super::users_of;
@@ -294,10 +296,9 @@ async fn remove_leftovers(
 ) -> Result<Vec<String>, CliError> {
     let mut removed = Vec::new();
     for method in methods(method) {
-        match remote.try_request("auth_delete", &user_fields(method, name)).await? {
-            Ok(_) => removed.push(method.to_owned()),
-            Err(error) if error.server().is_some_and(|error| error.has_code("not_found")) => {}
-            Err(error) => return Err(error.into()),
+        let fields = user_fields(method, name);
+        if ask_if_there(remote, "auth_delete", &fields).await?.is_some() {
+            removed.push(method.to_owned());
         }
     }
     if removed.is_empty() { Err(no_user(method, name)) } else { Ok(removed) }

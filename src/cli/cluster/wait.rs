@@ -59,7 +59,7 @@ pub(in crate::cli) async fn run(args: WaitArgs) -> Result<(), CliError> {
     };
     let Some(waited) = rt::timeout(timeout, waiting).await else {
         let last: Vec<&str> = nodes.iter().map(|node| node.last.as_str()).collect();
-        let after = show_millis(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
+        let after = show_millis(rt::millis(timeout));
         return Err(CliError::Failure(format!("timed out after {after}: {}", last.join("; "))));
     };
     let status = waited?;

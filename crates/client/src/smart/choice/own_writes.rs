@@ -48,8 +48,12 @@ pub(in crate::smart) enum Freshness {
 }
 
 impl State {
-    fn is_home(&self, shard: u16, node: &NodeIdentity) -> bool {
-        self.homes.get(&shard).is_some_and(|(home, _)| home == node)
+    /// A node has taken a write of a shard; it takes a turn if another one was its home.
+    fn set_home(&mut self, shard: u16, node: &NodeIdentity) {
+        if self.homes.get(&shard).is_none_or(|(home, _)| home != node) {
+            self.turn += 1;
+            self.homes.insert(shard, (node.clone(), self.turn));
+        }
     }
 }
 
@@ -68,14 +72,12 @@ impl OwnWrites {
         self.is_used.store(true, Ordering::Release);
         let state = &mut *state;
         let shard = shard_of(path);
-        state.turn += 1;
-        let turn = state.turn;
-        if !state.is_home(shard, node) {
-            state.homes.insert(shard, (node.clone(), turn));
-        }
+        state.set_home(shard, node);
         if self.max == 0 {
             return;
         }
+        state.turn += 1;
+        let turn = state.turn;
         let known = state.tocks.entry(path.clone()).or_insert((0, 0));
         // Two writes at once are acknowledged in any order.
         if tock < known.0 {
@@ -95,11 +97,7 @@ impl OwnWrites {
     pub(in crate::smart) fn on_changed(&self, shard: u16, node: &NodeIdentity) {
         let mut state = self.state.lock();
         self.is_used.store(true, Ordering::Release);
-        if !state.is_home(shard, node) {
-            state.turn += 1;
-            let turn = state.turn;
-            state.homes.insert(shard, (node.clone(), turn));
-        }
+        state.set_home(shard, node);
     }
 
     /// The life of the node that acknowledged the last write of a shard.

@@ -187,9 +187,10 @@ impl Inner {
         };
         let fields = &fields;
         let served = self.call(plan, |used| async move {
-            let waited = Duration::from_millis(rt::now().saturating_sub(started));
-            let patience = policy.try_deadline.min(total_deadline.saturating_sub(waited));
-            let fields = options.with_copies(fields, patience);
+            let fields = options.with_copies(fields, || {
+                let waited = Duration::from_millis(rt::now().saturating_sub(started));
+                policy.try_deadline.min(total_deadline.saturating_sub(waited))
+            });
             let reply = used.connection().request(action, &fields).await?;
             entry::written_of(&reply, &used.identity().name)
         });

@@ -197,12 +197,12 @@ impl PutOptions {
     pub(super) fn with_copies<'f>(
         &self,
         fields: &'f Fields,
-        patience: Duration,
+        patience: impl FnOnce() -> Duration,
     ) -> Cow<'f, Fields> {
         if self.copies == 0 {
             return Cow::Borrowed(fields);
         }
-        let wait = patience.mul_f64(COPIES_SHARE);
+        let wait = patience().mul_f64(COPIES_SHARE);
         let mut own = fields.clone();
         own.u64("copies", self.copies).f64("timeout", wait.as_secs_f64());
         Cow::Owned(own)
