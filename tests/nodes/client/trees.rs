@@ -3,9 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use distkv::client::pool::PoolConfig;
+use distkv::client::retry::RetryPolicy;
+use distkv::client::splitter::Splitter;
 use distkv::client::*;
-use distkv::testing::{TestCluster, block_on, free_addrs};
-use futures::StreamExt;
+use distkv::rt::{self, TcpListener, TcpStream};
+use distkv::testing::{PATIENCE, TestCluster, block_on, free_addrs};
+use futures::{AsyncReadExt, AsyncWriteExt, StreamExt};
 
 use super::ops::{connect, path};
 
@@ -71,6 +75,79 @@ fn a_tree_whose_node_is_lost_says_so() {
         assert_eq!((error.code(), error.fate()), (Some("unavailable"), Fate::NotDone));
         assert_eq!(error.node(), Some("n0"));
         assert_eq!(tree.next().await.unwrap(), None);
+    });
+}
+
+/// A node as old as the original, that begins to delete a tree: from then on it is silent, or goes on answering, and says
+/// how many it has deleted once it was asked so often whether it is alive.
+async fn node_that_deletes(listener: TcpListener, answers: Option<usize>) {
+    while let Ok((mut stream, _)) = listener.accept().await {
+        let mut greeting = Fields::new();
+        greeting.u64("seq", 0).raw("version", b"\x93\x00\x41\x00").str("node", "slow");
+        stream.write_all(&greeting.u64("tock", 2).encode()).await.unwrap();
+        rt::spawn(delete_slowly(stream, answers));
+    }
+}
+
+async fn delete_slowly(mut stream: TcpStream, answers: Option<usize>) {
+    let (mut splitter, mut chunk) = (Splitter::new(), [0; 4096]);
+    let (mut deleting, mut asked) = (None, 0);
+    while let Ok(count @ 1..) = stream.read(&mut chunk).await {
+        splitter.push(&chunk[..count]);
+        while let Some(value) = splitter.next_value().unwrap() {
+            let request = Message::new(value).unwrap();
+            let seq = request.u64("seq").unwrap();
+            match request.str("action") {
+                // An acknowledgement, or what the client wants of the connection.
+                None => {}
+                Some("delete_tree") => deleting = Some(seq),
+                _ if deleting.is_some() && answers.is_none() => {}
+                Some(action) => {
+                    asked += usize::from(action == "get_value");
+                    let mut error = Fields::new();
+                    error.u64("seq", seq).str("error", "no").str("code", "unknown_action");
+                    stream.write_all(&error.encode()).await.unwrap();
+                }
+            }
+            if let Some(seq) = deleting.take_if(|_| Some(asked) == answers) {
+                let reply = Fields::new().u64("seq", seq).u64("changed", 9).encode();
+                stream.write_all(&reply).await.unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_silent_node_is_given_up_by_who_deletes_a_tree_and_a_slow_one_is_not() {
+    block_on(async {
+        // Without the question whether it is alive, the call would wait for as long as it may.
+        let retry = RetryPolicy {
+            try_deadline: Duration::from_secs(1),
+            total_deadline: 10 * PATIENCE,
+            ..RetryPolicy::default()
+        };
+        for answers in [None, Some(3)] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let seed: HostPort = listener.local_addr().unwrap().into();
+            let script = rt::spawn(node_that_deletes(listener, answers));
+            // No node is asked whether it is alive by anything else.
+            let config = ClientConfig::new()
+                .retry(retry)
+                .pool(PoolConfig { probe_after: 20 * PATIENCE, ..PoolConfig::default() });
+            let client = Client::connect([seed], config).await.unwrap();
+            let at = path("t");
+            let deleting = client.delete_tree(&at, DeleteTreeOptions::default());
+            let done = rt::timeout(PATIENCE, deleting).await.expect("it is still waited for");
+            match answers {
+                Some(_) => assert_eq!(done.unwrap(), 9),
+                None => {
+                    let error = done.unwrap_err();
+                    assert_eq!((error.fate(), error.attempts()), (Fate::Unknown, 1), "{error}");
+                    assert!(error.to_string().contains("it sent nothing for 1s"), "{error}");
+                }
+            }
+            script.cancel().await;
+        }
     });
 }
 

@@ -1,8 +1,10 @@
 //! Trees: whole, entry after entry, what is directly below a path, and all of it deleted.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::{Either, select};
 use futures::stream::{self, Stream};
 
 use super::entry::{self, TreeEntry};
@@ -14,6 +16,7 @@ use crate::message::{Fields, Message, array_items};
 use crate::model::path::Path;
 use crate::model::shard::shard_of;
 use crate::model::value::{Kind, Reader};
+use crate::pool::PooledConnection;
 use crate::retry::Idempotency;
 use crate::rt;
 use crate::smart::choice::call::{Plan, stream_error};
@@ -41,7 +44,7 @@ pub struct TreeStream {
 
 impl Client {
     /// Deletes all values at and below a path, as the node that is asked has them; returns how
-    /// many.
+    /// many. It may take as long as the whole call, but a node that is silent is given up sooner.
     ///
     /// # Errors
     /// [`CallError`]. Part of it may have been done if the fate is unknown.
@@ -58,7 +61,10 @@ impl Client {
         let mut plan = Plan::new("delete_tree", shard_of(path), idempotency);
         // As many entries as there are take as long as that takes.
         plan.try_deadline = Some(self.inner.config.retry.total_deadline);
-        let served = self.inner.request(plan, fields).await?;
+        let served = self.inner.call(plan, |used| async move {
+            long_request(&self.inner, &used, plan.action, fields).await
+        });
+        let served = served.await?;
         self.inner.own_writes.on_changed(shard_of(path), served.node());
         Ok(served.value.u64("changed").unwrap_or(0))
     }
@@ -239,6 +245,39 @@ fn children_of(path: &Path, reply: &Message) -> Option<Vec<Path>> {
     }
     let child = |name: &[u8]| Path::from_msgpack(&[path.as_bytes(), name].concat()).ok();
     array_items(names).map(child).collect()
+}
+
+/// A request that takes as long as it takes. Meanwhile the node is asked now and then whether it is alive: it is given up
+/// once it has sent nothing for about as long as one try may take.
+async fn long_request(
+    client: &Inner,
+    used: &Arc<PooledConnection>,
+    action: &str,
+    fields: &Fields,
+) -> Result<Message, ClientError> {
+    let (connection, patience) = (used.connection(), client.config.retry.try_deadline);
+    let begun = rt::now();
+    let anything = Fields::at(&Path::root());
+    let mut reply = pin!(connection.request(action, fields));
+    loop {
+        if let Some(reply) = rt::timeout(patience / 2, reply.as_mut()).await {
+            return reply;
+        }
+        let asking = connection.request("get_value", &anything);
+        let answer = match select(reply.as_mut(), pin!(rt::timeout(patience / 2, asking))).await {
+            Either::Left((reply, _)) => return reply,
+            Either::Right((answer, _)) => answer,
+        };
+        let is_answered = matches!(answer, Some(Ok(_) | Err(ClientError::Server(_))));
+        // What it sends to others tells as well that it is alive.
+        let heard = connection.heard_at().max(begun);
+        if !is_answered && rt::now().saturating_sub(heard) >= rt::millis(patience) {
+            client.pool.on_timeout(used.address(), used, heard + 1);
+            let (address, reason) =
+                (used.address().to_string(), format!("it sent nothing for {patience:?}"));
+            return Err(ClientError::Lost { address, reason });
+        }
+    }
 }
 
 /// The next item of a stream that has an end, within the given time.
