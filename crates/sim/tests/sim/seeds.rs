@@ -160,6 +160,14 @@ fn a_value_that_wins_over_the_last_deletion_is_told_to_be_back() {
     assert_agree(&options, 41_762_070, 1);
 }
 
+/// The same, but the third node's deletion lost to a fourth node's value first, and the value that was put on top again won
+/// over that one: two reports tell it, of which the judge knew the second only.
+#[test]
+fn a_value_that_wins_over_what_won_over_the_last_deletion_is_told_to_be_back() {
+    let options = Options { family: Family::Nodes, ..Options::default() };
+    assert_agree(&options, 41_914_711, 1);
+}
+
 /// Here a watch asked its node what had become of a path, and was told more than its stream had told by then. The stream's own,
 /// older version came next, and the judge took that for the wrong order.
 #[test]

@@ -229,6 +229,7 @@ impl Engine {
         }
         let Some(config) = self.delete.config.clone() else {
             self.delete.left_out.clear();
+            self.note_witnesses(None, now);
             let since = *self.delete.without_list_since.get_or_insert(now);
             if now.saturating_sub(since) >= self.delete.settings.found_after_ms
                 && self.is_first_candidate()
@@ -248,7 +249,7 @@ impl Engine {
         }
         self.note_away(&config, now);
         self.note_left_out(&config, now);
-        self.note_witnesses(&config, now);
+        self.note_witnesses(Some(&config), now);
         self.take_over(&config, now, out);
     }
 

@@ -174,7 +174,7 @@ impl Engine {
         out: &mut Outbox,
     ) {
         self.delete.proposed = None;
-        match self.can_agree(proposal) {
+        match self.can_agree(proposal, now) {
             Answer::Agrees(pair) => self.persist_agreement(link, proposal, pair, out),
             Answer::NotYet => {
                 let proposed = Proposed { link, proposal: proposal.clone(), since: now };
@@ -189,7 +189,7 @@ impl Engine {
     /// The proposal may fit by now.
     pub(super) fn retry_proposed(&mut self, now: Millis, out: &mut Outbox) {
         let Some(Proposed { link, proposal, since }) = self.delete.proposed.take() else { return };
-        match self.can_agree(&proposal) {
+        match self.can_agree(&proposal, now) {
             Answer::Agrees(pair) => self.persist_agreement(link, &proposal, pair, out),
             Answer::NotYet if now.saturating_sub(since) < PATIENCE_MS => {
                 self.delete.proposed = Some(Proposed { link, proposal, since });
@@ -220,11 +220,14 @@ impl Engine {
     }
 
     /// Whether this node agrees. It need not be on the list: a node that was here lately is asked, too.
-    fn can_agree(&mut self, proposal: &Proposal) -> Answer {
+    fn can_agree(&mut self, proposal: &Proposal, now: Millis) -> Answer {
         let Some(config) = self.delete.config.clone() else { return Answer::Disagrees };
         // The rest of V is not known here: it is on its way, nearly always.
         let Some(pair) = self.intern_pair(&proposal.pair) else { return Answer::NotYet };
+        // The coordinator may have been restarted, and not know who was here. A change of the list waits for nobody.
+        let awaits = proposal.next.is_none() && !self.awaited(now).is_empty();
         let may_agree = self.ready
+            && !awaits
             && !self.coordinates()
             && self.is_version_of(&config, &proposal.round)
             && config.lineage == pair.lineage

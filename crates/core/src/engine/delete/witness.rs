@@ -47,8 +47,9 @@ impl Engine {
         }
     }
 
-    /// Notes which nodes are here, and forgets those that were away for too long to have a say.
-    pub(super) fn note_witnesses(&mut self, config: &GroupConfig, now: Millis) {
+    /// Notes which nodes are here, and forgets those that were away for too long to have a say. Without a list, too: who
+    /// founds it later knows who was here before.
+    pub(super) fn note_witnesses(&mut self, config: Option<&GroupConfig>, now: Millis) {
         let has_say = |link: &LinkId| {
             let retired = |id: &NodeId| self.delete.retired.get(&id.name) == Some(&id.incarnation);
             self.peers.get(*link).is_some_and(|p| p.ready && !retired(&p.id))
@@ -65,7 +66,7 @@ impl Engine {
         let is_tree = self.spread.is_tree();
         let mut witnesses = std::mem::take(&mut self.delete.witnesses);
         witnesses.retain(|name, witness| {
-            config.member(name).is_none()
+            config.is_none_or(|config| config.member(name).is_none())
                 && now.saturating_sub(witness.here_at) <= say_ms
                 && (!is_tree || self.link_of(&witness.member).is_some())
         });
@@ -85,7 +86,8 @@ impl Engine {
         self.delete.witnesses.values().map(|witness| &witness.member)
     }
 
-    /// Nodes that are not here and for which a round waits, and for how long they have been gone.
+    /// Nodes that are not here and for which a round waits, its coordinator's or another one's, and for how long they have
+    /// been gone.
     pub(super) fn awaited(&self, now: Millis) -> Vec<(NodeName, Millis)> {
         let gone = |w: &&Witness| self.link_of(&w.member).is_none();
         let away = self.delete.witnesses.values().filter(gone);

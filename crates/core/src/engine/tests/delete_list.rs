@@ -121,6 +121,47 @@ fn a_node_in_memory_that_was_here_lately_has_a_say() {
     assert_eq!(net.engine(0).tree().tombstone_len(), 0);
 }
 
+/// As an upgrade of one node after the other does it. Who was restarted does not know who was here; the other member does.
+#[test]
+fn who_was_here_lately_has_a_say_though_the_coordinator_is_restarted() {
+    let mut net = Net::purging(1, false);
+    net.join_durable(2);
+    net.connect_all();
+    net.settle();
+    assert_eq!(net.group(0), ["n1", "n2"]);
+    net.write(0, "k", Some(&[1])).unwrap();
+    net.settle();
+    net.disconnect(0, 1);
+    net.disconnect(0, 2);
+    net.write(1, "k", None).unwrap();
+    let image = net.engine(1).image();
+    net.restart_with(1, 1, Some(&image));
+    net.connect(1, 2);
+    net.pass(SAY_FOR_MS - 5_000);
+    let left = [1, 2].map(|node| net.engine(node).tree().tombstone_len());
+    assert_eq!(left, [1, 1], "the other member knows who was here");
+    net.pass(20_000);
+    let left = [1, 2].map(|node| net.engine(node).tree().tombstone_len());
+    assert_eq!(left, [0, 0], "nobody is waited for for ever");
+}
+
+/// The only node with data goes before there is a list; the one that founds it waits for that node.
+#[test]
+fn who_was_here_before_there_was_a_list_has_a_say() {
+    let mut net = Net::purging(2, false);
+    net.connect_all();
+    net.pass_until(|net| net.engine(0).is_ready() && net.engine(1).is_ready());
+    net.write(0, "k", Some(&[1])).unwrap();
+    net.pass(1_000);
+    assert!(net.engine(1).group().is_none());
+    net.disconnect(0, 1);
+    net.write(1, "k", None).unwrap();
+    net.pass(SAY_FOR_MS - 5_000);
+    assert_eq!((net.group(1), net.engine(1).tree().tombstone_len()), (vec!["n1".into()], 1));
+    net.pass(20_000);
+    assert_eq!(net.engine(1).tree().tombstone_len(), 0, "nobody is waited for for ever");
+}
+
 #[test]
 fn nodes_with_data_are_taken_in_at_once_and_together() {
     let mut net = Net::purging(2, false);

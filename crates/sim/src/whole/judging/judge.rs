@@ -9,6 +9,7 @@ use crate::engine::Report;
 use crate::model::ids::{NodeId, NodeTable};
 use crate::model::path::Path;
 use crate::storage::{Batch, Op};
+use crate::whole::clients::requests::number_of;
 
 /// A change that a client was told of.
 pub(in crate::whole) struct Acked {
@@ -22,6 +23,16 @@ pub(in crate::whole) struct Acked {
     pub(in crate::whole) old: Option<u32>,
     /// It is lost, in a way that users are told of.
     pub(in crate::whole) is_excused: bool,
+}
+
+/// A report that a value won a conflict.
+struct Win {
+    /// How many conflicts had been reported by then, this one among them.
+    report: u64,
+    /// The value had been put on top again (rule 2).
+    is_reissued: bool,
+    /// What lost; None for a deletion.
+    loser: Option<u32>,
 }
 
 /// See the module.
@@ -42,9 +53,8 @@ pub(in crate::whole) struct Judge {
     losers: BTreeSet<EventId>,
     /// Values that were reported to undo a deletion which had been purged, and where.
     undone: BTreeSet<(Path, u32)>,
-    /// Values that were put on top again (rule 2) and then reported to be there in place of a deletion: where, and the
-    /// number of the last such report.
-    lifted: BTreeMap<(Path, u32), u64>,
+    /// What values were reported to have won over, and where.
+    wins: BTreeMap<(Path, u32), Vec<Win>>,
     pub(in crate::whole) conflicts: u64,
     pub(in crate::whole) purged: u64,
 }
@@ -102,14 +112,15 @@ impl Judge {
                 self.conflicts += 1;
                 self.losers.insert(event_id(table, conflict.loser.newest()));
                 if let Some(value) = conflict.winner.value() {
-                    let number = crate::whole::clients::requests::number_of(value);
-                    let place = (conflict.path.clone(), number);
-                    if conflict.winner.reissue_of().is_some() && conflict.loser.value().is_none() {
-                        self.lifted.insert(place.clone(), self.conflicts);
-                    }
+                    let place = (conflict.path.clone(), number_of(value));
                     if conflict.is_undone_deletion() {
-                        self.undone.insert(place);
+                        self.undone.insert(place.clone());
                     }
+                    self.wins.entry(place).or_default().push(Win {
+                        report: self.conflicts,
+                        is_reissued: conflict.winner.reissue_of().is_some(),
+                        loser: conflict.loser.value().map(number_of),
+                    });
                 }
                 true
             }
@@ -174,9 +185,7 @@ impl Judge {
         let mut wrong = None;
         for (event, acked) in self.acked.iter().filter(|(_, acked)| !acked.is_excused) {
             let now = held.get(&acked.path);
-            let number = now
-                .and_then(|now| now.value.as_deref())
-                .map(crate::whole::clients::requests::number_of);
+            let number = now.and_then(|now| now.value.as_deref()).map(number_of);
             let detail = || {
                 let (id, tick) = event;
                 format!(
@@ -225,7 +234,7 @@ impl Judge {
     ) -> bool {
         let is_there = match now {
             Some(now) => {
-                let number = now.value.as_deref().map(crate::whole::clients::requests::number_of);
+                let number = now.value.as_deref().map(number_of);
                 now.event == *event || number == acked.value
             }
             None => acked.value.is_none(),
@@ -245,13 +254,25 @@ impl Judge {
     }
 
     /// Whether a report says that a value is there in place of a deletion: of one that was purged, or, since a client was
-    /// told of this deletion, of another one at the same path. Where what a client had put in the place of this deletion
-    /// lost to that other one, that is all there is to tell: nobody knows any more in what order it was.
+    /// told of this deletion, of another one at the same path, or of a value that had itself won over one. Where what a
+    /// client had put in the place of this deletion lost to those, that is all there is to tell: nobody knows any more in
+    /// what order it was.
     fn is_told_to_be_back(&self, deletion: &EventId, path: &Path, number: u32) -> bool {
-        let place = (path.clone(), number);
         let before = self.reported_before.get(deletion);
-        self.undone.contains(&place)
-            || self.lifted.get(&place).is_some_and(|last| Some(last) > before)
+        let wins = |number: u32| {
+            let wins = self.wins.get(&(path.clone(), number)).into_iter().flatten();
+            wins.filter(move |win| Some(&win.report) > before)
+        };
+        let mut losers: Vec<Option<u32>> =
+            wins(number).filter(|win| win.is_reissued).map(|win| win.loser).collect();
+        let mut seen = BTreeSet::from([number]);
+        while let Some(loser) = losers.pop() {
+            let Some(value) = loser else { return true };
+            if seen.insert(value) {
+                losers.extend(wins(value).map(|win| win.loser));
+            }
+        }
+        self.undone.contains(&(path.clone(), number))
     }
 
     fn is_made_once(&self, request: u32) -> bool {
