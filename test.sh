@@ -256,7 +256,8 @@ export DISTKV_NODE_BIN=${DISTKV_NODE_BIN:-$product}
 # They wait for nodes more than they work.
 beside go-client clients/go/check.sh
 step "the Python client"
-tests pytest python.log "$target/python-venv/bin/python" -m pytest tests/python -n "$(nproc)"
+# A worker that has run out of tests takes some of another's: a few take long, and stand together in their files.
+tests pytest python.log "$target/python-venv/bin/python" -m pytest tests/python -n "$((2 * $(nproc)))" --dist worksteal
 join_tests go go-client "the smart client for Go"
 
 if command -v dpkg-deb >/dev/null 2>&1 && command -v systemd-analyze >/dev/null 2>&1 && can_copy_system; then
@@ -265,7 +266,7 @@ fi
 
 # Our own client for Python; its longer tests: clients/python/README.md.
 step "the smart client for Python"
-tests pytest python-client.log "$target/python-client-venv/bin/python" -m pytest clients/python -n "$side_by_side"
+tests pytest python-client.log "$target/python-client-venv/bin/python" -m pytest clients/python -n "$side_by_side" --dist worksteal
 
 if [ -n "${beside[debian]:-}" ]; then
     join debian "the Debian package"

@@ -268,40 +268,42 @@ async fn remove(
 ) -> Result<(), CliError> {
     let (method, name) = (user.method.as_deref(), &*user.name);
     let found = users_named(remote, method, name).await?;
-    let removed = if found.is_empty() {
-        remove_leftovers(remote, method, name).await?
-    } else {
-        let method = only(found, method, name)?.method;
-        if !force {
-            keep_one(remote, (&method, name), "removing it").await?;
-        }
-        remote.request("auth_delete", &user_fields(&method, name)).await?;
-        vec![method]
-    };
-    for method in removed {
-        output.either(
-            || json!({"user": name, "method": method, "removed": true}),
-            || format!("{name} ({method}) is removed"),
-        )?;
+    if found.is_empty() {
+        return remove_leftovers(remote, method, name, output).await;
     }
-    Ok(())
+    let method = only(found, method, name)?.method;
+    if !force {
+        keep_one(remote, (&method, name), "removing it").await?;
+    }
+    remote.request("auth_delete", &user_fields(&method, name)).await?;
+    tell_removed(output, name, &method)
+}
+
+fn tell_removed(output: &mut Output, name: &str, method: &str) -> Result<(), CliError> {
+    output.either(
+        || json!({"user": name, "method": method, "removed": true}),
+        || format!("{name} ({method}) is removed"),
+    )
 }
 
 /// Nobody is there. But a change that did not know that the user was removed may have come later: what it has left is no
-/// user, and `status` warns of it until it is removed, too. Gives the methods of which there was something.
+/// user, and `status` warns of it until it is removed, too. What was removed is told at once: another method's may fail.
 async fn remove_leftovers(
     remote: &Remote,
     method: Option<&str>,
     name: &str,
-) -> Result<Vec<String>, CliError> {
-    let mut removed = Vec::new();
+    output: &mut Output,
+) -> Result<(), CliError> {
+    let mut is_there = false;
     for method in methods(method) {
         let fields = user_fields(method, name);
         if ask_if_there(remote, "auth_delete", &fields).await?.is_some() {
-            removed.push(method.to_owned());
+            is_there = true;
+            tell_removed(output, name, method)?;
+            output.flush()?;
         }
     }
-    if removed.is_empty() { Err(no_user(method, name)) } else { Ok(removed) }
+    if is_there { Ok(()) } else { Err(no_user(method, name)) }
 }
 
 /// Says what was done, and a token, if one was made.

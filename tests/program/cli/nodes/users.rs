@@ -265,3 +265,16 @@ fn who_was_removed_and_changed_elsewhere_is_made_anew_or_removed_as_status_says(
     machine.ok(&["user", "remove", "joe", "--method", "password"]);
     assert!(machine.ok(&["user", "show", "joe"]).starts_with("joe (token)"));
 }
+
+#[test]
+fn what_was_removed_is_told_although_the_rest_fails() {
+    let node = FakeNode::start(|request| match (request.str("action"), request.str("typ")) {
+        (Some("auth_get"), _) => vec![error("there is no such user", "not_found")],
+        (_, Some("password")) => vec![Fields::new().bool("changed", true).clone()],
+        _ => vec![error("the disk is full", "disk_full")],
+    });
+    let connect = node.address.to_string();
+    let done = run(&["user", "remove", "joe", "--connect", &connect], &[], b"");
+    assert!(done.code != 0 && done.stderr.contains("the disk is full"), "{done:?}");
+    assert_eq!(done.stdout, "joe (password) is removed\n");
+}
