@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
@@ -25,14 +25,15 @@ STATE is self, joining (linked, and not a member yet), up, suspect (silent for a
 (known only from the Delete group's list); FOR says since when.
 
 LINK says whether changes flow directly to the node; it is LAGGING when changes came too \
-fast for it, so that it fetches them. ACKED is the last of this node's own changes that it \
+fast for it, so that it fetches them. In networks of more than 48 nodes most are not linked to each other. READY is \
+known of those that are. ACKED is the last of this node's own changes that it \
 has confirmed.
 
 KEEPER is the node's rank among the housekeepers, which drive the healing of a split. DELETE \
 is yes for members of the Delete group, or says how long one has been missed: all of them \
 must agree before deleted entries are purged.
 
-With --json, one object per line.
+With --json, one object per line; \"ready\" and \"secured\" are null of a node that is up and not linked.
 
 Exit code: 0 done, 1 failed, 2 usage, 3 refused, 6 no node was reached.")]
 pub(in crate::cli) struct MembersArgs {
@@ -101,7 +102,7 @@ async fn list(remote: &RemoteArgs) -> Result<(), CliError> {
     let mut output = Output::new(remote.json);
     if output.json {
         for member in array_items(members) {
-            output.json_line(json_of(member))?;
+            output.json_line(json_line(member))?;
         }
         output.flush()?;
         // Each line is a member; programs find the warnings in `status`.
@@ -134,6 +135,22 @@ async fn list(remote: &RemoteArgs) -> Result<(), CliError> {
     output.flush()
 }
 
+/// What only a link tells is told as unknown where there is none: nodes send false.
+fn json_line(member: &[u8]) -> Json {
+    let mut line = json_of(member);
+    let is_unknown = Message::new(member).is_ok_and(|member| !is_known(&member));
+    if let Some(fields) = line.as_object_mut().filter(|_| is_unknown) {
+        fields.extend(["ready", "secured"].map(|name| (name.to_owned(), Json::Null)));
+    }
+    line
+}
+
+/// Whether the node that tells of a member can know how it is: it is linked to it, or is it, or holds it for gone.
+fn is_known(member: &Message) -> bool {
+    let is_up = matches!(member.str("state"), Some("joining" | "up" | "suspect"));
+    !is_up || member.bool("linked") != Some(false)
+}
+
 fn cells(member: &Message, has_key: bool) -> [String; 11] {
     let text = |name: &str| member.str(name).unwrap_or_default().to_owned();
     let yes_no = |name: &str| match member.bool(name) {
@@ -162,7 +179,7 @@ fn cells(member: &Message, has_key: bool) -> [String; 11] {
         text("state"),
         member.u64("since_ms").map(show_millis).unwrap_or_default(),
         link,
-        yes_no("ready"),
+        if is_known(member) { yes_no("ready") } else { String::new() },
         acked.map(|tick| tick.to_string()).unwrap_or_default(),
         member.u64("housekeeper").map(|place| place.to_string()).unwrap_or_default(),
         delete,

@@ -20,6 +20,14 @@ impl FakeNode {
     pub(crate) fn start(
         answer: impl Fn(&Message) -> Vec<Fields> + Send + Sync + 'static,
     ) -> FakeNode {
+        FakeNode::start_as("fake", answer)
+    }
+
+    /// The same, under a name.
+    pub(crate) fn start_as(
+        name: &'static str,
+        answer: impl Fn(&Message) -> Vec<Fields> + Send + Sync + 'static,
+    ) -> FakeNode {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -28,7 +36,7 @@ impl FakeNode {
             for stream in listener.incoming().map_while(Result::ok) {
                 let (answer, kept) = (Arc::clone(&answer), Arc::clone(&kept));
                 // What goes wrong here, the client sees as a lost connection.
-                thread::spawn(move || serve(stream, &*answer, &kept));
+                thread::spawn(move || serve(stream, name, &*answer, &kept));
             }
         });
         FakeNode { address, asked }
@@ -51,11 +59,12 @@ impl FakeNode {
 
 fn serve(
     mut stream: TcpStream,
+    name: &str,
     answer: &dyn Fn(&Message) -> Vec<Fields>,
     kept: &Mutex<Vec<Message>>,
 ) -> std::io::Result<()> {
     let mut greeting = Fields::new();
-    greeting.u64("seq", 0).raw("version", b"\x93\x00\x41\x00").str("node", "fake");
+    greeting.u64("seq", 0).raw("version", b"\x93\x00\x41\x00").str("node", name);
     stream.write_all(&greeting.u64("tick", 1).u64("tock", 2).encode())?;
     let mut splitter = Splitter::new();
     let mut chunk = [0; 64 << 10];

@@ -4,17 +4,22 @@ mod follow;
 mod node;
 mod told;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use clap::Args;
 
-use self::node::Node;
+use self::node::{Node, address_of};
 use self::told::{Printer, Told};
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, parse_path};
 use crate::cli::say;
 use crate::cli::terminal::output::printable;
+use crate::client::Message;
 use crate::client::message::array_items;
-use crate::client::{Fields, Message};
 use crate::model::path::Path;
+
+/// Most nodes that are asked: as many as a network is made for.
+const NODES_MAX: usize = 1_024;
 
 /// Print conflicts: changes made in ignorance of each other, and which was kept
 #[derive(Debug, Clone, Args)]
@@ -141,20 +146,46 @@ impl Asking {
         }
     }
 
-    /// Adds the other members of the first node's network.
+    /// Adds the other members of the first node's network. In a large network a node tells the addresses of those that it is
+    /// linked to, and no others; so each one that is found is asked for its members, too.
     async fn add_members(&mut self, args: &RemoteArgs) -> Result<(), CliError> {
-        let Some(first) = self.nodes.first() else { return Ok(()) };
-        let reply = first.remote.request("members", &Fields::new()).await?;
-        let members = array_items(reply.get("result").unwrap_or_default());
-        for member in members.filter_map(|member| Message::new(member).ok()) {
-            if matches!(member.str("state"), Some("self" | "left")) {
-                continue;
+        // Who is left out, and why, unless another node tells more.
+        let mut left_out: BTreeMap<String, CliError> = BTreeMap::new();
+        let mut tried = BTreeSet::from([self.names()]);
+        let mut asked = 0;
+        while let Some(node) = self.nodes.get(asked) {
+            let reply = node.members().await;
+            asked += 1;
+            let reply = match reply {
+                Ok(reply) => reply,
+                Err(error) if asked == 1 => return Err(error),
+                // It is asked for its conflicts all the same, which tells what is wrong.
+                Err(_) => continue,
+            };
+            let members = array_items(reply.get("result").unwrap_or_default());
+            for member in members.filter_map(|member| Message::new(member).ok()) {
+                let name = printable(member.str("name").unwrap_or("?")).into_owned();
+                let is_new = !matches!(member.str("state"), Some("self" | "left"));
+                if !is_new || tried.contains(&name) || tried.len() >= NODES_MAX {
+                    continue;
+                }
+                let address = match address_of(&member) {
+                    Ok(address) => address,
+                    Err(why) => {
+                        left_out.insert(name, why);
+                        continue;
+                    }
+                };
+                left_out.remove(&name);
+                tried.insert(name.clone());
+                match Node::connect(&name, address, args).await {
+                    Ok(node) => self.nodes.push(node),
+                    Err(error) => self.leave_out(&name, false, error)?,
+                }
             }
-            let name = printable(member.str("name").unwrap_or("?")).into_owned();
-            match Node::member(&name, &member, args).await {
-                Ok(node) => self.nodes.push(node),
-                Err(error) => self.leave_out(&name, false, error)?,
-            }
+        }
+        for (name, why) in left_out {
+            self.leave_out(&name, false, why)?;
         }
         Ok(())
     }

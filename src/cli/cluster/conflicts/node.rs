@@ -30,24 +30,17 @@ impl Node {
         Ok(Self::at(args.connect_for_streams().await?, None))
     }
 
-    /// Another member of its network.
-    pub(super) async fn member(
-        name: &str,
-        member: &Message,
-        args: &RemoteArgs,
-    ) -> Result<Self, CliError> {
-        let failure = |text: &str| Err(CliError::Failure(text.to_owned()));
-        let client = match (member.str("state"), member.str("client")) {
-            (Some("down"), _) => return failure("it is down"),
-            (_, None) => return failure("it is not linked, so its address is unknown"),
-            (_, Some(client)) => client,
-        };
-        let address =
-            HostPort::parse(client, None).map_err(|error| CliError::Failure(error.to_string()))?;
-        Self::connect(name, address, args).await
+    /// All members of its network, as it sees them.
+    pub(super) async fn members(&self) -> Result<Message, CliError> {
+        self.remote.request("members", &Fields::new()).await
     }
 
-    async fn connect(name: &str, address: HostPort, args: &RemoteArgs) -> Result<Self, CliError> {
+    /// Another member of its network, at its address.
+    pub(super) async fn connect(
+        name: &str,
+        address: HostPort,
+        args: &RemoteArgs,
+    ) -> Result<Self, CliError> {
         let timeout = args.timeout_or_default();
         // Two streams are open at once where it is followed: so with flow control.
         let options = Options {
@@ -116,4 +109,18 @@ fn asked(path: &Path) -> Fields {
     let mut fields = Fields::at(path);
     ask_for_chain(&mut fields);
     fields
+}
+
+/// Where a member is, as a node tells it; an error says why it does not.
+pub(super) fn address_of(member: &Message) -> Result<HostPort, CliError> {
+    let failure = |text: &str| Err(CliError::Failure(text.to_owned()));
+    match (member.str("state"), member.str("client")) {
+        (Some("down"), _) => failure("it is down"),
+        (_, None) => {
+            failure("no node that could be asked is linked to it, so its address is unknown")
+        }
+        (_, Some(client)) => {
+            HostPort::parse(client, None).map_err(|error| CliError::Failure(error.to_string()))
+        }
+    }
 }

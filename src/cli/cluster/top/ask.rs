@@ -11,10 +11,14 @@ use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::client::message::array_items;
 use crate::client::{Access, Connection, Fields, HostPort, Message, Options};
+use crate::model::ids::Millis;
 use crate::rt;
 
 /// Most nodes that are asked; of a larger network the first by name.
 const NODES_MAX: usize = 512;
+/// Most steps from a node to those whose addresses only it knows: in a large network a node is linked to a few others, whose
+/// addresses it has, and every node is a few steps away.
+const STEPS_MAX: usize = 16;
 /// A node that takes longer does not answer, for this table.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -26,6 +30,16 @@ pub(super) struct Nodes {
     nodes: BTreeMap<String, Node>,
     /// Nodes beyond that.
     left_out: usize,
+}
+
+/// What came of asking nodes, by name.
+type Asked = BTreeMap<String, Option<Answer>>;
+
+/// A node's status and its view of the members, and when it told them.
+struct Answer {
+    status: Message,
+    members: Message,
+    at_ms: Millis,
 }
 
 #[derive(Default)]
@@ -59,20 +73,19 @@ impl Nodes {
         self.left_out
     }
 
-    /// Asks all nodes at once: how each is, by name.
+    /// Asks all nodes: those whose addresses are known at once, then those whose addresses these tell. How each is, by name.
     pub(super) async fn look(&mut self) -> BTreeMap<String, Look> {
-        let (access, patience) = (&self.access, self.patience);
-        let asked = self.nodes.iter_mut().map(|(name, node)| async move {
-            let told = rt::timeout(patience, node.ask(name, access)).await.flatten();
-            if told.is_none() {
-                node.remote = None;
-            }
-            (name.clone(), told)
-        });
-        let told = join_all(asked).await;
+        let mut told = BTreeMap::new();
         let mut known = BTreeSet::new();
-        for (_, members) in told.iter().filter_map(|(_, told)| told.as_ref()) {
-            self.note_members(members, &mut known);
+        for _ in 0..STEPS_MAX {
+            let came = self.ask_others(&told).await;
+            if came.is_empty() {
+                break;
+            }
+            for answer in came.values().flatten() {
+                self.note_members(&answer.members, &mut known);
+            }
+            told.extend(came);
         }
         // One that none of the others knows any more has left.
         let is_known = |name: &String, node: &Node| known.contains(name) || node.remote.is_some();
@@ -80,17 +93,35 @@ impl Nodes {
             self.nodes.retain(|name, node| is_known(name, node));
         }
         self.left_out = known.iter().filter(|name| !self.nodes.contains_key(*name)).count();
-        let mut looks = BTreeMap::new();
-        for (name, told) in told {
-            let Some(node) = self.nodes.get(&name) else { continue };
+        let look = |(name, node): (&String, &Node)| {
             let state = node.state.clone();
-            let look = match told {
-                Some((status, members)) => Look::Answer { status, members, at_ms: rt::now() },
-                None => Look::Silent { state },
+            let look = match told.remove(name) {
+                Some(Some(Answer { status, members, at_ms })) => {
+                    Look::Answer { status, members, at_ms }
+                }
+                Some(None) => Look::Silent { state },
+                // Of one that is down nobody needs to know more.
+                None if state == "down" => Look::Silent { state },
+                None => Look::NoAddress { state },
             };
-            looks.insert(name, look);
-        }
-        looks
+            (name.clone(), look)
+        };
+        self.nodes.iter().map(look).collect()
+    }
+
+    /// Asks at once all that can be asked, without those that were.
+    async fn ask_others(&mut self, asked: &Asked) -> Asked {
+        let (access, patience) = (&self.access, self.patience);
+        let others = self.nodes.iter_mut();
+        let others = others.filter(|(name, node)| !asked.contains_key(*name) && node.has_address());
+        let others = others.map(|(name, node)| async move {
+            let told = rt::timeout(patience, node.ask(name, access)).await.flatten();
+            if told.is_none() {
+                node.remote = None;
+            }
+            (name.clone(), told)
+        });
+        join_all(others).await.into_iter().collect()
     }
 
     /// Takes in what a node says of all.
@@ -118,8 +149,12 @@ impl Nodes {
 }
 
 impl Node {
+    fn has_address(&self) -> bool {
+        self.remote.is_some() || self.address.is_some()
+    }
+
     /// Its status and its view of the members; none if it does not answer, or another node does in its place.
-    async fn ask(&mut self, name: &str, access: &Access) -> Option<(Message, Message)> {
+    async fn ask(&mut self, name: &str, access: &Access) -> Option<Answer> {
         if self.remote.is_none() {
             let options = Options {
                 connect_timeout: PATIENCE,
@@ -136,6 +171,6 @@ impl Node {
         let remote = self.remote.as_ref()?;
         let status = remote.request("status", &Fields::new()).await.ok()?;
         let members = remote.request("members", &Fields::new()).await.ok()?;
-        Some((status, members))
+        Some(Answer { status, members, at_ms: rt::now() })
     }
 }

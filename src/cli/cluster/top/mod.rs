@@ -37,7 +37,7 @@ Examples:
   distkv-node top --once --json | jq -r 'select(.answers | not) | .node'
 
 q or Ctrl-C ends it. Every node of the network is asked, and the worst is on top: one that does \
-not answer, one that is not ready, one that warns, one that has found conflicts since the last \
+not answer, or whose address nobody tells who does ('no address'), one that is not ready, one that warns, one that has found conflicts since the last \
 look, one whose changes others lack.
 
 REQ/S are requests of clients, WRITES/S changes made there, APPLIED/S changes taken from other \

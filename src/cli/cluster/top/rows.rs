@@ -21,9 +21,14 @@ pub(super) enum Look {
         /// When, by this machine's clock.
         at_ms: Millis,
     },
-    /// It did not; how the others see it.
+    /// It did not, or is down; how the others see it.
     Silent {
         /// As `members` has it; empty if none has said.
+        state: String,
+    },
+    /// It could not be asked: none of those that answered is linked to it, so its address is unknown.
+    NoAddress {
+        /// The same.
         state: String,
     },
 }
@@ -32,7 +37,7 @@ pub(super) enum Look {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Row {
     pub(super) name: String,
-    /// `ok`, `not ready`, `warns` or `no answer`.
+    /// `ok`, `not ready`, `warns`, `no answer` or `no address`.
     pub(super) state: &'static str,
     /// How the others see a node that does not answer.
     seen_as: String,
@@ -76,6 +81,9 @@ impl Row {
             Look::Silent { state } => {
                 Self { name, state: "no answer", seen_as: state.clone(), numbers: None }
             }
+            Look::NoAddress { state } => {
+                Self { name, state: "no address", seen_as: state.clone(), numbers: None }
+            }
             Look::Answer { status, members, at_ms } => {
                 let before = match before {
                     Some(Look::Answer { status, at_ms, .. }) => Some((status, *at_ms)),
@@ -94,7 +102,7 @@ impl Row {
 
     fn badness(&self) -> (u8, u64, u64, u64) {
         let rank = match self.state {
-            "no answer" => 3,
+            "no answer" | "no address" => 3,
             "not ready" => 2,
             "warns" => 1,
             _ => 0,

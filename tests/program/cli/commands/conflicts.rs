@@ -215,15 +215,19 @@ fn members(others: &[(&str, &str, Option<&str>)]) -> Fields {
 
 #[test]
 fn all_nodes_tell_each_conflict_once_and_who_is_left_out_is_said() {
-    let other = FakeNode::start(|_| {
-        // One that the first node has too, and one more between its two.
-        let (winner, loser) = (version(Some(b"\x01"), N3, 12), version(Some(b"\x02"), N2_N1, 11));
-        stream(vec![two(8).remove(0), conflict(9, "z", &winner, &loser)])
+    let other = FakeNode::start_as("other", |request| match request.str("action") {
+        Some("members") => vec![Fields::new().raw("result", b"\x90").clone()],
+        _ => {
+            // One that the first node has too, and one more between its two.
+            let (winner, loser) =
+                (version(Some(b"\x01"), N3, 12), version(Some(b"\x02"), N2_N1, 11));
+            stream(vec![two(8).remove(0), conflict(9, "z", &winner, &loser)])
+        }
     });
     let address = other.address.to_string();
     let node = FakeNode::start(move |request| match request.str("action") {
         Some("members") => vec![members(&[
-            ("fake", "up", Some(&address)),
+            ("other", "up", Some(&address)),
             ("n2", "up", Some(&address)),
             ("n3", "down", Some(&address)),
             ("n4", "joining", None),
@@ -234,7 +238,7 @@ fn all_nodes_tell_each_conflict_once_and_who_is_left_out_is_said() {
     let done = cli_with(&node, &["conflicts", "a", "--all"]);
     assert_eq!(done.code, 1, "not all could be asked");
     let heads: Vec<_> = done.stdout.lines().filter(|line| !line.starts_with(' ')).collect();
-    assert_eq!(heads, ["fake 2  a.y", "fake 9  a.z", "fake 1  a.x"], "by the winners' tocks");
+    assert_eq!(heads, ["fake 2  a.y", "other 9  a.z", "fake 1  a.x"], "by the winners' tocks");
     for words in
         ["n2 is left out: at its client address", "n3 is left out: it is down", "n4 is left"]
     {

@@ -1,6 +1,7 @@
 //! Real nodes as processes: how they start, what operators see of their lives, how they end.
 
 mod existing_files;
+mod far;
 mod interrupted;
 mod leave_for_good;
 mod life;
