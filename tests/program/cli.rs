@@ -4,6 +4,7 @@
 mod bench;
 pub(crate) mod command;
 mod commands;
+mod directories;
 mod fake;
 mod files;
 mod nodes;

@@ -5,6 +5,7 @@ pub(super) mod conflicts;
 pub(super) mod leave;
 pub(super) mod members;
 mod resync;
+mod roster;
 pub(super) mod shards;
 pub(super) mod state;
 pub(super) mod status;

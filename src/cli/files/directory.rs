@@ -7,6 +7,7 @@ use std::{fs, io};
 
 use super::super::error::CliError;
 use super::Format;
+use super::new_file::StateInto;
 use super::read::StateFile;
 use crate::cli::say;
 use crate::cli::terminal::progress::ProgressBar;
@@ -14,11 +15,13 @@ use crate::cli::terminal::times::show_time;
 use crate::engine::changes::LoadImage;
 use crate::engine::{Config, Engine, Image, NO_LATER, Outbox};
 use crate::model::ids::{Incarnation, NodeId, NodeName};
+use crate::model::path::{Element, Path};
 use crate::node::config::NETWORK;
 use crate::rt;
 use crate::storage::identity::Identity;
 use crate::storage::past::{Moment, reach_after};
 use crate::storage::recover::Files;
+use crate::storage::snapshot::snapshot_name;
 use crate::storage::{
     DataDir, Directory, Disk, FileHeader, LogReader, Progress, RecoverOptions, SnapshotReader,
     StorageError, Until, Warning, recover,
@@ -112,6 +115,51 @@ pub(in crate::cli) fn read_directory(
     })
 }
 
+/// Whether a node would start with a directory: reads it as a start does, and keeps nothing of the state. A node may use
+/// it meanwhile. None if it is no node's; else what a start would warn of that no file shows by itself.
+pub(in crate::cli) fn check_directory(
+    path: &FilePath,
+    json: bool,
+) -> Result<Option<Vec<String>>, CliError> {
+    let disk = Directory::new(path);
+    check_identity(&disk).map_err(failure)?;
+    let files = Files::list(&disk).map_err(failure)?;
+    // Snapshots alone may be anybody's, put together.
+    if files.identity.is_none() && files.logs.is_empty() {
+        return Ok(None);
+    }
+    let Some(owner) = owner_of(&disk)? else { return Ok(None) };
+    let options = RecoverOptions {
+        hash_seed: rt::random_u64(),
+        below: Some(nowhere()),
+        ..RecoverOptions::default()
+    };
+    let mut bar = ProgressBar::new(format!("verifying {}", path.display()), json);
+    let mut look = |_: &str, progress: Progress| bar.entries(progress.entries, progress.total);
+    let name = owner.name.as_str();
+    let recovered = recover(&disk, &owner.network, name, &options, &mut look).map_err(failure)?;
+    let is_of_a_file =
+        |warning: &&Warning| matches!(warning, Warning::TornTail { .. } | Warning::BadSnapshot(_));
+    let notes = recovered.warnings.iter().filter(|warning| !is_of_a_file(warning)).map(note_text);
+    Ok(Some(notes.collect()))
+}
+
+/// A path at which nobody has anything, so that reading takes no memory for entries.
+fn nowhere() -> Path {
+    Path::system_root().push(Element::Str("nowhere")).unwrap_or_default()
+}
+
+/// Whether a node would start with a directory's identity, if there is one.
+///
+/// # Errors
+/// What a start says.
+pub(in crate::cli) fn check_identity(disk: &dyn Disk) -> Result<(), StorageError> {
+    match &Files::list(disk)?.identity {
+        Some(entry) => Identity::load(disk, entry).map(|_| ()),
+        None => Ok(()),
+    }
+}
+
 /// A warning for people: with times where it has some.
 fn note_text(warning: &Warning) -> String {
     match warning {
@@ -152,12 +200,14 @@ pub(in crate::cli) struct Put {
 /// Puts states into a directory, one after the other, on top of what is there (replication rule 9), as a
 /// snapshot that the next start begins with. No node may use it meanwhile.
 pub(in crate::cli) fn put_into(
-    path: &FilePath,
+    into: &StateInto<'_>,
     states: Vec<StateFile>,
     wanted: (Option<NodeName>, Option<String>),
     json: bool,
 ) -> Result<Put, CliError> {
+    let path = into.directory;
     let directory = DataDir::open(path).map_err(failure)?;
+    into.is_locked();
     let disk = directory.disk();
     let there = owner_of(&**disk)?;
     let owner = owner_for(there.as_ref(), states.first(), wanted, path)?;
@@ -194,6 +244,7 @@ pub(in crate::cli) fn put_into(
         store: recovered.store,
         time_ms: rt::wall_clock_ms(),
     };
+    into.is_written_to(&snapshot_name(header.number));
     let mut bar = ProgressBar::new(format!("writing {}", path.display()), json);
     let mut look = |progress: Progress| bar.entries(progress.entries, progress.total);
     let info = directory.save(&header, &image, &mut look).map_err(failure)?;

@@ -15,6 +15,8 @@ use rustix::fs::OFlags;
 use super::cannot;
 use crate::cli::error::CliError;
 use crate::rt;
+use crate::storage::data_dir::LOCK_NAME;
+use crate::storage::snapshot::temporary_name;
 
 /// Files can hold all that a node holds, and secrets: they are for their user only.
 const FILE_MODE: u32 = 0o600;
@@ -59,11 +61,20 @@ impl Existing {
 struct Unfinished {
     /// Where the files are: one or two.
     files: Vec<PathBuf>,
+    /// What this command has put into a data directory, or will.
+    state: Option<UnfinishedState>,
     /// What else an interruption leaves, for people.
     left: Option<String>,
+    /// What there is of what was to be written, for people; nothing where that is all.
+    written: &'static str,
 }
 
-static UNFINISHED: Mutex<Unfinished> = Mutex::new(Unfinished { files: Vec::new(), left: None });
+static UNFINISHED: Mutex<Unfinished> = Mutex::new(Unfinished {
+    files: Vec::new(),
+    state: None,
+    left: None,
+    written: "nothing was written",
+});
 
 /// From now on, a signal that ends this command removes what it has not finished. For commands that write files, and
 /// change nothing where a signal may come; others look at an [`Interrupt`](crate::cli::terminal::interrupt::Interrupt).
@@ -76,11 +87,10 @@ pub(in crate::cli) fn tidy_when_interrupted(json: bool) -> Result<(), CliError> 
         for file in &unfinished.files {
             let _ = fs::remove_file(file);
         }
-        let what = match &unfinished.left {
-            // Where there is nothing, all is done, or was not begun.
-            _ if unfinished.files.is_empty() => "",
-            Some(left) => left,
-            None => "nothing was written",
+        let what = match (&unfinished.state, &unfinished.left) {
+            (Some(state), _) => state.take_away(),
+            (None, Some(left)) if !unfinished.files.is_empty() => left,
+            (None, _) => unfinished.written,
         };
         process::exit(i32::from(CliError::Interrupted(what.to_owned()).tell(json)));
     })
@@ -89,6 +99,86 @@ pub(in crate::cli) fn tidy_when_interrupted(json: bool) -> Result<(), CliError> 
 /// From now on, an interruption also leaves this, until the files are finished.
 pub(in crate::cli) fn tell_when_interrupted(left: String) {
     UNFINISHED.lock().left = Some(left);
+}
+
+/// Writes to standard output, where what was written stays.
+pub(in crate::cli) fn write_to_stdout<T>(write: impl FnOnce() -> T) -> T {
+    UNFINISHED.lock().written = "what standard output has is not whole";
+    let done = write();
+    UNFINISHED.lock().written = "";
+    done
+}
+
+/// What goes if a state does not get into a data directory as a whole: else a node would take the directory for a new one,
+/// and begin with nothing.
+#[derive(Default)]
+struct UnfinishedState {
+    files: Vec<PathBuf>,
+    /// Those that were not there before, from the bottom up.
+    folders: Vec<PathBuf>,
+    /// Whether the file that it is written to takes the place of another one, and may have done so.
+    replaces: bool,
+}
+
+impl UnfinishedState {
+    /// Removes it all; says what is left.
+    fn take_away(&self) -> &'static str {
+        for file in &self.files {
+            let _ = fs::remove_file(file);
+        }
+        for folder in &self.folders {
+            // Only if it is empty: what somebody else has put there stays.
+            let _ = fs::remove_dir(folder);
+        }
+        if self.replaces { "all was restored, or nothing" } else { "nothing was restored" }
+    }
+}
+
+/// A data directory that gets a state, until it has it: an interruption leaves it as it was. For after
+/// [`tidy_when_interrupted`].
+pub(in crate::cli) struct StateInto<'a> {
+    pub(in crate::cli) directory: &'a FilePath,
+    /// Whether the file that is locked was there before.
+    had_lock: bool,
+}
+
+impl<'a> StateInto<'a> {
+    /// Before anything is read or made.
+    pub(in crate::cli) fn begin(directory: &'a FilePath) -> Self {
+        let folders = directory.ancestors().take_while(|folder| {
+            !folder.as_os_str().is_empty() && fs::symlink_metadata(folder).is_err()
+        });
+        let folders = folders.map(FilePath::to_owned).collect();
+        UNFINISHED.lock().state = Some(UnfinishedState { folders, ..UnfinishedState::default() });
+        Self { directory, had_lock: directory.join(LOCK_NAME).exists() }
+    }
+
+    /// The directory is there, and locked: before that, the lock may be another's.
+    pub(in crate::cli) fn is_locked(&self) {
+        if !self.had_lock {
+            let mut unfinished = UNFINISHED.lock();
+            unfinished.state.get_or_insert_default().files.push(self.directory.join(LOCK_NAME));
+        }
+    }
+
+    /// From now on, it is written to this file.
+    pub(in crate::cli) fn is_written_to(&self, name: &str) {
+        let file = self.directory.join(name);
+        let mut unfinished = UNFINISHED.lock();
+        let state = unfinished.state.get_or_insert_default();
+        state.files.push(self.directory.join(temporary_name(name)));
+        if file.exists() {
+            state.replaces = true;
+        } else {
+            state.files.push(file);
+        }
+    }
+}
+
+impl Drop for StateInto<'_> {
+    fn drop(&mut self) {
+        UNFINISHED.lock().state = None;
+    }
 }
 
 /// Whether it is a pipe, a device or the like: it cannot be replaced, and has nothing that is lost.
@@ -151,6 +241,7 @@ impl NewFile {
             let mut unfinished = UNFINISHED.lock();
             self.take_name()?;
             forget(&mut unfinished, &self.temporary);
+            unfinished.written = "";
             Ok(())
         });
         match named.and_then(|()| File::open(folder_of(&self.to))?.sync_all()) {

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path as FilePath;
 
-use super::new_file::{Existing, NewFile};
+use super::new_file::{Existing, NewFile, write_to_stdout};
 use super::{Format, cannot};
 use crate::cli::error::CliError;
 use crate::cli::say;
@@ -53,8 +53,10 @@ pub(in crate::cli) fn write_state(
     if to == FilePath::new("-") {
         let mut out = Counting { out: io::stdout().lock(), bytes: 0 };
         let mut bar = ProgressBar::new("writing", json);
-        let written = write_to(&mut out, FileId::default(), what, &mut bar);
-        let written = written.and_then(|written| out.flush().map(|()| written));
+        let written = write_to_stdout(|| {
+            let written = write_to(&mut out, FileId::default(), what, &mut bar)?;
+            out.flush().map(|()| written)
+        });
         let written = written.map_err(|error| match CliError::of_output(&error) {
             // Half a list is for its reader to decide; half a backup is none.
             CliError::OutputClosed => CliError::Failure(String::from(

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 
 use super::changes::print_changes;
 use crate::cli::error::CliError;
-use crate::cli::files::directory::{moment_text, owner_of, reading_failure};
+use crate::cli::files::directory::{check_identity, moment_text, owner_of, reading_failure};
 use crate::cli::files::new_file::is_special;
 use crate::cli::files::read::{notes_of, read_saved_states};
 use crate::cli::files::{FileKind, Format, cannot, kind_of};
@@ -37,6 +37,8 @@ Examples:
 With --changes, one line for each change: when it came to the node whose log it is, what was \
 changed, and who made it. With --json, these are objects as `import` and `snapshot restore` \
 take them, with the time.
+
+Of a directory, not all is read: `snapshot verify DIR` finds out whether it is whole.
 
 Exit code: 0 done, 1 the log is damaged or cannot be read, 2 usage.")]
 pub(super) struct InspectArgs {
@@ -234,6 +236,8 @@ fn inspect_directory(args: &InspectArgs, json: bool) -> Result<(), CliError> {
     })?;
     let files = Files::list(&disk).map_err(reading_failure)?;
     let past = reach(&disk).map_err(reading_failure)?;
+    // How far back there is does not depend on it.
+    let identity = check_identity(&disk).map_err(reading_failure);
     let bytes = |files: &BTreeMap<u64, DiskEntry>| files.values().map(|file| file.bytes).sum();
     let (snapshot_bytes, log_bytes): (u64, u64) = (bytes(&files.snapshots), bytes(&files.logs));
     let (snapshots, logs) = (files.snapshots.len(), files.logs.len());
@@ -254,7 +258,8 @@ fn inspect_directory(args: &InspectArgs, json: bool) -> Result<(), CliError> {
             "past": past,
         });
         output.json_line(line)?;
-        return output.flush();
+        output.flush()?;
+        return identity;
     }
     let mut table = Table::default();
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
@@ -268,7 +273,8 @@ fn inspect_directory(args: &InspectArgs, json: bool) -> Result<(), CliError> {
     }
     row("past since", past.map_or_else(|| "nothing is whole".into(), |past| moment_text(&past)));
     table.print(&mut output)?;
-    output.flush()
+    output.flush()?;
+    identity
 }
 
 /// A change log of the Python DistKV, which has neither checksums nor times.

@@ -7,7 +7,7 @@ use clap::Args;
 use super::inspect::open;
 use crate::cli::error::CliError;
 use crate::cli::files::directory::{put_into, read_directory, reading_failure};
-use crate::cli::files::new_file::tidy_when_interrupted;
+use crate::cli::files::new_file::{StateInto, tidy_when_interrupted};
 use crate::cli::files::read::{StateFile, notes_of, read_saved_states, read_state};
 use crate::cli::files::write::write_state;
 use crate::cli::files::{FileKind, Format, kind_of};
@@ -84,12 +84,15 @@ pub(super) fn run(args: ReplayArgs, json: bool) -> Result<(), CliError> {
     };
     if let Some(to) = &args.to {
         args.form.existing().check(to)?;
-        tidy_when_interrupted(json)?;
     }
+    tidy_when_interrupted(json)?;
+    let into = args.into.into.as_deref().map(StateInto::begin);
     let state = read(&args.from, until, json)?;
     tell_notes(&state.notes);
-    if let Some(directory) = &args.into.into {
-        let put = put_into(directory, vec![state], args.into.wanted(), json)?;
+    if let Some(into) = into {
+        let put = put_into(&into, vec![state], args.into.wanted(), json)?;
+        let directory = into.directory;
+        drop(into);
         return tell_put(directory, &put, json);
     }
     let Some(to) = &args.to else { return Ok(()) };

@@ -15,7 +15,8 @@ use super::node_args::host_name;
 use super::settings::problem::problem_of;
 use super::settings::{Settings, StartKind};
 use crate::cli::error::CliError;
-use crate::cli::files::directory::owner_of;
+use crate::cli::files::directory::{check_identity, owner_of};
+use crate::node::NodeError;
 use crate::node::check::{self, Data};
 use crate::node::config::{Config, DataConfig};
 use crate::rt;
@@ -188,7 +189,12 @@ fn data_of(config: &Config) -> (Data, Option<check::Problem>) {
         return (Data::Unknown, None);
     }
     let error = |text: String| Some(check::Problem::error(&["data-dir", "name", "network"], text));
-    match owner_of(&Directory::new(dir)) {
+    let disk = Directory::new(dir);
+    if let Err(why) = check_identity(&disk) {
+        let refused = NodeError::Storage { dir: dir.clone(), source: Box::new(why) };
+        return (Data::Unknown, error(refused.to_string()));
+    }
+    match owner_of(&disk) {
         Ok(None) => match only_foreign(dir) {
             Ok(Some(names)) => {
                 let directory = dir.display().to_string();

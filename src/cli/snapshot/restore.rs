@@ -11,6 +11,7 @@ use serde_json::{Map, Value as Json, json};
 use super::convert::tell_notes;
 use crate::cli::error::CliError;
 use crate::cli::files::directory::{Put, put_into};
+use crate::cli::files::new_file::{StateInto, tidy_when_interrupted};
 use crate::cli::files::read::read_state;
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::say;
@@ -116,13 +117,16 @@ impl IntoArgs {
 pub(super) async fn run(args: &RestoreArgs, remote: &RemoteArgs) -> Result<(), CliError> {
     args.into.check()?;
     if let Some(directory) = &args.into.into {
+        tidy_when_interrupted(remote.json)?;
+        let into = StateInto::begin(directory);
         let mut states = Vec::new();
         for file in &args.files {
             let state = read_state(file, remote.json)?;
             tell_notes(&state.notes);
             states.push(state);
         }
-        let put = put_into(directory, states, args.into.wanted(), remote.json)?;
+        let put = put_into(&into, states, args.into.wanted(), remote.json)?;
+        drop(into);
         return tell_put(directory, &put, remote.json);
     }
     if args.with_auth && args.files.len() > 1 {

@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::cli::error::CliError;
+use crate::cli::files::directory::check_directory;
 use crate::cli::files::read::{notes_of, notes_on_meta, read_saved_states, read_state};
 use crate::cli::files::{FileKind, Format, cannot, kind_of};
 use crate::cli::terminal::output::{Output, count_of, printable};
@@ -18,7 +19,7 @@ use crate::storage::{LogReader, Progress, verify_snapshot};
 #[command(after_help = "\
 Examples:
   distkv-node snapshot verify monday.dkv
-  distkv-node snapshot verify /var/lib/distkv  # all *.dkv in it, also logs
+  distkv-node snapshot verify /var/lib/distkv  # all *.dkv in it, and whether a node would start
 
 Every byte of a snapshot and of an event log is covered by a checksum. Files of the Python \
 DistKV and lines of JSON have none: they are only checked for being readable. A log that \
@@ -26,9 +27,13 @@ ends in the middle of a change is not damaged: its node was killed, or is still 
 saved state of the Python DistKV has no end mark: where it ends between two entries, only a \
 note says that changes are missing.
 
+A node's data directory is also read as the node reads it at its start, whether that runs or \
+not: its identity, how it was stopped, and whether each log goes on where the one before it \
+ended. The last line says whether a node would start with it, and if not, what it would say.
+
 Exit code: 0 all are good, 1 one is not or cannot be read, 2 usage.")]
 pub(super) struct VerifyArgs {
-    /// The files; of a directory, all snapshots and event logs (*.dkv) in it
+    /// The files; of a directory, all snapshots and event logs (*.dkv) in it, and whether they belong together
     #[arg(value_name = "FILE|DIR", required = true)]
     files: Vec<PathBuf>,
 
@@ -40,7 +45,8 @@ pub(super) struct VerifyArgs {
 /// What was found in a good file.
 struct Good {
     what: &'static str,
-    entries: u64,
+    /// None where they are not counted.
+    entries: Option<u64>,
     /// What is remarkable, but no damage.
     notes: Vec<String>,
 }
@@ -48,62 +54,85 @@ struct Good {
 pub(super) fn run(args: &VerifyArgs, json: bool) -> Result<(), CliError> {
     let mut output = Output::new(json);
     let mut is_bad = false;
-    for path in all_files(&args.files)? {
-        let name = path.display().to_string();
-        match verify(&path, json) {
-            Ok(Good { what, entries, notes }) => {
-                output.either(
-                    || {
-                        json!({
-                            "file": name, "good": true, "kind": what, "entries": entries,
-                            "notes": notes,
-                        })
-                    },
-                    || {
-                        let notes: String =
-                            notes.iter().map(|note| format!("; {}", printable(note))).collect();
-                        let entries = count_of(entries, "entry", "entries");
-                        format!("{name}: good ({what}, {entries}{notes})")
-                    },
-                )?;
-            }
-            Err(CliError::Failure(why) | CliError::Usage(why)) => {
-                is_bad = true;
-                output.either(
-                    || json!({ "file": name, "good": false, "error": why }),
-                    || format!("{name}: BAD: {}", printable(&why)),
-                )?;
-            }
-            Err(other) => return Err(other),
+    for given in &args.files {
+        // Read before its files, whose lines come first: without any, it says why.
+        let whole = if given.is_dir() { verify_directory(given, json).transpose() } else { None };
+        let files = match all_files(given) {
+            Err(_) if whole.is_some() => Vec::new(),
+            files => files?,
+        };
+        for path in files {
+            is_bad |= !tell(&path, verify(&path, json), &mut output)?;
+        }
+        if let Some(whole) = whole {
+            is_bad |= !tell(given, whole, &mut output)?;
         }
     }
     output.flush()?;
     if is_bad { Err(CliError::Told) } else { Ok(()) }
 }
 
-/// The files, and those in the directories: snapshots and event logs, by their names' end.
-fn all_files(given: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
-    let mut all = Vec::new();
-    for path in given {
-        if !path.is_dir() {
-            all.push(path.clone());
-            continue;
+/// Prints what was found; returns whether it is good.
+fn tell(
+    path: &FilePath,
+    found: Result<Good, CliError>,
+    output: &mut Output,
+) -> Result<bool, CliError> {
+    let name = path.display().to_string();
+    match found {
+        Ok(Good { what, entries, notes }) => {
+            output.either(
+                || {
+                    json!({
+                        "file": name, "good": true, "kind": what, "entries": entries,
+                        "notes": notes,
+                    })
+                },
+                || {
+                    let entries = entries.map(|count| count_of(count, "entry", "entries"));
+                    let entries = entries.map(|entries| format!(", {entries}")).unwrap_or_default();
+                    let notes: String =
+                        notes.iter().map(|note| format!("; {}", printable(note))).collect();
+                    format!("{name}: good ({what}{entries}{notes})")
+                },
+            )?;
+            Ok(true)
         }
-        let mut found = Vec::new();
-        for entry in fs::read_dir(path).map_err(|error| cannot("list", path, error))? {
-            let file = entry.map_err(|error| cannot("list", path, error))?.path();
-            if file.extension().is_some_and(|end| end == "dkv") && file.is_file() {
-                found.push(file);
-            }
+        Err(CliError::Failure(why) | CliError::Usage(why)) => {
+            output.either(
+                || json!({ "file": name, "good": false, "error": why }),
+                || format!("{name}: BAD: {}", printable(&why)),
+            )?;
+            Ok(false)
         }
-        if found.is_empty() {
-            let text = format!("{}: no file here is named *.dkv; name the files", path.display());
-            return Err(CliError::Failure(text));
-        }
-        found.sort();
-        all.append(&mut found);
+        Err(other) => Err(other),
     }
-    Ok(all)
+}
+
+/// A node's data directory as a whole; none if it is no node's.
+fn verify_directory(path: &FilePath, json: bool) -> Result<Option<Good>, CliError> {
+    let checked = check_directory(path, json)?;
+    Ok(checked.map(|notes| Good { what: "data directory", entries: None, notes }))
+}
+
+/// The file, or those in the directory: snapshots and event logs, by their names' end.
+fn all_files(path: &FilePath) -> Result<Vec<PathBuf>, CliError> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut found = Vec::new();
+    for entry in fs::read_dir(path).map_err(|error| cannot("list", path, error))? {
+        let file = entry.map_err(|error| cannot("list", path, error))?.path();
+        if file.extension().is_some_and(|end| end == "dkv") && file.is_file() {
+            found.push(file);
+        }
+    }
+    if found.is_empty() {
+        let text = format!("{}: no file here is named *.dkv; name the files", path.display());
+        return Err(CliError::Failure(text));
+    }
+    found.sort();
+    Ok(found)
 }
 
 fn verify(path: &FilePath, json: bool) -> Result<Good, CliError> {
@@ -115,14 +144,14 @@ fn verify(path: &FilePath, json: bool) -> Result<Good, CliError> {
             let mut look = |progress: Progress| bar.entries(progress.entries, progress.total);
             let summary = verify_snapshot(&name, Box::new(file), &mut look)
                 .map_err(|error| CliError::Failure(error.to_string()))?;
-            Ok(Good { what: "snapshot", entries: summary.entries, notes: Vec::new() })
+            Ok(Good { what: "snapshot", entries: Some(summary.entries), notes: Vec::new() })
         }
         FileKind::Log => verify_log(path, json),
         FileKind::State(Format::Distkv) => verify_distkv(path),
         FileKind::State(Format::Jsonl) => {
             let state = read_state(path, json)?;
             let entries = state.image.replica.tree.len() as u64;
-            Ok(Good { what: "lines of JSON", entries, notes: state.notes })
+            Ok(Good { what: "lines of JSON", entries: Some(entries), notes: state.notes })
         }
     }
 }
@@ -143,7 +172,8 @@ fn verify_distkv(path: &FilePath) -> Result<Good, CliError> {
         ));
     }
     let what = if saved.is_log { "DistKV change log" } else { "DistKV saved state" };
-    Ok(Good { what, entries: saved.image.replica.tree.len() as u64, notes })
+    let entries = Some(saved.image.replica.tree.len() as u64);
+    Ok(Good { what, entries, notes })
 }
 
 fn verify_log(path: &FilePath, json: bool) -> Result<Good, CliError> {
@@ -163,5 +193,5 @@ fn verify_log(path: &FilePath, json: bool) -> Result<Good, CliError> {
         let (end, rest) = (log.end(), count_of(bytes - log.end(), "byte", "bytes"));
         notes.push(format!("the last {rest}, from {end} on: a change without its end"));
     }
-    Ok(Good { what: "event log", entries, notes })
+    Ok(Good { what: "event log", entries: Some(entries), notes })
 }

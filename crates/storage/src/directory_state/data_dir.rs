@@ -27,7 +27,8 @@ use crate::past::{Keep, expendable};
 use crate::recover::{Files, RecoverOptions, Recovered, recover};
 use crate::snapshot::{Progress, SnapshotInfo, SnapshotSummary, verify_snapshot, write_snapshot};
 
-pub(super) const LOCK_NAME: &str = "lock";
+/// The file that whoever uses a data directory has locked.
+pub const LOCK_NAME: &str = "lock";
 /// For its user only: it holds all that the node holds.
 pub(super) const DIRECTORY_MODE: u32 = 0o700;
 

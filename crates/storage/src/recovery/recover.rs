@@ -126,9 +126,10 @@ pub fn recover(
     warnings.append(&mut found);
     repairs.append(&mut cuts);
     let is_looked_at = options.until.is_some() || options.below.is_some();
-    let is_whole = !discarded && !discarded_all && !is_looked_at;
+    // All is read, also where only a part is kept.
+    let is_whole = !discarded && !discarded_all && options.until.is_none();
     let proof = Proof { identity: identity.as_ref(), last: last.as_ref(), from, is_whole };
-    let keeps_store = proof.keeps_store(&files, &mut warnings);
+    let keeps_store = proof.keeps_store(&files, &mut warnings) && !is_looked_at;
     let stopped_cleanly = keeps_store && proof.stopped_cleanly(&files);
     let store = match &identity {
         Some((identity, _)) if keeps_store => identity.store,

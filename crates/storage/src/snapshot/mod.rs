@@ -29,6 +29,12 @@ pub struct Progress {
 
 /// The name of a snapshot's file.
 #[must_use]
-pub(crate) fn snapshot_name(number: u64) -> String {
+pub fn snapshot_name(number: u64) -> String {
     format!("snapshot-{number}.dkv")
+}
+
+/// The name that a file has while it is being written.
+#[must_use]
+pub fn temporary_name(name: &str) -> String {
+    format!("{name}.tmp")
 }

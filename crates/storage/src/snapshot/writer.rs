@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use xxhash_rust::xxh64::Xxh64;
 
-use super::{END, ENTRIES, KNOWLEDGE, Progress, snapshot_name};
+use super::{END, ENTRIES, KNOWLEDGE, Progress, snapshot_name, temporary_name};
 use crate::disk::{Disk, FileId};
 use crate::engine::Image;
 use crate::error::StorageError;
@@ -59,7 +59,7 @@ fn write_snapshot_as(
     image: &Image,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<SnapshotInfo, StorageError> {
-    let temporary = format!("{name}.tmp");
+    let temporary = temporary_name(name);
     match disk.remove(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(StorageError::io(&temporary, "remove")(error));

@@ -4,18 +4,15 @@ mod follow;
 mod node;
 mod told;
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use clap::Args;
 
-use self::node::{Node, address_of};
+use self::node::Node;
 use self::told::{Printer, Told};
+use super::roster::Roster;
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, parse_path};
 use crate::cli::say;
-use crate::cli::terminal::output::printable;
-use crate::client::Message;
-use crate::client::message::array_items;
+use crate::cli::terminal::output::{count_of, printable};
 use crate::model::path::Path;
 
 /// Most nodes that are asked: as many as a network is made for.
@@ -146,46 +143,39 @@ impl Asking {
         }
     }
 
-    /// Adds the other members of the first node's network. In a large network a node tells the addresses of those that it is
-    /// linked to, and no others; so each one that is found is asked for its members, too.
+    /// Adds the other members of the first node's network.
     async fn add_members(&mut self, args: &RemoteArgs) -> Result<(), CliError> {
-        // Who is left out, and why, unless another node tells more.
-        let mut left_out: BTreeMap<String, CliError> = BTreeMap::new();
-        let mut tried = BTreeSet::from([self.names()]);
+        let first = self.nodes.first().map(|node| node.remote.connection.greeting().node.clone());
+        let mut roster = Roster::new(NODES_MAX, first);
         let mut asked = 0;
         while let Some(node) = self.nodes.get(asked) {
-            let reply = node.members().await;
-            asked += 1;
-            let reply = match reply {
-                Ok(reply) => reply,
-                Err(error) if asked == 1 => return Err(error),
+            match node.members().await {
+                Ok(reply) => roster.note(&reply),
+                Err(error) if asked == 0 => return Err(error),
                 // It is asked for its conflicts all the same, which tells what is wrong.
-                Err(_) => continue,
-            };
-            let members = array_items(reply.get("result").unwrap_or_default());
-            for member in members.filter_map(|member| Message::new(member).ok()) {
-                let name = printable(member.str("name").unwrap_or("?")).into_owned();
-                let is_new = !matches!(member.str("state"), Some("self" | "left"));
-                if !is_new || tried.contains(&name) || tried.len() >= NODES_MAX {
-                    continue;
-                }
-                let address = match address_of(&member) {
-                    Ok(address) => address,
-                    Err(why) => {
-                        left_out.insert(name, why);
-                        continue;
-                    }
-                };
-                left_out.remove(&name);
-                tried.insert(name.clone());
+                Err(_) => {}
+            }
+            asked += 1;
+            // To wait for one that is down is in vain; but another node may know better.
+            for (name, address) in roster.take_new(|member| member.state != "down") {
+                let name = printable(&name);
                 match Node::connect(&name, address, args).await {
                     Ok(node) => self.nodes.push(node),
                     Err(error) => self.leave_out(&name, false, error)?,
                 }
             }
         }
-        for (name, why) in left_out {
-            self.leave_out(&name, false, why)?;
+        for (name, member) in roster.not_asked() {
+            let why = match member.state.as_str() {
+                "down" => "it is down",
+                _ => "no node that could be asked is linked to it, so its address is unknown",
+            };
+            self.leave_out(&printable(name), false, CliError::Failure(why.to_owned()))?;
+        }
+        if roster.left_out() > 0 {
+            self.is_complete = false;
+            let more = count_of(roster.left_out() as u64, "node is", "nodes are");
+            say::line(&format!("{more} left out: no more than {NODES_MAX} are asked"));
         }
         Ok(())
     }

@@ -110,17 +110,3 @@ fn asked(path: &Path) -> Fields {
     ask_for_chain(&mut fields);
     fields
 }
-
-/// Where a member is, as a node tells it; an error says why it does not.
-pub(super) fn address_of(member: &Message) -> Result<HostPort, CliError> {
-    let failure = |text: &str| Err(CliError::Failure(text.to_owned()));
-    match (member.str("state"), member.str("client")) {
-        (Some("down"), _) => failure("it is down"),
-        (_, None) => {
-            failure("no node that could be asked is linked to it, so its address is unknown")
-        }
-        (_, Some(client)) => {
-            HostPort::parse(client, None).map_err(|error| CliError::Failure(error.to_string()))
-        }
-    }
-}

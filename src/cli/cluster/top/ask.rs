@@ -1,32 +1,29 @@
 //! Asks all nodes of a network how they are, again and again. A node that does not answer keeps nobody waiting for
 //! long.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::join_all;
 
+use super::super::roster::Roster;
 use super::rows::Look;
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
-use crate::client::message::array_items;
 use crate::client::{Access, Connection, Fields, HostPort, Message, Options};
 use crate::model::ids::Millis;
 use crate::rt;
 
-/// Most nodes that are asked; of a larger network the first by name.
+/// Most nodes that are asked; further ones are counted.
 const NODES_MAX: usize = 512;
-/// Most steps from a node to those whose addresses only it knows: in a large network a node is linked to a few others, whose
-/// addresses it has, and every node is a few steps away.
-const STEPS_MAX: usize = 16;
 /// A node that takes longer does not answer, for this table.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The nodes that are known, and the connections to them.
+/// The nodes whose addresses are known, and the connections to them.
 pub(super) struct Nodes {
     access: Access,
     patience: Duration,
-    /// By name. Invariant: at most [`NODES_MAX`].
+    /// By name. Invariant: between two looks at most [`NODES_MAX`].
     nodes: BTreeMap<String, Node>,
     /// Nodes beyond that.
     left_out: usize,
@@ -42,10 +39,9 @@ struct Answer {
     at_ms: Millis,
 }
 
-#[derive(Default)]
 struct Node {
     remote: Option<Remote>,
-    address: Option<HostPort>,
+    address: HostPort,
     /// How the other nodes see it.
     state: String,
 }
@@ -56,7 +52,8 @@ impl Nodes {
         let first = args.connect().await?;
         // Whether this client may ask is told at once.
         first.request("status", &Fields::new()).await?;
-        let address = HostPort::parse(first.connection.address(), None).ok();
+        let address = HostPort::parse(first.connection.address(), None);
+        let address = address.map_err(|error| CliError::Failure(error.to_string()))?;
         let name = first.connection.greeting().node.clone();
         let patience = args.timeout.unwrap_or(PATIENCE).min(args.timeout_or_default());
         let node = Node { remote: Some(first), address, state: String::new() };
@@ -75,45 +72,62 @@ impl Nodes {
 
     /// Asks all nodes: those whose addresses are known at once, then those whose addresses these tell. How each is, by name.
     pub(super) async fn look(&mut self) -> BTreeMap<String, Look> {
-        let mut told = BTreeMap::new();
-        let mut known = BTreeSet::new();
-        for _ in 0..STEPS_MAX {
+        let mut roster = Roster::new(NODES_MAX, self.nodes.keys().cloned());
+        let mut told = Asked::new();
+        loop {
             let came = self.ask_others(&told).await;
             if came.is_empty() {
                 break;
             }
-            for answer in came.values().flatten() {
-                self.note_members(&answer.members, &mut known);
+            came.values().flatten().for_each(|answer| roster.note(&answer.members));
+            for (name, address) in roster.take_new(|_| true) {
+                self.nodes.insert(name, Node { remote: None, address, state: String::new() });
             }
             told.extend(came);
         }
-        // One that none of the others knows any more has left.
-        let is_known = |name: &String, node: &Node| known.contains(name) || node.remote.is_some();
-        if !known.is_empty() {
-            self.nodes.retain(|name, node| is_known(name, node));
-        }
-        self.left_out = known.iter().filter(|name| !self.nodes.contains_key(*name)).count();
-        let look = |(name, node): (&String, &Node)| {
-            let state = node.state.clone();
-            let look = match told.remove(name) {
-                Some(Some(Answer { status, members, at_ms })) => {
-                    Look::Answer { status, members, at_ms }
-                }
-                Some(None) => Look::Silent { state },
-                // Of one that is down nobody needs to know more.
-                None if state == "down" => Look::Silent { state },
-                None => Look::NoAddress { state },
+        self.take_over(&roster);
+        let mut looks = BTreeMap::new();
+        for (name, member) in roster.not_asked() {
+            // Of one that is down nobody needs to know more.
+            let state = member.state.clone();
+            let look = match state.as_str() {
+                "down" => Look::Silent { state },
+                _ => Look::NoAddress { state },
             };
-            (name.clone(), look)
-        };
-        self.nodes.iter().map(look).collect()
+            looks.insert(name.clone(), look);
+        }
+        for (name, node) in &self.nodes {
+            let look = match told.remove(name).flatten() {
+                Some(Answer { status, members, at_ms }) => Look::Answer { status, members, at_ms },
+                None => Look::Silent { state: node.state.clone() },
+            };
+            looks.insert(name.clone(), look);
+        }
+        looks
     }
 
-    /// Asks at once all that can be asked, without those that were.
+    /// Keeps what is to be known at the next look.
+    fn take_over(&mut self, roster: &Roster) {
+        self.left_out = roster.left_out();
+        let members = roster.members();
+        if members.is_empty() {
+            return;
+        }
+        // One that none of the others knows any more has left.
+        self.nodes.retain(|name, node| members.contains_key(name) || node.remote.is_some());
+        for (name, node) in &mut self.nodes {
+            let Some(member) = members.get(name) else { continue };
+            member.state.clone_into(&mut node.state);
+            if let (None, Some(address)) = (&node.remote, &member.address) {
+                node.address = address.clone();
+            }
+        }
+    }
+
+    /// Asks at once all that are known, without those that were asked.
     async fn ask_others(&mut self, asked: &Asked) -> Asked {
         let (access, patience) = (&self.access, self.patience);
-        let others = self.nodes.iter_mut();
-        let others = others.filter(|(name, node)| !asked.contains_key(*name) && node.has_address());
+        let others = self.nodes.iter_mut().filter(|(name, _)| !asked.contains_key(*name));
         let others = others.map(|(name, node)| async move {
             let told = rt::timeout(patience, node.ask(name, access)).await.flatten();
             if told.is_none() {
@@ -123,36 +137,9 @@ impl Nodes {
         });
         join_all(others).await.into_iter().collect()
     }
-
-    /// Takes in what a node says of all.
-    fn note_members(&mut self, members: &Message, known: &mut BTreeSet<String>) {
-        let rows = array_items(members.get("result").unwrap_or_default());
-        for row in rows.filter_map(|row| Message::new(row).ok()) {
-            let (Some(name), Some(state)) = (row.str("name"), row.str("state")) else { continue };
-            if state == "left" {
-                continue;
-            }
-            known.insert(name.to_owned());
-            if !self.nodes.contains_key(name) && self.nodes.len() >= NODES_MAX {
-                continue;
-            }
-            let node = self.nodes.entry(name.to_owned()).or_default();
-            if state != "self" {
-                state.clone_into(&mut node.state);
-            }
-            let address = row.str("client").and_then(|text| HostPort::parse(text, None).ok());
-            if node.remote.is_none() && address.is_some() {
-                node.address = address;
-            }
-        }
-    }
 }
 
 impl Node {
-    fn has_address(&self) -> bool {
-        self.remote.is_some() || self.address.is_some()
-    }
-
     /// Its status and its view of the members; none if it does not answer, or another node does in its place.
     async fn ask(&mut self, name: &str, access: &Access) -> Option<Answer> {
         if self.remote.is_none() {
@@ -162,7 +149,7 @@ impl Node {
                 nowait: true,
                 access: access.clone(),
             };
-            let connection = Connection::connect(self.address.as_ref()?, options).await.ok()?;
+            let connection = Connection::connect(&self.address, options).await.ok()?;
             if connection.greeting().node != name {
                 return None;
             }

@@ -37,8 +37,9 @@ Examples:
   distkv-node top --once --json | jq -r 'select(.answers | not) | .node'
 
 q or Ctrl-C ends it. Every node of the network is asked, and the worst is on top: one that does \
-not answer, or whose address nobody tells who does ('no address'), one that is not ready, one that warns, one that has found conflicts since the last \
-look, one whose changes others lack.
+not answer, or that cannot be asked because no node that answers is linked to it ('no address'), one \
+that is not ready, one that warns, one that has found conflicts since the last look, one whose \
+changes others lack.
 
 REQ/S are requests of clients, WRITES/S changes made there, APPLIED/S changes taken from other \
 nodes. CONFLICTS counts since the node's start, with what is new. BEHIND is how many of the \
@@ -46,8 +47,8 @@ node's own changes the slowest of those it is linked to has not confirmed. WAITI
 clients have not taken and the disk has not written; IN and OUT are bytes between nodes.
 
 Where standard output is no terminal, or with --once, one table is printed after two looks. \
-With --json, one object per node and look, until it is ended, or once with --once. On a secured \
-node, this is for operators and admins.
+With --json, one object per node and look, until it is ended, or once with --once; \"state\" is ok, \
+warns, not ready, no answer or no address. On a secured node, this is for operators and admins.
 
 Exit code: 0 done, 1 failed, 2 usage, 3 refused, 6 no node was reached.")]
 pub(in crate::cli) struct TopArgs {

@@ -69,6 +69,18 @@ fn conflicts_asks_every_node_whose_address_any_node_tells() {
 }
 
 #[test]
+fn conflicts_says_how_many_nodes_are_too_many_to_be_asked() {
+    let names: Vec<_> = (2..=1_030).map(|number| format!("n{number:04}")).collect();
+    let others = names.iter().map(|name| row(name, "up", None));
+    let rows = [row("n1", "self", None)].into_iter().chain(others).collect();
+    let done = cli_with(&node("n1", rows), &["conflicts", "--all"]);
+    assert_eq!(done.code, 1, "{done:?}");
+    assert!(done.stderr.contains("n1024 is left out: no node"), "{done:?}");
+    assert!(!done.stderr.contains("n1025 is left out"), "{done:?}");
+    assert!(done.stderr.contains("6 nodes are left out: no more than 1024 are asked"), "{done:?}");
+}
+
+#[test]
 fn what_only_a_link_tells_of_a_member_is_unknown_without_one() {
     let chain = chain();
     let done = cli_with(&chain, &["members", "--json"]);

@@ -1,0 +1,252 @@
+//! Data directories that no node uses: whether a node would start with one, and what an interrupted command leaves.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use serde_json::Value as Json;
+use tempfile::TempDir;
+
+use crate::cli::command::{at_with, cli, program};
+use crate::processes::{NodeProcess, file_names, wait_until};
+
+const PORTS: [&str; 4] = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+
+/// The directory of a node that was stopped, with three logs that go on from each other.
+struct Stopped {
+    folder: TempDir,
+    network: String,
+    name: String,
+}
+
+impl Stopped {
+    fn new() -> Stopped {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let run = ["run", "--data-dir", data.to_str().unwrap(), "--log-rotate-bytes", "64KiB"];
+        let mut node = NodeProcess::start("n1", &[&run[..], &PORTS].concat());
+        let value = "v".repeat(100);
+        for (round, entries) in [(1, 600), (2, 600), (3, 5)] {
+            let log = data.join(format!("log-{round}.dkv"));
+            wait_until("the log goes on in the next file", || log.exists().then_some(()));
+            let mut lines = String::new();
+            for number in 0..entries {
+                writeln!(lines, "{{\"path\": \"r{round}.k{number}\", \"value\": \"{value}\"}}")
+                    .unwrap();
+            }
+            let imported = at_with(&node, &["import", "-"], lines.as_bytes());
+            assert_eq!(imported.code, 0, "{}", imported.stderr);
+        }
+        node.signal("TERM");
+        node.wait();
+        let logs = ["log-1.dkv", "log-2.dkv", "log-3.dkv"];
+        assert_eq!(file_names(&data), [&["identity", "lock"][..], &logs].concat());
+        Stopped { folder, network: node.network.clone(), name: node.name.clone() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A copy of it, in the place of the last one.
+    fn copy(&self) -> PathBuf {
+        let copy = self.path("copy");
+        let _ = fs::remove_dir_all(&copy);
+        fs::create_dir(&copy).unwrap();
+        for name in file_names(&self.path("data")) {
+            fs::copy(self.path("data").join(&name), copy.join(&name)).unwrap();
+        }
+        copy
+    }
+
+    /// What a node says that does not start with a directory.
+    fn refusal(&self, data: &Path) -> String {
+        let run = ["run", "--name", &self.name, "--network", &self.network];
+        let data = ["--data-dir", data.to_str().unwrap()];
+        let refused = cli(&[&run[..], &data, &PORTS].concat());
+        assert_eq!(refused.code, 1, "{}", refused.stderr);
+        refused.stderr
+    }
+
+    /// Whether `config check` finds nothing wrong with it; and what it says.
+    fn config_check(&self, data: &Path) -> (i32, String) {
+        let file = self.path("node.toml");
+        let (name, network) = (&self.name, &self.network);
+        let text = format!(
+            "name = {name:?}\nnetwork = {network:?}\ndata-dir = {data:?}\nclient = \"127.0.0.1:0\"\n\
+             gossip = \"127.0.0.1:0\"\n"
+        );
+        fs::write(&file, text).unwrap();
+        let done = cli(&["config", "check", file.to_str().unwrap()]);
+        (done.code, done.stdout)
+    }
+}
+
+fn cut(file: &Path, by: impl Fn(u64) -> u64) {
+    let file = fs::OpenOptions::new().write(true).open(file).unwrap();
+    let bytes = file.metadata().unwrap().len();
+    file.set_len(by(bytes)).unwrap();
+}
+
+#[test]
+fn a_directory_that_a_node_refuses_is_bad_in_the_node_s_own_words() {
+    let stopped = Stopped::new();
+    let verify = |data: &Path| cli(&["snapshot", "verify", data.to_str().unwrap(), "--json"]);
+    let last = |text: &str| -> Json { serde_json::from_str(text.lines().last().unwrap()).unwrap() };
+    let good = verify(&stopped.path("data"));
+    assert_eq!(good.code, 0, "{}", good.stdout);
+    let line = last(&good.stdout);
+    assert_eq!(line["file"], stopped.path("data").to_str().unwrap());
+    assert_eq!((&line["good"], &line["kind"]), (&true.into(), &"data directory".into()));
+    assert_eq!(line["notes"], Json::Array(vec![]));
+    // Where only the last log is gone, a node starts, and warns.
+    let copy = stopped.copy();
+    fs::remove_file(copy.join("log-3.dkv")).unwrap();
+    let older = verify(&copy);
+    assert_eq!(older.code, 0, "{}", older.stdout);
+    let notes = last(&older.stdout)["notes"].to_string();
+    assert!(notes.contains("log 3 once") && notes.contains("was copied"), "{notes}");
+
+    type Damage = fn(&Path);
+    let damages: [(&str, Damage); 4] = [
+        ("log-2.dkv is missing", |data| fs::remove_file(data.join("log-2.dkv")).unwrap()),
+        ("log-2.dkv: ", |data| cut(&data.join("log-2.dkv"), |_| 5_000)),
+        ("log-3.dkv: ", |data| cut(&data.join("log-3.dkv"), |bytes| bytes - 8)),
+        ("identity: ", |data| {
+            let mut bytes = fs::read(data.join("identity")).unwrap();
+            bytes[40] ^= 1;
+            fs::write(data.join("identity"), bytes).unwrap();
+        }),
+    ];
+    for (says, damage) in damages {
+        let copy = stopped.copy();
+        damage(&copy);
+        let before: Vec<_> =
+            file_names(&copy).iter().map(|name| fs::read(copy.join(name)).unwrap()).collect();
+        let verified = verify(&copy);
+        assert_eq!(verified.code, 1, "{says}: {}", verified.stdout);
+        let line = last(&verified.stdout);
+        assert_eq!((&line["file"], &line["good"]), (&copy.to_str().unwrap().into(), &false.into()));
+        let error = line["error"].as_str().unwrap();
+        assert!(error.starts_with(says), "{says}: {error}");
+        let after: Vec<_> =
+            file_names(&copy).iter().map(|name| fs::read(copy.join(name)).unwrap()).collect();
+        assert!(before == after, "{says}: it only reads");
+        let is_identity = says.starts_with("identity");
+        let (code, told) = stopped.config_check(&copy);
+        assert_eq!(code, if is_identity { 2 } else { 0 }, "{says}: {told}");
+        assert_eq!(told.contains(error), is_identity, "{told}");
+        let inspected = cli(&["log", "inspect", copy.to_str().unwrap()]);
+        assert_eq!(inspected.code, i32::from(is_identity), "{says}: {}", inspected.stderr);
+        assert!(inspected.stdout.contains("past since"), "{}", inspected.stdout);
+        let refusal = stopped.refusal(&copy);
+        assert!(refusal.contains(error), "{says}: {refusal}");
+    }
+}
+
+fn signal(process: &Child, name: &str) {
+    let sent = Command::new("kill").args(["-s", name, &process.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+}
+
+/// Whether a process has a file open.
+fn has_open(process: &Child, file: &Path) -> bool {
+    let Ok(open) = fs::read_dir(format!("/proc/{}/fd", process.id())) else { return false };
+    open.flatten().any(|link| fs::read_link(link.path()).is_ok_and(|to| to == file))
+}
+
+/// Whether a process does something itself when it is interrupted.
+fn heeds_interrupts(process: &Child) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    mask.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() & 2 != 0)
+}
+
+/// A state as lines of JSON and as a snapshot, of which no step is over before a signal comes.
+fn big_state(folder: &Path) -> (String, String) {
+    let (lines, state) = (folder.join("lines"), folder.join("state.dkv"));
+    let mut text = String::new();
+    for number in 1..=200_000 {
+        writeln!(
+            text,
+            "{{\"path\":\"x.k{number}\",\"value\":{number},\"chain\":[\"a~7:{number}\"],\"tock\":{number}}}"
+        )
+        .unwrap();
+    }
+    fs::write(&lines, text).unwrap();
+    let (lines, state) = (lines.to_str().unwrap(), state.to_str().unwrap());
+    let converted = cli(&["snapshot", "convert", lines, "--to", state]);
+    assert_eq!(converted.code, 0, "{}", converted.stderr);
+    (lines.to_owned(), state.to_owned())
+}
+
+#[test]
+fn a_restore_into_a_directory_that_is_interrupted_leaves_it_as_it_was() {
+    let kept = tempfile::tempdir().unwrap();
+    let folder = fs::canonicalize(kept.path()).unwrap();
+    let (_, state) = big_state(&folder);
+    let into = folder.join("new/data");
+    let restore = ["snapshot", "restore", &state, "--into", into.to_str().unwrap(), "--name", "n1"];
+    let replay = ["log", "replay", &state, "--into", into.to_str().unwrap(), "--name", "n1"];
+    let written = into.join("snapshot-1.dkv.tmp");
+    for (command, is_json, is_there, waits_for) in [
+        (restore, false, false, Path::new(&state)),
+        (restore, true, false, &written),
+        (restore, false, true, &written),
+        (replay, false, false, &written),
+    ] {
+        if is_there {
+            fs::create_dir_all(&into).unwrap();
+        }
+        let form: &[&str] = if is_json { &["--json"] } else { &[] };
+        let running = program(&[&command[..], form].concat()).spawn().unwrap();
+        wait_until("it is at work", || {
+            (heeds_interrupts(&running) && has_open(&running, waits_for)).then_some(())
+        });
+        signal(&running, "INT");
+        let done = running.wait_with_output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(130), "{waits_for:?}: {said}");
+        if is_json {
+            let error: Json = serde_json::from_str(&said).unwrap();
+            assert_eq!(
+                (&error["outcome"], &error["exit_code"]),
+                (&"interrupted".into(), &130.into())
+            );
+        } else {
+            assert_eq!(said, "interrupted: nothing was restored\n");
+        }
+        if is_there {
+            assert_eq!(file_names(&into), [] as [&str; 0]);
+            fs::remove_dir_all(folder.join("new")).unwrap();
+        }
+        assert!(!folder.join("new").exists(), "{waits_for:?}");
+    }
+    let done = cli(&restore);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+}
+
+#[test]
+fn a_command_that_is_interrupted_while_it_reads_its_file_says_that_nothing_was_written() {
+    let kept = tempfile::tempdir().unwrap();
+    let folder = fs::canonicalize(kept.path()).unwrap();
+    let (lines, state) = big_state(&folder);
+    let to = folder.join("to").to_str().unwrap().to_owned();
+    for (command, reads) in [
+        (["snapshot", "convert", &lines, "--to", &to], &lines),
+        (["snapshot", "convert", &lines, "--to", "-"], &lines),
+        (["log", "replay", &state, "--to", &to], &state),
+    ] {
+        let running = program(&command).spawn().unwrap();
+        wait_until("it reads", || {
+            (heeds_interrupts(&running) && has_open(&running, Path::new(reads))).then_some(())
+        });
+        signal(&running, "INT");
+        let done = running.wait_with_output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(130), "{command:?}: {said}");
+        assert_eq!(said, "interrupted: nothing was written\n", "{command:?}");
+        assert_eq!(file_names(&folder), ["lines", "state.dkv"]);
+    }
+}
