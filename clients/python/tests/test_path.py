@@ -5,6 +5,7 @@ import math
 import os
 from pathlib import Path as File
 
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,6 +90,12 @@ def test_arrays_are_what_all_clients_take_for_one():
     for deeper in (f"({deepest},)", f"({deepest})", "(" * 5000, "(" * 5000 + ")" * 5000):
         with pytest.raises(UsageError):
             Path.parse(":" + deeper)
+
+
+def test_an_extension_is_no_element():
+    # It is a tuple, and would be another path.
+    with pytest.raises(UsageError, match="extension"):
+        Path("a", msgpack.ExtType(5, b"x"))
 
 
 def test_what_differs_from_the_original_differs_as_recorded():

@@ -19,7 +19,7 @@ use crate::storage::{LogReader, Progress, verify_snapshot};
 #[command(after_help = "\
 Examples:
   distkv-node snapshot verify monday.dkv
-  distkv-node snapshot verify /var/lib/distkv  # all *.dkv in it, and whether a node would start
+  distkv-node snapshot verify /var/lib/distkv  # its files, and as a whole
 
 Every byte of a snapshot and of an event log is covered by a checksum. Files of the Python \
 DistKV and lines of JSON have none: they are only checked for being readable. A log that \

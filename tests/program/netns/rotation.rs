@@ -79,6 +79,8 @@ fn a_key_is_not_used_before_both_sides_of_a_split_have_it_and_then_no_write_is_l
                 );
             }
         }
+        // The command waits for a second, which may be too short for the node beside it.
+        cluster.wait("all have their side's key", |_| files.iter().all(|f| keys_of(f).0 == 2));
         for file in &files {
             assert_eq!(keys_of(file), (2, old.clone()), "both have their own, and use the old one");
         }

@@ -66,6 +66,9 @@ def normalise(element: object, depth: int = 0) -> Element:
         return float(element) if element else 0.0
     if isinstance(element, (bytes, bytearray)):
         return bytes(element) or ""
+    if isinstance(element, msgpack.ExtType):
+        # It is a tuple.
+        raise UsageError("an extension cannot be an element of a path")
     if isinstance(element, Path):
         element = element.elements
     if isinstance(element, (tuple, list)):

@@ -12,18 +12,19 @@ Threads may share a client. It is slower than the asyncio client, whose calls ne
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import os
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from types import TracebackType
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, cast, overload
 
 from . import client as _async
 from .batch import Batch, BatchReply
 from .checks import seconds_of
 from .config import Config, ReadMode
 from .errors import ClosedError, DistKVError, UsageError
+from .handed import Handed
 from .model import UNSET, Entry, TreeEntry, Unset, Version, Written
 from .monitor import Monitor as _Monitor
 from .monitor import MonitorEvent
@@ -48,17 +49,19 @@ class Client:
     def __init__(self, *seeds: str, config: Config | None = None) -> None:
         self._loop = asyncio.new_event_loop()
         self._pid = os.getpid()
-        self._closing = threading.Lock()
-        self._handing = threading.Lock()
-        """Held while work is handed to the loop, and while it is noted that the loop takes no more."""
+        # A signal handler may close the client while it is being closed.
+        self._closing = threading.RLock()
+        self._handed: set[Handed[Any]] = set()
+        """What waits for its end. Whoever removes it from here ends it."""
+        self._takes_no_more = False
         self._is_closed = False
         self._thread = threading.Thread(target=self._run_loop, name="distkv_client", daemon=True)
-        self._thread.start()
 
         async def connect() -> _async.Client:
             return await _async.Client.connect(*seeds, config=config)
 
         try:
+            self._thread.start()
             self._client = self._run(connect())
         except BaseException:
             self._end_loop()
@@ -67,41 +70,107 @@ class Client:
     def _run_loop(self) -> None:
         loop = self._loop
         asyncio.set_event_loop(loop)
-        loop.run_forever()
-        # What was handed over before the end, and waits still, ends: threads wait for it.
-        left = asyncio.all_tasks(loop)
-        for task in left:
-            task.cancel()
-        if left:
-            loop.run_until_complete(asyncio.wait(left))
-        loop.run_until_complete(loop.shutdown_asyncgens())
+        try:
+            loop.run_forever()
+            # Before what is left is looked at: who hands more over later sees this.
+            self._takes_no_more = True
+            # What was handed over before the end, and waits still, ends: threads wait for it.
+            left = asyncio.all_tasks(loop)
+            for task in left:
+                task.cancel()
+            if left:
+                loop.run_until_complete(asyncio.wait(left))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            self._takes_no_more = True
+            for handed in list(self._handed):
+                self._refuse(handed)
+            # Here, so that it is done whoever is interrupted.
+            loop.close()
 
     def _run(self, work: Coroutine[Any, Any, R]) -> R:
-        """Carries it out in the loop's thread. Interrupted (Ctrl-C), it cancels it."""
+        """Carries it out in the loop's thread. Interrupted (Ctrl-C), it cancels it.
+
+        The caller may be stopped anywhere by a signal, whose handler may call this, too, or raise. So it holds nothing
+        that the loop's thread waits for, or that it would have to wait for itself.
+        """
+        handed: Handed[R] = Handed(work)
         try:
             self._check_thread()
-            with self._handing:
-                # Later, the loop would take it and never begin it.
-                if self._is_closed:
-                    raise ClosedError("the client was closed")
-                future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            self._handed.add(handed)
+            if not self._soon(self._begin, handed) or self._takes_no_more:
+                self._refuse(handed)
         except DistKVError:
             work.close()
             raise
-        try:
-            return future.result()
-        except concurrent.futures.CancelledError:
-            raise ClosedError("the client was closed") from None
-        except DistKVError as error:
-            # Of this thread, not of the loop's.
-            raise error.with_traceback(None) from error.__cause__
         except BaseException:
-            future.cancel()
+            self._soon(self._cancel, handed)
             raise
+        try:
+            handed.is_over.acquire()
+        except BaseException:
+            self._soon(self._cancel, handed)
+            raise
+        if handed.error is None:
+            return cast(R, handed.result)
+        if isinstance(handed.error, DistKVError):
+            # Of this thread, not of the loop's.
+            raise handed.error.with_traceback(None) from handed.error.__cause__
+        raise handed.error
+
+    def _soon(self, callback: Callable[..., object], *args: object) -> bool:
+        """Has the loop call it; false if the loop has ended."""
+        try:
+            self._loop.call_soon_threadsafe(callback, *args)
+        except RuntimeError:
+            return False
+        return True
+
+    def _begin(self, handed: Handed[Any]) -> None:
+        """In the loop's thread, as all that follows."""
+        if self._takes_no_more or handed not in self._handed:
+            self._refuse(handed)
+            return
+        handed.task = self._loop.create_task(handed.work)
+        handed.task.add_done_callback(lambda task: self._end(handed, task))
+
+    def _cancel(self, handed: Handed[Any]) -> None:
+        if handed.task is not None:
+            handed.task.cancel()
+        else:
+            self._refuse(handed)
+
+    def _end(self, handed: Handed[Any], task: asyncio.Task[Any]) -> None:
+        if task.cancelled():
+            handed.error = ClosedError("the client was closed")
+        elif (error := task.exception()) is not None:
+            handed.error = error
+        else:
+            handed.result = task.result()
+        if self._take(handed):
+            handed.is_over.release()
+
+    def _refuse(self, handed: Handed[Any]) -> None:
+        """It is not begun; in any thread."""
+        if self._take(handed):
+            handed.work.close()
+            handed.error = ClosedError("the client was closed")
+            handed.is_over.release()
+
+    def _take(self, handed: Handed[Any]) -> bool:
+        """Whether nobody else ends it."""
+        try:
+            self._handed.remove(handed)
+        except KeyError:
+            return False
+        return True
 
     def _check_thread(self) -> None:
         if self._pid != os.getpid() or threading.current_thread() is self._thread:
             raise UsageError("a synchronous client does not survive fork, and cannot be used in its own callbacks")
+        if sys.is_finalizing():
+            # The loop's thread runs no more.
+            raise ClosedError("the program is ending")
 
     @property
     def is_closed(self) -> bool:
@@ -109,23 +178,27 @@ class Client:
         return self._is_closed
 
     def close(self, *, grace: float = 1.0) -> None:
-        """See :meth:`distkv_client.Client.close`."""
-        if self._pid != os.getpid():
-            # The loop, and whoever held the locks, stayed behind.
+        """See :meth:`distkv_client.Client.close`. Interrupted, it can be called again."""
+        if self._pid != os.getpid() or sys.is_finalizing():
+            # The loop, and whoever held the locks, stayed behind. A program that ends gets here by a `__del__`.
             self._is_closed = True
             return
         self._check_thread()
         with self._closing:
             if not self._is_closed:
-                self._run(self._client.close(grace=grace))
-                self._end_loop()
+                try:
+                    self._run(self._client.close(grace=grace))
+                except ClosedError:
+                    # By a signal's handler, meanwhile.
+                    pass
+            self._end_loop()
 
     def _end_loop(self) -> None:
-        with self._handing:
-            self._is_closed = True
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        """Also where that was begun before, and interrupted."""
+        self._is_closed = True
+        self._soon(self._loop.stop)
+        if self._thread.is_alive():
+            self._thread.join()
 
     def __enter__(self) -> Client:
         return self
