@@ -98,7 +98,8 @@ class Client:
         try:
             self._check_thread()
             self._handed.add(handed)
-            if not self._soon(self._begin, handed) or self._takes_no_more:
+            # What was begun before the loop ended is ended by its thread.
+            if not self._soon(self._begin, handed) or (self._takes_no_more and handed.task is None):
                 self._refuse(handed)
         except DistKVError:
             work.close()
@@ -189,8 +190,7 @@ class Client:
                 try:
                     self._run(self._client.close(grace=grace))
                 except ClosedError:
-                    # By a signal's handler, meanwhile.
-                    pass
+                    pass  # By a signal's handler, meanwhile.
             self._end_loop()
 
     def _end_loop(self) -> None:
