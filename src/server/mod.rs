@@ -320,7 +320,7 @@ impl Server {
             ended: Event::new(),
             leavers: Mutex::default(),
             refusals: AtomicUsize::new(0),
-            handshakes: connections::tls::Handshakes::default(),
+            handshakes: connections::tls::Handshakes::new(),
             accepted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             refused_tally: connections::throttled_warning::Tally::default(),

@@ -111,6 +111,18 @@ impl Hosts {
         self.hosts[host].prefix()
     }
 
+    /// Gives the test these addresses, from which it may connect to that host.
+    pub fn add_clients(&self, host: usize, ips: impl Iterator<Item = Ipv4Addr>) {
+        let (own, back): (Vec<_>, Vec<_>) = ips
+            .map(|ip| {
+                let back = format!("route add {ip}/32 via 10.78.{host}.1\n");
+                (format!("addr add {ip}/32 dev lo\n"), back)
+            })
+            .unzip();
+        ip_batch(&[], &own.concat());
+        ip_batch(&self.prefix(host), &back.concat());
+    }
+
     /// Cuts the cable between the switches: the hosts see nothing but silence.
     pub fn cut(&self) {
         ip_batch(&[], "link set cable0 down\n");

@@ -14,6 +14,7 @@ mod audit;
 mod certificate_logins;
 mod certificates;
 mod commands;
+mod crowds;
 mod keys;
 mod links;
 mod moving;

@@ -9,9 +9,10 @@ use distkv_access::secret::{HashError, PasswordHash};
 use parking_lot::Mutex;
 
 use super::present::Presence;
-use super::strangers::{LOGIN_MS_MAX, Place, STRANGER_BYTES_MAX};
+use super::strangers::{LOGIN_MS_MAX, STRANGER_BYTES_MAX};
 use crate::model::ids::{Event, Millis};
 use crate::protocol::client::{ClientError, ErrorCode};
+use crate::server::connections::crowd::Place;
 
 /// Something that was computed for a request, which is then carried out.
 pub(in crate::server) enum Made {
@@ -101,6 +102,18 @@ impl Guest {
     pub(in crate::server) fn is(&self, identity: super::Identity) {
         if let Some(presence) = &self.presence {
             presence.is(identity);
+        }
+    }
+
+    /// Whether it had to give way to another one that has not logged in.
+    pub(in crate::server) fn gave_way(&self) -> bool {
+        self.place.as_ref().is_some_and(Place::gave_way)
+    }
+
+    /// Whether a login of it is being computed: it keeps its place meanwhile.
+    pub(in crate::server) fn set_busy(&self, is_busy: bool) {
+        if let Some(place) = &self.place {
+            place.set_busy(is_busy);
         }
     }
 

@@ -12,8 +12,9 @@ use parking_lot::Mutex;
 
 use super::cluster_key::ClusterKeys;
 use super::present::Present;
-use super::strangers::Strangers;
+use super::strangers::strangers;
 use crate::rt;
+use crate::server::connections::crowd::Crowd;
 
 /// Most computations of secrets that wait for a core.
 pub(crate) const COMPUTATIONS_WAITING_MAX: usize = 64;
@@ -25,7 +26,8 @@ pub(in crate::server) struct Logins {
     pub(in crate::server) guesses: Mutex<Guesses>,
     /// None if the system had no random key for it: then each login is computed.
     pub(in crate::server) cache: Option<Mutex<LoginCache>>,
-    pub(in crate::server) strangers: Arc<Strangers>,
+    /// Those who have not logged in, where they must.
+    pub(in crate::server) strangers: Arc<Crowd>,
     pub(in crate::server) present: Arc<Present>,
     cores: Semaphore,
     cores_max: usize,
@@ -40,7 +42,7 @@ impl Logins {
             key,
             guesses: Mutex::default(),
             cache: rt::random_bytes().ok().map(|key| Mutex::new(LoginCache::new(key))),
-            strangers: Arc::default(),
+            strangers: strangers(),
             present: Arc::default(),
             cores: Semaphore::new(cores_max),
             cores_max,

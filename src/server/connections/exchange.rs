@@ -126,9 +126,9 @@ impl Exchange {
         self.session.enter(&self.shared, address, rt::now())
     }
 
-    /// The error of a client that has taken too long, or sent too much, to log in.
+    /// The error of a client that has taken too long to log in, has sent too much, or had to give way to another one.
     pub(in crate::server) fn overstays(&mut self) -> Option<ClientError> {
-        self.session.guest.overstays(rt::now, self.input.total())
+        self.session.overstays(self.input.total())
     }
 
     /// A round of the client's task begins.
@@ -184,6 +184,12 @@ impl Exchange {
 
     /// Runs a long job elsewhere; only a few at a time. What was written before it must have gone out.
     pub(in crate::server) async fn run_heavy(&mut self, job: HeavyJob) {
+        self.session.guest.set_busy(true);
+        self.run_elsewhere(job).await;
+        self.session.guest.set_busy(false);
+    }
+
+    async fn run_elsewhere(&mut self, job: HeavyJob) {
         let shared = Arc::clone(&self.shared);
         let HeavyJob { seq, work, is_innocuous, prelude } = job;
         let _permit = match prelude {

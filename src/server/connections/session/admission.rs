@@ -1,7 +1,7 @@
 //! How a client comes in and is let go: what it may do before it has logged in, who it turns out to be, and what of
 //! this the audit log is told.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use distkv_access::users::is_before_login;
@@ -17,6 +17,7 @@ use crate::server::Shared;
 use crate::server::access::audit::witness::Witness;
 use crate::server::access::methods::{PASSWORD, TOKEN};
 use crate::server::access::present::About;
+use crate::server::access::strangers::too_many;
 use crate::server::access::{Access, Identity};
 use crate::server::stream::write_failed_stream;
 
@@ -113,17 +114,30 @@ impl Session {
             self.guest.nonce = Some(rt::random_bytes().map_err(failed)?);
         }
         if self.context(shared, now).access.is_stranger() {
-            let place = shared.logins.strangers.admit(address).ok_or_else(|| {
-                let text = "too many clients are connected to this node without having logged in; try again later";
-                let error = ClientError::new(ErrorCode::TooMany, text);
-                if let Some(witness) = &self.witness {
-                    witness.crowded_out(&error);
-                }
-                error
-            })?;
-            self.guest.keep_waiting(place, now);
+            let account = Arc::clone(&self.account);
+            // This machine has other addresses besides those of the loopback.
+            let from = if self.is_local { Ipv4Addr::LOCALHOST.into() } else { address };
+            let place = shared.logins.strangers.enter(from, now, move || account.close());
+            self.guest.keep_waiting(place.ok_or_else(|| self.crowded_out())?, now);
         }
         Ok(())
+    }
+
+    /// The error of a client for whom there is no place among those that have not logged in.
+    fn crowded_out(&self) -> ClientError {
+        let error = too_many();
+        if let Some(witness) = &self.witness {
+            witness.crowded_out(&error);
+        }
+        error
+    }
+
+    /// Why the connection of a client that has not logged in must end. `bytes`: all that has come from it.
+    pub(in crate::server) fn overstays(&self, bytes: u64) -> Option<ClientError> {
+        if self.guest.gave_way() {
+            return Some(self.crowded_out());
+        }
+        self.guest.overstays(rt::now, bytes)
     }
 
     /// The client has shown who it is. From then on it is that one.

@@ -1,87 +1,108 @@
-//! TLS handshakes that are under way: how many there may be, all in all and of one address. Those of an address that are too
-//! many at once wait for their turn, because a machine with many clients connects all of them when a node comes back.
+//! TLS handshakes that are under way: how many there may be (see [`Crowd`]). Those of an address that are too many at once
+//! wait for their turn, because a machine with many clients connects all of them when a node comes back.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use async_lock::{Semaphore, SemaphoreGuardArc};
+use async_lock::Semaphore;
+use event_listener::Event;
+use futures::future::{Either, select};
 use parking_lot::Mutex;
+
+use super::super::crowd::{Crowd, Place};
+use crate::model::ids::Millis;
+use crate::rt;
 
 /// Handshakes under way, and connections that wait for theirs.
 const HALF_OPEN_MAX: usize = 512;
-/// Of these, those of one address.
-const OF_ONE_ADDRESS_MAX: usize = 256;
-/// Of these, those that are under way.
+/// Of these, those of one address that make progress at once.
 const AT_ONCE_MAX: usize = 32;
-/// An IPv6 address belongs to whoever has this many of its first bits.
-const IPV6_BITS: u32 = 64;
+/// How long one keeps the others of its address waiting, ms. A client that is far away may take longer, which is no reason
+/// to wait for it.
+const TURN_MS_MAX: u64 = 2_000;
 
 /// See the module.
-#[derive(Debug, Default)]
-pub(in crate::server) struct Handshakes(Arc<Mutex<HalfOpen>>);
-
-#[derive(Debug, Default)]
-struct HalfOpen {
-    all: usize,
-    /// Invariant: the counts add up to `all`, and none is 0.
-    of: HashMap<IpAddr, Address>,
+pub(in crate::server) struct Handshakes {
+    crowd: Arc<Crowd>,
+    turns: Arc<Mutex<Turns>>,
 }
 
-#[derive(Debug)]
-struct Address {
-    count: usize,
-    turns: Arc<Semaphore>,
-}
+/// Of each address that has a handshake under way, and for how many this is kept.
+type Turns = HashMap<IpAddr, (usize, Arc<Semaphore>)>;
 
-/// A connection that is counted until this is dropped.
-#[derive(Debug)]
-pub(super) struct Turn {
-    half_open: Arc<Mutex<HalfOpen>>,
+/// A handshake that is counted until this is dropped.
+pub(super) struct HalfOpen {
     address: IpAddr,
-    turns: Arc<Semaphore>,
+    turn: Arc<Semaphore>,
+    turns: Arc<Mutex<Turns>>,
+    place: Place,
+    /// Fires when it must give way to another one.
+    ended: Arc<Event>,
 }
 
 impl Handshakes {
+    pub(in crate::server) fn new() -> Self {
+        let what = "as many TLS handshakes as may be are under way: for each new one, one of the address with most is closed, \
+                    or it is refused";
+        Self { crowd: Arc::new(Crowd::new(HALF_OPEN_MAX, what)), turns: Arc::default() }
+    }
+
     /// Counts one more; `None` if there are too many.
-    pub(super) fn enter(&self, address: IpAddr) -> Option<Turn> {
-        let address = match address.to_canonical() {
-            IpAddr::V6(address) => {
-                IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> IPV6_BITS << IPV6_BITS))
-            }
-            address @ IpAddr::V4(_) => address,
+    pub(super) fn enter(&self, address: IpAddr, now: Millis) -> Option<HalfOpen> {
+        let ended = Arc::new(Event::new());
+        let end = Arc::clone(&ended);
+        let end = move || {
+            end.notify(usize::MAX);
         };
-        let mut half_open = self.0.lock();
-        let count = half_open.of.get(&address).map_or(0, |of| of.count);
-        if half_open.all >= HALF_OPEN_MAX || count >= OF_ONE_ADDRESS_MAX {
+        let place = self.crowd.enter(address, now, end)?;
+        let address = address.to_canonical();
+        let mut turns = self.turns.lock();
+        let (count, turn) =
+            turns.entry(address).or_insert_with(|| (0, Arc::new(Semaphore::new(AT_ONCE_MAX))));
+        *count += 1;
+        let turn = Arc::clone(turn);
+        drop(turns);
+        Some(HalfOpen { address, turn, turns: Arc::clone(&self.turns), place, ended })
+    }
+}
+
+impl HalfOpen {
+    /// Makes the handshake when it is its turn. None if it had to give way to another one.
+    pub(super) async fn run<T>(&self, handshake: impl Future<Output = T>) -> Option<T> {
+        let in_turn = async {
+            let turn = self.turn.acquire().await;
+            let mut handshake = pin!(handshake);
+            let time = pin!(rt::sleep(Duration::from_millis(TURN_MS_MAX)));
+            match select(handshake.as_mut(), time).await {
+                Either::Left((done, _)) => done,
+                Either::Right(_) => {
+                    drop(turn);
+                    handshake.await
+                }
+            }
+        };
+        // Listen first, then look.
+        let ended = self.ended.listen();
+        if self.place.gave_way() {
             return None;
         }
-        half_open.all += 1;
-        let of = half_open.of.entry(address);
-        let of = of
-            .or_insert_with(|| Address { count: 0, turns: Arc::new(Semaphore::new(AT_ONCE_MAX)) });
-        of.count += 1;
-        let turns = Arc::clone(&of.turns);
-        drop(half_open);
-        Some(Turn { half_open: Arc::clone(&self.0), address, turns })
+        match select(pin!(in_turn), ended).await {
+            Either::Left((done, _)) => Some(done),
+            Either::Right(_) => None,
+        }
     }
 }
 
-impl Turn {
-    /// Waits until it is this one's turn, which lasts until the result is dropped.
-    pub(super) async fn come(self) -> (SemaphoreGuardArc, Self) {
-        (self.turns.acquire_arc().await, self)
-    }
-}
-
-impl Drop for Turn {
+impl Drop for HalfOpen {
     fn drop(&mut self) {
-        let mut half_open = self.half_open.lock();
-        half_open.all = half_open.all.saturating_sub(1);
-        if let Some(of) = half_open.of.get_mut(&self.address) {
-            of.count = of.count.saturating_sub(1);
-            if of.count == 0 {
-                half_open.of.remove(&self.address);
+        let mut turns = self.turns.lock();
+        if let Some((count, _)) = turns.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                turns.remove(&self.address);
             }
         }
     }
@@ -93,38 +114,50 @@ mod tests {
 
     use super::*;
 
-    fn address(text: &str) -> IpAddr {
-        text.parse().unwrap()
-    }
-
-    #[test]
-    fn one_address_leaves_room_for_others_and_all_have_a_bound() {
-        let handshakes = Handshakes::default();
-        let one: Vec<Turn> = std::iter::from_fn(|| handshakes.enter(address("10.0.0.1"))).collect();
-        assert_eq!(one.len(), OF_ONE_ADDRESS_MAX);
-        let mut others = Vec::new();
-        for low in 0..=u8::MAX {
-            others.extend(handshakes.enter(IpAddr::from([10, 0, 1, low])));
-        }
-        assert_eq!(one.len() + others.len(), HALF_OPEN_MAX);
-        assert!(handshakes.enter(address("10.9.0.1")).is_none());
-        others.pop();
-        assert!(handshakes.enter(address("10.9.0.1")).is_some());
-        drop((one, others));
-        assert!(handshakes.0.lock().of.is_empty());
-        assert_eq!(handshakes.0.lock().all, 0);
+    fn enter(handshakes: &Handshakes, address: &str) -> Option<HalfOpen> {
+        handshakes.enter(address.parse().unwrap(), 0)
     }
 
     #[test]
     fn those_of_an_address_take_turns() {
-        let handshakes = Handshakes::default();
-        let come = || handshakes.enter(address("2001:db8::1")).unwrap().come();
-        let mut under_way: Vec<_> =
-            (0..AT_ONCE_MAX).map(|_| come().now_or_never().unwrap()).collect();
-        let mut waiting = std::pin::pin!(handshakes.enter(address("2001:db8::2")).unwrap().come());
-        assert!(waiting.as_mut().now_or_never().is_none(), "a network of IPv6 counts as one");
-        assert!(handshakes.enter(address("2001:db9::1")).unwrap().come().now_or_never().is_some());
-        under_way.pop();
-        assert!(waiting.now_or_never().is_some());
+        rt::block_on(async {
+            let handshakes = Handshakes::new();
+            let all: Vec<_> =
+                (0..=AT_ONCE_MAX).map(|_| enter(&handshakes, "2001:db8::1").unwrap()).collect();
+            let never = std::future::pending::<()>;
+            let mut under_way: Vec<_> =
+                all[..AT_ONCE_MAX].iter().map(|one| Box::pin(one.run(never()))).collect();
+            for one in &mut under_way {
+                assert!(one.now_or_never().is_none());
+            }
+            let mut waiting = Box::pin(all[AT_ONCE_MAX].run(async { 1 }));
+            assert!(waiting.as_mut().now_or_never().is_none());
+            let neighbour = enter(&handshakes, "2001:db8::2").unwrap();
+            assert_eq!(neighbour.run(async { 2 }).now_or_never(), Some(Some(2)));
+            // Those that take long do not keep it waiting for as long as they take.
+            let long = rt::timeout(Duration::from_secs(60), futures::future::join_all(under_way));
+            let Either::Right((came, _)) = select(pin!(long), &mut waiting).await else {
+                panic!("it had to wait for the others")
+            };
+            assert_eq!(came, Some(1));
+            drop(waiting);
+            drop((all, neighbour));
+            assert!(handshakes.turns.lock().is_empty());
+        });
+    }
+
+    #[test]
+    fn one_that_gives_way_ends() {
+        rt::block_on(async {
+            let handshakes = Handshakes::new();
+            let all: Vec<_> = std::iter::from_fn(|| enter(&handshakes, "10.0.0.1")).collect();
+            assert_eq!(all.len(), HALF_OPEN_MAX);
+            let mut first = pin!(all[0].run(std::future::pending::<()>()));
+            assert!(first.as_mut().now_or_never().is_none());
+            let other = enter(&handshakes, "10.0.0.2").unwrap();
+            assert_eq!(first.await, None);
+            assert_eq!(all[0].run(async {}).await, None);
+            assert_eq!(other.run(async { 3 }).await, Some(3));
+        });
     }
 }

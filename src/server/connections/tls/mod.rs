@@ -92,15 +92,17 @@ pub(super) async fn begin(
 ) -> Result<Channel, NoSession> {
     let peer = socket.peer_addr()?.ip();
     let handshake = async {
-        let turn = shared.handshakes.enter(peer).ok_or(NoSession::TooMany)?;
-        let _turn = turn.come().await;
-        let mut channel = settings.tls.accept()?;
-        let result = shake_hands(socket, &mut channel, said).await;
-        if result.is_err() {
-            // An alert, for a client that understands it. It fits, as nothing else was written.
-            let _ = io::Write::write(&mut &*SockRef::from(socket), channel.outgoing());
-        }
-        result.map(|()| channel)
+        let half_open = shared.handshakes.enter(peer, rt::now()).ok_or(NoSession::TooMany)?;
+        let handshake = async {
+            let mut channel = settings.tls.accept()?;
+            let result = shake_hands(socket, &mut channel, said).await;
+            if result.is_err() {
+                // An alert, for a client that understands it. It fits, as nothing else was written.
+                let _ = io::Write::write(&mut &*SockRef::from(socket), channel.outgoing());
+            }
+            result.map(|()| channel)
+        };
+        half_open.run(handshake).await.ok_or(NoSession::TooMany)?
     };
     let handshake = std::pin::pin!(rt::timeout(Duration::from_millis(HANDSHAKE_MS_MAX), handshake));
     let stopping = std::pin::pin!(shared.stopping.listen());
