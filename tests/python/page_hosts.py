@@ -63,7 +63,13 @@ class Hosts:
             self._switches.ip(
                 f"link add d{number} type veth peer name eth0 netns {host.pid}\nlink set d{number} master s{switch} up\n"
             )
-            host.ip(f"link set lo up\naddr add 10.77.0.{number + 1}/24 dev eth0\nlink set eth0 up\n")
+            host.ip(
+                "link set lo up\n"
+                # An IPv6 address that comes a second later is a change of the network, for which the browser gives up
+                # all requests under way.
+                "link set eth0 addrgenmode none\n"
+                f"addr add 10.77.0.{number + 1}/24 dev eth0\nlink set eth0 up\n"
+            )
 
     def start(self, *options: str) -> None:
         """Starts a node on each host; `options` are for all."""

@@ -304,6 +304,16 @@ def test_the_page_says_that_the_node_is_gone_and_comes_back_by_itself(source, wa
     expect(page.locator("#state")).to_have_text("● all is well", timeout=PATIENCE)
 
 
+@pytest.mark.parametrize("name", ["style.css", "app.js", "history.js"])
+def test_a_page_of_which_a_file_does_not_come_is_loaded_again(source, watch, name):
+    watched = watch(source.address)
+    # As a browser does when the network changes.
+    watched.page.route(f"**/web/{name}", lambda route: route.abort("internetdisconnected"), times=1)
+    page = watched.open("history")
+    expect(page.locator("h1")).to_have_text("History")
+    expect(page.locator("nav")).to_have_css("display", "flex")
+
+
 def wait_for(condition):
     """Waits until it holds."""
     deadline = time.monotonic() + PATIENCE / 1_000
