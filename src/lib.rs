@@ -18,6 +18,7 @@
 //! | [`metrics`](distkv_metrics) | yes | the table of metrics, and their text |
 //! | [`http`](distkv_http) | no | the HTTP port |
 //! | [`secure`] | yes | the cluster key, key files, sealed links and datagrams |
+//! | `crowd` | yes | connections of strangers: how many, and which gives way |
 //! | [`server`] | no | client connections |
 //! | [`api`] | no | the HTTP API: each request is one of a client in the same process |
 //! | [`node`] | no | owns the engine; timers, peer links, configuration, shutdown |
@@ -36,6 +37,7 @@ pub use distkv_storage as storage;
 
 pub mod api;
 pub mod cli;
+mod crowd;
 pub mod node;
 pub mod server;
 pub mod testing;

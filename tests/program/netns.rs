@@ -30,6 +30,7 @@ use crate::processes;
 
 mod capture;
 mod cluster;
+mod flood;
 mod rotation;
 use crate::hosts;
 

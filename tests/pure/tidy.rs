@@ -43,7 +43,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("storage", &["model", "tree", "protocol", "replica", "engine", "rt"]),
     ("rt", &["model"]),
     ("secure", &["model", "protocol", "membership"]),
-    ("server", &["model", "tree", "protocol", "replica", "engine", "storage", "hub", "rt", "tls"]),
+    ("crowd", &["model"]),
+    (
+        "server",
+        &["crowd", "model", "tree", "protocol", "replica", "engine", "storage", "hub", "rt", "tls"],
+    ),
     ("client", &["model", "rt", "tls"]),
     ("api", &["model", "protocol", "client", "server", "rt"]),
     ("tls", &[]),
@@ -52,6 +56,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "node",
         &[
+            "crowd",
             "model",
             "tree",
             "protocol",
@@ -100,6 +105,7 @@ const PURE: &[&str] = &[
     "metrics",
     "durable",
     "secure",
+    "crowd",
     "sim",
 ];
 
@@ -139,6 +145,7 @@ const OF_A_NODE: &[&str] = &[
     "engine",
     "storage",
     "hub",
+    "crowd",
     "server",
     "node",
 ];

@@ -33,7 +33,15 @@
 //!
 //! Whoever has no key can make a node do one hash look-up or one AEAD per datagram, and whoever replays
 //! recorded ones makes it answer at most 10 times a second per address with no more bytes than an `ask` has.
+//!
+//! Replays that seem to come from an address use up its share in every second, so the node that is really there must not
+//! depend on it. What that node asks is new: later than every `ask` of its epoch that came here before, and than all that was
+//! taken from it. A recorded one passes for new once. So new ones are answered beyond the share, 1,024 a second from all addresses
+//! together, and only where I send to that address myself: a stranger's address never gets more than its share.
+//! Of two nodes that do not know each other, one has to get an answer: by what it then sends, the other learns. Who lets
+//! a copy of a later `ask` overtake an earlier one makes that one count as old; it could cut that pair off as well.
 
+mod asks;
 mod pace;
 mod peers;
 mod seal;
@@ -46,6 +54,7 @@ pub(crate) use seal::OVERHEAD_BYTES;
 
 use distkv_core::membership::{DATAGRAM_BYTES_MAX, TAG_BYTES};
 
+use self::asks::Asks;
 use self::pace::Strangers;
 use self::peers::{Peers, Sent};
 use self::seal::{HEAD_BYTES, Keys, Nonce, NotSealed};
@@ -119,6 +128,7 @@ pub struct DatagramDoor {
     sent: Sent,
     peers: Peers,
     strangers: Strangers,
+    asks: Asks,
     /// By sender's epoch; at most `SENDERS_MAX`.
     windows: BTreeMap<u64, Box<Window>>,
 }
@@ -146,6 +156,7 @@ impl DatagramDoor {
             sent: Sent::default(),
             peers: Peers::default(),
             strangers: Strangers::default(),
+            asks: Asks::default(),
             windows: BTreeMap::new(),
         }
     }
@@ -277,7 +288,14 @@ impl DatagramDoor {
         now: u64,
         out: &mut Vec<Outgoing>,
     ) -> Result<Opened, Dropped> {
-        self.tell(from, nonce, now, out)?;
+        let is_behind = self.windows.get(&nonce.sender).is_some_and(|w| !w.is_ahead(nonce.counter));
+        let is_new = self.asks.note(nonce) && !is_behind;
+        let is_peer = self.peers.get(from).is_some();
+        // Replays may have used up all that this address may get; an `ask` of the node there is a new one.
+        if !(self.may_tell(from, now) || is_new && is_peer && self.asks.allows_new(now)) {
+            return Err(Dropped::TooOften);
+        }
+        self.send_tell(from, nonce, out);
         // It may be a replay, so it teaches nothing; but it may as well be that node's restart.
         let known = self.peers.get(from).and_then(|peer| peer.epoch);
         if known.is_some_and(|epoch| epoch != nonce.sender) {
@@ -342,6 +360,7 @@ impl DatagramDoor {
         }
     }
 
+    /// Tells who has sent something genuine for another epoch than mine.
     fn tell(
         &mut self,
         to: SocketAddr,
@@ -349,16 +368,24 @@ impl DatagramDoor {
         now: u64,
         out: &mut Vec<Outgoing>,
     ) -> Result<(), Dropped> {
-        let allowed = match self.peers.get_mut(to) {
-            Some(peer) => peer.tells.allows(now),
-            None => self.strangers.allows(to, now),
-        };
-        if !allowed {
+        if !self.may_tell(to, now) {
             return Err(Dropped::TooOften);
         }
-        let content = self.own_content(TELL, seen.counter);
-        self.send(to, seen.sender, &content, out);
+        self.send_tell(to, seen, out);
         Ok(())
+    }
+
+    /// Whether this address may be told something now.
+    fn may_tell(&mut self, to: SocketAddr, now: u64) -> bool {
+        match self.peers.get_mut(to) {
+            Some(peer) => peer.tells.allows(now),
+            None => self.strangers.allows(to, now),
+        }
+    }
+
+    fn send_tell(&mut self, to: SocketAddr, seen: Nonce, out: &mut Vec<Outgoing>) {
+        let content = self.own_content(TELL, seen.counter);
+        self.send_unanswered(to, seen.sender, &content, out);
     }
 
     fn own_content(&self, kind: u8, number: u64) -> Vec<u8> {
@@ -366,7 +393,19 @@ impl DatagramDoor {
     }
 
     fn send(&mut self, to: SocketAddr, receiver: u64, content: &[u8], out: &mut Vec<Outgoing>) {
-        let nonce = Nonce { sender: self.epoch, counter: self.sent.count(to), receiver };
+        self.send_unanswered(to, receiver, content, out);
+        self.sent.remember(to);
+    }
+
+    /// Sends something that no `tell` may answer.
+    fn send_unanswered(
+        &mut self,
+        to: SocketAddr,
+        receiver: u64,
+        content: &[u8],
+        out: &mut Vec<Outgoing>,
+    ) {
+        let nonce = Nonce { sender: self.epoch, counter: self.sent.count(), receiver };
         out.extend(self.keys.seal(nonce, content).map(|bytes| Outgoing { to, bytes }));
     }
 }

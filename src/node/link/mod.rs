@@ -142,7 +142,7 @@ impl Links {
 
     /// No more connections than this may wait to be greeted.
     pub(super) fn bound_strangers(&self, strangers: usize) {
-        self.greetings.bound(strangers);
+        self.greetings.strangers.set_most(strangers);
     }
 
     /// Adds an address to dial.

@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 
 use super::present::Presence;
 use super::strangers::{LOGIN_MS_MAX, STRANGER_BYTES_MAX};
+use crate::crowd::Place;
 use crate::model::ids::{Event, Millis};
 use crate::protocol::client::{ClientError, ErrorCode};
-use crate::server::connections::crowd::Place;
 
 /// Something that was computed for a request, which is then carried out.
 pub(in crate::server) enum Made {

@@ -12,9 +12,10 @@ use parking_lot::Mutex;
 
 use super::cluster_key::ClusterKeys;
 use super::present::Present;
-use super::strangers::strangers;
+use super::strangers::{GRACE_MS, STRANGERS_MAX};
+use crate::crowd::Crowd;
 use crate::rt;
-use crate::server::connections::crowd::Crowd;
+use crate::server::connections::throttled_warning::Tally;
 
 /// Most computations of secrets that wait for a core.
 pub(crate) const COMPUTATIONS_WAITING_MAX: usize = 64;
@@ -28,6 +29,8 @@ pub(in crate::server) struct Logins {
     pub(in crate::server) cache: Option<Mutex<LoginCache>>,
     /// Those who have not logged in, where they must.
     pub(in crate::server) strangers: Arc<Crowd>,
+    /// For the log: those for whom there was no place, or not any more.
+    pub(in crate::server) crowded: Tally,
     pub(in crate::server) present: Arc<Present>,
     cores: Semaphore,
     cores_max: usize,
@@ -42,7 +45,8 @@ impl Logins {
             key,
             guesses: Mutex::default(),
             cache: rt::random_bytes().ok().map(|key| Mutex::new(LoginCache::new(key))),
-            strangers: strangers(),
+            strangers: Crowd::new(STRANGERS_MAX, GRACE_MS),
+            crowded: Tally::default(),
             present: Arc::default(),
             cores: Semaphore::new(cores_max),
             cores_max,

@@ -128,7 +128,7 @@ impl Exchange {
 
     /// The error of a client that has taken too long to log in, has sent too much, or had to give way to another one.
     pub(in crate::server) fn overstays(&mut self) -> Option<ClientError> {
-        self.session.overstays(self.input.total())
+        self.session.overstays(&self.shared, self.input.total())
     }
 
     /// A round of the client's task begins.

@@ -5,7 +5,6 @@
 //! |---|---|
 //! | `accept` | accepting connections, and refusing those beyond the limit |
 //! | `connection` | one client: the loop that moves bytes |
-//! | `crowd` | bounds those that have not logged in or not ended a TLS handshake: who gives way |
 //! | `exchange` | what that loop does whatever the bytes come through |
 //! | `input` | cutting messages from what arrives |
 //! | `oversized` | a message that is too deep or too long: skipped as it arrives |
@@ -19,7 +18,6 @@
 
 pub(super) mod accept;
 pub(super) mod connection;
-pub(super) mod crowd;
 pub(super) mod exchange;
 pub(super) mod input;
 pub(super) mod memory_pressure;

@@ -30,9 +30,9 @@ type Way = (SocketAddr, SocketAddr);
 
 /// What was seen.
 #[derive(Default)]
-struct Seen {
+pub struct Seen {
     packets: Vec<Vec<u8>>,
-    datagrams: Vec<(SocketAddr, Vec<u8>)>,
+    pub datagrams: Vec<(SocketAddr, Vec<u8>)>,
     /// By their place in the stream.
     segments: BTreeMap<Way, BTreeMap<u32, Vec<u8>>>,
 }
@@ -102,13 +102,13 @@ impl Seen {
 }
 
 /// Listens to everything that the switches and cables carry, clients' included.
-struct Listener {
+pub struct Listener {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Seen>,
 }
 
 impl Listener {
-    fn start() -> Self {
+    pub fn start() -> Self {
         let protocol = Protocol::from(i32::from(ALL_PROTOCOLS.to_be()));
         let mut socket = Socket::new(Domain::PACKET, Type::RAW, Some(protocol)).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
@@ -127,7 +127,7 @@ impl Listener {
         Self { stop, thread }
     }
 
-    fn end(self) -> Seen {
+    pub fn end(self) -> Seen {
         // What was sent just now is still to come.
         std::thread::sleep(Duration::from_millis(300));
         self.stop.store(true, Ordering::Relaxed);
@@ -135,7 +135,7 @@ impl Listener {
     }
 }
 
-fn run(arguments: &[&str]) -> String {
+pub fn run(arguments: &[&str]) -> String {
     let mut command = Command::new(PROGRAM);
     command.args(arguments).stdin(Stdio::null()).env_remove("DISTKV_KEY");
     let output = command.output().unwrap();
@@ -161,7 +161,7 @@ fn members(node: &NodeProcess) -> BTreeMap<String, bool> {
     rows.map(|row| (row["name"].as_str().unwrap().to_owned(), row["linked"] == true)).collect()
 }
 
-fn counter(node: &NodeProcess, name: &str) -> u64 {
+pub fn counter(node: &NodeProcess, name: &str) -> u64 {
     let status: Json = serde_json::from_str(&ask(node, &["status", "--json"])).unwrap();
     status["counters"][name].as_u64().unwrap_or_else(|| panic!("no {name} in {status}"))
 }
@@ -305,6 +305,6 @@ fn a_listener_learns_nothing_of_a_secured_network_and_what_it_sends_again_change
     });
 }
 
-fn run_ip(line: &str) {
+pub fn run_ip(line: &str) {
     assert!(Command::new("ip").args(line.split(' ')).status().unwrap().success(), "{line}");
 }

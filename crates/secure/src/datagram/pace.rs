@@ -1,4 +1,5 @@
-//! At most 10 answers a second to one address, however many addresses ask.
+//! At most 10 answers a second to one address, however many addresses ask; besides, of new `ask`s, so many from all
+//! peers together.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -7,6 +8,8 @@ use std::net::SocketAddr;
 pub(super) const PER_SECOND_MAX: u32 = 10;
 /// Most strangers' addresses whose pace is kept.
 pub(super) const STRANGERS_MAX: usize = 1_024;
+/// Most `tell`s within a second to peers that got more than their share, if their `ask`s are new.
+pub(super) const NEW_ASKS_PER_SECOND_MAX: u32 = 1_024;
 const SECOND_MS: u64 = 1_000;
 /// How often a full table is looked through for idle addresses.
 const LOOK_MS: u64 = 100;
@@ -19,13 +22,19 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Whether it may be done once more, now (milliseconds); if so, it counts.
+    /// Whether it may be done once more, now (milliseconds), for one address; if so, it counts.
     pub(super) fn allows(&mut self, now: u64) -> bool {
+        self.allows_of(PER_SECOND_MAX, now)
+    }
+
+    /// The same where `most` a second are allowed.
+    pub(super) fn allows_of(&mut self, most: u32, now: u64) -> bool {
         if self.is_idle(now) {
             *self = Self { since: now, count: 0 };
         }
-        self.count += u32::from(self.count < PER_SECOND_MAX + 1);
-        self.count <= PER_SECOND_MAX
+        let is_allowed = self.count < most;
+        self.count += u32::from(is_allowed);
+        is_allowed
     }
 
     fn is_idle(&self, now: u64) -> bool {

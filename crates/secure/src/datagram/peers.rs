@@ -12,7 +12,8 @@ pub(super) const PEERS_MAX: usize = 4_096;
 pub(super) const WAITING_MAX: usize = 4;
 /// How long a datagram waits at most, in milliseconds: SWIM has given its question up by then.
 pub(super) const WAIT_MS_MAX: u64 = 1_000;
-/// Most datagrams whose address is remembered, so that a `tell` is matched with what it answers.
+/// Most datagrams whose address is remembered, so that a `tell` is matched with what it answers. No `tell` is among
+/// them, which is never answered: whoever makes this node send many of those would have it forget the rest.
 pub(super) const SENT_MAX: usize = 1_024;
 
 /// An address, and the node there.
@@ -91,24 +92,28 @@ impl Peers {
 pub(super) struct Sent {
     /// The counter of the newest.
     newest: u64,
-    /// Oldest first, one per counter, at most `SENT_MAX`.
-    to: VecDeque<SocketAddr>,
+    /// By counter, oldest first, those that a `tell` may answer; at most `SENT_MAX`.
+    to: VecDeque<(u64, SocketAddr)>,
 }
 
 impl Sent {
-    /// The counter of the next datagram, to this address. They begin at 1.
-    pub(super) fn count(&mut self, to: SocketAddr) -> u64 {
-        if self.to.len() >= SENT_MAX {
-            self.to.pop_front();
-        }
-        self.to.push_back(to);
+    /// The counter of the next datagram. They begin at 1.
+    pub(super) fn count(&mut self) -> u64 {
         self.newest += 1;
         self.newest
     }
 
+    /// The newest goes to this address, and a `tell` may answer it.
+    pub(super) fn remember(&mut self, to: SocketAddr) {
+        if self.to.len() >= SENT_MAX {
+            self.to.pop_front();
+        }
+        self.to.push_back((self.newest, to));
+    }
+
     /// Where a counter went, if it is one of the latest.
     pub(super) fn address_of(&self, counter: u64) -> Option<SocketAddr> {
-        let behind = usize::try_from(self.newest.checked_sub(counter)?).ok()?;
-        self.to.iter().nth_back(behind).copied()
+        let at = self.to.binary_search_by_key(&counter, |(counter, _)| *counter).ok()?;
+        self.to.get(at).map(|(_, to)| *to)
     }
 }

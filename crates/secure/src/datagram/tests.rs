@@ -1,5 +1,6 @@
 //! Doors against each other and against who records, repeats, redirects and invents datagrams.
 
+mod flood;
 mod simulation;
 
 use distkv_core::membership::NetworkName;

@@ -27,7 +27,7 @@ pub(super) struct Window {
 impl Window {
     /// What a counter is; nothing is changed, because its datagram may be forged.
     pub(super) fn look(&self, counter: u64) -> Seen {
-        if counter > self.newest {
+        if self.is_ahead(counter) {
             return Seen::New;
         }
         if self.newest - counter >= WINDOW || counter == 0 {
@@ -38,9 +38,14 @@ impl Window {
         if is_set { Seen::Repeated } else { Seen::New }
     }
 
+    /// Whether a counter is later than all that were taken.
+    pub(super) fn is_ahead(&self, counter: u64) -> bool {
+        counter > self.newest
+    }
+
     /// Notes a counter as taken.
     pub(super) fn take(&mut self, counter: u64) {
-        if counter > self.newest {
+        if self.is_ahead(counter) {
             // Bits of counters that the window leaves become those that it reaches.
             if counter - self.newest >= WINDOW {
                 self.bits = [0; WORDS];

@@ -60,7 +60,7 @@ async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
         let stream = stream.clone();
         move || drop(stream.shutdown(std::net::Shutdown::Both))
     };
-    let Some(slot) = links.greetings.slot(remote.ip(), end) else {
+    let Some(place) = links.greetings.strangers.enter(remote.ip(), rt::now(), end) else {
         links.complain("-", "crowd", "too many connections are being greeted; closing new ones");
         links.record_refusal(remote.ip(), CROWD, None);
         return;
@@ -76,7 +76,7 @@ async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
         }
     };
     let complain = |reason: &str, error: &dyn std::fmt::Display| {
-        if slot.made_way() {
+        if place.gave_way() {
             let text = "too many connections that have not greeted; closing the oldest";
             links.record_refusal(remote.ip(), CROWD, None);
             return links.complain("-", "crowd", text);
@@ -88,7 +88,7 @@ async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
         None => return,
         Some(Ok(channel)) => channel,
         Some(Err(error)) => {
-            if let Some((reason, key)) = error.refusal().filter(|_| !slot.made_way()) {
+            if let Some((reason, key)) = error.refusal().filter(|_| !place.gave_way()) {
                 let key = key.map(|key| format!("key {key}"));
                 links.record_refusal(remote.ip(), reason, key.as_deref());
             }
@@ -100,7 +100,7 @@ async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
         Some(Ok((Greeting::Hello(hello), leftover))) => (*hello, leftover),
         Some(Ok((Greeting::Refusal(_), _))) => return,
         Some(Err(error)) => {
-            if let Some(reason) = error.refusal().filter(|_| !slot.made_way()) {
+            if let Some(reason) = error.refusal().filter(|_| !place.gave_way()) {
                 links.record_refusal(remote.ip(), reason, None);
             }
             complain(error.reason(), &error);
@@ -112,7 +112,8 @@ async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
             return;
         }
     };
-    if !slot.note_greeting() {
+    // From now on it gives way to nobody.
+    if !place.set_busy(true) {
         return;
     }
     if links.me.name < hello.name
@@ -160,7 +161,7 @@ async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
                 tracing::debug!(peer = named, "the greeting could not be sent: {error}");
                 return links.finish(&link, LinkEnd::Gone);
             }
-            drop(slot);
+            drop(place);
             Arc::clone(&links).run(link, channel.into_halves(leftover)).await;
         }
     }

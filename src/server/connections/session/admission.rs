@@ -17,7 +17,7 @@ use crate::server::Shared;
 use crate::server::access::audit::witness::Witness;
 use crate::server::access::methods::{PASSWORD, TOKEN};
 use crate::server::access::present::About;
-use crate::server::access::strangers::too_many;
+use crate::server::access::strangers::{STRANGERS_MAX, too_many};
 use crate::server::access::{Access, Identity};
 use crate::server::stream::write_failed_stream;
 
@@ -118,14 +118,19 @@ impl Session {
             // This machine has other addresses besides those of the loopback.
             let from = if self.is_local { Ipv4Addr::LOCALHOST.into() } else { address };
             let place = shared.logins.strangers.enter(from, now, move || account.close());
-            self.guest.keep_waiting(place.ok_or_else(|| self.crowded_out())?, now);
+            self.guest.keep_waiting(place.ok_or_else(|| self.crowded_out(shared))?, now);
         }
         Ok(())
     }
 
     /// The error of a client for whom there is no place among those that have not logged in.
-    fn crowded_out(&self) -> ClientError {
+    fn crowded_out(&self, shared: &Shared) -> ClientError {
         let error = too_many();
+        if let Some(clients) = shared.logins.crowded.note(rt::now()) {
+            let (from, most) = (self.guest.address, STRANGERS_MAX);
+            let text = "too many clients are connected without having logged in; closing the oldest of the address with most";
+            tracing::warn!(clients, %from, most, "{text}");
+        }
         if let Some(witness) = &self.witness {
             witness.crowded_out(&error);
         }
@@ -133,9 +138,9 @@ impl Session {
     }
 
     /// Why the connection of a client that has not logged in must end. `bytes`: all that has come from it.
-    pub(in crate::server) fn overstays(&self, bytes: u64) -> Option<ClientError> {
+    pub(in crate::server) fn overstays(&self, shared: &Shared, bytes: u64) -> Option<ClientError> {
         if self.guest.gave_way() {
-            return Some(self.crowded_out());
+            return Some(self.crowded_out(shared));
         }
         self.guest.overstays(rt::now, bytes)
     }

@@ -12,7 +12,8 @@ use event_listener::Event;
 use futures::future::{Either, select};
 use parking_lot::Mutex;
 
-use super::super::crowd::{Crowd, Place};
+use super::super::throttled_warning::Tally;
+use crate::crowd::{Crowd, Place};
 use crate::model::ids::Millis;
 use crate::rt;
 
@@ -23,11 +24,14 @@ const AT_ONCE_MAX: usize = 32;
 /// How long one keeps the others of its address waiting, ms. A client that is far away may take longer, which is no reason
 /// to wait for it.
 const TURN_MS_MAX: u64 = 2_000;
+/// How long one has at least before it gives way to others of its own address, ms.
+const GRACE_MS: Millis = 1_000;
 
 /// See the module.
 pub(in crate::server) struct Handshakes {
     crowd: Arc<Crowd>,
     turns: Arc<Mutex<Turns>>,
+    crowded: Tally,
 }
 
 /// Of each address that has a handshake under way, and for how many this is kept.
@@ -45,9 +49,16 @@ pub(super) struct HalfOpen {
 
 impl Handshakes {
     pub(in crate::server) fn new() -> Self {
-        let what = "as many TLS handshakes as may be are under way: for each new one, one of the address with most is closed, \
-                    or it is refused";
-        Self { crowd: Arc::new(Crowd::new(HALF_OPEN_MAX, what)), turns: Arc::default() }
+        let crowd = Crowd::new(HALF_OPEN_MAX, GRACE_MS);
+        Self { crowd, turns: Arc::default(), crowded: Tally::default() }
+    }
+
+    /// Says in the log, now and then, that one of this address was closed because there are too many.
+    pub(super) fn complain(&self, from: IpAddr) {
+        if let Some(clients) = self.crowded.note(rt::now()) {
+            let text = "too many TLS handshakes are under way; closing the oldest of the address with most";
+            tracing::warn!(clients, %from, most = HALF_OPEN_MAX, "{text}");
+        }
     }
 
     /// Counts one more; `None` if there are too many.

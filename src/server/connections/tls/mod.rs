@@ -104,6 +104,13 @@ pub(super) async fn begin(
         };
         half_open.run(handshake).await.ok_or(NoSession::TooMany)?
     };
+    let handshake = async {
+        let result = handshake.await;
+        if matches!(result, Err(NoSession::TooMany)) {
+            shared.handshakes.complain(peer);
+        }
+        result
+    };
     let handshake = std::pin::pin!(rt::timeout(Duration::from_millis(HANDSHAKE_MS_MAX), handshake));
     let stopping = std::pin::pin!(shared.stopping.listen());
     if shared.is_stopping() {

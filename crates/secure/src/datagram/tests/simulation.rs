@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 
-const ROUND_MS: u64 = 1_000;
+pub(super) const ROUND_MS: u64 = 1_000;
 /// An acknowledgement that takes longer is too late for SWIM.
 const TIMELY_MS: u64 = 500;
 
 /// What happens on the wire.
 #[derive(Clone, Copy)]
-struct Wire {
+pub(super) struct Wire {
     /// Of 100 datagrams.
     lost: u64,
     delay_ms_max: u64,
@@ -21,35 +21,38 @@ struct Wire {
     garbage: u64,
 }
 
-const CALM: Wire = Wire { lost: 0, delay_ms_max: 50, replays: 0, garbage: 0 };
+pub(super) const CALM: Wire = Wire { lost: 0, delay_ms_max: 50, replays: 0, garbage: 0 };
+/// Four ways, as from an `ask` to an acknowledgement, are still timely.
+pub(super) const FAR: Wire = Wire { delay_ms_max: 120, ..CALM };
 const STORM: Wire = Wire { lost: 30, delay_ms_max: 80, replays: 2, garbage: 2 };
 
-struct Node {
-    door: DatagramDoor,
+pub(super) struct Node {
+    pub(super) door: DatagramDoor,
     /// When each ping that waits for its acknowledgement was sent, and to whom.
     open_pings: BTreeMap<u64, (u64, usize)>,
 }
 
-struct World {
+pub(super) struct World {
     wire: Wire,
-    now: u64,
+    pub(super) now: u64,
     random: Box<dyn FnMut() -> u64>,
-    nodes: Vec<Node>,
+    pub(super) nodes: Vec<Node>,
     lives: u64,
     /// By time and number: source, destination, bytes.
     flying: BTreeMap<(u64, u64), (SocketAddr, usize, Vec<u8>)>,
     flown: u64,
-    recorded: Vec<(usize, Vec<u8>)>,
+    /// All that was sent, and to whom.
+    pub(super) recorded: Vec<(usize, Vec<u8>)>,
     /// Messages are numbered: for whom each is, and which were taken.
     meant_for: Vec<usize>,
     taken: BTreeSet<u64>,
     /// Pings of this round, and those acknowledged in time.
-    pings: usize,
-    acknowledged: BTreeSet<(usize, usize)>,
+    pub(super) pings: usize,
+    pub(super) acknowledged: BTreeSet<(usize, usize)>,
 }
 
 impl World {
-    fn new(nodes: usize, wire: Wire, seed: u64) -> Self {
+    pub(super) fn new(nodes: usize, wire: Wire, seed: u64) -> Self {
         let mut world = Self {
             wire,
             now: 0,
@@ -76,11 +79,11 @@ impl World {
         Node { door: door(self.lives), open_pings: BTreeMap::new() }
     }
 
-    fn restart(&mut self, node: usize) {
+    pub(super) fn restart(&mut self, node: usize) {
         self.nodes[node] = self.life();
     }
 
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
         (self.random)() % limit.max(1)
     }
 
@@ -110,9 +113,14 @@ impl World {
     }
 
     fn fly(&mut self, from: SocketAddr, to: usize, bytes: Vec<u8>) {
-        let delay = 1 + self.below(self.wire.delay_ms_max);
+        let at = self.now + 1 + self.below(self.wire.delay_ms_max);
+        self.inject(at, from, to, bytes);
+    }
+
+    /// Something arrives at that moment.
+    pub(super) fn inject(&mut self, at: u64, from: SocketAddr, to: usize, bytes: Vec<u8>) {
         self.flown += 1;
-        self.flying.insert((self.now + delay, self.flown), (from, to, bytes));
+        self.flying.insert((at, self.flown), (from, to, bytes));
     }
 
     fn attack(&mut self) {
@@ -138,7 +146,7 @@ impl World {
     }
 
     /// Every node pings `each` others; then all that flies arrives, until the round is over.
-    fn round(&mut self, each: usize) {
+    pub(super) fn round(&mut self, each: usize) {
         (self.pings, self.acknowledged) = (0, BTreeSet::new());
         let end = self.now + ROUND_MS;
         let count = self.nodes.len();

@@ -1,13 +1,16 @@
-//! Connections of clients that have not shown anything yet, neither a login nor that they can end a TLS handshake: never
-//! more than there may be. Where one more comes, one that is there gives way: the oldest of the address with most. So
-//! whoever opens many and says nothing keeps out nobody but itself.
+//! Connections of strangers, who have not shown yet that they may be here: never more than there may be. Where one more
+//! comes, one that is there gives way: the oldest of the address with most. So whoever opens many and says nothing keeps
+//! out nobody but itself.
+//!
+//! The client port has two such crowds, of TLS handshakes and of clients that have not logged in; the gossip port has one,
+//! of connections that have not greeted.
 //!
 //! Addresses are compared by group first: an IPv6 /64 is one, because whoever has one of its addresses has all of them,
 //! and so is this machine. Within a group, the address with most gives way, so that a host in a network of IPv6 does not
 //! keep the others out.
 //!
 //! Of the one that is greediest itself, only those give way that were here for a while. Otherwise many clients that come
-//! back at once to one machine's address would push each other out before any of them is done.
+//! back at once from one address would push each other out before any of them is done.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -16,29 +19,26 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::throttled_warning::Tally;
 use crate::model::ids::Millis;
 
-/// So many clients of this machine do not give way to those of others: whoever looks after the node gets in.
-const HOME_KEPT_MAX: usize = 32;
-/// How long one has at least before it gives way to others of its own address, ms.
-const GRACE_MS: Millis = 1_000;
+/// One in so many places is for this machine's own, who do not give way to others then: whoever looks after the node gets
+/// in.
+const KEPT_FOR_HOME: usize = 16;
 /// An IPv6 address belongs to whoever has this many of its first bits.
 const IPV6_BITS: u32 = 64;
 /// All of this machine's loopback addresses.
 const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// See the module.
-pub(in crate::server) struct Crowd {
-    most: usize,
-    /// What is said in the log when one must give way.
-    what: &'static str,
+pub(crate) struct Crowd {
+    /// How long one has at least before it gives way to others of its own address, ms.
+    grace_ms: Millis,
     state: Mutex<State>,
-    tally: Tally,
 }
 
 #[derive(Default)]
 struct State {
+    most: usize,
     next: u64,
     /// By arrival. Invariant: no more than there may be.
     members: Vec<Member>,
@@ -58,13 +58,20 @@ struct Member {
 }
 
 impl Crowd {
-    pub(in crate::server) fn new(most: usize, what: &'static str) -> Self {
-        Self { most, what, state: Mutex::default(), tally: Tally::default() }
+    /// For so many at most; each has so many ms at least before it gives way to others of its own address.
+    pub(crate) fn new(most: usize, grace_ms: Millis) -> Arc<Self> {
+        let state = State { most, ..State::default() };
+        Arc::new(Self { grace_ms, state: Mutex::new(state) })
+    }
+
+    /// From now on there may be so many. Those that are there stay.
+    pub(crate) fn set_most(&self, most: usize) {
+        self.state.lock().most = most;
     }
 
     /// Takes in a connection from this address at this time; `end` ends it, should it have to give way. None if nobody
     /// gives way for it.
-    pub(in crate::server) fn enter(
+    pub(crate) fn enter(
         self: &Arc<Self>,
         address: IpAddr,
         now: Millis,
@@ -72,14 +79,9 @@ impl Crowd {
     ) -> Option<Place> {
         let address = canonical(address);
         let mut state = self.state.lock();
-        if state.members.len() >= self.most {
-            let at = state.gives_way(address, now);
-            if let Some(clients) = self.tally.note(now) {
-                let from = at.and_then(|at| state.members.get(at)).map(|one| one.address);
-                let from = from.unwrap_or(address);
-                tracing::warn!(clients, %from, max = self.most, "{}", self.what);
-            }
-            (state.remove(at?).end)();
+        if state.members.len() >= state.most {
+            let at = state.gives_way(address, now.checked_sub(self.grace_ms))?;
+            (state.remove(at).end)();
         }
         let number = state.next;
         state.next += 1;
@@ -98,16 +100,24 @@ impl State {
         (count(&self.groups, group(address)), count(&self.addresses, address))
     }
 
-    /// Who gives way to one from this address.
-    fn gives_way(&self, address: IpAddr, now: Millis) -> Option<usize> {
+    /// Who gives way to one from this address; of those that are no greedier, only who has come by this time.
+    fn gives_way(&self, address: IpAddr, come_by: Option<Millis>) -> Option<usize> {
         let own = self.rank(address);
-        let is_kept = self.rank(HOME).0 <= HOME_KEPT_MAX && address != HOME;
+        let is_kept = self.rank(HOME).0 <= self.most / KEPT_FOR_HOME && address != HOME;
         let is_possible = |one: &Member| !(one.is_busy || is_kept && one.address == HOME);
+        // Most have the address of the one before: looking each one up would take long, in a flood of all times.
+        let mut last = (address, own);
+        let mut rank = |of: IpAddr| {
+            if last.0 != of {
+                last = (of, self.rank(of));
+            }
+            last.1
+        };
         let candidates = self.members.iter().enumerate().filter(|(_, one)| is_possible(one));
+        let ranked = candidates.map(|(at, one)| (rank(one.address), at, one));
         // Of equals the first one, which is the oldest.
-        let (at, one) = candidates.min_by_key(|(_, one)| Reverse(self.rank(one.address)))?;
-        let rank = self.rank(one.address);
-        let had_its_time = now.saturating_sub(one.since) >= GRACE_MS;
+        let (rank, at, one) = ranked.min_by_key(|(rank, _, _)| Reverse(*rank))?;
+        let had_its_time = come_by.is_some_and(|by| one.since <= by);
         (rank > own || (rank == own && had_its_time)).then_some(at)
     }
 
@@ -146,25 +156,22 @@ fn group(address: IpAddr) -> IpAddr {
 }
 
 /// A connection's place, until this is dropped.
-pub(in crate::server) struct Place {
+pub(crate) struct Place {
     crowd: Arc<Crowd>,
     number: u64,
 }
 
 impl Place {
     /// Whether it had to give way to another one.
-    pub(in crate::server) fn gave_way(&self) -> bool {
+    pub(crate) fn gave_way(&self) -> bool {
         self.crowd.state.lock().find(self.number).is_none()
     }
 
-    /// Whether what the client has asked for is being done: meanwhile it does not give way.
-    pub(in crate::server) fn set_busy(&self, is_busy: bool) {
+    /// Whether what it has asked for is being done: meanwhile it does not give way. False: it had to already.
+    pub(crate) fn set_busy(&self, is_busy: bool) -> bool {
         let mut state = self.crowd.state.lock();
-        if let Some(at) = state.find(self.number)
-            && let Some(one) = state.members.get_mut(at)
-        {
-            one.is_busy = is_busy;
-        }
+        let own = state.find(self.number).and_then(|at| state.members.get_mut(at));
+        own.map(|one| one.is_busy = is_busy).is_some()
     }
 }
 
@@ -184,6 +191,7 @@ mod tests {
     use super::*;
 
     const MOST: usize = 64;
+    const GRACE_MS: Millis = 1_000;
 
     struct Test {
         crowd: Arc<Crowd>,
@@ -192,7 +200,7 @@ mod tests {
 
     impl Test {
         fn new() -> Self {
-            Self { crowd: Arc::new(Crowd::new(MOST, "test")), ended: Arc::default() }
+            Self { crowd: Crowd::new(MOST, GRACE_MS), ended: Arc::default() }
         }
 
         fn enter(&self, address: &str, now: Millis) -> Option<Place> {
@@ -257,7 +265,7 @@ mod tests {
     #[test]
     fn some_clients_of_this_machine_stay_whoever_comes() {
         let test = Test::new();
-        let home: Vec<_> = (0..HOME_KEPT_MAX)
+        let home: Vec<_> = (0..MOST / KEPT_FOR_HOME)
             .map(|n| test.enter(["127.0.0.1", "127.9.9.9", "::1"][n % 3], 0).unwrap())
             .collect();
         let mut others = test.fill(|n| format!("10.0.0.{n}"));
@@ -266,6 +274,14 @@ mod tests {
         let one_more = test.enter("127.0.0.1", 9_999).unwrap();
         assert_eq!(gone(&home), [0], "it has most");
         assert!(!one_more.gave_way());
+    }
+
+    #[test]
+    fn how_many_there_may_be_can_be_set() {
+        let test = Test::new();
+        test.crowd.set_most(2);
+        let all: Vec<_> = (1..=3).map(|n| test.enter("10.0.0.1", n * GRACE_MS).unwrap()).collect();
+        assert_eq!(gone(&all), [0]);
     }
 
     #[test]
