@@ -184,7 +184,8 @@ func noAccess(e *tryError, node string, attempts int) *Error {
 func finalError(e *tryError, fate Fate, node string, attempts int) *Error {
 	switch {
 	case e.kind == tryTooLarge:
-		return &Error{Code: "usage", text: e.text, kind: ErrUsage, Node: node, Attempts: attempts, cause: e}
+		// It is as long at any node: none was asked.
+		return &Error{Code: "usage", text: e.text, kind: ErrUsage, cause: e}
 	case e.kind == tryServer && classOfCode(e.code) == classFinal:
 		// A refusal after a try of unknown fate may be that try's doing: the fate says so.
 		return refusal(e, fate, node, attempts)

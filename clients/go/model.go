@@ -17,7 +17,7 @@ type Version struct {
 	tick int64  // -1: nodes do not tell it
 }
 
-// untold is the version of what came without one: IsZero is true, but it is not the zero Version. It is no precondition, and
+// untold is the version of what came without one, or of nothing: IsZero is true, but it is not the zero Version. It is no precondition, and
 // not the lack of one either.
 var untold = Version{tock: -1}
 
@@ -96,7 +96,7 @@ type Entry struct {
 	Value Value
 	// Deleted: there was a value.
 	Deleted bool
-	// Version is for IfVersion.
+	// Version is for IfVersion; untold where there is no entry: IsZero is true, but it is not the zero Version.
 	Version Version
 	// Node is the node that returned it.
 	Node string

@@ -71,6 +71,24 @@ func TestAVersionThatWasNotToldIsNoPrecondition(t *testing.T) {
 	}
 }
 
+func TestTheVersionOfNoEntryIsNoPrecondition(t *testing.T) {
+	client := sharedClient(t)
+	ctx, path := t.Context(), base()
+	missing, err := client.Entry(ctx, path, nil)
+	wantError(t, err, ErrNotFound)
+	if missing.Version == (Version{}) || !missing.Version.IsZero() {
+		t.Errorf("%+v", missing)
+	}
+	put(t, client, path, "of somebody else", nil)
+	if _, err = client.Put(ctx, path, 1, &PutOptions{IfVersion: missing.Version}); err == nil {
+		t.Error("it was written over")
+	}
+	wantError(t, err, ErrUsage)
+	if found := get[string](t, client, path); found != "of somebody else" {
+		t.Error(found)
+	}
+}
+
 func TestTheVersionOfADeletedEntryMayBeAPrecondition(t *testing.T) {
 	client, node := writer(t, Config{}, writtenReply)
 	ctx, path := t.Context(), PathOf("a")

@@ -47,18 +47,20 @@ func (c *Client) Get(ctx context.Context, path Path, options *GetOptions) (Value
 }
 
 // Entry reads an entry with its version, which IfVersion takes. A deleted entry has no value. An [ErrNotFound]: there
-// never was one, or it was deleted and purged.
+// never was one, or it was deleted and purged. The entry that comes with an error has an untold version, which IfVersion
+// refuses: the zero Version would be no condition.
 func (c *Client) Entry(ctx context.Context, path Path, options *GetOptions) (Entry, error) {
 	found, node, attempts, err := c.read(ctx, path, options, true)
+	none := Entry{Version: untold}
 	if err != nil {
-		return Entry{}, err
+		return none, err
 	}
 	entry, malformed := found.entry(node)
 	if malformed != nil {
-		return Entry{}, finalError(malformed, NotDone, node, attempts)
+		return none, finalError(malformed, NotDone, node, attempts)
 	}
 	if entry.Deleted && entry.Version.IsZero() {
-		return Entry{}, notFound(path, node, attempts)
+		return none, notFound(path, node, attempts)
 	}
 	return entry, nil
 }

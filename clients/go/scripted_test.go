@@ -43,6 +43,7 @@ type (
 	garbage []byte
 	several []fields    // one after the other; after a nil one, the node sends nothing more on that connection
 	later   chan fields // this, once it comes; none where it is closed
+	flowing chan fields // each as it comes, until it is closed
 )
 
 // silently is how a node refuses a login that does not answer it.
@@ -273,6 +274,14 @@ func (s *scripted) answer(socket net.Conn, request message) bool {
 		go func() {
 			defer s.running.Done()
 			if reply, isThere := <-told; isThere {
+				send(socket, with(reply, "seq", seq))
+			}
+		}()
+	case flowing:
+		s.running.Add(1)
+		go func() {
+			defer s.running.Done()
+			for reply := range told {
 				send(socket, with(reply, "seq", seq))
 			}
 		}()

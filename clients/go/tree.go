@@ -96,7 +96,7 @@ func streamError(ctx context.Context, err *tryError, node string, attempts int) 
 }
 
 // TreeList is all values at and below a path at once. As a whole, it is retried as any read; a node that sends nothing for as
-// long as one try may take is given up.
+// long as one try may take is given up. While entries come, it takes as long as it takes, but for the context's deadline.
 func (c *Client) TreeList(ctx context.Context, path Path, options *TreeOptions) ([]TreeEntry, error) {
 	head := options.head(path)
 	p := c.treePlan(path)
@@ -114,6 +114,11 @@ func (c *Client) TreeList(ctx context.Context, path Path, options *TreeOptions) 
 			if err != nil || entry == nil {
 				return err
 			}
+			if ctx.Err() != nil {
+				return gaveUp(ctx, connection.name)
+			}
+			// What keeps coming would take as long the next time.
+			end = never
 			if len(entries) >= TreeEntriesMax {
 				// Another try would find as many.
 				isTooMuch = true

@@ -153,6 +153,61 @@ func TestTheTimeInWhichAProgramReadsNothingOfATreeDoesNotCount(t *testing.T) {
 	}
 }
 
+// flow sends so many entries of a tree that a listing takes as long as `lasts`, or until the listing has ended.
+func flow(path Path, entries flowing, lasts time.Duration, ended <-chan struct{}) int {
+	defer close(entries)
+	entries <- fields{"state": "start"}
+	pause := time.NewTicker(10 * time.Millisecond)
+	defer pause.Stop()
+	started := time.Now()
+	for number := 0; ; number++ {
+		select {
+		case <-ended:
+			return number
+		case <-pause.C:
+		}
+		if time.Since(started) > lasts {
+			entries <- fields{"state": "end"}
+			return number
+		}
+		entries <- fields{"path": path.MustJoin(number), "value": 1, "tock": 5}
+	}
+}
+
+func TestAListingThatKeepsComingMayTakeLongerThanACall(t *testing.T) {
+	for name, list := range listings {
+		config := quick() // A second for a call.
+		config.Retry.TryDeadline = 500 * time.Millisecond
+		entries := make(flowing)
+		client, one, _, path := pair(t, config, always(entries))
+		sent := make(chan int, 1)
+		go func() { sent <- flow(path, entries, 1500*time.Millisecond, nil) }()
+		if count, err := list(t.Context(), client, path, func() {}); err != nil || count == 0 || count != <-sent {
+			t.Errorf("%s: %d entries, %v", name, count, err)
+		}
+		if begun := len(one.actions("get_tree")); begun != 1 {
+			t.Errorf("%s: begun %d times", name, begun)
+		}
+	}
+}
+
+func TestAListThatKeepsComingEndsWithItsContext(t *testing.T) {
+	entries := make(flowing)
+	client, _, _, path := pair(t, quick(), always(entries))
+	ended, flowed := make(chan struct{}), make(chan int, 1)
+	go func() { flowed <- flow(path, entries, time.Minute, ended) }()
+	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+	defer cancel()
+	started := time.Now()
+	_, err := client.TreeList(ctx, path, nil)
+	took := time.Since(started)
+	close(ended)
+	<-flowed
+	if wantError(t, err, ErrUnavailable); took > 10*time.Second { // Of the minute that there are entries.
+		t.Error(took)
+	}
+}
+
 func TestAListingStillEndsWithItsTime(t *testing.T) {
 	client, one, two, path := pair(t, quick(), nil)
 	for _, node := range []*scripted{one, two} {

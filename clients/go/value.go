@@ -77,6 +77,8 @@ const extTime = -1
 
 func decodeError(err error) error { return badValue("the value is no MessagePack: " + err.Error()) }
 
+func tooDeep() error { return badValue("the value is nested too deeply") }
+
 // decodeAny reads one whole value.
 func decodeAny(b []byte) (any, error) {
 	if b == nil {

@@ -30,10 +30,7 @@ func appendValue(b []byte, v any) ([]byte, error) {
 	case nil:
 		return msgpack.AppendNil(b), nil
 	case Value:
-		if err := msgpack.Whole(e); err != nil {
-			return nil, decodeError(err)
-		}
-		return append(b, e...), nil
+		return appendRaw(b, e, 0)
 	case string:
 		return msgpack.AppendString(b, e), nil
 	case []byte:
@@ -51,6 +48,18 @@ func appendValue(b []byte, v any) ([]byte, error) {
 		return msgpack.AppendFloat(b, e), nil
 	}
 	return encoder{}.append(b, reflect.ValueOf(v), 0)
+}
+
+// appendRaw adds a value that is MessagePack already, and that so many arrays and maps are around.
+func appendRaw(b []byte, raw Value, depth int) ([]byte, error) {
+	switch err := msgpack.Within(raw, valueDepthMax-depth); err {
+	case nil:
+		return append(b, raw...), nil
+	case msgpack.ErrDeep:
+		return nil, tooDeep()
+	default:
+		return nil, decodeError(err)
+	}
 }
 
 type encoder struct{}
@@ -86,7 +95,7 @@ func (e encoder) append(b []byte, v reflect.Value, depth int) ([]byte, error) {
 	case pathType:
 		return v.Interface().(Path).appendExt(b), nil
 	case valueType:
-		return appendValue(b, v.Interface())
+		return appendRaw(b, v.Interface().(Value), depth)
 	case extType:
 		ext := v.Interface().(Ext)
 		return msgpack.AppendExt(b, ext.Type, ext.Data), nil
@@ -159,7 +168,7 @@ func appendBig(b []byte, number *big.Int) ([]byte, error) {
 // within is the depth of what an array or a map holds; an error: it is one level too many.
 func within(depth int) (int, error) {
 	if depth >= valueDepthMax {
-		return 0, badValue("the value is nested too deeply")
+		return 0, tooDeep()
 	}
 	return depth + 1, nil
 }

@@ -3,6 +3,7 @@ package distkv
 import (
 	"math/big"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -54,6 +55,27 @@ func TestAValueHas64LevelsOfWhateverTypes(t *testing.T) {
 	put(t, client, path, nested, nil)
 	_, err := Encode(list{nested})
 	wantError(t, err, ErrBadValue)
+}
+
+func TestRawValuesHaveAsManyLevelsAsOthers(t *testing.T) {
+	client := sharedClient(t)
+	path := base()
+	raw := func(levels int, inmost string) Value { return Value(strings.Repeat("\x91", levels) + inmost) }
+	for name, most := range map[string]any{
+		"arrays": raw(valueDepthMax, "\x01"), "an empty one inmost": raw(valueDepthMax-1, "\x80"),
+		"within others": []any{raw(valueDepthMax-1, "\x01")},
+	} {
+		put(t, client, path, most, nil)
+		_, err := client.Put(t.Context(), path, []any{most}, nil)
+		if wantError(t, err, ErrBadValue); !strings.HasSuffix(err.Error(), "nested too deeply") {
+			t.Errorf("%s: %v", name, err)
+		}
+		encoded := must[Value](t)(Encode(most))
+		_, err = client.Put(t.Context(), path, append(Value("\x91"), encoded...), nil)
+		if wantError(t, err, ErrBadValue); !strings.HasSuffix(err.Error(), "nested too deeply") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 func TestValuesThatGoRoundInCirclesEnd(t *testing.T) {

@@ -264,6 +264,20 @@ func TestTheGreatestValueIsTakenAndOneByteMoreRefused(t *testing.T) {
 	wantError(t, err, ErrUsage)
 }
 
+func TestARequestThatIsTooLongForAnyNodeIsPlainlyTold(t *testing.T) {
+	client := sharedClient(t)
+	half := make([]byte, ValueBytesMax)
+	_, one := client.Put(t.Context(), base(), [][]byte{half, half, half}, nil)
+	_, copied := client.Put(t.Context(), base(), [][]byte{half, half, half}, &PutOptions{Copies: 1})
+	_, many := client.Batch().Put(base(), half, nil).Put(base(), half, nil).Put(base(), half, nil).Run(t.Context(), nil)
+	for name, err := range map[string]error{"put": one, "put with copies": copied, "batch": many} {
+		failed := wantError(t, err, ErrUsage)
+		if failed.Attempts != 0 || failed.Node != "" || !strings.HasSuffix(err.Error(), "can be sent") {
+			t.Errorf("%s: %+v: %v", name, failed, err)
+		}
+	}
+}
+
 func TestBatches(t *testing.T) {
 	client := sharedClient(t)
 	one, two := base().MustJoin(1), base()

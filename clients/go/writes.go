@@ -121,7 +121,7 @@ func (o *PutOptions) writeInto(b *body, id []byte) error {
 		return usage("IfNew and IfVersion exclude each other")
 	}
 	if o.IfVersion == untold {
-		return usage("IfVersion is the version of what came without one: ask for versions (TreeOptions.Versions), or use IfNew")
+		return usage("IfVersion is the version of what came without one, or of no entry: ask for versions (TreeOptions.Versions), or use IfNew")
 	}
 	if o.Copies < 0 {
 		return usage("copies cannot be negative")

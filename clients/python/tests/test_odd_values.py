@@ -12,7 +12,7 @@ from scripted import WRITTEN
 from test_rules import pair, scene
 
 from distkv_client import BadValueError, Change, Extension, UpToDate, UsageError
-from distkv_client.codec import DEPTH_MAX, Splitter, decode, decode_message, encode, one_value
+from distkv_client.codec import DEPTH_MAX, VALUE_DEPTH_MAX, Splitter, decode, decode_message, encode, one_value
 
 ODD = {
     "code -2": (b"\xd4\xfe\x00", Extension(-2, b"\0")),
@@ -163,6 +163,7 @@ NOT_ONE_VALUE = {
     "an array without its item": b"\x91",
     "a map without its value": b"\x81\xa1a",
     "the unused byte deep inside": b"\x91\x81\xa1a\xc1",
+    "one level more than nodes take": b"\x91" * (VALUE_DEPTH_MAX + 1) + b"\x01",
     "more levels than are followed": b"\x91" * (DEPTH_MAX + 1) + b"\x01",
     "more levels than a stack holds": b"\x91" * 100_000 + b"\x01",
     "an extension of 4 GiB": b"\xc9\xff\xff\xff\xff",
@@ -195,7 +196,12 @@ async def test_a_request_has_one_seq_the_clients_own(client, base):
 
 @pytest.mark.parametrize(
     "raw",
-    [b"\x91" * DEPTH_MAX + b"\x01", b"\xc4\xff" + b"\x91" * 255, b"\xc4\x05\xc9\xff\xff\xff\xff", b"\xa2\xff\xfe"],
+    [
+        b"\x91" * VALUE_DEPTH_MAX + b"\x01",
+        b"\xc4\xff" + b"\x91" * 255,
+        b"\xc4\x05\xc9\xff\xff\xff\xff",
+        b"\xa2\xff\xfe",
+    ],
 )
 def test_what_is_one_value_passes(raw):
     assert one_value(raw) == raw

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distkv_client import Path, UsageError
+from distkv_client.path import PATH_BYTES_MAX
 from distkv_client.shard import hash_key, jump_hash
 
 FOLDER = File(os.environ.get("DISTKV_VECTORS", File(__file__).parents[2] / "conformance/vectors"))
@@ -54,6 +55,15 @@ def test_what_is_no_path_is_refused():
         with pytest.raises(UsageError):
             Path.parse(text)
             pytest.fail(text)
+
+
+@pytest.mark.parametrize("item", [False, None, "\0", b"\0", (), -32, "\U000e0001"], ids=repr)
+def test_the_text_of_a_path_as_long_as_may_be_is_read_back(item):
+    each = len(bytes(Path((item,)))) - 1
+    array = (item,) * ((PATH_BYTES_MAX - 4) // each)
+    for path in (Path(array), Path((array,))):
+        assert PATH_BYTES_MAX - each - 4 < len(bytes(path)) <= PATH_BYTES_MAX
+        assert Path.parse(str(path)) == path
 
 
 ARRAYS = {

@@ -8,7 +8,16 @@ from conftest import until
 from scripted import SILENCE, WRITTEN, ScriptedNode, error
 from test_rules import pair, preferred_path, scene
 
-from distkv_client import Config, Fate, FateUnknownError, PoolConfig, RetryPolicy, UnavailableError, connection
+from distkv_client import (
+    Config,
+    Fate,
+    FateUnknownError,
+    PoolConfig,
+    RetryPolicy,
+    UnavailableError,
+    UsageError,
+    connection,
+)
 from distkv_client.codec import encode
 
 QUICK = RetryPolicy(initial_delay=0.001, delay_max=0.01, try_deadline=0.2, total_deadline=30.0)
@@ -96,6 +105,64 @@ async def test_the_time_in_which_a_program_does_not_read_does_not_count():
                 writer.write(encode({**message, "seq": asked[0]}))
             found.append(await in_time(reading))
         assert [entry.value for entry in found[:2]] == [1, 2] and found[2] is None
+
+
+BRIEF = Config(retry=RetryPolicy(initial_delay=0.001, delay_max=0.01, try_deadline=0.3, total_deadline=0.5))
+
+
+async def fed(node, asked, reading, longer):
+    """Sends entry after entry of the tree that was asked for, then its end; it takes so many seconds, or longer."""
+    await until(lambda: asked)
+    started = time.monotonic()
+    number = 0
+    while not reading.done():
+        is_over = time.monotonic() - started > longer
+        entry = {"path": [number], "depth": 0, "value": number, "tock": 1, "wseq": number + 2}
+        for writer in node._writers:
+            writer.write(encode({**({"state": "end"} if is_over else entry), "seq": asked[-1]}))
+        number += not is_over
+        await asyncio.sleep(0.01)
+    return number
+
+
+def slow_tree():
+    """A node that begins each tree, and the numbers of the requests for them."""
+    asked = []
+
+    def script(request):
+        if request["action"] == "get_tree":
+            asked.append(request["seq"])
+        return tree(0, is_whole=False)(request)
+
+    return ScriptedNode("s1", script), asked
+
+
+@pytest.mark.parametrize("how", ["list", "iteration", "iteration with a timeout"])
+async def test_a_tree_that_keeps_coming_may_take_longer_than_a_call(how):
+    node, asked = slow_tree()
+    async with scene(node, config=BRIEF) as client:
+        whole = client.tree("a", timeout=0.4) if "timeout" in how else client.tree("a")
+
+        async def read():
+            return await whole if how == "list" else [entry async for entry in whole]
+
+        reading = asyncio.create_task(read())
+        sent = await fed(node, asked, reading, 3 * BRIEF.retry.total_deadline)
+        assert len(await reading) == sent > 10 and len(asked) == 1
+
+
+async def test_a_list_of_a_tree_must_be_whole_when_its_timeout_is_over():
+    node, asked = slow_tree()
+    async with scene(node, config=CONFIG) as client:
+        reading = asyncio.ensure_future(client.tree("a", timeout=0.4)._collect())
+        feeding = asyncio.create_task(fed(node, asked, reading, 60))
+        with pytest.raises(UnavailableError):
+            await in_time(reading, 0.3)
+        await feeding
+        with pytest.raises(UnavailableError, match="no time"):
+            await client.tree("a", timeout=0)
+        with pytest.raises(UsageError):
+            await client.tree("a", timeout="soon")
 
 
 async def test_a_tree_is_not_deleted_at_a_silent_node():

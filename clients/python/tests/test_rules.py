@@ -296,7 +296,10 @@ async def test_a_refresh_waits_for_a_table_that_was_asked_for_after_it():
         row = {"id": 1, "first": 0, "last": 0, "start": bytes(16), "end": bytes(16), "prefer": await answers.get()}
         return SimpleNamespace(reply={"result": [row]})
 
-    caller = SimpleNamespace(
+    class Referable(SimpleNamespace):
+        """The table has only a weak reference."""
+
+    caller = Referable(
         call=call,
         home=lambda shard: None,
         loop=asyncio.get_running_loop(),

@@ -130,7 +130,7 @@ def test_a_call_that_meets_the_end_of_the_loop_ends(shared, base, monkeypatch):
     client = Client(*shared.seeds)
     caller, outcome = outcome_of(lambda: client.get(base, default="none"))
     checked, stopped, handed = threading.Event(), threading.Event(), threading.Event()
-    soon = client._loop.call_soon_threadsafe
+    soon = client._worker._loop.call_soon_threadsafe
 
     def hand_late(callback, *args, **more):
         """The caller's work, after the loop was told to stop."""
@@ -142,12 +142,12 @@ def test_a_call_that_meets_the_end_of_the_loop_ends(shared, base, monkeypatch):
             finally:
                 handed.set()
         handle = soon(callback, *args, **more)
-        if callback == client._loop.stop:
+        if callback == client._worker._loop.stop:
             stopped.set()
             handed.wait(5)
         return handle
 
-    monkeypatch.setattr(client._loop, "call_soon_threadsafe", hand_late)
+    monkeypatch.setattr(client._worker._loop, "call_soon_threadsafe", hand_late)
     caller.start()
     assert checked.wait(5)
     client.close()

@@ -162,6 +162,20 @@ async def test_the_greatest_value_is_taken_and_one_byte_more_refused(client, bas
         await client.put(base, b"x" * (9 << 20))
 
 
+async def test_a_request_that_is_too_long_for_any_node_is_plainly_told(client, base):
+    half = b"x" * (4 << 20)
+    calls = [
+        lambda: client.put(base, [half, half, half]),
+        lambda: client.put(base, [half, half, half], copies=1),
+        lambda: client.batch().put(base, half).put(base, half).put(base, half).run(),
+        lambda: client.request("get_value", path=base, more=half * 3),
+    ]
+    for call in calls:
+        with pytest.raises(UsageError) as caught:
+            await call()
+        assert str(caught.value).endswith("can be sent") and caught.value.attempts == 0 and caught.value.node is None
+
+
 async def test_batches(client, base):
     replies = await client.batch().put(base / 1, "a").get(base / 1).put(base / 1, "b", if_new=True).delete(base / 2)
     written, entry, refused, deleted = replies

@@ -151,6 +151,8 @@ type Scanner struct {
 	// open has, for each array or map that is open, how many items are still to come.
 	open  [DepthMax]uint64
 	depth int
+	// deepest is how many levels there were at most, empty ones included.
+	deepest int
 }
 
 // Scan goes on at `at`, and returns where it has come to and whether the value is whole. Where it is not, and
@@ -166,6 +168,9 @@ func (s *Scanner) Scan(b []byte, at int) (int, bool, error) {
 		}
 		at += head.Size
 		items := uint64(0)
+		if head.Kind == Array || head.Kind == Map {
+			s.deepest = max(s.deepest, s.depth+1)
+		}
 		switch head.Kind {
 		case String, Binary, Ext:
 			at += head.Len
@@ -223,12 +228,23 @@ func Skip(b []byte, at int) (int, error) {
 }
 
 // Whole tells whether this is one whole value and nothing else.
-func Whole(b []byte) error {
-	end, err := Skip(b, 0)
-	if err == nil && end != len(b) {
-		err = ErrTrailer
+func Whole(b []byte) error { return Within(b, DepthMax) }
+
+// Within tells whether this is one whole value and nothing else, with at most so many levels of arrays and maps.
+func Within(b []byte, levels int) error {
+	var scanner Scanner
+	end, whole, err := scanner.Scan(b, 0)
+	switch {
+	case err != nil:
+		return err
+	case !whole || end > len(b):
+		return ErrShort
+	case end != len(b):
+		return ErrTrailer
+	case scanner.deepest > levels:
+		return ErrDeep
 	}
-	return err
+	return nil
 }
 
 // Field returns the value of a map's field with a text as its key; nil without it, or where this is no map.

@@ -11,9 +11,10 @@
 """
 
 from .batch import Batch, BatchReply
-from .client import Client, Connecting
+from .client import Client
 from .codec import Extension
 from .config import Address, Config, PoolConfig, ReadMode, TopologyConfig
+from .connecting import Connecting
 from .errors import (
     BadValueError,
     ChangedError,
@@ -35,6 +36,7 @@ from .login import Login
 from .model import UNSET, Conflict, Entry, Repeated, TreeEntry, Version, Written
 from .monitor import Gap, Monitor, TopicMessage
 from .observer import CallEnd, Observer
+from .pairs import Pairs
 from .path import Path
 from .retry import RetryPolicy
 from .shards import ShardRow
@@ -81,6 +83,7 @@ __all__ = [
     "NoMajorityError",
     "Node",
     "Observer",
+    "Pairs",
     "Path",
     "PoolConfig",
     "PreconditionError",

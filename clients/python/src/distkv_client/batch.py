@@ -7,7 +7,7 @@ from collections.abc import Generator
 from typing import Any, Union
 
 from .call import Caller, Plan
-from .codec import Fields, array_head, encode
+from .codec import Fields, array_head, encode_value
 from .connection import Connection
 from .errors import REFUSALS, ProtocolError, RefusedError, ServerError, UsageError
 from .model import UNSET, Entry, Unset, Version, Written, entry_of, written_of
@@ -51,7 +51,7 @@ class Batch:
     ) -> Batch:
         """Writes a value."""
         options = WriteOptions(if_version, if_new, if_value, write_id, 0, idempotent)
-        return self._add(Path.of(path), "set_value", encode(value), options)
+        return self._add(Path.of(path), "set_value", encode_value(value), options)
 
     def delete(
         self,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import warnings
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from threading import get_ident
 from typing import Any, Protocol
 
+from .abandoned import NOT_CLOSED, Part, abandon
 from .checks import seconds_of
 from .config import Address, Config
 from .connection import Connection
@@ -58,6 +60,8 @@ class Plan:
     """For one try, instead of what the policy says; a connection must be there as soon as usually."""
     deadline: float | None = None
     """For all tries, instead of what the policy says."""
+    goes_on: bool = False
+    """A try keeps to its time by itself until something has come, and may go on beyond it."""
     is_own: bool = False
     """It is the client's own, and not in the counters."""
     failed: Failed | None = None
@@ -128,7 +132,10 @@ class Round:
 
 
 class Caller:
-    """Carries calls out. Belongs to one event loop."""
+    """Carries calls out. Belongs to one event loop.
+
+    All that a program has of a client keeps this: the client itself, watches, batches. What runs by itself does not.
+    """
 
     def __init__(
         self,
@@ -145,6 +152,8 @@ class Caller:
         self.own_writes = own_writes
         self.stats = stats
         self.loop = loop
+        self.parts: list[Part] = [topology, pool]
+        """What runs by itself, in the order in which it is ended."""
         self.thread: int | None = get_ident()
         """Where the loop runs; none behind a fork. asyncio itself asks the system for the process's id each time that
         it is asked for the running loop, which costs a read 5 % of its time."""
@@ -160,6 +169,12 @@ class Caller:
         self._routes_of: Routing | None = None
         self.endless: weakref.WeakSet[Endless] = weakref.WeakSet()
         """Watches and monitors."""
+
+    def __del__(self) -> None:
+        if not self.is_open or self.thread is None:
+            return
+        warnings.warn(NOT_CLOSED, ResourceWarning, stacklevel=2, source=self)
+        abandon(self.parts, self.loop)
 
     def check_loop(self) -> None:
         """Raises :class:`~distkv_client.errors.UsageError` in another event loop, or behind a fork."""
@@ -283,7 +298,7 @@ class Caller:
                 if once is None:
                     reply = await connection.request(head, end, raw)
                 else:
-                    async with asyncio.timeout_at(end):
+                    async with asyncio.timeout_at(None if plan.goes_on else end):
                         reply = await once(connection, end)
                 node.note(time() - sent)
                 maybe_twice = in_doubt is not None and any(other != address for other in in_doubt)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
+from .abandoned import close_all
 from .batch import Batch
 from .call import Caller, Failed, Plan
 from .checks import instance_of, integer_of, seconds_of, text_of
-from .codec import Fields, encode, one_value
+from .codec import Fields, encode_value, one_value
 from .config import Address, Config, ReadMode
+from .connecting import Connecting
 from .connection import Connection
 from .convert import convert
 from .errors import (
@@ -47,28 +49,6 @@ SEEDS_MAX = 1024
 
 T = TypeVar("T")
 D = TypeVar("D")
-
-
-class Connecting:
-    """What :meth:`Client.connect` returns: `await` it, or `async with` it."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
-        self._client: Client | None = None
-
-    def __await__(self) -> Generator[Any, None, Client]:
-        client: Generator[Any, None, Client] = self._make().__await__()
-        return client
-
-    async def __aenter__(self) -> Client:
-        self._client = await self
-        return self._client
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._client is not None:
-            await self._client.close()
 
 
 class Client:
@@ -127,6 +107,7 @@ class Client:
             await client.close(grace=0)
             raise
         client._shards = ShardTable(client._caller, config.shard_table_age)
+        client._caller.parts.insert(0, client._shards)
         return client
 
     async def __aenter__(self) -> Client:
@@ -162,8 +143,7 @@ class Client:
         if caller.open_calls and grace > 0:
             caller.idle = caller.loop.create_future()
             await asyncio.wait({caller.idle}, timeout=grace)
-        await self._topology.close()
-        await self._pool.close()
+        await close_all(caller.parts)
 
     # -- reading -----------------------------------------------------------------------------
 
@@ -280,10 +260,12 @@ class Client:
         min_depth: int | None = None,
         max_depth: int | None = None,
         versions: bool = False,
+        timeout: float | None = None,
     ) -> Tree:
-        """All values at and below a path: `await` it for a list, or `async for` over it. `versions`: with the versions
-        of the entries, which `if_version` takes."""
-        return Tree(self._caller, Path.of(path), min_depth, max_depth, versions)
+        """All values at and below a path: `await` it for a list, or `async for` over it; :class:`Tree` says how long
+        each may take. `versions`: with the versions of the entries, which `if_version` takes. `timeout`: seconds until
+        the list is whole, or, where it is iterated over, until the first entry is there."""
+        return Tree(self._caller, Path.of(path), min_depth, max_depth, versions, timeout)
 
     async def children(self, path: PathLike) -> list[Any]:
         """The names of the direct children that have a value, as path elements, in the nodes' order."""
@@ -324,7 +306,7 @@ class Client:
         :class:`~distkv_client.errors.FateUnknownError`, if it may have been made.
         """
         options = WriteOptions(if_version, if_new, if_value, write_id, copies, idempotent)
-        return await self._write(Path.of(path), encode(value), options, timeout)
+        return await self._write(Path.of(path), encode_value(value), options, timeout)
 
     async def put_raw(
         self,
@@ -420,7 +402,7 @@ class Client:
     async def send(self, topic: PathLike, data: object) -> None:
         """Sends a message to all that monitor its topic at present. It is not stored, and sent at most once."""
         topic = Path.of(topic)
-        head = Fields().path("topic", topic).add("data", data).head("msg_send")
+        head = Fields().path("topic", topic).raw("data", encode_value(data)).head("msg_send")
         await self._caller.call(Plan("msg_send", topic.shard, Idempotency.UNGUARDED), head)
 
     def monitor(self, topic: PathLike) -> Monitor:

@@ -1,7 +1,7 @@
 """Values to MessagePack and back, and messages out of a stream of bytes. Pure.
 
 MessagePack has no frames: the splitter finds where each message ends and decodes each alone, so an entry that
-cannot be decoded in the quick way (a map with an array as a key, an odd timestamp) breaks nothing behind it.
+cannot be decoded in the quick way (a map with other keys than texts, an odd timestamp) breaks nothing behind it.
 
 >>> decode(encode({"on": True, ("a", 1): b"x"}))
 {'on': True, ('a', 1): b'x'}
@@ -9,6 +9,8 @@ cannot be decoded in the quick way (a map with an array as a key, an odd timesta
 True
 >>> decode(encode([Extension(-2, b"x")]))
 [Extension(code=-2, data=b'x')]
+>>> decode(b"\\x82\\xc3\\x01\\x01\\x02")
+Pairs(pairs=((True, 1), (1, 2)))
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ import msgpack
 
 from .checks import bytes_of, integer_of
 from .errors import BadValueError, ProtocolError, UsageError
+from .nesting import nests_deeper
+from .pairs import Packed, Pairs, map_of
 from .path import Path
 
 MESSAGE_BYTES_MAX = 64 << 20
@@ -31,8 +35,10 @@ VALUE_BYTES_MAX = 4 << 20
 """Longest value that nodes take."""
 REQUEST_BYTES_MAX = 2 * VALUE_BYTES_MAX + 4096 + 4096
 """Longest request that is sent: two of the longest values, a path, and something for the rest."""
+VALUE_DEPTH_MAX = 64
+"""Levels of arrays and maps of a value, as nodes take them."""
 DEPTH_MAX = 128
-"""Deepest nesting that the slow decoder follows; values of nodes have 64 levels at most."""
+"""Deepest nesting that the slow decoder follows."""
 
 Message = dict[str, Any]
 """One message: a map whose keys are texts."""
@@ -46,8 +52,6 @@ _EXT_LENGTHS = {0xC7: 1, 0xC8: 2, 0xC9: 4}
 """In how many bytes behind the first one it says it elsewhere."""
 _WRAPPED = b"\xc9\xff\xff\xff\xff"
 """How an extension begins for which msgpack counts wrong: it adds one byte for the code, and comes to none."""
-_CONTAINERS = bytes((*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF))
-"""First bytes of arrays and maps."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,12 +91,14 @@ def _ext_hook(code: int, data: bytes) -> object:
 
 
 def _default(value: Any) -> object:
-    """What the packer does not know: paths, great integers, and the classes that users write."""
+    """What the packer does not know: paths, great integers, pairs, and the classes that users write."""
     if isinstance(value, Path):
         return msgpack.ExtType(EXT_PATH, bytes(value))
     if isinstance(value, Extension):
         # Not through its constructor, which refuses codes below 0; the packer takes them.
         return msgpack.ExtType._make((value.code, value.data))
+    if isinstance(value, Pairs):
+        return Packed(value)
     if isinstance(value, int):
         if value >= 1 << 64:
             return msgpack.ExtType(EXT_BIG_INT, value.to_bytes((value.bit_length() + 7) // 8, "big"))
@@ -114,8 +120,10 @@ def _default(value: Any) -> object:
 
 
 _packer = msgpack.Packer(default=_default, unicode_errors="surrogateescape", use_bin_type=True)
-unpack = partial(msgpack.unpackb, strict_map_key=False, unicode_errors="surrogateescape", ext_hook=_ext_hook)
-unpacker_of = partial(msgpack.Unpacker, strict_map_key=False, unicode_errors="surrogateescape", ext_hook=_ext_hook)
+# Keys that are no texts or bytes are left to the slower way: a dict cannot tell all of them apart.
+unpack = partial(msgpack.unpackb, unicode_errors="surrogateescape", ext_hook=_ext_hook)
+unpacker_of = partial(msgpack.Unpacker, unicode_errors="surrogateescape", ext_hook=_ext_hook)
+_unpack_all_keys = partial(unpack, strict_map_key=False, object_pairs_hook=map_of)
 
 pack_int = msgpack.Packer().pack
 
@@ -130,13 +138,27 @@ def encode(value: object) -> bytes:
         raise BadValueError(f"the value has no form in MessagePack: {error}") from None
 
 
+def encode_value(value: object) -> bytes:
+    """A value that a node is to take. Raises :class:`~distkv_client.errors.BadValueError`."""
+    data = encode(value)
+    if nests_deeper(data, VALUE_DEPTH_MAX):
+        raise _too_deep()
+    return data
+
+
+def _too_deep() -> BadValueError:
+    return BadValueError(f"the value is nested too deeply: it may have {VALUE_DEPTH_MAX} levels of arrays and maps")
+
+
 def decode(data: bytes | memoryview) -> Any:
     """One whole value. Raises :class:`ValueError` of some kind where it is none."""
-    try:
-        return unpack(data)
-    except (TypeError, ValueError):
-        # A map with an array as a key, or an odd timestamp; what is no MessagePack is none in the slow way either.
-        return _Slow(bytes(data)).whole()
+    for quick in (unpack, _unpack_all_keys):
+        try:
+            return quick(data)
+        except (TypeError, ValueError):
+            pass
+    # An odd timestamp; what is no MessagePack is none in the slow way either.
+    return _Slow(bytes(data)).whole()
 
 
 def one_value(data: object) -> bytes:
@@ -154,16 +176,18 @@ def one_value(data: object) -> bytes:
         unpacker.skip()
         if unpacker.tell() != len(value):
             raise ValueError("there is something behind it")
-        # Only so many containers could be nested too deeply.
-        if len(value) - len(value.translate(None, _CONTAINERS)) > DEPTH_MAX or _WRAPPED in value:
+        if _WRAPPED in value:
             _Slow(value).whole()
+        is_too_deep = nests_deeper(value, VALUE_DEPTH_MAX)
     except Exception as error:
         raise BadValueError(f"the bytes are not one MessagePack value: {str(error) or type(error).__name__}") from None
+    if is_too_deep:
+        raise _too_deep()
     return value
 
 
 class _Slow:
-    """Decodes what the quick way cannot: arrays as keys of maps become tuples, odd timestamps are extensions."""
+    """Decodes what the quick ways cannot: odd timestamps are extensions."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -184,8 +208,8 @@ class _Slow:
             raise ValueError("it is nested too deeply")
         head = self.data[self.unpacker.tell()]
         if head & 0xF0 == 0x80 or head in (0xDE, 0xDF):
-            pairs = self.unpacker.read_map_header()
-            return {_as_key(self.value(depth + 1)): self.value(depth + 1) for _ in range(pairs)}
+            count = self.unpacker.read_map_header()
+            return map_of([(self.value(depth + 1), self.value(depth + 1)) for _ in range(count)])
         if head & 0xF0 == 0x90 or head in (0xDC, 0xDD):
             return [self.value(depth + 1) for _ in range(self.unpacker.read_array_header())]
         if head in _EXT_SIZES or head in _EXT_LENGTHS:
@@ -202,14 +226,6 @@ class _Slow:
             raise ValueError("an extension is longer than all that there is")
         code = int.from_bytes(self.data[code_at : code_at + 1], "big", signed=True)
         return _ext_hook(code, self.data[code_at + 1 : self.unpacker.tell()])
-
-
-def _as_key(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(_as_key(item) for item in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    if isinstance(value, dict):
-        return tuple((key, _as_key(item)) for key, item in value.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    return value
 
 
 def map_fields(data: bytes) -> Iterator[tuple[Any, bytes]]:

@@ -40,7 +40,8 @@ def fate_of(kind: ErrorClass, idempotency: Idempotency) -> Fate:
 def final_error(error: TryError, fate: Fate, node: str | None, attempts: int) -> DistKVError:
     """The error of a call that ends with this one."""
     if isinstance(error, TooLargeError):
-        return UsageError(str(error), node=node, attempts=attempts)
+        # It is as long at any node: none was asked.
+        return UsageError(str(error))
     if isinstance(error, ServerError) and class_of_code(error.code) is ErrorClass.FINAL:
         # A refusal after a try of unknown fate may be that try's doing: `fate` says so.
         kind = REFUSALS.get(error.code or "", RefusedError)

@@ -18,8 +18,6 @@ WORDS: dict[str, object] = {"None": None, "True": True, "False": False}
 UNCLOSED = "a quote or a parenthesis is not closed"
 SHOWN_CHARS = 40
 """As much of a text as an error message repeats."""
-ARRAY_CHARS_MAX = 16384
-"""Longest text of an array that is read."""
 ARRAY_NESTING_MAX = 17
 """Deepest nesting of parentheses in it."""
 _HEX = re.compile(r"[+-]?[0-9a-fA-F]+")
@@ -186,8 +184,6 @@ class _Array:
             self.at += 1
 
     def parse(self) -> tuple[object, ...]:
-        if len(self.text) > ARRAY_CHARS_MAX:
-            raise self.bad("it is too long")
         items, has_comma = self.items(1)
         if self.next():
             raise self.bad("expected a comma or the end of the array")

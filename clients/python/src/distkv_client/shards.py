@@ -10,11 +10,13 @@ import asyncio
 import random
 from dataclasses import dataclass
 from typing import Any
+from weakref import ref
 
 from .call import Caller, Plan
 from .codec import Fields
 from .errors import DistKVError
 from .observer import log
+from .pool import closed_error
 from .retry import backoff
 from .shard import SHARD_COUNT
 
@@ -45,31 +47,35 @@ class ShardRow:
 
 
 class ShardTable:
-    """See the module."""
+    """See the module. Its task does not keep the client: it ends with it."""
 
     def __init__(self, caller: Caller, age: float) -> None:
-        self._caller = caller
+        self._caller = ref(caller)
         self._age = max(AGE_MIN, age)
         self._wanted = asyncio.Event()
         self._fetched: asyncio.Future[None] = caller.loop.create_future()
         """Is done when the next fetch that begins has ended."""
         self._under_way: asyncio.Future[None] | None = None
         """Is done when the fetch that has begun has ended."""
+        self._loop = caller.loop
+        self._stats = caller.stats
+        self._topology = caller.topology
         self._task = caller.loop.create_task(self._keep(), name="distkv_client: shards")
 
     async def fetch(self) -> list[ShardRow]:
         """The table of now, from a node, page by page."""
+        caller = self._caller()
+        if caller is None:
+            raise closed_error()
         rows: list[ShardRow] = []
         after: bytes | None = None
         # The node that took an override has it first.
-        home = self._caller.home(TABLE)
+        home = caller.home(TABLE)
         for _ in range(PAGES_MAX):
             fields = Fields().add("limit", SHARD_COUNT)
             if after is not None:
                 fields.add("after", after)
-            served = await self._caller.call(
-                Plan("list_shards", 0, first=home, is_own=True), fields.head("list_shards")
-            )
+            served = await caller.call(Plan("list_shards", 0, first=home, is_own=True), fields.head("list_shards"))
             rows += [row for row in map(_row_of, served.reply.get("result") or []) if row is not None]
             after = served.reply.get("next")
             if not isinstance(after, bytes):
@@ -92,11 +98,11 @@ class ShardTable:
                 fetched.set_result(None)
 
     async def _keep(self) -> None:
-        stats = self._caller.stats.shards
+        stats = self._stats.shards
         failures = 0
         while True:
             self._wanted.clear()
-            fetched, self._fetched = self._fetched, self._caller.loop.create_future()
+            fetched, self._fetched = self._fetched, self._loop.create_future()
             self._under_way = fetched
             stats.fetches += 1
             try:
@@ -124,8 +130,8 @@ class ShardTable:
             if row.prefer is not None:
                 last = min(row.last, SHARD_COUNT - 1)
                 overrides.update(dict.fromkeys(range(max(row.first, 0), last + 1), row.prefer))
-        self._caller.stats.router.overrides = len(overrides)
-        self._caller.topology.prefer(overrides)
+        self._stats.router.overrides = len(overrides)
+        self._topology.prefer(overrides)
 
 
 def _row_of(told: Any) -> ShardRow | None:

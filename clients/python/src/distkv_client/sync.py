@@ -11,20 +11,19 @@ Threads may share a client. It is slower than the asyncio client, whose calls ne
 
 from __future__ import annotations
 
-import asyncio
-import os
-import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+import warnings
+from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, TypeVar, cast, overload
+from typing import Any, TypeVar, overload
 
 from . import client as _async
+from .abandoned import NOT_CLOSED
 from .batch import Batch, BatchReply
-from .checks import seconds_of
 from .config import Config, ReadMode
-from .errors import ClosedError, DistKVError, UsageError
-from .handed import Handed
+from .errors import ClosedError
+from .events import Events
+from .loop_thread import LoopThread
 from .model import UNSET, Entry, TreeEntry, Unset, Version, Written
 from .monitor import Monitor as _Monitor
 from .monitor import MonitorEvent
@@ -47,131 +46,32 @@ class Client:
     :class:`distkv_client.Client`, without `await`."""
 
     def __init__(self, *seeds: str, config: Config | None = None) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._pid = os.getpid()
+        # Until it is connected.
+        self._is_closed = True
         # A signal handler may close the client while it is being closed.
         self._closing = threading.RLock()
-        self._handed: set[Handed[Any]] = set()
-        """What waits for its end. Whoever removes it from here ends it."""
-        self._takes_no_more = False
-        self._is_closed = False
-        self._thread = threading.Thread(target=self._run_loop, name="distkv_client", daemon=True)
+        self._worker = LoopThread()
 
         async def connect() -> _async.Client:
             return await _async.Client.connect(*seeds, config=config)
 
         try:
-            self._thread.start()
+            self._worker.start()
             self._client = self._run(connect())
+            self._is_closed = False
         except BaseException:
-            self._end_loop()
+            self._worker.end()
             raise
 
-    def _run_loop(self) -> None:
-        loop = self._loop
-        asyncio.set_event_loop(loop)
-        try:
-            loop.run_forever()
-            # Before what is left is looked at: who hands more over later sees this.
-            self._takes_no_more = True
-            # What was handed over before the end, and waits still, ends: threads wait for it.
-            left = asyncio.all_tasks(loop)
-            for task in left:
-                task.cancel()
-            if left:
-                loop.run_until_complete(asyncio.wait(left))
-            loop.run_until_complete(loop.shutdown_asyncgens())
-        finally:
-            self._takes_no_more = True
-            for handed in list(self._handed):
-                self._refuse(handed)
-            # Here, so that it is done whoever is interrupted.
-            loop.close()
+    def __del__(self) -> None:
+        if self._is_closed or not self._worker.is_here:
+            return
+        warnings.warn(NOT_CLOSED, ResourceWarning, stacklevel=2, source=self)
+        self._worker.abandon(self._client)
 
     def _run(self, work: Coroutine[Any, Any, R]) -> R:
-        """Carries it out in the loop's thread. Interrupted (Ctrl-C), it cancels it.
-
-        The caller may be stopped anywhere by a signal, whose handler may call this, too, or raise. So it holds nothing
-        that the loop's thread waits for, or that it would have to wait for itself.
-        """
-        handed: Handed[R] = Handed(work)
-        try:
-            self._check_thread()
-            self._handed.add(handed)
-            # What was begun before the loop ended is ended by its thread.
-            if not self._soon(self._begin, handed) or (self._takes_no_more and handed.task is None):
-                self._refuse(handed)
-        except DistKVError:
-            work.close()
-            raise
-        except BaseException:
-            self._soon(self._cancel, handed)
-            raise
-        try:
-            handed.is_over.acquire()
-        except BaseException:
-            self._soon(self._cancel, handed)
-            raise
-        if handed.error is None:
-            return cast(R, handed.result)
-        if isinstance(handed.error, DistKVError):
-            # Of this thread, not of the loop's.
-            raise handed.error.with_traceback(None) from handed.error.__cause__
-        raise handed.error
-
-    def _soon(self, callback: Callable[..., object], *args: object) -> bool:
-        """Has the loop call it; false if the loop has ended."""
-        try:
-            self._loop.call_soon_threadsafe(callback, *args)
-        except RuntimeError:
-            return False
-        return True
-
-    def _begin(self, handed: Handed[Any]) -> None:
-        """In the loop's thread, as all that follows."""
-        if self._takes_no_more or handed not in self._handed:
-            self._refuse(handed)
-            return
-        handed.task = self._loop.create_task(handed.work)
-        handed.task.add_done_callback(lambda task: self._end(handed, task))
-
-    def _cancel(self, handed: Handed[Any]) -> None:
-        if handed.task is not None:
-            handed.task.cancel()
-        else:
-            self._refuse(handed)
-
-    def _end(self, handed: Handed[Any], task: asyncio.Task[Any]) -> None:
-        if task.cancelled():
-            handed.error = ClosedError("the client was closed")
-        elif (error := task.exception()) is not None:
-            handed.error = error
-        else:
-            handed.result = task.result()
-        if self._take(handed):
-            handed.is_over.release()
-
-    def _refuse(self, handed: Handed[Any]) -> None:
-        """It is not begun; in any thread."""
-        if self._take(handed):
-            handed.work.close()
-            handed.error = ClosedError("the client was closed")
-            handed.is_over.release()
-
-    def _take(self, handed: Handed[Any]) -> bool:
-        """Whether nobody else ends it."""
-        try:
-            self._handed.remove(handed)
-        except KeyError:
-            return False
-        return True
-
-    def _check_thread(self) -> None:
-        if self._pid != os.getpid() or threading.current_thread() is self._thread:
-            raise UsageError("a synchronous client does not survive fork, and cannot be used in its own callbacks")
-        if sys.is_finalizing():
-            # The loop's thread runs no more.
-            raise ClosedError("the program is ending")
+        # What has this has the client, which lives as long.
+        return self._worker.run(work)
 
     @property
     def is_closed(self) -> bool:
@@ -180,25 +80,20 @@ class Client:
 
     def close(self, *, grace: float = 1.0) -> None:
         """See :meth:`distkv_client.Client.close`. Interrupted, it can be called again."""
-        if self._pid != os.getpid() or sys.is_finalizing():
+        if not self._worker.is_here:
             # The loop, and whoever held the locks, stayed behind. A program that ends gets here by a `__del__`.
             self._is_closed = True
             return
-        self._check_thread()
+        self._worker.check_thread()
         with self._closing:
             if not self._is_closed:
                 try:
                     self._run(self._client.close(grace=grace))
                 except ClosedError:
                     pass  # By a signal's handler, meanwhile.
-            self._end_loop()
-
-    def _end_loop(self) -> None:
-        """Also where that was begun before, and interrupted."""
-        self._is_closed = True
-        self._soon(self._loop.stop)
-        if self._thread.is_alive():
-            self._thread.join()
+            self._is_closed = True
+            # Also where that was begun before, and interrupted.
+            self._worker.end()
 
     def __enter__(self) -> Client:
         return self
@@ -273,11 +168,14 @@ class Client:
         min_depth: int | None = None,
         max_depth: int | None = None,
         versions: bool = False,
+        timeout: float | None = None,
     ) -> list[TreeEntry]:
         """See :meth:`distkv_client.Client.tree`."""
 
         async def work() -> list[TreeEntry]:
-            return await self._client.tree(path, min_depth=min_depth, max_depth=max_depth, versions=versions)
+            return await self._client.tree(
+                path, min_depth=min_depth, max_depth=max_depth, versions=versions, timeout=timeout
+            )
 
         return self._run(work())
 
@@ -442,59 +340,3 @@ class Client:
         """See :meth:`distkv_client.Client.request`."""
         work = self._client.request(action, path=path, idempotent=idempotent, timeout=timeout, **fields)
         return self._run(work)
-
-
-E_co = TypeVar("E_co", covariant=True)
-
-
-class Events(Iterator[E_co]):
-    """A watch or a monitor: `with` it, then `for` over it."""
-
-    def __init__(
-        self,
-        run: Callable[[Coroutine[Any, Any, Any]], Any],
-        following: Callable[[], Coroutine[Any, Any, E_co]],
-        close: Callable[[], Coroutine[Any, Any, None]],
-    ) -> None:
-        self._run = run
-        self._following = following
-        self._close = close
-        self._is_closed = False
-
-    def __enter__(self) -> Events[E_co]:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __iter__(self) -> Events[E_co]:
-        return self
-
-    def __next__(self) -> E_co:
-        if self._is_closed:
-            raise StopIteration
-        return self.next()
-
-    def next(self, timeout: float | None = None) -> E_co:
-        """The next event. Raises :class:`TimeoutError` after so many seconds; nothing is lost then. One
-        thread at a time may wait for it."""
-        if timeout is not None:
-            seconds_of(timeout, "a timeout")
-
-        async def work() -> E_co:
-            async with asyncio.timeout(timeout):
-                return await self._following()
-
-        event: E_co = self._run(work())
-        return event
-
-    def close(self) -> None:
-        """Ends it."""
-        if not self._is_closed:
-            self._is_closed = True
-            try:
-                self._run(self._close())
-            except ClosedError:
-                pass

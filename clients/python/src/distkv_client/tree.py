@@ -27,14 +27,24 @@ TREE_ENTRIES_MAX = 1 << 20
 class Tree:
     """`await` it for a list, or `async for` over it for entry after entry; parents first, in the order of paths.
 
-    As one node has them at one moment. Iteration is retried only before its first entry.
+    As one node has them at one moment. The first entry must come within the time of a call, or the timeout, and each
+    further one within the time of a try. While they do, a tree takes as long as it takes, but for a list with a
+    timeout, which must be whole by then. Within that time, a list is retried as a whole, and iteration before its first
+    entry.
     """
 
     def __init__(
-        self, caller: Caller, path: Path, min_depth: int | None, max_depth: int | None, versions: bool
+        self,
+        caller: Caller,
+        path: Path,
+        min_depth: int | None,
+        max_depth: int | None,
+        versions: bool,
+        timeout: float | None,
     ) -> None:
         self.path = path
         self._caller = caller
+        self._timeout = timeout
         fields = Fields(path)
         if min_depth is not None:
             fields.add("min_depth", min_depth)
@@ -46,22 +56,29 @@ class Tree:
 
     def _plan(self) -> Plan:
         shard = self.path.shard
-        total = self._caller.config.retry.total_deadline
-        return Plan("get_tree", shard, first=self._caller.home(shard), try_deadline=total)
+        return Plan(
+            "get_tree",
+            shard,
+            first=self._caller.home(shard),
+            try_deadline=float("inf"),
+            deadline=self._timeout,
+            goes_on=self._timeout is None,
+        )
 
     def __await__(self) -> Generator[Any, None, list[TreeEntry]]:
         return self._collect().__await__()
 
     async def _collect(self) -> list[TreeEntry]:
         async def once(connection: Connection, end: float) -> list[TreeEntry] | None:
-            stream = await self._begin(connection, end)
+            stream, entry = await self._begin(connection, end)
             try:
                 found: list[TreeEntry] = []
-                while (entry := await self._next(stream)) is not None:
+                while entry is not None:
                     if len(found) >= TREE_ENTRIES_MAX:
                         # Another try would find as many.
                         return None
                     found.append(entry)
+                    entry = await self._next(stream)
                 return found
             finally:
                 stream.close()
@@ -72,17 +89,23 @@ class Tree:
         entries: list[TreeEntry] = served.reply
         return entries
 
+    async def _begin(self, connection: Connection, end: float) -> tuple[Stream, TreeEntry | None]:
+        """Begins it, and waits for its first entry."""
+        stream = await connection.stream(self._head, min(end, self._soon()))
+        try:
+            return stream, await self._next(stream, end)
+        except BaseException:
+            stream.close()
+            raise
+
     def _soon(self) -> float:
         """When a message that is waited for from now on must be there: in the time of a try."""
         return self._caller.loop.time() + self._caller.config.retry.try_deadline
 
-    async def _begin(self, connection: Connection, end: float) -> Stream:
-        return await connection.stream(self._head, min(end, self._soon()))
-
-    async def _next(self, stream: Stream) -> TreeEntry | None:
+    async def _next(self, stream: Stream, end: float = float("inf")) -> TreeEntry | None:
         """The next entry."""
         while True:
-            item = await stream.next(self._soon())
+            item = await stream.next(min(end, self._soon()))
             if item is None:
                 return None
             if item.path is None or item.state is not None:
@@ -92,15 +115,7 @@ class Tree:
             return TreeEntry(path, entry.value, entry.version, entry.tock)
 
     async def __aiter__(self) -> AsyncIterator[TreeEntry]:
-        async def once(connection: Connection, end: float) -> tuple[Stream, TreeEntry | None]:
-            stream = await self._begin(connection, end)
-            try:
-                return stream, await self._next(stream)
-            except BaseException:
-                stream.close()
-                raise
-
-        served = await self._caller.call(self._plan(), b"", once)
+        served = await self._caller.call(self._plan(), b"", self._begin)
         reply: tuple[Stream, TreeEntry | None] = served.reply
         stream, entry = reply
         try:

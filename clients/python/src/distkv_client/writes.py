@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Union
 
 from .checks import bytes_of, instance_of, integer_of, text_of
-from .codec import Fields
+from .codec import Fields, encode_value
 from .errors import UsageError
 from .model import UNSET, Unset, Version
 from .retry import Idempotency
@@ -134,7 +134,7 @@ class WriteOptions:
             # The version of a deleted entry counts, too.
             fields.add("chain", self.if_version.chain()).raw("deleted", b"\xc3")
         if self.if_value is not UNSET:
-            fields.add("prev", self.if_value)
+            fields.raw("prev", encode_value(self.if_value))
         if write_id is not None:
             fields.raw("wid", b"\xc4\x10" + write_id)
         if self.idempotent:

@@ -1,6 +1,6 @@
 """What this client uses of msgpack, typed: the package itself has no types."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 class ExtType(NamedTuple):
@@ -51,5 +51,6 @@ def unpackb(
     use_list: bool = ...,
     strict_map_key: bool = ...,
     unicode_errors: str = ...,
+    object_pairs_hook: Callable[[Iterable[tuple[Any, Any]]], Any] = ...,
     ext_hook: Callable[[int, bytes], Any] = ...,
 ) -> Any: ...
