@@ -1,5 +1,6 @@
 //! Any request that has one reply: for actions that have no operation of their own.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::message::{Fields, Message};
@@ -31,7 +32,7 @@ pub struct RawRequest<'a> {
 
 impl Client {
     /// Makes a request, at the node that is preferred for its path, and at others if that fails.
-    /// Its writes are not remembered for this client's reads.
+    /// Its writes are not remembered for this client's reads; but they come after all that it knows.
     ///
     /// # Errors
     /// [`CallError`]; its [`CallError::fate`] says whether it may have been carried out.
@@ -39,6 +40,10 @@ impl Client {
         let RawRequest { action, fields, path, idempotency, needs_id, try_deadline } = request;
         let plan =
             Plan { try_deadline, needs_id, ..Plan::new(action, shard_of(path), idempotency) };
-        Ok(self.inner.request(plan, fields).await?.value)
+        let mut fields = Cow::Borrowed(fields);
+        if idempotency != Idempotency::Read {
+            self.inner.order_into(path, false, fields.to_mut());
+        }
+        Ok(self.inner.request(plan, &fields).await?.value)
     }
 }

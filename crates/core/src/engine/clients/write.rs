@@ -95,6 +95,8 @@ impl Engine {
         if !self.ready {
             return Err(EngineWriteError::NotReady);
         }
+        let (clock, now) = (self.replica.tock(), self.peers.schedule.now);
+        write.above = self.clock_lead.believed(write.above, clock, now);
         match self.refusal(write) {
             // One that was made already changes nothing.
             Some(refusal) if self.replica.find_made(write)?.is_none() => Err(refusal),
@@ -154,8 +156,10 @@ impl Engine {
         ack_wanted: bool,
         out: &mut Outbox,
     ) -> Result<Written, EngineWriteError> {
+        let (clock, now) = (self.replica.tock(), self.peers.schedule.now);
         let mut written = self.replica.write(write)?;
         if let Some(committed) = written.committed.take() {
+            self.clock_lead.take(write.above, clock, now);
             self.counters.writes += 1;
             self.push_change(&committed, ack_wanted, out);
             self.publish(committed, out);
