@@ -88,6 +88,13 @@ impl Fields {
         self
     }
 
+    /// Adds all of another's.
+    pub(crate) fn append(&mut self, other: &Fields) -> &mut Fields {
+        self.bytes.extend_from_slice(&other.bytes);
+        self.count += other.count;
+        self
+    }
+
     /// The fields alone, as a map.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {

@@ -1,6 +1,5 @@
 //! Any request that has one reply: for actions that have no operation of their own.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::message::{Fields, Message};
@@ -40,10 +39,12 @@ impl Client {
         let RawRequest { action, fields, path, idempotency, needs_id, try_deadline } = request;
         let plan =
             Plan { try_deadline, needs_id, ..Plan::new(action, shard_of(path), idempotency) };
-        let mut fields = Cow::Borrowed(fields);
-        if idempotency != Idempotency::Read {
-            self.inner.order_into(path, false, fields.to_mut());
+        if idempotency == Idempotency::Read {
+            return Ok(self.inner.request(plan, fields).await?.value);
         }
-        Ok(self.inner.request(plan, &fields).await?.value)
+        // What the caller says comes later, and counts.
+        let mut all = Fields::new();
+        self.inner.order_into(path, false, &mut all);
+        Ok(self.inner.request(plan, all.append(fields)).await?.value)
     }
 }
