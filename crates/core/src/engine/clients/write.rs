@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use crate::engine::{Engine, Outbox};
+use crate::model::defects::Defect;
+use crate::model::ids::Tock;
 use crate::model::path::Path;
 use crate::model::path::bytes::has_array;
 use crate::protocol::peer::encode_change;
@@ -96,7 +98,10 @@ impl Engine {
             return Err(EngineWriteError::NotReady);
         }
         let (clock, now) = (self.replica.tock(), self.peers.schedule.now);
-        write.above = self.clock_lead.believed(write.above, clock, now);
+        write.above = match self.config.defects.has(Defect::DeafToClients) {
+            true => Tock::default(),
+            false => self.clock_lead.believed(write.above, clock, now),
+        };
         match self.refusal(write) {
             // One that was made already changes nothing.
             Some(refusal) if self.replica.find_made(write)?.is_none() => Err(refusal),
