@@ -134,6 +134,7 @@ func (b *Batch) encode(p *plan) ([]byte, error) {
 			if err := op.options.writeInto(fields, id); err != nil {
 				return nil, err
 			}
+			b.client.caller.own.orderInto(fields, op.path, op.value == nil || op.options.Idempotent)
 			p.idempotency = max(p.idempotency, op.options.idempotency(id))
 			p.needsID = p.needsID || op.options.needsID()
 		}

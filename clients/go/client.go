@@ -62,7 +62,7 @@ func Connect(ctx context.Context, config Config) (*Client, error) {
 	c.pool = newPool(&c.config, &c.goroutines)
 	c.topology = newTopology(seeds, c.pool, &c.config)
 	c.caller.config, c.caller.pool, c.caller.topology = &c.config, c.pool, c.topology
-	c.caller.own = newOwnWrites(config.OwnWritesMax)
+	c.caller.own = newOwnWrites(config.OwnWritesMax, &c.pool.clock)
 	c.caller.endless = map[endless]struct{}{}
 	c.shards = newShardTable(&c.caller)
 	own, stop := context.WithCancel(context.Background())
@@ -198,6 +198,8 @@ func (c *Client) Request(ctx context.Context, action string, fields map[string]a
 	}
 	if options.Idempotent {
 		p.idempotency = reading
+	} else {
+		c.caller.own.orderInto(b, Path{}, false) // What the caller says comes later, and counts.
 	}
 	for _, field := range sortedPairs(fields) {
 		value, err := Encode(field.Value)

@@ -51,6 +51,7 @@ type conn struct {
 	ended           atomic.Pointer[tryError] // nil while it lasts
 	done            chan struct{}            // closed at its end
 	goroutines      *group
+	clock           *clock
 
 	net net.Conn
 	raw syscall.RawConn // nil: there is no writing without waiting
@@ -94,9 +95,9 @@ func (r result) reply() (message, *tryError) {
 
 var waiters = sync.Pool{New: func() any { return &waiter{reply: make(chan result, 1)} }}
 
-func newConn(where address, socket net.Conn, goroutines *group) *conn {
+func newConn(where address, socket net.Conn, goroutines *group, heard *clock) *conn {
 	c := &conn{address: where, name: where.String(), incarnation: -1, done: make(chan struct{}), goroutines: goroutines,
-		net: socket, pending: map[uint64]*waiter{}, streams: map[uint64]*stream{}, sweepAt: never,
+		clock: heard, net: socket, pending: map[uint64]*waiter{}, streams: map[uint64]*stream{}, sweepAt: never,
 		greeting: make(chan message, 1)}
 	c.intake.init(c)
 	c.usedAt.Store(int64(now()))

@@ -15,7 +15,7 @@ const keepAlive = 15 * time.Second
 var dialer = net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: keepAlive}}
 
 // openConn connects, reads the greeting, logs in, and learns who the node is. After an error nothing is left behind.
-func openConn(ctx context.Context, where address, config *Config, goroutines *group) (*conn, *tryError) {
+func openConn(ctx context.Context, where address, config *Config, goroutines *group, heard *clock) (*conn, *tryError) {
 	ctx, cancel := context.WithTimeout(ctx, config.Pool.ConnectTimeout)
 	defer cancel()
 	socket, err := dialer.DialContext(ctx, "tcp", where.String())
@@ -42,7 +42,7 @@ func openConn(ctx context.Context, where address, config *Config, goroutines *gr
 		}
 		socket = secured
 	}
-	c := newConn(where, socket, goroutines)
+	c := newConn(where, socket, goroutines, heard)
 	greets := c.greeting
 	goroutines.Add(1)
 	go c.read()

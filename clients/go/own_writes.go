@@ -11,11 +11,12 @@ type life struct {
 	incarnation int64
 }
 
-// ownWrites is the writes of this client, so that it reads them back; both tables are bounded. One says per shard which life
+// ownWrites is the writes of this client, so that it reads them back and later ones come after them; both tables are bounded. One says per shard which life
 // of which node acknowledged the last write: reads of the shard go there first. The other says per path which tock the last
 // own write got: another node's answer must have at least that.
 type ownWrites struct {
-	max int
+	max   int
+	clock *clock
 
 	mu     sync.RWMutex
 	turn   uint64       // counts acknowledgements
@@ -36,8 +37,8 @@ type ownWrite struct {
 	turn uint64 // of its acknowledgement
 }
 
-func newOwnWrites(max int) *ownWrites {
-	return &ownWrites{max: max, homes: map[int]home{}, tocks: map[Path]*list.Element{}, oldest: list.New()}
+func newOwnWrites(max int, heard *clock) *ownWrites {
+	return &ownWrites{max: max, clock: heard, homes: map[int]home{}, tocks: map[Path]*list.Element{}, oldest: list.New()}
 }
 
 // onWritten: a node acknowledged a write.
@@ -90,6 +91,22 @@ func (o *ownWrites) wrote(path Path) bool {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	return o.tocks[path] != nil
+}
+
+// orderInto adds what a write says of what this client knows: it comes after that. Where it may seem to be done already, the
+// node is also told of the last own write of the path, of which it may not have heard.
+func (o *ownWrites) orderInto(b *body, path Path, mayBeDone bool) *body {
+	if latest := o.clock.latest.Load(); latest > 0 {
+		b.integer("above", latest)
+	}
+	if mayBeDone {
+		o.mu.RLock()
+		defer o.mu.RUnlock()
+		if known := o.tocks[path]; known != nil {
+			b.integer("own", known.Value.(ownWrite).tock)
+		}
+	}
+	return b
 }
 
 // isEnough tells whether an answer is good enough; `tock` is the entry's, -1 if the node has none.

@@ -17,4 +17,5 @@ const (
 	plantOld           = "old servers are trusted with ids"
 	plantTooSlow       = "a watch that its node gives up has ended"
 	plantNotStopped    = "a stream that is left goes on"
+	plantOwnOrder      = "a write does not say what the client knows"
 )

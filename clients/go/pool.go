@@ -30,6 +30,7 @@ type pool struct {
 	ctx        context.Context // ends when the pool is closed
 	cancel     context.CancelFunc
 	goroutines *group
+	clock      clock // what all nodes say
 
 	mu       sync.Mutex
 	slots    map[address]*slot
@@ -162,7 +163,7 @@ func (p *pool) open(where address, in *slot) {
 	go func() {
 		defer p.goroutines.Done()
 		defer close(going.done)
-		c, err := openConn(p.ctx, where, p.config, p.goroutines)
+		c, err := openConn(p.ctx, where, p.config, p.goroutines, &p.clock)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		going.conn, going.err = c, err

@@ -195,7 +195,8 @@ func (c *Client) PreferShard(ctx context.Context, shard int, node string) error 
 	if node == "" {
 		action = "delete_internal"
 	}
-	b := pathBody(action, PathOf("shards", shard)).binary("wid", id)
+	path := PathOf("shards", shard)
+	b := c.caller.own.orderInto(pathBody(action, path), path, false).binary("wid", id)
 	if node != "" {
 		b.text("value", node)
 	}

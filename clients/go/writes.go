@@ -186,6 +186,7 @@ func (c *Client) write(ctx context.Context, action string, path Path, value Valu
 	if err := options.writeInto(b, id); err != nil {
 		return Written{}, err
 	}
+	c.caller.own.orderInto(b, path, value == nil || options.Idempotent)
 	p := plan{action: action, shard: path.Shard(), idempotency: options.idempotency(id), needsID: options.needsID(),
 		timeout: options.Timeout}
 	var reply message
@@ -228,7 +229,7 @@ func (c *Client) DeleteTree(ctx context.Context, path Path, options *DeleteTreeO
 	if options != nil && options.AgainIfUnknown {
 		p.idempotency = guarded
 	}
-	head := pathBody("delete_tree", path).head()
+	head := c.caller.own.orderInto(pathBody("delete_tree", path), path, false).head()
 	var reply message
 	found, err := c.caller.call(ctx, &p, nil, func(ctx context.Context, connection *conn, end instant) (err *tryError) {
 		reply, err = connection.longRequest(ctx, head, end, c.config.Retry.TryDeadline)

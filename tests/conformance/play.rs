@@ -300,6 +300,12 @@ impl Play<'_> {
                 shown()
             )));
         }
+        for (name, wanted) in [("above", &told.above), ("own", &told.own)] {
+            let said: Vec<u64> = asked.iter().flat_map(|request| tocks(request, name)).collect();
+            if wanted.as_ref().is_some_and(|wanted| *wanted != said) {
+                return Err(Failure::Client(format!("`{name}` is {said:?}:{}", shown())));
+            }
+        }
         Ok(())
     }
 
@@ -318,4 +324,11 @@ impl Play<'_> {
         self.seeds = seeds;
         self.connect(CLIENT)
     }
+}
+
+/// A tock that a request has, or each operation of a batch; 0 where it has none.
+fn tocks(request: &rmpv::Value, name: &str) -> Vec<u64> {
+    let ops = field(request, "ops").and_then(rmpv::Value::as_array);
+    let said = |request| field(request, name).and_then(rmpv::Value::as_u64).unwrap_or(0);
+    ops.map_or_else(|| vec![said(request)], |ops| ops.iter().map(said).collect())
 }

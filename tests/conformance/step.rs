@@ -134,6 +134,9 @@ pub(crate) struct Requests {
     /// All of them have one write id.
     #[serde(default)]
     pub(crate) same_id: bool,
+    /// This is what they say of the client's order of changes, 0 where nothing; a batch has one for each operation.
+    pub(crate) above: Option<Vec<u64>>,
+    pub(crate) own: Option<Vec<u64>>,
     #[serde(default)]
     pub(crate) until: bool,
 }

@@ -5,6 +5,7 @@ mod closing;
 mod messages;
 mod observing;
 mod ops;
+mod own_order;
 mod pool;
 mod reads;
 mod topology;

@@ -5,7 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from distkv_client import batch, call, client, memory, model, own_writes, retry, router, stream, view, watch, writes
+from distkv_client import (
+    batch,
+    call,
+    client,
+    clock,
+    memory,
+    model,
+    own_writes,
+    retry,
+    router,
+    stream,
+    view,
+    watch,
+    writes,
+)
 
 
 def plant(name: str) -> None:
@@ -103,6 +117,10 @@ def _not_stopped() -> None:
     stream.Stream.close = wrong
 
 
+def _own_order() -> None:
+    clock.Clock.hear = lambda self, message: None
+
+
 PLANTS: dict[str, Callable[[], None]] = {
     "a write that may have been made is made again": _decide_unguarded,
     "no write has an id": _no_ids,
@@ -118,4 +136,5 @@ PLANTS: dict[str, Callable[[], None]] = {
     "old servers are trusted with ids": _old,
     "a watch that its node gives up has ended": _too_slow,
     "a stream that is left goes on": _not_stopped,
+    "a write does not say what the client knows": _own_order,
 }

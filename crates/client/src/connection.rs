@@ -6,6 +6,7 @@
 //! flow control the whole connection waits.
 
 mod answer;
+pub(crate) mod clock;
 pub(crate) mod group;
 mod reading;
 mod shared;
@@ -24,6 +25,7 @@ use super::credentials::Access;
 use super::error::ClientError;
 use super::message::{Fields, Greeting, Message, REQUEST_BYTES_MAX, encode_ack, encode_settings};
 use super::wire::Wire;
+use crate::connection::clock::Clock;
 use crate::connection::group::Group;
 use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
@@ -85,12 +87,13 @@ impl Connection {
     /// [`ClientError::Resolve`], [`ClientError::Connect`], or [`ClientError::Protocol`] when
     /// something else listens there; [`ClientError::NoAccess`] where TLS or the login fails.
     pub async fn connect(to: &HostPort, options: Options) -> Result<Connection, ClientError> {
-        Connection::connect_in(&Group::default(), to, options).await
+        Connection::connect_in(&Group::default(), &Clock::default(), to, options).await
     }
 
-    /// The same; its tasks are of this group.
+    /// The same; its tasks are of this group, and this clock hears what the node says.
     pub(crate) async fn connect_in(
         tasks: &Group,
+        clock: &Clock,
         to: &HostPort,
         options: Options,
     ) -> Result<Connection, ClientError> {
@@ -120,7 +123,8 @@ impl Connection {
             let _ = outgoing.try_send(encode_settings(window.unwrap_or(0), nowait));
         }
         incoming.writer_is(outgoing.queue());
-        let shared = Arc::new(Shared::new(address, greeting, window, stream, tasks.clone()));
+        let (group, clock) = (tasks.clone(), clock.clone());
+        let shared = Arc::new(Shared::new(address, greeting, window, stream, group, clock));
         tasks.spawn(incoming.read_all(Arc::clone(&shared), writer.queue()));
         tasks.spawn(writer.run(Arc::clone(&shared)));
         let connection = Connection { shared, outgoing };

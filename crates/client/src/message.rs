@@ -88,6 +88,13 @@ impl Fields {
         self
     }
 
+    /// Adds all of another's.
+    pub(crate) fn append(&mut self, other: &Fields) -> &mut Fields {
+        self.bytes.extend_from_slice(&other.bytes);
+        self.count += other.count;
+        self
+    }
+
     /// The fields alone, as a map.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -145,6 +152,8 @@ pub struct Message {
     bytes: Box<[u8]>,
     /// What `seq` says; 0 without it.
     seq: u64,
+    /// What `tock` says; 0 without it.
+    tock: u64,
     /// It has neither an `error` nor a `state`: it is an answer, or an item of a stream.
     is_plain: bool,
 }
@@ -156,7 +165,7 @@ impl Message {
     /// It is no map, or has a key that is no string.
     pub fn new(bytes: &[u8]) -> Result<Message, ReadError> {
         let mut reader = Reader::new(bytes);
-        let (mut seq, mut is_plain) = (None, true);
+        let (mut seq, mut tock, mut is_plain) = (None, None, true);
         for _ in 0..reader.read_map_len()? {
             // The names of the protocol are text.
             match reader.read_str_bytes()? {
@@ -168,7 +177,11 @@ impl Message {
                     is_plain = false;
                     reader.skip()?;
                 }
-                b"value" | b"tock" => reader.skip()?,
+                b"tock" => {
+                    let value = reader.read_raw()?;
+                    tock.get_or_insert(as_u64(value).unwrap_or(0));
+                }
+                b"value" => reader.skip()?,
                 other => {
                     std::str::from_utf8(other).map_err(|_| ReadError::NotUtf8)?;
                     reader.skip()?;
@@ -176,12 +189,18 @@ impl Message {
             }
         }
         reader.finish()?;
-        Ok(Message { bytes: Box::from(bytes), seq: seq.unwrap_or(0), is_plain })
+        let (seq, tock) = (seq.unwrap_or(0), tock.unwrap_or(0));
+        Ok(Message { bytes: Box::from(bytes), seq, tock, is_plain })
     }
 
     /// The number of the request that it is about; 0 if it is about none.
     pub(crate) fn seq(&self) -> u64 {
         self.seq
+    }
+
+    /// The tock that it carries; 0 without one.
+    pub(crate) fn tock(&self) -> u64 {
+        self.tock
     }
 
     /// Whether it has neither an `error` nor a `state`.

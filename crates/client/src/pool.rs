@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use super::connection::{Connection, Options};
 use super::error::ClientError;
 use super::stats::{count, of};
+use crate::connection::clock::Clock;
 use crate::connection::group::Group;
 use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
@@ -160,6 +161,8 @@ struct Inner {
     closed: Event,
     /// All that it does by itself, its connections' tasks included.
     tasks: Group,
+    /// What all nodes say.
+    clock: Clock,
     counts: Counts,
 }
 
@@ -196,6 +199,7 @@ impl ConnectionPool {
             is_closed: AtomicBool::new(false),
             closed: Event::new(),
             tasks: Group::default(),
+            clock: Clock::default(),
             counts: Counts::default(),
         });
         inner.tasks.spawn(keep::keep(Arc::downgrade(&inner)));
@@ -287,6 +291,11 @@ impl ConnectionPool {
     /// The tasks that go on for it.
     pub(crate) fn tasks(&self) -> &Group {
         &self.inner.tasks
+    }
+
+    /// What all nodes have said of the network's clock.
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.inner.clock
     }
 
     /// Whether it was closed.
@@ -397,7 +406,7 @@ impl Inner {
 
 /// One attempt, whichever calls wait for it.
 async fn open(inner: Arc<Inner>, to: HostPort, attempt: Arc<Attempt>) {
-    let connecting = connect(&inner.tasks, &to, inner.config.options.clone());
+    let connecting = connect(&inner.tasks, &inner.clock, &to, inner.config.options.clone());
     let connected = match select(std::pin::pin!(connecting), std::pin::pin!(inner.closed())).await {
         Either::Left((connected, _)) => connected,
         Either::Right(_) => Err(closed(&to)),

@@ -89,6 +89,8 @@ pub enum Defect {
     OverlayLosesWay,
     /// A log that begins anew after a failure of the disk does so without a snapshot's data.
     AnewWithoutData,
+    /// Replication rule 1: what a client has heard of does not count for its change.
+    DeafToClients,
 }
 
 impl Defect {
@@ -134,6 +136,7 @@ impl Defect {
         Self::ResumeSkipsLost,
         Self::OverlayLosesWay,
         Self::AnewWithoutData,
+        Self::DeafToClients,
     ];
 }
 

@@ -55,6 +55,7 @@ pub const SOUGHT: &[Sought] = &[
     node(Defect::ResumeSkipsLost, 200),
     node(Defect::OverlayLosesWay, 400),
     node(Defect::AnewWithoutData, 200),
+    node(Defect::DeafToClients, 100),
 ];
 
 /// A defect of the engine, sought in networks of 3 to 5 engines.

@@ -373,7 +373,9 @@ impl Session {
             Request::GetByEvent { node, tick, chain } => {
                 self.get_by_event(cx, seq, node, *tick, *chain)
             }
-            Request::DeleteTree { path, chain } => self.delete_tree(cx, seq, path, *chain),
+            Request::DeleteTree { path, chain, above } => {
+                self.delete_tree(cx, seq, path, *chain, *above)
+            }
             Request::GetTree { scope, empty, after } => {
                 self.get_tree(cx, seq, scope, *empty, after.as_ref())
             }

@@ -11,6 +11,7 @@ use super::{Emit, Framing, Garbage, Progress, Source};
 use crate::engine::{BatchTerms, Operation, WriteOp};
 use crate::model::count::count_of;
 use crate::model::entry::Entry;
+use crate::model::ids::Tock;
 use crate::model::meta::shown;
 use crate::model::path::Path;
 use crate::model::value::write_array_len;
@@ -44,6 +45,8 @@ pub(in crate::server) struct DeleteSource {
     walk: ScopeWalk,
     /// None to count only.
     chain: ChainLength,
+    /// All deletions come after it.
+    above: Tock,
     shortener: Shortener,
     names: NodeNames,
     /// Deleted, and not sent yet.
@@ -69,6 +72,7 @@ impl DeleteSource {
         chain: ChainLength,
         shortener: Shortener,
         names: NodeNames,
+        above: Tock,
     ) -> Self {
         let queue = VecDeque::new();
         Self {
@@ -77,6 +81,7 @@ impl DeleteSource {
             again: Vec::new(),
             withheld: false,
             chain,
+            above,
             shortener,
             names,
             queue,
@@ -137,7 +142,9 @@ impl DeleteSource {
             _ => "nothing more was changed",
         })?;
         let mut deleted = Vec::with_capacity(paths.len());
-        let write = |path| Operation::Write(WriteOp::new(Write::new(path, None)));
+        let above = self.above;
+        let write =
+            |path| Operation::Write(WriteOp::new(Write { above, ..Write::new(path, None) }));
         let (checked, time) = (Some(cx.access.policies), change_time());
         let terms = BatchTerms { checked, time, ..BatchTerms::WHOLE };
         let (done, number) = cx.hub.write_batch(paths.iter().map(write), terms);

@@ -321,7 +321,9 @@ fn a_network_that_lost_a_deletion_and_goes_on_below_it_makes_it_start_over() {
         node.ready().await.unwrap();
         let is_resumed = |event: &WatchEvent| matches!(event, WatchEvent::Resumed { .. });
         follow(&mut watch, &mut mirror, is_resumed).await;
-        client.put(&at(1), &9).await.unwrap();
+        // What this client would write came after all that it knows.
+        let other = Client::connect([node.client_addr().into()], ClientConfig::new());
+        other.await.unwrap().put(&at(1), &9).await.unwrap();
         follow(&mut watch, &mut mirror, |event| *event == WatchEvent::Restarted).await;
         follow(&mut watch, &mut mirror, |event| *event == WatchEvent::UpToDate).await;
         assert_eq!(mirror, BTreeMap::from([(at(1), 9)]));

@@ -126,6 +126,7 @@ class Batch:
                     fields.raw("value", value)
                 write_id = options.id(self._caller.config.write_ids)
                 options.write_into(fields, write_id)
+                self._caller.own_writes.order_into(fields, path if value is None or options.idempotent else None)
                 if options.idempotency(write_id) is Idempotency.UNGUARDED:
                     idempotency = Idempotency.UNGUARDED
                 elif idempotency is Idempotency.READ:

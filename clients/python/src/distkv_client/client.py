@@ -64,7 +64,7 @@ class Client:
         self._stats.pool = self._pool.stats
         self._topology = Topology(seeds, self._pool, config.topology, loop)
         self._stats.topology = self._topology.stats
-        own_writes = OwnWrites(config.own_writes_max)
+        own_writes = OwnWrites(config.own_writes_max, self._pool.clock)
         self._caller = Caller(config, self._pool, self._topology, own_writes, self._stats, loop)
         self._reader = Reader(self._caller)
         self._shards: ShardTable | None = None
@@ -347,17 +347,16 @@ class Client:
         if value is not None:
             fields.raw("value", value)
         options.write_into(fields, write_id)
+        caller.own_writes.order_into(fields, path if value is None or options.idempotent else None)
         action = "delete_value" if value is None else "set_value"
-        idempotency = options.idempotency(write_id)
-        plan = Plan(action, path.shard, idempotency, options.needs_id, deadline=timeout)
+        plan = Plan(action, path.shard, options.idempotency(write_id), options.needs_id, deadline=timeout)
 
         async def once(connection: Connection, end: float) -> Any:
             left = end - caller.loop.time()
             return await connection.request(options.copies_into(fields, left).head(action), end)
 
         served = await caller.call(plan, fields.head(action), once if options.copies else None)
-        name, _ = served.life
-        written = written_of(served.reply, name, served.attempts, served.maybe_twice)
+        written = written_of(served.reply, served.life[0], served.attempts, served.maybe_twice)
         if written.version is not None:
             caller.own_writes.on_written(path, written.tock, served.life)
         return written
@@ -373,7 +372,8 @@ class Client:
         # As many entries as there are take as long as that takes.
         retry = self.config.retry
         plan = Plan("delete_tree", path.shard, idempotency, try_deadline=retry.total_deadline)
-        served = await self._caller.call(plan, b"", long_once(Fields(path).head("delete_tree"), retry.try_deadline))
+        head = self._caller.own_writes.order_into(Fields(path)).head("delete_tree")
+        served = await self._caller.call(plan, b"", long_once(head, retry.try_deadline))
         self._caller.own_writes.on_home(path.shard, served.life)
         changed: Any = served.reply.get("changed")
         return changed if isinstance(changed, int) else 0
@@ -435,7 +435,7 @@ class Client:
         """Makes a node the preferred one of a shard for all clients; None: takes that back. For operators."""
         integer_of(shard, "a shard", 0, SHARD_COUNT - 1)
         path = Path("shards", shard)
-        fields = Fields(path).raw("wid", b"\xc4\x10" + os.urandom(16))
+        fields = self._caller.own_writes.order_into(Fields(path)).raw("wid", b"\xc4\x10" + os.urandom(16))
         if node is not None:
             fields.add("value", text_of(node, "a node's name"))
         action = "set_internal" if node is not None else "delete_internal"
@@ -472,7 +472,7 @@ class Client:
         """Any other request with one reply, which is returned as it comes. `idempotent`: it may be retried."""
         if "seq" in fields:
             raise UsageError("the field seq is the client's own")
-        told = Fields(Path.of(path) if path is not None else None)
+        told = self._caller.own_writes.order_into(Fields(Path.of(path) if path is not None else None))
         for name, value in fields.items():
             told.add(name, value)
         shard = Path.of(path).shard if path is not None else 0

@@ -11,6 +11,7 @@ import asyncio
 import ssl
 from typing import Any, cast
 
+from .clock import Clock
 from .codec import (
     REQUEST_BYTES_MAX,
     Fields,
@@ -36,7 +37,7 @@ from .errors import (
     TooLargeError,
     TryError,
 )
-from .login import Greeting, Login
+from .login import Greeting, Login, identity_of
 from .replies import again, check_reply, server_error
 from .stream import Stream
 from .tls import Session, Tls
@@ -69,6 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         self.used_at = loop.time()
         self.heard_at = loop.time()
         """When the last whole message came, by the loop's clock."""
+        self.clock = Clock()
         self.is_probed = False
         self.ended: TryError | None = None
         """How the connection ended; none while it lasts."""
@@ -157,11 +159,7 @@ class Connection(asyncio.BufferedProtocol):
             if error.code == "auth_required":
                 raise NoAccessError(f"cannot get into {self.address}: {error}") from None
             raise
-        identity: Any = told.get("id")
-        if isinstance(identity, dict) and isinstance(identity.get("name"), str):  # pyright: ignore[reportUnknownMemberType]
-            self.name = str(identity["name"])  # pyright: ignore[reportUnknownArgumentType]
-            incarnation: Any = identity.get("incarnation")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-            self.incarnation = incarnation if isinstance(incarnation, int) else None
+        self.name, self.incarnation = identity_of(told, self.name)
 
     # -- requests ----------------------------------------------------------------------------
 
@@ -416,6 +414,8 @@ class Connection(asyncio.BufferedProtocol):
             raise ProtocolError("a message is no map")
         message: Message = found  # pyright: ignore[reportUnknownVariableType]
         seq: Any = message.get("seq")
+        if seq:
+            self.clock.hear(message)
         reply: Reply | None = self._replies.pop(seq, None)
         if reply is None:
             self._on_message(message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from dataclasses import dataclass, field
+from typing import Any
 
 from .codec import Message
 from .errors import ProtocolError
@@ -67,3 +68,12 @@ class Greeting:
         self.auth = first if isinstance(first, str) else None
         nonce = message.get("nonce")
         self.nonce = nonce if isinstance(nonce, bytes) and len(nonce) == NONCE_BYTES else None
+
+
+def identity_of(told: Message, name: str) -> tuple[str, int | None]:
+    """A node's name and incarnation, as its answer to `cluster` has them; `name`: what it is called otherwise."""
+    identity: Any = told.get("id")
+    if not isinstance(identity, dict) or not isinstance(identity.get("name"), str):  # pyright: ignore[reportUnknownMemberType]
+        return name, None
+    incarnation: Any = identity.get("incarnation")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return str(identity["name"]), incarnation if isinstance(incarnation, int) else None  # pyright: ignore[reportUnknownArgumentType]

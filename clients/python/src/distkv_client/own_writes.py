@@ -1,4 +1,4 @@
-"""The writes of this client, so that it reads them back. Pure; both tables are bounded.
+"""The writes of this client, so that it reads them back, and later ones come after them. Pure; both tables are bounded.
 
 One says per shard which life of which node acknowledged the last write: reads of the shard go there first. The
 other says per path which tock the last own write got: another node's answer must have at least that.
@@ -6,6 +6,8 @@ other says per path which tock the last own write got: another node's answer mus
 
 from __future__ import annotations
 
+from .clock import Clock
+from .codec import Fields
 from .path import Path
 
 Life = tuple[str, int | None]
@@ -15,8 +17,9 @@ Life = tuple[str, int | None]
 class OwnWrites:
     """See the module."""
 
-    def __init__(self, paths_max: int) -> None:
+    def __init__(self, paths_max: int, clock: Clock | None = None) -> None:
         self._max = paths_max
+        self._clock = clock or Clock()
         self._turn = 0
         """Counts the writes, in the order in which they were acknowledged."""
         self.homes: dict[int, Life] = {}
@@ -49,6 +52,14 @@ class OwnWrites:
             self.tocks[path] = known
         if len(self.tocks) > self._max:
             self.give_up(next(iter(self.tocks)))
+
+    def order_into(self, fields: Fields, path: Path | None = None) -> Fields:
+        """Adds what a write says of what this client knows: it comes after that. `path`: where it may seem to be done
+        already, the node is told of the last own write, of which it may not have heard."""
+        if self._clock.latest:
+            fields.add("above", self._clock.latest)
+        own = self.tocks.get(path) if path is not None else None
+        return fields if own is None else fields.add("own", own)
 
     def is_enough(self, path: Path, tock: int | None, life: Life) -> bool:
         """Whether an answer is good enough; `tock`: the entry's, none if the node has none."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from .clock import Clock
 from .config import Address, PoolConfig
 from .connection import Connection
 from .errors import ClosedError, ConnectError, Fate, NoAccessError, ServerError, TryError
@@ -69,6 +70,8 @@ class Pool:
     ) -> None:
         self.config = config
         self.stats = PoolStats()
+        self.clock = Clock()
+        """What all nodes say."""
         self.is_closed = False
         self._loop = loop
         self._tls = tls
@@ -149,7 +152,9 @@ class Pool:
 
     async def _connect(self, address: Address, slot: Slot) -> Connection:
         try:
-            return await Connection.open(address, self.config, tls=self._tls, login=self._login)
+            connection = await Connection.open(address, self.config, tls=self._tls, login=self._login)
+            connection.clock = self.clock
+            return connection
         except NoAccessError as error:
             slot.refusal, slot.refused_at = error, self._loop.time()
             raise

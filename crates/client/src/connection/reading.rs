@@ -99,6 +99,7 @@ impl Incoming {
                 None => Ok(()),
             };
         }
+        shared.clock.hear(message.tock());
         let waiting = match shared.waiting(seq) {
             None => return Ok(()),
             Some(Waiter::Stream(waiting)) => waiting,

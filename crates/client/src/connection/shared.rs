@@ -11,6 +11,7 @@ use event_listener::Event;
 use parking_lot::Mutex;
 
 use crate::connection::answer::{self, Answer, Giver, Slot};
+use crate::connection::clock::Clock;
 use crate::connection::group::Group;
 use crate::error::ClientError;
 use crate::message::{Greeting, Message};
@@ -33,6 +34,8 @@ pub(super) struct Shared {
     stream: TcpStream,
     /// Its tasks are of this group.
     pub(super) tasks: Group,
+    /// What the node says of the network's clock.
+    pub(super) clock: Clock,
     /// When something came last.
     heard: AtomicU64,
     /// Notified when the connection ends.
@@ -124,10 +127,11 @@ impl Shared {
         window: Option<u64>,
         stream: TcpStream,
         tasks: Group,
+        clock: Clock,
     ) -> Shared {
         let (state, ended) = (Mutex::default(), Event::new());
         let heard = AtomicU64::new(rt::now());
-        Shared { address, greeting, window, state, stream, tasks, heard, ended }
+        Shared { address, greeting, window, state, stream, tasks, clock, heard, ended }
     }
 
     /// Something has come.

@@ -1,6 +1,7 @@
 //! Connecting to a node, and learning which one it is.
 
 use super::NodeIdentity;
+use crate::connection::clock::Clock;
 use crate::connection::group::Group;
 use crate::connection::{Connection, Options};
 use crate::error::{ClientError, ServerError};
@@ -11,11 +12,12 @@ use crate::rt;
 /// Connects, and learns the node's identity.
 pub(super) async fn connect(
     tasks: &Group,
+    clock: &Clock,
     to: &HostPort,
     options: Options,
 ) -> Result<(Connection, NodeIdentity), ClientError> {
     let patience = options.connect_timeout;
-    let connection = Connection::connect_in(tasks, to, options).await?;
+    let connection = Connection::connect_in(tasks, clock, to, options).await?;
     let fields = Fields::new();
     let asking = connection.request("cluster", &fields);
     let identity = match rt::timeout(patience, asking).await {

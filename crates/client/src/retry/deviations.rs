@@ -34,10 +34,12 @@ pub(crate) enum Rule {
     TooSlow,
     /// A stream that is left is stopped at its node.
     StreamStopped,
+    /// What is written comes after all that the client knows.
+    OwnOrder,
 }
 
 #[cfg(feature = "planted-defects")]
-const NAMES: [(&str, Rule); 14] = [
+const NAMES: [(&str, Rule); 15] = [
     ("a write that may have been made is made again", Rule::Unguarded),
     ("no write has an id", Rule::WriteIds),
     ("each try has another order of nodes", Rule::Rank),
@@ -52,6 +54,7 @@ const NAMES: [(&str, Rule); 14] = [
     ("old servers are trusted with ids", Rule::OldServers),
     ("a watch that its node gives up has ended", Rule::TooSlow),
     ("a stream that is left goes on", Rule::StreamStopped),
+    ("a write does not say what the client knows", Rule::OwnOrder),
 ];
 
 /// Whether this process breaks a rule.

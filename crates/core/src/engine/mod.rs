@@ -27,6 +27,7 @@ use std::sync::Arc;
 pub use batch::{BatchDone, BatchTerms, NodeNames, Operation, Outcome, WriteOp};
 pub use changes::Change;
 pub use clients::closed::Closed;
+use clients::lead::ClockLead;
 pub use clients::write::{EngineWriteError, MemoryExcess};
 pub use clients::{batch, conflicts, view};
 use conflicts::Conflicts;
@@ -139,6 +140,7 @@ pub struct Engine {
     members: BTreeSet<NodeId>,
     counters: EngineCounters,
     conflicts: Conflicts,
+    clock_lead: ClockLead,
     asked_for_incarnation: bool,
     /// See [`Engine::bar_array_paths`].
     array_paths_barred: bool,
@@ -211,6 +213,7 @@ impl Engine {
             members: BTreeSet::new(),
             counters: EngineCounters::default(),
             conflicts: Conflicts::default(),
+            clock_lead: ClockLead::default(),
             asked_for_incarnation: false,
             array_paths_barred: false,
             knowledge_changed: false,

@@ -109,6 +109,8 @@ pub(super) struct Plan {
     /// Of a hundred writes so many are deletions.
     pub(super) deletions: u32,
     pub(super) hash_seed: u64,
+    /// Clients say what they have heard of with what they write; others are like those of the original.
+    pub(super) clients_remember: bool,
 }
 
 impl Plan {
@@ -171,6 +173,9 @@ impl Plan {
             lost_answers: rng.pick(&[0, 5, 20]),
             deletions: rng.pick(&[5, 20, 40]),
             hash_seed: rng.next(),
+            // The last one that is drawn, so that all others are what they were before there was this; and not so in the
+            // networks of seeds with tests of their own, which have to stay what they were, too.
+            clients_remember: (20..50).contains(&rng.below(100)),
         }
     }
 }

@@ -226,6 +226,7 @@ found! {
     a_watch_that_starts_over_too_late_is_found: ResumeSkipsLost;
     an_overlay_that_falls_apart_is_found: OverlayLosesWay;
     a_log_that_begins_anew_without_its_data_is_found: AnewWithoutData;
+    a_client_whose_newer_change_is_older_is_found: DeafToClients;
 }
 
 #[test]

@@ -144,6 +144,7 @@ impl Session {
         seq: u64,
         path: &RequestPath<'_>,
         chain: ChainLength,
+        above: Tock,
     ) -> Result<Then, ClientError> {
         let top = self.resolve(cx, Action::DeleteTree, path)?.to_path();
         if path.path.is_root() || top == Path::system_root() {
@@ -157,7 +158,7 @@ impl Session {
         let sight = Sight::new(Action::DeleteTree, top.clone());
         let scope = WatchScope { top, depth_min: 0, depth_max: None };
         let walk = self.pinned_walk(&tree, scope, Include::Values);
-        let mut source = DeleteSource::new(walk, sight, chain, shortener, names);
+        let mut source = DeleteSource::new(walk, sight, chain, shortener, names, above);
         source.begin(cx)?;
         self.open_stream(cx, seq, Box::new(source));
         Ok(Then::Continue)

@@ -415,6 +415,8 @@ impl<'a> Job<'a> {
                 },
                 idempotent: write.idempotent,
                 write_id: write.write_id,
+                above: write.above,
+                own: write.own,
                 // The batch has one for all.
                 time: None,
                 hints: Hints::with_room(recycled_entry::take()),

@@ -135,7 +135,7 @@ impl Session {
             None => None,
         };
         let value = stored.as_ref().map(Value::as_bytes).or(change.value);
-        let write = Write { idempotent: true, ..Write::new(&path, value) };
+        let write = Write { idempotent: true, above: change.above, ..Write::new(&path, value) };
         let op = WriteOp { tock: Some(change.tock), ..WriteOp::new(write) };
         let terms = BatchTerms { with_names: true, time: change_time(), ..BatchTerms::WHOLE };
         let (done, number) = cx.hub.write_batch([Operation::Write(op)], terms);

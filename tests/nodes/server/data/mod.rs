@@ -1,6 +1,7 @@
 //! Reading and writing entries over the client port.
 
 mod batches;
+mod own_order;
 mod times;
 mod trees;
 mod types;

@@ -108,9 +108,17 @@ impl OwnWrites {
         self.state.lock().homes.get(&shard).map(|(node, _)| node.clone())
     }
 
+    /// The tock of the last own write of a path, as far as it is remembered.
+    pub(in crate::smart) fn tock(&self, path: &Path) -> Option<u64> {
+        if !self.is_used() {
+            return None;
+        }
+        self.state.lock().tocks.get(path).map(|(tock, _)| *tock)
+    }
+
     /// Whether there is something to compare answers about this path with.
     pub(in crate::smart) fn knows(&self, path: &Path) -> bool {
-        self.is_used() && self.state.lock().tocks.contains_key(path)
+        self.tock(path).is_some()
     }
 
     /// Whether an answer is good enough: `tock` is that of the entry, none if the node has none.

@@ -13,9 +13,9 @@ use crate::model::value::{Value, write_array_len};
 use crate::pool::NodeIdentity;
 use crate::retry::deviations::{Rule, is_broken};
 use crate::retry::{ErrorClass, Idempotency};
-use crate::smart::Client;
 use crate::smart::choice::call::Plan;
 use crate::smart::error::CallError;
+use crate::smart::{Client, Inner};
 
 /// Most operations of a batch.
 pub const BATCH_OPS_MAX: usize = 1024;
@@ -121,7 +121,7 @@ impl Batch {
     }
 
     /// Its operations as a field's value, and what a second try would do.
-    fn encode(&self, with_ids: bool) -> (Vec<u8>, Idempotency) {
+    fn encode(&self, client: &Inner) -> (Vec<u8>, Idempotency) {
         let mut bytes = Vec::new();
         let mut idempotency = Idempotency::Read;
         write_array_len(self.ops.len(), &mut bytes);
@@ -142,9 +142,11 @@ impl Batch {
                 }
             };
             if let Some(options) = options {
-                let id: Option<WriteId> = options.decide_id(with_ids);
+                let id: Option<WriteId> = options.decide_id(client.config.writes_ids);
                 // In a batch, a write cannot wait for copies.
                 options.write_into(id, &mut fields);
+                let may_be_done = matches!(op.kind, Kind::Delete(_)) || options.is_idempotent();
+                client.order_into(&op.path, may_be_done, &mut fields);
                 idempotency = match (idempotency, options.idempotency(id)) {
                     (Idempotency::Unguarded, _) | (_, Idempotency::Unguarded) => {
                         Idempotency::Unguarded
@@ -209,7 +211,7 @@ impl Client {
             return Err(CallError::Usage(text));
         }
         let Some(first) = batch.ops.first() else { return Ok(Vec::new()) };
-        let (ops, idempotency) = batch.encode(self.inner.config.writes_ids);
+        let (ops, idempotency) = batch.encode(&self.inner);
         let mut fields = Fields::new();
         fields.raw("ops", &ops);
         let fields = &fields;

@@ -177,6 +177,7 @@ impl Inner {
             None => "delete_value",
         };
         options.write_into(id, &mut fields);
+        self.order_into(path, value.is_none() || options.is_idempotent(), &mut fields);
         let policy = &self.config.retry;
         let total_deadline = options.deadline.unwrap_or(policy.total_deadline);
         let started = rt::now();
@@ -201,6 +202,15 @@ impl Inner {
             self.own_writes.on_written(path, written.tock, served.node());
         }
         Ok(written)
+    }
+
+    /// What a write says of what this client knows: it comes after that. Where it may seem to be done already, the node
+    /// is also told of the client's own last write of the path, of which it may not have heard.
+    pub(super) fn order_into(&self, path: &Path, may_be_done: bool, to: &mut Fields) {
+        self.pool.clock().write_into(to);
+        if may_be_done && let Some(own) = self.own_writes.tock(path) {
+            to.u64("own", own);
+        }
     }
 
     /// The name of the node whose answer has this client's own writes of a shard, if it lives.

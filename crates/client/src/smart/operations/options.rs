@@ -242,6 +242,11 @@ impl PutOptions {
         }
     }
 
+    /// Whether the node makes no change where the value is there already.
+    pub(super) fn is_idempotent(&self) -> bool {
+        self.idempotent
+    }
+
     /// Whether only the id makes a second try count once.
     pub(in crate::smart) fn needs_id(&self) -> bool {
         matches!(self.chain, ChainCondition::Any) && !self.idempotent

@@ -31,7 +31,7 @@ pub struct RawRequest<'a> {
 
 impl Client {
     /// Makes a request, at the node that is preferred for its path, and at others if that fails.
-    /// Its writes are not remembered for this client's reads.
+    /// Its writes are not remembered for this client's reads; but they come after all that it knows.
     ///
     /// # Errors
     /// [`CallError`]; its [`CallError::fate`] says whether it may have been carried out.
@@ -39,6 +39,12 @@ impl Client {
         let RawRequest { action, fields, path, idempotency, needs_id, try_deadline } = request;
         let plan =
             Plan { try_deadline, needs_id, ..Plan::new(action, shard_of(path), idempotency) };
-        Ok(self.inner.request(plan, fields).await?.value)
+        if idempotency == Idempotency::Read {
+            return Ok(self.inner.request(plan, fields).await?.value);
+        }
+        // What the caller says comes later, and counts.
+        let mut all = Fields::new();
+        self.inner.order_into(path, false, &mut all);
+        Ok(self.inner.request(plan, all.append(fields)).await?.value)
     }
 }

@@ -78,6 +78,7 @@ impl Client {
         let mut fields = Fields::at(&path);
         let WriteId(id) = WriteId::random();
         fields.bin("wid", &id);
+        self.inner.order_into(&path, false, &mut fields);
         let action = match node {
             Some(name) => {
                 fields.str("value", name);

@@ -53,7 +53,9 @@ impl Client {
         path: &Path,
         options: DeleteTreeOptions,
     ) -> Result<u64, CallError> {
-        let fields = &Fields::at(path);
+        let mut fields = Fields::at(path);
+        self.inner.order_into(path, false, &mut fields);
+        let fields = &fields;
         let idempotency = match options.again_if_unknown {
             true => Idempotency::Guarded,
             false => Idempotency::Unguarded,

@@ -4,5 +4,6 @@
 pub mod batch;
 pub(super) mod closed;
 pub mod conflicts;
+pub(super) mod lead;
 pub mod view;
 pub(super) mod write;

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use crate::engine::{Engine, Outbox};
+use crate::model::defects::Defect;
+use crate::model::ids::Tock;
 use crate::model::path::Path;
 use crate::model::path::bytes::has_array;
 use crate::protocol::peer::encode_change;
@@ -95,6 +97,11 @@ impl Engine {
         if !self.ready {
             return Err(EngineWriteError::NotReady);
         }
+        let (clock, now) = (self.replica.tock(), self.peers.schedule.now);
+        write.above = match self.config.defects.has(Defect::DeafToClients) {
+            true => Tock::default(),
+            false => self.clock_lead.believed(write.above, clock, now),
+        };
         match self.refusal(write) {
             // One that was made already changes nothing.
             Some(refusal) if self.replica.find_made(write)?.is_none() => Err(refusal),
@@ -154,8 +161,10 @@ impl Engine {
         ack_wanted: bool,
         out: &mut Outbox,
     ) -> Result<Written, EngineWriteError> {
+        let (clock, now) = (self.replica.tock(), self.peers.schedule.now);
         let mut written = self.replica.write(write)?;
         if let Some(committed) = written.committed.take() {
+            self.clock_lead.take(write.above, clock, now);
             self.counters.writes += 1;
             self.push_change(&committed, ack_wanted, out);
             self.publish(committed, out);

@@ -14,6 +14,7 @@ mod interaction;
 mod killed;
 mod lists;
 mod net;
+mod own_order;
 mod retire;
 mod spread;
 

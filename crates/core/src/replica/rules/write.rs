@@ -58,6 +58,11 @@ pub struct Write<'a> {
     pub idempotent: bool,
     /// By this one the write is known when it comes again, here or at another node.
     pub write_id: Option<WriteId>,
+    /// The greatest tock that the client has heard of: the change comes after all that it knows.
+    pub above: Tock,
+    /// The tock of the client's own last change there, as far as it remembers. Where this node has not heard of that
+    /// change, an event is made although nothing seems to be different: else the older change would win when it comes.
+    pub own: Tock,
     /// When it is made, by this node's clock; it goes with the change, for people only.
     pub time: Option<ChangeTime>,
     /// What makes it cheaper.
@@ -73,6 +78,8 @@ impl<'a> Write<'a> {
             precondition: Precondition::default(),
             idempotent: false,
             write_id: None,
+            above: Tock::default(),
+            own: Tock::default(),
             time: None,
             hints: Hints::default(),
         }
@@ -148,11 +155,11 @@ pub enum WriteError {
 }
 
 impl Replica {
-    /// Replication rule 1: tock = max(own tock, the old entry's) + 1; chain = the new event, then the old
+    /// Replication rule 1: tock = max(own tock, the old entry's, what the client has heard of) + 1; chain = the new event, then the old
     /// chain without events of this incarnation, cut to the bound.
     ///
     /// Deleting an entry that does not exist makes no event: its tombstone would only have to be
-    /// purged again.
+    /// purged again. It is needed where the client has changed the entry at another node, of which nobody has heard here.
     ///
     /// A write that was already made is recognised by its id, whatever its preconditions: they held
     /// when it was made.
@@ -173,16 +180,19 @@ impl Replica {
             (None, None) => true,
             _ => false,
         };
+        // At an empty path, something may have been deleted and purged.
+        let tock = old.map_or(self.mark.top(), Entry::tock);
+        let is_done = same && (write.idempotent || write.value.is_none()) && tock >= write.own;
         // An idempotent change that is already made is no change, whatever its preconditions: so a
         // client that does not know whether it arrived can send it again.
-        if !(same && write.idempotent && write.value.is_some()) {
+        if !is_done || write.value.is_none() {
             check_precondition(&write.precondition, old)?;
         }
-        if same && (write.idempotent || write.value.is_none()) {
+        if is_done {
             return Ok(Written::unmade(old.cloned()));
         }
-        let above = old.map_or(Tock::default(), Entry::tock);
-        let (event, tock) = self.next_event_above(above).ok_or(WriteError::NoEvent)?;
+        let (event, tock) =
+            self.next_event_above(tock.max(write.above)).ok_or(WriteError::NoEvent)?;
         let chain = match old {
             Some(old) => old.chain().extended(event, self.chain_bound),
             None => Chain::first(event),
@@ -215,7 +225,9 @@ impl Replica {
             return true;
         };
         let old = old.1;
-        let Some((event, tock)) = self.next_event_above(old.tock()) else { return true };
+        let Some((event, tock)) = self.next_event_above(old.tock().max(write.above)) else {
+            return true;
+        };
         let extra = write.write_id.map(WriteId::to_extra);
         let new = Entry::new(&EntryParts {
             value: Some(value),

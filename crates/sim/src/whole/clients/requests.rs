@@ -3,9 +3,11 @@
 //! as a server's connection lets it: when everything that it could tell of is safe, or as an error when
 //! that cannot be made safe.
 
+use std::collections::BTreeMap;
+
 use crate::engine::{BatchTerms, Engine, Operation, Outcome, WriteOp};
 use crate::hub::Hub;
-use crate::model::ids::Millis;
+use crate::model::ids::{Millis, Tock};
 use crate::model::path::Path;
 use crate::model::write_id::WriteId;
 use crate::replica::write::{ChainCondition, Precondition, Write, Written};
@@ -37,6 +39,10 @@ struct Request {
     waiting: Option<Waiting>,
     /// The events that it has made.
     made: Vec<EventId>,
+    /// The greatest tock that its client knew when it thought of it.
+    above: u64,
+    /// That of the client's last change of the path.
+    own: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,6 +91,10 @@ pub(in crate::whole) struct Client {
     number: usize,
     request: Option<Request>,
     own: Option<OwnWrite>,
+    /// The greatest tock that it was told.
+    heard: u64,
+    /// The tock of its last change of each path.
+    tocks: BTreeMap<Path, u64>,
 }
 
 /// A value as it is stored: a number in MessagePack, in five bytes.
@@ -103,7 +113,7 @@ pub(in crate::whole) fn number_of(value: &[u8]) -> u32 {
 
 impl Client {
     pub(in crate::whole) fn new(number: usize) -> Self {
-        Self { number, request: None, own: None }
+        Self { number, request: None, own: None, heard: 0, tocks: BTreeMap::new() }
     }
 
     /// Whether it wants something still.
@@ -156,6 +166,9 @@ impl Whole<'_> {
             bytes[..4].copy_from_slice(&number.to_be_bytes());
             WriteId(bytes)
         });
+        let Client { heard, tocks, .. } = &self.clients[client];
+        let own = tocks.get(&path).copied().unwrap_or(0);
+        let (above, own) = if self.plan.clients_remember { (*heard, own) } else { (0, 0) };
         self.clients[client].request = Some(Request {
             number,
             path,
@@ -165,6 +178,8 @@ impl Whole<'_> {
             tries: 0,
             waiting: None,
             made: Vec::new(),
+            above,
+            own,
         });
     }
 
@@ -234,6 +249,8 @@ impl Whole<'_> {
             },
             idempotent: request.condition == Condition::Idempotent,
             write_id: request.id,
+            above: Tock::new(request.above).unwrap_or_default(),
+            own: Tock::new(request.own).unwrap_or_default(),
             ..Write::new(request.path.clone(), value.as_ref().map(<[u8; 5]>::as_slice))
         };
         let known = request.made.iter().find(|event| process.committed.contains(*event)).cloned();
@@ -337,7 +354,14 @@ impl Whole<'_> {
             return self.plan.think_ms;
         };
         process.told.push(Told { number, at: now, event: done.event.clone() });
+        let Request { above, .. } = *request;
         let (path, value, request) = (request.path.clone(), request.value, request.number);
+        if done.tock <= above {
+            let detail = format!("{path} = {value:?} tock {}; it knew {above}", done.tock);
+            self.judge.fail("a client's change is older than what it knew", detail);
+        }
+        self.clients[client].heard = self.clients[client].heard.max(done.tock);
+        self.clients[client].tocks.insert(path.clone(), done.tock);
         self.clients[client].own =
             Some(OwnWrite { slot, process: process.number, path: path.clone(), tock: done.tock });
         note!(self, "client {client} is told that {path} = {value:?}");

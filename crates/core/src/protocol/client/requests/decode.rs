@@ -20,7 +20,7 @@ use crate::protocol::client::stored::{
     decode_restore_piece, decode_stored_change, is_distkv_format,
 };
 use crate::protocol::client::topic::{decode_msg_monitor, decode_msg_send};
-use crate::protocol::client::write::{decode_write, timeout};
+use crate::protocol::client::write::{decode_write, heard_tock, timeout};
 
 /// What `test_acl` asks for unless it says something else: passing through.
 const ACL_MODE: &str = "x";
@@ -130,9 +130,11 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
         Action::SetValue | Action::SetInternal | Action::DeleteValue | Action::DeleteInternal => {
             Request::Write(decode_write(action, fields)?)
         }
-        Action::DeleteTree => {
-            Request::DeleteTree { path: path(action, fields)?, chain: chain_length(fields, 0)? }
-        }
+        Action::DeleteTree => Request::DeleteTree {
+            path: path(action, fields)?,
+            chain: chain_length(fields, 0)?,
+            above: heard_tock(fields, Field::Above)?,
+        },
         Action::GetTree | Action::GetTreeInternal => Request::GetTree {
             scope: scope(action, fields)?,
             empty: fields.flag(Field::Empty)?,

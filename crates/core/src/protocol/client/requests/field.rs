@@ -58,6 +58,7 @@ macro_rules! fields {
 }
 
 fields! {
+    Above = "above",
     Ack = "ack",
     Acl = "acl",
     Action = "action",
@@ -103,6 +104,7 @@ fields! {
     NoWait = "nowait",
     Ops = "ops",
     Over = "over",
+    Own = "own",
     Password = "password",
     Path = "path",
     Prefixes = "prefixes",

@@ -266,6 +266,8 @@ pub enum Request<'a> {
         path: RequestPath<'a>,
         /// How much of the chains is wanted; none for the number only.
         chain: ChainLength,
+        /// The greatest tock that the client has heard of.
+        above: Tock,
     },
     /// `get_tree`, `get_tree_internal`.
     GetTree {

@@ -5,6 +5,7 @@ use crate::model::value::Reader;
 use crate::protocol::client::error::ClientError;
 use crate::protocol::client::field::{Field, Fields, wrong};
 use crate::protocol::client::request::RequestPath;
+use crate::protocol::client::write::heard_tock;
 
 /// A change as a log has it, to be made again.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ pub struct StoredChange<'a> {
     pub value: Option<&'a [u8]>,
     /// The change's tock.
     pub tock: Tock,
+    /// The greatest tock that the client has heard of.
+    pub above: Tock,
 }
 
 /// A piece of a snapshot that is uploaded.
@@ -70,5 +73,6 @@ pub(super) fn decode_stored_change<'a>(
         ClientError::bad_request("bad field 'tock': it is out of the range of tocks")
     })?;
     let path = RequestPath { path: fields.path(Field::Path)?, internal: false };
-    Ok(StoredChange { path, value: fields.value(Field::Value)?, tock })
+    let above = heard_tock(fields, Field::Above)?;
+    Ok(StoredChange { path, value: fields.value(Field::Value)?, tock, above })
 }

@@ -1,7 +1,7 @@
 //! The change of one entry that a client asks for: `set_value`, `delete_value`, their internal
 //! forms.
 
-use crate::model::ids::Millis;
+use crate::model::ids::{Millis, Tock};
 use crate::model::value::{Kind, Reader};
 use crate::model::write_id::WriteId;
 use crate::protocol::client::action::Action;
@@ -41,6 +41,10 @@ pub struct WriteRequest<'a> {
     pub copies_timeout: Millis,
     /// By this one the write is known when it comes again.
     pub write_id: Option<WriteId>,
+    /// The greatest tock that the client has heard of: the change comes after it.
+    pub above: Tock,
+    /// The tock of the client's own last change there, as far as it remembers.
+    pub own: Tock,
 }
 
 pub(super) fn decode_write<'a>(
@@ -74,6 +78,8 @@ pub(super) fn decode_write<'a>(
         copies,
         copies_timeout: timeout(fields)?,
         write_id: write_id(fields)?,
+        above: heard_tock(fields, Field::Above)?,
+        own: heard_tock(fields, Field::Own)?,
     })
 }
 
@@ -86,6 +92,15 @@ fn write_id(fields: &Fields<'_>) -> Result<Option<WriteId>, ClientError> {
         ClientError::bad_request(text)
     })?;
     Ok(Some(WriteId(id)))
+}
+
+/// A tock that the client was told, or 0.
+pub(super) fn heard_tock(fields: &Fields<'_>, field: Field) -> Result<Tock, ClientError> {
+    let number = fields.int_or_nil(field)?.unwrap_or(0);
+    u64::try_from(number).ok().and_then(Tock::new).ok_or_else(|| {
+        let text = format!("bad field '{}': it is out of the range of tocks", field.name());
+        ClientError::bad_request(text)
+    })
 }
 
 /// The field `timeout`: seconds, as an integer or a float.
