@@ -39,7 +39,7 @@ impl Witness {
         match &self.0.identity {
             Identity::Unknown => record,
             Identity::KeyHolder => record.method(KEY),
-            Identity::User { method, name } => record.user(name).method(method),
+            Identity::User { method, name, .. } => record.user(name).method(method),
         }
     }
 
@@ -258,7 +258,8 @@ mod tests {
 
     fn witness() -> (Audit, Witness) {
         let audit = Audit::default();
-        let amy = Identity::User { method: "password".into(), name: "amy".into() };
+        let amy =
+            Identity::User { method: "password".into(), name: "amy".into(), after: None };
         let witness = Witness::new(audit.clone(), amy, "::ffff:10.0.0.7".parse().unwrap());
         (audit, witness)
     }
