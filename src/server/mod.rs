@@ -50,12 +50,14 @@ pub use info::{
 };
 pub(crate) use purge_block::PurgeBlock;
 
+use crate::engine::Engine;
 use crate::hub::Hub;
 use crate::model::change_time::ChangeTime;
 use crate::model::ids::Millis;
 use crate::protocol::client::{ClientError, ErrorCode};
 use access::logins::Logins;
 use access::{Access, Identity, PolicyData};
+use connections::session::not_ready;
 use counts::Counts;
 use local_client::LocalClient;
 
@@ -183,6 +185,14 @@ impl Shared {
     /// For how long clients that have not logged in go on, in ms, although logins are switched on.
     fn grace_ms(&self) -> Option<Millis> {
         if self.is_secured() { None } else { self.policy_data.grace_ms(&self.hub) }
+    }
+
+    /// Why no user can log in now, if none can: this node does not know who is one.
+    fn knows_no_users(&self) -> Option<ClientError> {
+        match self.hub.read(Engine::is_ready) {
+            true => self.isolation(),
+            false => Some(not_ready()),
+        }
     }
 
     /// Why users cannot log in now, if they cannot: this node has been alone for too long.

@@ -33,6 +33,8 @@ pub struct Info {
     /// What was asked for, and what is answered.
     pub jobs: Mutex<Vec<FileJob>>,
     pub answer: Mutex<Option<Result<FileReport, FileRefusal>>>,
+    /// For how long the node has been alone.
+    pub isolated_ms: Mutex<Option<u64>>,
 }
 
 impl NodeInfo for Info {
@@ -58,6 +60,10 @@ impl NodeInfo for Info {
 
     fn leave(&self) {
         self.left.store(true, Ordering::SeqCst);
+    }
+
+    fn isolated_ms(&self) -> Option<u64> {
+        *self.isolated_ms.lock().unwrap()
     }
 
     fn storage(&self) -> Option<StorageStatus> {

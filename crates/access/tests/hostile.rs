@@ -6,7 +6,7 @@ use distkv_access::acl::{Acl, Letters, Rights};
 use distkv_access::dh::{BoxKey, Group, PRIVATE_BYTES, exchange};
 use distkv_access::secret::PasswordHash;
 use distkv_access::types::Types;
-use distkv_access::users::{Directory, Record, Removal, Role, revoked_path};
+use distkv_access::users::{Directory, Place, Record, Removal, Role, revoked_path};
 use distkv_model::ids::{Event, NodeIndex, Tick};
 use distkv_model::path::{Element, Path};
 use distkv_model::value::Value;
@@ -17,9 +17,11 @@ use proptest::prelude::*;
 fn system_path() -> impl Strategy<Value = Path> {
     let families = ["auth", "acl", "type", "match", "codec", "conv", "x"];
     let words = ["auth", "password", "user", "revoked", "joe", "acl", "lim", "*", "+", "#", "t"];
-    let element = proptest::sample::select(words.to_vec());
+    let element = prop_oneof![
+        9 => proptest::sample::select(words.to_vec()).prop_map(Element::Str),
+        1 => Just(Element::Bin(&[7; 16])),
+    ];
     (proptest::sample::select(families.to_vec()), vec(element, 0..5)).prop_map(|(family, rest)| {
-        let rest = rest.into_iter().map(Element::Str);
         let path = [Element::Nil, Element::Str(family)].into_iter().chain(rest);
         Path::from_elements(path).unwrap()
     })
@@ -97,6 +99,11 @@ proptest! {
             let revoked = revoked_path(&user.method, &user.ident).unwrap();
             let removed = all().rfind(|(path, _)| *path == revoked);
             prop_assert!(removed.is_none_or(|(_, value)| Removal::read(value).is_some()));
+            let is_open = |(path, _): (Path, &[u8])| {
+                Place::of(&path)
+                    == Some(Place::Removal { method: &user.method, ident: &user.ident })
+            };
+            prop_assert!(!all().any(is_open));
         }
         let acl = Acl::build(all().map(|(path, value)| {
             (Path::from_elements(path.elements().skip(1)).unwrap(), value)

@@ -29,7 +29,7 @@ Examples:
   distkv-node user acl joe lamps
   distkv-node user remove joe
 
-Roles: user (what the access list says), operator (also the nodes' state), admin (everything). Without --acl and --role, a new user is an admin, as with the tools of DistKV.
+Roles: user (what the access list says), operator (also the nodes' state), admin (everything). Without --acl and --role, a new user is an admin, as with the tools of DistKV. Who has an access list is no admin: `user acl NAME -` takes it away.
 
 Exit code: 0 done, 1 failed (there is no such user), 2 usage, 3 refused, 5 there is such a user already, or somebody \
 else has changed it, 6 no node was reached, 7 it may have been done.")]
@@ -56,7 +56,7 @@ Examples:
         /// How the user logs in: password, token, root
         #[arg(long, default_value = "password")]
         method: String,
-        /// What the user may do: user, operator, admin
+        /// What the user may do: user, operator, or admin, who has no access list
         #[arg(long)]
         role: Option<String>,
         /// The user's access list; * is all data
@@ -121,6 +121,8 @@ Examples:
         force: bool,
     },
     /// Set a user's role
+    ///
+    /// Who has an access list is no admin: take it away first (`user acl NAME -`).
     #[command(after_help = "Example:\n  distkv-node user role joe operator")]
     Role {
         #[command(flatten)]

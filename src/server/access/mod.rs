@@ -36,7 +36,7 @@ pub(crate) mod types;
 use std::sync::Arc;
 
 use distkv_access::acl::{Letters, Rights};
-use distkv_access::users::{Directory, Role};
+use distkv_access::users::{Directory, Removal, Role, User};
 use parking_lot::Mutex;
 
 use crate::engine::{Engine, Policies};
@@ -61,7 +61,32 @@ pub enum Identity {
         method: Arc<str>,
         /// The user's name.
         name: Arc<str>,
+        /// After which removal that user was made again. Who is made once more is another one: a node may hear of
+        /// a removal and of a new user of that name at the same moment.
+        after: Option<Removal>,
     },
+}
+
+impl Identity {
+    /// Of a client that has logged in as this user.
+    #[must_use]
+    pub(crate) fn of(user: &User) -> Self {
+        let (method, name) = ((&*user.method).into(), (&*user.ident).into());
+        Self::User { method, name, after: user.after }
+    }
+
+    /// The user that the client has logged in as; none: it has not, or there is no such user any more.
+    #[must_use]
+    pub(crate) fn user<'d>(&self, directory: &'d Directory) -> Option<&'d User> {
+        let Self::User { method, name, after } = self else { return None };
+        directory.user(method, name).filter(|user| user.after == *after)
+    }
+
+    /// Whether it is a user of this name.
+    #[must_use]
+    pub(crate) fn is_named(&self, by: &str, ident: &str) -> bool {
+        matches!(self, Self::User { method, name, .. } if **method == *by && **name == *ident)
+    }
 }
 
 /// What a client may do.
@@ -130,16 +155,8 @@ impl Access {
 
     /// Of a user.
     #[must_use]
-    fn of_user(directory: &Directory, method: &str, name: &str, policies: Policies) -> Self {
-        match directory.user(method, name) {
-            Some(user) => Self {
-                role: Some(user.role),
-                rights: directory.rights_of(user),
-                ..Self::nothing(policies)
-            },
-            // Removed, or revoked.
-            None => Self::nothing(policies),
-        }
+    fn of_user(directory: &Directory, user: &User, policies: Policies) -> Self {
+        Self { role: Some(user.role), rights: directory.rights_of(user), ..Self::nothing(policies) }
     }
 
     /// Whether any value may be set at a whole path (canonical bytes), and told: there are neither types nor an
@@ -238,11 +255,11 @@ impl PolicyData {
             Identity::KeyHolder => Access::everything(policies),
             _ if !must_log_in => Access::everything(policies),
             Identity::Unknown => Access::nothing(policies),
-            Identity::User { method, name } => {
-                if methods::serves(directory.login(), is_secured, method) {
-                    Access::of_user(&directory, method, name, policies)
-                } else {
-                    Access::nothing(policies)
+            Identity::User { method, .. } => {
+                let is_served = methods::serves(directory.login(), is_secured, method);
+                match identity.user(&directory).filter(|_| is_served) {
+                    Some(user) => Access::of_user(&directory, user, policies),
+                    None => Access::nothing(policies),
                 }
             }
         };

@@ -339,7 +339,9 @@ impl Session {
     ) -> Context<'c> {
         // Before anything is read: what is read later may be of later policies, and is checked again then.
         let is_over = self.access.until.is_some_and(|until| now >= until);
-        if is_over || self.access.policies != shared.hub.policies.now() {
+        // Who could not log in by a certificate can as soon as the node knows its users.
+        let is_kept_out = self.access.is_stranger() && self.certified_user().is_some();
+        if is_over || is_kept_out || self.access.policies != shared.hub.policies.now() {
             self.log_in_by_certificate(shared);
             self.access = shared.access_of(&self.identity);
             if !self.access.is_stranger() {

@@ -5,6 +5,10 @@
 //! not exist count like others. Guesses from many addresses meet the user's limit, those at many users the
 //! address's. Where a user has logged in before, only what that user does from there counts, so strangers
 //! cannot lock it out, nor can others behind the same address.
+//!
+//! All that is for passwords, which people choose. A token cannot be guessed, so whoever sends the right one is let in
+//! without being asked here: strangers who know its user's name lock nobody out, not even at a node that was just
+//! started. Of a wrong secret nobody learns whose it could have been: it counts like any other.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;

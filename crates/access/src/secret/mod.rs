@@ -104,6 +104,14 @@ pub enum Secret {
     Token(TokenHash),
 }
 
+impl Secret {
+    /// Whether this is a token, and a client sent it. That is quick, and needs no slowing down: guesses lead nowhere.
+    #[must_use]
+    pub fn is_token(&self, sent: &Sent) -> bool {
+        matches!(self, Self::Token(hash) if hash.is_of(sent))
+    }
+}
+
 /// Whether what a client sent is a user's secret; `secret` is none for an unknown user. A refusal takes as
 /// long as one Argon2id, whatever the reason, and so does a good password: call it where that does no harm.
 #[must_use]

@@ -10,7 +10,7 @@ use distkv_model::meta::{Login, grace_end, login};
 use distkv_model::path::Path;
 
 use super::place::{ALL_DATA, Place, read_acl_name};
-use super::record::Record;
+use super::record::{Record, Removal, Removals};
 use super::roles::Role;
 use crate::acl::{Acl, Rights};
 use crate::secret::Secret;
@@ -38,6 +38,9 @@ pub struct User {
     pub secret: Secret,
     /// The event that made the record, to which remembered logins are bound.
     pub event: Event,
+    /// After which removal the user was made again; none: it was never removed. With another one, it is another user of
+    /// that name.
+    pub after: Option<Removal>,
     /// The name of the access list; none: there is none, or it cannot be read.
     pub acl: Option<Box<str>>,
 }
@@ -81,7 +84,7 @@ impl fmt::Display for Warning {
             Self::Removed(method, ident) => write!(
                 f,
                 "user {ident:?} (method {method:?}) was removed, and somebody who did not know of it changed the \
-                 user: nobody logs in so. Make the user anew (`distkv-node user add`), or remove it again \
+                 user or made it again: nobody logs in so. Make the user anew (`distkv-node user add`), or remove it again \
                  (`distkv-node user remove`), either with `--method {method}`"
             ),
             Self::TooManyUsers => write!(f, "there are more than {USERS_MAX} users"),
@@ -195,8 +198,7 @@ struct Gathered {
     records: BTreeMap<Name, (Record, Event)>,
     /// None for a name that cannot be read.
     acls: BTreeMap<Name, Option<Box<str>>>,
-    /// The values that say so.
-    revoked: BTreeMap<Name, Box<[u8]>>,
+    removals: BTreeMap<Name, Removals>,
     /// None for a list that has too many patterns.
     lists: BTreeMap<Box<str>, Option<Acl>>,
     warnings: Vec<Warning>,
@@ -222,7 +224,10 @@ impl Gathered {
                 self.acls.insert(name(method, ident), read_acl_name(value).map(Into::into));
             }
             Some(Place::Revoked { method, ident }) => {
-                self.revoked.insert(name(method, ident), value.into());
+                self.removals.entry(name(method, ident)).or_default().last = Some(value.into());
+            }
+            Some(Place::Removal { method, ident }) => {
+                self.removals.entry(name(method, ident)).or_default().is_open = true;
             }
             Some(Place::Pattern { name, pattern }) => self.add_pattern(name, pattern, value),
             None => {}
@@ -268,7 +273,7 @@ impl Gathered {
         }
         let mut users = BTreeMap::new();
         for (name, (record, event)) in std::mem::take(&mut self.records) {
-            if !record.is_in_force(self.revoked.get(&name).map(|value| &**value)) {
+            if !self.removals.get(&name).is_none_or(|removals| record.is_in_force(removals)) {
                 self.warn(Warning::Removed(name.0, name.1));
                 continue;
             }
@@ -286,8 +291,8 @@ impl Gathered {
                 self.warn(Warning::NoList(list.clone(), name.1.clone()));
             }
             let (method, ident) = name.clone();
-            let secret = record.secret;
-            users.insert(name, User { method, ident, role, secret, event, acl });
+            let (secret, after) = (record.secret, record.after);
+            users.insert(name, User { method, ident, role, secret, event, after, acl });
         }
         Directory {
             version,

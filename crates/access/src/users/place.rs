@@ -4,6 +4,8 @@ use distkv_model::meta::REVOKED;
 use distkv_model::path::{Element, Path, PathError};
 use distkv_model::value::{Reader, write_map_len, write_str};
 
+use super::record::Removal;
+
 /// An access list that allows all data.
 pub(super) const ALL_DATA: &str = "*";
 
@@ -26,8 +28,15 @@ pub enum Place<'p> {
         /// The user's name.
         ident: &'p str,
     },
-    /// There is no such user.
+    /// There is no such user, or only one who was made again.
     Revoked {
+        /// The method by which the user would log in.
+        method: &'p str,
+        /// The user's name.
+        ident: &'p str,
+    },
+    /// One removal of a user, which nobody who made the user again has known of yet.
+    Removal {
         /// The method by which the user would log in.
         method: &'p str,
         /// The user's name.
@@ -63,10 +72,13 @@ impl<'p> Place<'p> {
     }
 
     fn of_auth(rest: &[Element<'p>]) -> Option<Self> {
-        use Element::Str;
+        use Element::{Bin, Str};
         match *rest {
             [] => Some(Self::Login),
             [Str(REVOKED), Str(method), Str(ident)] => Some(Self::Revoked { method, ident }),
+            [Str(REVOKED), Str(method), Str(ident), Bin(_)] => {
+                Some(Self::Removal { method, ident })
+            }
             [Str(REVOKED), ..] => None,
             [Str(method), Str("user"), Str(ident)] => Some(Self::User { method, ident }),
             [Str(method), Str("user"), Str(ident), Str("acl")] => {
@@ -99,6 +111,14 @@ pub fn user_acl_path(method: &str, ident: &str) -> Result<Path, PathError> {
 /// The names are too long for a path.
 pub fn revoked_path(method: &str, ident: &str) -> Result<Path, PathError> {
     below_nil(&["auth", REVOKED, method, ident])
+}
+
+/// Where one removal of a user is, by an id of its own.
+///
+/// # Errors
+/// The names are too long for a path.
+pub fn removal_path(method: &str, ident: &str, removal: Removal) -> Result<Path, PathError> {
+    revoked_path(method, ident)?.push(Element::Bin(&removal.0))
 }
 
 /// Where an access list's patterns begin.

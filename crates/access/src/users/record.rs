@@ -121,20 +121,39 @@ impl Record {
         (!is_less).then(|| Self { role: Some(Role::User), ..self.clone() })
     }
 
-    /// Whether there is such a user: it was never removed, or the record was made by somebody who knew of the
-    /// removal. `removed`: the value at [`super::revoked_path`], if there is one.
+    /// Whether there is such a user: it was never removed, or the record was made by somebody who knew of all
+    /// removals.
     #[must_use]
-    pub fn is_in_force(&self, removed: Option<&[u8]>) -> bool {
-        removed.is_none_or(|value| {
+    pub fn is_in_force(&self, removals: &Removals) -> bool {
+        let is_after = |value: &[u8]| {
             let removal = Removal::read(value);
             removal.is_some() && removal == self.after
-        })
+        };
+        !removals.is_open && removals.last.as_deref().is_none_or(is_after)
     }
 
     /// The record with another secret; the role stays.
     #[must_use]
     pub fn with_secret(&self, secret: Secret) -> Self {
         Self { secret, ..self.clone() }
+    }
+}
+
+/// What the tree says of the removals of one user.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Removals {
+    /// The value at [`super::revoked_path`]; none: there is none.
+    pub last: Option<Box<[u8]>>,
+    /// There is a removal at [`super::removal_path`]. Whoever makes the user again takes away those that are known there:
+    /// so one that is made elsewhere at the same time is left, and counts.
+    pub is_open: bool,
+}
+
+impl Removals {
+    /// Whether the user was ever removed.
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        self.is_open || self.last.is_some()
     }
 }
 

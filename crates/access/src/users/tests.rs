@@ -64,6 +64,9 @@ fn places_are_where_the_original_has_them() {
     let revoked = revoked_path("password", "joe").unwrap();
     assert_eq!(revoked, path(":n.auth.revoked.password.joe"));
     assert_eq!(Place::of(&revoked), Some(Place::Revoked { method: "password", ident: "joe" }));
+    let removal = removal_path("password", "joe", Removal([7; REMOVAL_BYTES])).unwrap();
+    assert_eq!(removal.parent(), Some(revoked));
+    assert_eq!(Place::of(&removal), Some(Place::Removal { method: "password", ident: "joe" }));
     let pattern = acl_path("lim").unwrap().join(&path("a.+")).unwrap();
     assert_eq!(Place::of(&pattern), Some(Place::Pattern { name: "lim", pattern: path("a.+") }));
     assert_eq!(Place::of(&path(":n.auth")), Some(Place::Login));
@@ -216,6 +219,19 @@ fn a_revoked_user_is_gone_whatever_its_record_says_and_in_whatever_order_it_came
         assert_eq!(found.user("password", "joe").is_some(), is_user, "{removed:?} {after:?}");
         let told = found.warnings().iter().any(|w| matches!(w, Warning::Removed(..)));
         assert_eq!(told, !is_user);
+    }
+    // One removal that was not known where the user was made again is enough, in whatever order it came.
+    let joe = [(JOE, record(Some(again))), (":n.auth.revoked.password.joe", again.made_again())];
+    let removal = |method, ident| removal_path(method, ident, again).unwrap().to_string();
+    for at in 0..=joe.len() {
+        let mut entries = joe.to_vec();
+        let removal = removal("password", "joe");
+        entries.insert(at, (&removal, Removal::removed()));
+        assert!(directory(&entries).user("password", "joe").is_none(), "{removal} {at}");
+    }
+    for other in [removal("password", "amy"), removal("token", "joe")] {
+        let entries = [&joe[..], &[(&other, Removal::removed())]].concat();
+        assert!(directory(&entries).user("password", "joe").is_some(), "{other}");
     }
     // A new secret is still of the same user.
     let changed = Record::read(&record(Some(again))).unwrap().with_secret(Secret::None);

@@ -49,7 +49,9 @@ struct State {
     waiting: VecDeque<Entry>,
     /// Of clients.
     repeats: Repeats,
-    /// Of refused peers: apart, so that strangers take no room from what clients do.
+    /// Of clients that have not logged in, and of refused peers: apart, so that neither takes room from the others, nor
+    /// from what clients do.
+    strangers: Repeats,
     peers: Repeats,
     /// Records that were lost and not told of yet.
     lost: u64,
@@ -66,7 +68,8 @@ impl Default for State {
         Self {
             waiting: VecDeque::new(),
             repeats: Repeats::new(Bounds::CLIENTS),
-            peers: Repeats::new(Bounds::PEERS),
+            strangers: Repeats::new(Bounds::STRANGERS),
+            peers: Repeats::new(Bounds::STRANGERS),
             lost: 0,
             lost_ever: 0,
             written: 0,
@@ -91,8 +94,9 @@ impl State {
     }
 
     fn push_due(&mut self, now: Millis, time_ms: Millis) {
-        let due = [self.repeats.take_due(now), self.peers.take_due(now)];
-        for (record, count) in due.into_iter().flatten() {
+        let kept = [&mut self.repeats, &mut self.strangers, &mut self.peers];
+        let due: Vec<_> = kept.into_iter().flat_map(|repeats| repeats.take_due(now)).collect();
+        for (record, count) in due {
             self.push(Entry { time_ms, record, count });
         }
     }
@@ -119,6 +123,12 @@ impl Audit {
     /// seconds, how many there were.
     pub(crate) fn note_repeated(&self, record: Record) {
         self.note_repeated_at(record, rt::now(), rt::wall_clock_ms());
+    }
+
+    /// The same of clients that have not logged in, who can do it for as long as they like: the others are told as a
+    /// count every ten minutes.
+    pub(crate) fn note_stranger(&self, record: Record) {
+        self.note_counted(record, rt::now(), rt::wall_clock_ms(), |state| &mut state.strangers);
     }
 
     /// Who called at the gossip port was refused, for a reason in the node's own words; `target`: what that one calls

@@ -11,12 +11,12 @@ use crate::model::ids::Millis;
 pub(crate) const INTERVAL_MS: Millis = 10_000;
 /// Most different records that are counted at a time. Those beyond are counted together, whoever caused them.
 pub(crate) const KINDS_MAX: usize = 1_024;
-/// A count of refused peers is written this often at most: they try again for as long as they run, and whoever
-/// sends datagrams can name any address.
-pub(crate) const PEER_INTERVAL_MS: Millis = 600_000;
-/// Most different addresses and reasons of refused peers that are counted at a time. Those beyond are counted
-/// together, by reason.
-pub(crate) const PEER_KINDS_MAX: usize = 256;
+/// A count of refused strangers is written this often at most. Peers try again for as long as they run, and whoever
+/// sends datagrams can name any address; who tries to log in can name any user.
+pub(crate) const STRANGER_INTERVAL_MS: Millis = 600_000;
+/// Most different kinds of refused peers, and as many of refused clients that have not logged in, that are counted at a
+/// time. Those beyond are counted together, by reason or action.
+pub(crate) const STRANGER_KINDS_MAX: usize = 256;
 
 /// What stands in a record in which several users, addresses or targets were put together.
 const OTHERS: &str = "of other users and addresses, put together";
@@ -32,10 +32,11 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Of what clients do.
+    /// Of what clients do who have logged in, or need not.
     pub(crate) const CLIENTS: Self = Self { kinds: KINDS_MAX, interval_ms: INTERVAL_MS };
-    /// Of peers that are refused.
-    pub(crate) const PEERS: Self = Self { kinds: PEER_KINDS_MAX, interval_ms: PEER_INTERVAL_MS };
+    /// Of peers that are refused, and of clients that have not logged in.
+    pub(crate) const STRANGERS: Self =
+        Self { kinds: STRANGER_KINDS_MAX, interval_ms: STRANGER_INTERVAL_MS };
 }
 
 /// See the module.
@@ -190,11 +191,11 @@ mod tests {
     #[test]
     fn a_flood_from_everywhere_has_a_bounded_number_of_lines_and_none_is_lost() {
         const REASONS: [&str; 3] = ["unknown key", "no key", "bad handshake"];
-        let mut repeats = Repeats::new(Bounds::PEERS);
+        let mut repeats = Repeats::new(Bounds::STRANGERS);
         let (mut lines, mut told) = (0, 0);
         let (intervals, per_interval) = (3, 30_000);
         for number in 0..intervals * per_interval {
-            let now = number * PEER_INTERVAL_MS / per_interval;
+            let now = number * STRANGER_INTERVAL_MS / per_interval;
             let due = repeats.take_due(now);
             lines += due.len();
             told += due.iter().map(|(_, count)| count).sum::<u64>();
@@ -209,7 +210,7 @@ mod tests {
         lines += due.len();
         told += due.iter().map(|(_, count)| count).sum::<u64>();
         assert_eq!(told, intervals * per_interval);
-        let bound = 2 * (PEER_KINDS_MAX + REASONS.len()) * (intervals as usize + 1);
+        let bound = 2 * (STRANGER_KINDS_MAX + REASONS.len()) * (intervals as usize + 1);
         assert!(lines <= bound, "{lines} lines");
         // Who was put together is told by reason.
         let others = due.iter().filter(|(record, _)| record.target.as_deref() == Some(OTHERS));
@@ -221,15 +222,15 @@ mod tests {
 
     #[test]
     fn a_peer_that_tries_again_and_again_is_two_lines_in_ten_minutes() {
-        let mut repeats = Repeats::new(Bounds::PEERS);
+        let mut repeats = Repeats::new(Bounds::STRANGERS);
         let refused = || Record::peer_refused([10, 0, 0, 7].into(), "unknown key");
         let mut lines = Vec::new();
-        for now in (0..PEER_INTERVAL_MS).step_by(1_000) {
+        for now in (0..STRANGER_INTERVAL_MS).step_by(1_000) {
             let key = format!("key {now}");
             lines.extend(repeats.take_due(now));
             lines.extend(repeats.note(refused().target(&key), now).map(|record| (record, 1)));
         }
-        lines.extend(repeats.take_due(PEER_INTERVAL_MS));
+        lines.extend(repeats.take_due(STRANGER_INTERVAL_MS));
         let counts: Vec<u64> = lines.iter().map(|(_, count)| *count).collect();
         assert_eq!(counts, [1, 599]);
         assert!(repeats.note(Record::peer_refused([10, 0, 0, 7].into(), "no key"), 0).is_some());

@@ -39,7 +39,7 @@ impl Witness {
         match &self.0.identity {
             Identity::Unknown => record,
             Identity::KeyHolder => record.method(KEY),
-            Identity::User { method, name } => record.user(name).method(method),
+            Identity::User { method, name, .. } => record.user(name).method(method),
         }
     }
 
@@ -85,7 +85,10 @@ impl Witness {
             Some(path) => record.target(&path.to_string()),
             None => record,
         };
-        self.0.audit.note_repeated(record);
+        match self.0.identity {
+            Identity::Unknown => self.0.audit.note_stranger(record),
+            Identity::KeyHolder | Identity::User { .. } => self.0.audit.note_repeated(record),
+        }
     }
 
     /// The client is the user whom its certificate names.
@@ -97,7 +100,7 @@ impl Witness {
     /// A client was closed before it could say anything: too many that must log in have not.
     pub(in crate::server) fn crowded_out(&self, error: &ClientError) {
         let record = self.record(Event::Login, Outcome::Refused).detail(error.code.word());
-        self.0.audit.note_repeated(record);
+        self.0.audit.note_stranger(record);
     }
 
     /// An entry at a whole path (canonical bytes) was changed. Of those that are not below nil, nothing is said.
@@ -155,7 +158,7 @@ impl Witness {
         match error {
             None => self.0.audit.note(record(Outcome::Accepted)),
             Some(error) => {
-                self.0.audit.note_repeated(record(Outcome::Refused).detail(error.code.word()));
+                self.0.audit.note_stranger(record(Outcome::Refused).detail(error.code.word()));
             }
         }
     }
@@ -253,14 +256,26 @@ fn describe(change: &UserChange<'_>) -> String {
 mod tests {
     use std::time::Duration;
 
+    use super::super::repeats::STRANGER_KINDS_MAX;
     use super::*;
     use crate::protocol::client::chain::ChainField;
 
     fn witness() -> (Audit, Witness) {
         let audit = Audit::default();
-        let amy = Identity::User { method: "password".into(), name: "amy".into() };
+        let amy = Identity::User { method: "password".into(), name: "amy".into(), after: None };
         let witness = Witness::new(audit.clone(), amy, "::ffff:10.0.0.7".parse().unwrap());
         (audit, witness)
+    }
+
+    fn login(user: &str) -> Login<'_> {
+        Login {
+            method: "password",
+            user,
+            sealed: None,
+            secret: Some(b"geheim"),
+            nonce: None,
+            proof: Some(b"geheim"),
+        }
     }
 
     fn records(audit: &Audit) -> Vec<Record> {
@@ -270,15 +285,7 @@ mod tests {
     #[test]
     fn a_login_is_told_with_whom_the_client_says_it_is_and_never_with_its_secret() {
         let (audit, witness) = witness();
-        let login = Login {
-            method: "password",
-            user: "joe",
-            sealed: None,
-            secret: Some(b"geheim"),
-            nonce: None,
-            proof: Some(b"geheim"),
-        };
-        let request = Request::Auth(AuthRequest::Login(login));
+        let request = Request::Auth(AuthRequest::Login(login("joe")));
         let error = ClientError::new(ErrorCode::AuthFailed, "geheim");
         witness.answered(Action::Auth, &request, Err(&error));
         witness.answered(Action::Auth, &request, Ok(false));
@@ -291,6 +298,27 @@ mod tests {
             assert!(!serde_json::to_string(record).unwrap().contains("geheim"), "{record:?}");
         }
         assert_eq!(records[0].detail.as_deref(), Some("auth_failed"));
+    }
+
+    #[test]
+    fn refused_logins_with_ever_new_names_fill_no_disk_and_hide_nothing_of_who_is_logged_in() {
+        let (audit, witness) = witness();
+        let error = ClientError::new(ErrorCode::AuthFailed, "geheim");
+        let stranger = witness.of(Identity::Unknown);
+        let mut lines = 0;
+        for number in 0..2_000 {
+            let name = number.to_string();
+            let request = Request::Auth(AuthRequest::Login(login(&name)));
+            for witness in [&stranger, &witness] {
+                witness.answered(Action::Auth, &request, Err(&error));
+            }
+            stranger.turned_away(Action::Status);
+            lines += records(&audit).len();
+        }
+        // One of each that are told apart, and one of all others of a sort.
+        assert_eq!(lines, STRANGER_KINDS_MAX + 1);
+        witness.refused(Action::Status, "role", None);
+        assert_eq!(records(&audit).pop().unwrap().user.as_deref(), Some("amy"));
     }
 
     #[test]

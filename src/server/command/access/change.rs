@@ -1,6 +1,6 @@
 //! One change of a user's entries: what must be there for it, and how it is made.
 
-use distkv_access::users::{revoked_path, user_acl_path};
+use distkv_access::users::user_acl_path;
 
 use crate::engine::{BatchTerms, Engine, Operation, Outcome, WriteOp};
 use crate::model::entry::Entry;
@@ -13,6 +13,8 @@ use crate::replica::write::{ChainCondition, Precondition, Write, WriteError, Wri
 use crate::server::change_time;
 use crate::server::command::data::value::engine_error;
 use crate::server::connections::session::{Context, NodeNames};
+
+use super::removal::Known;
 
 /// A change that was made.
 pub(super) struct Change {
@@ -37,18 +39,15 @@ pub(super) struct Wanted<'a> {
     pub(super) is_checked: bool,
 }
 
-/// The user's record, and the value that says that the user was removed.
+/// The user's record, and what is known of the user's removals, of one moment.
 pub(super) fn look_up(
     cx: &Context<'_>,
     method: &str,
     user: &str,
     path: &Path,
-) -> Result<(Option<Entry>, Option<Vec<u8>>), ClientError> {
-    let revoked = revoked_path(method, user).map_err(too_long)?;
-    Ok(cx.hub.read(|engine| {
-        let removed = engine.get(revoked.as_bytes()).and_then(Entry::value).map(<[u8]>::to_vec);
-        (engine.get(path.as_bytes()).cloned(), removed)
-    }))
+) -> Result<(Option<Entry>, Known), ClientError> {
+    let tree = cx.hub.read(|engine| engine.tree().clone());
+    Ok((tree.get(path.as_bytes()).cloned(), Known::of(&tree, method, user)?))
 }
 
 /// What a request's chain asks of a user's record. `absent`: the entry there, whose record is nobody's. Only who is there
@@ -69,13 +68,19 @@ pub(super) fn held<'a>(
     }
 }
 
-/// Takes the list that a user has. False: it has none.
-pub(super) fn take_list(cx: &Context<'_>, method: &str, user: &str) -> Result<bool, ClientError> {
+/// Whether a user has an access list.
+pub(super) fn has_list(cx: &Context<'_>, method: &str, user: &str) -> Result<bool, ClientError> {
     let path = user_acl_path(method, user).map_err(too_long)?;
     let has = |engine: &Engine| engine.get(path.as_bytes()).is_some_and(|e| !e.is_tombstone());
-    if !cx.hub.read(has) {
+    Ok(cx.hub.read(has))
+}
+
+/// Takes the list that a user has. False: it has none.
+pub(super) fn take_list(cx: &Context<'_>, method: &str, user: &str) -> Result<bool, ClientError> {
+    if !has_list(cx, method, user)? {
         return Ok(false);
     }
+    let path = user_acl_path(method, user).map_err(too_long)?;
     make(cx, Wanted { path: &path, value: None, held: ANY, is_checked: true }).map(|_| true)
 }
 

@@ -11,7 +11,6 @@ use distkv_access::secret::key::{self, Nonces, Side};
 use distkv_access::secret::{PasswordHash, Secret, Sent, check};
 use distkv_access::users::{Directory, Record, User, user_path};
 
-use crate::engine::Engine;
 use crate::model::entry::Entry;
 use crate::protocol::client::auth::{AuthRequest, Login};
 use crate::protocol::client::reply::{StreamTag, write_error, write_state};
@@ -22,7 +21,7 @@ use crate::server::access::Identity;
 use crate::server::access::guest::Made;
 use crate::server::access::methods::{self, KEY, PASSWORD, TOKEN};
 use crate::server::change_time;
-use crate::server::connections::session::{Context, HeavyJob, Session, Then, not_ready};
+use crate::server::connections::session::{Context, HeavyJob, Session, Then};
 
 impl Session {
     /// Requests about logins and users.
@@ -130,50 +129,26 @@ impl Session {
         if login.method == KEY {
             return self.log_in_by_key(cx, seq, login, out);
         }
-        if !cx.hub.read(Engine::is_ready) {
-            return Err(not_ready());
-        }
-        if let Some(error) = cx.shared.isolation() {
+        if let Some(error) = cx.shared.knows_no_users() {
             return Err(error);
         }
         let directory = cx.shared.policy_data.directory(cx.hub);
         self.check_method(cx, &directory, login)?;
         if methods::asks_for_nothing(login.method) {
-            if directory.user(login.method, login.user).is_none() {
-                return Err(failed(login.user));
-            }
-            return Ok(self.is_user(cx, seq, login.method, login.user, out));
+            let user = directory.user(login.method, login.user);
+            let user = user.ok_or_else(|| failed(login.user))?;
+            return Ok(self.is_user(cx, seq, user, out));
         }
         let sent = self.sent_secret(login.secret, login.sealed)?.ok_or_else(|| {
             ClientError::bad_request("the field 'password' (or 'secret') is missing")
         })?;
         let user = candidate(&directory, login);
-        let cached = user.map(|user| CachedLogin {
-            method: &user.method,
-            ident: &user.ident,
-            event: user.event,
-        });
-        let cache = cx.shared.logins.cache.as_ref();
-        let made = match self.guest.made(seq).transpose()? {
-            Some(made) => made,
-            None if let (Some(user), Some(cached), Some(cache)) = (user, cached, cache)
-                && cache.lock().knows(cached, &sent) =>
-            {
-                return Ok(self.is_user(cx, seq, &user.method, &user.ident, out));
-            }
-            None => {
-                let begun =
-                    cx.shared.logins.guesses.lock().begin(login.user, self.guest.address, cx.now);
-                begun.map_err(too_early)?;
-                let (secret, event) = (user.map(|user| user.secret.clone()), user.map(|u| u.event));
-                return self.compute(cx, seq, move || check_secret(secret.as_ref(), &sent, event));
-            }
+        let Some(made) = self.guest.made(seq).transpose()? else {
+            return self.look_at_secret(cx, seq, (login.user, user), sent, out);
         };
         let Made::Checked { is_good, event, converted } = made else { return Err(reused()) };
         // The user may have been changed, or removed, meanwhile.
-        let (Some(user), Some(cached), true) =
-            (user.filter(|u| Some(u.event) == event), cached, is_good)
-        else {
+        let Some(user) = user.filter(|user| Some(user.event) == event && is_good) else {
             return Err(failed(login.user));
         };
         cx.shared.logins.guesses.lock().good(login.user, self.guest.address, cx.now);
@@ -181,12 +156,39 @@ impl Session {
             // It makes the record anew, so there is nothing yet to remember the login with.
             Some(hash) => replace_hash(cx, user, hash),
             None => {
-                if let Some(cache) = cache {
-                    cache.lock().remember(cached, &sent);
+                if let Some(cache) = &cx.shared.logins.cache {
+                    cache.lock().remember(cached(user), &sent);
                 }
             }
         }
-        Ok(self.is_user(cx, seq, &user.method, &user.ident, out))
+        Ok(self.is_user(cx, seq, user, out))
+    }
+
+    /// What can be said of a secret at once: that it is the user's token, or the password of a login that is remembered.
+    /// All else is computed. `user`: who is meant, of the name that the client said.
+    fn look_at_secret(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        (name, user): (&str, Option<&User>),
+        sent: Sent,
+        out: &mut Vec<u8>,
+    ) -> Result<Then, ClientError> {
+        // Nobody guesses a token: who has it waits for nobody who tries.
+        if let Some(user) = user.filter(|user| user.secret.is_token(&sent)) {
+            return Ok(self.is_user(cx, seq, user, out));
+        }
+        let (logins, address) = (&cx.shared.logins, self.guest.address);
+        // First: what is remembered must not tell a guess from a password either.
+        logins.guesses.lock().begin(name, address, cx.now).map_err(too_early)?;
+        if let (Some(user), Some(cache)) = (user, &logins.cache)
+            && cache.lock().knows(cached(user), &sent)
+        {
+            logins.guesses.lock().good(name, address, cx.now);
+            return Ok(self.is_user(cx, seq, user, out));
+        }
+        let (secret, event) = (user.map(|user| user.secret.clone()), user.map(|user| user.event));
+        self.compute(cx, seq, move || check_secret(secret.as_ref(), &sent, event))
     }
 
     /// Whether users of the method may log in here.
@@ -271,15 +273,8 @@ impl Session {
     }
 
     /// The login is good: says so. On a connection that was logged in before, that is all.
-    fn is_user(
-        &mut self,
-        cx: &Context<'_>,
-        seq: u64,
-        method: &str,
-        name: &str,
-        out: &mut Vec<u8>,
-    ) -> Then {
-        self.identify(Identity::User { method: method.into(), name: name.into() });
+    fn is_user(&mut self, cx: &Context<'_>, seq: u64, user: &User, out: &mut Vec<u8>) -> Then {
+        self.identify(Identity::of(user));
         let tock = cx.tock();
         write_state("start", self.frame(seq, 1), tock, out);
         write_state("end", self.frame(seq, 2), tock, out);
@@ -296,6 +291,11 @@ fn candidate<'d>(directory: &'d Directory, login: &Login<'_>) -> Option<&'d User
     let exact = directory.user(login.method, login.user);
     let by_token = || directory.user(TOKEN, login.user).filter(|_| login.method == PASSWORD);
     exact.or_else(by_token)
+}
+
+/// What a login of this user is remembered by.
+fn cached(user: &User) -> CachedLogin<'_> {
+    CachedLogin { method: &user.method, ident: &user.ident, event: user.event }
 }
 
 /// Takes as long as one hash, whatever comes of it; and as long as another one if the record is the original's.

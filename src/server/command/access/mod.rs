@@ -3,6 +3,7 @@
 pub(in crate::server) mod acl;
 mod change;
 pub(in crate::server) mod login;
+mod removal;
 pub(in crate::server) mod unenforced;
 mod user_list;
 mod users;

@@ -111,10 +111,11 @@ impl Session {
             Identity::KeyHolder => {
                 message.str("method", KEY).str("role", role);
             }
-            Identity::User { method, name } => {
+            Identity::User { method, name, .. } => {
                 message.str("method", method).str("user", name).str("role", role);
                 let directory = cx.shared.policy_data.directory(cx.hub);
-                if let Some(acl) = directory.user(method, name).and_then(|user| user.acl.as_ref()) {
+                let user = self.identity.user(&directory);
+                if let Some(acl) = user.and_then(|user| user.acl.as_ref()) {
                     message.str("acl", acl);
                 }
             }

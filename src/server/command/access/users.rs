@@ -18,18 +18,21 @@ use crate::protocol::client::request::ChainLength;
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
 use crate::replica::write::{ChainCondition, Precondition, Write};
 use crate::rt;
-use crate::server::access::Identity;
 use crate::server::access::authorise::{Denied, Target};
 use crate::server::access::guest::Made;
 use crate::server::access::methods::{self, PASSWORD, TOKEN};
 use crate::server::access::mistakes::Mistake;
 use crate::server::connections::session::{Context, NodeNames, Session, Then};
 
-use super::change::{ANY, Change, Wanted, held, look_up, make, take_list, too_long};
+use super::change::{ANY, Change, Wanted, has_list, held, look_up, make, take_list, too_long};
 use super::login::random;
+use super::removal::{write_removal, write_removal_for_record};
 
 /// Instead of a list's name: the user has none any more.
 const NO_LIST: &str = "-";
+/// Why nobody is made an admin who has a list: it makes an admin a user.
+const LISTED_ADMIN: &str = "who has an access list is no admin; nothing was changed. Give no list, or take it away \
+                            first (`distkv-node user acl NAME -`)";
 /// Least characters of a token that a client chose: it is not hashed slowly.
 const TOKEN_CHARS_MIN: usize = 32;
 
@@ -48,15 +51,22 @@ impl Session {
         check_name(cx, change.method, change.user)?;
         let role = change.role.map(read_role).transpose()?;
         let path = user_path(change.method, change.user).map_err(too_long)?;
-        let (entry, removed) = look_up(cx, change.method, change.user, &path)?;
+        let (entry, known) = look_up(cx, change.method, change.user, &path)?;
         let record = entry.as_ref().and_then(Entry::value).and_then(|v| Record::read(v).ok());
         // A record of somebody who did not know of the removal gives a new one nothing: neither secret nor role.
-        let record = record.filter(|record| record.is_in_force(removed.as_deref()));
+        let record = record.filter(|record| record.is_in_force(&known.removals));
         let held = held(&change.chain, entry.as_ref().filter(|_| record.is_none()))?;
-        let again = match removed.is_some() && record.is_none() {
+        let again = match known.removals.is_any() && record.is_none() {
             true => Some(Removal(random::<REMOVAL_BYTES>()?)),
             false => None,
         };
+        let keeps_list = again.is_none() && change.acl.is_none();
+        if role == Some(Role::Admin)
+            && (change.acl.is_some_and(|list| list != NO_LIST)
+                || (keeps_list && has_list(cx, change.method, change.user)?))
+        {
+            return Err(ClientError::bad_request(LISTED_ADMIN));
+        }
         let mut token = None;
         let changes_more = change.acl.is_some() || role.is_some();
         let sent = self.sent_secret(change.secret, change.sealed)?;
@@ -120,7 +130,7 @@ impl Session {
             let revoked = revoked_path(change.method, change.user).map_err(too_long)?;
             let value = Some(&removal.made_again()[..]);
             let wanted = Wanted { path: &revoked, value, held: ANY, is_checked: false };
-            made.number = made.number.max(make(cx, wanted)?.number);
+            made.number = made.number.max(make(cx, wanted)?.number).max(known.take_open(cx)?);
             made.written.changed = true;
         }
         tracing::info!(method = change.method, user = change.user, "a user was set");
@@ -154,10 +164,10 @@ impl Session {
         if cx.access.role == Some(Role::Admin) || is_planted {
             return Ok(());
         }
-        let own = Identity::User { method: change.method.into(), name: change.user.into() };
+        let is_own = self.identity.is_named(change.method, change.user);
         let has_secret =
             change.secret.is_some() || change.sealed.is_some() || change.method == TOKEN;
-        if self.identity == own && change.acl.is_none() && change.role.is_none() && has_secret {
+        if is_own && change.acl.is_none() && change.role.is_none() && has_secret {
             return Ok(());
         }
         Err(Denied::Role { action: Action::AuthSet, needed: Role::Admin }.into())
@@ -177,15 +187,14 @@ impl Session {
         Self::check_ready(cx)?;
         cx.check_storage()?;
         let path = user_path(method, user).map_err(too_long)?;
-        let (entry, _) = look_up(cx, method, user, &path)?;
+        let (entry, known) = look_up(cx, method, user, &path)?;
         if entry.as_ref().is_none_or(Entry::is_tombstone) {
             return Err(no_user(method, user));
         }
-        let revoked = revoked_path(method, user).map_err(too_long)?;
         let acl_path = user_acl_path(method, user).map_err(too_long)?;
-        let value = Removal::removed();
-        let first = Wanted { path: &revoked, value: Some(&value), held: ANY, is_checked: true };
-        let mut made = make(cx, first)?;
+        let mut made = write_removal(cx, method, user)?;
+        // Of the same user, one is enough.
+        made.number = made.number.max(known.take_open(cx)?);
         for path in [&acl_path, &path] {
             let wanted = Wanted { path, value: None, held: ANY, is_checked: false };
             made.number = made.number.max(make(cx, wanted)?.number);
@@ -318,12 +327,8 @@ fn path_of_access(path: &[u8]) -> Option<Path> {
 /// user as [`Session::delete_user`] does, so that no change made elsewhere at the same time brings it back.
 pub(in crate::server) fn remove_for_record(cx: &Context<'_>, path: &[u8]) {
     let Some(path) = path_of_access(path) else { return };
-    let Some(Place::User { method, ident }) = Place::of(&path) else { return };
-    let Ok(revoked) = revoked_path(method, ident) else { return };
-    let value = Removal::removed();
-    let write = Write { idempotent: true, ..Write::new(&revoked, Some(&value)) };
-    if let (Err(error), _) = cx.hub.write(write, false) {
-        tracing::warn!(%error, user = ident, "a change of this user that is made elsewhere could bring it back");
+    if let Some(Place::User { method, ident }) = Place::of(&path) {
+        write_removal_for_record(cx, method, ident);
     }
 }
 
@@ -395,10 +400,11 @@ fn check_method(cx: &Context<'_>, method: &str) -> Result<(), ClientError> {
 }
 
 fn check_token(change: &UserChange<'_>) -> Result<(), ClientError> {
-    // Nothing can be told of one in a box: it is the hash of a text.
-    if change.secret.is_some_and(|secret| secret.len() < TOKEN_CHARS_MIN) {
+    // In a box is the hash of a text, of which nothing can be told; and guesses at a token are not slowed down.
+    if change.secret.is_none_or(|secret| secret.len() < TOKEN_CHARS_MIN) {
         let text = format!(
-            "a token has at least {TOKEN_CHARS_MIN} random characters; leave the secret out, and the node makes one"
+            "a token has at least {TOKEN_CHARS_MIN} random characters, and comes as 'secret'; leave that out, and the \
+             node makes one"
         );
         return Err(ClientError::bad_request(text));
     }

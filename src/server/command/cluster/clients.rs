@@ -107,7 +107,7 @@ fn write_client(number: u64, guest: &Guest, cx: &Context<'_>, out: &mut Vec<u8>)
     let (method, user) = match guest.identity() {
         Identity::Unknown => (None, None),
         Identity::KeyHolder => (Some("key".into()), None),
-        Identity::User { method, name } => (Some(method), Some(name)),
+        Identity::User { method, name, .. } => (Some(method), Some(name)),
     };
     row.optional_str("method", method.as_deref());
     row.optional_str("user", user.as_deref());

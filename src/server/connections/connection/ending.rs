@@ -46,8 +46,9 @@ impl Connection {
             return Ok(());
         }
         let why = match &self.exchange.session.identity {
-            Identity::User { method, name } => format!(
-                "the user {name:?} (method {method:?}) was removed, or may not log in by this method any more"
+            Identity::User { method, name, .. } => format!(
+                "the user {name:?} (method {method:?}) was removed, also if there is another one of that name now, or \
+                 may not log in by this method any more"
             ),
             Identity::Unknown | Identity::KeyHolder => {
                 match self.exchange.shared.hub.read(Engine::closed) {

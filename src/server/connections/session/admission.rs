@@ -47,7 +47,8 @@ impl Session {
                         witness.turned_away(*action);
                     }
                     let in_stream = action.errs_in_stream();
-                    self.refuse_at_once(cx, (Some(*seq), in_stream), &login_needed(cx), out);
+                    let error = self.login_needed(cx);
+                    self.refuse_at_once(cx, (Some(*seq), in_stream), &error, out);
                     return (done, Then::Close);
                 }
                 Ok(ClientMessage::Settings { qlen, .. }) => self.set_window(*qlen),
@@ -58,7 +59,7 @@ impl Session {
                 Err(bad) => {
                     // Whatever is wrong with another one, it would be refused.
                     let tells = bad.is_fatal || bad.is_login;
-                    let error = if tells { bad.error.clone() } else { login_needed(cx) };
+                    let error = if tells { bad.error.clone() } else { self.login_needed(cx) };
                     self.refuse_at_once(cx, (bad.seq, bad.in_stream), &error, out);
                     return (done, Then::Close);
                 }
@@ -177,27 +178,39 @@ impl Session {
         self.access = Access::unknown();
     }
 
+    /// The user whom the client's certificate names, if it has not shown otherwise who it is.
+    pub(super) fn certified_user(&self) -> Option<&Arc<str>> {
+        self.certified.as_ref().filter(|_| self.identity == Identity::Unknown)
+    }
+
     /// Logs the client in as the user whom its certificate names, as soon as there is one and unless it has shown
     /// otherwise who it is.
     pub(super) fn log_in_by_certificate(&mut self, shared: &Shared) {
-        let Some(name) = self.certified.clone().filter(|_| self.identity == Identity::Unknown)
-        else {
-            return;
-        };
-        if shared.isolation().is_some() {
+        let Some(name) = self.certified_user().cloned() else { return };
+        if shared.knows_no_users().is_some() {
             return;
         }
         let directory = shared.policy_data.directory(&shared.hub);
         // Nobody logs in by a certificate in the place of those who need no secret.
         let mut methods = [PASSWORD, TOKEN].into_iter();
-        let Some(method) = methods.find(|method| directory.user(method, &name).is_some()) else {
-            return;
-        };
+        let Some(user) = methods.find_map(|method| directory.user(method, &name)) else { return };
         if let Some(witness) = &self.witness {
             witness.certified(&name);
         }
-        self.identify(Identity::User { method: method.into(), name });
+        self.identify(Identity::of(user));
         self.is_by_certificate = true;
+    }
+
+    /// The error for a client that must log in first. Where it would have, by its certificate, it is not its fault.
+    fn login_needed(&self, cx: &Context<'_>) -> ClientError {
+        if let Some(error) = self.certified_user().and_then(|_| cx.shared.knows_no_users()) {
+            return error;
+        }
+        let why = match cx.hub.read(Engine::closed) {
+            Some(closed) => closed.to_string(),
+            None => String::from("clients of this node must log in"),
+        };
+        ClientError::new(ErrorCode::AuthRequired, format!("nothing was done: {why}"))
     }
 
     /// Tells the audit log that the connection ends because of that.
@@ -226,13 +239,4 @@ pub(super) fn tell(
         }
         Err(error) => witness.answered(action, request, Err(error)),
     }
-}
-
-/// The error for a client that must log in first.
-fn login_needed(cx: &Context<'_>) -> ClientError {
-    let why = match cx.hub.read(Engine::closed) {
-        Some(closed) => closed.to_string(),
-        None => String::from("clients of this node must log in"),
-    };
-    ClientError::new(ErrorCode::AuthRequired, format!("nothing was done: {why}"))
 }

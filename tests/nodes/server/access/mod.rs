@@ -78,7 +78,7 @@ impl Place {
 
     /// A client that has logged in as a user that there is, or was.
     pub(super) fn login(&self, name: &str, qlen: u64) -> Client {
-        let identity = Identity::User { method: "password".into(), name: name.into() };
+        let identity = Identity::User { method: "password".into(), name: name.into(), after: None };
         self.node.server.assume(identity);
         let client = self.node.connect_with_qlen(qlen);
         self.node.server.assume(Identity::KeyHolder);

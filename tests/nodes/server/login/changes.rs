@@ -1,34 +1,10 @@
 //! What changes of users, lists and logins do to those who are connected.
 
-use distkv::engine::Input;
-use distkv::engine::changes::LoadImage;
-use distkv::engine::{Config, Engine, NO_LATER, Outbox};
-use distkv::hub::Hub;
-use distkv::model::ids::{Incarnation, NodeId, NodeName};
+use distkv::engine::Engine;
 
-use super::{admin, last_error, limited, logged_in, login, password, pattern, secured};
+use super::sides::{elsewhere, heal, serve, steal};
+use super::{admin, get, last_error, limited, logged_in, login, password, pattern, secured};
 use crate::harness::{Node, Value, has, path, text};
-
-fn get(at: &str) -> Value {
-    map! {"action": "get_value", "path": path(at)}
-}
-
-/// A network that was cut off with the same data.
-fn elsewhere(node: &Node) -> Hub {
-    let id = NodeId { name: NodeName::new("n2").unwrap(), incarnation: Incarnation(2) };
-    let mut other = Engine::new(Config::new(id, 1));
-    let mut out = Outbox::new();
-    other.handle(Input::Found, 0, &mut out);
-    let other = Hub::new(other);
-    heal(&node.hub, &other);
-    other
-}
-
-/// What has changed at one side comes to the other.
-fn heal(from: &Hub, to: &Hub) {
-    let image = from.read(Engine::image);
-    to.handle(LoadImage(&image), NO_LATER).unwrap();
-}
 
 #[test]
 fn who_is_removed_is_closed_whatever_it_is_doing_and_is_told_why() {
@@ -172,164 +148,6 @@ fn a_removal_wins_over_a_password_change_that_did_not_know_of_it() {
     assert_eq!(text(&last_error(&mut joe), "code"), "auth_required");
 }
 
-/// Who has a stolen secret changes it at a node that is cut off, so often that this change is the later one.
-fn steal(cut_off: &Node, secret: &str) -> crate::harness::Client {
-    let mut thief = logged_in(cut_off, "password", "joe", secret);
-    for n in 0..20 {
-        thief.set("x", n);
-    }
-    thief.ok(password("joe", "stolen12"));
-    thief
-}
-
-#[test]
-fn who_was_removed_and_made_again_is_not_logged_in_by_a_secret_that_did_not_know_of_it() {
-    let node = secured();
-    let mut admin = admin(&node);
-    admin.ok(limited("joe", "test123", "*"));
-    let cut_off = serve(elsewhere(&node));
-    let mut thief = steal(&cut_off, "test123");
-    admin.ok(map! {"action": "auth_delete", "typ": "password", "ident": "joe"});
-    admin.ok(limited("joe", "new12345", "*"));
-    logged_in(&node, "password", "joe", "new12345").set("a", 1);
-    heal(&cut_off.hub, &node.hub);
-    heal(&node.hub, &cut_off.hub);
-    assert_eq!(text(&last_error(&mut thief), "code"), "auth_required");
-    for side in [&node, &cut_off] {
-        for secret in ["test123", "stolen12"] {
-            assert_eq!(side.connect().code(login("password", "joe", secret)), "auth_failed");
-        }
-    }
-    let warnings = admin.ok(map! {"action": "status"})["warnings"].to_string();
-    assert!(warnings.contains("was removed, and somebody who did not know of it"), "{warnings}");
-    // A list alone does not bring a stolen secret back. Another one makes the user anew, at both.
-    let list = map! {"action": "auth_set", "typ": "password", "ident": "joe", "acl": "*"};
-    assert_eq!(admin.code(list), "bad_request");
-    admin.ok(limited("joe", "last1234", "*"));
-    heal(&node.hub, &cut_off.hub);
-    for side in [&node, &cut_off] {
-        logged_in(side, "password", "joe", "last1234").set("a", 2);
-        assert_eq!(side.connect().code(login("password", "joe", "stolen12")), "auth_failed");
-    }
-    // What the user changes from then on is as good as ever, and so is another removal.
-    let mut joe = logged_in(&cut_off, "password", "joe", "last1234");
-    joe.ok(password("joe", "own12345"));
-    heal(&cut_off.hub, &node.hub);
-    logged_in(&node, "password", "joe", "own12345").set("a", 3);
-    admin.ok(map! {"action": "auth_delete", "typ": "password", "ident": "joe"});
-    joe.ok(password("joe", "own23456"));
-    heal(&cut_off.hub, &node.hub);
-    assert_eq!(node.connect().code(login("password", "joe", "own23456")), "auth_failed");
-}
-
-#[test]
-fn a_record_that_is_not_in_force_is_no_user_whoever_is_made_anew_or_removed() {
-    let node = secured();
-    let mut admin = admin(&node);
-    admin.ok(limited("joe", "test123", "*"));
-    let cut_off = serve(elsewhere(&node));
-    let remove = || map! {"action": "auth_delete", "typ": "password", "ident": "joe"};
-    let with = |chain: Value, secret: &str| {
-        map! {
-            "action": "auth_set", "typ": "password", "ident": "joe", "secret": secret, "acl": "*",
-            "chain": chain,
-        }
-    };
-    for secret in ["test123", "stolen12"] {
-        steal(&cut_off, secret);
-        admin.ok(remove());
-        heal(&cut_off.hub, &node.hub);
-        let told = |admin: &mut crate::harness::Client| {
-            let warnings = admin.ok(map! {"action": "status"})["warnings"].to_string();
-            warnings.contains("somebody who did not know of it changed the user")
-        };
-        assert!(told(&mut admin));
-        // Who changes joe, and has not heard that joe was removed, does not make one.
-        let record = map! {
-            "action": "get_internal", "path": path("auth.password.user.joe"), "nchain": 1,
-        };
-        let chain = admin.ok(record)["chain"].clone();
-        assert!(!chain.is_nil());
-        assert_eq!(admin.code(with(chain, "new12345")), "is_new");
-        // One of the two that `status` advises.
-        admin.ok(remove());
-        assert!(!told(&mut admin));
-        assert_eq!(admin.code(remove()), "not_found");
-        // The other.
-        heal(&node.hub, &cut_off.hub);
-        admin.ok(with(Value::Nil, "test123"));
-        heal(&node.hub, &cut_off.hub);
-        steal(&cut_off, "test123");
-        admin.ok(remove());
-        heal(&cut_off.hub, &node.hub);
-        assert!(told(&mut admin));
-        let made = admin.ok(with(Value::Nil, "new12345"));
-        assert!(!told(&mut admin));
-        logged_in(&node, "password", "joe", "new12345").set("a", 1);
-        assert_eq!(node.connect().code(login("password", "joe", "stolen12")), "auth_failed");
-        assert_eq!(admin.code(with(Value::Nil, "other123")), "already_exists");
-        admin.ok(with(made["chain"].clone(), "stolen12"));
-        heal(&node.hub, &cut_off.hub);
-    }
-}
-
-#[test]
-fn who_is_made_again_gets_nothing_from_a_record_that_did_not_know_of_the_removal() {
-    let node = secured();
-    let mut admin = admin(&node);
-    let made = map! {
-        "action": "auth_set", "typ": "password", "ident": "joe", "secret": "test123",
-        "acl": "*", "role": "operator",
-    };
-    admin.ok(made);
-    let cut_off = serve(elsewhere(&node));
-    steal(&cut_off, "test123");
-    admin.ok(map! {"action": "auth_delete", "typ": "password", "ident": "joe"});
-    heal(&cut_off.hub, &node.hub);
-    admin.ok(limited("joe", "new12345", "*"));
-    let joe = logged_in(&node, "password", "joe", "new12345").ok(map! {"action": "auth_info"});
-    assert_eq!(joe["role"].as_str(), Some("user"));
-}
-
-#[test]
-fn who_is_made_again_without_a_list_has_none_that_was_given_where_the_removal_was_not_known() {
-    let node = secured();
-    let mut boss = admin(&node);
-    boss.ok(limited("joe", "test123", "*"));
-    let cut_off = serve(elsewhere(&node));
-    boss.ok(map! {"action": "auth_delete", "typ": "password", "ident": "joe"});
-    let mut other = admin(&cut_off);
-    for list in ["-", "*"] {
-        other.ok(map! {"action": "auth_set", "typ": "password", "ident": "joe", "acl": list});
-    }
-    heal(&cut_off.hub, &node.hub);
-    boss.ok(map! {
-        "action": "auth_set", "typ": "password", "ident": "joe", "secret": "new12345", "role": "user",
-    });
-    let mut joe = logged_in(&node, "password", "joe", "new12345");
-    assert!(!has(&joe.ok(map! {"action": "auth_info"}), "acl"));
-    assert_eq!(joe.code(get("a")), "denied");
-}
-
-#[test]
-fn a_user_whose_record_was_deleted_by_the_originals_tools_stays_removed_in_a_split() {
-    for delete in [
-        map! {"action": "delete_internal", "path": path("auth.password.user.joe")},
-        map! {"action": "delete_tree", "path": path(":n.auth.password.user.joe")},
-    ] {
-        let node = secured();
-        let mut admin = admin(&node);
-        admin.ok(limited("joe", "test123", "*"));
-        let cut_off = serve(elsewhere(&node));
-        steal(&cut_off, "test123");
-        admin.ok(delete);
-        heal(&cut_off.hub, &node.hub);
-        assert_eq!(node.connect().code(login("password", "joe", "stolen12")), "auth_failed");
-        admin.ok(limited("joe", "new12345", "*"));
-        logged_in(&node, "password", "joe", "new12345").set("a", 1);
-    }
-}
-
 #[test]
 fn of_a_change_of_a_user_and_its_own_at_a_node_that_is_cut_off_the_later_one_counts() {
     let node = secured();
@@ -426,17 +244,4 @@ fn a_user_who_was_made_on_the_other_side_cannot_log_in_before_that_has_come() {
     assert_eq!(cut_off.connect().code(login("password", "joe", "test123")), "auth_failed");
     heal(&node.hub, &cut_off.hub);
     logged_in(&cut_off, "password", "joe", "test123").set("a", 1);
-}
-
-/// Serves clients of a hub as a secured node.
-fn serve(hub: Hub) -> Node {
-    use distkv::server::access::cluster_key::ClusterKeys;
-    use distkv::server::{NodeInfo, Server, ServerConfig};
-    use std::sync::Arc;
-    let (hub, info) = (Arc::new(hub), Arc::new(crate::harness::Info::default()));
-    let cluster_keys = Some(ClusterKeys::new(vec![super::KEY]));
-    let config = ServerConfig { cluster_keys, ..ServerConfig::default() };
-    let shared: Arc<dyn NodeInfo> = info.clone();
-    let bound = Server::bind("127.0.0.1:0", Arc::clone(&hub), config, shared);
-    Node { server: distkv::rt::block_on(bound).unwrap(), hub, info }
 }

@@ -1,9 +1,12 @@
 //! Logins and users, over real sockets.
 
+mod certificates;
 mod changes;
 mod grace;
 mod guests;
+mod made_again;
 mod secrets;
+mod sides;
 mod users;
 
 use distkv::server::ServerConfig;
@@ -11,15 +14,20 @@ use distkv::server::access::cluster_key::ClusterKeys;
 use distkv_access::dh::{BoxKey, Group, NONCE_BYTES, exchange, public_of};
 use distkv_access::secret::key::{self, Nonces, Side};
 
-use crate::harness::{Client, Node, Value, text};
+use crate::harness::{Client, Node, Value, path, text};
 
 /// The cluster's key of these tests.
 pub const KEY: [u8; 32] = [7; 32];
 
 /// A secured node, the first of its network.
 pub fn secured() -> Node {
+    Node::found_with("n1", secured_config())
+}
+
+/// The settings of a secured node.
+pub fn secured_config() -> ServerConfig {
     let cluster_keys = Some(ClusterKeys::new(vec![KEY]));
-    Node::found_with("n1", ServerConfig { cluster_keys, ..ServerConfig::default() })
+    ServerConfig { cluster_keys, ..ServerConfig::default() }
 }
 
 /// A login with the cluster's key, and the node's proof.
@@ -61,6 +69,11 @@ pub fn limited(user: &str, secret: &str, list: &str) -> Value {
     }
 }
 
+/// Reads an entry.
+pub fn get(at: &str) -> Value {
+    map! {"action": "get_value", "path": path(at)}
+}
+
 /// Logs a new client in.
 pub fn logged_in(node: &Node, method: &str, user: &str, secret: &str) -> Client {
     let mut client = node.connect();
@@ -70,7 +83,7 @@ pub fn logged_in(node: &Node, method: &str, user: &str, secret: &str) -> Client 
 
 /// An entry of an access list.
 pub fn pattern(list: &str, pattern: &str, letters: &str) -> Value {
-    let path = crate::harness::path(&format!("acl.{list}.{pattern}"));
+    let path = path(&format!("acl.{list}.{pattern}"));
     map! {"action": "set_internal", "path": path, "value": letters}
 }
 

@@ -128,6 +128,45 @@ fn guesses_are_slowed_down_and_good_logins_are_not() {
 }
 
 #[test]
+fn who_has_a_token_waits_for_nobody_who_guesses_and_guesses_wait_all_the_same() {
+    let node = secured();
+    let made = admin(&node).ok(map! {"action": "auth_set", "typ": "token", "ident": "robot"});
+    let token = text(&made, "token");
+    let mut stranger = node.connect();
+    for _ in 0..FREE {
+        assert_eq!(stranger.code(login("token", "robot", "wrong")), "auth_failed");
+    }
+    for method in ["token", "password"] {
+        assert_eq!(stranger.code(login(method, "robot", "wrong")), "too_many");
+        logged_in(&node, method, "robot", token).set("a", 1);
+        assert_eq!(stranger.code(login(method, "robot", "wrong")), "too_many");
+    }
+    // What can be guessed is no token: in a box, anything can be.
+    let key = agree(&mut stranger, Group::Fourteen);
+    let weak = key.seal([3; 24], &bytes(TEST123)).unwrap();
+    let weak = map! {
+        "action": "auth_set", "typ": "token", "ident": "weak", "password": Value::Binary(weak),
+    };
+    let (key_login, _) = key_login(&stranger, &super::KEY);
+    stranger.stream(key_login);
+    assert_eq!(stranger.code(weak), "bad_request");
+}
+
+#[test]
+fn a_login_that_is_remembered_answers_no_guess_that_must_wait() {
+    let node = secured();
+    admin(&node).ok(password("joe", "test123"));
+    logged_in(&node, "password", "joe", "test123");
+    let mut guesser = node.connect();
+    for _ in 0..FREE {
+        assert_eq!(guesser.code(login("password", "joe", "wrong")), "auth_failed");
+    }
+    for secret in ["wrong", "test123"] {
+        assert_eq!(guesser.code(login("password", "joe", secret)), "too_many");
+    }
+}
+
+#[test]
 fn a_hash_that_is_stored_logs_nobody_in() {
     let node = open_with_passwords();
     let stored = node.hub.read(|engine: &Engine| {

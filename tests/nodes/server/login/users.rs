@@ -82,6 +82,37 @@ fn who_gets_a_list_is_a_user_from_then_on_and_without_it_again_no_admin() {
 }
 
 #[test]
+fn nobody_is_said_to_be_an_admin_who_has_an_access_list() {
+    let node = secured();
+    let mut admin = admin(&node);
+    let set = |fields: &[(&str, &str)]| {
+        let same = [("action", "auth_set"), ("typ", "password"), ("ident", "joe")];
+        let fields = same.iter().chain(fields);
+        Value::Map(fields.map(|(name, text)| ((*name).into(), (*text).into())).collect())
+    };
+    let get = || map! {"action": "auth_get", "typ": "password", "ident": "joe"};
+    for list in ["pub", "*"] {
+        let both = [("secret", "test123"), ("acl", list), ("role", "admin")];
+        assert_eq!(admin.code(set(&both)), "bad_request");
+        assert_eq!(admin.code(get()), "not_found");
+    }
+    admin.ok(limited("joe", "test123", "pub"));
+    let error = admin.error(set(&[("role", "admin")]));
+    assert_eq!(text(&error, "code"), "bad_request");
+    assert!(text(&error, "error").contains("distkv-node user acl"), "{error}");
+    admin.ok(set(&[("role", "operator")]));
+    // Without the list; also at once, and for who is made again and whose list was another one's.
+    admin.ok(set(&[("role", "admin"), ("acl", "-")]));
+    assert_eq!(text(&admin.ok(get()), "role"), "admin");
+    admin.ok(set(&[("acl", "pub")]));
+    admin.ok(map! {"action": "auth_delete", "typ": "password", "ident": "joe"});
+    let acl = path("auth.password.user.joe.acl");
+    admin.ok(map! {"action": "set_internal", "path": acl, "value": map! {"key": "pub"}});
+    admin.ok(set(&[("secret", "test123"), ("role", "admin")]));
+    assert_eq!(text(&admin.ok(get()), "role"), "admin");
+}
+
+#[test]
 fn a_user_changes_its_own_password_and_nothing_else() {
     let node = secured();
     let mut admin = admin(&node);

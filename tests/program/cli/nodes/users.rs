@@ -107,6 +107,19 @@ fn an_operator_sets_up_users_and_lists_and_each_command_logs_in() {
     with(&as_boss, &["user", "remove", "joe"]);
     let gone = machine.refused(&[&["user", "show", "joe"][..], &as_boss].concat());
     assert!(gone.contains("there is no user \"joe\""), "{gone}");
+    // Nothing is said to be done that does not hold: a list makes an admin a user.
+    with(&as_boss, &["user", "add", "jim", "--acl", "lamps", "--new-secret-file", &joe]);
+    let jill = machine.path("jill");
+    let both = ["user", "add", "jill", "--acl", "*", "--role", "admin", "--new-secret-file", &jill];
+    for change in [&both[..], &["user", "role", "jim", "admin"]] {
+        let said = machine.refused(&[change, &as_boss].concat());
+        assert!(said.contains("no admin") && said.contains("distkv-node user acl"), "{said}");
+    }
+    assert!(!fs::exists(&jill).unwrap());
+    with(&as_boss, &["user", "acl", "jim", "-"]);
+    with(&as_boss, &["user", "role", "jim", "admin"]);
+    assert!(with(&as_boss, &["user", "show", "jim"]).contains("role admin"));
+    with(&as_boss, &["user", "remove", "jim"]);
     let last = [
         ["user", "remove", "boss", "--json"],
         ["user", "role", "boss", "user"],

@@ -1,0 +1,96 @@
+//! Clients that log in by a certificate.
+
+use std::sync::Arc;
+
+use distkv::client::{Access, ClientError, Connection, Fields, HostPort, Options};
+use distkv::engine::Input;
+use distkv::rt;
+use distkv::server::{ServerConfig, TlsSettings};
+use distkv_tls::server::ClientRoots;
+use distkv_tls::ticket::ClientCertificate;
+use distkv_tls::{Ca, Clock, ServerTls, Ticket};
+
+use super::sides::{elsewhere, heal, serve_with};
+use super::{admin, limited, secured, secured_config};
+use crate::harness::Node;
+
+fn now() -> u64 {
+    rt::wall_clock_ms() / 1_000
+}
+
+/// The settings of a secured node that takes certificates of this CA.
+fn config(ca: &Ca) -> ServerConfig {
+    let identity = ca.issue_node(&["127.0.0.1"], now()).unwrap();
+    let clients = ClientRoots::none().with_ca(ca).unwrap();
+    let tls = Arc::new(ServerTls::new(&identity, &clients, Clock::new(now)).unwrap());
+    let tls = Some(TlsSettings { tls, is_plain_at_home: true, plain: Vec::new() });
+    ServerConfig { tls, ..secured_config() }
+}
+
+/// A connection with joe's certificate, which has sent nothing yet.
+fn joe(ca: &Ca, node: &Node) -> Connection {
+    let certificate = ClientCertificate::from(&ca.issue_user("joe", 1, now()).unwrap());
+    let to = HostPort::from(node.address());
+    let ticket = Ticket {
+        addresses: vec![to.to_string()],
+        network: String::from("plant"),
+        login: None,
+        ca: Some(ca.hash()),
+        certificate: Some(certificate),
+    };
+    let access = Access::of_ticket(&ticket).unwrap();
+    rt::block_on(Connection::connect(&to, Options { access, ..Options::default() })).unwrap()
+}
+
+/// What a request of this client is answered.
+fn ask(client: &Connection) -> Result<(), ClientError> {
+    rt::block_on(client.request("get_tock", &Fields::new())).map(drop)
+}
+
+/// The word for programs in the node's error, or else how the connection has ended.
+fn code(error: &ClientError) -> String {
+    error.server().and_then(|error| error.code.clone()).unwrap_or_else(|| error.to_string())
+}
+
+#[test]
+fn a_certificates_connection_ends_if_its_user_was_made_again_meanwhile() {
+    let node = secured();
+    let mut admin = admin(&node);
+    admin.ok(limited("joe", "test123", "*"));
+    let ca = Ca::make("plant", now()).unwrap();
+    let cut_off = serve_with(elsewhere(&node), config(&ca));
+    let thief = joe(&ca, &cut_off);
+    ask(&thief).unwrap();
+    admin.ok(map! {"action": "auth_delete", "typ": "password", "ident": "joe"});
+    admin.ok(limited("joe", "new12345", "*"));
+    heal(&node.hub, &cut_off.hub);
+    let ended = rt::block_on(rt::timeout(crate::harness::PATIENCE, thief.closed()));
+    let ended = ended.expect("it ends").to_string();
+    assert!(ended.contains("was removed"), "{ended}");
+    // A certificate says a name, and is good for who has it now.
+    ask(&joe(&ca, &cut_off)).unwrap();
+}
+
+#[test]
+fn where_no_user_can_log_in_at_the_moment_a_certificate_is_told_so_and_logs_in_later() {
+    let ca = Ca::make("plant", now()).unwrap();
+    let config = || ServerConfig { isolated_logins_ms: Some(1_000), ..config(&ca) };
+    let refused = |client: &Connection| code(&ask(client).unwrap_err());
+    let node = Node::found_with("n1", config());
+    admin(&node).ok(limited("joe", "test123", "*"));
+    *node.info.isolated_ms.lock().unwrap() = Some(1_000);
+    let patient = joe(&ca, &node);
+    assert_eq!(refused(&joe(&ca, &node)), "not_ready");
+    *node.info.isolated_ms.lock().unwrap() = None;
+    ask(&patient).unwrap();
+    // What users there are, a node knows when it has caught up.
+    let waiting = Node::waiting("n2", config());
+    let patient = joe(&ca, &waiting);
+    assert_eq!(refused(&joe(&ca, &waiting)), "not_ready");
+    heal(&node.hub, &waiting.hub);
+    waiting.hub.handle(Input::Found, 0);
+    ask(&patient).unwrap();
+    // Whom no user is called is refused for good.
+    let nobody = serve_with(elsewhere(&secured()), config());
+    assert_eq!(refused(&joe(&ca, &nobody)), "auth_required");
+}
