@@ -126,9 +126,10 @@ impl Exchange {
         self.session.enter(&self.shared, address, rt::now())
     }
 
-    /// The error of a client that has taken too long, or sent too much, to log in.
+    /// The error of a client that has taken too long, or sent too much, to log in; or has looked for long enough.
     pub(in crate::server) fn overstays(&mut self) -> Option<ClientError> {
-        self.session.guest.overstays(rt::now, self.input.total())
+        let stranger = self.session.guest.overstays(rt::now, self.input.total());
+        stranger.or_else(|| self.session.looks_no_more(self.now))
     }
 
     /// A round of the client's task begins.
