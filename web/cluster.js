@@ -16,7 +16,7 @@ const LOOKS = {
 };
 const look = (row) => {
   const [sign, kind, rank] = LOOKS[row.state] ?? ["?", "odd", 2];
-  if (row.state === "up" && (row.lagging || (row.linked && !row.ready))) return ["◍", "odd", 2];
+  if (row.state === "up" && (row.lagging || row.ready === false)) return ["◍", "odd", 2];
   return [sign, kind, rank];
 };
 
@@ -117,7 +117,8 @@ export class Cluster {
     const [sign, kind] = look(row);
     const duties = [row.keeper ? `keeper ${row.keeper}` : "", row.group ? "delete" : ""].filter(Boolean).join(", ");
     const isHere = row.state === "up" || row.state === "self";
-    const ready = isHere && (row.linked || row.state === "self") ? (row.ready ? "" : ", catching up") : isHere && total > 48 ? ", readiness not known here" : "";
+    // In networks above 48 nodes most are not linked, for good; in others that passes.
+    const ready = !isHere ? "" : row.ready === null ? (total > 48 ? ", readiness not known here" : "") : row.ready ? "" : ", catching up";
     const behind = row.behind === null ? "" : `${count(row.behind)}${row.behind_s > 0 ? `, ${row.behind_s} s` : ""}`;
     return el("tr", {},
       el("th", { scope: "row" }, row.name),

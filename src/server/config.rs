@@ -34,9 +34,12 @@ pub struct ServerConfig {
     pub output_bytes_max: usize,
     /// Most connections; further ones get an error and are closed.
     pub connections_max: usize,
-    /// Most connections at once that are told so; further ones are closed without a word. Each has
-    /// a descriptor for up to 2 s.
+    /// Most connections at once that are kept, for up to 2 s, until their clients have read that; further ones are told,
+    /// and closed at once.
     pub refusals_max: usize,
+    /// So many clients of the node's own machine are let in when there is no room, to look what is wrong: they may log in
+    /// and ask for `status`, `members` and `clients`.
+    pub kept_connections: usize,
     /// Most bytes of memory that all clients together may cost: buffers, queues, open requests, and
     /// what only the snapshots of their streams still hold. Beyond, the worst readers are closed.
     pub client_memory_max: usize,
@@ -77,6 +80,7 @@ impl Default for ServerConfig {
             output_bytes_max: 1 << 20,
             connections_max: 10_000,
             refusals_max: super::REFUSALS_MAX,
+            kept_connections: 0,
             client_memory_max: CLIENT_MEMORY,
             write_stall_ms: 60_000,
             snapshot_stall_ms: 300_000,

@@ -544,6 +544,17 @@ pub struct MemberInfo {
     pub software: Option<String>,
 }
 
+impl MemberInfo {
+    /// This, which only a link to a member tells; none where it is not known: this node is not linked to it, is not that
+    /// member, and does not hold it for gone.
+    #[must_use]
+    pub(crate) fn if_known(&self, told: bool) -> Option<bool> {
+        let is_here =
+            matches!(self.state, MemberState::Joining | MemberState::Up | MemberState::Suspect);
+        (self.linked || !is_here).then_some(told)
+    }
+}
+
 /// A member that is linked and that membership has not heard of for so long is warned of: datagrams that get through take
 /// seconds.
 const UNHEARD_WARN_MS: u64 = 60_000;

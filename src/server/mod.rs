@@ -38,6 +38,7 @@ use parking_lot::Mutex;
 pub use cluster::{purge_block, shards};
 pub(crate) use command::access::unenforced::unenforced_warnings;
 pub use config::ServerConfig;
+pub(crate) use connections::session::KEPT_CONNECTIONS_MAX;
 pub use connections::tls::TlsSettings;
 pub(crate) use connections::tls::{IpNetwork, NetworkError};
 pub(crate) use info::{
@@ -70,8 +71,8 @@ fn change_time() -> Option<ChangeTime> {
 
 /// Jobs at once that walk the whole tree for a client; others wait.
 const HEAVY_JOBS: usize = 2;
-/// Connections that are refused at once, with an error, when there are too many; further ones
-/// are closed without a word.
+/// Connections that are refused at once, and kept until their clients have read why, when there are too many; further
+/// ones are told, and closed.
 pub(crate) const REFUSALS_MAX: usize = 64;
 /// Most connections that are kept open to the very end because their clients sent the node away.
 const LEAVERS_MAX: usize = 64;
@@ -120,6 +121,8 @@ pub(crate) struct Shared {
     /// Nothing is sent to clients any more.
     is_abandoned: AtomicBool,
     connections: AtomicUsize,
+    /// Those of them that have a place which is kept for the node's own machine.
+    kept: AtomicUsize,
     /// Fires when a connection has ended.
     ended: Event,
     /// Connections of clients that asked the node to leave: their end tells them that it has gone.
@@ -144,6 +147,11 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Those of them that have a place which is kept for the node's own machine.
+    fn kept_connections(&self) -> usize {
+        self.kept.load(Ordering::Relaxed)
     }
 
     /// The most output that one connection may keep now: less where many are connected.
@@ -327,6 +335,7 @@ impl Server {
             is_stopping: AtomicBool::new(false),
             is_abandoned: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
+            kept: AtomicUsize::new(0),
             ended: Event::new(),
             leavers: Mutex::default(),
             refusals: AtomicUsize::new(0),

@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
+use crate::cli::command::at;
 use crate::http::asking;
 use processes::{Client, NodeProcess, PROGRAM, array, field, wait_until};
 use rmpv::Value;
@@ -302,6 +303,36 @@ fn who_is_refused_is_not_left_waiting() {
         let _ = std::io::copy(&mut other, &mut std::io::sink());
     }
     drop(held);
+}
+
+#[test]
+fn a_full_node_can_be_looked_at_from_its_own_machine() {
+    let mut arguments = first(&network("looked-at"));
+    arguments.extend(["--max-connections".into(), "2".into()]);
+    let by_few_descriptors = ["sh", "-c", "ulimit -n 40; exec \"$@\"", "sh"].map(String::from);
+    for shell in [&[][..], &by_few_descriptors] {
+        let arguments = if shell.is_empty() { arguments.clone() } else { first(&network("few")) };
+        let node = NodeProcess::start_by(shell, "n1", &strs(&arguments));
+        let is_served = |client: &Client| field(&client.greeting, "error").is_none();
+        let mut held = Vec::new();
+        while let Some(client) = Client::try_connect(node.client).ok().filter(is_served) {
+            held.push(client);
+            assert!(held.len() < 64);
+        }
+        // Those that only look go when they have said nothing for a while.
+        let looked = |command: &[&str]| {
+            wait_until("there is a place to look from", || {
+                let done = at(&node, command);
+                (done.code == 0).then_some(done.stdout)
+            })
+        };
+        assert!(looked(&["status"]).contains(" from its own machine to look"));
+        assert!(looked(&["clients"]).contains("127.0.0.1:"));
+        assert!(looked(&["top", "--once", "--every", "100ms"]).contains(" ok "));
+        let refused = at(&node, &["get", "a"]);
+        assert_eq!(refused.code, 3, "{}", refused.stderr);
+        assert!(refused.stderr.contains("as many as it allows"), "{}", refused.stderr);
+    }
 }
 
 #[test]

@@ -136,6 +136,20 @@ def test_300_nodes_fit_and_the_bad_ones_come_first(source, watch, picture):
     assert axe(page) == []
 
 
+def test_of_members_without_a_link_nothing_is_claimed_in_a_large_network(source, watch):
+    source.members = [member("n1", "self"), member("n2"), member("n3", ready=False)]
+    source.members += [member(f"n{i}", linked=False, ready=None, secured=None) for i in range(4, 60)]
+    source.tell()
+    page = watch(source.address).open()
+    rows = page.get_by_role("table").get_by_role("row")
+    expect(rows).to_have_count(1 + 1)
+    expect(rows.nth(1)).to_contain_text("◍ up, catching up")
+    page.get_by_role("button", name="58 up").press("Enter")
+    expect(page.get_by_role("row", name="n2", exact=True)).to_contain_text("● up")
+    expect(rows.filter(has_text="● up, readiness not known here")).to_have_count(56)
+    assert axe(page) == []
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_view_has_a_fault_that_axe_finds(source, watch, picture, scheme):
     source.children = 500

@@ -8,7 +8,7 @@ use clap::Args;
 use crate::client::HostPort;
 use crate::command::error::CliError;
 use crate::command::remote::{RemoteArgs, parse_address};
-use crate::command::units::{parse_bytes, parse_duration};
+use crate::command::units::{parse_bytes, parse_duration, parse_some_time};
 use crate::distkv::DistKv;
 use crate::keys::Distribution;
 use crate::measure::{measure, resolve};
@@ -123,11 +123,11 @@ pub struct Shape {
     pub value: usize,
 
     /// How long to measure
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_some_time)]
     pub duration: Duration,
 
     /// Measure this many requests, but at most for the duration
-    #[arg(long, value_name = "REQUESTS")]
+    #[arg(long, value_name = "REQUESTS", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
 
     /// How long to make load before measuring
@@ -147,30 +147,38 @@ pub struct Shape {
     pub secure: Option<Secure>,
 }
 
+/// Whether values can have this length.
+///
+/// # Errors
+/// [`CliError::Usage`]: they cannot.
+pub fn check_value(bytes: usize) -> Result<(), CliError> {
+    within("value", bytes, crate::model::limits::VALUE_BYTES_MAX - VALUE_HEAD_BYTES)
+}
+
+/// Whether an option is from 1 to this.
+///
+/// # Errors
+/// [`CliError::Usage`] names the option, and its range.
+pub fn within(what: &str, value: usize, max: usize) -> Result<(), CliError> {
+    let text = || CliError::Usage(format!("--{what} must be from 1 to {max}"));
+    (1..=max).contains(&value).then_some(()).ok_or_else(text)
+}
+
 impl Shape {
     /// Whether every option is within its range.
     ///
     /// # Errors
     /// [`CliError::Usage`] names the option, and its range.
     pub fn check(&self) -> Result<(), CliError> {
-        let within = |what: &str, value: usize, max: usize| {
-            let is_good = (1..=max).contains(&value);
-            let text = || CliError::Usage(format!("--{what} must be from 1 to {max}"));
-            is_good.then_some(()).ok_or_else(text)
-        };
         within("connections", self.connections, CONNECTIONS_MAX)?;
         within("depth", self.depth, DEPTH_MAX)?;
         within("threads", self.threads, THREADS_MAX)?;
-        let value_max = crate::model::limits::VALUE_BYTES_MAX - VALUE_HEAD_BYTES;
-        within("value", self.value, value_max)?;
+        check_value(self.value)?;
         if !(0.0..=1.0).contains(&self.reads) {
             return Err(CliError::Usage("--reads must be from 0 to 1, like 0.9".to_owned()));
         }
         if !(1..=KEYS_MAX).contains(&self.keys) {
             return Err(CliError::Usage("--keys must be from 1 to 10^12".to_owned()));
-        }
-        if self.duration.is_zero() {
-            return Err(CliError::Usage("--duration must be longer than nothing".to_owned()));
         }
         Ok(())
     }

@@ -54,6 +54,17 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
+/// Reads a duration of something that takes some time at least: as [`parse_duration`], without 0.
+///
+/// # Errors
+/// The text says what is accepted.
+pub fn parse_some_time(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        Duration::ZERO => Err(String::from("it must be longer than nothing")),
+        some => Ok(some),
+    }
+}
+
 /// The text in front, and the unit that it ends with.
 fn split_unit(text: &str) -> (&str, &str) {
     let number = text.trim_end_matches(|c: char| c.is_alphabetic());
@@ -136,6 +147,8 @@ mod tests {
         for text in ["", "s", "-1s", "1y", "nan", "400d"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
+        assert_eq!(parse_some_time("1ms"), Ok(Duration::from_millis(1)));
+        assert!(parse_some_time("0").is_err() && parse_some_time("0.0m").is_err());
     }
 
     #[test]

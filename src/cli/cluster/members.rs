@@ -237,11 +237,12 @@ async fn is_off_the_list(name: &str, connection: &Remote) -> Result<bool, CliErr
 fn ask(name: &str) -> Result<bool, CliError> {
     let unreadable =
         |error: io::Error| CliError::Failure(format!("cannot ask on this terminal: {error}"));
-    eprint!(
-        "Forget {}? If it comes back, what it alone has deleted may have to be deleted again. [y/N] ",
-        printable(name)
+    // Not by a macro, which panics where nobody reads standard error any more.
+    let name = printable(name);
+    let question = format!(
+        "Forget {name}? If it comes back, what it alone has deleted may have to be deleted again. [y/N] "
     );
-    io::stderr().flush().map_err(unreadable)?;
+    io::stderr().write_all(question.as_bytes()).map_err(unreadable)?;
     let mut answer = String::new();
     io::stdin().read_line(&mut answer).map_err(unreadable)?;
     Ok(is_yes(&answer))

@@ -101,8 +101,7 @@ fn print(reply: &Message, output: &mut Output) -> Result<(), CliError> {
     let (live, tombstones) = (shown("live_entries"), shown("tombstones"));
     row("entries", format!("{} ({live} with a value, {tombstones} deleted)", shown("entries")));
     row("memory", memory_text(reply));
-    let (open, watches) = (shown("connections"), count("watches", "watch", "watches"));
-    row("connections", format!("{open} of {} ({watches})", shown("connections_max")));
+    row("connections", connections_text(reply));
     row("for clients", client_memory_text(reply));
     if let Some(catching_up) = reply.get("catching_up").filter(|value| *value != [0xc0]) {
         row("catching up", text_of(catching_up));
@@ -207,6 +206,18 @@ fn client_memory_text(reply: &Message) -> String {
     };
     let (used, pinned, max) = (show_bytes(used), show_bytes(pinned), show_bytes(max));
     format!("{used} of {max} ({pinned} in snapshots{closed})")
+}
+
+/// Those in the places that are kept for the node's own machine are apart.
+fn connections_text(reply: &Message) -> String {
+    let count = |name: &str| reply.u64(name).unwrap_or(0);
+    let (kept, watches) = (count("connections_kept"), count("watches"));
+    let (open, max) = (count("connections").saturating_sub(kept), count("connections_max"));
+    let looking = match kept {
+        0 => String::new(),
+        _ => format!(", and {kept} from its own machine to look"),
+    };
+    format!("{open} of {max}{looking} ({})", count_of(watches, "watch", "watches"))
 }
 
 fn memory_text(reply: &Message) -> String {

@@ -2,13 +2,14 @@
 //! MessagePack from a file.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::{Path as FilePath, PathBuf};
 
 use clap::Args;
 
 use crate::cli::error::CliError;
 use crate::cli::files::read::without_mark;
+use crate::cli::terminal::standard_input;
 use crate::model::limits::VALUE_BYTES_MAX;
 use crate::model::value::Value;
 use crate::model::value::write::write_str;
@@ -89,7 +90,8 @@ pub(in crate::cli) fn read_input(file: &FilePath, bytes_max: usize) -> Result<Ve
     // One byte more than allowed shows that there is too much.
     let limit = bytes_max as u64 + 1;
     let read = match file.to_str() {
-        Some("-") => io::stdin().lock().take(limit).read_to_end(&mut bytes),
+        Some("-") => standard_input::open()
+            .and_then(|stdin| stdin.lock().take(limit).read_to_end(&mut bytes)),
         _ => File::open(file).and_then(|file| file.take(limit).read_to_end(&mut bytes)),
     };
     read.map_err(|error| CliError::Failure(format!("cannot read {place}: {error}")))?;
@@ -124,7 +126,7 @@ mod tests {
     #[test]
     fn a_file_longer_than_allowed_is_not_read_whole() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
-        io::Write::write_all(&mut file, b"12345").unwrap();
+        std::io::Write::write_all(&mut file, b"12345").unwrap();
         assert_eq!(read_input(file.path(), 5).unwrap(), b"12345");
         assert!(read_input(file.path(), 4).is_err());
         assert!(read_input(FilePath::new("/no/such/file"), 4).is_err());

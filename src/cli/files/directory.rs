@@ -44,15 +44,19 @@ pub(in crate::cli) fn reading_failure(error: StorageError) -> CliError {
 }
 
 /// Whose a directory is; none if nothing of a node is in it.
-pub(in crate::cli) fn owner_of(disk: &dyn Disk) -> Result<Option<Owner>, CliError> {
-    let files = Files::list(disk).map_err(failure)?;
+///
+/// # Errors
+/// It cannot be listed, or a file not be opened.
+pub(in crate::cli) fn owner_of(disk: &dyn Disk) -> Result<Option<Owner>, StorageError> {
+    let files = Files::list(disk)?;
     if let Some(entry) = &files.identity
         && let Ok((Identity { network, name, .. }, _)) = Identity::load(disk, entry)
     {
         return Ok(Some(Owner { network, name }));
     }
     let open = |name: &str| {
-        disk.open(name).map_err(|error| CliError::Failure(format!("cannot open {name}: {error}")))
+        let failed = |source| StorageError::Io { file: name.to_owned(), action: "open", source };
+        disk.open(name).map_err(failed)
     };
     // Any file that can be read says it.
     for entry in files.logs.values().rev() {
@@ -84,7 +88,7 @@ pub(in crate::cli) fn read_directory(
         let text = format!("{}: this is not the data directory of a node", path.display());
         CliError::Failure(text)
     };
-    let owner = owner_of(&disk)?.ok_or_else(nothing)?;
+    let owner = owner_of(&disk).map_err(failure)?.ok_or_else(nothing)?;
     if let Some(until) = until {
         check_reach(path, &disk, until)?;
     }
@@ -128,20 +132,35 @@ pub(in crate::cli) fn check_directory(
     if files.identity.is_none() && files.logs.is_empty() {
         return Ok(None);
     }
-    let Some(owner) = owner_of(&disk)? else { return Ok(None) };
+    let Some(owner) = owner_of(&disk).map_err(failure)? else { return Ok(None) };
+    let warnings = read_as_start(path, &owner, false, json).map_err(failure)?;
+    let is_of_a_file =
+        |warning: &&Warning| matches!(warning, Warning::TornTail { .. } | Warning::BadSnapshot(_));
+    let notes = warnings.iter().filter(|warning| !is_of_a_file(warning)).map(note_text);
+    Ok(Some(notes.collect()))
+}
+
+/// Reads a node's directory as its start does, and keeps nothing of the state. `discards`: the node was told to start
+/// with what is left where something is damaged. Gives what a start would warn of.
+///
+/// # Errors
+/// What a start says.
+pub(in crate::cli) fn read_as_start(
+    path: &FilePath,
+    owner: &Owner,
+    discards: bool,
+    json: bool,
+) -> Result<Vec<Warning>, StorageError> {
     let options = RecoverOptions {
+        discard_damaged: discards,
         hash_seed: rt::random_u64(),
         below: Some(nowhere()),
         ..RecoverOptions::default()
     };
     let mut bar = ProgressBar::new(format!("verifying {}", path.display()), json);
     let mut look = |_: &str, progress: Progress| bar.entries(progress.entries, progress.total);
-    let name = owner.name.as_str();
-    let recovered = recover(&disk, &owner.network, name, &options, &mut look).map_err(failure)?;
-    let is_of_a_file =
-        |warning: &&Warning| matches!(warning, Warning::TornTail { .. } | Warning::BadSnapshot(_));
-    let notes = recovered.warnings.iter().filter(|warning| !is_of_a_file(warning)).map(note_text);
-    Ok(Some(notes.collect()))
+    let (disk, name) = (Directory::new(path), owner.name.as_str());
+    Ok(recover(&disk, &owner.network, name, &options, &mut look)?.warnings)
 }
 
 /// A path at which nobody has anything, so that reading takes no memory for entries.
@@ -209,7 +228,7 @@ pub(in crate::cli) fn put_into(
     let directory = DataDir::open(path).map_err(failure)?;
     into.is_locked();
     let disk = directory.disk();
-    let there = owner_of(&**disk)?;
+    let there = owner_of(&**disk).map_err(failure)?;
     let owner = owner_for(there.as_ref(), states.first(), wanted, path)?;
     let options = RecoverOptions {
         hash_seed: rt::random_u64(),

@@ -231,7 +231,7 @@ fn inspect_directory(args: &InspectArgs, json: bool) -> Result<(), CliError> {
         return Err(CliError::Usage(text));
     }
     let disk = Directory::new(&args.file);
-    let owner = owner_of(&disk)?.ok_or_else(|| {
+    let owner = owner_of(&disk).map_err(reading_failure)?.ok_or_else(|| {
         CliError::Failure(format!("{directory}: this is not the data directory of a node"))
     })?;
     let files = Files::list(&disk).map_err(reading_failure)?;

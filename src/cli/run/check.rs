@@ -21,7 +21,7 @@ Examples:
   distkv-node config check node.toml
   distkv-node config check node.toml --json
 
-Exit code: 0 a node would start with it, if its data is whole, 2 it would not.")]
+Exit code: 0 a node would start with it, 2 it would not.")]
 pub(in crate::cli) struct ConfigArgs {
     #[command(subcommand)]
     what: What,
@@ -41,9 +41,9 @@ enum What {
 ///
 /// It reads the file as `start` does, and what the file refers to: the key file, the data directory, the
 /// certificates, the peer file and the audit log; it looks host names up, and tries whether the node's
-/// addresses are this machine's. Of the data it reads only whose they are: whether the rest is whole,
-/// `distkv-node snapshot verify DIR` finds out. Nothing is changed, and no port of a running node is
-/// disturbed. Run it as the user that the node runs as, so that it sees what the node may read.
+/// addresses are this machine's. It reads all of the data directory, as `distkv-node snapshot verify DIR` does, which
+/// takes as long as that of a start. Nothing is changed, and no running node is disturbed, which may use the
+/// directory meanwhile. Run it as the user that the node runs as, so that it sees what the node may read.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
@@ -52,7 +52,7 @@ Examples:
 Each line names the file, the line and what is wrong there. `error` keeps the node from starting; `warning` \
 does not. A key that is wrong is left out while the rest is checked.
 
-Exit code: 0 a node would start with it, if its data is whole, 2 it would not.")]
+Exit code: 0 a node would start with it, 2 it would not.")]
 struct CheckArgs {
     /// The file [default: /etc/distkv/node.toml]
     #[arg(value_name = "FILE")]
@@ -63,7 +63,7 @@ pub(in crate::cli) fn run(args: ConfigArgs) -> Result<(), CliError> {
     let What::Check(CheckArgs { file }) = args.what;
     let file = file.unwrap_or_else(|| PathBuf::from(CONFIG_FILE));
     let text = Settings::read(&file)?;
-    let findings = check_text(&text);
+    let findings = check_text(&text, args.json);
     let is_ok = !findings.iter().any(|finding| !finding.is_warning);
     let place = file.display().to_string();
     let mut output = Output::new(args.json);

@@ -15,7 +15,7 @@ use super::node_args::host_name;
 use super::settings::problem::problem_of;
 use super::settings::{Settings, StartKind};
 use crate::cli::error::CliError;
-use crate::cli::files::directory::{check_identity, owner_of};
+use crate::cli::files::directory::{check_identity, owner_of, read_as_start};
 use crate::node::NodeError;
 use crate::node::check::{self, Data};
 use crate::node::config::{Config, DataConfig};
@@ -42,8 +42,8 @@ struct Part {
     settings: Settings,
 }
 
-/// Checks a file's text, in the order of its lines.
-pub(super) fn check_text(text: &str) -> Vec<Finding> {
+/// Checks a file's text, in the order of its lines. `is_json`: nobody looks at how far it is.
+pub(super) fn check_text(text: &str, is_json: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut bad: BTreeMap<String, usize> = BTreeMap::new();
     let mut parts = read_keys(text, &mut findings, &mut bad);
@@ -70,7 +70,7 @@ pub(super) fn check_text(text: &str) -> Vec<Finding> {
     };
     if let Some(config) = config {
         let lines = parts.iter().map(|part| (part.key.as_str(), part.line)).collect();
-        look_further(&config, &lines, &bad, &mut findings);
+        look_further(&config, &lines, &bad, is_json, &mut findings);
     }
     findings.sort_by_key(|finding| (finding.line.is_none(), finding.line));
     findings
@@ -159,9 +159,10 @@ fn look_further(
     config: &Config,
     lines: &BTreeMap<&str, usize>,
     bad: &BTreeMap<String, usize>,
+    is_json: bool,
     findings: &mut Vec<Finding>,
 ) {
-    let (data, trouble) = data_of(config);
+    let (data, trouble) = data_of(config, is_json);
     let found = rt::block_on(check::check(config, data));
     for problem in trouble.into_iter().chain(found) {
         // It may come of what was left out.
@@ -179,8 +180,10 @@ fn look_further(
 }
 
 /// What is in the data directory, and what is wrong with it.
-fn data_of(config: &Config) -> (Data, Option<check::Problem>) {
-    let Some(DataConfig { dir, .. }) = &config.data else { return (Data::None, None) };
+fn data_of(config: &Config, is_json: bool) -> (Data, Option<check::Problem>) {
+    let Some(DataConfig { dir, discard_damaged, .. }) = &config.data else {
+        return (Data::None, None);
+    };
     if !dir.exists() {
         return (Data::None, None);
     }
@@ -190,11 +193,11 @@ fn data_of(config: &Config) -> (Data, Option<check::Problem>) {
     }
     let error = |text: String| Some(check::Problem::error(&["data-dir", "name", "network"], text));
     let disk = Directory::new(dir);
-    if let Err(why) = check_identity(&disk) {
+    let refused = |why: StorageError| {
         let refused = NodeError::Storage { dir: dir.clone(), source: Box::new(why) };
-        return (Data::Unknown, error(refused.to_string()));
-    }
-    match owner_of(&disk) {
+        error(refused.to_string())
+    };
+    match check_identity(&disk).and_then(|()| owner_of(&disk)) {
         Ok(None) => match only_foreign(dir) {
             Ok(Some(names)) => {
                 let directory = dir.display().to_string();
@@ -207,17 +210,20 @@ fn data_of(config: &Config) -> (Data, Option<check::Problem>) {
         Ok(Some(owner)) => {
             let (name, network) = (owner.name.as_str(), owner.network.as_str());
             let is_other = name != config.name.as_str() || network != config.network;
-            let trouble = is_other.then(|| {
-                format!(
+            if is_other {
+                let text = format!(
                     "{}: the data is of node {name} in network {network:?}, not of {} in {:?}",
                     dir.display(),
                     config.name,
                     config.network
-                )
-            });
-            (Data::Some, trouble.and_then(error))
+                );
+                return (Data::Some, error(text));
+            }
+            // What it would only warn of, it tells when it starts.
+            let read = read_as_start(dir, &owner, *discard_damaged, is_json);
+            (Data::Some, read.err().and_then(refused))
         }
-        Err(why) => (Data::Unknown, error(format!("{}: {why}", dir.display()))),
+        Err(why) => (Data::Unknown, refused(why)),
     }
 }
 
@@ -226,7 +232,7 @@ mod tests {
     use super::*;
 
     fn found(text: &str) -> Vec<(Option<usize>, Option<String>)> {
-        let findings = check_text(text).into_iter();
+        let findings = check_text(text, true).into_iter();
         let errors = findings.filter(|finding| !finding.is_warning);
         errors.map(|finding| (finding.line, finding.key)).collect()
     }

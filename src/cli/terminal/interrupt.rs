@@ -17,7 +17,10 @@ use futures::future::{Either, select};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 
+use super::standard_input;
 use crate::cli::error::CliError;
+use crate::cli::files::cannot;
+use crate::cli::files::read::name_of;
 use crate::cli::say;
 use crate::rt;
 
@@ -106,25 +109,36 @@ impl Interrupt {
         }
     }
 
-    /// Standard input, whose reading ends with an error when it is interrupted.
-    ///
-    /// # Errors
-    /// There is none.
-    pub(in crate::cli) fn stdin(&self) -> io::Result<impl Read + use<>> {
-        let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-        Ok(Interruptible { file, interrupt: self.clone() })
-    }
-
-    /// A file, whose reading ends with an error when it is interrupted, and its length. A named pipe is waited for when it
-    /// is read, and not when it is opened: that could not be interrupted.
+    /// A file, or standard input for `-`, whose reading ends with an error when it is interrupted ([`Self::outweighs`]),
+    /// and its length. A named pipe is waited for when it is read, and not when it is opened: that could not be interrupted.
     ///
     /// # Errors
     /// There is none, or it cannot be read.
-    pub(in crate::cli) fn open(&self, path: &Path) -> io::Result<(impl Read + use<>, u64)> {
-        let now = OFlags::NONBLOCK.bits().cast_signed();
-        let file = OpenOptions::new().read(true).custom_flags(now).open(path)?;
-        let bytes = file.metadata()?.len();
+    pub(in crate::cli) fn open(&self, path: &Path) -> Result<(impl Read + use<>, u64), CliError> {
+        let open = || {
+            if path == Path::new("-") {
+                let stdin = standard_input::open()?;
+                return Ok((File::from(stdin.as_fd().try_clone_to_owned()?), 0));
+            }
+            let now = OFlags::NONBLOCK.bits().cast_signed();
+            let file = OpenOptions::new().read(true).custom_flags(now).open(path)?;
+            let bytes = file.metadata()?.len();
+            Ok((file, bytes))
+        };
+        let opened: io::Result<_> = open();
+        let (file, bytes) = opened.map_err(|error| match path == Path::new("-") {
+            true => CliError::Failure(format!("cannot read {}: {error}", name_of(path))),
+            false => cannot("open", path, error),
+        })?;
         Ok((Interruptible { file, interrupt: self.clone() }, bytes))
+    }
+
+    /// The same error; or, if it was interrupted, that: then input that was being waited for has ended with another error.
+    pub(in crate::cli) fn outweighs(&self, error: CliError) -> CliError {
+        match error {
+            CliError::Interrupted(_) => error,
+            error => self.check().err().unwrap_or(error),
+        }
     }
 }
 

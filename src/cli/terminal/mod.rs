@@ -4,4 +4,5 @@ pub(super) use distkv_command::{output, units};
 
 pub(super) mod interrupt;
 pub(super) mod progress;
+pub(super) mod standard_input;
 pub(super) mod times;

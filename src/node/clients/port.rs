@@ -74,6 +74,7 @@ pub(in crate::node) fn open(
     let limits = ServerConfig {
         connections_max: shares.clients,
         refusals_max: shares.refusals,
+        kept_connections: shares.kept,
         client_memory_max: config.client_memory_max,
         open_requests_max: config.open_requests_max,
         ready_wait_ms: rt::millis(config.ready_wait),
@@ -366,6 +367,19 @@ mod tests {
             acked: Tick::default(),
             since_ms,
             software: None,
+        }
+    }
+
+    #[test]
+    fn what_only_a_link_tells_is_unknown_of_members_that_are_there_and_not_linked() {
+        use MemberState as State;
+        for state in [State::Joining, State::Up, State::Suspect] {
+            let far = member("a", 1, state, 9);
+            assert_eq!(far.if_known(false), None, "{state:?}");
+            assert_eq!(MemberInfo { linked: true, ..far }.if_known(false), Some(false));
+        }
+        for state in [State::Myself, State::Down, State::Left, State::Away] {
+            assert_eq!(member("a", 1, state, 9).if_known(true), Some(true), "{state:?}");
         }
     }
 

@@ -1,12 +1,12 @@
 //! How many of the available file descriptors clients may use, and who comes by HTTP. The rest is reserved for the node's
-//! own files, for links, and for telling refused clients: a node whose clients have taken the last
+//! own files, for links, for telling refused clients, and for those who look what is wrong: a node whose clients have taken the last
 //! descriptor could neither log nor link.
 
 use distkv_http::HTTP_CONNECTIONS_MAX;
 use rustix::process::{Resource, getrlimit};
 
 use crate::node::link::{GREETINGS_MAX, LINKS_MAX};
-use crate::server::REFUSALS_MAX;
+use crate::server::{KEPT_CONNECTIONS_MAX, REFUSALS_MAX};
 
 /// Standard streams, the reactor, ports, the log, a snapshot that is written and read again, files
 /// for clients, name look-ups.
@@ -25,6 +25,8 @@ pub(in crate::node) struct Shares {
     pub(in crate::node) http: usize,
     /// Connections of clients that are told that there are too many.
     pub(in crate::node) refusals: usize,
+    /// Clients of this machine that look what is wrong when there is no room for others.
+    pub(in crate::node) kept: usize,
     /// Connections to the gossip port that have not greeted.
     pub(in crate::node) strangers: usize,
 }
@@ -40,13 +42,15 @@ impl Shares {
     fn of(limit: usize, clients_wanted: usize, has_http: bool) -> Self {
         let http = if has_http { HTTP_CONNECTIONS_MAX.min(limit / 4 / FOR_EACH_HTTP) } else { 0 };
         let rest = limit - http * FOR_EACH_HTTP;
-        let reserve = (OWN_FILES + LINKS_MAX + GREETINGS_MAX + REFUSALS_MAX).min(rest / 2);
+        let all = OWN_FILES + LINKS_MAX + GREETINGS_MAX + REFUSALS_MAX + KEPT_CONNECTIONS_MAX;
+        let reserve = all.min(rest / 2);
         let links = reserve.saturating_sub(OWN_FILES);
         Self {
             limit,
             clients: clients_wanted.min(rest - reserve).max(1),
             http,
             refusals: (links / 8).clamp(1, REFUSALS_MAX),
+            kept: (links / 8).clamp(2, KEPT_CONNECTIONS_MAX),
             strangers: (links / 2).clamp(1, GREETINGS_MAX),
         }
     }
@@ -79,7 +83,7 @@ mod tests {
         for limit in 100..20_000 {
             let shares = Shares::of(limit, 10_000, true);
             let taken = shares.clients + shares.http * FOR_EACH_HTTP;
-            let taken = taken + shares.refusals + shares.strangers;
+            let taken = taken + shares.refusals + shares.kept + shares.strangers;
             assert!(limit - taken >= OWN_FILES, "{limit}: {shares:?}");
         }
     }

@@ -1,11 +1,13 @@
-//! Accepting clients' connections, and refusing those beyond the limit: with an error if there is
-//! room for that, at once in any case, and with an occasional line in the log.
+//! Accepting clients' connections, and refusing those beyond the limit: with an error, at once, and with an
+//! occasional line in the log. A few clients of the node's own machine are let in all the same, to look what is wrong
+//! (`session/looking.rs`).
 //!
 //! The limit leaves descriptors for the node itself (`node/lifecycle/file_descriptors.rs`). If there is none left
 //! all the same, because other programs have used all that the system has, a spare one is given up
-//! for a moment: so a client is closed, and does not wait for an answer that never comes.
+//! for a moment: so a client is told, and does not wait for an answer that never comes.
 
 use std::fs::File;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,6 +15,7 @@ use std::time::Duration;
 use futures::future::{Either, select};
 
 use super::connection;
+use super::socket::is_local;
 use crate::protocol::client::{ClientError, ErrorCode};
 use crate::rt::{self, TcpListener, TcpStream};
 use crate::server::Shared;
@@ -43,13 +46,15 @@ pub(in crate::server) async fn accept(listener: TcpListener, shared: Arc<Shared>
             Ok((socket, _)) => take_in(socket, &shared),
             Err(error) => {
                 // Nearly always that there are no file descriptors left; it passes.
+                let refusal = no_room(&error);
                 if spare.take().is_some() {
-                    let closed = rt::timeout(CLOSE_PATIENCE, listener.accept()).await;
-                    if matches!(closed, Some(Ok(_))) {
+                    let next = rt::timeout(CLOSE_PATIENCE, listener.accept()).await;
+                    if let Some(Ok((socket, _))) = next {
                         shared.refused.fetch_add(1, Ordering::Relaxed);
+                        connection::refuse_and_close(&socket, &refusal, &shared);
                     }
                 }
-                complain(&shared, &format!("the system has no room for another client: {error}"));
+                complain(&shared, &refusal.text);
                 rt::sleep(ACCEPT_PAUSE).await;
                 spare = File::open(SPARE).ok();
             }
@@ -58,33 +63,38 @@ pub(in crate::server) async fn accept(listener: TcpListener, shared: Arc<Shared>
 }
 
 /// Counts a connection while it lives.
-struct Counted(Arc<Shared>);
+struct Counted {
+    shared: Arc<Shared>,
+    /// It has one of the places that are kept for the node's own machine.
+    is_kept: bool,
+}
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::AcqRel);
-        self.0.ended.notify(usize::MAX);
+        if self.is_kept {
+            // First, so that it is never taken for one of the others.
+            self.shared.kept.fetch_sub(1, Ordering::AcqRel);
+        }
+        self.shared.connections.fetch_sub(1, Ordering::AcqRel);
+        self.shared.ended.notify(usize::MAX);
     }
 }
 
 fn take_in(socket: TcpStream, shared: &Arc<Shared>) {
     let max = shared.config.connections_max;
     let before = shared.connections.fetch_add(1, Ordering::AcqRel);
-    let refusal = if before >= max {
+    let kept = shared.kept.load(Ordering::Acquire);
+    let refusal = if before.saturating_sub(kept) >= max {
         Some(too_many(max))
     } else if shared.hub.client_memory().is_exceeded() {
         Some(no_memory())
     } else {
         None
     };
-    let Some(refusal) = refusal else {
-        shared.accepted.fetch_add(1, Ordering::Relaxed);
-        let counted = Counted(Arc::clone(shared));
-        let _detached = rt::spawn(async move {
-            connection::serve(socket, Arc::clone(&counted.0)).await;
-            drop(counted);
-        });
-        return;
+    let has_kept_place = kept < shared.config.kept_connections && is_local(&socket);
+    let refusal = match refusal {
+        Some(refusal) if !has_kept_place => refusal,
+        refusal => return let_in(socket, refusal, shared),
     };
     shared.connections.fetch_sub(1, Ordering::AcqRel);
     shared.refused.fetch_add(1, Ordering::Relaxed);
@@ -98,6 +108,21 @@ fn take_in(socket: TcpStream, shared: &Arc<Shared>) {
         return;
     }
     shared.refusals.fetch_sub(1, Ordering::AcqRel);
+    connection::refuse_and_close(&socket, &refusal, shared);
+}
+
+/// Serves a client; one that would have been refused may only look.
+fn let_in(socket: TcpStream, refusal: Option<ClientError>, shared: &Arc<Shared>) {
+    shared.accepted.fetch_add(1, Ordering::Relaxed);
+    let is_kept = refusal.is_some();
+    if is_kept {
+        shared.kept.fetch_add(1, Ordering::AcqRel);
+    }
+    let counted = Counted { shared: Arc::clone(shared), is_kept };
+    let _detached = rt::spawn(async move {
+        connection::serve(socket, Arc::clone(&counted.shared), refusal).await;
+        drop(counted);
+    });
 }
 
 /// One line in the log now and then.
@@ -113,6 +138,12 @@ fn too_many(max: usize) -> ClientError {
         "this node has {max} client connections, as many as it allows (--max-connections, and the \
          limit on open files)"
     );
+    ClientError::new(ErrorCode::TooMany, text)
+}
+
+/// The error of a connection that the system gives no descriptor for, or so.
+fn no_room(error: &io::Error) -> ClientError {
+    let text = format!("the system has no room for another client of this node: {error}");
     ClientError::new(ErrorCode::TooMany, text)
 }
 

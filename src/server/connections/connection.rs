@@ -9,6 +9,7 @@ mod ending;
 
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,8 +33,12 @@ use crate::rt::{self, TcpStream};
 use crate::server::Shared;
 use crate::server::access::methods;
 
-/// Serves one client until it goes, or has to.
-pub(in crate::server) async fn serve(socket: TcpStream, shared: Arc<Shared>) {
+/// Serves one client until it goes, or has to. One that would have been refused for this may only look.
+pub(in crate::server) async fn serve(
+    socket: TcpStream,
+    shared: Arc<Shared>,
+    refusal: Option<ClientError>,
+) {
     prepare(&socket);
     let is_local = is_local(&socket);
     let mut tls = None;
@@ -49,7 +54,8 @@ pub(in crate::server) async fn serve(socket: TcpStream, shared: Arc<Shared>) {
             }
         }
     }
-    let exchange = Exchange::new(shared, is_local);
+    let mut exchange = Exchange::new(shared, is_local);
+    exchange.session.looks_only = refusal;
     let mut connection = Connection { exchange, tls, may_begin_tls, socket };
     connection.note_certificate();
     connection.take_plaintext();
@@ -73,10 +79,28 @@ async fn refuse_session(socket: TcpStream, why: &NoSession, shared: &Shared) {
 /// Tells a client that it cannot be served.
 pub(in crate::server) async fn refuse(socket: TcpStream, error: &ClientError, shared: &Shared) {
     prepare(&socket);
+    linger(&socket, &refusal_of(error, shared), LINGER).await;
+}
+
+/// The same, where there is no room to wait until the client has read it. It nearly always does: nothing was sent before
+/// that, so the system takes it at once, and clients wait for the greeting before they send anything.
+pub(in crate::server) fn refuse_and_close(
+    socket: &TcpStream,
+    error: &ClientError,
+    shared: &Shared,
+) {
+    let socket = SockRef::from(socket);
+    if (&*socket).write(&refusal_of(error, shared)).is_ok() {
+        let _ = socket.shutdown(Shutdown::Write);
+    }
+}
+
+/// The only message of a connection that is refused.
+fn refusal_of(error: &ClientError, shared: &Shared) -> Vec<u8> {
     let mut out = Vec::new();
     shared.counts.note_error(error);
     write_error(error, None, shared.hub.read(Engine::tock), &mut out);
-    linger(&socket, &out, LINGER).await;
+    out
 }
 
 struct Connection {

@@ -126,9 +126,11 @@ impl Exchange {
         self.session.enter(&self.shared, address, rt::now())
     }
 
-    /// The error of a client that has taken too long to log in, has sent too much, or had to give way to another one.
+    /// The error of a client that has taken too long to log in, has sent too much, or had to give way to another one; or
+    /// that has looked for long enough.
     pub(in crate::server) fn overstays(&mut self) -> Option<ClientError> {
-        self.session.overstays(&self.shared, self.input.total())
+        let stranger = self.session.overstays(&self.shared, self.input.total());
+        stranger.or_else(|| self.session.looks_no_more(self.now))
     }
 
     /// A round of the client's task begins.

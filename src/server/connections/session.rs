@@ -5,6 +5,9 @@
 //! is asked for is carried out one by one. No guard is held while something is encoded.
 
 mod admission;
+mod looking;
+
+pub(crate) use looking::KEPT_CONNECTIONS_MAX;
 
 use std::sync::Arc;
 
@@ -152,6 +155,8 @@ pub(in crate::server) struct Session {
     pub(in crate::server) sent_away: bool,
     /// What concerns the client's login.
     pub(in crate::server) guest: Guest,
+    /// There was no room for the client, for this reason: it may only look.
+    pub(in crate::server) looks_only: Option<ClientError>,
     /// See [`Context::witness`].
     witness: Option<Witness>,
     /// The user whom the client's certificate names.
@@ -210,6 +215,7 @@ impl Session {
             patience: Patience::default(),
             sent_away: false,
             guest: Guest::default(),
+            looks_only: None,
             witness: None,
             certified: None,
             is_by_certificate: false,
@@ -250,6 +256,10 @@ impl Session {
         arrived: Option<&Batch<'_>>,
         out: &mut Vec<u8>,
     ) -> (usize, Then) {
+        let batch = match self.looking(cx, batch, out) {
+            Some(batch) => batch,
+            None => return (1, Then::Close),
+        };
         if cx.access.is_stranger() {
             return self.meet_stranger(cx, batch, out);
         }
@@ -623,15 +633,16 @@ impl Session {
 
     /// Whether nothing of this client has a deadline.
     pub(in crate::server) fn waits_only_for_bytes(&self) -> bool {
-        self.is_quiet() && !self.patience.is_waiting() && self.guest.deadline().is_none()
+        let is_timed = self.guest.deadline().is_some() || self.looks_only.is_some();
+        self.is_quiet() && !self.patience.is_waiting() && !is_timed
     }
 
     /// When something must be looked at even if nothing happens before.
     pub(in crate::server) fn next_deadline(&self, shared: &Shared, now: Millis) -> Option<Millis> {
         let copies = self.copies_deadline(now);
         let streams = self.streams.next_deadline(shared.config.snapshot_stall_ms);
-        let login = self.guest.deadline();
-        copies.into_iter().chain(streams).chain(self.patience.deadline()).chain(login).min()
+        let guest = self.guest.deadline().into_iter().chain(self.look_deadline(now));
+        copies.into_iter().chain(streams).chain(self.patience.deadline()).chain(guest).min()
     }
 }
 

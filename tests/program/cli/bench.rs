@@ -222,6 +222,13 @@ fn what_cannot_be_measured_is_told() {
         (&["--target", "a b"], 2, "--target"),
         (&["--target", "127.0.0.1:1"], 6, "cannot connect to 127.0.0.1:1"),
         (&["watchers", "--count", "0"], 2, "--count must be"),
+        (&["--duration", "0s"], 2, "'--duration <DURATION>': it must be longer than nothing"),
+        (&["--count", "0"], 2, "'--count <REQUESTS>': 0 is not in 1.."),
+        (&["watchers", "--duration", "0s"], 2, "longer than nothing"),
+        (&["propagation", "--watch", "a", "--value", "1G"], 2, "--value must be"),
+        (&["watchers", "--value", "1G"], 2, "--value must be"),
+        (&["compare", "--duration", "0s"], 2, "longer than nothing"),
+        (&["secured", "--duration", "0s"], 2, "longer than nothing"),
         (&["propagation", "--watch", "x y"], 2, "--watch"),
     ] {
         let done = bench(arguments);

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::Command;
 
-use crate::cli::command::{ok, program};
+use crate::cli::command::{at, ok, program};
 use crate::processes::NodeProcess;
 
 #[test]
@@ -52,6 +52,35 @@ fn a_reader_that_stops_early_has_no_whole_snapshot_and_the_command_says_so() {
     let said = String::from_utf8(done.stderr).unwrap();
     assert_eq!(String::from_utf8(done.stdout).unwrap().trim(), "1", "{said}");
     assert!(said.contains("what it has is not whole"), "{said}");
+}
+
+#[test]
+fn a_closed_standard_input_is_not_an_empty_one() {
+    let node = NodeProcess::run("n1");
+    let run = |command: &str, input: &str| {
+        let program = env!("CARGO_BIN_EXE_distkv-node");
+        let script = format!("{program} {command} --connect {} {input}", node.client);
+        let done = Command::new("bash").args(["-c", &script]).output().unwrap();
+        (done.status.code(), String::from_utf8(done.stderr).unwrap())
+    };
+    for command in [
+        "set k -",
+        "set k --string -",
+        "set k --raw-file -",
+        "set k --msgpack -",
+        "send a --string -",
+        "import -",
+        "apply - --delete --allow-empty",
+        "diff -",
+    ] {
+        let closed = (Some(1), "error: cannot read standard input: it is closed\n".to_owned());
+        assert_eq!(run(command, "<&-"), closed, "{command}");
+    }
+    assert_eq!(at(&node, &["get", "k"]).code, 1);
+    for input in ["</dev/null", "< <(printf '')", "<<<''"] {
+        assert_eq!(run("set k --string -", input).0, Some(0), "{input}");
+    }
+    assert_eq!(ok(&node, &["get", "k"]).trim(), "\"\\n\"");
 }
 
 #[test]

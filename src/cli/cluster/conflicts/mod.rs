@@ -5,6 +5,7 @@ mod node;
 mod told;
 
 use clap::Args;
+use futures::stream::{self, StreamExt as _};
 
 use self::node::Node;
 use self::told::{Printer, Told};
@@ -17,6 +18,8 @@ use crate::model::path::Path;
 
 /// Most nodes that are asked: as many as a network is made for.
 const NODES_MAX: usize = 1_024;
+/// Nodes that are asked at once.
+const AT_ONCE_MAX: usize = 64;
 
 /// Print conflicts: changes made in ignorance of each other, and which was kept
 #[derive(Debug, Clone, Args)]
@@ -116,6 +119,11 @@ pub(in crate::cli) async fn run(args: ConflictsArgs) -> Result<(), CliError> {
     if asking.is_complete { Ok(()) } else { Err(CliError::Told) }
 }
 
+/// Does this at so many nodes at once as may be: silent ones are waited for together. What came of it is in their order.
+async fn at_once<T>(work: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    stream::iter(work).buffered(AT_ONCE_MAX).collect().await
+}
+
 /// The nodes that are asked, first the one that was named.
 struct Asking {
     nodes: Vec<Node>,
@@ -148,18 +156,25 @@ impl Asking {
         let first = self.nodes.first().map(|node| node.remote.connection.greeting().node.clone());
         let mut roster = Roster::new(NODES_MAX, first);
         let mut asked = 0;
-        while let Some(node) = self.nodes.get(asked) {
-            match node.members().await {
-                Ok(reply) => roster.note(&reply),
-                Err(error) if asked == 0 => return Err(error),
-                // It is asked for its conflicts all the same, which tells what is wrong.
-                Err(_) => {}
+        while asked < self.nodes.len() {
+            let told = at_once(self.nodes.iter().skip(asked).map(Node::members)).await;
+            for (index, reply) in told.into_iter().enumerate() {
+                match reply {
+                    Ok(reply) => roster.note(&reply),
+                    Err(error) if asked + index == 0 => return Err(error),
+                    // It is asked for its conflicts all the same, which tells what is wrong.
+                    Err(_) => {}
+                }
             }
-            asked += 1;
+            asked = self.nodes.len();
             // To wait for one that is down is in vain; but another node may know better.
-            for (name, address) in roster.take_new(|member| member.state != "down") {
-                let name = printable(&name);
-                match Node::connect(&name, address, args).await {
+            let new = roster.take_new(|member| member.state != "down");
+            let connecting = new.into_iter().map(async |(name, address)| {
+                let name = printable(&name).into_owned();
+                (Node::connect(&name, address, args).await, name)
+            });
+            for (connected, name) in at_once(connecting).await {
+                match connected {
                     Ok(node) => self.nodes.push(node),
                     Err(error) => self.leave_out(&name, false, error)?,
                 }
@@ -182,8 +197,12 @@ impl Asking {
 
     /// Opens a watch at each.
     async fn watch(&mut self, path: &Path) -> Result<(), CliError> {
-        for (index, mut node) in std::mem::take(&mut self.nodes).into_iter().enumerate() {
-            match node.watch(path).await {
+        let watching = std::mem::take(&mut self.nodes).into_iter().map(async |mut node| {
+            let watched = node.watch(path).await;
+            (node, watched)
+        });
+        for (index, (node, watched)) in at_once(watching).await.into_iter().enumerate() {
+            match watched {
                 Ok(()) => self.nodes.push(node),
                 Err(error) => self.leave_out(&node.name, index == 0, error)?,
             }
@@ -194,8 +213,12 @@ impl Asking {
     /// What their lists have.
     async fn list(&mut self, args: &ConflictsArgs) -> Result<Vec<Told>, CliError> {
         let mut all = Vec::new();
-        for (index, mut node) in std::mem::take(&mut self.nodes).into_iter().enumerate() {
-            match node.list(&args.path, args.limit).await {
+        let listing = std::mem::take(&mut self.nodes).into_iter().map(async |mut node| {
+            let list = node.list(&args.path, args.limit).await;
+            (node, list)
+        });
+        for (index, (node, list)) in at_once(listing).await.into_iter().enumerate() {
+            match list {
                 Ok(mut list) => {
                     all.append(&mut list);
                     self.nodes.push(node);

@@ -30,6 +30,9 @@ const INTERVAL: Duration = Duration::from_millis(250);
 /// ask for well before that.
 const QUIET_MS: Millis = 2_000;
 
+/// What is said of a comparison that was interrupted before it began.
+const NOTHING_COMPARED: &str = "nothing was compared yet";
+
 /// Check whether two nodes hold the same
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
@@ -82,13 +85,14 @@ pub(in crate::cli) async fn run(args: VerifyArgs) -> Result<(), CliError> {
         return Err(CliError::Usage(text.to_owned()));
     }
     let (timeout, access) = (args.remote.timeout_or_default(), args.remote.access()?);
-    let (a, b) = try_join(
+    let interrupt = Interrupt::heed()?;
+    let connecting = try_join(
         Side::connect(&args.a, &access, timeout),
         Side::connect(&args.b, &access, timeout),
-    )
-    .await?;
+    );
+    let connected = interrupt.or(connecting).await;
+    let (a, b) = connected.map_err(|error| error.left(NOTHING_COMPARED))?;
     let mut comparison = Comparison::new(a, b);
-    let interrupt = Interrupt::heed()?;
     let looked = interrupt.or(comparison.look_until(args.patience)).await;
     looked.map_err(|error| error.left(&comparison.left()))?;
     let mut output = Output::new(args.remote.json);
@@ -102,7 +106,8 @@ pub(in crate::cli) async fn run(args: VerifyArgs) -> Result<(), CliError> {
         found = listed.map_err(|error| error.left(&comparison.left()))?;
         if !comparison.open.iter().any(|shard| found.by_shard.contains_key(shard)) {
             // Nothing to show for it: perhaps it was on its way.
-            comparison.look().await?;
+            let looked = interrupt.or(comparison.look()).await;
+            looked.map_err(|error| error.left(&comparison.left()))?;
         }
     }
     comparison.print_verdict(&found, &mut output)?;
@@ -247,7 +252,7 @@ impl Comparison {
     fn left(&self) -> String {
         let equal = usize::from(SHARD_COUNT).saturating_sub(self.open.len());
         match self.looks {
-            0 => String::from("nothing was compared yet"),
+            0 => String::from(NOTHING_COMPARED),
             _ => format!("found equal so far: {equal} of {SHARD_COUNT} shards"),
         }
     }

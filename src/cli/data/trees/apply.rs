@@ -1,9 +1,8 @@
 //! `diff` and `apply`: lines of JSON against what a network holds, and what it takes to make the one the other.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io;
-use std::path::{Path as FilePath, PathBuf};
+use std::io::Read;
+use std::path::PathBuf;
 
 use clap::Args;
 use futures::future::join_all;
@@ -11,7 +10,6 @@ use serde_json::{Map, Value as Json, json};
 
 use super::copy::told_at;
 use crate::cli::error::CliError;
-use crate::cli::files::cannot;
 use crate::cli::files::read::{Lines, name_of};
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
 use crate::cli::say;
@@ -44,7 +42,7 @@ With --json, one object per line: path, change (add, remove, change), now and th
 network match the file.
 
 Exit code: 0 there is no difference, 1 there is (or the file cannot be read), 2 usage, 3 refused, 6 no node \
-was reached.")]
+was reached, 130 interrupted.")]
 pub(in crate::cli) struct DiffArgs {
     #[command(flatten)]
     wanted: WantedArgs,
@@ -110,9 +108,7 @@ pub(super) struct Difference {
 }
 
 pub(in crate::cli) async fn run_diff(args: DiffArgs) -> Result<(), CliError> {
-    let remote = args.remote.connect().await?;
-    let (_, wanted) = args.wanted.read()?;
-    let differences = compare(&remote, &args.wanted.below, wanted, args.remote.json).await?;
+    let (_, _, differences) = args.wanted.compare(&args.remote, &Interrupt::heed()?).await?;
     let mut output = Output::new(args.remote.json);
     differences.iter().try_for_each(|difference| difference.print(&mut output))?;
     output.flush()?;
@@ -120,8 +116,10 @@ pub(in crate::cli) async fn run_diff(args: DiffArgs) -> Result<(), CliError> {
 }
 
 pub(in crate::cli) async fn run_apply(args: ApplyArgs) -> Result<(), CliError> {
-    let remote = args.remote.connect().await?;
-    let (lines, wanted) = args.wanted.read()?;
+    let interrupt = Interrupt::heed()?;
+    let compared = args.wanted.compare(&args.remote, &interrupt).await;
+    let (remote, lines, mut differences) =
+        compared.map_err(|error| error.left("nothing was changed"))?;
     if lines == 0 && args.delete && !args.allow_empty {
         let file = name_of(&args.wanted.file);
         return Err(CliError::Failure(format!(
@@ -130,10 +128,6 @@ pub(in crate::cli) async fn run_apply(args: ApplyArgs) -> Result<(), CliError> {
             args.wanted.below
         )));
     }
-    let interrupt = Interrupt::heed()?;
-    let comparing = compare(&remote, &args.wanted.below, wanted, args.remote.json);
-    let compared = interrupt.or(comparing).await;
-    let mut differences = compared.map_err(|error| error.left("nothing was changed"))?;
     differences.retain(|difference| args.delete || difference.then.is_some());
     let mut output = Output::new(args.remote.json);
     if args.dry_run {
@@ -171,12 +165,23 @@ pub(in crate::cli) async fn run_apply(args: ApplyArgs) -> Result<(), CliError> {
 }
 
 impl WantedArgs {
+    /// Connects, and compares the file with what is there. Also tells how many lines the file has.
+    async fn compare(
+        &self,
+        remote: &RemoteArgs,
+        interrupt: &Interrupt,
+    ) -> Result<(Remote, u64, Vec<Difference>), CliError> {
+        let (source, _) = interrupt.open(&self.file)?;
+        let node = interrupt.or(remote.connect()).await?;
+        let read = self.read(source).map_err(|error| interrupt.outweighs(error));
+        let (lines, wanted) = read?;
+        let comparing = compare(&node, &self.below, wanted, remote.json);
+        let differences = interrupt.or(comparing).await?;
+        Ok((node, lines, differences))
+    }
+
     /// What the file says, and in how many lines.
-    fn read(&self) -> Result<(u64, BTreeMap<Path, Value>), CliError> {
-        let source: Box<dyn io::Read> = match self.file == FilePath::new("-") {
-            true => Box::new(io::stdin().lock()),
-            false => Box::new(File::open(&self.file).map_err(|e| cannot("open", &self.file, e))?),
-        };
+    fn read(&self, source: impl Read) -> Result<(u64, BTreeMap<Path, Value>), CliError> {
         let mut lines = Lines::new(&self.file, source);
         let (mut said, mut wanted) = (0, BTreeMap::new());
         loop {
@@ -312,6 +317,7 @@ pub(super) async fn carry_out(
     mut look: impl FnMut(u64) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     for batch in differences.chunks(REQUESTS) {
+        look(done.set + done.deleted + done.changed)?;
         let requests: Vec<_> = batch.iter().map(Difference::request).collect();
         let asking = requests.iter().map(|(action, fields)| remote.request(action, fields));
         for (reply, difference) in join_all(asking).await.into_iter().zip(batch) {
@@ -324,7 +330,6 @@ pub(super) async fn carry_out(
                 Err(error) => return Err(told_at(&difference.path, error, "")),
             }
         }
-        look(done.set + done.deleted + done.changed)?;
     }
     Ok(())
 }

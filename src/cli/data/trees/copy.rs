@@ -106,8 +106,11 @@ pub(in crate::cli) async fn rename(args: MvArgs) -> Result<(), CliError> {
 async fn run(places: &Places, remote: &RemoteArgs, moves: bool) -> Result<(), CliError> {
     places.check()?;
     // Replies wait behind a stream that is not read, so what is read has a connection of its own.
-    let (source, target) = (remote.connect().await?, remote.connect().await?);
     let interrupt = Interrupt::heed()?;
+    let connecting = async { Ok((remote.connect().await?, remote.connect().await?)) };
+    let connected = interrupt.or(connecting).await;
+    let nothing = if moves { "nothing was moved" } else { "nothing was copied" };
+    let (source, target) = connected.map_err(|error| error.left(nothing))?;
     let mut bar = ProgressBar::new(if moves { "moving" } else { "copying" }, remote.json);
     let mut done = Done::default();
     let carried = places.carry(&source, &target, moves, &mut done, |count| {

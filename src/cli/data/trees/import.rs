@@ -1,14 +1,13 @@
 //! `import`: entries from lines of JSON, as new changes.
 
 use std::io;
-use std::path::{Path as FilePath, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use futures::future::join_all;
 use serde_json::json;
 
 use crate::cli::error::CliError;
-use crate::cli::files::cannot;
 use crate::cli::files::read::{Lines, name_of};
 use crate::cli::remote::{Remote, RemoteArgs, address_entry, parse_path};
 use crate::cli::terminal::interrupt::Interrupt;
@@ -73,15 +72,9 @@ struct Done {
 
 pub(in crate::cli) async fn run(args: ImportArgs) -> Result<(), CliError> {
     let interrupt = Interrupt::heed()?;
-    let is_stdin = args.file == FilePath::new("-");
-    let (source, bytes): (Box<dyn io::Read>, u64) = match is_stdin {
-        true => (Box::new(interrupt.stdin().map_err(|e| cannot("read", &args.file, e))?), 0),
-        false => {
-            let opened = interrupt.open(&args.file).map_err(|e| cannot("open", &args.file, e))?;
-            (Box::new(opened.0), opened.1)
-        }
-    };
-    let remote = interrupt.or(args.remote.connect()).await?;
+    let (source, bytes) = interrupt.open(&args.file)?;
+    let connected = interrupt.or(args.remote.connect()).await;
+    let remote = connected.map_err(|error| error.left("nothing was imported"))?;
     let mut bar = ProgressBar::new("importing", args.remote.json);
     let mut lines = Lines::new(&args.file, source);
     let mut done = Done::default();
@@ -89,12 +82,7 @@ pub(in crate::cli) async fn run(args: ImportArgs) -> Result<(), CliError> {
         bar.bytes(read, bytes);
         interrupt.check()
     });
-    let imported = interrupt.soon(imported).await;
-    // Input that was being waited for has ended with another error.
-    let imported = imported.map_err(|error| match error {
-        CliError::Interrupted(_) => error,
-        error => interrupt.check().err().unwrap_or(error),
-    });
+    let imported = interrupt.soon(imported).await.map_err(|error| interrupt.outweighs(error));
     drop(bar);
     let mut output = Output::new(args.remote.json);
     let Done { lines, changed, unchanged, deletions } = done;

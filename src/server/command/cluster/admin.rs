@@ -113,6 +113,7 @@ impl Session {
             }
             map.size("connections", cx.shared.connections());
             map.size("connections_max", cx.shared.config.connections_max);
+            map.size("connections_kept", cx.shared.kept_connections());
             map.size("watches", engine.watch_count());
         });
         write_rest_of_status(&status, cx, &mut map);

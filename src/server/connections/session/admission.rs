@@ -69,7 +69,7 @@ impl Session {
     }
 
     /// Answers with an error, within a stream or not, when the connection closes behind it.
-    fn refuse_at_once(
+    pub(super) fn refuse_at_once(
         &self,
         cx: &Context<'_>,
         (seq, in_stream): (Option<u64>, bool),

@@ -179,6 +179,58 @@ fn one_connection_too_many_is_told_so() {
 }
 
 #[test]
+fn who_is_refused_is_told_why_however_many_are() {
+    let config = ServerConfig { connections_max: 1, refusals_max: 0, ..ServerConfig::default() };
+    let node = Node::found_with("n1", config);
+    let _only = node.connect();
+    for _ in 0..20 {
+        let mut other = Client::silent(node.address());
+        assert_eq!(text(&other.receive().expect("an error"), "code"), "too_many");
+        assert!(other.receive().is_none());
+    }
+}
+
+#[test]
+fn a_client_of_the_node_s_own_machine_may_look_where_there_is_no_room() {
+    let config =
+        ServerConfig { connections_max: 1, kept_connections: 1, ..ServerConfig::default() };
+    let node = Node::found_with("n1", config);
+    let mut only = node.connect();
+    only.set("a", 1);
+    let mut looking = node.connect();
+    let status = looking.ok(map! {"action": "status"});
+    let counts = ["connections", "connections_max", "connections_kept"];
+    assert_eq!(counts.map(|name| status[name].as_u64()), [Some(2), Some(1), Some(1)]);
+    looking.ok(map! {"action": "members"});
+    looking.ok(map! {"action": "clients"});
+    // There is no other place, not even to look.
+    let mut third = Client::silent(node.address());
+    assert_eq!(text(&third.receive().unwrap(), "code"), "too_many");
+    // It has no place among the others: when one of those is free, somebody else gets it.
+    drop(only);
+    let mut other = loop {
+        let mut other = Client::silent(node.address());
+        if other.receive().unwrap()["seq"].as_u64() == Some(0) {
+            break other;
+        }
+    };
+    other.set("a", 2);
+    // What came before something else is answered; that is refused, and its place is free for the next.
+    let before = looking.start(map! {"action": "status"});
+    let refused = looking.error(map! {"action": "get_value", "path": path("a")});
+    assert_eq!(text(&refused, "code"), "too_many");
+    assert!(text(&refused, "error").contains("answers status, members and clients all the same"));
+    assert_eq!(text(&looking.reply(before), "name"), "n1");
+    assert!(looking.receive().is_none());
+    loop {
+        let mut next = Client::silent(node.address());
+        if next.receive().unwrap()["seq"].as_u64() == Some(0) {
+            break;
+        }
+    }
+}
+
+#[test]
 fn a_port_in_use_and_an_address_that_is_none_are_told_apart() {
     let node = Node::found("n1");
     let address = node.address().to_string();

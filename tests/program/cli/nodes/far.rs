@@ -1,5 +1,9 @@
 //! A network in which a node is linked to few others, as it is with more than 48: it knows the addresses of no more.
 
+use std::net::TcpListener;
+use std::sync::{Arc, Barrier};
+use std::thread;
+
 use distkv::client::{Fields, Message};
 use distkv::model::value::write_array_len;
 use serde_json::Value as Json;
@@ -66,6 +70,52 @@ fn conflicts_asks_every_node_whose_address_any_node_tells() {
     assert_eq!(done.stderr.matches("left out").count(), 1, "{done:?}");
     assert!(done.stderr.contains("n4 is left out: no node that could be asked"), "{done:?}");
     assert!(done.stderr.contains("no conflicts were found at n1, n2, n3 "), "{done:?}");
+}
+
+/// Nodes that answer when all three of them are asked.
+fn asked_together() -> FakeNode {
+    let all = Arc::new(Barrier::new(3));
+    let others = ["n2", "n3", "n4"].map(|name| {
+        let (all, members) = (Arc::clone(&all), [b"\x91", &*row(name, "self", None)].concat());
+        FakeNode::start_as(name, move |request| {
+            all.wait();
+            match request.str("action") {
+                Some("members") => vec![Fields::new().raw("result", &members).clone()],
+                _ => vec![state("start"), state("end")],
+            }
+        })
+    });
+    let rows = ["n2", "n3", "n4"].iter().zip(&others);
+    let rows = rows.map(|(name, node)| row(name, "up", Some(&node.address.to_string())));
+    node("n1", [row("n1", "self", None)].into_iter().chain(rows).collect())
+}
+
+#[test]
+fn conflicts_asks_all_nodes_at_once() {
+    let done = cli_with(&asked_together(), &["conflicts", "--all", "--timeout", "5s"]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert!(done.stderr.contains("no conflicts were found at n1, n2, n3, n4 "), "{done:?}");
+}
+
+#[test]
+fn conflicts_waits_for_silent_nodes_together() {
+    // They end their connections without a greeting when each has one.
+    let all = Arc::new(Barrier::new(3));
+    let silent = ["n2", "n3", "n4"].map(|name| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, all) = (listener.local_addr().unwrap().to_string(), Arc::clone(&all));
+        thread::spawn(move || {
+            let met = listener.accept().unwrap();
+            all.wait();
+            drop(met);
+        });
+        row(name, "up", Some(&address))
+    });
+    let first = node("n1", [row("n1", "self", None)].into_iter().chain(silent).collect());
+    let done = cli_with(&first, &["conflicts", "--all", "--timeout", "5s"]);
+    assert_eq!(done.code, 1, "{done:?}");
+    let ended = done.stderr.matches("closed the connection without a greeting").count();
+    assert_eq!(ended, 3, "{done:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Ctrl-C while a node is silent: a command that changes something gives up soon, and says what it knows.
 
 use std::fs;
+use std::net::TcpListener;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -71,32 +72,65 @@ fn commands_that_change_something_end_soon_after_ctrl_c_though_the_node_is_silen
 }
 
 #[test]
-fn an_import_from_a_pipe_that_nobody_writes_to_ends_soon_after_ctrl_c_and_goes_on_when_somebody_does()
+fn what_waits_for_a_pipe_that_nobody_writes_to_ends_soon_after_ctrl_c_and_goes_on_when_somebody_does()
  {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe").to_str().unwrap().to_owned();
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let node = NodeProcess::run("n1");
     let connect = node.client.to_string();
-    let import = || program(&["import", &pipe, "--connect", &connect]).spawn().unwrap();
+    for (command, value, told) in [
+        ("import", "1", "interrupted: the lines behind these were not imported"),
+        ("apply", "2", "interrupted: nothing was changed\n"),
+        ("diff", "2", ""),
+    ] {
+        let begin = || program(&[command, &pipe, "--connect", &connect]).spawn().unwrap();
+        let running = begin();
+        // It is connected: so it has opened the pipe, and waits for it.
+        wait_until("it is connected", || {
+            // One of them asks.
+            (ok(&node, &["clients", "--json"]).lines().count() >= 2).then_some(())
+        });
+        let began = Instant::now();
+        let sent = Command::new("kill").args(["-s", "INT", &running.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        let done = running.wait_with_output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(130), "{command}: {said}");
+        assert!(said.starts_with(told) && said.is_empty() == told.is_empty(), "{command}: {said}");
+        assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
 
-    let mut running = import();
-    // It is connected: so it has opened the pipe, and waits for it.
-    wait_until("it is connected", || {
-        // One of them asks.
-        (ok(&node, &["clients", "--json"]).lines().count() >= 2).then_some(())
-    });
-    let began = Instant::now();
-    let sent = Command::new("kill").args(["-s", "INT", &running.id().to_string()]).status();
-    assert!(sent.unwrap().success());
-    assert_eq!(running.wait().unwrap().code(), Some(130));
-    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+        let running = begin();
+        fs::write(&pipe, format!("{{\"path\": \"a\", \"value\": {value}}}\n")).unwrap();
+        let done = running.wait_with_output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        assert_eq!(ok(&node, &["get", "a"]).trim(), value);
+    }
+}
 
-    let running = import();
-    fs::write(&pipe, "{\"path\": \"a\", \"value\": 1}\n").unwrap();
-    let done = running.wait_with_output().unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    assert_eq!(ok(&node, &["get", "a"]).trim(), "1");
+#[test]
+fn commands_that_wait_for_a_node_s_greeting_say_that_nothing_was_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = folder.path().join("line.jsonl").to_str().unwrap().to_owned();
+    fs::write(&line, "{\"path\": \"a.x\", \"value\": 1}\n").unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    for (command, told) in [
+        (&["import", &line, "--connect", &address][..], "nothing was imported"),
+        (&["apply", &line, "--connect", &address], "nothing was changed"),
+        (&["cp", "a", "b", "--connect", &address], "nothing was copied"),
+        (&["mv", "a", "b", "--connect", &address], "nothing was moved"),
+        (&["verify", &address, &address], "nothing was compared yet"),
+    ] {
+        let running = program(command).spawn().unwrap();
+        let _met = silent.accept().unwrap();
+        let sent = Command::new("kill").args(["-s", "INT", &running.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        let done = running.wait_with_output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(130), "{command:?}: {said}");
+        assert_eq!(said, format!("interrupted: {told}\n"), "{command:?}");
+    }
 }
 
 #[test]

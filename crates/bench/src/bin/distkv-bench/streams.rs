@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use clap::Args;
-use distkv_bench::args::DEPTH_MAX;
+use distkv_bench::args::{DEPTH_MAX, check_value, within};
 use distkv_bench::distkv::{DistKv, is_start, watch_request};
 use distkv_bench::keys::{Distribution, Ops, Values};
 use distkv_bench::load::{LATENCY_MAX, LoadError, Tally, Work};
@@ -20,7 +20,7 @@ use distkv_client::splitter::Splitter;
 use distkv_command::error::CliError;
 use distkv_command::output::{Output, Table};
 use distkv_command::remote::{RemoteArgs, parse_address};
-use distkv_command::units::{parse_bytes, parse_duration};
+use distkv_command::units::{parse_bytes, parse_duration, parse_some_time};
 use distkv_model::value::skip::skip_value;
 use distkv_model::value::{SkipError, SkipLimits};
 use distkv_runtime as rt;
@@ -95,7 +95,7 @@ pub(super) struct WatchersArgs {
     keys: u64,
 
     /// How long to measure
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_some_time)]
     duration: Duration,
 
     /// How long to write before that
@@ -107,6 +107,7 @@ pub(super) struct WatchersArgs {
 }
 
 pub(super) fn propagation(args: &PropagationArgs) -> Result<(), CliError> {
+    check_value(args.value)?;
     let remote = &args.remote;
     let (from, to) = (remote.address()?, parse_address("--watch", &args.watch)?);
     let (from, to) = (resolve(&from)?, resolve(&to)?);
@@ -162,12 +163,11 @@ fn has_value(message: &Message, value: &[u8]) -> bool {
 }
 
 pub(super) fn watchers(args: &WatchersArgs) -> Result<(), CliError> {
-    if !(1..=WATCHERS_MAX).contains(&args.count) {
-        return Err(CliError::Usage(format!("--count must be from 1 to {WATCHERS_MAX}")));
-    }
-    if args.keys == 0 || !(1..=DEPTH_MAX).contains(&args.depth) {
-        let text = format!("--keys must be 1 or more, --depth from 1 to {}", DEPTH_MAX);
-        return Err(CliError::Usage(text));
+    within("count", args.count, WATCHERS_MAX)?;
+    within("depth", args.depth, DEPTH_MAX)?;
+    check_value(args.value)?;
+    if args.keys == 0 {
+        return Err(CliError::Usage("--keys must be 1 or more".to_owned()));
     }
     let remote = &args.remote;
     let target = resolve(&remote.address()?)?;

@@ -22,7 +22,7 @@ use distkv_bench::args::Shape;
 use distkv_bench::keys::Distribution;
 use distkv_command::error::CliError;
 use distkv_command::say;
-use distkv_command::units::parse_duration;
+use distkv_command::units::{parse_duration, parse_some_time};
 use figures::{Contender, Form, Group};
 use lab::{Cores, Lab, Pins};
 use serde_json::json;
@@ -64,7 +64,7 @@ pub(super) struct CompareArgs {
     rounds: Option<u32>,
 
     /// How long each measurement of a rate takes [default: 5s]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_some_time)]
     duration: Option<Duration>,
 
     /// How long load is made before each [default: 1s]

@@ -23,7 +23,7 @@ use distkv_bench::args::Shape;
 use distkv_bench::keys::Distribution;
 use distkv_command::error::CliError;
 use distkv_command::say;
-use distkv_command::units::parse_duration;
+use distkv_command::units::{parse_duration, parse_some_time};
 
 use crate::compare::figures::Form;
 use crate::compare::lab::{self, Cores, Lab, Pins};
@@ -66,7 +66,7 @@ pub(super) struct SecuredArgs {
     pairs: u32,
 
     /// How long each measurement takes
-    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = parse_some_time)]
     duration: Duration,
 
     /// How long load is made before each; the handshakes of TLS are in it
