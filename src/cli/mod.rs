@@ -101,9 +101,9 @@ Exit codes:
   6  no node was reached, or none that was is ready: nothing was done; also: a
      command that only reads got no answer, or not all of it
   7  the answer did not come: it may have been done; look before you repeat it
-  130  `bench`, `import`, `apply`, `diff`, `undo`, `cp`, `mv`, `verify`, `log replay`,
-     `snapshot save`, `snapshot restore`, `snapshot convert` or `user ticket`
-     was interrupted
+  130  `bench`, `import`, `apply`, `diff`, `undo`, `cp`, `mv`, `verify`,
+     `log replay`, `snapshot save`, `snapshot restore`, `snapshot convert` or
+     `user ticket` was interrupted
   With --json, an error is a line of JSON on standard error: {\"error\": TEXT,
   \"outcome\": WORD, \"code\": the node's word or null, \"exit_code\": NUMBER}.
   What else a command says there is {\"note\": TEXT} or {\"warning\": TEXT}."
