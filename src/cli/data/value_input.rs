@@ -90,7 +90,8 @@ pub(in crate::cli) fn read_input(file: &FilePath, bytes_max: usize) -> Result<Ve
     // One byte more than allowed shows that there is too much.
     let limit = bytes_max as u64 + 1;
     let read = match file.to_str() {
-        Some("-") => standard_input::open().and_then(|stdin| stdin.lock().take(limit).read_to_end(&mut bytes)),
+        Some("-") => standard_input::open()
+            .and_then(|stdin| stdin.lock().take(limit).read_to_end(&mut bytes)),
         _ => File::open(file).and_then(|file| file.take(limit).read_to_end(&mut bytes)),
     };
     read.map_err(|error| CliError::Failure(format!("cannot read {place}: {error}")))?;

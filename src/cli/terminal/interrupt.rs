@@ -114,10 +114,7 @@ impl Interrupt {
     ///
     /// # Errors
     /// There is none, or it cannot be read.
-    pub(in crate::cli) fn open(
-        &self,
-        path: &Path,
-    ) -> Result<(impl Read + use<>, u64), CliError> {
+    pub(in crate::cli) fn open(&self, path: &Path) -> Result<(impl Read + use<>, u64), CliError> {
         let open = || {
             if path == Path::new("-") {
                 let stdin = standard_input::open()?;
