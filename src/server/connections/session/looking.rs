@@ -6,6 +6,7 @@ use distkv_access::users::is_before_login;
 
 use super::{Context, Decoded, Session};
 use crate::model::ids::Millis;
+use crate::protocol::client::reply::write_error;
 use crate::protocol::client::{Action, ClientError, ClientMessage};
 
 /// Most clients that may look at once.
@@ -43,6 +44,8 @@ impl Session {
                 );
                 let error = ClientError::new(refusal.code, text);
                 self.refuse_at_once(cx, (Some(seq), action.errs_in_stream()), &error, out);
+                // For requests behind it, which are not answered.
+                write_error(&error, None, cx.tock(), out);
                 None
             }
             Some((at, ..)) => batch.get(..at),

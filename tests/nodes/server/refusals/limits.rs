@@ -221,6 +221,9 @@ fn a_client_of_the_node_s_own_machine_may_look_where_there_is_no_room() {
     assert_eq!(text(&refused, "code"), "too_many");
     assert!(text(&refused, "error").contains("answers status, members and clients all the same"));
     assert_eq!(text(&looking.reply(before), "name"), "n1");
+    // Also whoever asks more without waiting is told.
+    let last = looking.receive().unwrap();
+    assert_eq!((last["seq"].as_u64(), text(&last, "code")), (None, "too_many"));
     assert!(looking.receive().is_none());
     loop {
         let mut next = Client::silent(node.address());
