@@ -96,8 +96,10 @@ class Node:
         self._reap()
 
     def freeze(self) -> None:
-        """Stops the process without ending it (SIGSTOP)."""
+        """Stops the process without ending it (SIGSTOP), and waits until it stands still, if it has not ended."""
         self.process.send_signal(signal.SIGSTOP)
+        # Threads go on for a moment after the signal.
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
         """Lets a frozen one go on (SIGCONT)."""
