@@ -14,18 +14,17 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::model::host_port::host_of;
 use crate::model::ids::Millis;
 
 /// One in so many places is for this machine's own, who do not give way to others then: whoever looks after the node gets
 /// in.
 const KEPT_FOR_HOME: usize = 16;
-/// An IPv6 address belongs to whoever has this many of its first bits.
-const IPV6_BITS: u32 = 64;
 /// All of this machine's loopback addresses.
 const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -40,7 +39,7 @@ pub(crate) struct Crowd {
 struct State {
     most: usize,
     next: u64,
-    /// By arrival. Invariant: no more than there may be.
+    /// By arrival. None is added where there are as many as there may be.
     members: Vec<Member>,
     /// Invariant: what `members` has, and none is 0.
     groups: HashMap<IpAddr, usize>,
@@ -85,7 +84,7 @@ impl Crowd {
         }
         let number = state.next;
         state.next += 1;
-        *state.groups.entry(group(address)).or_default() += 1;
+        *state.groups.entry(host_of(address)).or_default() += 1;
         *state.addresses.entry(address).or_default() += 1;
         let end = Box::new(end);
         state.members.push(Member { number, address, since: now, is_busy: false, end });
@@ -97,7 +96,7 @@ impl State {
     /// How greedy an address is.
     fn rank(&self, address: IpAddr) -> (usize, usize) {
         let count = |of: &HashMap<IpAddr, usize>, key| of.get(&key).copied().unwrap_or(0);
-        (count(&self.groups, group(address)), count(&self.addresses, address))
+        (count(&self.groups, host_of(address)), count(&self.addresses, address))
     }
 
     /// Who gives way to one from this address; of those that are no greedier, only who has come by this time.
@@ -124,7 +123,7 @@ impl State {
     fn remove(&mut self, at: usize) -> Member {
         let one = self.members.remove(at);
         for (counts, key) in
-            [(&mut self.groups, group(one.address)), (&mut self.addresses, one.address)]
+            [(&mut self.groups, host_of(one.address)), (&mut self.addresses, one.address)]
         {
             if let Some(count) = counts.get_mut(&key) {
                 *count -= 1;
@@ -145,14 +144,6 @@ impl State {
 fn canonical(address: IpAddr) -> IpAddr {
     let address = address.to_canonical();
     if address.is_loopback() { HOME } else { address }
-}
-
-/// The addresses that one host may have.
-fn group(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> IPV6_BITS << IPV6_BITS).into(),
-    }
 }
 
 /// A connection's place, until this is dropped.

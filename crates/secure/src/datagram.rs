@@ -36,8 +36,8 @@
 //!
 //! Replays that seem to come from an address use up its share in every second, so the node that is really there must not
 //! depend on it. What that node asks is new: later than every `ask` of its epoch that came here before, and than all that was
-//! taken from it. A recorded one passes for new once. So new ones are answered beyond the share, 1,024 a second from all addresses
-//! together, and only where I send to that address myself: a stranger's address never gets more than its share.
+//! taken from it. A recorded one passes for new once. So new ones are answered beyond the share, 1,024 a second from all
+//! addresses together, and only where I send to that address myself: a stranger's address never gets more than its share.
 //! Of two nodes that do not know each other, one has to get an answer: by what it then sends, the other learns. Who lets
 //! a copy of a later `ask` overtake an earlier one makes that one count as old; it could cut that pair off as well.
 

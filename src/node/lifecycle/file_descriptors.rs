@@ -1,6 +1,6 @@
 //! How many of the available file descriptors clients may use, and who comes by HTTP. The rest is reserved for the node's
-//! own files, for links, for telling refused clients, and for those who look what is wrong: a node whose clients have taken the last
-//! descriptor could neither log nor link.
+//! own files, for links, for telling refused clients, and for those who look what is wrong: a node whose clients have
+//! taken the last descriptor could neither log nor link.
 
 use distkv_http::HTTP_CONNECTIONS_MAX;
 use rustix::process::{Resource, getrlimit};

@@ -1,5 +1,5 @@
-//! Connections whose clients have not logged in yet, where they must: how many (see [`Crowd`](crate::crowd::Crowd)), for how long, and what
-//! each may send.
+//! Connections whose clients have not logged in yet, where they must: how many (see [`Crowd`](crate::crowd::Crowd)), for
+//! how long, and what each may send.
 
 use crate::model::ids::Millis;
 use crate::protocol::client::{ClientError, ErrorCode};

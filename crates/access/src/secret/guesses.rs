@@ -12,8 +12,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
+use distkv_model::host_port::host_of;
 use distkv_model::ids::Millis;
 
 /// Failures that need not be waited for.
@@ -58,7 +59,7 @@ impl Guesses {
     /// # Errors
     /// It is too early. The try does not count.
     pub fn begin(&mut self, ident: &str, address: IpAddr, now: Millis) -> Result<(), Millis> {
-        let (user, address) = (user_key(ident), address_key(address));
+        let (user, address) = (user_key(ident), host_of(address));
         let pair = (user.clone(), address);
         if self.pairs.is_counted(&pair, now) {
             let wait = self.pairs.wait(&pair, now);
@@ -80,7 +81,7 @@ impl Guesses {
 
     /// The try that began here was good: the user's failures are forgotten, the address has one less.
     pub fn good(&mut self, ident: &str, address: IpAddr, now: Millis) {
-        let (user, address) = (user_key(ident), address_key(address));
+        let (user, address) = (user_key(ident), host_of(address));
         let pair = (user.clone(), address);
         if !self.pairs.is_counted(&pair, now) {
             self.users.take_back(&user);
@@ -93,14 +94,6 @@ impl Guesses {
 /// A long name is cut.
 fn user_key(ident: &str) -> Box<str> {
     ident.chars().take(IDENT_CHARS).collect()
-}
-
-/// Of IPv6, whoever has one address has its whole /64.
-fn address_key(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(v4) => IpAddr::V4(v4),
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -176,6 +169,8 @@ impl<K: Clone + Ord + Hash> Counts<K> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
 
     fn address(n: u32) -> IpAddr {

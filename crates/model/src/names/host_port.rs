@@ -8,6 +8,19 @@ use std::str::FromStr;
 /// The port at which nodes listen for clients, unless told otherwise.
 pub const CLIENT_PORT: u16 = 27586;
 
+/// An IPv6 address belongs to whoever has this many of its first bits.
+const IPV6_BITS: u32 = 64;
+
+/// What stands for all addresses that whoever has this one can have: of IPv6 its whole /64. An IPv4 address that is
+/// written as one of IPv6 is one of IPv4.
+#[must_use]
+pub fn host_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.into(),
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> IPV6_BITS << IPV6_BITS).into(),
+    }
+}
+
 /// A host and a port; the host is looked up anew at each attempt to connect.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostPort {

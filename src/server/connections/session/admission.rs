@@ -129,7 +129,7 @@ impl Session {
         let error = too_many();
         if let Some(clients) = shared.logins.crowded.note(rt::now()) {
             let (from, most) = (self.guest.address, STRANGERS_MAX);
-            let text = "too many clients are connected without having logged in; closing the oldest of the address with most";
+            let text = "too many clients are connected without having logged in; closing some of the address with most";
             tracing::warn!(clients, %from, most, "{text}");
         }
         if let Some(witness) = &self.witness {

@@ -56,7 +56,8 @@ impl Handshakes {
     /// Says in the log, now and then, that one of this address was closed because there are too many.
     pub(super) fn complain(&self, from: IpAddr) {
         if let Some(clients) = self.crowded.note(rt::now()) {
-            let text = "too many TLS handshakes are under way; closing the oldest of the address with most";
+            let text =
+                "too many TLS handshakes are under way; closing some of the address with most";
             tracing::warn!(clients, %from, most = HALF_OPEN_MAX, "{text}");
         }
     }

@@ -104,20 +104,19 @@ pub(super) async fn begin(
         };
         half_open.run(handshake).await.ok_or(NoSession::TooMany)?
     };
-    let handshake = async {
-        let result = handshake.await;
-        if matches!(result, Err(NoSession::TooMany)) {
-            shared.handshakes.complain(peer);
-        }
-        result
-    };
     let handshake = std::pin::pin!(rt::timeout(Duration::from_millis(HANDSHAKE_MS_MAX), handshake));
     let stopping = std::pin::pin!(shared.stopping.listen());
     if shared.is_stopping() {
         return Err(NoSession::Stopping);
     }
     match select(handshake, stopping).await {
-        Either::Left((result, _)) => result.unwrap_or(Err(NoSession::TooSlow)),
+        Either::Left((result, _)) => {
+            let result = result.unwrap_or(Err(NoSession::TooSlow));
+            if matches!(result, Err(NoSession::TooMany)) {
+                shared.handshakes.complain(peer);
+            }
+            result
+        }
         Either::Right(_) => Err(NoSession::Stopping),
     }
 }

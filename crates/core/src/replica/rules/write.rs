@@ -155,8 +155,8 @@ pub enum WriteError {
 }
 
 impl Replica {
-    /// Replication rule 1: tock = max(own tock, the old entry's, what the client has heard of) + 1; chain = the new event, then the old
-    /// chain without events of this incarnation, cut to the bound.
+    /// Replication rule 1: tock = max(own tock, the old entry's, what the client has heard of) + 1; chain = the new
+    /// event, then the old chain without events of this incarnation, cut to the bound.
     ///
     /// Deleting an entry that does not exist makes no event: its tombstone would only have to be
     /// purged again. It is needed where the client has changed the entry at another node, of which nobody has heard here.
