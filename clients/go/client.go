@@ -36,7 +36,7 @@ type Client struct {
 //
 // An [ErrUnavailable]: none could be reached in time, which is that of the context (then the error is a
 // [context.DeadlineExceeded], too) or Config.ConnectDeadline, whichever is shorter; an [ErrDenied], at once: all refuse this
-// user; an [ErrUsage]: the configuration cannot be used. Nothing is left running then.
+// user, or are of another network; an [ErrUsage]: the configuration cannot be used. Nothing is left running then.
 func Connect(ctx context.Context, config Config) (*Client, error) {
 	config.fill()
 	if _, err := config.ReadMode.check(Preferred); err != nil {

@@ -84,7 +84,10 @@ type Config struct {
 	Login *Login
 	// TLS is how nodes are known; none: plain text.
 	TLS *TLS
-	// Ticket is a ticket, or "@FILE" with one: seeds, TLS and login at once.
+	// Network is the network's name: nodes of another one are not used. Without it, the ticket's counts, or else that of the
+	// first node that tells it.
+	Network string
+	// Ticket is a ticket, or "@FILE" with one: seeds, TLS, login and network at once.
 	Ticket string
 
 	// Logger gets what the program cannot be told otherwise; none: nothing is logged.

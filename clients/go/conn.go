@@ -43,6 +43,7 @@ type conn struct {
 	address     address
 	name        string // the node's; of a node that has not said it yet, its address
 	incarnation int64  // the node's life; -1 from a node that has no action `cluster`
+	network     string // the name of its network; "" from a node that does not tell it
 	window      int    // of flow control; 0: none
 
 	usedAt, heardAt atomic.Int64 // instants

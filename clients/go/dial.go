@@ -125,6 +125,7 @@ func (c *conn) begin(ctx context.Context, config *Config, greets <-chan message)
 	if name := identity.text("name"); name != "" {
 		c.name = name
 		c.incarnation = identity.integer("incarnation", -1)
+		c.network = identity.text("network")
 	}
 	return nil
 }

@@ -164,8 +164,12 @@ type tryError struct {
 	text  string
 	code  string
 	made  bool // the node says that it has made the change, or part of it
+	other bool // the node is of another network (tryConnect): for calls, it is like one that cannot be reached
 	cause error
 }
+
+// isRefusal: the node does not let this client in, or is none of its network, and would say so again in a moment.
+func (e *tryError) isRefusal() bool { return e.kind == tryNoAccess || e.other }
 
 func (e *tryError) Error() string { return e.text }
 

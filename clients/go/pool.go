@@ -17,6 +17,7 @@ const (
 	closedReason  = "the client was closed"
 	unusedReason  = "it was unused"
 	silentReason  = "the node does not answer"
+	otherReason   = "it is of another network"
 	refusedReason = "does not answer requests"
 )
 
@@ -24,7 +25,7 @@ const (
 //
 // A call that needs a connection while one is being opened waits for that attempt, which goes on even if the call is
 // cancelled. A failed attempt is remembered for a short while. A second connection is opened only when the first is busy;
-// unused ones are closed; a silent node is asked whether it is alive.
+// unused ones are closed; a silent node is asked whether it is alive. Nodes of another network are not used.
 type pool struct {
 	config     *Config
 	ctx        context.Context // ends when the pool is closed
@@ -35,6 +36,7 @@ type pool struct {
 	mu       sync.Mutex
 	slots    map[address]*slot
 	isClosed bool
+	network  string // the one network whose nodes are used; once it is known, it stays the same
 	stats    PoolStats
 }
 
@@ -56,7 +58,7 @@ type attempt struct {
 }
 
 func newPool(config *Config, goroutines *group) *pool {
-	p := &pool{config: config, goroutines: goroutines, slots: map[address]*slot{}}
+	p := &pool{config: config, goroutines: goroutines, slots: map[address]*slot{}, network: config.Network}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	goroutines.Add(1)
 	go p.look()
@@ -166,6 +168,12 @@ func (p *pool) open(where address, in *slot) {
 		c, err := openConn(p.ctx, where, p.config, p.goroutines, &p.clock)
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		if err == nil {
+			if err = p.checkNetwork(c); err != nil {
+				c.close(otherReason)
+				c = nil
+			}
+		}
 		going.conn, going.err = c, err
 		in.attempt = nil
 		if err != nil {
@@ -185,6 +193,20 @@ func (p *pool) open(where address, in *slot) {
 		// It may have been forgotten meanwhile.
 		p.slots[where] = in
 	}()
+}
+
+// checkNetwork is called with the lock. The first name that a node tells is the client's, unless it was given.
+func (p *pool) checkNetwork(c *conn) *tryError {
+	if p.network == "" {
+		p.network = c.network
+	}
+	if c.network == "" || c.network == p.network {
+		return nil
+	}
+	err := tryErrorf(tryConnect, "cannot use %s: it is a node of the network %q, and this client is of %q", c.address, c.network,
+		p.network)
+	err.other = true
+	return err
 }
 
 // noteFailure remembers it for a while that grows.

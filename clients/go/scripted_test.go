@@ -16,8 +16,9 @@ type scripted struct {
 	script func(request message) any
 	isOld  bool
 
-	asksLogin bool // it greets like a node on which clients must log in
-	isEmpty   bool // it has not caught up yet
+	asksLogin bool   // it greets like a node on which clients must log in
+	isEmpty   bool   // it has not caught up yet
+	network   string // its network's name; older nodes tell none
 
 	mu       sync.Mutex
 	refuses  string // the code with which it refuses logins; "": it lets all in; silently: it does not answer them
@@ -103,6 +104,18 @@ func (s *scripted) stop() {
 	s.running.Wait()
 }
 
+// startAgain starts it where it was before it was stopped. It must have no peers.
+func (s *scripted) startAgain(t testing.TB) {
+	t.Helper()
+	listener, err := net.Listen("tcp", s.listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.listener, s.sockets = listener, map[net.Conn]bool{}
+	s.running.Add(1)
+	go s.accept()
+}
+
 func (s *scripted) actions(action string) []message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +141,11 @@ func (s *scripted) view() fields {
 		nodes = append(nodes, fields{"name": peer.name, "incarnation": 7, "client": peer.listener.Addr().String(), "state": state,
 			"ready": !peer.isEmpty, "gossip": nil, "housekeeper": nil})
 	}
-	return fields{"epoch": 1, "nodes": nodes, "id": fields{"name": s.name, "incarnation": 7}}
+	identity := fields{"name": s.name, "incarnation": 7}
+	if s.network != "" {
+		identity["network"] = s.network
+	}
+	return fields{"epoch": 1, "nodes": nodes, "id": identity}
 }
 
 // refuse lets nobody in from now on, with this code, and ends what is open, as a node does where a user is removed.

@@ -134,6 +134,9 @@ func (c *Config) withTicket() error {
 		if ticket.CAHash != nil && c.TLS == nil {
 			c.TLS = &TLS{CAHash: ticket.CAHash, chain: ticket.chain, key: ticket.key}
 		}
+		if c.Network == "" {
+			c.Network = ticket.Network
+		}
 		if len(c.Seeds) == 0 {
 			c.Seeds = ticket.Addresses
 		}

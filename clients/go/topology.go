@@ -31,7 +31,7 @@ type topology struct {
 	mu        sync.Mutex // taken before the pool's
 	stats     TopologyStats
 	failure   *tryError // why no node could be reached the last time that all were tried
-	isRefused bool      // all of them refused this client
+	isRefused bool      // all of them refused this client, or are of another network
 	changed   chan struct{}
 	listeners map[int]func(TopologyChange)
 	last      int
@@ -47,7 +47,7 @@ func newTopology(seeds []address, p *pool, config *Config) *topology {
 // routing is what there is now.
 func (t *topology) routing() *routing { return t.now.Load() }
 
-// firstView waits until there is a view, or all candidates have refused this client.
+// firstView waits until there is a view, or all candidates have refused this client, or are of another network.
 func (t *topology) firstView(ctx context.Context) *tryError {
 	for {
 		t.mu.Lock()
@@ -257,10 +257,10 @@ func (t *topology) follow(ctx context.Context) {
 			}
 			if err != nil {
 				// A refusal says more than that somebody else cannot be reached.
-				if failure == nil || failure.kind != tryNoAccess {
+				if failure == nil || !failure.isRefusal() {
 					failure = err
 				}
-				isRefused = isRefused && err.kind == tryNoAccess
+				isRefused = isRefused && err.isRefusal()
 				continue
 			}
 			if found == followed {

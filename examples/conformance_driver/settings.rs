@@ -52,6 +52,7 @@ pub(crate) fn config(told: &Json) -> Result<ClientConfig, Failed> {
             "watch_bytes_max" => watch_bytes = number()?,
             "write_ids" => config = config.write_ids(value.as_bool().ok_or_else(wrong)?),
             "only_seeds" => topology.only_seeds = value.as_bool().ok_or_else(wrong)?,
+            "network" => pool.network = Some(value.as_str().ok_or_else(wrong)?.to_owned()),
             "login" => {
                 let field = |name: &str| value.get(name).and_then(Json::as_str);
                 let user = field("user").ok_or_else(wrong)?;

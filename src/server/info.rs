@@ -14,6 +14,9 @@ pub trait NodeInfo: Send + Sync {
     /// The node's condition, as far as the hub does not know it. Quick: no waiting, no I/O.
     fn status(&self) -> NodeStatus;
 
+    /// The network's name; empty while the node goes down. Quick: no waiting, no I/O.
+    fn network(&self) -> String;
+
     /// All known members, this node first. Quick: no waiting, no I/O.
     fn members(&self) -> Vec<MemberInfo>;
 

@@ -73,6 +73,8 @@ pub(crate) struct ScriptedNode {
     /// Whether it is a server of the original, which knows no clusters.
     #[serde(default)]
     pub(crate) old: bool,
+    /// The network that it says it is of; none: it says nothing of it, as nodes did once.
+    pub(crate) network: Option<String>,
     #[serde(default)]
     pub(crate) answers: Vec<Answer>,
 }

@@ -39,6 +39,7 @@ struct Node {
 struct Shared {
     name: String,
     is_old: bool,
+    network: Option<String>,
     /// The names and addresses of all nodes.
     all: Arc<Vec<(String, SocketAddr)>>,
     state: Mutex<State>,
@@ -197,8 +198,14 @@ impl Shared {
             fault: None,
             has_ended: false,
         };
-        let (name, is_old) = (told.name.clone(), told.old);
-        Shared { name, is_old, all, state: Mutex::new(state), asked: Condvar::new() }
+        Shared {
+            name: told.name.clone(),
+            is_old: told.old,
+            network: told.network.clone(),
+            all,
+            state: Mutex::new(state),
+            asked: Condvar::new(),
+        }
     }
 
     fn serve(&self, connection: &Arc<Connection>) -> io::Result<()> {
@@ -332,7 +339,9 @@ impl Shared {
             ])
         });
         let id = [("name", self.name.as_str().into()), ("incarnation", INCARNATION.into())];
-        vec![("epoch", 1.into()), ("nodes", Value::Array(nodes.collect())), ("id", map(id))]
+        let network = self.network.as_deref().map(|name| ("network", name.into()));
+        let id = map(id.into_iter().chain(network));
+        vec![("epoch", 1.into()), ("nodes", Value::Array(nodes.collect())), ("id", id)]
     }
 
     fn report_down(&self, name: &str) {

@@ -3,6 +3,7 @@
 mod batches;
 mod closing;
 mod messages;
+mod networks;
 mod observing;
 mod ops;
 mod own_order;

@@ -40,7 +40,7 @@ pub struct Info {
 impl NodeInfo for Info {
     fn status(&self) -> NodeStatus {
         NodeStatus {
-            network: "test".into(),
+            network: self.network(),
             version: "1.2.3".into(),
             uptime_ms: 5,
             time_ms: 7,
@@ -51,6 +51,10 @@ impl NodeInfo for Info {
             counters: vec![("conflicts", 0)],
             client_log: None,
         }
+    }
+
+    fn network(&self) -> String {
+        "test".into()
     }
 
     fn members(&self) -> Vec<MemberInfo> {

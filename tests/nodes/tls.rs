@@ -57,7 +57,7 @@ impl Secured {
     fn ticket(&self) -> Ticket {
         let ticket = Ticket {
             addresses: vec![self.to().to_string()],
-            network: String::from("plant"),
+            network: String::from("test"),
             login: None,
             ca: Some(self.ca.hash()),
             certificate: None,

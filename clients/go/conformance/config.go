@@ -49,6 +49,8 @@ func configOf(told any) distkv.Config {
 			if hash, err := hex.DecodeString(text(value, "")); err == nil {
 				config.TLS = &distkv.TLS{CAHash: hash}
 			}
+		case name == "network":
+			config.Network = text(value, "")
 		case name == "ticket":
 			config.Ticket = text(value, "")
 		default:

@@ -25,6 +25,9 @@ class ScriptedNode:
         self.requests: list[dict] = []
         self.accepted = 0
         self.qlen = 10
+        self.network: str | None = None
+        """Its network's name; older nodes tell none."""
+        self.port = 0
         self.greets: dict[str, object] = {}
         """More of its greeting."""
         self.is_ready = True
@@ -38,9 +41,10 @@ class ScriptedNode:
         self._tasks: set[asyncio.Future] = set()
 
     async def start(self) -> ScriptedNode:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        host, port = self._server.sockets[0].getsockname()
-        self.address = f"{host}:{port}"
+        """Starts it; once more, where it was before."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        host, self.port = self._server.sockets[0].getsockname()
+        self.address = f"{host}:{self.port}"
         return self
 
     async def stop(self) -> None:
@@ -70,7 +74,10 @@ class ScriptedNode:
             }
             for peer in self.peers
         ]
-        return {"epoch": 1, "nodes": nodes, "id": {"name": self.name, "incarnation": 7}}
+        identity = {"name": self.name, "incarnation": 7}
+        if self.network is not None:
+            identity["network"] = self.network
+        return {"epoch": 1, "nodes": nodes, "id": identity}
 
     def tell_views(self) -> None:
         for writer, seq in self._views:

@@ -34,6 +34,18 @@ pub enum ClientError {
         /// The node's word for it, if it was the node that said so.
         code: Option<String>,
     },
+    /// The node is of another network than this client. No other request was sent to it.
+    #[error(
+        "cannot use {address}: it is a node of the network {theirs:?}, and this client is of {ours:?}"
+    )]
+    OtherNetwork {
+        /// Where to.
+        address: String,
+        /// The network that the configuration or the ticket names; otherwise that of the first node that was reached.
+        ours: String,
+        /// The network that the node names.
+        theirs: String,
+    },
     /// The connection ended. Whether an unanswered request was carried out is not known.
     #[error("the connection to {address} is lost: {reason}")]
     Lost {
@@ -95,6 +107,7 @@ impl ClientError {
             ClientError::Resolve { .. }
             | ClientError::Connect { .. }
             | ClientError::NoAccess { .. }
+            | ClientError::OtherNetwork { .. }
             | ClientError::Lost { .. }
             | ClientError::Protocol { .. }
             | ClientError::TooLarge(_)
@@ -107,6 +120,7 @@ impl ClientError {
         match self {
             ClientError::Connect { address, .. }
             | ClientError::NoAccess { address, .. }
+            | ClientError::OtherNetwork { address, .. }
             | ClientError::Lost { address, .. }
             | ClientError::Protocol { address, .. } => Some(address),
             ClientError::Resolve { .. }

@@ -11,8 +11,8 @@ mod keep;
 mod slot;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use event_listener::Event;
@@ -57,6 +57,8 @@ pub struct PoolConfig {
     pub probe_timeout: Duration,
     /// How connections are made.
     pub options: Options,
+    /// The network's name: nodes of another one are not used. None: that of the first node that tells it counts.
+    pub network: Option<String>,
 }
 
 impl Default for PoolConfig {
@@ -75,6 +77,7 @@ impl Default for PoolConfig {
                 nowait: true,
                 ..Options::default()
             },
+            network: None,
         }
     }
 }
@@ -163,6 +166,8 @@ struct Inner {
     tasks: Group,
     /// What all nodes say.
     clock: Clock,
+    /// The one network whose nodes are used; unset until it is known.
+    network: OnceLock<String>,
     counts: Counts,
 }
 
@@ -192,7 +197,9 @@ impl ConnectionPool {
     #[must_use]
     pub fn new(config: PoolConfig) -> ConnectionPool {
         let per_node = config.connections_per_node.clamp(1, CONNECTIONS_PER_NODE_MAX);
+        let network = config.network.clone().map_or_else(OnceLock::new, OnceLock::from);
         let inner = Arc::new(Inner {
+            network,
             config: PoolConfig { connections_per_node: per_node, ..config },
             nodes: Mutex::default(),
             failing_until: AtomicU64::new(0),
@@ -406,7 +413,7 @@ impl Inner {
 
 /// One attempt, whichever calls wait for it.
 async fn open(inner: Arc<Inner>, to: HostPort, attempt: Arc<Attempt>) {
-    let connecting = connect(&inner.tasks, &inner.clock, &to, inner.config.options.clone());
+    let connecting = connect(&inner, &to);
     let connected = match select(std::pin::pin!(connecting), std::pin::pin!(inner.closed())).await {
         Either::Left((connected, _)) => connected,
         Either::Right(_) => Err(closed(&to)),

@@ -93,7 +93,9 @@ impl ErrorClass {
             },
             ClientError::TooLarge(_) => ErrorClass::Final,
             // One node alone may be mistaken, or not have heard of a new user.
-            ClientError::NoAccess { .. } => ErrorClass::Unavailable,
+            ClientError::NoAccess { .. } | ClientError::OtherNetwork { .. } => {
+                ErrorClass::Unavailable
+            }
             ClientError::Busy(_) => ErrorClass::Busy,
         }
     }

@@ -313,6 +313,7 @@ impl From<ClientError> for CliError {
             }
             ClientError::Server(server) => told(server),
             ClientError::NoAccess { .. }
+            | ClientError::OtherNetwork { .. }
             | ClientError::Lost { .. }
             | ClientError::TooLarge(_)
             | ClientError::Busy(_) => error.to_string(),
@@ -326,7 +327,7 @@ fn outcome_of(error: &ClientError) -> Outcome {
     match error {
         ClientError::Server(server) => Outcome::of(server),
         ClientError::Connect { .. } | ClientError::Resolve { .. } => Outcome::Unreachable,
-        ClientError::NoAccess { .. } => Outcome::Refused,
+        ClientError::NoAccess { .. } | ClientError::OtherNetwork { .. } => Outcome::Refused,
         ClientError::Lost { .. } => Outcome::UnknownFate,
         ClientError::Protocol { .. } | ClientError::TooLarge(_) | ClientError::Busy(_) => {
             Outcome::Failed

@@ -171,6 +171,12 @@ impl RemoteArgs {
         let retry = RetryPolicy { total_deadline, ..RetryPolicy::default() };
         let config = ClientConfig::new().retry(retry).connect_deadline(timeout);
         let config = config.access(self.access()?);
+        // Whoever types addresses says which network is meant.
+        let ticket = if self.has_address() { None } else { self.ticket()? };
+        let config = match ticket {
+            Some(ticket) => config.network(ticket.network),
+            None => config,
+        };
         Ok(Client::connect(self.addresses()?, config).await?)
     }
 

@@ -101,7 +101,8 @@ impl ClientCertificate {
 pub struct Ticket {
     /// Client ports of nodes, `host:port`; from 1 to [`ADDRESSES_MAX`]. The hosts are names in the nodes' certificates.
     pub addresses: Vec<String>,
-    /// The network's name.
+    /// The network's name: no other network's nodes are used. Empty where it was not told; then the first node that is
+    /// reached says it.
     pub network: String,
     /// Who the client is; none where nobody logs in, or a certificate says it.
     pub login: Option<Login>,
@@ -201,10 +202,12 @@ impl Ticket {
             return content("it must have from 1 to 16 addresses");
         }
         let login = self.login.as_ref();
-        let texts = self.addresses.iter().chain([&self.network]);
+        let texts = self.addresses.iter();
         let texts = texts.chain(login.iter().flat_map(|login| [&login.method, &login.user]));
         let secret = login.and_then(|login| login.secret.as_ref());
-        if texts.chain(secret).any(|text| text.is_empty() || text.len() > TEXT_BYTES_MAX) {
+        if texts.chain(secret).any(|text| text.is_empty() || text.len() > TEXT_BYTES_MAX)
+            || self.network.len() > TEXT_BYTES_MAX
+        {
             return content(
                 "an address, a name or a secret in it is empty or longer than 1,024 bytes",
             );

@@ -129,7 +129,7 @@ pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), C
     output.flush()
 }
 
-/// The name of the node's network, for people.
+/// The name of the node's network: clients with the ticket use no other one.
 async fn network_of(remote: &Remote) -> Result<String, CliError> {
     let reply = remote.request("status", &crate::client::Fields::new()).await?;
     Ok(reply.str("network").unwrap_or_default().to_owned())

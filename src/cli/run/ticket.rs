@@ -14,7 +14,6 @@ use crate::cli::data::value_input::read_input;
 use crate::cli::error::CliError;
 use crate::cli::remote::{parse_address, read_ticket};
 use crate::cli::terminal::output::{Output, printable};
-use crate::node::config::NETWORK;
 use crate::rt;
 
 /// Make a ticket, or show what is in one
@@ -66,11 +65,12 @@ struct NewArgs {
     #[arg(value_name = "ADDR[:PORT]", required = true)]
     addresses: Vec<String>,
 
-    /// The network's key file: the network's name and the CA are those in it
+    /// The network's key file: its network and its CA are those of the ticket
     #[arg(long, value_name = "FILE", conflicts_with_all = ["ca", "ca_hash"])]
     key: Option<PathBuf>,
 
-    /// The network's name, for people [default: the key file's, or distkv]
+    /// The network's name: clients use no other network's nodes [default: the key file's, or none: the
+    /// network of the first node that they reach]
     #[arg(long, value_name = "NAME")]
     network: Option<String>,
 
@@ -177,7 +177,7 @@ fn make(new: NewArgs) -> Result<Ticket, CliError> {
         _ => None,
     };
     let of_key = of_key.map(|(_, network)| network);
-    let network = new.network.or(of_key).unwrap_or_else(|| NETWORK.to_owned());
+    let network = new.network.or(of_key).unwrap_or_default();
     Ok(Ticket { addresses, network, login, ca, certificate })
 }
 
@@ -195,7 +195,7 @@ fn shown_json(ticket: &Ticket) -> serde_json::Value {
     let login = ticket.login.as_ref();
     json!({
         "addresses": ticket.addresses,
-        "network": ticket.network,
+        "network": (!ticket.network.is_empty()).then_some(&ticket.network),
         "ca": ticket.ca.map(|hash| hash.to_string()),
         "user": login.map(|login| &login.user),
         "method": login.map(|login| &login.method),
@@ -218,6 +218,6 @@ fn shown(ticket: &Ticket) -> String {
     format!(
         "nodes        {}\nnetwork      {}\nCA           {ca}\nuser         {login}\ncertificate  {certificate}",
         nodes.join(", "),
-        printable(&ticket.network)
+        if ticket.network.is_empty() { "not named".into() } else { printable(&ticket.network) }
     )
 }

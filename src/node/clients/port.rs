@@ -116,7 +116,7 @@ struct ClientPortInfo {
 impl NodeInfo for ClientPortInfo {
     fn status(&self) -> NodeStatus {
         let mut status = NodeStatus {
-            network: String::new(),
+            network: self.network(),
             version: SOFTWARE.to_owned(),
             uptime_ms: rt::now().saturating_sub(self.started),
             time_ms: rt::wall_clock_ms(),
@@ -132,7 +132,6 @@ impl NodeInfo for ClientPortInfo {
         let roster = links.swim.roster();
         let is_up =
             |state| matches!(state, membership::MemberState::Up | membership::MemberState::Suspect);
-        status.network.clone_from(&links.me.network);
         // Two lives of one node are one member.
         let up = roster.members.iter().filter(|m| is_up(m.state) && m.name != links.me.name);
         status.members = 1 + up.map(|m| &m.name).collect::<BTreeSet<_>>().len();
@@ -181,6 +180,10 @@ impl NodeInfo for ClientPortInfo {
             status.counters.extend(links.swim.dropped().counters());
         }
         status
+    }
+
+    fn network(&self) -> String {
+        self.links.upgrade().map(|links| links.me.network.clone()).unwrap_or_default()
     }
 
     fn members(&self) -> Vec<MemberInfo> {

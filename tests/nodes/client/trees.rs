@@ -151,6 +151,82 @@ fn a_silent_node_is_given_up_by_who_deletes_a_tree_and_a_slow_one_is_not() {
     });
 }
 
+/// A node as old as the original, that sends a tree of so many entries with a pause before each, and then is silent, or
+/// says that it is whole.
+async fn node_with_slow_tree(listener: TcpListener, count: u64, pause: Duration, is_whole: bool) {
+    while let Ok((mut stream, _)) = listener.accept().await {
+        let mut greeting = Fields::new();
+        greeting.u64("seq", 0).raw("version", b"\x93\x00\x41\x00").str("node", "slow");
+        stream.write_all(&greeting.u64("tock", 2).encode()).await.unwrap();
+        rt::spawn(send_tree_slowly(stream, count, pause, is_whole));
+    }
+}
+
+async fn send_tree_slowly(mut stream: TcpStream, count: u64, pause: Duration, is_whole: bool) {
+    let (mut splitter, mut chunk) = (Splitter::new(), [0; 4096]);
+    while let Ok(read @ 1..) = stream.read(&mut chunk).await {
+        splitter.push(&chunk[..read]);
+        while let Some(value) = splitter.next_value().unwrap() {
+            let request = Message::new(value).unwrap();
+            let seq = request.u64("seq").unwrap();
+            let mut reply = Fields::new();
+            reply.u64("seq", seq);
+            if request.str("action") != Some("get_tree") {
+                if request.str("action").is_some() {
+                    reply.str("error", "no").str("code", "unknown_action");
+                    stream.write_all(&reply.encode()).await.unwrap();
+                }
+                continue;
+            }
+            stream.write_all(&reply.str("state", "start").encode()).await.unwrap();
+            for number in 0..count {
+                rt::sleep(pause).await;
+                let mut entry = Fields::new();
+                entry.u64("seq", seq).raw("path", &[0x91, 0xcd, (number >> 8) as u8, number as u8]);
+                entry.u64("depth", 0).u64("value", number).u64("tock", 1).u64("wseq", number + 2);
+                // The client may have given up.
+                if stream.write_all(&entry.encode()).await.is_err() {
+                    return;
+                }
+            }
+            if is_whole {
+                let end = Fields::new().u64("seq", seq).str("state", "end").encode();
+                stream.write_all(&end).await.unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_tree_that_keeps_coming_may_take_longer_than_a_call_and_one_that_stops_may_not() {
+    block_on(async {
+        let retry = RetryPolicy {
+            try_deadline: Duration::from_secs(2),
+            total_deadline: Duration::from_millis(300),
+            ..RetryPolicy::default()
+        };
+        for is_whole in [true, false] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let seed: HostPort = listener.local_addr().unwrap().into();
+            let pause = Duration::from_millis(10);
+            let script = rt::spawn(node_with_slow_tree(listener, 60, pause, is_whole));
+            let client = Client::connect([seed], ClientConfig::new().retry(retry)).await.unwrap();
+            let at = path("t");
+            let reading = client.tree(&at, TreeOptions::default());
+            let tree = rt::timeout(PATIENCE, reading).await.expect("it is still waited for");
+            match is_whole {
+                true => assert_eq!(tree.unwrap().len(), 60),
+                false => {
+                    let error = tree.unwrap_err();
+                    assert_eq!((error.code(), error.attempts()), (Some("unavailable"), 1));
+                    assert!(error.to_string().contains("nothing came for 2s"), "{error}");
+                }
+            }
+            script.cancel().await;
+        }
+    });
+}
+
 #[test]
 fn children_are_what_is_directly_below_and_has_a_value() {
     block_on(async {

@@ -18,6 +18,7 @@ pub const ROWS: &[Row] = &[
     hidden(0, "distkv-node auth on password"),
     hidden(1, "distkv-node ticket new n1.example.org --ca ca.pem > bare.ticket"),
     hidden(1, "! distkv-node get site.lamp --ticket @bare.ticket"),
+    hidden(1, "distkv-node ticket show @bare.ticket | grep 'network      not named'"),
     run(
         1,
         "distkv-node ticket new n1.example.org n2.example.org --ca ca.pem \

@@ -21,6 +21,7 @@ from .errors import (
     DeniedError,
     KeyNotFoundError,
     NoAccessError,
+    OtherNetworkError,
     TryError,
     UnavailableError,
     UsageError,
@@ -60,7 +61,7 @@ class Client:
         self.config = config
         self._read_mode = ReadMode.of(config.read_mode)
         self._stats = ClientStats()
-        self._pool = Pool(config.pool, loop, config.tls, config.login)
+        self._pool = Pool(config.pool, loop, config.tls, config.login, config.network)
         self._stats.pool = self._pool.stats
         self._topology = Topology(seeds, self._pool, config.topology, loop)
         self._stats.topology = self._topology.stats
@@ -80,7 +81,8 @@ class Client:
         environment's `DISTKV_TICKET`, or else `127.0.0.1`.
 
         Raises :class:`~distkv_client.errors.UnavailableError` when none could be reached in time, and
-        :class:`~distkv_client.errors.DeniedError` at once when all refuse this user. Nothing is left running.
+        :class:`~distkv_client.errors.DeniedError` at once when all refuse this user, or are of another network. Nothing
+        is left running.
         """
         return Connecting(lambda: cls._connect(seeds, Config() if config is None else config))
 
@@ -93,7 +95,7 @@ class Client:
         try:
             async with asyncio.timeout(config.connect_deadline):
                 await client._topology.first_view()
-        except NoAccessError as error:
+        except (NoAccessError, OtherNetworkError) as error:
             await client.close(grace=0)
             raise DeniedError(str(error), code="no_access", node=seeds[0], attempts=1, cause=error) from None
         except TimeoutError:

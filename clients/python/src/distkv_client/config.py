@@ -165,7 +165,10 @@ class Config:
     """As whom the nodes are used, where they ask for a login."""
     tls: Tls | None = None
     """How nodes are known; none: plain text."""
+    network: str | None = None
+    """The network's name: nodes of another one are not used. Without it, the ticket's counts, or else that of the first
+    node that tells it."""
     ticket: str | None = None
-    """A ticket, or `@FILE` with one: seeds, TLS and login at once. Without seeds, `DISTKV_TICKET` is taken."""
+    """A ticket, or `@FILE` with one: seeds, TLS, login and network at once. Without seeds, `DISTKV_TICKET` is taken."""
     observer: Observer | None = None
     """Is told of calls and tries."""

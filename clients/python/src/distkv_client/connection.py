@@ -25,7 +25,7 @@ from .codec import (
 )
 from .config import Address, PoolConfig
 from .dial import dial, look, prepare
-from .entrance import log_in
+from .entrance import learn_identity, log_in
 from .errors import (
     BusyError,
     ConnectError,
@@ -37,7 +37,7 @@ from .errors import (
     TooLargeError,
     TryError,
 )
-from .login import Greeting, Login, identity_of
+from .login import Greeting, Login
 from .replies import again, check_reply, server_error
 from .stream import Stream
 from .tls import Session, Tls
@@ -66,6 +66,8 @@ class Connection(asyncio.BufferedProtocol):
         """The node's name; of a node that has not said it yet, its address."""
         self.incarnation: int | None = None
         """The node's life; none from a node that has no action `cluster`."""
+        self.network: str | None = None
+        """The name of its network; none from a node that does not tell it."""
         self.window: int | None = None
         self.used_at = loop.time()
         self.heard_at = loop.time()
@@ -149,17 +151,7 @@ class Connection(asyncio.BufferedProtocol):
         self._write(encode(settings))
         if login is not None and (login.key is not None or greeting.auth is not None):
             await log_in(self, login, greeting)
-        try:
-            told = await self.request(Fields().head("cluster"), float("inf"))
-        except ServerError as error:
-            if error.code in ("auth_required", "auth_failed", "denied"):
-                raise NoAccessError(f"cannot get into {self.address}: {error}") from None
-            return
-        except LostError as error:
-            if error.code == "auth_required":
-                raise NoAccessError(f"cannot get into {self.address}: {error}") from None
-            raise
-        self.name, self.incarnation = identity_of(told, self.name)
+        await learn_identity(self)
 
     # -- requests ----------------------------------------------------------------------------
 

@@ -1,4 +1,5 @@
-"""How a connection logs in, right after the greeting: with a secret, which is sent, or with a proof of having a key."""
+"""How a connection begins, right after the greeting: it logs in, with a secret, which is sent, or with a proof of
+having a key; then it asks who the node is."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ import os
 from typing import TYPE_CHECKING
 
 from .codec import Fields
-from .errors import NoAccessError, ServerError
-from .login import NONCE_BYTES, Greeting, Login, proof
+from .errors import LostError, NoAccessError, ServerError
+from .login import NONCE_BYTES, Greeting, Login, identity_of, proof
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -43,3 +44,21 @@ async def log_in(connection: Connection, login: Login, greeting: Greeting) -> No
         raise NoAccessError(f"cannot get into {connection.address}: {login.blame()}: {error}") from None
     if theirs != expected and expected is not None:
         raise NoAccessError(f"cannot get into {connection.address}: it does not prove that it has the key")
+
+
+async def learn_identity(connection: Connection) -> None:
+    """Asks who the node is, and notes it at the connection. An old node does not know the question.
+
+    Raises :class:`~distkv_client.errors.NoAccessError`, and what can happen to a connection.
+    """
+    try:
+        told = await connection.request(Fields().head("cluster"), float("inf"))
+    except ServerError as error:
+        if error.code in ("auth_required", "auth_failed", "denied"):
+            raise NoAccessError(f"cannot get into {connection.address}: {error}") from None
+        return
+    except LostError as error:
+        if error.code == "auth_required":
+            raise NoAccessError(f"cannot get into {connection.address}: {error}") from None
+        raise
+    connection.name, connection.incarnation, connection.network = identity_of(told, connection.name)

@@ -65,6 +65,11 @@ class LateError(ConnectError):
     """The connection was there, but there was no time left to ask. Nothing was sent."""
 
 
+class OtherNetworkError(ConnectError):
+    """The node is of another network than the client, which is therefore not refused by one of its own: for a call it
+    is like a node that cannot be reached. Nothing but who it is was asked."""
+
+
 class NoAccessError(TryError):
     """No TLS came about, or the node does not know the user. Nothing was sent."""
 

@@ -70,10 +70,15 @@ class Greeting:
         self.nonce = nonce if isinstance(nonce, bytes) and len(nonce) == NONCE_BYTES else None
 
 
-def identity_of(told: Message, name: str) -> tuple[str, int | None]:
-    """A node's name and incarnation, as its answer to `cluster` has them; `name`: what it is called otherwise."""
+def identity_of(told: Message, name: str) -> tuple[str, int | None, str | None]:
+    """A node's name, incarnation and network, as its answer to `cluster` has them; `name`: what it is called otherwise.
+    Older nodes do not tell their network, nor do those that go down."""
     identity: Any = told.get("id")
-    if not isinstance(identity, dict) or not isinstance(identity.get("name"), str):  # pyright: ignore[reportUnknownMemberType]
-        return name, None
-    incarnation: Any = identity.get("incarnation")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return str(identity["name"]), incarnation if isinstance(incarnation, int) else None  # pyright: ignore[reportUnknownArgumentType]
+    if not isinstance(identity, dict):
+        return name, None, None
+    fields: dict[str, Any] = identity  # pyright: ignore[reportUnknownVariableType]
+    own, incarnation, network = (fields.get(field) for field in ("name", "incarnation", "network"))
+    if not isinstance(own, str):
+        return name, None, None
+    known = network if isinstance(network, str) and network else None
+    return own, incarnation if isinstance(incarnation, int) else None, known

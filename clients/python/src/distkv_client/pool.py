@@ -2,18 +2,20 @@
 
 A call that needs a connection while one is being opened waits for that attempt, which goes on even if the call
 is cancelled. A failed attempt is remembered for a short while. A second connection is opened only when the
-first is busy; unused ones are closed; a silent node is asked whether it is alive.
+first is busy; unused ones are closed; a silent node is asked whether it is alive. Nodes of another network are
+not used.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 
 from .clock import Clock
 from .config import Address, PoolConfig
 from .connection import Connection
-from .errors import ClosedError, ConnectError, Fate, NoAccessError, ServerError, TryError
+from .errors import ClosedError, ConnectError, Fate, NoAccessError, OtherNetworkError, ServerError, TryError
 from .login import Login
 from .path import ROOT
 from .replies import again
@@ -66,12 +68,19 @@ class Pool:
     """See the module. Belongs to one event loop."""
 
     def __init__(
-        self, config: PoolConfig, loop: asyncio.AbstractEventLoop, tls: Tls | None, login: Login | None
+        self,
+        config: PoolConfig,
+        loop: asyncio.AbstractEventLoop,
+        tls: Tls | None,
+        login: Login | None,
+        network: str | None,
     ) -> None:
         self.config = config
         self.stats = PoolStats()
         self.clock = Clock()
         """What all nodes say."""
+        self.network = network or None
+        """The one network whose nodes are used; once it is known, it stays the same."""
         self.is_closed = False
         self._loop = loop
         self._tls = tls
@@ -153,6 +162,7 @@ class Pool:
     async def _connect(self, address: Address, slot: Slot) -> Connection:
         try:
             connection = await Connection.open(address, self.config, tls=self._tls, login=self._login)
+            self._check_network(connection)
             connection.clock = self.clock
             return connection
         except NoAccessError as error:
@@ -166,6 +176,20 @@ class Pool:
                 # Who was refused too often has to wait before it may ask again: it is still refused. Else it is full.
                 raise again(slot.refusal) from None
             raise
+
+    def _check_network(self, connection: Connection) -> None:
+        """Leaves a node of another network. The first name that a node tells is the client's, unless it was given."""
+        theirs = connection.network
+        if theirs is None:
+            return
+        if self.network is None:
+            self.network = theirs
+        if theirs != self.network:
+            connection.close("it is of another network")
+            # Names are any text, and are shown in one line.
+            shown, own = (json.dumps(name, ensure_ascii=False) for name in (theirs, self.network))
+            text = f"it is a node of the network {shown}, and this client is of {own}"
+            raise OtherNetworkError(f"cannot use {connection.address}: {text}")
 
     def _on_attempt(self, address: Address, slot: Slot, task: asyncio.Task[Connection]) -> None:
         if slot.attempt is task:

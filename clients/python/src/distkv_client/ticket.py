@@ -105,6 +105,8 @@ class Ticket:
 
 def with_ticket(seeds: tuple[str, ...], config: Config) -> tuple[tuple[str, ...], Config]:
     """Seeds and configuration, completed from a ticket if there is one."""
+    if config.network is not None:
+        text_of(config.network, "the network's name")
     text = config.ticket
     if text is None and not seeds:
         text = os.environ.get("DISTKV_TICKET") or None
@@ -115,4 +117,6 @@ def with_ticket(seeds: tuple[str, ...], config: Config) -> tuple[tuple[str, ...]
         config = replace(config, login=Login(ticket.user, ticket.secret, ticket.method))
     if ticket.ca is not None and config.tls is None:
         config = replace(config, tls=Tls.of_der(ticket.ca, list(ticket.chain), ticket.key))
+    if not config.network:
+        config = replace(config, network=ticket.network)
     return seeds or ticket.addresses, config

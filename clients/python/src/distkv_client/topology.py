@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from .codec import Fields
 from .config import Address, TopologyConfig
 from .connection import Connection
-from .errors import NoAccessError, ServerError, TimedOutError, TryError, UsageError
+from .errors import NoAccessError, OtherNetworkError, ServerError, TimedOutError, TryError, UsageError
 from .observer import log
 from .pool import Pool
 from .shard import SHARD_COUNT
@@ -53,7 +53,7 @@ class Topology:
         self.failure: TryError | None = None
         """Why no node could be reached the last time that all were tried; none while one is watched."""
         self.is_refused = False
-        """All of them have refused this client."""
+        """All of them have refused this client, or are of another network."""
         self._config = config
         self._pool = pool
         self._loop = loop
@@ -67,7 +67,8 @@ class Topology:
     async def first_view(self) -> None:
         """Waits until there is a view.
 
-        Raises :class:`~distkv_client.errors.NoAccessError` as soon as all candidates refused this client.
+        Raises :class:`~distkv_client.errors.NoAccessError` or :class:`~distkv_client.errors.OtherNetworkError` as soon
+        as all candidates refused this client, or are of another network.
         """
         while self.routing.view.epoch == 0:
             if self.failure is not None and self.is_refused:
@@ -192,7 +193,7 @@ class Topology:
                 await asyncio.sleep(self._config.old_nodes_delay)
                 continue
             if failures:
-                refusals = [error for error in failures if isinstance(error, NoAccessError)]
+                refusals = [error for error in failures if isinstance(error, (NoAccessError, OtherNetworkError))]
                 # A refusal says more than that somebody else cannot be reached.
                 self.failure = refusals[-1] if refusals else failures[-1]
                 self.is_refused = len(refusals) == len(failures) and not not_ready

@@ -128,6 +128,14 @@ impl ClientConfig {
         self
     }
 
+    /// The network's name: nodes of another one are not used. Unless it is given, here or by a ticket, the first node
+    /// that is reached says which network it is. An empty name is none.
+    #[must_use]
+    pub fn network(mut self, network: impl Into<String>) -> ClientConfig {
+        self.pool.network = Some(network.into()).filter(|name| !name.is_empty());
+        self
+    }
+
     /// How the cluster is watched.
     #[must_use]
     pub fn topology(self, topology: TopologyConfig) -> ClientConfig {

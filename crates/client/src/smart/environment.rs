@@ -89,7 +89,8 @@ pub fn read_ticket_file(file: impl AsRef<Path>) -> io::Result<Ticket> {
 
 #[cfg(test)]
 mod tests {
-    use distkv::testing::TestCluster;
+    use distkv::model::ids::NodeName;
+    use distkv::testing::{TestCluster, loopback};
 
     use super::*;
 
@@ -99,7 +100,7 @@ mod tests {
             let cluster = TestCluster::start(1).await.unwrap();
             let ticket = Ticket {
                 addresses: cluster.seeds().iter().map(HostPort::to_string).collect(),
-                network: String::from("test"),
+                network: loopback(NodeName::new("n0").unwrap(), Vec::new()).network,
                 login: None,
                 ca: None,
                 certificate: None,

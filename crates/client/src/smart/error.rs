@@ -69,7 +69,7 @@ pub enum CallError {
         /// Where.
         at: At,
     },
-    /// No node lets this client in: TLS does not come about, or the user is not known.
+    /// No node lets this client in: TLS does not come about, the user is not known, or none is of its network.
     #[error("{error} {at}")]
     NoAccess {
         /// What is wrong.

@@ -96,7 +96,8 @@ impl Client {
     /// Connects: returns as soon as one of the seeds can be reached and has told which nodes exist.
     ///
     /// # Errors
-    /// [`CallError::Usage`] without seeds; [`CallError::NoAccess`], at once, when all of them refuse this client;
+    /// [`CallError::Usage`] without seeds; [`CallError::NoAccess`], at once, when all of them refuse this client or are of
+    /// another network than [`ClientConfig::network`];
     /// [`CallError::Unavailable`] when none could be reached in [`ClientConfig::connect_deadline`]. Nothing is
     /// left running.
     pub async fn connect(
@@ -125,8 +126,8 @@ impl Client {
         Ok(client)
     }
 
-    /// Connects as a ticket says: to its nodes, by its CA, as its user. What the configuration says of access
-    /// does not count.
+    /// Connects as a ticket says: to its nodes, by its CA, as its user, and to no other network. What the configuration
+    /// says of access does not count; a network that it names does.
     ///
     /// ```no_run
     /// use distkv_client::{Client, ClientConfig, Ticket};
@@ -152,6 +153,10 @@ impl Client {
         let seeds = seeds.map_err(|error| unusable(error.to_string()))?;
         let access = crate::Access::of_ticket(ticket);
         let access = access.map_err(|error| unusable(error.to_string()))?;
+        let config = match &config.pool.network {
+            None => config.network(&ticket.network),
+            Some(_) => config,
+        };
         Client::connect(seeds, config.access(access)).await
     }
 

@@ -71,9 +71,9 @@ pub(super) async fn follow_views(shared: &Shared) {
     }
 }
 
-/// Whether a node does not let this client in, and so would not a moment later either.
+/// Whether a node does not let this client in, or is of another network, and so it would be a moment later.
 pub(super) fn is_refusal(error: &ClientError) -> bool {
-    matches!(error, ClientError::NoAccess { .. })
+    matches!(error, ClientError::NoAccess { .. } | ClientError::OtherNetwork { .. })
 }
 
 /// From half of a delay to all of it, so that many clients do not come at the same moment.

@@ -98,7 +98,7 @@ fn a_ticket_that_makes_no_sense_is_not_written() {
     let wrong: [Change; 6] = [
         |t| t.addresses.clear(),
         |t| t.addresses = vec![String::from("a:1"); ADDRESSES_MAX + 1],
-        |t| t.network = String::new(),
+        |t| t.network = "x".repeat(1_025),
         |t| t.addresses.push(String::new()),
         |t| t.login.as_mut().unwrap().secret = Some("x".repeat(1_025)),
         |t| t.certificate = Some(ClientCertificate { chain: Vec::new(), key: vec![1] }),
@@ -108,6 +108,12 @@ fn a_ticket_that_makes_no_sense_is_not_written() {
         change(&mut ticket);
         assert!(matches!(ticket.to_text(), Err(TicketError::Content(_))), "{ticket:?}");
     }
+}
+
+#[test]
+fn a_ticket_need_not_name_its_network() {
+    let ticket = Ticket { network: String::new(), ..ticket() };
+    assert_eq!(ticket.to_text().unwrap().parse(), Ok(ticket));
 }
 
 #[test]

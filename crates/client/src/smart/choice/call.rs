@@ -39,6 +39,8 @@ pub(in crate::smart) struct Plan<'a> {
     pub(in crate::smart) try_deadline: Option<Duration>,
     /// For all tries, instead of what the policy says.
     pub(in crate::smart) deadline: Option<Duration>,
+    /// A try keeps to its time by itself until something has come, and may then go on beyond it.
+    pub(in crate::smart) goes_on: bool,
     /// It is the client's own, and not in the counters.
     pub(in crate::smart) is_own: bool,
 }
@@ -59,6 +61,7 @@ impl<'a> Plan<'a> {
             last: &[],
             try_deadline,
             deadline,
+            goes_on: false,
             is_own: false,
         }
     }
@@ -154,7 +157,7 @@ pub(in crate::smart) struct Refusals(SmallVec<[(HostPort, Said); 4]>);
 enum Said {
     /// It does not let this client in.
     Refused(ClientError),
-    /// It cannot be reached.
+    /// It cannot be reached, or is of another network.
     Unreachable,
     /// It lets this client in, or may: it failed otherwise, or was slow.
     Hope,
@@ -172,7 +175,9 @@ impl Refusals {
             ClientError::NoAccess { .. } => Said::Refused(error.clone()),
             // Without an answer in time there was a connection.
             _ if class == ErrorClass::TryDeadline => Said::Hope,
-            ClientError::Resolve { .. }
+            // It is none of the nodes that could let this client in; those may be there again in a moment.
+            ClientError::OtherNetwork { .. }
+            | ClientError::Resolve { .. }
             | ClientError::Connect { .. }
             | ClientError::Lost { .. } => Said::Unreachable,
             _ => Said::Hope,
@@ -282,7 +287,10 @@ impl Inner {
             // The first try begins with the call.
             let now_us = if attempts == 1 { started_us } else { rt::now_us() };
             let waited = Duration::from_micros(now_us.saturating_sub(started_us));
-            let patience = patience.min(policy.total_deadline.saturating_sub(waited));
+            let patience = match plan.goes_on {
+                true => Duration::MAX,
+                false => patience.min(policy.total_deadline.saturating_sub(waited)),
+            };
             let failed = match self.try_at(target, now_us, patience, try_once).await {
                 Ok((value, used)) => {
                     let is_other = |other: &HostPort| *other != target.address;

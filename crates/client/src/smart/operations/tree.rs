@@ -17,7 +17,7 @@ use crate::model::path::Path;
 use crate::model::shard::shard_of;
 use crate::model::value::{Kind, Reader};
 use crate::pool::PooledConnection;
-use crate::retry::Idempotency;
+use crate::retry::{Idempotency, RetryPolicy};
 use crate::rt;
 use crate::smart::choice::call::{Plan, stream_error};
 use crate::smart::error::{At, CallError, Fate};
@@ -72,7 +72,8 @@ impl Client {
     }
 
     /// All values at and below a path as one node has them at one moment, parents first, in the
-    /// order of paths; at most [`TREE_ENTRIES_MAX`]. It is retried as any read, as a whole.
+    /// order of paths; at most [`TREE_ENTRIES_MAX`]. It is retried as any read, as a whole. While entries come, it
+    /// takes as long as it takes.
     ///
     /// # Errors
     /// [`CallError`]; [`CallError::Usage`] if there are more: use [`Client::tree_stream`].
@@ -85,18 +86,21 @@ impl Client {
         options.write_into(&mut fields);
         let fields = &fields;
         let home = self.inner.home(shard_of(path));
-        let plan = self.tree_plan(path, home.as_deref());
-        let patience = self.inner.config.retry.try_deadline;
+        let plan = Plan { goes_on: true, ..tree_plan(path, home.as_deref()) };
+        let RetryPolicy { try_deadline: patience, total_deadline, .. } = self.inner.config.retry;
+        let started = rt::now();
         let tree = self.inner.call(plan, |used| async move {
-            let mut stream = used.connection().stream("get_tree", fields).await?;
-            let node = &used.identity().name;
+            let elapsed = Duration::from_millis(rt::now().saturating_sub(started));
+            let left = patience.min(total_deadline.saturating_sub(elapsed));
+            let (mut stream, mut next) = begin_tree(&used, path, fields, left).await?;
             let mut entries = Vec::new();
-            while let Some(entry) = next_entry(&mut stream, path, node, patience).await? {
+            while let Some(entry) = next {
                 if entries.len() >= TREE_ENTRIES_MAX {
                     // Another try would find as many.
                     return Ok(None);
                 }
                 entries.push(entry);
+                next = next_entry(&mut stream, path, &used.identity().name, patience).await?;
             }
             Ok(Some(entries))
         });
@@ -138,13 +142,11 @@ impl Client {
         options.write_into(&mut fields);
         let fields = &fields;
         let home = self.inner.home(shard_of(path));
-        let plan = self.tree_plan(path, home.as_deref());
+        let plan = tree_plan(path, home.as_deref());
         let patience = self.inner.config.retry.try_deadline;
-        let begun = self.inner.call(plan, |used| async move {
-            let mut stream = used.connection().stream("get_tree", fields).await?;
-            let first = next_entry(&mut stream, path, &used.identity().name, patience).await?;
-            Ok((stream, first))
-        });
+        let begun = self
+            .inner
+            .call(plan, |used| async move { begin_tree(&used, path, fields, patience).await });
         let ((stream, first), served) = begun.await?.split();
         Ok(TreeStream {
             client: Arc::clone(&self.inner),
@@ -175,15 +177,26 @@ impl Client {
         });
         Ok(children.await?.value)
     }
+}
 
-    fn tree_plan<'a>(&self, path: &Path, home: Option<&'a str>) -> Plan<'a> {
-        Plan {
-            first: home,
-            // As many entries as there are take as long as that takes.
-            try_deadline: Some(self.inner.config.retry.total_deadline),
-            ..Plan::read("get_tree", shard_of(path))
-        }
-    }
+fn tree_plan<'a>(path: &Path, home: Option<&'a str>) -> Plan<'a> {
+    Plan { first: home, ..Plan::read("get_tree", shard_of(path)) }
+}
+
+/// Begins a tree at a node, and waits for its first entry, within the given time; no entry if it is empty.
+async fn begin_tree(
+    used: &PooledConnection,
+    path: &Path,
+    fields: &Fields,
+    patience: Duration,
+) -> Result<(ReplyStream, Option<TreeEntry>), ClientError> {
+    let node = &used.identity().name;
+    let beginning = async {
+        let mut stream = used.connection().stream("get_tree", fields).await?;
+        let first = next_entry(&mut stream, path, node, patience).await?;
+        Ok((stream, first))
+    };
+    rt::timeout(patience, beginning).await.unwrap_or_else(|| Err(silent(node, patience)))
 }
 
 impl TreeStream {
@@ -282,6 +295,11 @@ async fn long_request(
     }
 }
 
+fn silent(node: &str, patience: Duration) -> ClientError {
+    let reason = format!("nothing came for {patience:?}");
+    ClientError::Lost { address: node.to_owned(), reason }
+}
+
 /// The next item of a stream that has an end, within the given time.
 pub(super) async fn next_item(
     stream: &mut ReplyStream,
@@ -289,11 +307,8 @@ pub(super) async fn next_item(
     patience: Duration,
 ) -> Result<Option<(Path, Message)>, ClientError> {
     loop {
-        let silent = || ClientError::Lost {
-            address: node.to_owned(),
-            reason: format!("nothing came for {patience:?}"),
-        };
-        match rt::timeout(patience, stream.next()).await.unwrap_or_else(|| Err(silent()))? {
+        let next = rt::timeout(patience, stream.next()).await;
+        match next.unwrap_or_else(|| Err(silent(node, patience)))? {
             None => return Ok(None),
             Some(StreamEvent::Item { path: Some(path), message }) => {
                 return Ok(Some((path, message)));
