@@ -3,10 +3,15 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, StdoutLock, Write};
+use std::process;
 
 pub use distkv_model::count::count_of;
 
 use distkv_core::protocol::json::{json_from_msgpack, make_integers_safe, text_from_msgpack};
+use distkv_runtime::spawn_thread;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::FileType;
+use rustix::io::Errno;
 use serde_json::Value as Json;
 
 use crate::error::CliError;
@@ -55,6 +60,25 @@ impl Output {
     pub fn flush(&mut self) -> Result<(), CliError> {
         self.writer.flush().map_err(|error| CliError::of_output(&error))
     }
+}
+
+/// From now on the process ends once nobody reads its standard output any more, if that is a pipe: for commands that may
+/// have nothing to print for hours, and would learn of it only then (`distkv-node watch lamp | grep -q -m1 on`).
+pub fn end_with_reader() {
+    let kind = rustix::fs::fstat(io::stdout()).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    if !matches!(kind, Ok(FileType::Fifo | FileType::Socket)) {
+        return;
+    }
+    // Without a thread, it ends with the next line.
+    let _ = spawn_thread("reader", || {
+        let stdout = io::stdout();
+        // Errors are told without being asked for, and nothing else is.
+        let mut closed = [PollFd::new(&stdout, PollFlags::empty())];
+        while poll(&mut closed, None) == Err(Errno::INTR) {}
+        if closed.iter().any(|fd| fd.revents().intersects(PollFlags::ERR | PollFlags::HUP)) {
+            process::exit(i32::from(CliError::OutputClosed.exit_code()));
+        }
+    });
 }
 
 /// A MessagePack value as JSON, for `--json`.

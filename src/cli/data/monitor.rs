@@ -8,7 +8,9 @@ use crate::cli::error::CliError;
 use crate::cli::following::Following;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path, topic_bytes};
 use crate::cli::say;
-use crate::cli::terminal::output::{Output, count_of, json_of, printable, text_of};
+use crate::cli::terminal::output::{
+    Output, count_of, end_with_reader, json_of, printable, text_of,
+};
 use crate::client::{Fields, Message, StreamEvent};
 use crate::model::path::Path;
 
@@ -57,6 +59,7 @@ pub(in crate::cli) struct MonitorArgs {
 }
 
 pub(in crate::cli) async fn run(args: MonitorArgs) -> Result<(), CliError> {
+    end_with_reader();
     let (mut remote, mut stream) = open(&args).await?;
     tell_where(&args, &remote, "");
     let mut output = Output::new(args.remote.json);

@@ -10,7 +10,7 @@ use super::rewatch::{NodeWatch, Told};
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, parse_path};
 use crate::cli::say;
-use crate::cli::terminal::output::{Output, printable};
+use crate::cli::terminal::output::{Output, end_with_reader, printable};
 use crate::client::smart::{Change, WatchEvent, WatchOptions};
 use crate::client::{Fields, Message};
 use crate::model::path::Path;
@@ -80,6 +80,7 @@ pub(in crate::cli) struct WatchArgs {
 }
 
 pub(in crate::cli) async fn run(args: WatchArgs) -> Result<(), CliError> {
+    end_with_reader();
     let mut fields = Fields::at(&args.path);
     fields.bool("restart", true);
     for (name, depth) in [("max_depth", args.depth), ("min_depth", args.min_depth)] {

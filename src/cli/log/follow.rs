@@ -11,7 +11,7 @@ use crate::cli::error::CliError;
 use crate::cli::files::directory::reading_failure;
 use crate::cli::remote::parse_path;
 use crate::cli::say;
-use crate::cli::terminal::output::Output;
+use crate::cli::terminal::output::{Output, end_with_reader};
 use crate::cli::terminal::times::parse_time;
 use crate::model::path::Path;
 use crate::rt;
@@ -78,6 +78,7 @@ pub(super) async fn run(args: &FollowArgs, json: bool) -> Result<(), CliError> {
         while followed.log.next().map_err(reading_failure)?.is_some() {}
     }
     say::line(&format!("following {}", args.from.display()));
+    end_with_reader();
     let mut output = Output::new(json);
     let mut left = args.count;
     while left != Some(0) {

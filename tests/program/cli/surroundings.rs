@@ -2,11 +2,12 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::Command;
 
 use crate::cli::command::{at, ok, program};
-use crate::processes::NodeProcess;
+use crate::processes::{NodeProcess, wait_until};
 
 #[test]
 fn a_variable_that_is_no_text_is_an_error_and_not_as_if_it_were_not_set() {
@@ -92,5 +93,35 @@ fn who_may_open_hardly_any_file_is_told_so() {
         let said = String::from_utf8(done.stderr).unwrap();
         assert_eq!(done.status.code(), Some(1), "{said}");
         assert!(said.contains("may open only 8 files at once, and needs 16"), "{said}");
+    }
+}
+
+#[test]
+fn a_command_that_waits_for_what_comes_ends_with_who_reads_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap().to_owned();
+    let node = NodeProcess::start(
+        "n1",
+        &["run", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--data-dir", &data],
+    );
+    ok(&node, &["set", "a", "1"]);
+    let address = node.client.to_string();
+    let at = ["--connect", address.as_str()];
+    let commands: [&[&str]; 4] = [
+        &[&["watch", "a", "--fetch"][..], &at].concat(),
+        &[&["monitor"][..], &at].concat(),
+        &[&["conflicts", "--follow"][..], &at].concat(),
+        &["log", "follow", &data],
+    ];
+    for arguments in commands {
+        let mut child = program(arguments).spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        // It has begun, and nothing more will come.
+        said.next().unwrap().unwrap();
+        assert_eq!(child.try_wait().unwrap(), None, "{arguments:?}");
+        drop(child.stdout.take());
+        let ended = wait_until("it has ended", || child.try_wait().unwrap());
+        assert_eq!(ended.code(), Some(0), "{arguments:?}");
+        assert_eq!(said.map(Result::unwrap).collect::<Vec<_>>(), [""; 0], "{arguments:?}");
     }
 }

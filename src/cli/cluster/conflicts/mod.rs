@@ -13,7 +13,7 @@ use super::roster::Roster;
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, parse_path};
 use crate::cli::say;
-use crate::cli::terminal::output::{count_of, printable};
+use crate::cli::terminal::output::{count_of, end_with_reader, printable};
 use crate::model::path::Path;
 
 /// Most nodes that are asked: as many as a network is made for.
@@ -96,6 +96,7 @@ pub(in crate::cli) async fn run(args: ConflictsArgs) -> Result<(), CliError> {
         asking.add_members(&args.remote).await?;
     }
     if args.follow {
+        end_with_reader();
         // Before the lists are asked for, so that none is missed between the two.
         asking.watch(&args.path).await?;
         let address = asking.nodes.first().map(|node| node.remote.connection.address());
