@@ -11,12 +11,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 to=target/deb binary= revision=1 compress= man_pages=
 while [ $# -gt 0 ]; do
-    case $1 in
-        --to) to=$2 ;;
-        --binary) binary=$2 ;;
-        --revision) revision=$2 ;;
-        --man-pages-by) man_pages=$2 ;;
-        --compress) compress=$2 ;;
+    case "$1 ${2:+given}" in
+        "--to given") to=$2 ;;
+        "--binary given") binary=$2 ;;
+        "--revision given") revision=$2 ;;
+        "--man-pages-by given") man_pages=$2 ;;
+        "--compress given") compress=$2 ;;
         *) sed -n 's/^#   /usage: /p' "$0" | head -n 1 >&2; exit 2 ;;
     esac
     shift 2

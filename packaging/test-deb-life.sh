@@ -79,6 +79,33 @@ start
 expect "the data" '{"on":true}' "$(distkv-node get site.lamp | tr -d ' \n')"
 stop
 
+echo "-- who may read the configuration"
+configuration=/etc/distkv/node.toml
+cp -p "$configuration" /run/node.toml
+reinstall() { dpkg --force-confmiss --force-confold -i /test/new.deb; }
+rm "$configuration"
+reinstall
+expect "a file that was restored" "root distkv 640" "$(stat -c '%U %G %a' "$configuration")"
+as_node test -r "$configuration" || fail "the node cannot read it"
+rm "$configuration"
+dpkg --force-confold -i /test/new.deb
+[ ! -e "$configuration" ] || fail "what was removed is back unasked"
+# What an administrator has chosen stays, unless the node is shut out by the group alone.
+for chosen in "root root 644" "root root 600" "distkv root 640" "root staff 640"; do
+    read -r owner group mode <<<"$chosen"
+    install -o "$owner" -g "$group" -m "$mode" /run/node.toml "$configuration"
+    expected=$chosen
+    [ "$group" != staff ] || expected="root distkv 640"
+    reinstall
+    expect "a file of $chosen" "$expected" "$(stat -c '%U %G %a' "$configuration")"
+done
+usermod -aG staff distkv
+chgrp staff "$configuration"
+reinstall
+expect "a file of a group of the node's" "root staff 640" "$(stat -c '%U %G %a' "$configuration")"
+gpasswd -d distkv staff
+cp -p /run/node.toml "$configuration"
+
 echo "-- remove"
 dpkg -r distkv-node
 [ ! -e /usr/bin/distkv-node ] || fail "the program is still there"

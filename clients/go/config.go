@@ -85,10 +85,12 @@ type Config struct {
 	// TLS is how nodes are known; none: plain text.
 	TLS *TLS
 	// Network is the network's name: nodes of another one are not used. Without it, the ticket's counts, or else that of the
-	// first node that tells it.
+	// first node that lets the client in and tells it.
 	Network string
 	// Ticket is a ticket, or "@FILE" with one: seeds, TLS, login and network at once.
 	Ticket string
+
+	isTicketsNetwork bool // Network is the ticket's
 
 	// Logger gets what the program cannot be told otherwise; none: nothing is logged.
 	Logger *slog.Logger

@@ -43,7 +43,6 @@ type conn struct {
 	address     address
 	name        string // the node's; of a node that has not said it yet, its address
 	incarnation int64  // the node's life; -1 from a node that has no action `cluster`
-	network     string // the name of its network; "" from a node that does not tell it
 	window      int    // of flow control; 0: none
 
 	usedAt, heardAt atomic.Int64 // instants
@@ -52,7 +51,7 @@ type conn struct {
 	ended           atomic.Pointer[tryError] // nil while it lasts
 	done            chan struct{}            // closed at its end
 	goroutines      *group
-	clock           *clock
+	clock           atomic.Pointer[clock] // nil until the pool has taken it: before that, the node may be left again
 
 	net net.Conn
 	raw syscall.RawConn // nil: there is no writing without waiting
@@ -96,9 +95,9 @@ func (r result) reply() (message, *tryError) {
 
 var waiters = sync.Pool{New: func() any { return &waiter{reply: make(chan result, 1)} }}
 
-func newConn(where address, socket net.Conn, goroutines *group, heard *clock) *conn {
+func newConn(where address, socket net.Conn, goroutines *group) *conn {
 	c := &conn{address: where, name: where.String(), incarnation: -1, done: make(chan struct{}), goroutines: goroutines,
-		clock: heard, net: socket, pending: map[uint64]*waiter{}, streams: map[uint64]*stream{}, sweepAt: never,
+		net: socket, pending: map[uint64]*waiter{}, streams: map[uint64]*stream{}, sweepAt: never,
 		greeting: make(chan message, 1)}
 	c.intake.init(c)
 	c.usedAt.Store(int64(now()))

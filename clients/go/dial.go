@@ -3,6 +3,7 @@ package distkv
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"time"
 
@@ -14,8 +15,9 @@ const keepAlive = 15 * time.Second
 
 var dialer = net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: keepAlive}}
 
-// openConn connects, reads the greeting, logs in, and learns who the node is. After an error nothing is left behind.
-func openConn(ctx context.Context, where address, config *Config, goroutines *group, heard *clock) (*conn, *tryError) {
+// openConn connects, reads the greeting, logs in, and learns who the node is. A node of another network is left before
+// anything is sent to it. After an error nothing is left behind.
+func openConn(ctx context.Context, where address, config *Config, own *network, goroutines *group) (*conn, *tryError) {
 	ctx, cancel := context.WithTimeout(ctx, config.Pool.ConnectTimeout)
 	defer cancel()
 	socket, err := dialer.DialContext(ctx, "tcp", where.String())
@@ -30,7 +32,7 @@ func openConn(ctx context.Context, where address, config *Config, goroutines *gr
 			if errors.As(err, &told) {
 				failure := connectError(where, config, told)
 				if classOfCode(told.code) == classFinal {
-					failure = tryErrorf(tryNoAccess, "cannot get into %s: it says, in plain text: %s", where, told.text)
+					failure = notMet(fmt.Sprintf("cannot get into %s: it says, in plain text: %s", where, told.text))
 				}
 				failure.code = told.code
 				return nil, failure
@@ -38,15 +40,15 @@ func openConn(ctx context.Context, where address, config *Config, goroutines *gr
 			if errors.Is(err, context.DeadlineExceeded) || isCut(err) {
 				return nil, connectError(where, config, err)
 			}
-			return nil, tryErrorf(tryNoAccess, "cannot get into %s: %v", where, err)
+			return nil, notMet(fmt.Sprintf("cannot get into %s: %v", where, err))
 		}
 		socket = secured
 	}
-	c := newConn(where, socket, goroutines, heard)
+	c := newConn(where, socket, goroutines)
 	greets := c.greeting
 	goroutines.Add(1)
 	go c.read()
-	failure := c.begin(ctx, config, greets)
+	failure := c.begin(ctx, config, own, greets)
 	if failure == nil {
 		return c, nil
 	}
@@ -56,7 +58,7 @@ func openConn(ctx context.Context, where address, config *Config, goroutines *gr
 		return nil, connectError(where, config, ctx.Err())
 	case failure.kind == tryLost && isAlert(failure.cause):
 		// A node that does not accept the client's certificate says so only now.
-		return nil, &tryError{kind: tryNoAccess, text: failure.text}
+		return nil, notMet(failure.text)
 	case failure.kind == tryLost || failure.kind == tryServer:
 		err := tryErrorf(tryConnect, "cannot connect to %s: %s", where, failure.text)
 		err.code = failure.code
@@ -73,7 +75,10 @@ func connectError(where address, config *Config, err error) *tryError {
 	return tryErrorf(tryConnect, "cannot connect to %s: %v", where, err)
 }
 
-func (c *conn) begin(ctx context.Context, config *Config, greets <-chan message) *tryError {
+// notMet is a refusal before a greeting that can be believed.
+func notMet(text string) *tryError { return &tryError{kind: tryNoAccess, notMet: true, text: text} }
+
+func (c *conn) begin(ctx context.Context, config *Config, own *network, greets <-chan message) *tryError {
 	var told greeting
 	select {
 	case m := <-greets:
@@ -89,6 +94,9 @@ func (c *conn) begin(ctx context.Context, config *Config, greets <-chan message)
 		return c.ended.Load()
 	case <-ctx.Done():
 		return gaveUp(ctx, c.name)
+	}
+	if err := own.check(c.address, told.network); err != nil {
+		return err
 	}
 	c.name = told.node
 	granted := told.window
@@ -111,21 +119,28 @@ func (c *conn) begin(ctx context.Context, config *Config, greets <-chan message)
 			return err
 		}
 	}
+	if err := c.learnIdentity(ctx); err != nil {
+		return err
+	}
+	return own.settle(c.address, told.network)
+}
+
+// learnIdentity asks who the node is. An old node does not know the question.
+func (c *conn) learnIdentity(ctx context.Context) *tryError {
 	found, err := c.request(ctx, newBody("cluster").head(), never)
-	if err != nil {
-		switch {
-		case isAccessCode(err):
-			return tryErrorf(tryNoAccess, "cannot get into %s: %s", c.address, err.text)
-		case err.kind == tryServer:
-			return nil // An old node.
-		}
+	switch {
+	case err == nil:
+	case isAccessCode(err):
+		return tryErrorf(tryNoAccess, "cannot get into %s: %s", c.address, err.text)
+	case err.kind == tryServer:
+		return nil
+	default:
 		return err
 	}
 	identity := message(found.get("id"))
 	if name := identity.text("name"); name != "" {
 		c.name = name
 		c.incarnation = identity.integer("incarnation", -1)
-		c.network = identity.text("network")
 	}
 	return nil
 }

@@ -50,7 +50,8 @@ func TestTheReadmesProgramsRun(t *testing.T) {
 	if len(programs) != 3 {
 		t.Error(len(programs))
 	}
-	for i, program := range programs {
+	var folders []string
+	for _, program := range programs {
 		// Within the module; folders with such a name are no part of it otherwise.
 		folder, err := os.MkdirTemp(".", "_readme")
 		if err != nil {
@@ -61,10 +62,16 @@ func TestTheReadmesProgramsRun(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(folder, "main.go"), []byte(source), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		printed := run(t, "./"+folder)
-		for _, told := range regexp.MustCompile(`fmt\.Print.*\) +// (.*)`).FindAllStringSubmatch(program[1], -1) {
-			if !strings.Contains(printed, told[1]) {
-				t.Errorf("program %d prints %q, not %q", i+1, printed, told[1])
+		folders = append(folders, folder)
+	}
+	// Once more, since none may leave behind what changes another one's output.
+	for range 2 {
+		for i, program := range programs {
+			printed := run(t, "./"+folders[i])
+			for _, told := range regexp.MustCompile(`fmt\.Print.*\) +// (.*)`).FindAllStringSubmatch(program[1], -1) {
+				if !strings.Contains(printed, told[1]) {
+					t.Errorf("program %d prints %q, not %q", i+1, printed, told[1])
+				}
 			}
 		}
 	}

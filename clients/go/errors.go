@@ -165,7 +165,9 @@ type tryError struct {
 	code  string
 	made  bool // the node says that it has made the change, or part of it
 	other bool // the node is of another network (tryConnect): for calls, it is like one that cannot be reached
-	cause error
+	// No TLS came about (tryNoAccess), so that no greeting could be believed: the node may be of any network.
+	notMet bool
+	cause  error
 }
 
 // isRefusal: the node does not let this client in, or is none of its network, and would say so again in a moment.

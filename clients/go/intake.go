@@ -226,8 +226,8 @@ func (c *conn) handOut(mayWait bool) bool {
 func (c *conn) onMessage(m message, mayWait bool) bool {
 	number := m.integer("seq", 0)
 	seq := uint64(max(number, 0))
-	if seq > 0 {
-		c.clock.hear(m.tock())
+	if clock := c.clock.Load(); clock != nil && seq > 0 {
+		clock.hear(m.tock())
 	}
 	c.mu.Lock()
 	if w := c.pending[seq]; w != nil {

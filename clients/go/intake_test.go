@@ -18,7 +18,7 @@ func openTo(t *testing.T, node *scripted) *conn {
 		t.Fatal(err)
 	}
 	var goroutines group
-	c, failure := openConn(t.Context(), where, &config, &goroutines, new(clock))
+	c, failure := openConn(t.Context(), where, &config, new(network), &goroutines)
 	if failure != nil {
 		t.Fatal(failure)
 	}

@@ -377,6 +377,7 @@ func TestTooManyIsARefusalOnlySoonAfterOne(t *testing.T) {
 // What counts is what each of the present nodes said last.
 func TestTheVerdictIsOfWhatThePresentNodesSaidLast(t *testing.T) {
 	one, two, left := &target{name: "s1", address: address{"h", 1}}, &target{name: "s2", address: address{"h", 2}}, &target{name: "s3", address: address{"h", 3}}
+	const notMet = 100 // a refusal before the greeting
 	type said struct {
 		by   *target
 		kind tryKind
@@ -394,10 +395,17 @@ func TestTheVerdictIsOfWhatThePresentNodesSaidLast(t *testing.T) {
 		"none refuses":               {[]said{{one, tryConnect}, {two, tryLost}}, ""},
 		"none refuses any more":      {[]said{{one, tryNoAccess}, {one, tryServer}, {one, tryConnect}, {two, tryConnect}}, ""},
 		"only one that left refuses": {[]said{{left, tryNoAccess}, {one, tryConnect}, {two, tryConnect}}, ""},
+		"who refuses was not met":    {[]said{{one, notMet}, {two, tryConnect}}, ""},
+		"none was met":               {[]said{{one, notMet}, {two, notMet}}, "s1"},
+		"one was met":                {[]said{{one, notMet}, {two, tryNoAccess}}, "s2"},
 	} {
 		var of refusers
 		for _, one := range row.all {
-			of.onFailure(one.by, &tryError{kind: one.kind})
+			err := &tryError{kind: one.kind}
+			if one.kind == notMet {
+				err = &tryError{kind: tryNoAccess, notMet: true}
+			}
+			of.onFailure(one.by, err)
 		}
 		found := of.verdict([]*target{one, two})
 		if (found == nil) != (row.told == "") || (found != nil && found.node != row.told) {

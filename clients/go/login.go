@@ -69,6 +69,7 @@ type greeting struct {
 	window       int64 // -1: it does not say
 	auth         string
 	nonce        []byte
+	network      string // "": an older node
 }
 
 func readGreeting(m message) (greeting, *tryError) {
@@ -77,7 +78,7 @@ func readGreeting(m message) (greeting, *tryError) {
 	if !ok || version.Kind != msgpack.Array {
 		return greeting{}, &tryError{kind: tryProtocol, text: "its first message is no greeting"}
 	}
-	g := greeting{node: node, isCatchingUp: msgpack.IsNil(m.get("tick")), window: m.integer("qlen", -1)}
+	g := greeting{node: node, isCatchingUp: msgpack.IsNil(m.get("tick")), window: m.integer("qlen", -1), network: m.text("network")}
 	msgpack.Items(m.get("auth"), func(first []byte) bool {
 		g.auth, _ = msgpack.Text(first)
 		return false

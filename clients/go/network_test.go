@@ -2,6 +2,7 @@ package distkv
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,14 +12,16 @@ import (
 	"time"
 )
 
-// Nodes of another network: none is used, and a call goes on looking for those of its own.
+// Nodes of another network: none is used, whatever it asks for, and a call goes on looking for those of its own.
 
-// twoNetworks is a node each of the networks "a" and "b".
-func twoNetworks(t *testing.T) (one, other *scripted) {
+// twoNetworks is a node each of the networks "a" and "b", which are prepared before they start.
+func twoNetworks(t *testing.T, prepare func(one, other *scripted)) (one, other *scripted) {
 	t.Helper()
 	script := func(request message) any {
 		switch request.text("action") {
-		case "watch", "msg_monitor":
+		case "watch":
+			return several{{"state": "start"}, {"state": "uptodate"}}
+		case "msg_monitor":
 			return several{{"state": "start"}}
 		case "get_tree", "conflicts":
 			return several{{"state": "start"}, {"state": "end"}}
@@ -27,6 +30,9 @@ func twoNetworks(t *testing.T) (one, other *scripted) {
 	}
 	one = &scripted{name: "s1", network: "a", script: script}
 	other = &scripted{name: "s2", network: "b", script: script}
+	if prepare != nil {
+		prepare(one, other)
+	}
 	startScripted(t, one)
 	startScripted(t, other)
 	return one, other
@@ -34,25 +40,69 @@ func twoNetworks(t *testing.T) (one, other *scripted) {
 
 func (s *scripted) seed() string { return s.listener.Addr().String() }
 
-// onlyAsked tells whether nothing was asked of a node but who it is.
-func (s *scripted) onlyAsked() bool {
+// hasHeard tells whether anything was sent to a node.
+func (s *scripted) hasHeard() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, request := range s.requests {
-		if request.text("action") != "cluster" {
-			return false
-		}
-	}
-	return true
+	return s.came > 0
 }
 
-func otherNetwork(of *scripted, ours string) string {
-	return fmt.Sprintf("cannot use %s: it is a node of the network \"%s\", and this client is of \"%s\"", of.seed(), of.network, ours)
+// otherNetwork is how a client of that network says that it does not use a node; source: who has told it which is its own.
+func otherNetwork(of *scripted, ours, source string) string {
+	text := fmt.Sprintf("cannot use %s: it is a node of the network \"%s\", and this client is of \"%s\"", of.seed(), of.network, ours)
+	if source != "" {
+		text += ", as its " + source + " says"
+	}
+	return text
+}
+
+// certified is what a node speaks TLS with; clients believe the certificate "node", and "joe" is nobody's they know.
+func certified(t *testing.T, name string) *tls.Config {
+	pair := must[tls.Certificate](t)(tls.LoadX509KeyPair(fixtures(t, "tls/"+name+".pem"), fixtures(t, "tls/"+name+".key")))
+	return &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{tlsProtocol}}
+}
+
+// failureAt is how the last attempt to connect to a node failed, if it did.
+func failureAt(t *testing.T, client *Client, node *scripted) *tryError {
+	where := must[address](t)(parseAddress(node.seed(), 0))
+	client.pool.mu.Lock()
+	defer client.pool.mu.Unlock()
+	if found := client.pool.slots[where]; found != nil {
+		return found.failure
+	}
+	return nil
 }
 
 func TestWhatIsForOneNetworkNeverGoesToAnother(t *testing.T) {
-	one, other := twoNetworks(t)
+	for name, prepare := range map[string]func(one, other *scripted){
+		"it is as good": func(_, _ *scripted) {},
+		"it asks for a login": func(one, other *scripted) {
+			one.asksLogin, other.asksLogin, other.refuses = true, true, "auth_failed"
+		},
+		"its certificate is not believed": func(one, other *scripted) {
+			one.tls, other.tls = certified(t, "node"), certified(t, "joe")
+		},
+		"it says no in plain text": func(one, other *scripted) {
+			one.tls, other.greets = certified(t, "node"), errorReply("denied")
+		},
+	} {
+		t.Run(name, func(t *testing.T) { neverGoesTo(t, prepare) })
+	}
+}
+
+// neverGoesTo: a client of the first one's network sends nothing to the other one, and does not take its refusal for one of
+// its own nodes'.
+func neverGoesTo(t *testing.T, prepare func(one, other *scripted)) {
+	one, other := twoNetworks(t, prepare)
 	config := quick()
+	refused := otherNetwork(other, "a", "")
+	if one.asksLogin {
+		config.Login = PasswordLogin("ann", "her secret")
+	}
+	if one.tls != nil {
+		config.TLS = &TLS{CAFile: fixtures(t, "tls/ca.pem")}
+		refused = "cannot get into " + other.seed()
+	}
 	config.Seeds = []string{one.seed(), other.seed()}
 	config.Retry.TotalDeadline = 400 * time.Millisecond
 	client := connect(t, config)
@@ -62,6 +112,11 @@ func TestWhatIsForOneNetworkNeverGoesToAnother(t *testing.T) {
 	defer watch.Close()
 	monitor := must[*Monitor](t)(client.OpenMonitor(t.Context(), path))
 	defer monitor.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if event := must[Event](t)(watch.Next(ctx)); !is[UpToDate](event) {
+		t.Fatal(event)
+	}
 	one.stop()
 	until(t, func() bool { return client.Stats().Pool.Connections == 0 })
 
@@ -72,7 +127,7 @@ func TestWhatIsForOneNetworkNeverGoesToAnother(t *testing.T) {
 			t.Errorf("%+v", failed)
 		}
 		// Of the last try, which may be cut off.
-		said := []string{otherNetwork(other, "a"), "cannot connect to " + one.seed(), "no connection to "}
+		said := []string{refused, "cannot connect to " + one.seed(), "no connection to "}
 		if !slices.ContainsFunc(said, func(text string) bool { return strings.Contains(err.Error(), text) }) {
 			t.Error(err)
 		}
@@ -83,7 +138,7 @@ func TestWhatIsForOneNetworkNeverGoesToAnother(t *testing.T) {
 	delete(asks, "shards")  // They are fetched behind it.
 	asks["next of the watch"] = func(ctx context.Context) error { _, err := watch.Next(ctx); return err }
 	asks["next of the monitor"] = func(ctx context.Context) error { _, err := monitor.Next(ctx); return err }
-	ctx, cancel := context.WithTimeout(t.Context(), 600*time.Millisecond)
+	ctx, cancel = context.WithTimeout(t.Context(), 600*time.Millisecond)
 	defer cancel()
 	var asking sync.WaitGroup
 	for name, ask := range asks {
@@ -101,22 +156,146 @@ func TestWhatIsForOneNetworkNeverGoesToAnother(t *testing.T) {
 		})
 	}
 	asking.Wait()
+	if failed := failureAt(t, client, other); failed == nil || !strings.HasPrefix(failed.text, refused) {
+		t.Error("it was tried:", failed)
+	}
 
-	one.startAgain(t)
-	until(t, func() bool {
-		found, err := Get[string](t.Context(), client, path, nil)
-		return found == "there" && err == nil
+	ended := make(chan error, 1)
+	asking.Go(func() {
+		written, err := client.Put(t.Context(), path, 3, &PutOptions{Timeout: 20 * time.Second})
+		if written.Node != "s1" {
+			t.Error(written)
+		}
+		ended <- err
 	})
+	time.Sleep(50 * time.Millisecond)
+	if len(ended) > 0 {
+		t.Fatal(<-ended)
+	}
+	one.startAgain(t)
+	asking.Wait()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if event, err := watch.Next(ctx); err != nil || !is[Resumed](event) {
+		t.Error(event, err)
+	}
+	if event, err := monitor.Next(ctx); err != nil || event != (Gap{"s1"}) {
+		t.Error(event, err)
+	}
 	if written := put(t, client, path, 3, nil); written.Attempts > 1 {
 		t.Errorf("%+v", written)
 	}
-	if !other.onlyAsked() || len(other.actions("set_value")) > 0 || len(other.actions("cluster")) == 0 {
-		t.Error(other.requests)
+	if len(other.actions("auth"))+len(other.actions("cluster")) > 0 || (other.greets == nil && other.hasHeard()) {
+		t.Error("it is left when it has greeted:", other.requests)
+	}
+}
+
+func TestOnlyANodeThatLetsTheClientInSaysOfWhichNetworkItIs(t *testing.T) {
+	const huge = 1 << 40
+	one, other := twoNetworks(t, func(one, other *scripted) {
+		one.asksLogin, other.asksLogin, other.refuses, other.tock = true, true, "auth_failed", huge
+	})
+	config := quick()
+	config.Seeds, config.Login = []string{other.seed(), one.seed()}, PasswordLogin("ann", "her secret")
+	client := connect(t, config)
+	if name := client.pool.network.name; name != "a" {
+		t.Fatal(name)
+	}
+	before := len(other.actions("auth"))
+	other.letIn()
+	where := must[address](t)(parseAddress(other.seed(), 0))
+	until(t, func() bool {
+		_, err := client.pool.get(t.Context(), where, never)
+		return err != nil && err.other
+	})
+	if len(other.actions("auth")) > before || len(other.actions("cluster")) > 0 {
+		t.Error("something was sent to it:", other.requests)
+	}
+	put(t, client, PathOf("p"), 1, nil)
+	if above := one.actions("set_value")[0].integer("above", 0); above >= huge {
+		t.Error("what is no node of its network has no say:", above)
+	}
+}
+
+func TestOfTwoNodesThatAreMetAtOnceTheLaterOneIsLeft(t *testing.T) {
+	const huge = 1 << 40
+	answers := make(later, 1)
+	one, other := twoNetworks(t, func(_, other *scripted) { other.cluster = answers })
+	config := quick()
+	config.fill()
+	var goroutines group
+	p := newPool(&config, &goroutines)
+	get := func(node *scripted) *tryError {
+		_, err := p.get(t.Context(), must[address](t)(parseAddress(node.seed(), 0)), now()+20*time.Second)
+		return err
+	}
+	ended := make(chan *tryError, 1)
+	go func() { ended <- get(other) }()
+	until(t, func() bool { return len(other.actions("cluster")) > 0 })
+	if err := get(one); err != nil {
+		t.Error(err)
+	}
+	answers <- with(other.view(), "tock", huge)
+	if err := <-ended; err == nil || err.text != otherNetwork(other, "a", "") {
+		t.Error(err)
+	}
+	if latest := p.clock.latest.Load(); latest >= huge {
+		t.Error(latest)
+	}
+	p.close()
+	<-goroutines.none()
+}
+
+func TestWhoIsLetInNowhereByTLSIsToldAtOnce(t *testing.T) {
+	one, other := twoNetworks(t, func(one, other *scripted) {
+		other.network = "a"
+		one.tls, other.tls = certified(t, "node"), certified(t, "node")
+	})
+	config := quick()
+	config.Retry.TotalDeadline = time.Minute
+	config.Seeds, config.TLS = []string{one.seed(), other.seed()}, &TLS{CAFile: fixtures(t, "tls/ca.pem")}
+	client := connect(t, config)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	path := PathOf("p")
+	put(t, client, path, 1, nil)
+	watch := must[*Watch](t)(client.OpenWatch(ctx, path, nil))
+	defer watch.Close()
+	monitor := must[*Monitor](t)(client.OpenMonitor(ctx, path))
+	defer monitor.Close()
+	if event := must[Event](t)(watch.Next(ctx)); !is[UpToDate](event) {
+		t.Fatal(event)
+	}
+	one.stop()
+	other.stop()
+	until(t, func() bool { return client.Stats().Pool.Connections == 0 })
+	one.tls, other.tls = certified(t, "joe"), certified(t, "joe")
+	one.startAgain(t)
+	// One that nobody has met refuses the client, and the other one may be there again in a moment.
+	_, err := client.Put(ctx, path, 2, &PutOptions{Timeout: 300 * time.Millisecond})
+	wantError(t, err, ErrUnavailable)
+	other.startAgain(t)
+	started := time.Now()
+	for name, ask := range map[string]func() error{
+		"put":                  func() error { _, err := client.Put(ctx, path, 2, nil); return err },
+		"get":                  func() error { _, err := client.Get(ctx, path, nil); return err },
+		"watch that is open":   func() error { _, err := watch.Next(ctx); return err },
+		"monitor that is open": func() error { _, err := monitor.Next(ctx); return err },
+	} {
+		if failed := wantError(t, ask(), ErrDenied); failed.Code != "no_access" || !strings.Contains(failed.text, "cannot get into") {
+			t.Errorf("%s: %+v", name, failed)
+		}
+	}
+	if took := time.Since(started); took > 20*time.Second {
+		t.Error(took)
 	}
 }
 
 func TestTheFirstNetworkStaysTheClients(t *testing.T) {
-	one, other := twoNetworks(t)
+	one, other := twoNetworks(t, nil)
 	config := quick()
 	config.Seeds = []string{one.seed(), other.seed()}
 	client := connect(t, config)
@@ -128,14 +307,14 @@ func TestTheFirstNetworkStaysTheClients(t *testing.T) {
 	one.startAgain(t)
 	_, err := client.Put(t.Context(), PathOf("p"), 1, nil)
 	wantError(t, err, ErrUnavailable)
-	if len(one.actions("set_value")) > 0 || !other.onlyAsked() {
+	if len(one.actions("set_value")) > 0 || other.hasHeard() {
 		t.Error(one.requests, other.requests)
 	}
 }
 
 // Whoever comes first, all connections are to nodes of one network.
 func TestNodesOfTwoNetworksThatAreFoundAtOnceAreNotBothUsed(t *testing.T) {
-	one, other := twoNetworks(t)
+	one, other := twoNetworks(t, nil)
 	for range 20 {
 		config := quick()
 		config.fill()
@@ -166,11 +345,11 @@ func TestNodesOfTwoNetworksThatAreFoundAtOnceAreNotBothUsed(t *testing.T) {
 }
 
 func TestWhoIsOfNoSeedsNetworkIsToldAtOnce(t *testing.T) {
-	one, other := twoNetworks(t)
+	one, other := twoNetworks(t, nil)
 	seeds := []string{one.seed(), other.seed()}
 	started := time.Now()
 	failed := denied(t, Config{Seeds: seeds, Network: "ours", ConnectDeadline: time.Minute})
-	if failed.Code != "no_access" || failed.Fate != NotDone || failed.text != otherNetwork(one, "ours") {
+	if failed.Code != "no_access" || failed.Fate != NotDone || failed.text != otherNetwork(one, "ours", "configuration") {
 		t.Errorf("%+v", failed)
 	}
 	// One refuses it, the other one is another network's.
@@ -180,29 +359,30 @@ func TestWhoIsOfNoSeedsNetworkIsToldAtOnce(t *testing.T) {
 	if took := time.Since(started); took > 20*time.Second {
 		t.Errorf("it took %v", took)
 	}
-	if !other.onlyAsked() {
+	if other.hasHeard() {
 		t.Error(other.requests)
 	}
 }
 
 func TestASeedOfAnotherNetworkIsPassedOver(t *testing.T) {
-	one, other := twoNetworks(t)
+	one, other := twoNetworks(t, nil)
 	seeds := []string{one.seed(), other.seed()}
 	client := connect(t, Config{Seeds: seeds, Network: "b"})
 	put(t, client, PathOf("p"), 1, nil)
-	if source := client.ClusterView().Source; source != "s2" || !one.onlyAsked() {
+	if source := client.ClusterView().Source; source != "s2" || one.hasHeard() {
 		t.Error(source, one.requests)
 	}
 	// While its own cannot be reached, it looks for them until time is up.
 	other.stop()
 	_, err := Connect(t.Context(), Config{Seeds: seeds, Network: "b", ConnectDeadline: 300 * time.Millisecond})
-	if wantError(t, err, ErrUnavailable); !strings.Contains(err.Error(), otherNetwork(one, "b")) {
+	if wantError(t, err, ErrUnavailable); !strings.Contains(err.Error(), otherNetwork(one, "b", "configuration")) {
 		t.Error(err)
 	}
 }
 
 func TestANodeThatDoesNotTellItsNetworkIsUsed(t *testing.T) {
-	for _, node := range []*scripted{{name: "s1", script: always(writtenReply)}, {name: "s1", script: always(writtenReply), isOld: true}} {
+	for _, node := range []*scripted{{}, {isOld: true}, {greets: fields{"network": ""}}, {greets: fields{"network": 5}}} {
+		node.name, node.script = "s1", always(writtenReply)
 		seeds := startScripted(t, node)
 		for _, network := range []string{"", "ours"} {
 			put(t, connect(t, Config{Seeds: seeds, Network: network}), PathOf("p"), 1, nil)
@@ -211,22 +391,23 @@ func TestANodeThatDoesNotTellItsNetworkIsUsed(t *testing.T) {
 }
 
 func TestATicketsNetworkCountsUnlessAnotherOneIsConfigured(t *testing.T) {
-	one, _ := twoNetworks(t)
+	one, _ := twoNetworks(t, nil)
 	ticket := func(network string) string {
 		return ticketFrom(fields{"addresses": []any{one.seed()}, "network": network})
 	}
-	for _, row := range []struct{ configured, ofTicket, refused string }{
-		{"", "of the ticket", "of the ticket"}, {"a", "of the ticket", ""}, {"", "a", ""}, {"", "", ""}, {"ours", "a", "ours"},
+	for _, row := range []struct{ configured, ofTicket, refused, source string }{
+		{"", "of the ticket", "of the ticket", "ticket"}, {"a", "of the ticket", "", ""}, {"", "a", "", ""}, {"", "", "", ""},
+		{"ours", "a", "ours", "configuration"},
 	} {
 		config := Config{Ticket: ticket(row.ofTicket), Network: row.configured}
 		if row.refused == "" {
 			put(t, connect(t, config), PathOf("p"), 1, nil)
-		} else if failed := denied(t, config); failed.text != otherNetwork(one, row.refused) {
+		} else if failed := denied(t, config); failed.text != otherNetwork(one, row.refused, row.source) {
 			t.Error(failed)
 		}
 	}
 	t.Setenv("DISTKV_TICKET", ticket("of the ticket"))
-	if failed := denied(t, Config{}); failed.text != otherNetwork(one, "of the ticket") {
+	if failed := denied(t, Config{}); failed.text != otherNetwork(one, "of the ticket", "ticket") {
 		t.Error(failed)
 	}
 }

@@ -17,7 +17,6 @@ const (
 	closedReason  = "the client was closed"
 	unusedReason  = "it was unused"
 	silentReason  = "the node does not answer"
-	otherReason   = "it is of another network"
 	refusedReason = "does not answer requests"
 )
 
@@ -32,11 +31,11 @@ type pool struct {
 	cancel     context.CancelFunc
 	goroutines *group
 	clock      clock // what all nodes say
+	network    *network
 
 	mu       sync.Mutex
 	slots    map[address]*slot
 	isClosed bool
-	network  string // the one network whose nodes are used; once it is known, it stays the same
 	stats    PoolStats
 }
 
@@ -58,7 +57,7 @@ type attempt struct {
 }
 
 func newPool(config *Config, goroutines *group) *pool {
-	p := &pool{config: config, goroutines: goroutines, slots: map[address]*slot{}, network: config.Network}
+	p := &pool{config: config, goroutines: goroutines, slots: map[address]*slot{}, network: networkOf(config)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	goroutines.Add(1)
 	go p.look()
@@ -165,15 +164,9 @@ func (p *pool) open(where address, in *slot) {
 	go func() {
 		defer p.goroutines.Done()
 		defer close(going.done)
-		c, err := openConn(p.ctx, where, p.config, p.goroutines, &p.clock)
+		c, err := openConn(p.ctx, where, p.config, p.network, p.goroutines)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if err == nil {
-			if err = p.checkNetwork(c); err != nil {
-				c.close(otherReason)
-				c = nil
-			}
-		}
 		going.conn, going.err = c, err
 		in.attempt = nil
 		if err != nil {
@@ -187,26 +180,13 @@ func (p *pool) open(where address, in *slot) {
 			going.conn, going.err = nil, tryErrorf(tryConnect, "cannot connect to %s: %s", where, closedReason)
 			return
 		}
+		c.clock.Store(&p.clock)
 		p.stats.Opened++
 		in.clearFailure()
 		in.conns = append(in.conns, c)
 		// It may have been forgotten meanwhile.
 		p.slots[where] = in
 	}()
-}
-
-// checkNetwork is called with the lock. The first name that a node tells is the client's, unless it was given.
-func (p *pool) checkNetwork(c *conn) *tryError {
-	if p.network == "" {
-		p.network = c.network
-	}
-	if c.network == "" || c.network == p.network {
-		return nil
-	}
-	err := tryErrorf(tryConnect, "cannot use %s: it is a node of the network %q, and this client is of %q", c.address, c.network,
-		p.network)
-	err.other = true
-	return err
 }
 
 // noteFailure remembers it for a while that grows.

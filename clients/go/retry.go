@@ -146,14 +146,25 @@ func (r *refusers) one(nodes []*target) *refuser {
 }
 
 // verdict is one that refuses the client, where none of these nodes is left that may let it in; nil: there is hope, or none
-// refuses it.
+// refuses it. One that was not met may be of another network: that it refuses the client counts only where all do.
 func (r *refusers) verdict(nodes []*target) *refuser {
+	var told *refuser
+	doAll := true
 	for _, one := range nodes {
-		if r.out[one.address] == nil {
+		err := r.out[one.address]
+		if err == nil {
 			return nil
 		}
+		if err.kind != tryNoAccess {
+			doAll = false
+		} else if told == nil || (told.why.notMet && !err.notMet) {
+			told = &refuser{err, one.name}
+		}
 	}
-	return r.one(nodes)
+	if told != nil && told.why.notMet && !doAll {
+		return nil
+	}
+	return told
 }
 
 // error is that of what ends with it.

@@ -1,6 +1,8 @@
 package distkv
 
 import (
+	"crypto/tls"
+	"maps"
 	"net"
 	"sync"
 	"testing"
@@ -19,8 +21,13 @@ type scripted struct {
 	asksLogin bool   // it greets like a node on which clients must log in
 	isEmpty   bool   // it has not caught up yet
 	network   string // its network's name; older nodes tell none
+	greets    fields // more of its greeting
+	tock      int64  // what its clock shows in all that it answers by itself; 0: it is not told
+	cluster   later  // how it answers who it is; nil: at once
+	tls       *tls.Config
 
 	mu       sync.Mutex
+	came     int    // bytes that clients have sent
 	refuses  string // the code with which it refuses logins; "": it lets all in; silently: it does not answer them
 	peers    []*scripted
 	states   map[string]string
@@ -141,11 +148,14 @@ func (s *scripted) view() fields {
 		nodes = append(nodes, fields{"name": peer.name, "incarnation": 7, "client": peer.listener.Addr().String(), "state": state,
 			"ready": !peer.isEmpty, "gossip": nil, "housekeeper": nil})
 	}
-	identity := fields{"name": s.name, "incarnation": 7}
-	if s.network != "" {
-		identity["network"] = s.network
+	return fields{"epoch": 1, "nodes": nodes, "id": fields{"name": s.name, "incarnation": 7}}
+}
+
+func (s *scripted) shown(reply fields) fields {
+	if s.tock == 0 {
+		return reply
 	}
-	return fields{"epoch": 1, "nodes": nodes, "id": identity}
+	return with(reply, "tock", s.tock)
 }
 
 // refuse lets nobody in from now on, with this code, and ends what is open, as a node does where a user is removed.
@@ -211,15 +221,25 @@ func (s *scripted) accept() {
 func (s *scripted) serve(socket net.Conn) {
 	defer s.running.Done()
 	defer func() { _ = socket.Close() }()
+	if s.tls != nil {
+		socket = tls.Server(socket, s.tls)
+	}
 	greeting := fields{"seq": 0, "version": []any{0, 65, 0}, "node": s.name, "tick": 1, "tock": 1, "qlen": 10}
 	if s.asksLogin {
 		greeting["auth"] = []any{"password"}
 	}
+	if s.network != "" {
+		greeting["network"] = s.network
+	}
+	maps.Copy(greeting, s.greets)
 	send(socket, greeting)
 	var splitter msgpack.Splitter
 	for {
 		count, err := socket.Read(splitter.Room())
 		splitter.Read(count)
+		s.mu.Lock()
+		s.came += count
+		s.mu.Unlock()
 		for {
 			m, malformed := splitter.Next()
 			if malformed != nil || m == nil {
@@ -250,14 +270,16 @@ func (s *scripted) answer(socket net.Conn, request message) bool {
 	case action == "auth" && refuses == silently:
 		reply = silence{}
 	case action == "auth" && refuses != "":
-		reply = several{{"state": "start"}, errorReply(refuses)}
+		reply = several{{"state": "start"}, s.shown(errorReply(refuses))}
 	case action == "auth":
-		reply = several{{"state": "start"}, {"state": "end"}}
+		reply = several{{"state": "start"}, s.shown(fields{"state": "end"})}
 	case s.isOld && (action == "cluster" || action == "watch_cluster" || action == "list_shards"):
 		reply = fields{"error": "unknown action " + action}
+	case action == "cluster" && s.cluster != nil:
+		reply = s.cluster
 	case action == "cluster":
 		s.mu.Lock()
-		reply = s.view()
+		reply = s.shown(s.view())
 		s.mu.Unlock()
 	case action == "watch_cluster":
 		s.mu.Lock()

@@ -135,7 +135,7 @@ func (c *Config) withTicket() error {
 			c.TLS = &TLS{CAHash: ticket.CAHash, chain: ticket.chain, key: ticket.key}
 		}
 		if c.Network == "" {
-			c.Network = ticket.Network
+			c.Network, c.isTicketsNetwork = ticket.Network, true
 		}
 		if len(c.Seeds) == 0 {
 			c.Seeds = ticket.Addresses

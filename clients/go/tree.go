@@ -159,7 +159,7 @@ func (c *Client) nextEntry(ctx context.Context, s *stream, above Path, end insta
 	}
 }
 
-// Children is the names of the direct children that have a value, as path elements, in the nodes' order.
+// Children is the names of the direct children that have a value themselves, as path elements, in the nodes' order.
 func (c *Client) Children(ctx context.Context, path Path) ([]any, error) {
 	shard := path.Shard()
 	p := plan{action: "enum", shard: shard, first: c.caller.home(c.caller.topology.routing(), shard)}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/big"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -161,6 +162,25 @@ func TestWhatIsMissingIsAnErrorAndNilIsThere(t *testing.T) {
 	names, err := client.Children(t.Context(), path)
 	if !reflect.DeepEqual(names, []any{true, int64(1), 1.0}) || err != nil {
 		t.Error(names, err)
+	}
+}
+
+func TestWhichNamesAndEntriesThereAreBelowAPath(t *testing.T) {
+	client, ctx, path := sharedClient(t), t.Context(), base()
+	valued := path.MustJoin("valued")
+	for _, one := range []Path{path, valued, path.MustJoin("between", "below"), path.MustJoin("valuedless", "x")} {
+		put(t, client, one, 1, &PutOptions{Copies: 2})
+	}
+	if names, err := client.Children(ctx, path); !reflect.DeepEqual(names, []any{"valued"}) || err != nil {
+		t.Error(names, err)
+	}
+	reply, err := client.Request(ctx, "enum", map[string]any{"empty": true}, &RequestOptions{Path: &path, Idempotent: true})
+	if names, _ := reply["result"].([]any); len(names) != 3 || !slices.Contains(names, any("between")) {
+		t.Error(reply, err)
+	}
+	// It is no text prefix.
+	if found, err := client.TreeList(ctx, valued, nil); len(found) != 1 || found[0].Path != valued || err != nil {
+		t.Error(found, err)
 	}
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use distkv::client::topology::TopologyConfig;
-use distkv::client::{Access, ClientConfig, Login, PoolConfig, RetryPolicy};
+use distkv::client::{Access, ClientConfig, Login, OwnNetwork, PoolConfig, RetryPolicy};
 use distkv::rt;
 use distkv_tls::{CaHash, ClientTls, Clock, Trust};
 use serde_json::Value as Json;
@@ -52,7 +52,9 @@ pub(crate) fn config(told: &Json) -> Result<ClientConfig, Failed> {
             "watch_bytes_max" => watch_bytes = number()?,
             "write_ids" => config = config.write_ids(value.as_bool().ok_or_else(wrong)?),
             "only_seeds" => topology.only_seeds = value.as_bool().ok_or_else(wrong)?,
-            "network" => pool.network = Some(value.as_str().ok_or_else(wrong)?.to_owned()),
+            "network" => {
+                pool.options.network = OwnNetwork::named(value.as_str().ok_or_else(wrong)?);
+            }
             "login" => {
                 let field = |name: &str| value.get(name).and_then(Json::as_str);
                 let user = field("user").ok_or_else(wrong)?;

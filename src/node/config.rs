@@ -15,14 +15,13 @@ pub use crate::api::Token;
 use crate::engine::delete::SAY_FOR_MS;
 pub use crate::hub::client_memory::CLIENT_MEMORY;
 pub use crate::model::host_port::CLIENT_PORT;
+pub(crate) use crate::model::host_port::GOSSIP_PORT;
 use crate::model::ids::NodeName;
 use crate::model::value::Value;
 pub(crate) use crate::server::config::OPEN_REQUESTS;
 use crate::server::config::READY_WAIT_MS;
 pub(crate) use crate::server::{IpNetwork, NetworkError};
 
-/// The default port for peers (TCP) and SWIM (UDP).
-pub(crate) const GOSSIP_PORT: u16 = 27587;
 /// The HTTP port unless told otherwise.
 pub(crate) const HTTP_PORT: u16 = 27585;
 /// The network's default name.

@@ -499,7 +499,8 @@ fn open_client_files(config: &Config) -> Result<Option<ClientFiles>, NodeError> 
 
 /// The certificate for clients, if they are to use TLS.
 fn tls_of(config: &Config, me: &Arc<Myself>) -> Result<Option<Arc<Certificates>>, NodeError> {
-    config.tls.as_ref().map(|tls| Certificates::open(tls, me)).transpose()
+    let http = config.http.as_ref();
+    config.tls.as_ref().map(|tls| Certificates::open(tls, http, me)).transpose()
 }
 
 /// Begins with the state that was read. From then on the directory records what leaves the node.

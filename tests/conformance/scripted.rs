@@ -212,14 +212,16 @@ impl Shared {
         connection.stream.set_nodelay(true)?;
         connection.stream.set_write_timeout(Some(WRITE_PATIENCE))?;
         let version = [0, 65, 0].map(Value::from).to_vec();
-        connection.send(&message([
+        let greeting = [
             ("seq", 0.into()),
             ("version", Value::Array(version)),
             ("node", self.name.as_str().into()),
             ("tick", 1.into()),
             ("tock", 1.into()),
             ("qlen", 10.into()),
-        ]))?;
+        ];
+        let network = self.network.as_deref().map(|name| ("network", name.into()));
+        connection.send(&message(greeting.into_iter().chain(network)))?;
         let mut buffer = Vec::new();
         let mut chunk = vec![0; 64 << 10];
         // Until the client goes, or the node ends the connection.
@@ -339,9 +341,7 @@ impl Shared {
             ])
         });
         let id = [("name", self.name.as_str().into()), ("incarnation", INCARNATION.into())];
-        let network = self.network.as_deref().map(|name| ("network", name.into()));
-        let id = map(id.into_iter().chain(network));
-        vec![("epoch", 1.into()), ("nodes", Value::Array(nodes.collect())), ("id", id)]
+        vec![("epoch", 1.into()), ("nodes", Value::Array(nodes.collect())), ("id", map(id))]
     }
 
     fn report_down(&self, name: &str) {

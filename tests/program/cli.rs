@@ -10,6 +10,7 @@ mod files;
 mod nodes;
 mod said;
 mod surroundings;
+mod tickets;
 
 use command::{cli, cli_with, cli_with_input};
 use distkv::client::Fields;

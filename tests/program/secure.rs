@@ -18,6 +18,7 @@ mod crowds;
 mod keys;
 mod links;
 mod moving;
+mod own_ca;
 mod rotate;
 mod rotation;
 mod shut_out;

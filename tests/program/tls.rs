@@ -70,7 +70,7 @@ impl Authority {
     fn ticket(&self, addresses: &[SocketAddr]) -> Ticket {
         Ticket {
             addresses: addresses.iter().map(ToString::to_string).collect(),
-            network: String::from("plant"),
+            network: format!("tls-{}", std::process::id()),
             login: None,
             ca: Some(self.ca.hash()),
             certificate: None,

@@ -11,13 +11,15 @@ from raw import Closed
 
 def test_the_server_speaks_first(node):
     with node.raw() as conn:
-        assert conn.hello.order == ["seq", "version", "node", "tick", "tock", "qlen"]
+        assert conn.hello.order == ["seq", "version", "node", "tick", "tock", "qlen", "network"]
         assert conn.hello["seq"] == 0
         assert conn.hello["node"] == "n1"
         assert [type(part) for part in conn.hello["version"]] == [int, int, int]
         assert conn.hello["tick"] >= 1  # not nil: the node can work
         assert conn.hello["tock"] >= 1
         assert conn.hello["qlen"] >= 4  # clients refuse less
+        # Clients of the original ignore it.
+        assert isinstance(conn.hello["network"], str) and conn.hello["network"]
 
 
 def test_the_greeting_counts_the_nodes_own_changes(fresh_node):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 
 from distkv_client.codec import Splitter, decode_message, encode
+from distkv_client.errors import ProtocolError
 
 SILENCE = object()
 """No answer comes."""
@@ -25,8 +27,13 @@ class ScriptedNode:
         self.requests: list[dict] = []
         self.accepted = 0
         self.qlen = 10
+        self.came = 0
+        """Bytes that clients have sent."""
         self.network: str | None = None
         """Its network's name; older nodes tell none."""
+        self.tock: int | None = None
+        """What its clock shows in all that it answers by itself; none: it is not told."""
+        self.tls: ssl.SSLContext | None = None
         self.port = 0
         self.greets: dict[str, object] = {}
         """More of its greeting."""
@@ -42,7 +49,7 @@ class ScriptedNode:
 
     async def start(self) -> ScriptedNode:
         """Starts it; once more, where it was before."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self.tls)
         host, self.port = self._server.sockets[0].getsockname()
         self.address = f"{host}:{self.port}"
         return self
@@ -74,10 +81,10 @@ class ScriptedNode:
             }
             for peer in self.peers
         ]
-        identity = {"name": self.name, "incarnation": 7}
-        if self.network is not None:
-            identity["network"] = self.network
-        return {"epoch": 1, "nodes": nodes, "id": identity}
+        return {"epoch": 1, "nodes": nodes, "id": {"name": self.name, "incarnation": 7}}
+
+    def _shown(self) -> dict:
+        return {} if self.tock is None else {"tock": self.tock}
 
     def tell_views(self) -> None:
         for writer, seq in self._views:
@@ -87,16 +94,19 @@ class ScriptedNode:
         self.accepted += 1
         self._writers.add(writer)
         greeting = {"seq": 0, "version": [0, 65, 0], "node": self.name, "tick": 1, "tock": 1, "qlen": self.qlen}
+        if self.network is not None:
+            greeting["network"] = self.network
         greeting |= self.greets
         writer.write(encode(greeting))
         splitter = Splitter()
         try:
             while data := await reader.read(65536):
+                self.came += len(data)
                 for part in splitter.split(data):
                     if not self._answer(decode_message(part), writer):
                         writer.transport.abort()
                         return
-        except ConnectionError:
+        except (ConnectionError, ProtocolError):
             pass
         finally:
             self._writers.discard(writer)
@@ -111,9 +121,10 @@ class ScriptedNode:
             reply: object = {"error": f"unknown action {action}"}
         elif action == "auth":
             outcome = {"state": "end"} if self.lets_in else error(self.refuses)
-            reply = b"".join(encode({**part, "seq": seq}) for part in ({"state": "start"}, outcome))
+            parts = ({"state": "start"}, outcome)
+            reply = b"".join(encode({**part, **self._shown(), "seq": seq}) for part in parts)
         elif action == "cluster":
-            reply = self.view()
+            reply = {**self.view(), **self._shown()}
         elif action == "watch_cluster":
             writer.write(encode({"seq": seq, "state": "start", "wseq": 1}))
             writer.write(encode({"seq": seq, "cluster": self.view(), "wseq": 2}))

@@ -3,6 +3,7 @@ texts, bytes, or made by the client."""
 
 import asyncio
 import math
+from dataclasses import replace
 
 import pytest
 from scripted import SILENCE, WRITTEN, ScriptedNode, error
@@ -16,16 +17,20 @@ from distkv_client import (
     Config,
     Fate,
     FateUnknownError,
+    Login,
     PoolConfig,
     ReadMode,
     RefusedError,
     Repeated,
     RetryPolicy,
     Ticket,
+    Tls,
+    TopologyConfig,
     UsageError,
     Version,
     WriteId,
 )
+from distkv_client.checks import check_fields
 
 ID = bytes(range(16))
 
@@ -185,6 +190,50 @@ async def test_other_arguments_of_wrong_types_are_told():
     ):
         with pytest.raises(UsageError):
             make()
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        (Config(login="u"), "config.login must be Login or None, not str"),
+        (Config(login=Login(user=5)), "config.login.user must be a text, not int"),
+        (Config(login=Login.password("u", b"x")), "config.login.secret must be a text or None, not bytes"),
+        (Config(tls=True), "config.tls must be Tls or None, not bool"),
+        (Config(network=5), "config.network must be a text or None, not int"),
+        (Config(ticket=b"x"), "config.ticket must be a text or None, not bytes"),
+        (Config(observer=5), "config.observer must be Observer or None, not int"),
+        (Config(pool=5), "config.pool must be PoolConfig, not int"),
+        (Config(pool=PoolConfig(window="5")), "config.pool.window must be an integer, not str"),
+        (Config(pool=PoolConfig(idle_close=None)), "config.pool.idle_close must be a number of seconds, not NoneType"),
+        (Config(topology=TopologyConfig(only_seeds=1)), "config.topology.only_seeds must be True or False, not int"),
+        (
+            Config(retry=RetryPolicy(attempts_max=1.5)),
+            "config.retry.attempts_max must be an integer or None, not float",
+        ),
+        (Config(retry=RetryPolicy(total_deadline=math.nan)), "config.retry.total_deadline must be a number of seconds"),
+        (Config(connect_deadline=True), "config.connect_deadline must be a number of seconds, not bool"),
+        (Config(own_writes_max=True), "config.own_writes_max must be an integer, not bool"),
+    ],
+    ids=lambda value: value.split()[0] if isinstance(value, str) else "",
+)
+async def test_options_of_wrong_types_are_told_at_once(config, told):
+    with pytest.raises(UsageError) as caught:
+        await asyncio.wait_for(Client.connect("127.0.0.1:1", config=config), 5)
+    assert str(caught.value).startswith(told)
+
+
+async def test_options_that_are_good_are_taken():
+    config = Config(
+        login=Login(key=b"x" * 32),
+        retry=RetryPolicy(total_deadline=math.inf, try_deadline=2, attempts_max=3),
+        read_mode="any",
+        network="",
+    )
+    async with scene(ScriptedNode("s1", lambda request: WRITTEN), config=replace(config, login=None)) as client:
+        await client.put("a", 1)
+    check_fields(config, "config")
+    with pytest.raises(UsageError, match="CA's hash must be bytes, not str"):
+        Tls(ca_hash="x" * 32)
 
 
 @pytest.mark.parametrize("debug", [False, True], ids=["as usual", "in asyncio's debug mode"])

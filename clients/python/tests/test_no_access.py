@@ -24,7 +24,7 @@ from distkv_client import (
 )
 from distkv_client.codec import encode
 from distkv_client.config import Address
-from distkv_client.errors import ConnectError, LateError, NoAccessError, TimedOutError
+from distkv_client.errors import ConnectError, LateError, NoAccessError, NotMetError, TimedOutError
 from distkv_client.pool import REFUSAL_MEMORY
 from distkv_client.refusals import Refusals
 from distkv_client.view import Target
@@ -271,6 +271,15 @@ def test_only_what_present_nodes_say_counts():
     said.note(gone, refused)
     said.note(one, dead)
     assert said.verdict([one, two]) is None, "who refuses is not there any more"
+    # Who was not met may be of another network.
+    strange = NotMetError("no TLS")
+    said.note(two, strange)
+    assert said.verdict([one, two]) is None
+    assert said.verdict([two]) == ("s2", strange) and said.verdict([two, gone]) == ("s3", refused)
+    said.note(one, strange)
+    assert said.verdict([one, two]) == ("s1", strange)
+    said.note(one, slow)
+    assert said.verdict([one, two]) is None
 
 
 @pytest.mark.parametrize("grace", [0, 5])

@@ -8,6 +8,7 @@
 mod answer;
 pub(crate) mod clock;
 pub(crate) mod group;
+mod network;
 mod reading;
 mod shared;
 #[cfg(test)]
@@ -33,6 +34,7 @@ use crate::model::lengthen::{LengthenError, Lengthener};
 use crate::model::path::Path;
 use crate::retry::deviations::{Rule, is_broken};
 use crate::rt;
+pub use network::OwnNetwork;
 use reading::Incoming;
 use shared::{OpenRequest, Shared};
 use writing::Outgoing;
@@ -60,6 +62,8 @@ pub struct Options {
     pub nowait: bool,
     /// Whether by TLS, and as whom.
     pub access: Access,
+    /// Leave a node whose greeting names another network, before anything is sent. None: any is used.
+    pub network: Option<OwnNetwork>,
 }
 
 impl Default for Options {
@@ -69,6 +73,7 @@ impl Default for Options {
             window: Some(64),
             nowait: false,
             access: Access::default(),
+            network: None,
         }
     }
 }
@@ -85,15 +90,15 @@ impl Connection {
     ///
     /// # Errors
     /// [`ClientError::Resolve`], [`ClientError::Connect`], or [`ClientError::Protocol`] when
-    /// something else listens there; [`ClientError::NoAccess`] where TLS or the login fails.
+    /// something else listens there; [`ClientError::NoAccess`] where TLS or the login fails;
+    /// [`ClientError::OtherNetwork`].
     pub async fn connect(to: &HostPort, options: Options) -> Result<Connection, ClientError> {
-        Connection::connect_in(&Group::default(), &Clock::default(), to, options).await
+        Connection::connect_in(&Group::default(), to, options).await
     }
 
-    /// The same; its tasks are of this group, and this clock hears what the node says.
+    /// The same; its tasks are of this group.
     pub(crate) async fn connect_in(
         tasks: &Group,
-        clock: &Clock,
         to: &HostPort,
         options: Options,
     ) -> Result<Connection, ClientError> {
@@ -112,6 +117,11 @@ impl Connection {
         };
         let connected = rt::timeout(options.connect_timeout, connecting).await;
         let (wire, mut incoming, greeting) = connected.ok_or_else(timed_out)??;
+        if let (Some(ours), Some(theirs)) = (&options.network, &greeting.network)
+            && ours.name() != theirs
+        {
+            return Err(other_network(to, ours, theirs));
+        }
 
         let window = decide_window(options.window, greeting.qlen);
         let (address, stream) = (to.to_string(), wire.stream().clone());
@@ -123,8 +133,7 @@ impl Connection {
             let _ = outgoing.try_send(encode_settings(window.unwrap_or(0), nowait));
         }
         incoming.writer_is(outgoing.queue());
-        let (group, clock) = (tasks.clone(), clock.clone());
-        let shared = Arc::new(Shared::new(address, greeting, window, stream, group, clock));
+        let shared = Arc::new(Shared::new(address, greeting, window, stream, tasks.clone()));
         tasks.spawn(incoming.read_all(Arc::clone(&shared), writer.queue()));
         tasks.spawn(writer.run(Arc::clone(&shared)));
         let connection = Connection { shared, outgoing };
@@ -140,6 +149,12 @@ impl Connection {
             }
         }
         Ok(connection)
+    }
+
+    /// From now on this clock hears what the node says.
+    pub(crate) fn count_for(&self, clock: &Clock) {
+        // There is one pool that it is of.
+        let _ = self.shared.clock.set(clock.clone());
     }
 
     /// What the node said first.
@@ -415,6 +430,11 @@ impl Drop for ReplyStream {
             self.connection.stop(self.open.seq);
         }
     }
+}
+
+pub(crate) fn other_network(to: &HostPort, ours: &OwnNetwork, theirs: &str) -> ClientError {
+    let (ours, theirs) = (Box::new(ours.clone()), Box::from(theirs));
+    ClientError::OtherNetwork { address: to.to_string(), ours, theirs }
 }
 
 /// The window that both sides use. A node silently grants less than requested: with a window

@@ -1,5 +1,7 @@
 //! What can go wrong for a client.
 
+use crate::connection::OwnNetwork;
+
 /// Why a request got no good answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
@@ -32,19 +34,22 @@ pub enum ClientError {
         /// What is wrong.
         reason: String,
         /// The node's word for it, if it was the node that said so.
-        code: Option<String>,
+        code: Option<Box<str>>,
+        /// The node had greeted, and its greeting named no other network. If not, no TLS came about, and nobody knows
+        /// whose node it is.
+        greeted: bool,
     },
-    /// The node is of another network than this client. No other request was sent to it.
+    /// The node is of another network than this client, as its greeting says. Nothing was sent.
     #[error(
-        "cannot use {address}: it is a node of the network {theirs:?}, and this client is of {ours:?}"
+        "cannot use {address}: it is a node of the network {theirs:?}, and this client is of {ours}"
     )]
     OtherNetwork {
         /// Where to.
         address: String,
-        /// The network that the configuration or the ticket names; otherwise that of the first node that was reached.
-        ours: String,
+        /// The client's network.
+        ours: Box<OwnNetwork>,
         /// The network that the node names.
-        theirs: String,
+        theirs: Box<str>,
     },
     /// The connection ended. Whether an unanswered request was carried out is not known.
     #[error("the connection to {address} is lost: {reason}")]

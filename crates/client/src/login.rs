@@ -71,6 +71,18 @@ impl Login {
         }
         match &*self.0 {
             Kind::User { method, user, secret } => {
+                let by = method_of(greeting, method.as_deref());
+                if secret.is_none() && matches!(by, "password" | "token") {
+                    return Err(ClientError::NoAccess {
+                        address: connection.address().to_owned(),
+                        reason: format!(
+                            "who logs in as {user:?} needs the user's secret, and none was given (commands: \
+                             --secret-file FILE, or DISTKV_SECRET)"
+                        ),
+                        code: None,
+                        greeted: true,
+                    });
+                }
                 let fields = ask_as_user(greeting, method.as_deref(), user, secret.as_deref());
                 self.ask(connection, &fields).await.map(|_| ())
             }
@@ -110,6 +122,7 @@ impl Login {
             address: connection.address().to_owned(),
             reason: reason.to_owned(),
             code: None,
+            greeted: true,
         };
         let Some(node) = connection.greeting().nonce else {
             return Err(refused(
@@ -148,7 +161,8 @@ impl Login {
             Some(server) if server.has_code("auth_failed") => ClientError::NoAccess {
                 address: connection.address().to_owned(),
                 reason: format!("{}: {server}", self.blame()),
-                code: server.code.clone(),
+                code: server.code.as_deref().map(Into::into),
+                greeted: true,
             },
             _ => error,
         })
@@ -178,6 +192,12 @@ impl fmt::Debug for Login {
     }
 }
 
+/// The method of a user's login: as was said, or as the node asks.
+fn method_of<'a>(greeting: &'a Greeting, said: Option<&'a str>) -> &'a str {
+    let asked = greeting.auth.as_deref().or(greeting.auth_soon.as_deref());
+    said.or(asked).unwrap_or("password")
+}
+
 /// What a user's login asks with.
 fn ask_as_user(
     greeting: &Greeting,
@@ -185,9 +205,8 @@ fn ask_as_user(
     user: &str,
     secret: Option<&str>,
 ) -> Fields {
-    let asked = greeting.auth.as_deref().or(greeting.auth_soon.as_deref());
     let mut fields = Fields::new();
-    fields.str("typ", method.or(asked).unwrap_or("password")).str("ident", user);
+    fields.str("typ", method_of(greeting, method)).str("ident", user);
     if let Some(secret) = secret {
         fields.str("secret", secret);
     }

@@ -287,6 +287,8 @@ pub struct Greeting {
     pub nonce: Option<[u8; 32]>,
     /// The way to log in that the node will ask for soon, if it does not ask for one now.
     pub auth_soon: Option<String>,
+    /// The name of its network; none from nodes that do not say it, like those of former versions.
+    pub network: Option<String>,
 }
 
 impl Greeting {
@@ -307,6 +309,7 @@ impl Greeting {
                 .get("nonce")
                 .and_then(|nonce| Reader::new(nonce).read_bin().ok()?.try_into().ok()),
             auth_soon: message.str("auth_soon").map(str::to_owned),
+            network: message.str("network").filter(|name| !name.is_empty()).map(str::to_owned),
         })
     }
 }
@@ -384,8 +387,18 @@ mod tests {
             auth: None,
             nonce: None,
             auth_soon: None,
+            network: None,
         };
         assert_eq!(greeting, expected);
+    }
+
+    #[test]
+    fn a_greeting_may_name_the_network() {
+        for (name, told) in [(&b"\xa5plant"[..], Some("plant")), (b"\xa0", None), (b"\x05", None)] {
+            let bytes = [b"\x83\xa7version\x91\x01\xa4node\xa1n\xa7network", name].concat();
+            let greeting = Greeting::decode(&Message::new(&bytes).unwrap()).unwrap();
+            assert_eq!(greeting.network.as_deref(), told);
+        }
     }
 
     #[test]

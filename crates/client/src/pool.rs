@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use super::connection::{Connection, Options};
 use super::error::ClientError;
 use super::stats::{count, of};
+use crate::connection::OwnNetwork;
 use crate::connection::clock::Clock;
 use crate::connection::group::Group;
 use crate::model::host_port::HostPort;
@@ -55,10 +56,8 @@ pub struct PoolConfig {
     pub probe_after: Duration,
     /// How long it may take to answer that; then its connection is closed.
     pub probe_timeout: Duration,
-    /// How connections are made.
+    /// How connections are made. Without a network in it, that of the first node that lets the client in counts.
     pub options: Options,
-    /// The network's name: nodes of another one are not used. None: that of the first node that tells it counts.
-    pub network: Option<String>,
 }
 
 impl Default for PoolConfig {
@@ -77,7 +76,6 @@ impl Default for PoolConfig {
                 nowait: true,
                 ..Options::default()
             },
-            network: None,
         }
     }
 }
@@ -167,7 +165,7 @@ struct Inner {
     /// What all nodes say.
     clock: Clock,
     /// The one network whose nodes are used; unset until it is known.
-    network: OnceLock<String>,
+    network: OnceLock<OwnNetwork>,
     counts: Counts,
 }
 
@@ -197,7 +195,8 @@ impl ConnectionPool {
     #[must_use]
     pub fn new(config: PoolConfig) -> ConnectionPool {
         let per_node = config.connections_per_node.clamp(1, CONNECTIONS_PER_NODE_MAX);
-        let network = config.network.clone().map_or_else(OnceLock::new, OnceLock::from);
+        let network = config.options.network.clone();
+        let network = network.map_or_else(OnceLock::new, OnceLock::from);
         let inner = Arc::new(Inner {
             network,
             config: PoolConfig { connections_per_node: per_node, ..config },

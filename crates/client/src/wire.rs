@@ -56,7 +56,12 @@ impl Wire {
     pub(crate) fn lost(error: &io::Error, address: String) -> ClientError {
         #[cfg(feature = "tls")]
         if secure::is_refusal(error) {
-            return ClientError::NoAccess { address, reason: error.to_string(), code: None };
+            return ClientError::NoAccess {
+                address,
+                reason: error.to_string(),
+                code: None,
+                greeted: false,
+            };
         }
         ClientError::Lost { address, reason: error.to_string() }
     }
@@ -233,6 +238,7 @@ mod secure {
                 address: address.clone(),
                 reason: error.to_string(),
                 code: None,
+                greeted: false,
             };
             let lost = |error: io::Error| ClientError::Lost {
                 address: address.clone(),
@@ -263,7 +269,8 @@ mod secure {
                     ErrorClass::Final => ClientError::NoAccess {
                         address: address.clone(),
                         reason: format!("it says, in plain text: {error}"),
-                        code: error.code,
+                        code: error.code.map(Into::into),
+                        greeted: false,
                     },
                     // A node that is full, say: another one may not be.
                     _ => ClientError::Server(error),

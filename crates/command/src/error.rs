@@ -343,7 +343,7 @@ impl From<CallError> for CliError {
             }
             CallError::NoAccess {
                 error: ClientError::NoAccess { code: Some(code), .. }, ..
-            } if code == AUTH_REQUIRED => (Outcome::Refused, format!("{error}; {LOG_IN}")),
+            } if **code == *AUTH_REQUIRED => (Outcome::Refused, format!("{error}; {LOG_IN}")),
             CallError::NoAccess { .. } => (Outcome::Refused, error.to_string()),
             CallError::Unavailable { error: ClientError::Connect { .. }, .. } => (
                 Outcome::Unreachable,
@@ -404,7 +404,7 @@ mod tests {
         assert_eq!(of(connect), EXIT_UNREACHABLE);
         let lost = ClientError::Lost { address: address.clone(), reason: reason.clone() };
         assert_eq!(of(lost), EXIT_UNKNOWN_FATE);
-        let no_access = ClientError::NoAccess { address, reason, code: None };
+        let no_access = ClientError::NoAccess { address, reason, code: None, greeted: true };
         assert_eq!(of(no_access), EXIT_REFUSED);
     }
 

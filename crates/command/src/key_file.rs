@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use crate::error::CliError;
+use crate::plain_file;
 
 use distkv_secure::key_file::{FILE_BYTES_MAX, KeyFile, KeyFileError};
 
@@ -91,7 +92,7 @@ fn hint(error: &io::Error) -> &'static str {
 }
 
 /// What to do about a new file that cannot be written; empty where that is not known.
-pub fn write_hint(error: &io::Error) -> &'static str {
+fn write_hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "; make its directory first",
         _ => "",
@@ -108,14 +109,8 @@ fn place(line: usize) -> String {
 /// [`KeyFileTrouble`] names the file, the line, and what to do.
 pub fn read(path: &Path) -> Result<KeyFile, KeyFileTrouble> {
     let unreadable = |source| KeyFileTrouble::Unreadable { path: path.to_owned(), source };
-    let file = File::open(path).map_err(unreadable)?;
-    // Of the opened file: the name may be another one's by now.
-    let meta = file.metadata().map_err(unreadable)?;
-    if !meta.is_file() {
-        let what = io::Error::new(io::ErrorKind::InvalidInput, "it is not a file");
-        return Err(unreadable(what));
-    }
-    let mode = meta.mode() & 0o7777;
+    let file = plain_file::open(path).map_err(unreadable)?;
+    let mode = file.metadata().map_err(unreadable)?.mode() & 0o7777;
     if mode & OTHERS != 0 {
         return Err(KeyFileTrouble::Loose { path: path.to_owned(), mode });
     }

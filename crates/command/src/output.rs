@@ -21,24 +21,32 @@ pub struct Output {
     writer: BufWriter<StdoutLock<'static>>,
     /// Whether programs read it.
     pub json: bool,
+    /// Where nobody reads it any more, the command goes on and says nothing more.
+    goes_on: bool,
 }
 
 impl Output {
     /// For people, or, with `json`, for programs. It is locked as long as this lives.
     pub fn new(json: bool) -> Output {
-        Output { writer: BufWriter::new(io::stdout().lock()), json }
+        Output { writer: BufWriter::new(io::stdout().lock()), json, goes_on: false }
+    }
+
+    /// The same for a command whose exit code is an answer: it comes to that also where nobody reads what it prints, or
+    /// not to the end (`distkv-node snapshot diff a b | head -1`).
+    pub fn of_verdict(json: bool) -> Output {
+        Output { goes_on: true, ..Output::new(json) }
     }
 
     /// One line. It may stay in the buffer until [`Output::flush`].
     pub fn line(&mut self, text: &str) -> Result<(), CliError> {
         let written = writeln!(self.writer, "{text}");
-        written.map_err(|error| CliError::of_output(&error))
+        self.told(written)
     }
 
     /// Bytes as they are.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), CliError> {
         let written = self.writer.write_all(bytes);
-        written.map_err(|error| CliError::of_output(&error))
+        self.told(written)
     }
 
     /// One line of JSON, for programs: integers that many of them would round are text.
@@ -58,7 +66,15 @@ impl Output {
 
     /// Hands over all that was printed.
     pub fn flush(&mut self) -> Result<(), CliError> {
-        self.writer.flush().map_err(|error| CliError::of_output(&error))
+        let written = self.writer.flush();
+        self.told(written)
+    }
+
+    fn told(&self, written: io::Result<()>) -> Result<(), CliError> {
+        match written.map_err(|error| CliError::of_output(&error)) {
+            Err(CliError::OutputClosed) if self.goes_on => Ok(()),
+            told => told,
+        }
     }
 }
 

@@ -1,29 +1,28 @@
 //! What all commands against a running node have in common: where it is, and how it is asked.
 
-use std::convert::Infallible;
-use std::io::ErrorKind;
+use std::env;
 use std::path::{Path as FilePath, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
-use std::{env, fmt};
 
 use clap::Args;
 use distkv_client::smart::{RawRequest, WriteId};
 use distkv_client::{
     Access, Client, ClientConfig, ClientError, Connection, Fields, HostPort, Idempotency, Login,
-    Message, Options, ReplyStream, RetryPolicy, StreamEvent, read_ticket_file,
+    Message, Options, OwnNetwork, ReplyStream, RetryPolicy, StreamEvent,
 };
 use distkv_core::protocol::client::Action;
 use distkv_model::host_port::CLIENT_PORT;
 use distkv_model::path::Path;
 use distkv_runtime as rt;
 use distkv_secure::key::{Key, Purpose};
-use distkv_tls::{CaHash, ClientTls, Clock, Ticket, Trust};
+use distkv_tls::{CaHash, Ticket};
 
 use crate::error::{CliError, Outcome};
 use crate::following::Following;
 use crate::key_file;
 use crate::login::LoginArgs;
+use crate::node_ca;
+use crate::ticket::{TicketRead, TicketText, read_ticket};
 use crate::units::parse_duration;
 
 /// The environment's variable for `--connect`.
@@ -31,7 +30,7 @@ const CONNECT: &str = "DISTKV_CONNECT";
 /// The environment's variable for `--ticket`.
 const TICKET: &str = "DISTKV_TICKET";
 /// The environment's variable for `--key`.
-const KEY: &str = "DISTKV_KEY";
+pub const KEY: &str = "DISTKV_KEY";
 /// How long a node may take for an answer unless told otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -41,24 +40,6 @@ const NODE_TELLS: Duration = Duration::from_secs(5);
 
 /// Messages of a stream that may be under way where a command has several.
 const WINDOW: u64 = 8;
-
-/// A ticket as it was typed: a secret.
-#[derive(Clone, PartialEq, Eq)]
-struct TicketText(String);
-
-impl fmt::Debug for TicketText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TicketText")
-    }
-}
-
-impl FromStr for TicketText {
-    type Err = Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(Self(text.to_owned()))
-    }
-}
 
 /// Where the node is, and how it is asked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
@@ -74,9 +55,18 @@ pub struct RemoteArgs {
     #[arg(long, value_name = "TICKET|@FILE")]
     ticket: Option<TicketText>,
 
+    /// What the ticket says, once it was read.
+    #[arg(skip)]
+    ticket_read: TicketRead,
+
     /// The network's key file: who has it is an admin [env: DISTKV_KEY]
     #[arg(long, value_name = "FILE", conflicts_with = "ticket")]
     key: Option<PathBuf>,
+
+    /// The CA of the nodes' certificates, where they have a --cert of their own: a PEM file; of
+    /// several in it, the last [env: DISTKV_NODE_CA] [default: the key file's]
+    #[arg(long, value_name = "FILE", conflicts_with = "ticket")]
+    node_ca: Option<PathBuf>,
 
     /// How long the node may take, like 500ms, 10s, 2m [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
@@ -108,8 +98,13 @@ impl RemoteArgs {
     pub fn or(self, before: RemoteArgs) -> RemoteArgs {
         RemoteArgs {
             connect: if self.connect.is_empty() { before.connect } else { self.connect },
+            ticket_read: match self.ticket {
+                Some(_) => self.ticket_read,
+                None => before.ticket_read,
+            },
             ticket: self.ticket.or(before.ticket),
             key: self.key.or(before.key),
+            node_ca: self.node_ca.or(before.node_ca),
             timeout: self.timeout.or(before.timeout),
             json: self.json || before.json,
             answer: self.answer.or(before.answer),
@@ -134,14 +129,19 @@ impl RemoteArgs {
 
     async fn connect_with(&self, window: Option<u64>) -> Result<Remote, CliError> {
         let timeout = self.timeout_or_default();
-        let (addresses, access) = (self.addresses()?, self.access()?);
+        let (addresses, access, network) = (self.addresses()?, self.access()?, self.network()?);
         // One that is silent must leave time for the others.
         let share = timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
         let mut failed = None;
         for address in &addresses {
             // Who waits at a terminal wants to know why.
-            let options =
-                Options { connect_timeout: share, window, nowait: true, access: access.clone() };
+            let options = Options {
+                connect_timeout: share,
+                window,
+                nowait: true,
+                access: access.clone(),
+                network: network.clone(),
+            };
             match Connection::connect(address, options).await {
                 Ok(connection) => {
                     return Ok(Remote { connection, timeout: self.answer_timeout() });
@@ -171,10 +171,8 @@ impl RemoteArgs {
         let retry = RetryPolicy { total_deadline, ..RetryPolicy::default() };
         let config = ClientConfig::new().retry(retry).connect_deadline(timeout);
         let config = config.access(self.access()?);
-        // Whoever types addresses says which network is meant.
-        let ticket = if self.has_address() { None } else { self.ticket()? };
-        let config = match ticket {
-            Some(ticket) => config.network(ticket.network),
+        let config = match self.network()? {
+            Some(network) => config.own_network(network),
             None => config,
         };
         Ok(Client::connect(self.addresses()?, config).await?)
@@ -223,10 +221,17 @@ impl RemoteArgs {
 
     /// The ticket that was given, if one was.
     fn ticket(&self) -> Result<Option<Ticket>, CliError> {
-        if let Some(TicketText(text)) = &self.ticket {
-            return read_ticket("--ticket", text).map(Some);
-        }
-        set_in_environment(TICKET)?.map(|text| read_ticket(TICKET, &text)).transpose()
+        self.ticket_read.or_read(|| match &self.ticket {
+            Some(text) => text.read("--ticket").map(Some),
+            None => set_in_environment(TICKET)?.map(|text| read_ticket(TICKET, &text)).transpose(),
+        })
+    }
+
+    /// The network whose nodes alone are meant, if the ticket names one. Whoever types addresses says what is meant, and no
+    /// ticket of the environment does.
+    fn network(&self) -> Result<Option<OwnNetwork>, CliError> {
+        let ticket = if self.has_address() { None } else { self.ticket()? };
+        Ok(ticket.as_ref().and_then(OwnNetwork::of_ticket))
     }
 
     /// The key file that access is by, if it is.
@@ -240,16 +245,21 @@ impl RemoteArgs {
         Ok(file_in_environment(KEY))
     }
 
-    /// By what the nodes are known: the CA of the key file, or of the ticket; none where it is neither.
+    /// By what the nodes are known: the CA that was named, or else that of the key file, or of the ticket; none where it is
+    /// neither.
     ///
     /// # Errors
-    /// The key file or the ticket cannot be used.
+    /// The key file, the ticket or the CA's file cannot be used.
     pub fn ca(&self) -> Result<Option<CaHash>, CliError> {
         if let Some(path) = self.key_file()? {
             let file = key_file::read(&path)?;
-            return Ok(file.ca.as_ref().map(|ca| CaHash::of(&ca.certificate)));
+            let of_key = file.ca.as_ref().map(|ca| CaHash::of(&ca.certificate));
+            return Ok(node_ca::named(self.node_ca.as_ref())?.or(of_key));
         }
-        Ok(self.ticket()?.and_then(|ticket| ticket.ca))
+        match self.ticket()? {
+            Some(ticket) => Ok(ticket.ca),
+            None => node_ca::named(self.node_ca.as_ref()),
+        }
     }
 
     /// Whether by TLS, and as whom.
@@ -257,13 +267,20 @@ impl RemoteArgs {
     /// # Errors
     /// The key file, the ticket or the user's secret cannot be used.
     pub fn access(&self) -> Result<Access, CliError> {
+        let node_ca = || node_ca::named(self.node_ca.as_ref());
         let access = if let Some(file) = &self.key {
-            access_by_key(file)?
+            access_by_key_at(file, node_ca()?)?
         } else if let Some(ticket) = self.ticket()? {
+            if self.node_ca.is_some() {
+                let text = "--node-ca goes with --key or --user: a ticket says itself by which CA the nodes are known";
+                return Err(CliError::Usage(text.to_owned()));
+            }
             Access::of_ticket(&ticket)
                 .map_err(|error| CliError::Usage(format!("the ticket: {error}")))?
         } else if let Some(file) = file_in_environment(KEY) {
-            access_by_key(&file)?
+            access_by_key_at(&file, node_ca()?)?
+        } else if let Some(ca) = node_ca()? {
+            Access::default().by_tls(node_ca::tls(ca)?)
         } else {
             Access::default()
         };
@@ -299,17 +316,23 @@ pub(crate) fn file_in_environment(name: &str) -> Option<PathBuf> {
 /// # Errors
 /// The file cannot be used.
 pub fn access_by_key(path: &FilePath) -> Result<Access, CliError> {
+    access_by_key_at(path, None)
+}
+
+/// The same; `node_ca`: by which CA the nodes are known, if not by that in the key file. The login does not tell which
+/// connection it is for, so what is connected to must be known before anything is sent.
+fn access_by_key_at(path: &FilePath, node_ca: Option<CaHash>) -> Result<Access, CliError> {
     let file = key_file::read(path)?;
     let ring = &file.ring;
     let proof = |key: &Key| *key.derive(Purpose::AdminLogin);
     // In the middle of a rotation the node may not have the primary yet, or not any more.
     let others = ring.keys().iter().filter(|key| key.id() != ring.primary_id()).map(proof);
     let access = Access::default().log_in(Login::keys(proof(ring.primary()), others));
-    let Some(ca) = &file.ca else { return Ok(access) };
-    let trust = Trust::hash(CaHash::of(&ca.certificate)).whatever_its_name();
-    let tls = ClientTls::new(trust, None, Clock::new(|| rt::wall_clock_ms() / 1_000));
-    let tls = tls.map_err(|error| CliError::Usage(format!("the CA in the key file: {error}")))?;
-    Ok(access.by_tls(tls))
+    Ok(match (node_ca, &file.ca) {
+        (Some(ca), _) => access.by_tls(node_ca::tls(ca)?),
+        (None, Some(ca)) => access.by_tls(node_ca::tls_of_key(CaHash::of(&ca.certificate))?),
+        (None, None) => access,
+    })
 }
 
 /// What reads and writes go to: a node that was named, or the cluster of those that were.
@@ -453,20 +476,6 @@ pub fn no_greeting(error: ClientError) -> CliError {
     }
 }
 
-/// Reads a ticket, or the file with one that `@` stands before; `what` is the option, or so, that it stands behind.
-///
-/// # Errors
-/// It is no ticket, or the file cannot be read.
-pub fn read_ticket(what: &str, text: &str) -> Result<Ticket, CliError> {
-    let Some(file) = text.strip_prefix('@') else {
-        return text.parse().map_err(|error| CliError::Usage(format!("{what}: {error}")));
-    };
-    read_ticket_file(file).map_err(|error| match error.kind() {
-        ErrorKind::InvalidData => CliError::Usage(format!("{what} {file}: {error}")),
-        _ => CliError::Usage(format!("cannot read {file}: {error}")),
-    })
-}
-
 /// Reads a node's client address; `what` is the option, or so, that it stands behind.
 pub fn parse_address(what: &str, text: &str) -> Result<HostPort, CliError> {
     HostPort::parse_remote(text, Some(CLIENT_PORT))
@@ -527,7 +536,9 @@ mod tests {
         let of = |connect: Option<&str>, json| RemoteArgs {
             connect: connect.map(str::to_owned).into_iter().collect(),
             ticket: None,
+            ticket_read: TicketRead::default(),
             key: None,
+            node_ca: None,
             timeout: None,
             json,
             answer: None,

@@ -52,7 +52,8 @@ pub enum TlsError {
     /// Another CA than the one that the client was told.
     #[error(
         "wrong CA: the node's is {found}, not {wanted}. It is of another network, or its key was made anew: get a new ticket, \
-         or its present key file"
+         or its present key file. If the nodes have certificates of another CA (--cert), `--node-ca FILE` names that CA to \
+         commands"
     )]
     OtherCa {
         /// The one that the client believes.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
 use distkv_access::acl::{Acl, Because, Letters, Rights};
+use distkv_access::users::is_list_name;
 use serde_json::json;
 
 use super::existing::{User, user_of};
@@ -61,7 +62,7 @@ Examples:
   distkv-node acl set lamps 'site.#' rwcdxen
   distkv-node acl set lamps site.secret ''")]
     Set {
-        /// The list's name
+        /// The list's name; not * or -, which `user acl` understands otherwise
         name: String,
         /// The pattern: a path with + and #
         #[arg(value_parser = parse_path)]
@@ -138,6 +139,13 @@ pub(in crate::cli) async fn run(args: AclArgs) -> Result<(), CliError> {
         AclCommand::Set { name, pattern, letters, .. } => {
             if let Some(wrong) = letters.chars().find(|letter| Letters::of(*letter).is_none()) {
                 let text = format!("{wrong:?} is no letter of access lists: there are rwcdxena");
+                return Err(CliError::Usage(text));
+            }
+            if !is_list_name(name) {
+                let text = format!(
+                    "no access list can be named {name:?}: `user acl NAME '*'` gives all data, and `user acl NAME -` \
+                     takes the list away"
+                );
                 return Err(CliError::Usage(text));
             }
             let mut fields = Fields::at(&place(name, Some(pattern))?);

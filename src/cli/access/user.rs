@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::StringValueParser;
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 
@@ -15,8 +16,12 @@ use super::users_of;
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::output::{Output, Table};
+use crate::cli::terminal::words::completed;
 use crate::client::Message;
 use crate::model::meta::METHODS;
+
+/// What `--method` is completed with.
+const OFFERED: [&str; 3] = ["password", "token", "root"];
 
 /// Users: add, list, change and remove those who may log in
 #[derive(Debug, Clone, Args)]
@@ -54,7 +59,12 @@ Examples:
         /// The user's name
         name: String,
         /// How the user logs in: password, token, root
-        #[arg(long, default_value = "password")]
+        #[arg(
+            long,
+            default_value = "password",
+            value_parser = completed(StringValueParser::new(), &OFFERED),
+            hide_possible_values = true
+        )]
         method: String,
         /// What the user may do: user, operator, or admin, who has no access list
         #[arg(long)]

@@ -1,19 +1,16 @@
 //! `user ticket`: a new secret for a user, as a ticket for the program that logs in with it.
 
-use std::io::{Seek as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use distkv_command::login::read_secret;
-use distkv_tls::ticket::TICKET_BYTES_MAX;
 use distkv_tls::{Login, Ticket};
 use serde_json::json;
 
 use super::existing::Change;
 use crate::cli::error::CliError;
-use crate::cli::files::new_file::{
-    Existing, NewFile, is_special, tell_when_interrupted, tidy_when_interrupted,
-};
+use crate::cli::files::new_file::{Existing, tell_when_interrupted, tidy_when_interrupted};
+use crate::cli::files::ticket_file::TicketFile;
 use crate::cli::remote::{Remote, RemoteArgs, parse_address};
 use crate::cli::terminal::output::{Output, printable};
 
@@ -64,7 +61,7 @@ pub(super) struct TicketArgs {
 pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), CliError> {
     tidy_when_interrupted(connect.json)?;
     // Before anybody is asked for a secret, and before the old one is gone for good.
-    let new = begin(&args.to, Existing::of_force(args.force))?;
+    let new = TicketFile::begin(&args.to, Existing::of_force(args.force))?;
     let remote = &connect.connect().await?;
     let mut change = Change::of_secret(remote, args.method.as_deref(), &args.name).await?;
     let method = change.method.clone();
@@ -106,7 +103,7 @@ pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), C
     let login = Login { method: method.clone(), user: args.name.clone(), secret };
     let ticket = Ticket { addresses, network, login: Some(login), ca, certificate: None };
     let text = ticket.to_text().map_err(|error| CliError::Usage(error.to_string()))?;
-    fill(new, &text).map_err(|error| lost(error, &args.name))?;
+    new.fill(&text).map_err(|error| lost(error, &args.name))?;
     let place = args.to.display().to_string();
     let mut output = Output::new(connect.json);
     output.either(
@@ -143,49 +140,4 @@ fn lost(error: CliError, user: &str) -> CliError {
              the command again with a file that can be written"
         )
     })
-}
-
-/// Begins the ticket's file, and takes its room on the disk.
-fn begin(to: &Path, existing: Existing) -> Result<NewFile, CliError> {
-    if to == Path::new("-") || is_special(to) {
-        return Err(CliError::Failure(format!("{} is no plain file", to.display())));
-    }
-    let mut new = NewFile::create(to, existing)?;
-    let taken = new.file.write_all(&[b' '; TICKET_BYTES_MAX]).and_then(|()| new.file.sync_all());
-    taken.map_err(|error| new.give_up(&error))?;
-    Ok(new)
-}
-
-fn fill(mut new: NewFile, text: &str) -> Result<(), CliError> {
-    let length = text.len() as u64 + 1;
-    let written = new
-        .file
-        .rewind()
-        .and_then(|()| writeln!(new.file, "{text}"))
-        .and_then(|()| new.file.set_len(length));
-    written.map_err(|error| new.give_up(&error))?;
-    new.finish()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::os::unix::fs::MetadataExt;
-
-    use super::*;
-
-    #[test]
-    fn a_ticket_s_file_is_made_once_and_for_its_owner_only() {
-        let folder = tempfile::tempdir().unwrap();
-        let to = folder.path().join("robot.ticket");
-        // What was begun and not done leaves nothing.
-        drop(begin(&to, Existing::Keep).unwrap());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        fill(begin(&to, Existing::Keep).unwrap(), "one").unwrap();
-        assert_eq!(fs::metadata(&to).unwrap().mode() & 0o777, 0o600);
-        assert!(begin(&to, Existing::Keep).is_err());
-        fill(begin(&to, Existing::Replace).unwrap(), "two").unwrap();
-        assert_eq!(fs::read_to_string(&to).unwrap(), "two\n");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-    }
 }

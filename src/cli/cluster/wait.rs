@@ -169,7 +169,8 @@ mod tests {
         assert!(of(ClientError::NoAccess {
             address: address.clone(),
             reason: reason.clone(),
-            code: None
+            code: None,
+            greeted: true
         }));
         assert!(!of(ClientError::Connect { address: address.clone(), reason: reason.clone() }));
         assert!(!of(ClientError::Lost { address, reason }));

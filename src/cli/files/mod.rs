@@ -7,11 +7,13 @@
 //! | `directory` | a node's data directory as an image, and an image put into one |
 //! | `new_file` | a file that is written beside its place, and gets its name when it is whole |
 //! | `read` | a file of any kind as an image |
+//! | `ticket_file` | a file with a ticket |
 //! | `write` | an image as a file of any kind |
 
 pub(super) mod directory;
 pub(super) mod new_file;
 pub(super) mod read;
+pub(super) mod ticket_file;
 pub(super) mod write;
 
 use std::borrow::Borrow;

@@ -20,12 +20,16 @@ use crate::storage::snapshot::temporary_name;
 
 /// Files can hold all that a node holds, and secrets: they are for their user only.
 const FILE_MODE: u32 = 0o600;
+/// What is no secret is for all whom the umask lets read it.
+const PUBLIC_MODE: u32 = 0o644;
 
 /// What becomes of a file that has the name already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cli) enum Existing {
     /// It stays, and nothing is written.
     Keep,
+    /// The same, for a command that has no `--force`.
+    KeepAlways,
     /// It is replaced (`--force`).
     Replace,
 }
@@ -51,9 +55,17 @@ impl Existing {
         }
         // A link is there, too, also one that leads nowhere.
         match fs::symlink_metadata(to) {
-            Ok(_) if self == Existing::Keep => Err(exists(to)),
+            Ok(_) if self != Existing::Replace => Err(self.exists(to)),
             Ok(_) | Err(_) => Ok(()),
         }
+    }
+
+    fn exists(self, to: &FilePath) -> CliError {
+        let advice = match self {
+            Existing::KeepAlways => "take another place with --to",
+            Existing::Keep | Existing::Replace => "take another name, or replace it with --force",
+        };
+        CliError::Failure(format!("{} exists already; {advice}", to.display()))
     }
 }
 
@@ -186,11 +198,6 @@ pub(in crate::cli) fn is_special(path: &FilePath) -> bool {
     fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 
-fn exists(to: &FilePath) -> CliError {
-    let to = to.display();
-    CliError::Failure(format!("{to} exists already; take another name, or replace it with --force"))
-}
-
 /// A file that is being written next to the one that it will be.
 pub(in crate::cli) struct NewFile {
     to: PathBuf,
@@ -206,26 +213,39 @@ impl NewFile {
     /// Begins one. Behind a symbolic link, it is the file that the link leads to that is replaced, and not the link:
     /// that may be anybody's, like /dev/stdout.
     pub(in crate::cli) fn create(to: &FilePath, existing: Existing) -> Result<NewFile, CliError> {
+        Self::create_as(to, existing, FILE_MODE)
+    }
+
+    /// The same for what is no secret.
+    pub(in crate::cli) fn create_public(
+        to: &FilePath,
+        existing: Existing,
+    ) -> Result<NewFile, CliError> {
+        Self::create_as(to, existing, PUBLIC_MODE)
+    }
+
+    fn create_as(to: &FilePath, existing: Existing, mode: u32) -> Result<NewFile, CliError> {
         existing.check(to)?;
         let is_link = fs::symlink_metadata(to).is_ok_and(|metadata| metadata.is_symlink());
         let real = if is_link { Some(fs::canonicalize(to)) } else { None };
         let real = real.transpose().map_err(|error| cannot("follow the link", to, error))?;
-        Self::begin(real.as_deref().unwrap_or(to), existing)
+        Self::begin(real.as_deref().unwrap_or(to), existing, mode)
     }
 
     /// Begins one that never gets a name, and goes when it is dropped: beside this one, or as if it were.
     pub(in crate::cli) fn scratch(beside: &FilePath) -> Result<NewFile, CliError> {
-        Self::begin(beside, Existing::Keep)
+        Self::begin(beside, Existing::Keep, FILE_MODE)
     }
 
-    fn begin(to: &FilePath, existing: Existing) -> Result<NewFile, CliError> {
+    fn begin(to: &FilePath, existing: Existing, mode: u32) -> Result<NewFile, CliError> {
         let name = to
             .file_name()
             .and_then(|name| name.to_str())
             .ok_or_else(|| CliError::Usage(format!("{} is no name for a file", to.display())))?;
         let folder = folder_of(to);
         remove_abandoned(folder, name);
-        let (temporary, file) = begin(folder, name).map_err(|error| cannot("write", to, error))?;
+        let (temporary, file) =
+            begin(folder, name, mode).map_err(|error| cannot("write", to, error))?;
         Ok(NewFile { to: to.to_owned(), existing, temporary, file, is_done: false })
     }
 
@@ -249,7 +269,9 @@ impl NewFile {
                 self.is_done = true;
                 Ok(())
             }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(exists(&self.to)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(self.existing.exists(&self.to))
+            }
             Err(error) => Err(self.give_up(&error)),
         }
     }
@@ -257,7 +279,7 @@ impl NewFile {
     /// Another file may have got the name meanwhile.
     fn take_name(&self) -> io::Result<()> {
         let (from, to) = (&self.temporary, &self.to);
-        if self.existing == Existing::Keep {
+        if self.existing != Existing::Replace {
             match fs::hard_link(from, to) {
                 Ok(()) => return fs::remove_file(from),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
@@ -296,11 +318,11 @@ fn forget(unfinished: &mut Unfinished, temporary: &FilePath) {
 }
 
 /// Begins the file that will have this name. It is locked for as long as it is written.
-fn begin(folder: &FilePath, name: &str) -> io::Result<(PathBuf, File)> {
+fn begin(folder: &FilePath, name: &str, mode: u32) -> io::Result<(PathBuf, File)> {
     loop {
         let temporary = folder.join(format!(".{name}.{:08x}.tmp", rt::random_u64() as u32));
         let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(FILE_MODE);
+        options.write(true).create_new(true).mode(mode);
         // Before a signal is heard that would miss it.
         let mut unfinished = UNFINISHED.lock();
         let file = options.open(&temporary)?;

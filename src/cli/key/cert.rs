@@ -1,16 +1,16 @@
 //! `key cert`: certificates that are signed by the CA of a key file.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use distkv_command::key_file::{read, write_hint};
+use distkv_command::key_file::read;
 use distkv_tls::{Ca, pem};
 use serde_json::json;
 
 use super::CertArgs;
 use crate::cli::error::CliError;
+use crate::cli::files::new_file::{Existing, NewFile, tidy_when_interrupted};
 use crate::cli::remote::RemoteArgs;
 use crate::cli::terminal::output::{Output, printable};
 use crate::rt;
@@ -42,9 +42,12 @@ pub(super) fn run(args: &CertArgs, remote: &RemoteArgs) -> Result<(), CliError> 
     };
     let stem = args.to.clone().unwrap_or_else(|| PathBuf::from(name.replace('/', "_")));
     let (certificate, key) = (with_end(&stem, ".pem"), with_end(&stem, ".key"));
+    tidy_when_interrupted(remote.json)?;
+    let begin_certificate =
+        |text: &str| filled(NewFile::create_public(&certificate, Existing::KeepAlways)?, text);
     let mut output = Output::new(remote.json);
     let Some(identity) = identity else {
-        write_new(&certificate, &pem::certificate(ca.certificate()), 0o644)?;
+        begin_certificate(&pem::certificate(ca.certificate()))?.finish()?;
         let at = certificate.display().to_string();
         output.either(
             || json!({"certificate": at, "ca": ca.hash().to_string()}),
@@ -53,9 +56,11 @@ pub(super) fn run(args: &CertArgs, remote: &RemoteArgs) -> Result<(), CliError> 
         return output.flush();
     };
     let (chain, secret) = identity.pem().ok_or_else(|| unusable(&"it gives no text"))?;
-    write_new(&key, secret, 0o600)?;
-    write_new(&certificate, chain, 0o644).inspect_err(|_| {
-        // A key without its certificate is of no use.
+    // Neither has its name before both are written: one without the other is of no use.
+    let new_key = filled(NewFile::create(&key, Existing::KeepAlways)?, secret)?;
+    let new_certificate = begin_certificate(chain)?;
+    new_key.finish()?;
+    new_certificate.finish().inspect_err(|_| {
         let _ = fs::remove_file(&key);
     })?;
     let (certificate, key) = (certificate.display().to_string(), key.display().to_string());
@@ -79,14 +84,9 @@ fn with_end(stem: &Path, end: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), CliError> {
-    let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
-    let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| {
-        let hint = match error.kind() {
-            io::ErrorKind::AlreadyExists => "; take another place with --to",
-            _ => write_hint(&error),
-        };
-        CliError::Failure(format!("{} cannot be written: {error}{hint}", path.display()))
-    })
+/// The file with this text, which has no name yet.
+fn filled(mut new: NewFile, text: &str) -> Result<NewFile, CliError> {
+    let written = new.file.write_all(text.as_bytes());
+    written.map_err(|error| new.give_up(&error))?;
+    Ok(new)
 }

@@ -304,11 +304,11 @@ pub(super) fn run(args: KeyArgs) -> Result<(), CliError> {
 enum On {
     /// A file; whether to print JSON.
     File(PathBuf, bool),
-    Network(RemoteArgs),
+    Network(Box<RemoteArgs>),
 }
 
 fn on(file: Option<PathBuf>, mut remote: RemoteArgs) -> Result<On, CliError> {
-    let Some(path) = file else { return Ok(On::Network(remote)) };
+    let Some(path) = file else { return Ok(On::Network(Box::new(remote))) };
     let json = std::mem::take(&mut remote.json);
     if remote == RemoteArgs::default() {
         return Ok(On::File(path, json));

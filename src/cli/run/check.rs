@@ -66,7 +66,7 @@ pub(in crate::cli) fn run(args: ConfigArgs) -> Result<(), CliError> {
     let findings = check_text(&text, args.json);
     let is_ok = !findings.iter().any(|finding| !finding.is_warning);
     let place = file.display().to_string();
-    let mut output = Output::new(args.json);
+    let mut output = Output::of_verdict(args.json);
     if args.json {
         let findings: Vec<_> = findings.iter().map(json_of).collect();
         output.json_line(json!({"file": place, "ok": is_ok, "findings": findings}))?;

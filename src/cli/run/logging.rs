@@ -19,6 +19,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, reload};
 
+use super::one_at_a_time::OneAtATime;
 use super::settings::Settings;
 use crate::cli::error::CliError;
 
@@ -93,6 +94,7 @@ pub(in crate::cli) struct Logging {
     /// The file that SIGHUP reads again.
     file: Option<PathBuf>,
     is_debug: Arc<AtomicBool>,
+    asked: OneAtATime,
     /// Whether SIGHUP switches to `debug` and back.
     switches: bool,
 }
@@ -123,7 +125,8 @@ impl Logging {
         };
         let started = tracing_subscriber::registry().with(filter).with(lines).try_init();
         started.map_err(|error| CliError::Failure(format!("cannot start logging: {error}")))?;
-        Ok(Logging { handle, level, file, is_debug: Arc::default(), switches: true })
+        let (is_debug, asked) = (Arc::default(), OneAtATime::default());
+        Ok(Logging { handle, level, file, is_debug, asked, switches: true })
     }
 
     /// SIGHUP has another meaning as well, so it changes the level only if a file says so.
@@ -132,8 +135,28 @@ impl Logging {
     }
 
     /// What SIGHUP asks for: the level of the configuration file, or debug on and off.
+    ///
+    /// Reading the file may take long, so signals do not wait for it; at most one thread does.
     pub(super) fn reload(&self) {
-        let from_file = self.file.as_deref().map(Settings::load);
+        if self.file.is_none() {
+            return self.take(None);
+        }
+        let logging = self.clone();
+        let begun = self.asked.ask("log-level", move || {
+            logging.take(logging.file.as_deref().map(Settings::load_again));
+        });
+        match begun {
+            Ok(true) => {}
+            Ok(false) => tracing::warn!(
+                "the configuration file is still being read, since an earlier SIGHUP; it is read again after that"
+            ),
+            Err(error) => {
+                tracing::warn!("the log level stays as it is: no thread to read it: {error}")
+            }
+        }
+    }
+
+    fn take(&self, from_file: Option<Result<Settings, CliError>>) {
         let level = match from_file {
             Some(Ok(Settings { log: Some(level), .. })) => level,
             Some(Err(error)) => {

@@ -24,6 +24,7 @@ pub(super) mod logging;
 pub(super) mod node_args;
 pub(super) mod node_process;
 mod notify;
+mod one_at_a_time;
 pub(super) mod settings;
 pub(super) mod start;
 pub(super) mod ticket;

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::logging::{self, LogFormat, Logging};
-use super::settings::{Settings, StartKind};
+use super::settings::{Settings, StartKind, apart};
 use crate::cli::data::value_input::parse_json_option;
 use crate::cli::error::CliError;
+use crate::cli::remote::KEY;
 use crate::model::value::Value;
 use crate::node::config::Config;
 
@@ -236,8 +237,14 @@ impl NodeArgs {
         let log_format = settings.log_format.take().unwrap_or_else(LogFormat::of_stderr);
         let json = settings.json.take().unwrap_or(false);
         let threads = settings.threads()?;
+        apart::is_apart(settings.audit.as_deref(), "--config", file.as_deref())?;
         let config = settings.into_config(kind, host_name)?;
         let logging = Logging::start(log.as_deref(), logging::default_level(), file, log_format)?;
+        if config.key.is_none() && std::env::var_os(KEY).is_some_and(|key| !key.is_empty()) {
+            tracing::warn!(
+                "{KEY} is set, and is for commands only: this node has no key; give it with --key FILE"
+            );
+        }
         Ok(Prepared { config, logging, json, threads })
     }
 }

@@ -151,8 +151,14 @@ async fn read_keys(node: &Node, path: PathBuf) {
     match set {
         Ok(Some(keys)) => {
             let ids = keys.ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-            let is_new = if keys.is_change { "it has changed" } else { "it is as it was" };
-            tracing::warn!(keys = ids, primary = %keys.primary, "the key file was read again; {is_new}");
+            match keys.is_change {
+                true => tracing::warn!(
+                    keys = ids, primary = %keys.primary, "the key file was read again; it has changed"
+                ),
+                false => tracing::info!(
+                    keys = ids, primary = %keys.primary, "the key file was read again; it is as it was"
+                ),
+            }
         }
         Ok(None) => {}
         Err(error) => tracing::warn!("the keys stay as they are: {error}"),

@@ -1,6 +1,7 @@
 //! What a node is started with, as options and the configuration file say it ([`listed`]), and how both become a
 //! [`Config`]. Options win over the file, setting by setting.
 
+pub(super) mod apart;
 mod forms;
 pub(super) mod http_token;
 mod listed;
@@ -9,6 +10,7 @@ mod scheduled;
 
 pub(in crate::cli) use listed::Settings;
 
+use std::io::Read as _;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +26,7 @@ use crate::node::config::{
 };
 use crate::rt;
 use crate::secure::key_ring::handed::Handed;
-use distkv_command::key_file;
+use distkv_command::{key_file, plain_file};
 use distkv_tls::Ca;
 
 /// Longest configuration file. A peer takes some 30 bytes, all else a few hundred.
@@ -76,7 +78,29 @@ impl Settings {
     /// # Errors
     /// [`CliError::Usage`]: it cannot be read, or says something that makes no sense: then with file and line.
     pub(in crate::cli) fn load(file: &FilePath) -> Result<Settings, CliError> {
-        Settings::parse(&Settings::read(file)?).map_err(|(line, problem)| {
+        Settings::of_text(file, &Settings::read(file)?)
+    }
+
+    /// The same of a file that was read at the start. It may be another one by now; nobody waits for a pipe.
+    ///
+    /// # Errors
+    /// As above, or it is not a file.
+    pub(in crate::cli) fn load_again(file: &FilePath) -> Result<Settings, CliError> {
+        let failed =
+            |why: std::io::Error| CliError::Usage(format!("cannot read {}: {why}", file.display()));
+        let mut text = String::new();
+        // One byte more than allowed shows that there is too much.
+        let opened = plain_file::open(file).map_err(failed)?;
+        opened.take(FILE_BYTES_MAX as u64 + 1).read_to_string(&mut text).map_err(failed)?;
+        if text.len() > FILE_BYTES_MAX {
+            let text = format!("{} is longer than {FILE_BYTES_MAX} bytes", file.display());
+            return Err(CliError::Usage(text));
+        }
+        Settings::of_text(file, &text)
+    }
+
+    fn of_text(file: &FilePath, text: &str) -> Result<Settings, CliError> {
+        Settings::parse(text).map_err(|(line, problem)| {
             CliError::Usage(format!("{}, line {line}: {problem}", file.display()))
         })
     }
@@ -110,6 +134,7 @@ impl Settings {
         kind: StartKind,
         host_name: impl FnOnce() -> String,
     ) -> Result<Config, CliError> {
+        apart::check_audit(&self)?;
         let data = self.data_config()?;
         let scheduled = scheduled::config_of(&self)?;
         let key = self.key_config()?;

@@ -28,7 +28,8 @@ How it starts:
   peers               it founds a network only with --found, once one of them
                       has answered and all that answer wait for one, too
   no data, knows      with --found it founds a network; without, it ends with
-  nobody              exit code 2
+  nobody, or only     exit code 2 (3 if it knows itself)
+  its own address
 
 It knows the peers of --peer, of the configuration file, and of its peer file. So a node that has lost \
 its disk never begins a second network while its peers are out of reach, and the same configuration \

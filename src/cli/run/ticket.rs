@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use distkv_command::key_file;
+use distkv_command::ticket::read_ticket;
 use distkv_tls::ca::CaHash;
 use distkv_tls::pem::{self, PEM_BYTES_MAX};
 use distkv_tls::ticket::{ClientCertificate, TEXT_BYTES_MAX};
@@ -12,7 +13,9 @@ use serde_json::json;
 
 use crate::cli::data::value_input::read_input;
 use crate::cli::error::CliError;
-use crate::cli::remote::{parse_address, read_ticket};
+use crate::cli::files::new_file::{Existing, tidy_when_interrupted};
+use crate::cli::files::ticket_file::TicketFile;
+use crate::cli::remote::parse_address;
 use crate::cli::terminal::output::{Output, printable};
 use crate::rt;
 
@@ -24,14 +27,15 @@ use crate::rt;
 #[command(after_help = "\
 Examples:
   distkv-node ticket new n1.example.org n2.example.org --ca ca.pem \\
-    --user joe --secret joe.secret > joe.ticket
+    --user joe --secret joe.secret --to joe.ticket
   distkv-node ticket show @joe.ticket
   distkv-node get site.lamp --ticket @joe.ticket
 
 Neither connects to a node, and nothing is checked with one. Who has a ticket can do what its \
 user may do: keep it as you keep a password.
 
-Exit code: 0 done, 2 usage, or something that cannot be in a ticket.")]
+Exit code: 0 done, 1 the file cannot be written, or is there already, 2 usage, or something that \
+cannot be in a ticket.")]
 pub(in crate::cli) struct TicketArgs {
     #[command(subcommand)]
     what: What,
@@ -53,11 +57,14 @@ enum What {
 #[command(after_help = "\
 Examples:
   distkv-node ticket new n1.example.org --key key
-  distkv-node ticket new n1.example.org --ca ca.pem
+  distkv-node ticket new n1.example.org --ca ca.pem --to all.ticket
   distkv-node ticket new 10.0.0.1 10.0.0.2:27600 --ca ca.pem \\
     --user joe --method password --secret joe.secret
   distkv-node ticket new n1.example.org --ca ca.pem \\
     --cert joe.pem --cert-key joe.key
+
+The file (--to) is made for its owner only (mode 0600), and whole or not at all. What a shell writes \
+with `>` is for everybody whom its umask lets read it.
 
 Without --key, --ca and --ca-hash, clients with this ticket use plain text.")]
 struct NewArgs {
@@ -102,6 +109,14 @@ struct NewArgs {
     /// Its private key, as a PEM file
     #[arg(long, value_name = "FILE", requires = "cert")]
     cert_key: Option<PathBuf>,
+
+    /// The file to write, for its owner only; without it, the ticket is printed
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
+
+    /// Replace the file if there is one
+    #[arg(long, requires = "to")]
+    force: bool,
 }
 
 /// Show what a ticket contains, without its secrets
@@ -119,8 +134,20 @@ pub(in crate::cli) fn run(args: TicketArgs) -> Result<(), CliError> {
     let mut output = Output::new(args.json);
     match args.what {
         What::New(new) => {
-            let text = make(*new)?.to_text().map_err(|error| CliError::Usage(error.to_string()))?;
-            output.either(|| json!({"ticket": text}), || text.clone())?;
+            let Some(to) = new.to.clone() else {
+                let text = text_of(*new)?;
+                output.either(|| json!({"ticket": text}), || text.clone())?;
+                return output.flush();
+            };
+            tidy_when_interrupted(args.json)?;
+            // Before anybody is asked for a secret.
+            let file = TicketFile::begin(&to, Existing::of_force(new.force))?;
+            file.fill(&text_of(*new)?)?;
+            let place = to.display().to_string();
+            output.either(
+                || json!({"ticket_file": place}),
+                || format!("the ticket is in {}", printable(&place)),
+            )?;
         }
         What::Show(show) => {
             let ticket = read_ticket("the ticket", &show.ticket)?;
@@ -128,6 +155,10 @@ pub(in crate::cli) fn run(args: TicketArgs) -> Result<(), CliError> {
         }
     }
     output.flush()
+}
+
+fn text_of(new: NewArgs) -> Result<String, CliError> {
+    make(new)?.to_text().map_err(|error| CliError::Usage(error.to_string()))
 }
 
 fn make(new: NewArgs) -> Result<Ticket, CliError> {

@@ -54,7 +54,7 @@ pub(super) struct DiffArgs {
 
 pub(super) fn run(args: &DiffArgs, json: bool) -> Result<(), CliError> {
     let (a, b) = (read_state(&args.a, json)?, read_state(&args.b, json)?);
-    let mut output = Output::new(json);
+    let mut output = Output::of_verdict(json);
     let mut count = 0_u64;
     compare(&a.image, &b.image, &args.below, args.versions, |difference| {
         count += 1;

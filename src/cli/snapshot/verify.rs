@@ -52,7 +52,7 @@ struct Good {
 }
 
 pub(super) fn run(args: &VerifyArgs, json: bool) -> Result<(), CliError> {
-    let mut output = Output::new(json);
+    let mut output = Output::of_verdict(json);
     let mut is_bad = false;
     for given in &args.files {
         // Read before its files, whose lines come first: without any, it says why.

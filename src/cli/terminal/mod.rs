@@ -6,3 +6,4 @@ pub(super) mod interrupt;
 pub(super) mod progress;
 pub(super) mod standard_input;
 pub(super) mod times;
+pub(super) mod words;

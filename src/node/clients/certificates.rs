@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -18,7 +18,7 @@ use event_listener::Event;
 use parking_lot::Mutex;
 
 use crate::model::host_port::HostPort;
-use crate::node::config::TlsConfig;
+use crate::node::config::{HttpConfig, TlsConfig};
 use crate::node::error::NodeError;
 use crate::node::membership::identity::Myself;
 use crate::node::monitoring::certificate::{ExpiryWatch, untimely, warning};
@@ -38,6 +38,8 @@ const OWN_ADDRESSES_MAX: usize = 64;
 /// See the module.
 pub(in crate::node) struct Certificates {
     config: TlsConfig,
+    /// The host at which the HTTP port listens, if there is one.
+    http: Option<String>,
     me: Arc<Myself>,
     server: Arc<ServerTls>,
     /// What the last try was made of, whether it came to something or not.
@@ -52,6 +54,8 @@ pub(in crate::node) struct Certificates {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Shown {
     names: Vec<String>,
+    /// Why the machine's addresses are not among the names, if they should be.
+    unlisted: Option<String>,
     issued_at: u64,
     files: Vec<Option<Stamp>>,
 }
@@ -77,15 +81,20 @@ impl Certificates {
     /// [`NodeError::Certificate`]: a node does not start with a bad file.
     pub(in crate::node) fn open(
         config: &TlsConfig,
+        http: Option<&HttpConfig>,
         me: &Arc<Myself>,
     ) -> Result<Arc<Self>, NodeError> {
-        let shown = Shown::now(config, me);
+        let http = http.and_then(|http| HostPort::parse(&http.address, Some(0)).ok());
+        let http = http.map(|address| address.host);
+        let shown = Shown::now(config, http.as_deref(), me);
+        shown.warn_of_unlisted();
         let (identity, clients) = make(config, &shown).map_err(NodeError::Certificate)?;
         let clock = Clock::new(now_secs);
         let server = ServerTls::new(&identity, &clients, clock)
             .map_err(|error| NodeError::Certificate(error.to_string()))?;
         Ok(Arc::new(Self {
             config: config.clone(),
+            http,
             me: Arc::clone(me),
             server: Arc::new(server),
             shown: Mutex::new(shown),
@@ -137,9 +146,13 @@ impl Certificates {
     }
 
     fn renew(&self) {
-        let now = Shown::now(&self.config, &self.me);
+        let now = Shown::now(&self.config, self.http.as_deref(), &self.me);
         {
             let mut shown = self.shown.lock();
+            if now.unlisted != shown.unlisted {
+                now.warn_of_unlisted();
+                shown.unlisted.clone_from(&now.unlisted);
+            }
             let has_failed = self.refused.lock().why.is_some();
             if !has_failed && !now.is_due(&shown, self.config.own.is_some()) {
                 return;
@@ -191,7 +204,7 @@ fn refusal(why: &str) -> String {
 }
 
 impl Shown {
-    fn now(config: &TlsConfig, me: &Myself) -> Self {
+    fn now(config: &TlsConfig, http: Option<&str>, me: &Myself) -> Self {
         let own = config.own.iter().flat_map(|(cert, key)| [cert, key]);
         let stamp = |path: &Path| {
             let of = fs::metadata(path).ok()?;
@@ -199,8 +212,21 @@ impl Shown {
             Some((of.ino(), of.len(), written, changed))
         };
         let files = own.chain(&config.client_ca).map(|path| stamp(path)).collect();
-        let names = if config.own.is_some() { Vec::new() } else { names_of(config, me) };
-        Self { names, issued_at: now_secs(), files }
+        let (names, unlisted) = match config.own {
+            Some(_) => (Vec::new(), None),
+            None => names_of(config, http, me),
+        };
+        Self { names, unlisted, issued_at: now_secs(), files }
+    }
+
+    fn warn_of_unlisted(&self) {
+        if let Some(why) = &self.unlisted {
+            tracing::warn!(
+                "this machine's addresses cannot be listed ({why}), so they are not in the certificate for clients: who \
+                 connects by one of them does not believe it; name them with --cert-name, or let the node use sockets of the \
+                 family AF_NETLINK"
+            );
+        }
     }
 
     /// Whether another certificate must be made than what was shown before.
@@ -284,18 +310,22 @@ fn is_wildcard(host: &str) -> bool {
     host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_unspecified())
 }
 
-/// By which names and addresses clients may connect: those that were given, the host's, the advertised one, and this
-/// machine's own.
-fn names_of(config: &TlsConfig, me: &Myself) -> Vec<String> {
+/// By which names and addresses clients may connect, by the client port or by HTTP: those that were given, the host's, the
+/// advertised one, and this machine's own, where a port listens on all of them. And why those are missing, if they are.
+fn names_of(config: &TlsConfig, http: Option<&str>, me: &Myself) -> (Vec<String>, Option<String>) {
     let mut names = config.names.clone();
     if let Ok(advertised) = HostPort::parse(&me.client_text(None), Some(0)) {
         names.extend(Some(advertised.host).filter(|host| !is_wildcard(host)));
     }
     names.push(rustix::system::uname().nodename().to_string_lossy().into_owned());
-    if me.client.ip().is_unspecified() {
-        names.extend(own_addresses().into_iter().map(|ip| ip.to_string()));
-    } else {
-        names.push(me.client.ip().to_canonical().to_string());
+    let mut unlisted = None;
+    let client = me.client.ip().to_canonical().to_string();
+    for host in [client.as_str()].into_iter().chain(http) {
+        match is_wildcard(host).then(own_addresses) {
+            None => names.push(host.to_owned()),
+            Some(Ok(own)) => names.extend(own.iter().map(IpAddr::to_string)),
+            Some(Err(error)) => unlisted = Some(error.to_string()),
+        }
     }
     names.extend(["localhost", "127.0.0.1", "::1"].map(String::from));
     let mut seen = Vec::new();
@@ -307,21 +337,21 @@ fn names_of(config: &TlsConfig, me: &Myself) -> Vec<String> {
         }
         is_new
     });
-    names
+    (names, unlisted)
 }
 
 /// The addresses of this machine at which others may reach it, sorted; without those that are of one link only, which need the
-/// link's name with them. A machine whose interfaces cannot be listed has none.
-fn own_addresses() -> Vec<IpAddr> {
-    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+/// link's name with them.
+fn own_addresses() -> io::Result<Vec<IpAddr>> {
     let is_of_link = |ip: &IpAddr| match ip {
         IpAddr::V4(ip) => ip.is_link_local(),
         IpAddr::V6(ip) => ip.is_unicast_link_local(),
     };
+    let interfaces = if_addrs::get_if_addrs()?;
     let addresses = interfaces.into_iter().filter(|one| !one.is_loopback()).map(|one| one.ip());
     // Another order would be another certificate.
     let sorted: BTreeSet<IpAddr> = addresses.filter(|ip| !is_of_link(ip)).collect();
-    sorted.into_iter().take(OWN_ADDRESSES_MAX).collect()
+    Ok(sorted.into_iter().take(OWN_ADDRESSES_MAX).collect())
 }
 
 fn now_secs() -> u64 {
@@ -338,9 +368,38 @@ mod tests {
     use crate::model::ids::NodeName;
     use crate::node::membership::address::Advertised;
 
+    fn me(client: &str) -> Myself {
+        let client = client.parse().unwrap();
+        let (name, gossip) = (NodeName::new("n1").unwrap(), "127.0.0.1:1".parse().unwrap());
+        let advertised = Advertised::Route { port: 1 };
+        Myself::new(name, String::from("plant"), client, gossip, advertised)
+    }
+
+    #[test]
+    fn the_certificate_has_the_addresses_of_both_ports() {
+        let names = |client: &str, http| names_of(&TlsConfig::default(), http, &me(client)).0;
+        let near = names("127.0.0.1:1", None);
+        assert!(near.contains(&String::from("localhost")), "{near:?}");
+        let http = names("127.0.0.1:1", Some("192.0.2.7"));
+        assert!(http.contains(&String::from("192.0.2.7")), "{http:?}");
+        let named = names("127.0.0.1:1", Some("n1.example.org"));
+        assert!(named.contains(&String::from("n1.example.org")), "{named:?}");
+        for own in own_addresses().unwrap() {
+            let own = own.to_string();
+            assert!(!near.contains(&own), "nothing listens there: {near:?}");
+            for (client, http) in
+                [("0.0.0.0:1", None), ("127.0.0.1:1", Some("0.0.0.0")), ("[::]:1", None)]
+            {
+                let names = names(client, http);
+                assert!(names.contains(&own), "{client} {http:?}: {names:?}");
+                assert!(!names.iter().any(|name| is_wildcard(name)), "{names:?}");
+            }
+        }
+    }
+
     #[test]
     fn own_addresses_can_be_reached_from_elsewhere() {
-        for ip in own_addresses() {
+        for ip in own_addresses().unwrap() {
             assert!(!ip.is_loopback() && !ip.is_unspecified() && !ip.is_multicast(), "{ip}");
             // They are this machine's: only its own can be bound.
             UdpSocket::bind((ip, 0)).unwrap();
@@ -352,15 +411,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         let config = TlsConfig { own: Some((path("cert"), path("key"))), ..TlsConfig::default() };
-        let port = "127.0.0.1:1".parse().unwrap();
-        let advertised = Advertised::Route { port: 1 };
-        let me = Myself::new(
-            NodeName::new("n1").unwrap(),
-            String::from("plant"),
-            port,
-            port,
-            advertised,
-        );
+        let me = me("127.0.0.1:1");
         let write = |name: &str| {
             fs::write(path(name), "same").unwrap();
             // As tools leave it that make the same files again.
@@ -368,13 +419,13 @@ mod tests {
         };
         write("cert");
         write("key");
-        let before = Shown::now(&config, &me);
-        let is_due = |before: &Shown| Shown::now(&config, &me).is_due(before, true);
+        let before = Shown::now(&config, None, &me);
+        let is_due = |before: &Shown| Shown::now(&config, None, &me).is_due(before, true);
         assert!(!is_due(&before));
         write("other");
         fs::rename(path("other"), path("cert")).unwrap();
         assert!(is_due(&before));
-        let before = Shown::now(&config, &me);
+        let before = Shown::now(&config, None, &me);
         // The times of files do not tell moments apart that follow each other at once.
         assert!((0..1_000_000).any(|_| {
             fs::set_permissions(path("key"), fs::Permissions::from_mode(0o640)).unwrap();
@@ -385,7 +436,7 @@ mod tests {
     #[test]
     fn a_certificate_is_renewed_every_day_and_when_the_clock_was_set_back() {
         const NOW: u64 = 1_800_000_000;
-        let at = |issued_at| Shown { names: vec!["n1".into()], issued_at, files: Vec::new() };
+        let at = |issued_at| Shown { names: vec!["n1".into()], issued_at, ..Shown::default() };
         for (issued_at, is_due) in [
             (NOW, false),
             (NOW - RENEW_AFTER_SECS + 1, false),

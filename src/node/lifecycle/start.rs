@@ -233,7 +233,15 @@ async fn is_network_missing(
             watch_refusals(links.refused_by_all(), links, timing);
         }
         if patience_ms == Millis::MAX && links.count() == 0 {
-            watch_refusals(links.only_own(), links, timing);
+            match links.knows_nobody_since() {
+                // It is to found a network, and the list of its nodes has it alone.
+                Some(at) if since(at) >= timing.called_ms => {
+                    tracing::info!("this node is its own only peer: it founds the network");
+                    return true;
+                }
+                Some(_) => {}
+                None => watch_refusals(links.only_own(), links, timing),
+            }
             watch_names(links, timing);
         }
         if since(told_at) >= PROGRESS_INTERVAL_MS {

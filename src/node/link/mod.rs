@@ -183,6 +183,11 @@ impl Links {
         self.targets.lock().only_own()
     }
 
+    /// See [`Targets::knows_nobody_since`].
+    pub(super) fn knows_nobody_since(&self) -> Option<Millis> {
+        self.targets.lock().knows_nobody_since()
+    }
+
     /// All addresses that are dialled, for the log.
     pub(super) fn addresses(&self) -> Vec<String> {
         self.targets.lock().addresses().map(str::to_owned).collect()

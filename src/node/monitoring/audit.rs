@@ -1,13 +1,14 @@
 //! The file of the audit log, and the thread that writes it: one JSON object per line, in the order in which things
 //! happened at this node. docs/security.md explains the fields.
 //!
-//! The file is only ever appended to. Whoever keeps old logs moves it and sends SIGHUP: then it is opened anew.
+//! The file is only ever appended to; but half a line that the disk took last is cut off again, as long as nobody else has
+//! written behind it. Whoever keeps old logs moves the file and sends SIGHUP: then it is opened anew.
 //! While the disk takes nothing, records are counted and lost, and the count is the first line once it does again:
 //! clients never wait for an audit log.
 
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, Seek as _, Write};
+use std::os::unix::fs::{FileExt as _, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -77,17 +78,26 @@ struct Sink {
     path: PathBuf,
     node: String,
     file: File,
-    /// A line was written in part: the next one begins behind the end of that.
+    /// The last line has no end, and is perhaps somebody else's: the next one begins behind the end of that.
     is_torn: bool,
+    /// What the disk took of a line that it did not take as a whole.
+    half: Option<Half>,
     is_failing: bool,
+}
+
+/// The beginning of a line, as it is in the file.
+struct Half {
+    bytes: Vec<u8>,
+    /// Where it ends.
+    end: u64,
 }
 
 impl Sink {
     fn open(path: &Path, node: &str) -> io::Result<Self> {
         let (file, node) = (open(path)?, node.to_owned());
         // What a killed process left of its last line.
-        let is_torn = !ends_with_a_line(path, &file)?;
-        Ok(Self { path: path.to_owned(), node, file, is_torn, is_failing: false })
+        let is_torn = !ends_with_a_line(&file)?;
+        Ok(Self { path: path.to_owned(), node, file, is_torn, half: None, is_failing: false })
     }
 
     /// Waits for something to write, and writes it; false at the end.
@@ -114,30 +124,54 @@ impl Sink {
         !is_closed
     }
 
-    /// One line. It is whole in the file, or the next one says that it is not.
+    /// One line. It is whole in the file, or not there, or the next one begins behind its end.
     fn write(&mut self, entry: &Entry) -> io::Result<()> {
+        self.cut_back();
         let line = line_of(entry, &self.node)?;
         let line = if self.is_torn { format!("\n{line}") } else { line };
-        let mut rest = line.as_bytes();
-        while !rest.is_empty() {
-            match self.file.write(rest) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => {
-                    rest = rest.get(count..).unwrap_or_default();
-                    self.is_torn = true;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+        let written = write_all(&mut self.file, line.as_bytes());
+        if let Err((count, error)) = written {
+            let bytes = line.as_bytes().get(..count).unwrap_or_default().to_vec();
+            if !bytes.is_empty() {
+                // Behind an append the position is the end of what was appended.
+                let end = self.file.stream_position().unwrap_or_default();
+                self.half = Some(Half { bytes, end });
+                self.cut_back();
             }
+            return Err(error);
         }
         self.is_torn = false;
         Ok(())
     }
 
+    /// Takes half a line away that is the last in the file. Where somebody else has written since, it stays.
+    fn cut_back(&mut self) {
+        let Some(half) = self.half.take() else { return };
+        let begin = half.end.checked_sub(half.bytes.len() as u64);
+        let is_own = || {
+            let mut found = vec![0; half.bytes.len()];
+            let is_last = self.file.metadata().is_ok_and(|meta| meta.len() == half.end);
+            let read = begin.map(|begin| self.file.read_exact_at(&mut found, begin));
+            is_last && matches!(read, Some(Ok(()))) && found == half.bytes
+        };
+        match begin {
+            Some(begin) if is_own() => {
+                if self.file.set_len(begin).is_err() {
+                    self.half = Some(half);
+                    self.is_torn = true;
+                }
+            }
+            // A line that others have written has its end, as far as they say.
+            _ => self.is_torn = true,
+        }
+    }
+
     fn reopen(&mut self) {
         match Self::open(&self.path, &self.node) {
-            Ok(Self { file, is_torn, .. }) => {
-                (self.file, self.is_torn) = (file, is_torn);
+            Ok(Self { file, is_torn, half, .. }) => {
+                // The old file, which was moved, must not end in the middle either.
+                self.cut_back();
+                (self.file, self.is_torn, self.half) = (file, is_torn, half);
                 tracing::info!(path = %self.path.display(), "the audit log was opened anew");
             }
             Err(error) => tracing::warn!(
@@ -168,12 +202,27 @@ impl Sink {
     }
 }
 
-/// Opens a file for appending only; makes it if it is not there.
+/// Writes a line; on failure, how many bytes of it are in the file.
+fn write_all(file: &mut File, line: &[u8]) -> Result<(), (usize, io::Error)> {
+    let mut written = 0;
+    while let Some(rest) = line.get(written..).filter(|rest| !rest.is_empty()) {
+        match file.write(rest) {
+            Ok(0) => return Err((written, io::ErrorKind::WriteZero.into())),
+            Ok(count) => written += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err((written, error)),
+        }
+    }
+    Ok(())
+}
+
+/// Opens a file for appending only; makes it if it is not there. It can be read, to see whether its end is this node's.
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     // A pipe without a reader must not hold the node up.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
-    let file = options.append(true).create(true).mode(MODE).custom_flags(flags).open(path)?;
+    let file =
+        options.read(true).append(true).create(true).mode(MODE).custom_flags(flags).open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
@@ -185,12 +234,10 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Whether a file is empty, or its last line has an end.
-fn ends_with_a_line(path: &Path, file: &File) -> io::Result<bool> {
-    use std::os::unix::fs::FileExt;
+fn ends_with_a_line(file: &File) -> io::Result<bool> {
     let Some(last) = file.metadata()?.len().checked_sub(1) else { return Ok(true) };
     let mut byte = [0];
-    // The one that is open cannot be read.
-    fs::File::open(path)?.read_exact_at(&mut byte, last)?;
+    file.read_exact_at(&mut byte, last)?;
     Ok(byte == *b"\n")
 }
 
@@ -214,6 +261,8 @@ fn line_of(entry: &Entry, node: &str) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use serde_json::Value;
 
@@ -305,7 +354,51 @@ mod tests {
             .iter()
             .map(|l| (l["outcome"].as_str().unwrap(), l["count"].as_u64().unwrap()))
             .collect();
-        assert_eq!(told, [("accepted", 1), ("dropped", 3)]);
+        assert_eq!(told, [("dropped", 3), ("accepted", 1)]);
+    }
+
+    /// A sink whose disk has taken half a line; and that half.
+    fn torn(path: &Path) -> (Sink, Vec<u8>) {
+        fs::write(path, "{\"user\":\"whole\"}\n").unwrap();
+        let mut sink = Sink::open(path, "n1").unwrap();
+        let bytes = b"{\"time\":\"20".to_vec();
+        write_all(&mut sink.file, &bytes).unwrap();
+        let end = sink.file.stream_position().unwrap();
+        sink.half = Some(Half { bytes: bytes.clone(), end });
+        (sink, bytes)
+    }
+
+    #[test]
+    fn half_a_line_is_cut_off_and_nothing_that_others_have_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        let serve = |mut sink: Sink| {
+            let audit = Audit::default();
+            audit.note(login("a"));
+            assert!(sink.serve(&audit));
+        };
+        serve(torn(&path).0);
+        assert_eq!(users(&path), ["whole", "a"]);
+        // Somebody has written behind it; or it is not there any more, as its file is another one's.
+        let (sink, half) = torn(&path);
+        File::options().append(true).open(&path).unwrap().write_all(b"theirs").unwrap();
+        serve(sink);
+        let text = fs::read_to_string(&path).unwrap();
+        let half = String::from_utf8(half).unwrap();
+        assert_eq!(text.lines().nth(1).unwrap(), format!("{half}theirs"));
+        assert!(text.lines().nth(2).unwrap().contains("\"user\":\"a\"") && text.ends_with('\n'));
+        let (sink, half) = torn(&path);
+        let theirs = "x".repeat(half.len());
+        fs::write(&path, format!("{{\"user\":\"whole\"}}\n{theirs}")).unwrap();
+        serve(sink);
+        assert_eq!(fs::read_to_string(&path).unwrap().lines().nth(1).unwrap(), theirs);
+        // A file that is moved away is whole, too.
+        let (mut sink, _) = torn(&path);
+        let moved = folder.path().join("moved");
+        fs::rename(&path, &moved).unwrap();
+        sink.reopen();
+        serve(sink);
+        assert_eq!((users(&moved), users(&path)), (vec!["whole".into()], vec!["a".to_owned()]));
     }
 
     #[test]

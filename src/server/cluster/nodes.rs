@@ -91,24 +91,22 @@ pub(in crate::server) struct ClusterView {
     /// The same, encoded once for all clients.
     encoded: Vec<u8>,
     /// Whose epoch it is, encoded: epochs of two nodes, or of two lives of one, say nothing of each
-    /// other. With the network's name, by which clients notice a node of another network.
+    /// other.
     id: Vec<u8>,
 }
 
 impl ClusterView {
-    fn new(epoch: u64, nodes: Vec<ClusterNode>, network: &str) -> Self {
+    fn new(epoch: u64, nodes: Vec<ClusterNode>) -> Self {
         let (mut encoded, mut id) = (Vec::new(), Vec::new());
         write_array_len(nodes.len(), &mut encoded);
         nodes.iter().for_each(|node| node.write(&mut encoded));
         match nodes.iter().find(|node| node.state == MemberState::Myself) {
             Some(own) => {
-                write_map_len(3, &mut id);
+                write_map_len(2, &mut id);
                 write_str("name", &mut id);
                 write_str(&own.name, &mut id);
                 write_str("incarnation", &mut id);
                 write_u64(own.incarnation.0, &mut id);
-                write_str("network", &mut id);
-                write_str(network, &mut id);
             }
             // Only while the node goes down.
             None => write_nil(&mut id),
@@ -165,7 +163,7 @@ impl Cluster {
             node.client = before.and_then(|before| before.client.clone());
         }
         if state.view.epoch == 0 || nodes != state.view.nodes {
-            state.view = Arc::new(ClusterView::new(state.view.epoch + 1, nodes, &info.network()));
+            state.view = Arc::new(ClusterView::new(state.view.epoch + 1, nodes));
             for inbox in state.watchers.values() {
                 inbox.changed.notify(usize::MAX);
             }

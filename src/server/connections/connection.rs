@@ -267,10 +267,11 @@ impl Connection {
         if self.exchange.shared.grace_ms().is_some() {
             offer.soon = directory.login().map(|login| login.name().into());
         }
+        let network = self.exchange.shared.info.network();
         let out = &mut self.exchange.out;
         self.exchange.shared.hub.read(|engine| {
             let name = engine.id().name.as_str();
-            write_greeting(name, engine.tick(), engine.tock(), qlen, &offer, out);
+            write_greeting(name, &network, engine.tick(), engine.tock(), qlen, &offer, out);
         });
     }
 

@@ -1,20 +1,28 @@
 //! A client and two networks: what is for one of them never goes to the other, whoever is up.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use distkv::client::retry::RetryPolicy;
 use distkv::client::*;
 use distkv::model::ids::NodeName;
 use distkv::node::Node;
-use distkv::rt;
-use distkv::testing::{PATIENCE, TestCluster, block_on, loopback};
+use distkv::rt::{self, TcpListener};
+use distkv::testing::{PATIENCE, TestCluster, block_on, free_addrs, loopback};
+use futures::{AsyncReadExt, AsyncWriteExt};
 
 use super::ops::{connect, path};
 
 /// A node of a network of this name.
 async fn cluster_of(network: &str) -> TestCluster {
+    cluster_at(network, "127.0.0.1:0").await
+}
+
+/// The same, with this client port.
+async fn cluster_at(network: &str, client: &str) -> TestCluster {
     let mut config = loopback(NodeName::new("n0").unwrap(), Vec::new());
     network.clone_into(&mut config.network);
+    client.clone_into(&mut config.client);
     let node = Node::start(config).await.unwrap();
     node.ready().await.unwrap();
     let mut cluster = TestCluster::start(0).await.unwrap();
@@ -24,7 +32,11 @@ async fn cluster_of(network: &str) -> TestCluster {
 
 fn brief() -> ClientConfig {
     let total_deadline = Duration::from_secs(1);
-    ClientConfig::new().retry(RetryPolicy { total_deadline, ..RetryPolicy::default() })
+    // Who is back is tried again within that.
+    let failure_memory_max = Duration::from_millis(50);
+    let pool = PoolConfig { failure_memory_max, ..PoolConfig::default() };
+    let retry = RetryPolicy { total_deadline, ..RetryPolicy::default() };
+    ClientConfig::new().pool(pool).retry(retry)
 }
 
 #[test]
@@ -59,7 +71,7 @@ fn who_finds_nodes_of_another_network_only_is_told_at_once() {
         let error = rt::timeout(PATIENCE / 2, connecting).await.unwrap().unwrap_err();
         assert_eq!((error.code(), error.fate()), (Some("no_access"), Fate::NotDone));
         let told = format!(
-            "cannot use {address}: it is a node of the network \"staging\", and this client is of \"shop\""
+            "cannot use {address}: it is a node of the network \"staging\", and this client is of \"shop\", as its configuration says"
         );
         assert!(error.to_string().starts_with(&told), "{error}");
         // As long as another seed may be one of its own, it is waited for.
@@ -70,6 +82,101 @@ fn who_finds_nodes_of_another_network_only_is_told_at_once() {
         assert!(error.to_string().contains(&told), "{error}");
         staging.shutdown().await;
     });
+}
+
+/// A node of another network, at which clients must log in. It says so, and passes on what is sent to it.
+async fn stray(listener: TcpListener, heard: Arc<Mutex<Vec<u8>>>) {
+    while let Ok((mut stream, _)) = listener.accept().await {
+        let mut greeting = Fields::new();
+        greeting.u64("seq", 0).raw("version", b"\x93\x00\x41\x00").str("node", "stray");
+        // A tock that no clock of the client's own network will reach.
+        greeting.u64("tock", 1 << 40).raw("auth", b"\x91\xa8password").str("network", "staging");
+        let _ = stream.write_all(&greeting.encode()).await;
+        let heard = Arc::clone(&heard);
+        rt::spawn(async move {
+            let mut chunk = [0; 4096];
+            while let Ok(count @ 1..) = stream.read(&mut chunk).await {
+                heard.lock().unwrap().extend(&chunk[..count]);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_stray_node_that_asks_for_a_login_gets_no_secret_and_ends_no_watch() {
+    block_on(async {
+        let [own] = free_addrs::<1>().map(|address| address.to_string());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let other: HostPort = listener.local_addr().unwrap().into();
+        let heard = Arc::default();
+        let script = rt::spawn(stray(listener, Arc::clone(&heard)));
+        let mut shop = cluster_at("shop", &own).await;
+        let seeds = [HostPort::parse(&own, None).unwrap(), other];
+        let login = Login::user(Some("password"), "ann", Some("secret"));
+        let client = Client::connect(seeds, brief().login(login)).await.unwrap();
+        let mut watch = client.watch(&path("a"), WatchOptions::default()).await.unwrap();
+        client.put(&path("a"), &1).await.unwrap();
+        for written in [2, 3] {
+            // All of the client's own nodes are restarted.
+            drop(shop.take(0));
+            let ended = rt::timeout(Duration::from_millis(300), async {
+                loop {
+                    if let Err(error) = watch.next().await {
+                        break error;
+                    }
+                }
+            });
+            assert_eq!(ended.await, None);
+            let error = client.put(&path("a"), &0).await.unwrap_err();
+            assert_ne!(error.code(), Some("no_access"), "{error}");
+            shop = cluster_at("shop", &own).await;
+            let put = client.put(&path("a"), &written).await.unwrap();
+            assert!(put.tock < 1 << 40, "the other network's clock counts");
+            let told = rt::timeout(PATIENCE, async {
+                loop {
+                    if let WatchEvent::Change(change) = watch.next().await.unwrap()
+                        && change.get::<u64>().unwrap() == Some(written)
+                    {
+                        break;
+                    }
+                }
+            });
+            told.await.expect("the watch goes on");
+        }
+        assert_eq!(*heard.lock().unwrap(), b"", "nothing is sent to another network's node");
+        script.cancel().await;
+        shop.shutdown().await;
+    });
+}
+
+#[test]
+fn a_node_that_lets_nobody_in_does_not_say_of_which_network_a_client_is() {
+    block_on(async {
+        let shop = cluster_of("shop").await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let other: HostPort = listener.local_addr().unwrap().into();
+        let script = rt::spawn(refusing(listener));
+        let seeds = [other, shop.seeds()[0].clone()];
+        let client = Client::connect(seeds, brief()).await.unwrap();
+        let put = client.put(&path("a"), &1).await.unwrap();
+        assert!(put.tock < 1 << 40, "the other network's clock counts");
+        script.cancel().await;
+        shop.shutdown().await;
+    });
+}
+
+/// A node of another network that refuses whatever is asked.
+async fn refusing(listener: TcpListener) {
+    while let Ok((mut stream, _)) = listener.accept().await {
+        let mut greeting = Fields::new();
+        greeting.u64("seq", 0).raw("version", b"\x93\x00\x41\x00").str("node", "stray");
+        greeting.u64("tock", 1).str("network", "staging");
+        let _ = stream.write_all(&greeting.encode()).await;
+        let mut refusal = Fields::new();
+        refusal.u64("seq", 1).str("error", "log in").str("code", "auth_required");
+        refusal.u64("tock", 1 << 40);
+        let _ = stream.write_all(&refusal.encode()).await;
+    }
 }
 
 #[test]

@@ -2,13 +2,17 @@
 //! counts, and says what went wrong.
 
 use std::fs;
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use distkv::testing::free_addrs;
+use rmpv::Value;
 use serde_json::Value as Json;
 
 use super::command::{Done, bench, bench_program, cli};
-use crate::processes::NodeProcess;
+use crate::processes::{NodeProcess, field, wait_until};
 
 /// A node on any free ports.
 const ANY: [&str; 4] = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
@@ -104,6 +108,69 @@ fn a_fresh_node_that_cannot_catch_up_says_why() {
     assert_eq!(done.code, 1, "{}", done.stderr);
     assert!(done.stderr.contains("client port"), "{}", done.stderr);
     assert!(done.stderr.contains("distkv-node: it does not get ready"), "{}", done.stderr);
+}
+
+/// Whether a process runs that has this word on its command line.
+fn runs_with(word: &str) -> bool {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let words = processes.map(|process| fs::read(process.path().join("cmdline")));
+    words
+        .flatten()
+        .any(|words| words.split(|byte| *byte == 0).any(|found| found == word.as_bytes()))
+}
+
+#[test]
+fn a_peer_that_is_not_there_is_told_and_nothing_is_left_running() {
+    let node = node();
+    let connect = node.client.to_string();
+    let [nobody] = free_addrs();
+    let nobody = nobody.to_string();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = silent.local_addr().map(|address| (silent, address.to_string())).unwrap();
+    let refused = format!("cannot connect to {nobody}: Connection refused");
+    for (peer, timeout, code, why) in [
+        // Long before the time is over.
+        (&*nobody, "10m", 1, &[&*refused][..]),
+        ("nowhere.invalid", "10m", 1, &["cannot look up nowhere.invalid:27587"]),
+        ("a b", "10m", 2, &["PEER"]),
+        // Somebody listens and says nothing: the node's own words are told.
+        (&*silent.1, "6s", 1, &["within 6s", "it did not say who it is", &*silent.1]),
+    ] {
+        let catch_up = ["catch-up", peer, "--runs", "1", "--timeout", timeout];
+        let done = bench(&[&catch_up[..], &["--connect", &connect]].concat());
+        assert_eq!(done.code, code, "{peer}: {}", done.stderr);
+        assert!(why.iter().all(|why| done.stderr.contains(why)), "{peer}: {}", done.stderr);
+        assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
+        assert!(!runs_with(peer), "{peer}: something runs on");
+    }
+}
+
+#[test]
+fn a_fresh_node_leaves_its_network_also_when_it_is_interrupted() {
+    let node = node();
+    let (connect, gossip) = (node.client.to_string(), node.gossip.to_string());
+    let fill = ["--keys", "50000", "--reads", "1", "--count", "1", "--warm-up", "0s", "--keep"];
+    assert_eq!(bench(&[&fill[..], &["--connect", &connect]].concat()).code, 0);
+    let member = |wanted: &dyn Fn(&str, &str) -> bool| -> Option<(String, String)> {
+        let members = field(&node.connect().call("members", &[]), "result").unwrap();
+        let text = |member: &Value, key| field(member, key).unwrap().as_str().unwrap().to_owned();
+        let told = |member| (text(member, "name"), text(member, "state"));
+        let mut members = members.as_array().unwrap().iter().map(told);
+        members.find(|(name, state)| name.starts_with("bench-") && wanted(name, state))
+    };
+    let mut running =
+        bench_program(&["catch-up", &gossip, "--runs", "1000", "--connect", &connect]);
+    // As a terminal does it: Ctrl-C is for the whole group.
+    running.process_group(0).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut running = running.spawn().unwrap();
+    let (name, _) = wait_until("a fresh node is a member", || member(&|_, state| state == "up"));
+    let group = format!("-{}", running.id());
+    assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
+    assert_eq!(running.wait().unwrap().code(), Some(130));
+    assert!(!runs_with(&name), "{name} runs on");
+    let (_, state) =
+        wait_until("it is gone", || member(&|other, state| other == name && state != "up"));
+    assert_eq!(state, "left", "{:#?}", node.log());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::Command;
 
-use crate::cli::command::{at, ok, program};
+use crate::cli::command::{at, ok, program, run_with_closed_output};
 use crate::processes::{NodeProcess, wait_until};
 
 #[test]
@@ -123,5 +123,33 @@ fn a_command_that_waits_for_what_comes_ends_with_who_reads_it() {
         let ended = wait_until("it has ended", || child.try_wait().unwrap());
         assert_eq!(ended.code(), Some(0), "{arguments:?}");
         assert_eq!(said.map(Result::unwrap).collect::<Vec<_>>(), [""; 0], "{arguments:?}");
+    }
+}
+
+#[test]
+fn an_exit_code_that_is_an_answer_is_given_also_where_nobody_reads_what_is_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let node = NodeProcess::run("n1");
+    let (before, after, no) = (file("before.dkv"), file("after.dkv"), file("no.dkv"));
+    ok(&node, &["snapshot", "save", "--to", &before]);
+    ok(&node, &["set", "a", "1"]);
+    ok(&node, &["snapshot", "save", "--to", &after]);
+    let list = file("list.jsonl");
+    std::fs::write(&list, "{\"path\":\"b\",\"value\":1}\n").unwrap();
+    let config = file("node.toml");
+    std::fs::write(&config, "name = 5\n").unwrap();
+    let address = node.client.to_string();
+    let commands: [(&[&str], i32); 6] = [
+        (&["snapshot", "diff", &before, &after], 1),
+        (&["snapshot", "diff", &before, &before], 0),
+        (&["snapshot", "verify", &before, &no], 1),
+        (&["diff", &list, "--connect", &address], 1),
+        (&["config", "check", &config], 2),
+        (&["status", "--connect", &address], 0),
+    ];
+    for (arguments, code) in commands {
+        let done = run_with_closed_output(arguments);
+        assert_eq!(done.code, code, "{arguments:?}: {}", done.stderr);
     }
 }

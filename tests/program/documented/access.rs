@@ -12,6 +12,7 @@ pub const ROWS: &[Row] = &[
     run(0, "distkv-node acl show lamps", &["rwcdxen"]),
     run(0, "distkv-node user add joe --acl lamps --new-secret-file joe.secret", &["joe"]),
     run(0, "distkv-node user add robot --method token --role operator", &["robot"]),
+    hidden(0, "distkv-node user remove robot"),
     run(0, "distkv-node user add robot --method token --acl '*'", &["robot"]),
     run(0, "distkv-node user list", &["joe", "robot"]),
     run(0, "distkv-node acl explain joe site.lamp", &["site"]),

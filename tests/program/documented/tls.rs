@@ -22,15 +22,17 @@ pub const ROWS: &[Row] = &[
     run(
         1,
         "distkv-node ticket new n1.example.org n2.example.org --ca ca.pem \
-         --user joe --secret joe.secret > joe.ticket",
-        &[],
+         --user joe --secret joe.secret --to joe.ticket",
+        &["the ticket is in joe.ticket"],
     ),
+    hidden(1, "rm joe.ticket"),
     run(
         1,
         "distkv-node ticket new n1.example.org n2.example.org --ca ca.pem \
-         --user joe --method password --secret joe.secret > joe.ticket",
-        &[],
+         --user joe --method password --secret joe.secret --to joe.ticket",
+        &["the ticket is in joe.ticket"],
     ),
+    hidden(1, "test $(stat -c %a joe.ticket) = 600"),
     run(1, "distkv-node ticket show @joe.ticket", &["joe", "n1.example.org:27586"]),
     run(1, "distkv-node get site.lamp --ticket @joe.ticket", &["true"]),
     follow(
@@ -43,7 +45,11 @@ pub const ROWS: &[Row] = &[
         "distkv-node tunnel --ticket @joe.ticket --listen 127.0.0.1:27600",
         "tunnel at 127.0.0.1:27600 to n1.example.org",
     ),
-    run(1, "distkv-node ticket new n1.example.org --ca ca.pem", &["distkv1."]),
+    run(
+        1,
+        "distkv-node ticket new n1.example.org --ca ca.pem --to all.ticket",
+        &["the ticket is in all.ticket"],
+    ),
     run(
         1,
         "distkv-node ticket new 10.0.0.1 10.0.0.2:27600 --ca ca.pem \

@@ -249,3 +249,50 @@ fn on_a_full_disk_the_past_goes_before_anything_is_refused_for_long() {
         kill_and_look(&place, node, 0..20);
     });
 }
+
+#[test]
+fn the_audit_log_has_whole_lines_only_and_begins_again_with_what_is_missing() {
+    with_small_disk(
+        "the_audit_log_has_whole_lines_only_and_begins_again_with_what_is_missing",
+        |disk| {
+            let audit = disk.join("audit");
+            let network = new_network();
+            let arguments =
+                ["run", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--audit"];
+            let arguments = [&arguments[..], &[audit.to_str().unwrap()]].concat();
+            let node = NodeProcess::start_in(&network, "n1", &arguments);
+            let mut client = node.connect();
+            let mut number = 0;
+            let mut list = || {
+                number += 1;
+                let path =
+                    Value::Array(vec!["acl".into(), "lamps".into(), format!("a{number}").into()]);
+                let reply = client.call("set_internal", &[("path", path), ("value", "r".into())]);
+                assert_eq!(code(&reply), None, "{reply}");
+            };
+            // The last page of the file is all that there is room for.
+            let ballast = fill(disk, 64 << 10);
+            wait_until("the disk is full", || {
+                (0..100).for_each(|_| list());
+                node.log()
+                    .iter()
+                    .any(|line| line.contains("the audit log cannot be written"))
+                    .then_some(())
+            });
+            let lines = || std::fs::read_to_string(&audit).unwrap();
+            let count = |text: &str| text.lines().count();
+            wait_until("the last line is whole", || lines().ends_with('\n').then_some(()));
+            let before = count(&lines());
+            std::fs::remove_file(ballast).unwrap();
+            list();
+            wait_until("the log is written again", || (count(&lines()) > before).then_some(()));
+            for line in lines().lines() {
+                serde_json::from_str::<serde_json::Value>(line).expect("no line is a half");
+            }
+            let text = lines();
+            let first: serde_json::Value =
+                serde_json::from_str(text.lines().nth(before).unwrap()).unwrap();
+            assert_eq!(first["outcome"], "dropped", "{first}");
+        },
+    );
+}

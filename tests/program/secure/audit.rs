@@ -152,6 +152,24 @@ impl Drop for Stranger {
     }
 }
 
+#[test]
+fn a_log_in_the_place_of_a_file_that_the_node_reads_is_refused_and_the_file_stays() {
+    let keys = Keys::new();
+    let (key, _) = keys.make("key");
+    let config = keys.path("node.toml");
+    fs::write(&config, "log = \"info\"\n").unwrap();
+    let linked = keys.path("linked");
+    fs::hard_link(&key, &linked).unwrap();
+    for (audit, option) in [(&key, "--key"), (&linked, "--key"), (&config, "--config")] {
+        let before = fs::read(audit).unwrap();
+        let arguments = ["run", "--key", &key, "--config", &config, "--audit", audit];
+        let (code, said) = program(&arguments);
+        let told = format!("--audit and {option} are the same file");
+        assert!(code == Some(2) && said.contains(&told), "{said}");
+        assert_eq!(fs::read(audit).unwrap(), before);
+    }
+}
+
 /// Of lines about refused peers: each with its reason, what the peer calls itself or its key, and the count.
 fn refusals(path: &str) -> Vec<(String, Option<String>, u64)> {
     let text = |value: &Value| value.as_str().map(str::to_owned);

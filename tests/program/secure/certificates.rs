@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
+use std::process::Command;
 
 use distkv_tls::{CaHash, pem};
 
 use super::{Keys, program};
+use crate::processes::PROGRAM;
 
 fn mode(path: &str) -> u32 {
     fs::metadata(path).unwrap().mode() & 0o7777
@@ -92,4 +94,51 @@ fn what_cannot_be_made_is_said_and_leaves_no_file() {
         "{said}"
     );
     assert!(!fs::exists(format!("{to}.pem")).unwrap() && !fs::exists(format!("{to}.key")).unwrap());
+}
+
+#[test]
+fn a_full_disk_leaves_nothing_and_what_is_there_stays() {
+    let keys = Keys::new();
+    let (key, _) = keys.make("key");
+    let folder = keys.path("certificates");
+    fs::create_dir(&folder).unwrap();
+    let names = || {
+        let entries = fs::read_dir(&folder).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    // No file may be longer than nothing: as if the disk were full.
+    let full = |arguments: &[&str]| {
+        let script = "ulimit -f 0; exec \"$0\" key cert --key \"$@\"";
+        let mut shell = Command::new("sh");
+        let output = shell.args(["-c", script, PROGRAM, &key]).args(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let cert = |arguments: &[&str]| program(&[&["key", "cert", "--key", &key], arguments].concat());
+    let (joe, ca) = (format!("{folder}/joe"), format!("{folder}/ca"));
+    for (what, to, file) in [("joe", &joe, "joe.key"), ("--ca", &ca, "ca.pem")] {
+        let (code, said) = full(&[what, "--to", to]);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains(file) && said.contains("File too large"), "{said}");
+        assert!(names().is_empty(), "{:?}", names());
+        let (code, said) = cert(&[what, "--to", to]);
+        assert_eq!(code, Some(0), "the second try: {said}");
+        for entry in fs::read_dir(&folder).unwrap() {
+            fs::remove_file(entry.unwrap().path()).unwrap();
+        }
+    }
+    // One of the two is there.
+    for there in ["joe.pem", "joe.key"] {
+        let file = format!("{folder}/{there}");
+        fs::write(&file, "precious").unwrap();
+        let (code, said) = cert(&["joe", "--to", &joe]);
+        assert!(code == Some(1) && said.contains(there) && said.contains("--to"), "{said}");
+        assert!(!said.contains("--force"), "there is no such option: {said}");
+        assert_eq!(
+            (names(), fs::read_to_string(&file).unwrap()),
+            (vec![there.into()], "precious".into())
+        );
+        fs::remove_file(&file).unwrap();
+    }
 }

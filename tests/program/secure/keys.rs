@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::process::Command;
 
 use super::{Keys, counter, processes, program, wait_for_log};
 
@@ -145,5 +146,25 @@ fn a_bad_file_at_sighup_is_a_warning_and_the_keys_stay() {
     assert_eq!(counter(&b, "links_secured"), 1);
     fs::write(&path, &good).unwrap();
     a.signal("HUP");
-    wait_for_log(&a, &["it is as it was"]);
+    wait_for_log(&a, &["INFO", "it is as it was"]);
+}
+
+#[test]
+fn nobody_waits_for_a_pipe_in_the_place_of_the_key_file() {
+    let keys = Keys::new();
+    let (path, _) = keys.make("key");
+    let mut a = keys.run("a", &["--key", &path]);
+    let pipe = || {
+        fs::remove_file(&path).unwrap();
+        assert!(Command::new("mkfifo").args(["-m", "600", &path]).status().unwrap().success());
+    };
+    pipe();
+    a.signal("HUP");
+    wait_for_log(&a, &["WARN", "the keys stay as they are", "it is not a file"]);
+    a.signal("TERM");
+    assert_eq!(a.wait().code(), Some(0));
+    let (code, said) = program(&["get", "a", "--key", &path]);
+    assert!(code == Some(2) && said.contains("it is not a file"), "{said}");
+    let (code, said) = start(&[&["--key", &path], &NOWHERE[..]].concat());
+    assert!(code == Some(2) && said.contains("it is not a file"), "{said}");
 }

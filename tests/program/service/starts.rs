@@ -64,6 +64,24 @@ fn a_node_that_knows_nobody_and_has_nothing_founds_only_where_it_is_to() {
 }
 
 #[test]
+fn a_founder_whose_list_of_nodes_has_it_alone_founds_where_that_is_an_ip_address() {
+    let folder = tempfile::tempdir().unwrap();
+    let [client, gossip] = free_addrs();
+    let founding = format!("found = true\npeers = [\"{gossip}\"]");
+    let mut node = start(&file(folder.path(), "n1", client, gossip, &founding));
+    serves(client);
+    assert!(node.log().contains("its own only peer"), "{}", node.log());
+    node.end();
+
+    // A name may be others', too, of which this one has answered.
+    let [client, gossip] = free_addrs();
+    let founding = format!("found = true\npeers = [\"localhost:{}\"]", gossip.port());
+    let mut node = start(&file(folder.path(), "n2", client, gossip, &founding));
+    assert_eq!(node.ended(), Some(3), "{}", node.log());
+    assert!(node.log().contains("`start --found` and no peers"), "{}", node.log());
+}
+
+#[test]
 fn a_node_without_data_never_founds_while_its_peers_are_out_of_reach() {
     let folder = tempfile::tempdir().unwrap();
     let [client, gossip, there, there_client] = free_addrs();

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TypeVar
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from .errors import UsageError
 
 T = TypeVar("T")
+
+WORDS: dict[type, str] = {bool: "True or False", bytes: "bytes", int: "an integer", str: "a text", type(None): "None"}
+"""What types are called; others by their names."""
 
 
 def instance_of(value: object, kind: type[T], what: str) -> T:
@@ -47,3 +51,18 @@ def seconds_of(value: object, what: str) -> float:
     if math.isnan(value):
         raise UsageError(f"{what} must be a number of seconds, not NaN")
     return value
+
+
+def check_fields(told: object, what: str) -> None:
+    """All fields of a dataclass, and of those in it, have the types that they are declared with."""
+    hints = get_type_hints(type(told))
+    for field in fields(told):  # type: ignore[arg-type]
+        name, value = f"{what}.{field.name}", getattr(told, field.name)
+        kinds: tuple[Any, ...] = get_args(hints[field.name]) or (hints[field.name],)
+        if float in kinds:
+            seconds_of(value, name)
+        elif not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            words = [WORDS.get(kind) or str(kind.__name__) for kind in kinds]
+            raise UsageError(f"{name} must be {' or '.join(words)}, not {type(value).__name__}")
+        elif is_dataclass(value):
+            check_fields(value, name)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, overload
 from .abandoned import close_all
 from .batch import Batch
 from .call import Caller, Failed, Plan
-from .checks import instance_of, integer_of, seconds_of, text_of
+from .checks import check_fields, instance_of, integer_of, seconds_of, text_of
 from .codec import Fields, encode_value, one_value
 from .config import Address, Config, ReadMode
 from .connecting import Connecting
@@ -28,6 +28,7 @@ from .errors import (
 )
 from .model import UNSET, Entry, Unset, Version, Written, tock_of, written_of
 from .monitor import Monitor
+from .network import Network
 from .own_writes import OwnWrites
 from .path import Path, PathLike
 from .patience import long_once
@@ -55,13 +56,13 @@ D = TypeVar("D")
 class Client:
     """A client of a cluster, for one event loop; any number of tasks share it. Made with :meth:`connect`."""
 
-    def __init__(self, seeds: list[Address], config: Config) -> None:
+    def __init__(self, seeds: list[Address], config: Config, network: Network) -> None:
         """Only for :meth:`connect`."""
         loop = asyncio.get_running_loop()
         self.config = config
         self._read_mode = ReadMode.of(config.read_mode)
         self._stats = ClientStats()
-        self._pool = Pool(config.pool, loop, config.tls, config.login, config.network)
+        self._pool = Pool(config.pool, loop, config.tls, config.login, network)
         self._stats.pool = self._pool.stats
         self._topology = Topology(seeds, self._pool, config.topology, loop)
         self._stats.topology = self._topology.stats
@@ -88,10 +89,12 @@ class Client:
 
     @classmethod
     async def _connect(cls, seeds: tuple[str, ...], config: Config) -> Client:
-        seeds, config = with_ticket(seeds, instance_of(config, Config, "config"))
+        check_fields(instance_of(config, Config, "config"), "config")
+        source = "configuration" if config.network else "ticket"
+        seeds, config = with_ticket(seeds, config)
         if len(seeds) > SEEDS_MAX:
             raise UsageError(f"a client has at most {SEEDS_MAX} seeds")
-        client = cls([Address.parse(seed) for seed in seeds], config)
+        client = cls([Address.parse(seed) for seed in seeds], config, Network(config.network, source))
         try:
             async with asyncio.timeout(config.connect_deadline):
                 await client._topology.first_view()
@@ -270,7 +273,7 @@ class Client:
         return Tree(self._caller, Path.of(path), min_depth, max_depth, versions, timeout)
 
     async def children(self, path: PathLike) -> list[Any]:
-        """The names of the direct children that have a value, as path elements, in the nodes' order."""
+        """The names of the direct children that have a value themselves, as path elements, in the nodes' order."""
         path = Path.of(path)
         plan = Plan("enum", path.shard, first=self._caller.home(path.shard))
         served = await self._caller.call(plan, Fields(path).head("enum"))

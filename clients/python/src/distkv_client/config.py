@@ -167,7 +167,7 @@ class Config:
     """How nodes are known; none: plain text."""
     network: str | None = None
     """The network's name: nodes of another one are not used. Without it, the ticket's counts, or else that of the first
-    node that tells it."""
+    node that lets the client in and tells it."""
     ticket: str | None = None
     """A ticket, or `@FILE` with one: seeds, TLS, login and network at once. Without seeds, `DISTKV_TICKET` is taken."""
     observer: Observer | None = None

@@ -30,7 +30,7 @@ from .errors import (
     BusyError,
     ConnectError,
     LostError,
-    NoAccessError,
+    NotMetError,
     ProtocolError,
     ServerError,
     TimedOutError,
@@ -38,6 +38,7 @@ from .errors import (
     TryError,
 )
 from .login import Greeting, Login
+from .network import Network
 from .replies import again, check_reply, server_error
 from .stream import Stream
 from .tls import Session, Tls
@@ -66,13 +67,12 @@ class Connection(asyncio.BufferedProtocol):
         """The node's name; of a node that has not said it yet, its address."""
         self.incarnation: int | None = None
         """The node's life; none from a node that has no action `cluster`."""
-        self.network: str | None = None
-        """The name of its network; none from a node that does not tell it."""
         self.window: int | None = None
         self.used_at = loop.time()
         self.heard_at = loop.time()
         """When the last whole message came, by the loop's clock."""
         self.clock = Clock()
+        """Its own until the pool gives it the client's: before that, the node may be left again."""
         self.is_probed = False
         self.ended: TryError | None = None
         """How the connection ended; none while it lasts."""
@@ -100,8 +100,11 @@ class Connection(asyncio.BufferedProtocol):
     # -- making one --------------------------------------------------------------------------
 
     @classmethod
-    async def open(cls, address: Address, config: PoolConfig, *, tls: Tls | None, login: Login | None) -> Connection:
-        """Connects, reads the greeting, logs in, and learns who the node is.
+    async def open(
+        cls, address: Address, config: PoolConfig, *, tls: Tls | None, login: Login | None, network: Network
+    ) -> Connection:
+        """Connects, reads the greeting, logs in, and learns who the node is. A node of another network is left before
+        anything is sent to it.
 
         Raises a :class:`~distkv_client.errors.TryError`; nothing is left behind then, also if cancelled.
         """
@@ -117,7 +120,7 @@ class Connection(asyncio.BufferedProtocol):
                     session = Session(tls.context, address.host)
                 connection = cls(address, loop, session)
                 await dial(connection, address, loop, config.connect_timeout)
-                await connection._begin(config, login)
+                await connection._begin(config, login, network)
                 return connection
         except TimeoutError:
             error: TryError = ConnectError(
@@ -136,10 +139,11 @@ class Connection(asyncio.BufferedProtocol):
             raise ConnectError(f"cannot connect to {address}: {error}") from error
         raise error
 
-    async def _begin(self, config: PoolConfig, login: Login | None) -> None:
+    async def _begin(self, config: PoolConfig, login: Login | None, network: Network) -> None:
         assert self._greeting is not None
         greeting = Greeting(await self._greeting)
         self._greeting = None
+        network.check(self.address, greeting.network)
         self.name = greeting.node
         granted = WINDOW_MAX if greeting.qlen is None else greeting.qlen
         if granted > 0:
@@ -152,6 +156,7 @@ class Connection(asyncio.BufferedProtocol):
         if login is not None and (login.key is not None or greeting.auth is not None):
             await log_in(self, login, greeting)
         await learn_identity(self)
+        network.settle(self.address, greeting.network)
 
     # -- requests ----------------------------------------------------------------------------
 
@@ -368,14 +373,14 @@ class Connection(asyncio.BufferedProtocol):
         except ServerError as error:
             # In plain text, before TLS.
             self._end(error)
-        except NoAccessError as error:
-            self._end(NoAccessError(f"cannot get into {self.address}: {error}"))
+        except NotMetError as error:
+            self._end(NotMetError(f"cannot get into {self.address}: {error}"))
         except ProtocolError as error:
             self._end(ProtocolError(f"{self.address} does not speak the client protocol: {error}"))
         except ssl.SSLError as error:
             if self._greeting is not None:
                 # A node that does not accept the client's certificate says so after the handshake.
-                self._end(NoAccessError(f"cannot get into {self.address}: {error}"))
+                self._end(NotMetError(f"cannot get into {self.address}: {error}"))
             else:
                 self._end(LostError(f"the connection to {self.address} is lost: {error}"))
 

@@ -61,4 +61,4 @@ async def learn_identity(connection: Connection) -> None:
         if error.code == "auth_required":
             raise NoAccessError(f"cannot get into {connection.address}: {error}") from None
         raise
-    connection.name, connection.incarnation, connection.network = identity_of(told, connection.name)
+    connection.name, connection.incarnation = identity_of(told, connection.name)

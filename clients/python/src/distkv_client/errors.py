@@ -67,11 +67,15 @@ class LateError(ConnectError):
 
 class OtherNetworkError(ConnectError):
     """The node is of another network than the client, which is therefore not refused by one of its own: for a call it
-    is like a node that cannot be reached. Nothing but who it is was asked."""
+    is like a node that cannot be reached. Nothing was sent, unless the client did not know its own network yet."""
 
 
 class NoAccessError(TryError):
     """No TLS came about, or the node does not know the user. Nothing was sent."""
+
+
+class NotMetError(NoAccessError):
+    """No TLS came about, so that no greeting could be believed: the node may be of any network."""
 
 
 class LostError(TryError):

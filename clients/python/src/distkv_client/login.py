@@ -68,17 +68,18 @@ class Greeting:
         self.auth = first if isinstance(first, str) else None
         nonce = message.get("nonce")
         self.nonce = nonce if isinstance(nonce, bytes) and len(nonce) == NONCE_BYTES else None
+        network = message.get("network")
+        self.network = network if isinstance(network, str) and network else None
+        """The name of its network; none from an older node."""
 
 
-def identity_of(told: Message, name: str) -> tuple[str, int | None, str | None]:
-    """A node's name, incarnation and network, as its answer to `cluster` has them; `name`: what it is called otherwise.
-    Older nodes do not tell their network, nor do those that go down."""
+def identity_of(told: Message, name: str) -> tuple[str, int | None]:
+    """A node's name and incarnation, as its answer to `cluster` has them; `name`: what it is called otherwise."""
     identity: Any = told.get("id")
     if not isinstance(identity, dict):
-        return name, None, None
+        return name, None
     fields: dict[str, Any] = identity  # pyright: ignore[reportUnknownVariableType]
-    own, incarnation, network = (fields.get(field) for field in ("name", "incarnation", "network"))
+    own, incarnation = fields.get("name"), fields.get("incarnation")
     if not isinstance(own, str):
-        return name, None, None
-    known = network if isinstance(network, str) and network else None
-    return own, incarnation if isinstance(incarnation, int) else None, known
+        return name, None
+    return own, incarnation if isinstance(incarnation, int) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from .errors import DistKVError, Fate
 from .retry import ErrorClass
@@ -24,6 +24,7 @@ class CallEnd:
     """None: it succeeded."""
 
 
+@runtime_checkable
 class Observer(Protocol):
     """Is called on the client's event loop: it must be quick. What it raises is logged and stops nothing."""
 

@@ -9,14 +9,14 @@ not used.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 
 from .clock import Clock
 from .config import Address, PoolConfig
 from .connection import Connection
-from .errors import ClosedError, ConnectError, Fate, NoAccessError, OtherNetworkError, ServerError, TryError
+from .errors import ClosedError, ConnectError, Fate, NoAccessError, ServerError, TryError
 from .login import Login
+from .network import Network
 from .path import ROOT
 from .replies import again
 from .stats import PoolStats
@@ -73,14 +73,13 @@ class Pool:
         loop: asyncio.AbstractEventLoop,
         tls: Tls | None,
         login: Login | None,
-        network: str | None,
+        network: Network,
     ) -> None:
         self.config = config
         self.stats = PoolStats()
         self.clock = Clock()
         """What all nodes say."""
-        self.network = network or None
-        """The one network whose nodes are used; once it is known, it stays the same."""
+        self.network = network
         self.is_closed = False
         self._loop = loop
         self._tls = tls
@@ -161,8 +160,9 @@ class Pool:
 
     async def _connect(self, address: Address, slot: Slot) -> Connection:
         try:
-            connection = await Connection.open(address, self.config, tls=self._tls, login=self._login)
-            self._check_network(connection)
+            connection = await Connection.open(
+                address, self.config, tls=self._tls, login=self._login, network=self.network
+            )
             connection.clock = self.clock
             return connection
         except NoAccessError as error:
@@ -176,20 +176,6 @@ class Pool:
                 # Who was refused too often has to wait before it may ask again: it is still refused. Else it is full.
                 raise again(slot.refusal) from None
             raise
-
-    def _check_network(self, connection: Connection) -> None:
-        """Leaves a node of another network. The first name that a node tells is the client's, unless it was given."""
-        theirs = connection.network
-        if theirs is None:
-            return
-        if self.network is None:
-            self.network = theirs
-        if theirs != self.network:
-            connection.close("it is of another network")
-            # Names are any text, and are shown in one line.
-            shown, own = (json.dumps(name, ensure_ascii=False) for name in (theirs, self.network))
-            text = f"it is a node of the network {shown}, and this client is of {own}"
-            raise OtherNetworkError(f"cannot use {connection.address}: {text}")
 
     def _on_attempt(self, address: Address, slot: Slot, task: asyncio.Task[Connection]) -> None:
         if slot.attempt is task:

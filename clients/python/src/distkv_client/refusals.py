@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .config import Address
-from .errors import ConnectError, LateError, LostError, NoAccessError, ServerError, TryError
+from .errors import ConnectError, LateError, LostError, NoAccessError, NotMetError, ServerError, TryError
 from .view import Target
 
 
@@ -29,11 +29,17 @@ class Refusals:
 
     def verdict(self, targets: Iterable[Target]) -> tuple[str, TryError] | None:
         """The refusal of all of these nodes, once each was tried: one does not let the client in, and none does
-        anything else but not to be reached. With the name of the node that said it."""
-        present = list(targets)
-        if all(target.address in self._said and not _is_hope(self._said[target.address][1]) for target in present):
-            return self.refusal(present)
-        return None
+        anything else but not to be reached. With the name of the node that said it.
+
+        A node that was not met may be of another network: what it says counts only where all of them refuse the client.
+        """
+        said = [self._said.get(target.address) for target in targets]
+        if any(one is None or _is_hope(one[1]) for one in said):
+            return None
+        refusals = [one for one in said if one is not None and isinstance(one[1], NoAccessError)]
+        met = [one for one in refusals if not isinstance(one[1], NotMetError)]
+        counted = met or (refusals if len(refusals) == len(said) else [])
+        return next(iter(counted), None)
 
     def refusal(self, targets: Iterable[Target]) -> tuple[str, TryError] | None:
         """What one of these nodes has said that does not let the client in, and its name."""

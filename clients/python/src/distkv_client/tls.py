@@ -16,8 +16,9 @@ from typing import Any, cast
 
 import msgpack
 
+from .checks import bytes_of
 from .codec import decode_message
-from .errors import LostError, NoAccessError, ProtocolError, ServerError, UsageError
+from .errors import LostError, NotMetError, ProtocolError, ServerError, UsageError
 from .replies import check_reply
 from .retry import ErrorClass, class_of_code
 
@@ -46,7 +47,7 @@ class Tls:
     ) -> None:
         if (ca_hash is None) == (ca_file is None):
             raise UsageError("TLS needs either the CA's hash or a file with it")
-        if ca_hash is not None and len(ca_hash) != 32:
+        if ca_hash is not None and len(bytes_of(ca_hash, "the CA's hash")) != 32:
             raise UsageError("the CA's hash has 32 bytes")
         self.ca_hash = ca_hash
         self._context: ssl.SSLContext | None = None
@@ -108,7 +109,7 @@ class Tls:
     def learn(self, chain: list[bytes]) -> None:
         """Takes the CA out of the chain that a node has presented, if it is in it.
 
-        Raises :class:`~distkv_client.errors.NoAccessError`. Nothing but a certificate with the right hash is
+        Raises :class:`~distkv_client.errors.NotMetError`. Nothing but a certificate with the right hash is
         taken, and the connections made with it verify the whole chain, the name and the time.
         """
         for certificate in chain:
@@ -117,7 +118,7 @@ class Tls:
                 context.load_verify_locations(cadata=certificate)
                 self._context = context
                 return
-        raise NoAccessError("the node is of another CA than the one with this hash")
+        raise NotMetError("the node is of another CA than the one with this hash")
 
     @staticmethod
     def probe_context() -> ssl.SSLContext:
@@ -154,15 +155,15 @@ class Session:
         except ssl.SSLWantReadError:
             return
         except ssl.SSLCertVerificationError as error:
-            raise NoAccessError(f"the node's certificate is not believed: {error.verify_message}") from None
+            raise NotMetError(f"the node's certificate is not believed: {error.verify_message}") from None
         except (ssl.SSLError, ValueError) as error:
-            raise NoAccessError(f"no TLS came about: {error}") from None
+            raise NotMetError(f"no TLS came about: {error}") from None
         self.is_ready = True
 
     def receive(self, data: bytes) -> tuple[bytes, bytes]:
         """What came: the bytes within the session, and bytes to send.
 
-        Raises :class:`~distkv_client.errors.NoAccessError` in the handshake, or
+        Raises :class:`~distkv_client.errors.NotMetError` in the handshake, or
         :class:`~distkv_client.errors.ServerError` where a node says why there will be none; `ssl.SSLError` behind it.
         """
         if self._plain is not None:
@@ -197,14 +198,14 @@ class Session:
             unpacker.skip()
         except Exception:
             if len(self._plain) > GREETING_BYTES_MAX:
-                raise NoAccessError("the node does not speak TLS") from None
+                raise NotMetError("the node does not speak TLS") from None
             return b""
         end = unpacker.tell()
         _check_greeting(bytes(self._plain[:end]))
         rest = bytes(self._plain[end:])
         self._plain = None
         if rest and not 20 <= rest[0] <= 23:
-            raise NoAccessError("the node does not speak TLS")
+            raise NotMetError("the node does not speak TLS")
         return rest
 
     def send(self, data: bytes) -> bytes:
@@ -239,7 +240,7 @@ def _check_greeting(plain: bytes) -> None:
         check_reply(decode_message(memoryview(plain)))
     except ServerError as error:
         if class_of_code(error.code) is ErrorClass.FINAL:
-            raise NoAccessError(f"it says, in plain text: {error}") from None
+            raise NotMetError(f"it says, in plain text: {error}") from None
         raise
     except ProtocolError:
         pass
@@ -266,9 +267,9 @@ class ChainReader(asyncio.Protocol):
             if not self._done.done():
                 self._done.set_exception(error)
             return
-        except (NoAccessError, ssl.SSLError) as error:
+        except (NotMetError, ssl.SSLError) as error:
             if not self._done.done():
-                self._done.set_exception(NoAccessError(str(error)))
+                self._done.set_exception(NotMetError(str(error)))
             return
         if out and self._transport is not None:
             self._transport.write(out)

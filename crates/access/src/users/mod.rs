@@ -23,7 +23,8 @@ mod tests;
 
 pub use directory::{Directory, GRACE_MS_MAX, User, Warning};
 pub use place::{
-    Place, acl_name_value, acl_path, removal_path, revoked_path, user_acl_path, user_path,
+    NO_LIST, Place, acl_name_value, acl_path, is_list_name, removal_path, revoked_path,
+    user_acl_path, user_path,
 };
 pub use record::{REMOVAL_BYTES, Record, RecordError, Removal, Removals};
 pub use roles::{Role, is_before_login, least_role, least_role_at};

@@ -8,6 +8,15 @@ use super::record::Removal;
 
 /// An access list that allows all data.
 pub(super) const ALL_DATA: &str = "*";
+/// Instead of a list's name: the user has none any more.
+pub const NO_LIST: &str = "-";
+
+/// Whether an access list can have this name: `*` and `-` mean something else where a list is given to a user, and an
+/// empty one is none.
+#[must_use]
+pub fn is_list_name(name: &str) -> bool {
+    !matches!(name, "" | ALL_DATA | NO_LIST)
+}
 
 /// What an entry is; borrowed from its path.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -99,7 +99,9 @@ impl Incoming {
                 None => Ok(()),
             };
         }
-        shared.clock.hear(message.tock());
+        if let Some(clock) = shared.clock.get() {
+            clock.hear(message.tock());
+        }
         let waiting = match shared.waiting(seq) {
             None => return Ok(()),
             Some(Waiter::Stream(waiting)) => waiting,

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::net::Shutdown;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use async_channel::{Receiver, Sender};
 use event_listener::Event;
@@ -34,8 +34,8 @@ pub(super) struct Shared {
     stream: TcpStream,
     /// Its tasks are of this group.
     pub(super) tasks: Group,
-    /// What the node says of the network's clock.
-    pub(super) clock: Clock,
+    /// Hears what the node says of the network's clock, once it counts: the node may be of another network.
+    pub(super) clock: OnceLock<Clock>,
     /// When something came last.
     heard: AtomicU64,
     /// Notified when the connection ends.
@@ -127,10 +127,10 @@ impl Shared {
         window: Option<u64>,
         stream: TcpStream,
         tasks: Group,
-        clock: Clock,
     ) -> Shared {
         let (state, ended) = (Mutex::default(), Event::new());
         let heard = AtomicU64::new(rt::now());
+        let clock = OnceLock::new();
         Shared { address, greeting, window, state, stream, tasks, clock, heard, ended }
     }
 

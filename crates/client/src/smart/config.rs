@@ -4,6 +4,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::connection::OwnNetwork;
 use crate::credentials::Access;
 use crate::login::Login;
 use crate::pool::PoolConfig;
@@ -129,10 +130,17 @@ impl ClientConfig {
     }
 
     /// The network's name: nodes of another one are not used. Unless it is given, here or by a ticket, the first node
-    /// that is reached says which network it is. An empty name is none.
+    /// that lets the client in says which network it is. An empty name is none.
     #[must_use]
     pub fn network(mut self, network: impl Into<String>) -> ClientConfig {
-        self.pool.network = Some(network.into()).filter(|name| !name.is_empty());
+        self.pool.options.network = OwnNetwork::named(network);
+        self
+    }
+
+    /// The same, with who says so.
+    #[must_use]
+    pub fn own_network(mut self, network: OwnNetwork) -> ClientConfig {
+        self.pool.options.network = Some(network);
         self
     }
 

@@ -7,6 +7,8 @@ use std::str::FromStr;
 
 /// The port at which nodes listen for clients, unless told otherwise.
 pub const CLIENT_PORT: u16 = 27586;
+/// The port at which nodes listen for each other (TCP and UDP), unless told otherwise.
+pub const GOSSIP_PORT: u16 = 27587;
 
 /// An IPv6 address belongs to whoever has this many of its first bits.
 const IPV6_BITS: u32 = 64;

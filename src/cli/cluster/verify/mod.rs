@@ -95,7 +95,7 @@ pub(in crate::cli) async fn run(args: VerifyArgs) -> Result<(), CliError> {
     let mut comparison = Comparison::new(a, b);
     let looked = interrupt.or(comparison.look_until(args.patience)).await;
     looked.map_err(|error| error.left(&comparison.left()))?;
-    let mut output = Output::new(args.remote.json);
+    let mut output = Output::of_verdict(args.remote.json);
     let mut found = Found::default();
     if !comparison.open.is_empty() {
         if !output.json {
@@ -137,6 +137,7 @@ impl Side {
             window: None,
             nowait: true,
             access: access.clone(),
+            ..Options::default()
         };
         let connection = Connection::connect(address, options).await.map_err(no_greeting)?;
         let name = printable(&connection.greeting().node).into_owned();

@@ -109,7 +109,7 @@ pub(super) struct Difference {
 
 pub(in crate::cli) async fn run_diff(args: DiffArgs) -> Result<(), CliError> {
     let (_, _, differences) = args.wanted.compare(&args.remote, &Interrupt::heed()?).await?;
-    let mut output = Output::new(args.remote.json);
+    let mut output = Output::of_verdict(args.remote.json);
     differences.iter().try_for_each(|difference| difference.print(&mut output))?;
     output.flush()?;
     if differences.is_empty() { Ok(()) } else { Err(CliError::Told) }

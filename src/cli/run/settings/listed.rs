@@ -5,13 +5,20 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::StringValueParser;
 use serde::Deserialize;
 
 use super::forms::{duration, parse_sync, size, sync_policy, value};
 use crate::cli::run::logging::LogFormat;
 use crate::cli::terminal::units::{parse_bytes, parse_duration};
+use crate::cli::terminal::words::completed;
 use crate::model::value::Value;
 use crate::node::config::SyncPolicy;
+
+/// What `--sync` is completed with.
+const POLICIES: [&str; 3] = ["never", "every-second", "every-batch"];
+/// What `--log` is completed with; it takes directives, too.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Makes the struct, and [`Settings::or`], which must leave no field out.
 macro_rules! settings {
@@ -235,7 +242,12 @@ settings! {
         data_dir: Option<PathBuf>,
 
         /// When changes are made safe: never, every-second or every-batch [default: every-second]
-        #[arg(long, value_name = "POLICY", value_parser = parse_sync)]
+        #[arg(
+            long,
+            value_name = "POLICY",
+            value_parser = completed(parse_sync, &POLICIES),
+            hide_possible_values = true
+        )]
         #[serde(deserialize_with = "sync_policy")]
         sync: Option<SyncPolicy>,
 
@@ -307,7 +319,13 @@ settings! {
 
         /// off, error, warn, info, debug, trace, or directives like info,distkv::node=debug
         /// [default: info]
-        #[arg(long, value_name = "LEVEL", env = "DISTKV_LOG")]
+        #[arg(
+            long,
+            value_name = "LEVEL",
+            env = "DISTKV_LOG",
+            value_parser = completed(StringValueParser::new(), &LEVELS),
+            hide_possible_values = true
+        )]
         log: Option<String>,
 
         /// How the log's lines look: as text, as JSON, one object per line, or for systemd's journal [default:

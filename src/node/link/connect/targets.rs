@@ -2,6 +2,7 @@
 //! jitter come in.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::model::ids::{Millis, NodeName};
@@ -288,12 +289,24 @@ impl Targets {
         let configured = self.targets.iter().filter(|(_, t)| t.origin == Origin::Configured);
         let own: Option<Vec<Refused>> = configured
             .map(|(address, target)| {
-                let why =
-                    "it is this node itself; start the first node of a network with `run`".into();
+                let why = "it is this node itself; start the first node of a network with `run`, or with \
+                           `start --found` and no peers"
+                    .into();
                 Some(Refused { since: target.own_since?, address: address.clone(), why })
             })
             .collect();
         own?.into_iter().max_by_key(|own| own.since)
+    }
+
+    /// Since when it is known that this node was given no address but its own, where those are IP addresses: so there is
+    /// nobody else. (A name may stand for several nodes, of which this one answered.)
+    pub(in crate::node::link) fn knows_nobody_since(&self) -> Option<Millis> {
+        let is_ip = |address: &str| address.parse::<SocketAddr>().is_ok();
+        let configured = || self.targets.iter().filter(|(_, t)| t.origin == Origin::Configured);
+        match configured().all(|(address, _)| is_ip(address)) {
+            true => self.only_own().map(|own| own.since),
+            false => None,
+        }
     }
 
     /// Whether each address that this node was given, besides its own, refuses it for good; none if
@@ -470,6 +483,15 @@ mod tests {
         targets.on_dialled("y:1", Dialled::Myself, 15, 0);
         assert_eq!(targets.refused_by_all(), None);
         assert_eq!(targets.only_own().unwrap().since, 14, "since both were found out");
+        assert_eq!(targets.knows_nobody_since(), None, "a name may be others', too");
+        let mut by_ip = Targets::new(name("m"));
+        assert_eq!(by_ip.knows_nobody_since(), None);
+        by_ip.add("192.0.2.1:1", Origin::Configured, None, 0);
+        by_ip.add("[2001:db8::1]:1", Origin::Configured, None, 0);
+        by_ip.on_dialled("192.0.2.1:1", Dialled::Myself, 5, 0);
+        assert_eq!(by_ip.knows_nobody_since(), None, "the other has not answered");
+        by_ip.on_dialled("[2001:db8::1]:1", Dialled::Myself, 6, 0);
+        assert_eq!(by_ip.knows_nobody_since(), Some(6));
     }
 
     #[test]

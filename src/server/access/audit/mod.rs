@@ -53,7 +53,9 @@ struct State {
     /// from what clients do.
     strangers: Repeats,
     peers: Repeats,
-    /// Records that were lost and not told of yet.
+    /// Records that were lost and not told of yet: because the disk failed, before all that waits; and because too many
+    /// waited, behind these.
+    lost_on_disk: u64,
     lost: u64,
     /// All that were lost.
     lost_ever: u64,
@@ -70,6 +72,7 @@ impl Default for State {
             repeats: Repeats::new(Bounds::CLIENTS),
             strangers: Repeats::new(Bounds::STRANGERS),
             peers: Repeats::new(Bounds::STRANGERS),
+            lost_on_disk: 0,
             lost: 0,
             lost_ever: 0,
             written: 0,
@@ -84,13 +87,9 @@ impl State {
         if self.waiting.len() < WAITING_MAX {
             self.waiting.push_back(entry);
         } else {
-            self.lose(entry.count);
+            self.lost = self.lost.saturating_add(entry.count);
+            self.lost_ever = self.lost_ever.saturating_add(entry.count);
         }
-    }
-
-    fn lose(&mut self, count: u64) {
-        self.lost = self.lost.saturating_add(count);
-        self.lost_ever = self.lost_ever.saturating_add(count);
     }
 
     fn push_due(&mut self, now: Millis, time_ms: Millis) {
@@ -215,12 +214,14 @@ impl Audit {
         }
         let time_ms = rt::wall_clock_ms();
         state.push_due(rt::now(), time_ms);
-        let mut entries: Vec<Entry> = state.waiting.drain(..).collect();
-        let lost = std::mem::take(&mut state.lost);
-        if lost > 0 {
+        let dropped = |count| {
             let record = Record::new(Event::Audit, Outcome::Dropped);
-            entries.push(Entry { time_ms, record, count: lost });
-        }
+            (count > 0).then_some(Entry { time_ms, record, count })
+        };
+        let before = dropped(std::mem::take(&mut state.lost_on_disk));
+        let behind = dropped(std::mem::take(&mut state.lost));
+        let waiting = std::mem::take(&mut state.waiting);
+        let entries = before.into_iter().chain(waiting).chain(behind).collect();
         let reopen = std::mem::take(&mut state.wants_reopening);
         Work { entries, reopen, is_closed: state.is_closed }
     }
@@ -230,11 +231,10 @@ impl Audit {
         let mut state = self.0.state.lock();
         state.written = state.written.saturating_add(written as u64);
         for entry in lost {
-            if entry.record.outcome == Outcome::Dropped {
-                // Counted before, and still to be told.
-                state.lost = state.lost.saturating_add(entry.count);
-            } else {
-                state.lose(entry.count);
+            state.lost_on_disk = state.lost_on_disk.saturating_add(entry.count);
+            // What is told as dropped was counted before.
+            if entry.record.outcome != Outcome::Dropped {
+                state.lost_ever = state.lost_ever.saturating_add(entry.count);
             }
         }
     }
@@ -296,6 +296,11 @@ mod tests {
             audit.wrote(0, &entries);
         }
         assert_eq!(audit.counts(), (1, 1));
+        // Before what has come since.
+        audit.note_at(login("c"), 0, 0);
+        let entries = next(&audit).entries;
+        let outcomes: Vec<_> = entries.iter().map(|entry| entry.record.outcome).collect();
+        assert_eq!(outcomes, [Outcome::Dropped, Outcome::Accepted]);
     }
 
     #[test]

@@ -8,4 +8,4 @@ pub(in crate::server) mod unenforced;
 mod user_list;
 mod users;
 
-pub(in crate::server) use users::{demote_for_list, remove_for_record};
+pub(in crate::server) use users::{check_list_name, demote_for_list, remove_for_record};

@@ -3,16 +3,17 @@
 
 use distkv_access::secret::{PasswordHash, Secret, Sent, TOKEN_BYTES, TokenHash, token_text};
 use distkv_access::users::{
-    GRACE_MS_MAX, Place, REMOVAL_BYTES, Record, Removal, Role, acl_name_value, revoked_path,
-    user_acl_path, user_path,
+    GRACE_MS_MAX, NO_LIST, Place, REMOVAL_BYTES, Record, Removal, Role, acl_name_value,
+    is_list_name, revoked_path, user_acl_path, user_path,
 };
 
 use crate::model::entry::Entry;
 use crate::model::invariant::OrBroken;
-use crate::model::meta::{AUTH_PATH, GRACE, METHODS};
+use crate::model::meta::{AUTH_PATH, Family, GRACE, METHODS};
 use crate::model::path::Path;
 use crate::model::value::{write_map_len, write_nil, write_str, write_u64};
 use crate::protocol::client::auth::UserChange;
+use crate::protocol::client::chain::ChainField;
 use crate::protocol::client::reply::StreamTag;
 use crate::protocol::client::request::ChainLength;
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
@@ -24,12 +25,10 @@ use crate::server::access::methods::{self, PASSWORD, TOKEN};
 use crate::server::access::mistakes::Mistake;
 use crate::server::connections::session::{Context, NodeNames, Session, Then};
 
-use super::change::{ANY, Change, Wanted, has_list, held, look_up, make, take_list, too_long};
+use super::change::{ANY, Change, There, Wanted, has_list, held, make, take_list, too_long};
 use super::login::random;
 use super::removal::{write_removal, write_removal_for_record};
 
-/// Instead of a list's name: the user has none any more.
-const NO_LIST: &str = "-";
 /// Why nobody is made an admin who has a list: it makes an admin a user.
 const LISTED_ADMIN: &str = "who has an access list is no admin; nothing was changed. Give no list, or take it away \
                             first (`distkv-node user acl NAME -`)";
@@ -51,11 +50,12 @@ impl Session {
         check_name(cx, change.method, change.user)?;
         let role = change.role.map(read_role).transpose()?;
         let path = user_path(change.method, change.user).map_err(too_long)?;
-        let (entry, known) = look_up(cx, change.method, change.user, &path)?;
-        let record = entry.as_ref().and_then(Entry::value).and_then(|v| Record::read(v).ok());
+        let there = There::look_up(cx, change.method, change.user, &path)?;
+        let (entry, known) = (there.entry.as_ref(), &there.known);
+        let record = entry.and_then(Entry::value).and_then(|v| Record::read(v).ok());
         // A record of somebody who did not know of the removal gives a new one nothing: neither secret nor role.
         let record = record.filter(|record| record.is_in_force(&known.removals));
-        let held = held(&change.chain, entry.as_ref().filter(|_| record.is_none()))?;
+        let held = held(&change.chain, entry.filter(|_| record.is_none()))?;
         let again = match known.removals.is_any() && record.is_none() {
             true => Some(Removal(random::<REMOVAL_BYTES>()?)),
             false => None,
@@ -65,6 +65,7 @@ impl Session {
             && (change.acl.is_some_and(|list| list != NO_LIST)
                 || (keeps_list && has_list(cx, change.method, change.user)?))
         {
+            there.check(held)?;
             return Err(ClientError::bad_request(LISTED_ADMIN));
         }
         let mut token = None;
@@ -101,13 +102,22 @@ impl Session {
             }
             _ => None,
         };
+        let asks_for_new = matches!(change.chain, ChainField::New);
+        // Whoever asks for somebody new and sends no secret wants one that is made: the present one is not it.
+        let keeps_secret = secret.is_none() && matches!(change.method, PASSWORD | TOKEN);
         // Nor does a list that somebody gave who did not know of the removal. A list makes who is made without a role, an
         // admin otherwise, a user: there it stays.
         let is_listless = again.is_some() && change.acl.is_none() && role.is_some();
-        let is_cleared = is_listless && take_list(cx, change.method, change.user)?;
         let mut record = new_record(record, secret, role, change.acl.is_some());
         record.after = again.or(record.after);
         let value = record.write().map_err(|e| ClientError::bad_request(e.to_string()))?;
+        let list = change.acl.map(|list| (list != NO_LIST).then(|| acl_name_value(list)));
+        // What is so already is no change: so a client that does not know whether it arrived can send it again.
+        let is_so = there.is(value.as_bytes(), list.as_ref().map(Option::as_deref));
+        if !is_so || (asks_for_new && keeps_secret) {
+            there.check(held)?;
+        }
+        let is_cleared = is_listless && take_list(cx, change.method, change.user)?;
         let wanted = Wanted {
             path: &path,
             value: Some(value.as_bytes()),
@@ -117,12 +127,13 @@ impl Session {
         };
         let mut made = make(cx, wanted)?;
         // Each of these alone, too, gives less than all together.
-        if let Some(list) = change.acl {
+        if let Some(value) = list {
             let acl_path = user_acl_path(change.method, change.user).map_err(too_long)?;
-            let value = (list != NO_LIST).then(|| acl_name_value(list));
+            // A record that was written is a change of the policies itself. Of one that stayed, what was checked holds
+            // only while nothing else has come in between.
+            let is_checked = !made.written.is_made;
             let value = value.as_deref();
-            let wanted = Wanted { path: &acl_path, value, held: ANY, is_checked: false };
-            let list = make(cx, wanted)?;
+            let list = make(cx, Wanted { path: &acl_path, value, held: ANY, is_checked })?;
             made.written.changed |= list.written.changed;
             made.number = made.number.max(list.number);
         }
@@ -187,7 +198,7 @@ impl Session {
         Self::check_ready(cx)?;
         cx.check_storage()?;
         let path = user_path(method, user).map_err(too_long)?;
-        let (entry, known) = look_up(cx, method, user, &path)?;
+        let There { entry, known, .. } = There::look_up(cx, method, user, &path)?;
         if entry.as_ref().is_none_or(Entry::is_tombstone) {
             return Err(no_user(method, user));
         }
@@ -321,6 +332,24 @@ impl Session {
 /// A path below which users and lists are. Most changes are elsewhere, so its bytes are looked at first.
 fn path_of_access(path: &[u8]) -> Option<Path> {
     path.starts_with(AUTH_PATH).then(|| Path::from_canonical(path).ok())?
+}
+
+/// An access list that is written to has a name that can be given to a user.
+///
+/// # Errors
+/// `bad_request`: it has not; nothing was changed. What is there already can be read, and deleted.
+pub(in crate::server) fn check_list_name(path: &[u8]) -> Result<(), ClientError> {
+    if Family::of(path) != Some(Family::Acl) {
+        return Ok(());
+    }
+    match Path::from_canonical(path).as_ref().ok().and_then(Place::of) {
+        Some(Place::Pattern { name, .. }) if !is_list_name(name) => {
+            Err(ClientError::bad_request(format!(
+                "no access list can be named {name:?}: for a user, '*' is all data, and '-' no list; nothing was changed"
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The record of a user was deleted by a change of the entry itself, as the original's tools do it: that removes the

@@ -25,7 +25,7 @@ use crate::server::access::authorise::Denied;
 use crate::server::access::mistakes::Mistake;
 use crate::server::access::types::TypeChecks;
 use crate::server::change_time;
-use crate::server::command::access::{demote_for_list, remove_for_record};
+use crate::server::command::access::{check_list_name, demote_for_list, remove_for_record};
 use crate::server::connections::session::{
     Context, Decoded, NodeNames, Session, WholePath, not_ready,
 };
@@ -197,8 +197,9 @@ impl Session {
             return Ok(Permit { path, stored: None, over_value: None, hides_old: false });
         }
         self.writer(cx).check(path.as_bytes(), write.value.is_some())?;
-        if write.value.is_none() {
-            demote_for_list(cx, path.as_bytes());
+        match write.value {
+            Some(_) => check_list_name(path.as_bytes())?,
+            None => demote_for_list(cx, path.as_bytes()),
         }
         let stored = match write.value {
             Some(value) => check_type(cx, &path, value)?,

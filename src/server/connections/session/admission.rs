@@ -128,7 +128,7 @@ impl Session {
     fn crowded_out(&self, shared: &Shared) -> ClientError {
         let error = too_many();
         if let Some(clients) = shared.logins.crowded.note(rt::now()) {
-            let (from, most) = (self.guest.address, STRANGERS_MAX);
+            let (from, most) = (self.guest.address.to_canonical(), STRANGERS_MAX);
             let text = "too many clients are connected without having logged in; closing some of the address with most";
             tracing::warn!(clients, %from, most, "{text}");
         }

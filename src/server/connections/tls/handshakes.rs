@@ -58,6 +58,7 @@ impl Handshakes {
         if let Some(clients) = self.crowded.note(rt::now()) {
             let text =
                 "too many TLS handshakes are under way; closing some of the address with most";
+            let from = from.to_canonical();
             tracing::warn!(clients, %from, most = HALF_OPEN_MAX, "{text}");
         }
     }

@@ -136,10 +136,16 @@ fn who_has_a_token_waits_for_nobody_who_guesses_and_guesses_wait_all_the_same() 
     for _ in 0..FREE {
         assert_eq!(stranger.code(login("token", "robot", "wrong")), "auth_failed");
     }
+    // On a slow machine, the wait may be over: then one more guess is free.
+    let mut waits = |method| {
+        let guess = login(method, "robot", "wrong");
+        let code = stranger.code(guess.clone());
+        code == "too_many" || (code == "auth_failed" && stranger.code(guess) == "too_many")
+    };
     for method in ["token", "password"] {
-        assert_eq!(stranger.code(login(method, "robot", "wrong")), "too_many");
+        assert!(waits(method), "{method}");
         logged_in(&node, method, "robot", token).set("a", 1);
-        assert_eq!(stranger.code(login(method, "robot", "wrong")), "too_many");
+        assert!(waits(method), "{method}, behind a login");
     }
     // What can be guessed is no token: in a box, anything can be.
     let key = agree(&mut stranger, Group::Fourteen);

@@ -1,6 +1,7 @@
 //! Users: made, changed, listed, removed; by whom.
 
-use distkv::model::path::Path;
+use distkv::model::path::{Element, Path};
+use distkv::replica::write::Write;
 
 use super::{admin, limited, logged_in, login, password, pattern, secured};
 use crate::harness::{Node, Value, fields, has, path, text};
@@ -79,6 +80,111 @@ fn who_gets_a_list_is_a_user_from_then_on_and_without_it_again_no_admin() {
     assert_eq!(joe.code(map! {"action": "get_value", "path": path("sec.a")}), "denied");
     admin.ok(map! {"action": "auth_set", "typ": "password", "ident": "joe", "acl": "-"});
     assert_eq!(joe.code(map! {"action": "get_value", "path": path("pub.a")}), "denied");
+}
+
+/// What a request says of who is there holds for all that it changes: also where the record itself stays as it is.
+#[test]
+fn nothing_of_a_user_is_changed_by_a_request_that_says_that_it_is_new_or_another_one() {
+    let node = secured();
+    let mut admin = admin(&node);
+    let secret = "0123456789abcdef0123456789abcdef";
+    let set = |name: &str, chain: &Value, fields: &[(&str, &str)]| {
+        let same = [("action", "auth_set"), ("typ", "token"), ("ident", name)];
+        let fields = same.iter().chain(fields).map(|(name, text)| ((*name).into(), (*text).into()));
+        Value::Map(fields.chain([("chain".into(), chain.clone())]).collect())
+    };
+    let user = || map! {"action": "auth_get", "typ": "token", "ident": "panel", "nchain": 1};
+    admin.ok(set("panel", &Value::Nil, &[("secret", secret), ("acl", "lamps")]));
+    let stale = admin.ok(user())["chain"].clone();
+    admin.ok(set("panel", &stale, &[("role", "operator")]));
+    let before = admin.ok(user());
+    let made_up = map! {"node": "n1~1", "tick": 7};
+    let of_another = admin.set("x", 1)["chain"].clone();
+    let new = Value::Nil;
+    let (list, none, role) = (("acl", "*"), ("acl", "-"), ("role", "operator"));
+    let whole = [("secret", secret), list, role];
+    for (chain, code) in [
+        (&new, "already_exists"),
+        (&stale, "chain_mismatch"),
+        (&made_up, "chain_mismatch"),
+        (&of_another, "chain_mismatch"),
+    ] {
+        for change in [&[list][..], &[none], &[list, role], &[("role", "user")], &whole, &[]] {
+            assert_eq!(admin.code(set("panel", chain, change)), code, "{chain} {change:?}");
+            let after = admin.ok(user());
+            for field in ["chain", "role", "acl"] {
+                assert_eq!(after[field], before[field], "{chain} {change:?}");
+            }
+        }
+        // Who is to be changed and is not there is not made; no list is left of it.
+        if !chain.is_nil() {
+            assert_eq!(admin.code(set("nobody", chain, &[list])), "is_new");
+            let left: Path = ":n.auth.token.user.nobody.acl".parse().unwrap();
+            assert!(node.hub.read(|engine| engine.get(left.as_bytes()).is_none()), "{chain}");
+        }
+    }
+    // A token that is made for who is new cannot be told again: that is no repetition.
+    assert_eq!(admin.code(set("panel", &new, &[("acl", "lamps")])), "already_exists");
+    let present = before["chain"].clone();
+    assert_eq!(admin.ok(set("panel", &present, &[list]))["changed"].as_bool(), Some(true));
+    assert_eq!(text(&admin.ok(user()), "acl"), "*");
+}
+
+/// Of a request whose answer was lost nobody knows whether it was carried out: it can be sent again.
+#[test]
+fn a_request_that_was_carried_out_is_taken_again_and_changes_nothing() {
+    let node = secured();
+    let mut admin = admin(&node);
+    let secret = "0123456789abcdef0123456789abcdef";
+    let user = || map! {"action": "auth_get", "typ": "token", "ident": "panel", "nchain": 1};
+    let add = map! {
+        "action": "auth_set", "typ": "token", "ident": "panel", "secret": secret, "acl": "lamps",
+        "chain": Value::Nil,
+    };
+    assert_eq!(admin.ok(add.clone())["changed"].as_bool(), Some(true));
+    let before = admin.ok(user());
+    assert_eq!(admin.ok(add)["changed"].as_bool(), Some(false));
+    let change = map! {
+        "action": "auth_set", "typ": "token", "ident": "panel", "role": "operator", "acl": "-",
+        "chain": before["chain"].clone(),
+    };
+    assert_eq!(admin.ok(change.clone())["changed"].as_bool(), Some(true));
+    let after = admin.ok(user());
+    assert_eq!(admin.ok(change)["changed"].as_bool(), Some(false));
+    let last = admin.ok(user());
+    assert!(last["chain"] == after["chain"] && !has(&last, "acl"), "{last}");
+}
+
+/// For a user, these names mean something else, or nothing.
+#[test]
+fn lists_have_names_that_can_be_given_to_users_and_others_that_are_there_can_be_deleted() {
+    let node = secured();
+    let mut admin = admin(&node);
+    for name in ["*", "-", ""] {
+        let at = |first: &[&str]| {
+            let elements = first.iter().copied().chain(["acl", name, "#"]);
+            Value::Array(elements.map(Value::from).collect())
+        };
+        let internal = || map! {"action": "set_internal", "path": at(&[]), "value": "r"};
+        let error = admin.error(internal());
+        assert_eq!(text(&error, "code"), "bad_request");
+        assert!(text(&error, "error").contains("no access list can be named"), "{error}");
+        let batch = map! {"action": "batch", "ops": Value::Array(vec![internal()])};
+        assert_eq!(admin.ok(batch)["results"][0]["code"], "bad_request".into());
+        // One that was there before.
+        let whole = Path::system_root()
+            .join(
+                &Path::from_elements([Element::Str("acl"), Element::Str(name), Element::Str("#")])
+                    .unwrap(),
+            )
+            .unwrap();
+        node.hub.write(Write::new(&whole, Some(b"\xa1r")), false).0.unwrap();
+        let get = || map! {"action": "get_internal", "path": at(&[])};
+        assert_eq!(admin.ok(get())["value"], "r".into());
+        admin.ok(map! {"action": "delete_internal", "path": at(&[])});
+        assert!(!has(&admin.ok(get()), "value"), "{name}");
+    }
+    admin.ok(pattern("lamps", "*.-", "r"));
 }
 
 #[test]

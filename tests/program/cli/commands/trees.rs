@@ -306,6 +306,9 @@ fn bash_completes_commands_options_and_their_values() {
         (&["snapshot", "save", "--tom"], "--tombstones"),
         (&["snapshot", "save", "--format", ""], "snapshot distkv jsonl"),
         (&["--connect", "n1", "get", "--ra"], "--raw"),
+        (&["run", "--sync", ""], "never every-second every-batch"),
+        (&["start", "--log", "d"], "debug"),
+        (&["user", "add", "joe", "--method", ""], "password token root"),
         (&["help", "key", "ro"], "rotate"),
     ] {
         let mut bash = Command::new("bash");

@@ -211,7 +211,8 @@ fn a_node_that_joins_only_itself_ends_and_says_how_to_begin() {
     let join = cli(&join);
     assert_eq!(join.code, 3, "{}", join.stderr);
     let last = join.stderr.lines().last().unwrap();
-    let why = "is this node itself; start the first node of a network with `run`";
+    let why = "is this node itself; start the first node of a network with `run`, or with \
+               `start --found` and no peers";
     assert_eq!(last, format!("error: no peer accepts this node: {gossip} {why}"));
 }
 

@@ -2,7 +2,7 @@
 //! against them.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ChildStdout};
+use std::process::{Child, ChildStdout, Command};
 use std::time::{Duration, Instant};
 
 use distkv::client::{Connection, Fields, HostPort, Options};
@@ -205,6 +205,44 @@ fn sighup_changes_the_log_level() {
     configured.signal("HUP");
     said(&configured, "stays as it is: \"loud\" is no level");
     assert!(configured.log().iter().all(|line| !line.contains('\u{1b}')), "no colours in files");
+}
+
+/// Whatever has come to stand in the file's place: signals do not wait for it.
+#[test]
+fn a_node_ends_although_its_configuration_file_cannot_be_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("node.toml");
+    std::fs::write(&file, "log = \"info\"\n").unwrap();
+    let arguments = [&["run", "--config", file.to_str().unwrap()][..], &ANY].concat();
+    let mut node = NodeProcess::start("n1", &arguments);
+    std::fs::remove_file(&file).unwrap();
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    node.signal("HUP");
+    wait_until("it says so", || {
+        let is_told =
+            |line: &String| line.contains("stays as it is") && line.contains("not a file");
+        node.log().iter().any(is_told).then_some(())
+    });
+    node.signal("TERM");
+    assert_eq!(node.wait().code(), Some(0));
+    // A pipe that is given at the start is read.
+    let pipe = folder.path().join("pipe").to_str().unwrap().to_owned();
+    let script = "mkfifo \"$0\"; echo 'log = \"warn\"' > \"$0\" & exec \"$@\" --config \"$0\"";
+    let by = ["sh", "-c", script, &pipe].map(str::to_owned);
+    let node = NodeProcess::start_by(&by, "n2", &[&["run"][..], &ANY].concat());
+    assert!(node.log().iter().all(|line| !line.contains("INFO")), "{:?}", node.log());
+}
+
+#[test]
+fn a_node_says_that_the_variable_for_keys_is_not_for_nodes() {
+    let by = ["env", "DISTKV_KEY=/nowhere/key"].map(str::to_owned);
+    let node = NodeProcess::start_by(&by, "n1", &[&["run"][..], &ANY].concat());
+    wait_until("it says so", || {
+        let is_told = |line: &String| {
+            ["WARN", "DISTKV_KEY", "--key FILE"].iter().all(|word| line.contains(word))
+        };
+        node.log().iter().any(is_told).then_some(())
+    });
 }
 
 #[test]

@@ -145,6 +145,53 @@ fn an_operator_sets_up_users_and_lists_and_each_command_logs_in() {
 }
 
 #[test]
+fn who_is_added_and_is_there_already_keeps_everything() {
+    let machine = Machine::new();
+    let added = machine.ok(&["user", "add", "panel", "--method", "token", "--acl", "lamps"]);
+    assert!(added.contains("added"), "{added}");
+    for more in
+        [&["--acl", "*"][..], &["--acl", "lamps"], &["--acl", "-"], &["--role", "user"], &[]]
+    {
+        let add = [&["user", "add", "panel", "--method", "token"][..], more].concat();
+        let done = machine.run(&add);
+        assert!(done.code == 5 && done.stderr.contains("already exists"), "{more:?}: {done:?}");
+        let shown = machine.ok(&["user", "show", "panel"]);
+        assert_eq!(shown, "panel (token): role user, access list lamps\n", "{more:?}");
+    }
+}
+
+#[test]
+fn a_user_without_a_secret_is_told_how_to_give_it_and_nothing_is_asked() {
+    let machine = Machine::new();
+    let boss = machine.secret("boss", "adminpw1");
+    machine.ok(&["user", "add", "boss", "--new-secret-file", &boss]);
+    // Where no login is needed, none is made.
+    machine.ok(&["whoami", "--user", "boss"]);
+    machine.ok(&["auth", "on", "password"]);
+    for more in [&[][..], &["--login", "password"], &["--login", "token"]] {
+        let done = machine.run(&[&["whoami", "--user", "boss"][..], more].concat());
+        assert_eq!(done.code, 3, "{done:?}");
+        assert!(
+            done.stderr.contains("--secret-file") && !done.stderr.contains("bad_request"),
+            "{done:?}"
+        );
+    }
+}
+
+#[test]
+fn no_list_gets_a_name_that_cannot_be_given_to_a_user() {
+    let machine = Machine::new();
+    for name in ["*", "-", ""] {
+        let done = machine.run(&["acl", "set", name, "site.#", "r"]);
+        assert!(done.code == 2 && done.stderr.contains("no access list can be named"), "{done:?}");
+        let done = machine.run(&["set", &format!(":n.acl.{name}.site"), "\"r\""]);
+        assert!(name.is_empty() || done.stderr.contains("no access list can be named"), "{done:?}");
+        assert_ne!(done.code, 0);
+    }
+    assert!(machine.ok(&["acl", "list"]).contains("there are no"));
+}
+
+#[test]
 fn the_last_admin_goes_by_force_only() {
     let machine = Machine::new();
     let boss = machine.secret("boss", "adminpw1");

@@ -155,8 +155,8 @@ pub(in crate::smart) struct Refusals(SmallVec<[(HostPort, Said); 4]>);
 
 #[derive(Debug)]
 enum Said {
-    /// It does not let this client in.
-    Refused(ClientError),
+    /// It does not let this client in. Whether it had greeted: otherwise it may be anybody's.
+    Refused { error: ClientError, greeted: bool },
     /// It cannot be reached, or is of another network.
     Unreachable,
     /// It lets this client in, or may: it failed otherwise, or was slow.
@@ -172,7 +172,9 @@ impl Refusals {
         class: ErrorClass,
     ) {
         let said = match error {
-            ClientError::NoAccess { .. } => Said::Refused(error.clone()),
+            ClientError::NoAccess { greeted, .. } => {
+                Said::Refused { error: error.clone(), greeted: *greeted }
+            }
             // Without an answer in time there was a connection.
             _ if class == ErrorClass::TryDeadline => Said::Hope,
             // It is none of the nodes that could let this client in; those may be there again in a moment.
@@ -186,20 +188,23 @@ impl Refusals {
         self.0.push((at.clone(), said));
     }
 
-    /// If all of these nodes have refused or cannot be reached, and one has refused: the error to end with.
+    /// If none of these nodes may let this client in, the error to end with: each has refused it, or cannot be reached, and
+    /// one has refused it after its greeting. One without a greeting may be another network's, at a stray address: that
+    /// counts only where all refuse.
     pub(in crate::smart) fn verdict<'t>(
         &self,
         targets: impl IntoIterator<Item = &'t Target>,
     ) -> Option<ClientError> {
-        let mut refused = None;
+        let (mut met, mut unmet, mut all_refuse) = (None, None, true);
         for target in targets {
-            match self.0.iter().find(|(other, _)| *other == target.address)? {
-                (_, Said::Refused(error)) => refused = Some(error),
-                (_, Said::Unreachable) => {}
-                (_, Said::Hope) => return None,
+            match &self.0.iter().find(|(other, _)| *other == target.address)?.1 {
+                Said::Refused { error, greeted: true } => met = Some(error),
+                Said::Refused { error, greeted: false } => unmet = Some(error),
+                Said::Unreachable => all_refuse = false,
+                Said::Hope => return None,
             }
         }
-        refused.cloned()
+        met.or(unmet.filter(|_| all_refuse)).cloned()
     }
 }
 
@@ -526,6 +531,7 @@ pub(in crate::smart) fn final_error(error: ClientError, at: At, reason: Reason) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection::OwnNetwork;
 
     #[test]
     fn what_all_say_that_can_be_reached_is_final_and_nothing_else() {
@@ -539,8 +545,16 @@ mod tests {
         };
         let all = [target(1), target(2), target(3)];
         let (address, reason) = (String::new(), String::new());
-        let refused =
-            ClientError::NoAccess { address: address.clone(), reason: reason.clone(), code: None };
+        let refused_by = |greeted| ClientError::NoAccess {
+            address: String::new(),
+            reason: String::new(),
+            code: None,
+            greeted,
+        };
+        let (refused, no_tls) = (refused_by(true), refused_by(false));
+        let ours = Box::new(OwnNetwork::named("a").unwrap());
+        let other =
+            ClientError::OtherNetwork { address: address.clone(), ours, theirs: "b".into() };
         let down = ClientError::Connect { address: address.clone(), reason: reason.clone() };
         let lost = ClientError::Lost { address, reason };
         let not_ready =
@@ -560,6 +574,14 @@ mod tests {
         assert!(verdict(2, &refused, unavailable));
         assert!(verdict(1, &down, unavailable));
         assert!(!verdict(2, &down, unavailable), "nobody refuses any more");
+        // A stray address: the client's own nodes are only down.
+        assert!(!verdict(2, &other, unavailable), "it is of another network");
+        assert!(!verdict(2, &no_tls, unavailable), "it may be of another network");
+        assert!(!verdict(1, &no_tls, unavailable), "the third is down");
+        assert!(verdict(3, &no_tls, unavailable), "no node's certificate is believed");
+        assert!(verdict(3, &refused, unavailable));
+        assert!(verdict(1, &down, unavailable), "one that has greeted refuses");
+        assert!(!verdict(3, &down, unavailable), "the other may be anybody's");
         refusals.on_failed(&at(2), &refused, unavailable);
         // Only those count that there are now.
         refusals.on_failed(&at(3), &not_ready, unavailable);

@@ -5,9 +5,11 @@ use std::fs::{self, DirBuilder};
 use std::io::{self, BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use distkv_bench::process::{Process, Usage};
@@ -27,8 +29,14 @@ use crate::stores::Store;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// How long an answer is waited for while a server starts, before it is asked again.
 const AGAIN: Duration = Duration::from_millis(500);
+/// The same for a node that fetches everything first.
+pub(crate) const PATIENCE_WITH_FETCH: Duration = Duration::from_secs(300);
+/// How long a start may take before it is looked why.
+const SOON: Duration = Duration::from_secs(1);
 /// How long a node may take to say goodbye; its own limit is shorter.
 const GOODBYE_MAX: Duration = Duration::from_secs(10);
+/// How often it is looked whether it has.
+const LOOK: Duration = Duration::from_millis(5);
 /// Memory disks, the best first; else the folder for temporary files.
 const MEMORY_DISKS: [&str; 1] = ["/dev/shm"];
 /// What a program that was ended by Ctrl-C exits with.
@@ -56,7 +64,7 @@ pub(crate) struct Lab(Arc<Inner>);
 
 struct Inner {
     /// Those that run; none when no more may be started.
-    children: Mutex<Option<Vec<Child>>>,
+    children: Mutex<Option<Vec<Started>>>,
     folder: PathBuf,
     pins: Pins,
     /// How many cores this process had before it was bound to one.
@@ -121,33 +129,61 @@ impl Lab {
     }
 
     /// Starts it; its output can be read if it was not said to be null.
-    pub(crate) fn start(
+    pub(crate) fn start(&self, store: &Store, command: Command) -> Result<Running, CliError> {
+        Ok(self.spawn(store, command, Goodbye::None)?.0)
+    }
+
+    fn spawn(
         &self,
         store: &Store,
         mut command: Command,
-    ) -> Result<(Running, Option<std::process::ChildStdout>), CliError> {
+        goodbye: Goodbye,
+    ) -> Result<(Running, Option<ChildStdout>, Option<ChildStderr>), CliError> {
+        if goodbye == Goodbye::Said {
+            // Ctrl-C is for this process, which tells the node once: a second signal would cut its farewell short.
+            command.process_group(0);
+        }
         let mut children = self.0.children.lock();
         let Some(children) = children.as_mut() else { return Err(store.failed("all is over")) };
         let mut child = command.spawn().map_err(|error| store.failed(&error.to_string()))?;
-        let (pid, stdout) = (child.id(), child.stdout.take());
-        children.push(child);
-        Ok((Running { lab: self.clone(), pid }, stdout))
+        let (pid, stdout, stderr) = (child.id(), child.stdout.take(), child.stderr.take());
+        children.push(Started { child, goodbye, is_told: false });
+        Ok((Running { lab: self.clone(), pid }, stdout, stderr))
     }
 
-    /// Starts it, and waits for the line of JSON that it says when it is ready.
+    /// Starts it, and waits for the line of JSON that it says when it is ready. If its standard error is piped, its
+    /// last words are in the error.
     pub(crate) fn start_and_hear(
         &self,
         store: &Store,
         command: Command,
+        wait: &Wait<'_>,
     ) -> Result<(Running, Json), CliError> {
-        let (running, stdout) = self.start(store, command)?;
-        let mut line = String::new();
-        if let Some(stdout) = stdout {
-            let read = BufReader::new(stdout).read_line(&mut line);
-            read.map_err(|error| store.failed(&error.to_string()))?;
+        let (running, stdout, stderr) = self.spawn(store, command, wait.goodbye)?;
+        let words = LastWords::listen(stderr).map_err(|error| store.failed(&error.to_string()))?;
+        let heard = first_line(stdout, wait);
+        let failed = |why: &str, words: Option<String>| {
+            let words = words.map(|words| format!(": {words}")).unwrap_or_default();
+            store.failed(&format!("{why}{words}"))
+        };
+        match heard {
+            Ok(Some(line)) => match serde_json::from_str(&line) {
+                Ok(said) => Ok((running, said)),
+                // Its end, in most cases.
+                Err(_) => {
+                    drop(running);
+                    Err(failed("it does not get ready", words.at_its_end()))
+                }
+            },
+            Ok(None) => {
+                let why = format!("it does not get ready within {:?}", wait.patience);
+                // What it says when it is ended is not why.
+                let words = words.so_far();
+                drop(running);
+                Err(failed(&why, words))
+            }
+            Err(error) => Err(error),
         }
-        let said = serde_json::from_str(&line);
-        Ok((running, said.map_err(|_| store.failed("it does not get ready"))?))
     }
 
     /// Binds this process to the core that makes load, or to none. What it starts inherits that, and so
@@ -170,10 +206,10 @@ impl Lab {
 impl Inner {
     /// Ends all children, by their ids, and removes their files.
     fn end(&self) {
-        for mut child in self.children.lock().take().unwrap_or_default() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        // While they are ended, others may see that all is over.
+        let mut children = self.children.lock().take().unwrap_or_default();
+        children.iter_mut().for_each(Started::tell);
+        children.into_iter().for_each(Started::end);
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -184,7 +220,143 @@ impl Drop for Inner {
     }
 }
 
-/// A child. It is ended when this is dropped.
+/// Whether a server says goodbye before it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Goodbye {
+    /// To nobody: all that it knows ends, too.
+    None,
+    /// To a network that goes on without it.
+    Said,
+}
+
+/// How a start is waited for.
+pub(crate) struct Wait<'a> {
+    /// How long it may take.
+    pub(crate) patience: Duration,
+    /// What is looked at once, if it takes longer than a moment. An error ends the wait.
+    pub(crate) look: &'a dyn Fn() -> Result<(), CliError>,
+    /// How it ends.
+    pub(crate) goodbye: Goodbye,
+}
+
+impl Wait<'_> {
+    /// For a server that nobody outside knows.
+    pub(crate) const fn of(patience: Duration) -> Wait<'static> {
+        Wait { patience, look: &|| Ok(()), goodbye: Goodbye::None }
+    }
+}
+
+/// What a server says first; empty if it ends without a word, none if it takes too long.
+fn first_line(stdout: Option<ChildStdout>, wait: &Wait<'_>) -> Result<Option<String>, CliError> {
+    let Some(stdout) = stdout else { return Ok(Some(String::new())) };
+    let (told, hears) = sync_channel(1);
+    let failed = |error: io::Error| CliError::Failure(format!("no thread for a server: {error}"));
+    rt::spawn_thread("hears", move || {
+        let mut line = String::new();
+        // What cannot be read is no line of JSON.
+        let _ = BufReader::new(stdout).read_line(&mut line);
+        let _ = told.send(line);
+    })
+    .map_err(failed)?;
+    let soon = SOON.min(wait.patience);
+    let mut heard = hears.recv_timeout(soon);
+    if heard == Err(RecvTimeoutError::Timeout) {
+        (wait.look)()?;
+        heard = hears.recv_timeout(wait.patience.saturating_sub(soon));
+    }
+    match heard {
+        Ok(line) => Ok(Some(line)),
+        Err(RecvTimeoutError::Timeout) => Ok(None),
+        Err(RecvTimeoutError::Disconnected) => Ok(Some(String::new())),
+    }
+}
+
+/// The last line that a server says on standard error, if that is piped.
+struct LastWords {
+    last: Arc<Mutex<Option<String>>>,
+    listener: Option<std::thread::JoinHandle<()>>,
+}
+
+impl LastWords {
+    fn listen(stderr: Option<ChildStderr>) -> io::Result<Self> {
+        let last = Arc::new(Mutex::new(None));
+        let Some(stderr) = stderr else { return Ok(Self { last, listener: None }) };
+        let heard = Arc::clone(&last);
+        let listener = rt::spawn_thread("last words", move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                *heard.lock() = Some(words_of(&line));
+            }
+        })?;
+        Ok(Self { last, listener: Some(listener) })
+    }
+
+    fn so_far(&self) -> Option<String> {
+        self.last.lock().clone()
+    }
+
+    /// Of one that has ended.
+    fn at_its_end(self) -> Option<String> {
+        if let Some(listener) = self.listener {
+            let _ = listener.join();
+        }
+        self.last.lock().clone()
+    }
+}
+
+/// What a line says: of a log's line without its time, level and module, and of an error of a command with `--json` its
+/// text.
+fn words_of(line: &str) -> String {
+    if let Ok(said) = serde_json::from_str::<Json>(line)
+        && let Some(text) = said.get("error").and_then(Json::as_str)
+    {
+        return text.to_owned();
+    }
+    let rest =
+        line.split_once(": ").filter(|(head, _)| head.starts_with(|c: char| c.is_ascii_digit()));
+    rest.map_or(line, |(_, rest)| rest).to_owned()
+}
+
+/// A child, and how it ends.
+struct Started {
+    child: Child,
+    goodbye: Goodbye,
+    /// It knows that it is to end. A second signal would end it at once.
+    is_told: bool,
+}
+
+impl Started {
+    /// Tells it to say goodbye, if it does that.
+    fn tell(&mut self) {
+        if self.goodbye == Goodbye::None || self.is_told || !self.runs() {
+            return;
+        }
+        self.is_told = true;
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+
+    fn runs(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Lets it say goodbye, if it does that, for a few seconds, and ends it.
+    fn end(mut self) {
+        self.tell();
+        let until = rt::now_ns() + GOODBYE_MAX.as_nanos() as u64;
+        while self.is_told && self.runs() && rt::now_ns() < until {
+            std::thread::sleep(LOOK);
+        }
+        self.kill();
+    }
+
+    fn kill(mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A child. It is ended when this is dropped, as it ends.
 pub(crate) struct Running {
     lab: Lab,
     pub(super) pid: u32,
@@ -192,34 +364,29 @@ pub(crate) struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let mut children = self.lab.0.children.lock();
-        let Some(children) = children.as_mut() else { return };
-        let Some(index) = children.iter().position(|child| child.id() == self.pid) else { return };
-        let mut child = children.swap_remove(index);
-        let _ = child.kill();
-        let _ = child.wait();
+        let until = rt::now_ns() + GOODBYE_MAX.as_nanos() as u64;
+        while !self.is_ended(until) {
+            std::thread::sleep(LOOK);
+        }
     }
 }
 
 impl Running {
-    /// Lets a node say goodbye to its network before it ends: SIGTERM, and a few seconds.
-    pub(crate) fn leave(&self) {
-        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
-        let Some(pid) = pid else { return };
-        if kill_process(pid, Signal::TERM).is_err() {
-            return;
-        }
-        let until = rt::now_ns() + GOODBYE_MAX.as_nanos() as u64;
-        while !self.has_ended() && rt::now_ns() < until {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    fn has_ended(&self) -> bool {
+    /// Ends it, unless it still says goodbye. Until it is gone it stays in the list: who is interrupted meanwhile waits
+    /// for it, too.
+    fn is_ended(&self, until: u64) -> bool {
         let mut children = self.lab.0.children.lock();
-        let mut children = children.iter_mut().flatten();
-        let child = children.find(|child| child.id() == self.pid);
-        child.is_none_or(|child| !matches!(child.try_wait(), Ok(None)))
+        let Some(children) = children.as_mut() else { return true };
+        let is_own = |started: &Started| started.child.id() == self.pid;
+        let Some(index) = children.iter().position(is_own) else { return true };
+        let says_goodbye = children.get_mut(index).is_some_and(|started| {
+            started.tell();
+            started.is_told && started.runs() && rt::now_ns() < until
+        });
+        if !says_goodbye {
+            children.swap_remove(index).kill();
+        }
+        !says_goodbye
     }
 }
 
@@ -289,6 +456,21 @@ pub(crate) fn find(name: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn last_words_are_told_without_what_surrounds_them() {
+        for (line, words) in [
+            (
+                "2026-11-27T21:16:45Z  INFO distkv::node: no peer: 10.0.0.9:27587: refused",
+                "no peer: 10.0.0.9:27587: refused",
+            ),
+            (r#"{"error":"it is a client port","exit_code":1}"#, "it is a client port"),
+            ("error: no memory", "error: no memory"),
+            ("", ""),
+        ] {
+            assert_eq!(words_of(line), words);
+        }
+    }
 
     #[test]
     fn what_is_not_installed_is_not_found() {

@@ -1,6 +1,7 @@
 //! How our own nodes are started, and what they are asked for. Their protocol is the load generator's.
 
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use distkv_bench::distkv::STREAM_SEQ;
 use distkv_client::message::array_items;
@@ -10,7 +11,7 @@ use distkv_model::path::Path;
 use distkv_runtime as rt;
 
 use super::Store;
-use crate::compare::lab::{Cores, Lab, PATIENCE, Server};
+use crate::compare::lab::{Cores, Goodbye, Lab, PATIENCE, PATIENCE_WITH_FETCH, Server, Wait};
 use crate::compare::talk::Talk;
 use crate::store_protocol::StoreProtocol;
 
@@ -90,28 +91,43 @@ fn start_one(
     start_command(store, command, lab)
 }
 
-/// A node that joins a network that is there already, through `peer`; returns when it serves clients. What is
-/// wrong it says itself, on standard error.
+/// A node that joins a network that is there already, through `peer`, and leaves it when it is dropped; returns when it
+/// serves clients. What it says last is in the error. `look`: see [`Wait`].
 pub(crate) fn start_fresh(
     store: &Store,
     name: &str,
     network: &str,
     peer: &str,
     lab: &Lab,
+    (patience, look): (Duration, &dyn Fn() -> Result<(), CliError>),
 ) -> Result<Server, CliError> {
     let mut command = lab.command(&store.program, Cores::All);
-    command.args(["join", peer, "--name", name, "--network", network]).stderr(Stdio::inherit());
-    start_command(store, command, lab)
+    command.args(["join", peer, "--name", name, "--network", network]).stderr(Stdio::piped());
+    // The part that looks for the network says whom it does not reach.
+    let log = "warn,distkv::node::lifecycle::start=info";
+    let wait = Wait { patience, look, goodbye: Goodbye::Said };
+    start_logging(store, command, log, lab, &wait)
 }
 
+/// A node that is started so; returns when it serves clients.
 pub(crate) fn start_command(
     store: &Store,
-    mut command: Command,
+    command: Command,
     lab: &Lab,
 ) -> Result<Server, CliError> {
+    start_logging(store, command, "error", lab, &Wait::of(PATIENCE_WITH_FETCH))
+}
+
+fn start_logging(
+    store: &Store,
+    mut command: Command,
+    log: &str,
+    lab: &Lab,
+    wait: &Wait<'_>,
+) -> Result<Server, CliError> {
     command.args(["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"]);
-    command.args(["--json", "--log", "error"]);
-    let said = lab.start_and_hear(store, command)?;
+    command.args(["--json", "--log", log, "--log-format", "text"]);
+    let said = lab.start_and_hear(store, command, wait)?;
     let part = |name: &str| said.1.get(name).and_then(|part| part.as_str()).map(str::to_owned);
     let address = part("client").and_then(|text| text.parse().ok());
     let address = address.ok_or_else(|| store.failed("it does not say where clients go"))?;

@@ -199,7 +199,7 @@ pub(super) fn start(
         command.args(["--initial-cluster-token", &lab.network()]);
         command.args(["--quota-backend-bytes", &(8_u64 << 30).to_string()]);
         command.stdout(Stdio::null());
-        let child = lab.start(store, command)?.0;
+        let child = lab.start(store, command)?;
         servers.push(Server { child, address, inner });
     }
     servers.iter().try_for_each(|server| server.wait(store))?;

@@ -13,7 +13,7 @@ use std::process::Stdio;
 use distkv_command::error::CliError;
 
 use crate::compare::figures::Group;
-use crate::compare::lab::{Cores, Lab, Server, find, free_port};
+use crate::compare::lab::{Cores, Lab, PATIENCE, Server, Wait, find, free_port};
 use crate::compare::talk::Talk;
 use crate::store_protocol::StoreProtocol;
 
@@ -181,7 +181,7 @@ impl Store {
     fn start_echo(&self, lab: &Lab, cores: Cores) -> Result<Vec<Server>, CliError> {
         let mut command = lab.command(&self.program, cores);
         command.args(["echo", "--serve"]).stdin(Stdio::null());
-        let (child, said) = lab.start_and_hear(self, command)?;
+        let (child, said) = lab.start_and_hear(self, command, &Wait::of(PATIENCE))?;
         let address = said.get("client").and_then(|text| text.as_str()?.parse().ok());
         let address = address.ok_or_else(|| self.failed("it does not get ready"))?;
         Ok(vec![Server { child, address, inner: String::new() }])

@@ -124,7 +124,7 @@ pub(super) fn start(
         fs::write(&file, text).map_err(|error| store.failed(&error.to_string()))?;
         let mut command = lab.command(&store.program, cores);
         command.arg("-c").arg(&file).stdout(Stdio::null());
-        let child = lab.start(store, command)?.0;
+        let child = lab.start(store, command)?;
         servers.push(Server { child, address, inner: String::new() });
     }
     let first = servers.first().ok_or_else(|| store.failed("there is none"))?;

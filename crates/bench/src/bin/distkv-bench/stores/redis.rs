@@ -146,7 +146,7 @@ fn start_one(
         command.args(["--replicaof", &format!("127.0.0.1 {port}")]);
     }
     command.stdout(Stdio::null());
-    let child = lab.start(store, command)?.0;
+    let child = lab.start(store, command)?;
     let server = Server { child, address, inner: String::new() };
     server.wait(store)?;
     Ok(server)

@@ -186,9 +186,11 @@ pub struct LoginOffer {
     pub soon: Option<Box<str>>,
 }
 
-/// The server's first message. `tick` is none on a node that cannot work yet.
+/// The server's first message. `network`: that of the node, by which clients leave one of another network before they
+/// send anything; it is left out if it is empty. `tick` is none on a node that cannot work yet.
 pub fn write_greeting(
     node: &str,
+    network: &str,
     tick: Option<Tick>,
     tock: Tock,
     qlen: u64,
@@ -206,6 +208,9 @@ pub fn write_greeting(
         None => message.nil("tick"),
     };
     message.tock(tock).u64("qlen", qlen);
+    if !network.is_empty() {
+        message.str("network", network);
+    }
     if !login.methods.is_empty() {
         let methods = message.key("auth");
         write_array_len(login.methods.len(), methods);

@@ -1,0 +1,60 @@
+//! Of which network a client is. It uses no other network's nodes: what is written there would be lost to the own one.
+
+use std::fmt;
+
+/// A client's network, and who says that it is this one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnNetwork {
+    name: String,
+    said_by: SaidBy,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SaidBy {
+    Configuration,
+    #[cfg(feature = "tls")]
+    Ticket,
+    FirstNode,
+}
+
+impl OwnNetwork {
+    /// That of this name; none if it is empty.
+    #[must_use]
+    pub fn named(name: impl Into<String>) -> Option<OwnNetwork> {
+        OwnNetwork::of(name.into(), SaidBy::Configuration)
+    }
+
+    /// The one that a ticket names, if it names one.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn of_ticket(ticket: &distkv_tls::Ticket) -> Option<OwnNetwork> {
+        OwnNetwork::of(ticket.network.clone(), SaidBy::Ticket)
+    }
+
+    /// The one of a node that has let the client in, before any network was known.
+    pub(crate) fn of_node(name: &str) -> Option<OwnNetwork> {
+        OwnNetwork::of(name.to_owned(), SaidBy::FirstNode)
+    }
+
+    fn of(name: String, said_by: SaidBy) -> Option<OwnNetwork> {
+        (!name.is_empty()).then_some(OwnNetwork { name, said_by })
+    }
+
+    /// Its name; never empty.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Display for OwnNetwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.name)?;
+        f.write_str(match self.said_by {
+            SaidBy::Configuration => ", as its configuration says",
+            #[cfg(feature = "tls")]
+            SaidBy::Ticket => ", as its ticket says",
+            SaidBy::FirstNode => "",
+        })
+    }
+}
