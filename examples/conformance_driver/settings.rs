@@ -53,7 +53,7 @@ pub(crate) fn config(told: &Json) -> Result<ClientConfig, Failed> {
             "write_ids" => config = config.write_ids(value.as_bool().ok_or_else(wrong)?),
             "only_seeds" => topology.only_seeds = value.as_bool().ok_or_else(wrong)?,
             "network" => {
-                pool.options.network = OwnNetwork::named(value.as_str().ok_or_else(wrong)?);
+                access = access.to_network(OwnNetwork::named(value.as_str().ok_or_else(wrong)?));
             }
             "login" => {
                 let field = |name: &str| value.get(name).and_then(Json::as_str);

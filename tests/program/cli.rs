@@ -8,6 +8,7 @@ mod directories;
 mod fake;
 mod files;
 mod nodes;
+mod other_network;
 mod said;
 mod surroundings;
 mod tickets;

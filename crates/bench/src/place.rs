@@ -115,7 +115,6 @@ async fn connect(at: &At) -> Result<Connection, CliError> {
         window: None,
         nowait: true,
         access: at.access.clone(),
-        ..Options::default()
     };
     Ok(Connection::connect(&at.to, options).await?)
 }

@@ -60,10 +60,8 @@ pub struct Options {
     /// Be refused (`not_ready`) by a node that is still catching up with its network. Otherwise
     /// requests wait there, for half a minute by default.
     pub nowait: bool,
-    /// Whether by TLS, and as whom.
+    /// To which network, whether by TLS, and as whom.
     pub access: Access,
-    /// Leave a node whose greeting names another network, before anything is sent. None: any is used.
-    pub network: Option<OwnNetwork>,
 }
 
 impl Default for Options {
@@ -73,7 +71,6 @@ impl Default for Options {
             window: Some(64),
             nowait: false,
             access: Access::default(),
-            network: None,
         }
     }
 }
@@ -117,7 +114,7 @@ impl Connection {
         };
         let connected = rt::timeout(options.connect_timeout, connecting).await;
         let (wire, mut incoming, greeting) = connected.ok_or_else(timed_out)??;
-        if let (Some(ours), Some(theirs)) = (&options.network, &greeting.network)
+        if let (Some(ours), Some(theirs)) = (options.access.network(), &greeting.network)
             && ours.name() != theirs
         {
             return Err(other_network(to, ours, theirs));

@@ -1,8 +1,9 @@
-//! How a client gets into a network: by TLS or in plain text, and as whom. A ticket says both.
+//! How a client gets into a network: which one it is, by TLS or in plain text, and as whom. A ticket says all of it.
 
 #[cfg(feature = "tls")]
 use distkv_tls::{ClientTls, Clock, Ticket, TlsError, Trust};
 
+use crate::connection::OwnNetwork;
 use crate::login::Login;
 #[cfg(feature = "tls")]
 use crate::rt;
@@ -13,6 +14,7 @@ pub struct Access {
     #[cfg(feature = "tls")]
     tls: Option<ClientTls>,
     login: Option<Login>,
+    network: Option<OwnNetwork>,
 }
 
 impl Access {
@@ -29,6 +31,18 @@ impl Access {
         return self.tls.is_some();
         #[cfg(not(feature = "tls"))]
         return false;
+    }
+
+    /// Nodes whose greeting names another network are left before anything is sent. None: any are used.
+    #[must_use]
+    pub fn to_network(self, network: Option<OwnNetwork>) -> Access {
+        Access { network, ..self }
+    }
+
+    /// The network whose nodes alone are used, if that is known.
+    #[must_use]
+    pub fn network(&self) -> Option<&OwnNetwork> {
+        self.network.as_ref()
     }
 
     /// How it logs in, if it does.
@@ -73,7 +87,7 @@ impl Access {
         let login = ticket.login.as_ref();
         let login = login
             .map(|login| Login::user(Some(&login.method), &login.user, login.secret.as_deref()));
-        Ok(Access { tls: ticket.tls(clock)?, login })
+        Ok(Access { tls: ticket.tls(clock)?, login, network: OwnNetwork::of_ticket(ticket) })
     }
 
     /// How it connects by TLS, if it does.

@@ -195,7 +195,7 @@ impl ConnectionPool {
     #[must_use]
     pub fn new(config: PoolConfig) -> ConnectionPool {
         let per_node = config.connections_per_node.clamp(1, CONNECTIONS_PER_NODE_MAX);
-        let network = config.options.network.clone();
+        let network = config.options.access.network().cloned();
         let network = network.map_or_else(OnceLock::new, OnceLock::from);
         let inner = Arc::new(Inner {
             network,

@@ -326,8 +326,11 @@ impl From<ClientError> for CliError {
 fn outcome_of(error: &ClientError) -> Outcome {
     match error {
         ClientError::Server(server) => Outcome::of(server),
-        ClientError::Connect { .. } | ClientError::Resolve { .. } => Outcome::Unreachable,
-        ClientError::NoAccess { .. } | ClientError::OtherNetwork { .. } => Outcome::Refused,
+        // Another network's node is none of those that are meant.
+        ClientError::Connect { .. }
+        | ClientError::Resolve { .. }
+        | ClientError::OtherNetwork { .. } => Outcome::Unreachable,
+        ClientError::NoAccess { .. } => Outcome::Refused,
         ClientError::Lost { .. } => Outcome::UnknownFate,
         ClientError::Protocol { .. } | ClientError::TooLarge(_) | ClientError::Busy(_) => {
             Outcome::Failed
@@ -344,6 +347,9 @@ impl From<CallError> for CliError {
             CallError::NoAccess {
                 error: ClientError::NoAccess { code: Some(code), .. }, ..
             } if **code == *AUTH_REQUIRED => (Outcome::Refused, format!("{error}; {LOG_IN}")),
+            CallError::NoAccess { error: ClientError::OtherNetwork { .. }, .. } => {
+                (Outcome::Unreachable, error.to_string())
+            }
             CallError::NoAccess { .. } => (Outcome::Refused, error.to_string()),
             CallError::Unavailable { error: ClientError::Connect { .. }, .. } => (
                 Outcome::Unreachable,

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::path::{Path as FilePath, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use clap::Args;
@@ -59,6 +60,10 @@ pub struct RemoteArgs {
     #[arg(skip)]
     ticket_read: TicketRead,
 
+    /// The network that was reached first, of all clones.
+    #[arg(skip)]
+    met: Arc<OnceLock<OwnNetwork>>,
+
     /// The network's key file: who has it is an admin [env: DISTKV_KEY]
     #[arg(long, value_name = "FILE", conflicts_with = "ticket")]
     key: Option<PathBuf>,
@@ -102,6 +107,7 @@ impl RemoteArgs {
                 Some(_) => self.ticket_read,
                 None => before.ticket_read,
             },
+            met: self.met,
             ticket: self.ticket.or(before.ticket),
             key: self.key.or(before.key),
             node_ca: self.node_ca.or(before.node_ca),
@@ -129,27 +135,25 @@ impl RemoteArgs {
 
     async fn connect_with(&self, window: Option<u64>) -> Result<Remote, CliError> {
         let timeout = self.timeout_or_default();
-        let (addresses, access, network) = (self.addresses()?, self.access()?, self.network()?);
+        let (addresses, access) = (self.addresses()?, self.access()?);
         // One that is silent must leave time for the others.
         let share = timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
         let mut failed = None;
         for address in &addresses {
             // Who waits at a terminal wants to know why.
-            let options = Options {
-                connect_timeout: share,
-                window,
-                nowait: true,
-                access: access.clone(),
-                network: network.clone(),
-            };
+            let options =
+                Options { connect_timeout: share, window, nowait: true, access: access.clone() };
             match Connection::connect(address, options).await {
                 Ok(connection) => {
+                    let network = connection.greeting().network.as_deref();
+                    if let Some(network) = network.and_then(OwnNetwork::of_node) {
+                        // Whoever connects again means the same one.
+                        let _ = self.met.set(network);
+                    }
                     return Ok(Remote { connection, timeout: self.answer_timeout() });
                 }
-                // A refusal says more than that another one cannot be reached.
-                Err(error) if !matches!(failed, Some(ClientError::NoAccess { .. })) => {
-                    failed = Some(error);
-                }
+                // A refusal says more than that another one cannot be reached, and so does another network.
+                Err(error) if tells(Some(&error)) >= tells(failed.as_ref()) => failed = Some(error),
                 Err(_) => {}
             }
         }
@@ -171,10 +175,6 @@ impl RemoteArgs {
         let retry = RetryPolicy { total_deadline, ..RetryPolicy::default() };
         let config = ClientConfig::new().retry(retry).connect_deadline(timeout);
         let config = config.access(self.access()?);
-        let config = match self.network()? {
-            Some(network) => config.own_network(network),
-            None => config,
-        };
         Ok(Client::connect(self.addresses()?, config).await?)
     }
 
@@ -225,13 +225,6 @@ impl RemoteArgs {
             Some(text) => text.read("--ticket").map(Some),
             None => set_in_environment(TICKET)?.map(|text| read_ticket(TICKET, &text)).transpose(),
         })
-    }
-
-    /// The network whose nodes alone are meant, if the ticket names one. Whoever types addresses says what is meant, and no
-    /// ticket of the environment does.
-    fn network(&self) -> Result<Option<OwnNetwork>, CliError> {
-        let ticket = if self.has_address() { None } else { self.ticket()? };
-        Ok(ticket.as_ref().and_then(OwnNetwork::of_ticket))
     }
 
     /// The key file that access is by, if it is.
@@ -285,10 +278,22 @@ impl RemoteArgs {
             Access::default()
         };
         // A user that was named counts more.
-        Ok(match self.login.read()? {
+        let access = match self.login.read()? {
             None => access,
             Some(login) => access.log_in(login),
-        })
+        };
+        let network = access.network().or(self.met.get()).cloned();
+        Ok(access.to_network(network))
+    }
+}
+
+/// How much it tells of why no node answers.
+fn tells(failure: Option<&ClientError>) -> u8 {
+    match failure {
+        Some(ClientError::NoAccess { .. }) => 3,
+        Some(ClientError::OtherNetwork { .. }) => 2,
+        Some(_) => 1,
+        None => 0,
     }
 }
 
@@ -536,6 +541,7 @@ mod tests {
         let of = |connect: Option<&str>, json| RemoteArgs {
             connect: connect.map(str::to_owned).into_iter().collect(),
             ticket: None,
+            met: Arc::default(),
             ticket_read: TicketRead::default(),
             key: None,
             node_ca: None,

@@ -32,7 +32,8 @@ impl OwnNetwork {
     }
 
     /// The one of a node that has let the client in, before any network was known.
-    pub(crate) fn of_node(name: &str) -> Option<OwnNetwork> {
+    #[must_use]
+    pub fn of_node(name: &str) -> Option<OwnNetwork> {
         OwnNetwork::of(name.to_owned(), SaidBy::FirstNode)
     }
 

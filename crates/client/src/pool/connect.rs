@@ -13,8 +13,9 @@ pub(super) async fn connect(
     pool: &Inner,
     to: &HostPort,
 ) -> Result<(Connection, NodeIdentity), ClientError> {
-    let network = pool.network.get().cloned();
-    let options = Options { network, ..pool.config.options.clone() };
+    let options = pool.config.options.clone();
+    let access = options.access.to_network(pool.network.get().cloned());
+    let options = Options { access, ..options };
     let patience = options.connect_timeout;
     let connection = Connection::connect_in(&pool.tasks, to, options).await?;
     let fields = Fields::new();

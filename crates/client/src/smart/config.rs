@@ -122,10 +122,11 @@ impl ClientConfig {
         self
     }
 
-    /// Whether by TLS, and as whom: at each node.
+    /// To which network, whether by TLS, and as whom: at each node. A network that was named before counts more.
     #[must_use]
     pub fn access(mut self, access: Access) -> ClientConfig {
-        self.pool.options.access = access;
+        let named = self.pool.options.access.network().or(access.network()).cloned();
+        self.pool.options.access = access.to_network(named);
         self
     }
 
@@ -133,14 +134,8 @@ impl ClientConfig {
     /// that lets the client in says which network it is. An empty name is none.
     #[must_use]
     pub fn network(mut self, network: impl Into<String>) -> ClientConfig {
-        self.pool.options.network = OwnNetwork::named(network);
-        self
-    }
-
-    /// The same, with who says so.
-    #[must_use]
-    pub fn own_network(mut self, network: OwnNetwork) -> ClientConfig {
-        self.pool.options.network = Some(network);
+        let access = std::mem::take(&mut self.pool.options.access);
+        self.pool.options.access = access.to_network(OwnNetwork::named(network));
         self
     }
 

@@ -153,10 +153,6 @@ impl Client {
         let seeds = seeds.map_err(|error| unusable(error.to_string()))?;
         let access = crate::Access::of_ticket(ticket);
         let access = access.map_err(|error| unusable(error.to_string()))?;
-        let config = match (&config.pool.options.network, crate::OwnNetwork::of_ticket(ticket)) {
-            (None, Some(network)) => config.own_network(network),
-            _ => config,
-        };
         Client::connect(seeds, config.access(access)).await
     }
 

@@ -148,7 +148,6 @@ impl Node {
                 window: None,
                 nowait: true,
                 access: access.clone(),
-                ..Options::default()
             };
             let connection = Connection::connect(&self.address, options).await.ok()?;
             if connection.greeting().node != name {

@@ -137,7 +137,6 @@ impl Side {
             window: None,
             nowait: true,
             access: access.clone(),
-            ..Options::default()
         };
         let connection = Connection::connect(address, options).await.map_err(no_greeting)?;
         let name = printable(&connection.greeting().node).into_owned();

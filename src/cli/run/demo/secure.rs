@@ -78,7 +78,6 @@ impl Folder {
             window: None,
             nowait: true,
             access: Access::default().log_in(Login::key(key)),
-            ..Options::default()
         };
         let connection = Connection::connect(&to, options).await?;
         for (pattern, letters) in PATTERNS {

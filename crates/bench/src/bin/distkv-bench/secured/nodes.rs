@@ -90,7 +90,6 @@ impl Nodes {
             window: None,
             nowait: true,
             access: access.clone(),
-            ..Options::default()
         };
         let address = HostPort::from(server.address);
         Ok(rt::block_on(Connection::connect(&address, options))?)
