@@ -33,7 +33,7 @@ fn joe(ca: &Ca, node: &Node) -> Connection {
     let to = HostPort::from(node.address());
     let ticket = Ticket {
         addresses: vec![to.to_string()],
-        network: String::from("plant"),
+        network: String::from("test"),
         login: None,
         ca: Some(ca.hash()),
         certificate: Some(certificate),
