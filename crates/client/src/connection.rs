@@ -114,10 +114,8 @@ impl Connection {
         };
         let connected = rt::timeout(options.connect_timeout, connecting).await;
         let (wire, mut incoming, greeting) = connected.ok_or_else(timed_out)??;
-        if let (Some(ours), Some(theirs)) = (options.access.network(), &greeting.network)
-            && ours.name() != theirs
-        {
-            return Err(other_network(to, ours, theirs));
+        if let (Some(ours), Some(theirs)) = (options.access.network(), &greeting.network) {
+            ours.check(to, theirs)?;
         }
 
         let window = decide_window(options.window, greeting.qlen);
@@ -427,11 +425,6 @@ impl Drop for ReplyStream {
             self.connection.stop(self.open.seq);
         }
     }
-}
-
-pub(crate) fn other_network(to: &HostPort, ours: &OwnNetwork, theirs: &str) -> ClientError {
-    let (ours, theirs) = (Box::new(ours.clone()), Box::from(theirs));
-    ClientError::OtherNetwork { address: to.to_string(), ours, theirs }
 }
 
 /// The window that both sides use. A node silently grants less than requested: with a window

@@ -255,7 +255,7 @@ impl RemoteArgs {
         }
     }
 
-    /// Whether by TLS, and as whom.
+    /// To which network, whether by TLS, and as whom: as the options and the environment say, and what was reached before.
     ///
     /// # Errors
     /// The key file, the ticket or the user's secret cannot be used.

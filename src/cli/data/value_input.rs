@@ -2,7 +2,7 @@
 //! MessagePack from a file.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path as FilePath, PathBuf};
 
 use clap::Args;
@@ -81,20 +81,24 @@ pub(in crate::cli) fn parse_json_option(text: &str) -> Result<Value, String> {
 
 /// Reads all of a file, or of standard input.
 pub(in crate::cli) fn read_input(file: &FilePath, bytes_max: usize) -> Result<Vec<u8>, CliError> {
-    let place = if file == FilePath::new("-") {
-        "standard input".into()
-    } else {
-        file.display().to_string()
-    };
+    match file.to_str() {
+        Some("-") => read_bounded("standard input", standard_input::open(), bytes_max),
+        _ => read_bounded(&file.display().to_string(), File::open(file), bytes_max),
+    }
+}
+
+/// Reads all of what was opened; `place`: what it is called.
+pub(in crate::cli) fn read_bounded(
+    place: &str,
+    opened: io::Result<impl Read>,
+    bytes_max: usize,
+) -> Result<Vec<u8>, CliError> {
     let mut bytes = Vec::new();
     // One byte more than allowed shows that there is too much.
     let limit = bytes_max as u64 + 1;
-    let read = match file.to_str() {
-        Some("-") => standard_input::open()
-            .and_then(|stdin| stdin.lock().take(limit).read_to_end(&mut bytes)),
-        _ => File::open(file).and_then(|file| file.take(limit).read_to_end(&mut bytes)),
-    };
-    read.map_err(|error| CliError::Failure(format!("cannot read {place}: {error}")))?;
+    opened
+        .and_then(|opened| opened.take(limit).read_to_end(&mut bytes))
+        .map_err(|error| CliError::Failure(format!("cannot read {place}: {error}")))?;
     if bytes.len() > bytes_max {
         return Err(CliError::Failure(format!("{place} is longer than {bytes_max} bytes")));
     }

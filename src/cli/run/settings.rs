@@ -10,12 +10,11 @@ mod scheduled;
 
 pub(in crate::cli) use listed::Settings;
 
-use std::io::Read as _;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cli::data::value_input::read_input;
+use crate::cli::data::value_input::{read_bounded, read_input};
 use crate::cli::error::CliError;
 use crate::client::HostPort;
 use crate::model::ids::NodeName;
@@ -72,6 +71,12 @@ pub(in crate::cli) enum StartKind {
     Start,
 }
 
+/// What was read of a configuration file, as text.
+fn as_text(file: &FilePath, read: Result<Vec<u8>, CliError>) -> Result<String, CliError> {
+    String::from_utf8(read.map_err(CliError::of_setting)?)
+        .map_err(|_| CliError::Usage(format!("{}: not UTF-8 text", file.display())))
+}
+
 impl Settings {
     /// Reads a configuration file.
     ///
@@ -86,17 +91,9 @@ impl Settings {
     /// # Errors
     /// As above, or it is not a file.
     pub(in crate::cli) fn load_again(file: &FilePath) -> Result<Settings, CliError> {
-        let failed =
-            |why: std::io::Error| CliError::Usage(format!("cannot read {}: {why}", file.display()));
-        let mut text = String::new();
-        // One byte more than allowed shows that there is too much.
-        let opened = plain_file::open(file).map_err(failed)?;
-        opened.take(FILE_BYTES_MAX as u64 + 1).read_to_string(&mut text).map_err(failed)?;
-        if text.len() > FILE_BYTES_MAX {
-            let text = format!("{} is longer than {FILE_BYTES_MAX} bytes", file.display());
-            return Err(CliError::Usage(text));
-        }
-        Settings::of_text(file, &text)
+        let place = file.display().to_string();
+        let bytes = read_bounded(&place, plain_file::open(file), FILE_BYTES_MAX);
+        Settings::of_text(file, &as_text(file, bytes)?)
     }
 
     fn of_text(file: &FilePath, text: &str) -> Result<Settings, CliError> {
@@ -110,9 +107,7 @@ impl Settings {
     /// # Errors
     /// It cannot be read, is too long, or is no text.
     pub(in crate::cli) fn read(file: &FilePath) -> Result<String, CliError> {
-        let bytes = read_input(file, FILE_BYTES_MAX).map_err(CliError::of_setting)?;
-        String::from_utf8(bytes)
-            .map_err(|_| CliError::Usage(format!("{}: not UTF-8 text", file.display())))
+        as_text(file, read_input(file, FILE_BYTES_MAX))
     }
 
     /// Reads a configuration file's text; on failure, the line and what is wrong there.

@@ -78,13 +78,18 @@ fn a_tree_whose_node_is_lost_says_so() {
     });
 }
 
+/// What a node as old as the original says first.
+async fn greet(stream: &mut TcpStream) {
+    let mut greeting = Fields::new();
+    greeting.u64("seq", 0).raw("version", b"\x93\x00\x41\x00").str("node", "slow");
+    stream.write_all(&greeting.u64("tock", 2).encode()).await.unwrap();
+}
+
 /// A node as old as the original, that begins to delete a tree: from then on it is silent, or goes on answering, and says
 /// how many it has deleted once it was asked so often whether it is alive.
 async fn node_that_deletes(listener: TcpListener, answers: Option<usize>) {
     while let Ok((mut stream, _)) = listener.accept().await {
-        let mut greeting = Fields::new();
-        greeting.u64("seq", 0).raw("version", b"\x93\x00\x41\x00").str("node", "slow");
-        stream.write_all(&greeting.u64("tock", 2).encode()).await.unwrap();
+        greet(&mut stream).await;
         rt::spawn(delete_slowly(stream, answers));
     }
 }
@@ -155,9 +160,7 @@ fn a_silent_node_is_given_up_by_who_deletes_a_tree_and_a_slow_one_is_not() {
 /// says that it is whole.
 async fn node_with_slow_tree(listener: TcpListener, count: u64, pause: Duration, is_whole: bool) {
     while let Ok((mut stream, _)) = listener.accept().await {
-        let mut greeting = Fields::new();
-        greeting.u64("seq", 0).raw("version", b"\x93\x00\x41\x00").str("node", "slow");
-        stream.write_all(&greeting.u64("tock", 2).encode()).await.unwrap();
+        greet(&mut stream).await;
         rt::spawn(send_tree_slowly(stream, count, pause, is_whole));
     }
 }

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use crate::error::ClientError;
+use crate::model::host_port::HostPort;
+
 /// A client's network, and who says that it is this one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnNetwork {
@@ -39,6 +42,18 @@ impl OwnNetwork {
 
     fn of(name: String, said_by: SaidBy) -> Option<OwnNetwork> {
         (!name.is_empty()).then_some(OwnNetwork { name, said_by })
+    }
+
+    /// Whether a node at this address may be used whose greeting names this network.
+    ///
+    /// # Errors
+    /// [`ClientError::OtherNetwork`].
+    pub(crate) fn check(&self, to: &HostPort, theirs: &str) -> Result<(), ClientError> {
+        if self.name == theirs {
+            return Ok(());
+        }
+        let (ours, theirs) = (Box::new(self.clone()), Box::from(theirs));
+        Err(ClientError::OtherNetwork { address: to.to_string(), ours, theirs })
     }
 
     /// Its name; never empty.

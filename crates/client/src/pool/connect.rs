@@ -1,8 +1,7 @@
 //! Connecting to a node, and learning which one it is, and of which network.
 
 use super::{Inner, NodeIdentity};
-use crate::connection::OwnNetwork;
-use crate::connection::{Connection, Options, other_network};
+use crate::connection::{Connection, Options, OwnNetwork};
 use crate::error::{ClientError, ServerError};
 use crate::message::{Fields, Message, as_str, as_u64, map_items};
 use crate::model::host_port::HostPort;
@@ -49,9 +48,8 @@ pub(super) async fn connect(
     {
         // Only who lets the client in says of which network it is: a stray address must not decide that.
         let ours = pool.network.get_or_init(|| its);
-        if ours.name() != theirs {
-            // Another node was faster.
-            let error = other_network(to, ours, theirs);
+        // Another node may have been faster.
+        if let Err(error) = ours.check(to, theirs) {
             connection.close("it is of another network");
             return Err(error);
         }
