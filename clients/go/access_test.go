@@ -132,7 +132,7 @@ func TestWhoIsRemovedIsToldSoAlsoByWhatIsOpen(t *testing.T) {
 	until(t, func() bool { return bob.Stats().Pool.Connections == 0 })
 	started := time.Now()
 	_, err := bob.Get(t.Context(), MustPath("open.x"), nil)
-	if failed := wantError(t, err, ErrDenied); failed.Code != "no_access" || time.Since(started) > 5*time.Second { // Of 10 s that it may take.
+	if failed := wantError(t, err, ErrDenied); failed.Code != "no_access" || time.Since(started) > patient { // Of the minute that it may take.
 		t.Errorf("%+v after %v", failed, time.Since(started))
 	}
 	wantError(t, <-ended, ErrDenied)
@@ -142,11 +142,11 @@ func TestNobodyAndWrongSecretsAreRefusedAtOnce(t *testing.T) {
 	u := withUsers(t, 2)
 	for _, login := range []*Login{nil, PasswordLogin("ann", "wrong"), PasswordLogin("zoe", "x"), {Key: make([]byte, 32)}} {
 		started := time.Now()
-		failed := denied(t, Config{Seeds: u.nodes.Seeds(), Login: login})
+		failed := denied(t, Config{Seeds: u.nodes.Seeds(), Login: login, ConnectDeadline: time.Minute})
 		if failed.Code != "no_access" || strings.Contains(failed.Error(), "wrong") && login.Key == nil {
 			t.Errorf("%v", failed)
 		}
-		if took := time.Since(started); took > 8*time.Second {
+		if took := time.Since(started); took > patient {
 			t.Error("not at once:", took)
 		}
 	}
@@ -256,7 +256,7 @@ func connectTo(t *testing.T, meet func(net.Conn)) (*Client, error) {
 		}
 	}()
 	return Connect(t.Context(), Config{Seeds: []string{socket.Addr().String()}, TLS: &TLS{CAFile: fixtures(t, "tls/ca.pem")},
-		ConnectDeadline: 300 * time.Millisecond})
+		ConnectDeadline: 4 * time.Second})
 }
 
 // A node that stops while a client connects says nothing of that client: another one may serve it.
@@ -275,6 +275,7 @@ func TestANodeThatEndsInTheHandshakeRefusesNobody(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // It takes all of its time.
 			until(t, func() bool {
 				_, err := connectTo(t, meet)
 				wantError(t, err, ErrUnavailable)
@@ -287,6 +288,7 @@ func TestANodeThatEndsInTheHandshakeRefusesNobody(t *testing.T) {
 func TestWhatANodeSaysInPlainTextBeforeTLSIsTold(t *testing.T) {
 	for code, kind := range map[string]error{"too_many": ErrUnavailable, "denied": ErrDenied, "": ErrDenied} {
 		t.Run(code, func(t *testing.T) {
+			t.Parallel() // One takes all of its time.
 			told := msgpack.AppendMapHead(nil, 2+boolean(code != ""))
 			told = msgpack.AppendInt(msgpack.AppendString(told, "seq"), 0)
 			told = msgpack.AppendString(msgpack.AppendString(told, "error"), "there are 7 connections")
@@ -312,7 +314,7 @@ func TestANodeThatIsFullSaysSoAlsoWhereTLSIsUsed(t *testing.T) {
 	config := Config{Seeds: nodes.Seeds(), TLS: &TLS{CAFile: fixtures(t, "tls/ca.pem")}}
 	only := connect(t, config)
 	put(t, only, PathOf("a"), 1, nil)
-	config.ConnectDeadline = 500 * time.Millisecond
+	config.ConnectDeadline = 4 * time.Second
 	_, err := Connect(t.Context(), config)
 	if wantError(t, err, ErrUnavailable); !strings.Contains(err.Error(), "connections") {
 		t.Error(err)

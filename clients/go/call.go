@@ -246,6 +246,9 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 				failure = unconfirmed.err // It says more than that the call's time has cut off the last try.
 			}
 			err := finalError(failure, fate, to.name, attempts)
+			if why := refused.reason(c.topology.routing().targets); why.weight() > failure.weight() {
+				err = err.because(why)
+			}
 			reason := ctx.Err()
 			if _, isSet := ctx.Deadline(); isSet && p.timeout == 0 && verdict == giveUpDeadline && attempts != policy.AttemptsMax {
 				// It may be a moment before the context says so itself.
@@ -264,7 +267,8 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 			round.again, round.isSame = to.address, true
 		}
 		if !wait(ctx, delay) {
-			return served{}, canceledError(ctx, fate, to.name, attempts)
+			why := refused.reason(c.topology.routing().targets)
+			return served{}, canceledError(ctx, fate, to.name, attempts).because(why)
 		}
 		moment = now()
 	}

@@ -95,6 +95,11 @@ func (c *caller) unlisted(ctx context.Context, isLate bool, asked []*target, err
 	if denied := refused.verdict(asked); denied != nil && !isLate {
 		return denied.error(NotDone, 1)
 	}
+	for i, to := range asked {
+		if errs[i].weight() > why.weight() {
+			why, node = errs[i], to.name
+		}
+	}
 	return &Error{Code: "unavailable", text: "no node listed its conflicts: " + why.text, kind: ErrUnavailable, Node: node,
 		Attempts: 1, cause: why}
 }

@@ -79,21 +79,13 @@ func connectError(where address, config *Config, err error) *tryError {
 func notMet(text string) *tryError { return &tryError{kind: tryNoAccess, notMet: true, text: text} }
 
 func (c *conn) begin(ctx context.Context, config *Config, own *network, greets <-chan message) *tryError {
-	var told greeting
-	select {
-	case m := <-greets:
-		if err := m.check(); err != nil {
-			return err
-		}
-		var err *tryError
-		if told, err = readGreeting(m); err != nil {
-			return err
-		}
-	case <-c.done:
-		// It may have greeted with the reason.
-		return c.ended.Load()
-	case <-ctx.Done():
-		return gaveUp(ctx, c.name)
+	first, err := c.greeted(ctx, greets)
+	if err != nil {
+		return err
+	}
+	told, err := readGreeting(first)
+	if err != nil {
+		return err
 	}
 	if err := own.check(c.address, told.network); err != nil {
 		return err
@@ -123,6 +115,26 @@ func (c *conn) begin(ctx context.Context, config *Config, own *network, greets <
 		return err
 	}
 	return own.settle(c.address, told.network)
+}
+
+// greeted waits for the node's first message, which may be an error.
+func (c *conn) greeted(ctx context.Context, greets <-chan message) (message, *tryError) {
+	select {
+	case m := <-greets:
+		return m, m.check()
+	case <-c.done:
+	case <-ctx.Done():
+		return nil, gaveUp(ctx, c.name)
+	}
+	// A node that is full says so, and closes the connection at once.
+	select {
+	case m := <-greets:
+		if err := m.check(); err != nil {
+			return nil, err
+		}
+	default:
+	}
+	return nil, c.ended.Load()
 }
 
 // learnIdentity asks who the node is. An old node does not know the question.

@@ -112,6 +112,14 @@ func (e *Error) Is(target error) bool {
 	return false
 }
 
+// because adds to what no node could do in time why nodes did not let this client in; nil: nothing is known of that.
+func (e *Error) because(why *tryError) *Error {
+	if why != nil && e.kind == ErrUnavailable {
+		e.text += "; " + why.text
+	}
+	return e
+}
+
 func usage(text string) *Error { return &Error{Code: "usage", text: text, kind: ErrUsage} }
 
 func badValue(text string) *Error { return &Error{Code: "bad_value", text: text, kind: ErrBadValue} }
@@ -167,11 +175,35 @@ type tryError struct {
 	other bool // the node is of another network (tryConnect): for calls, it is like one that cannot be reached
 	// No TLS came about (tryNoAccess), so that no greeting could be believed: the node may be of any network.
 	notMet bool
+	// The node makes this client's login wait (tryConnect), since too many have failed: it has not looked at the secret.
+	waits bool
+	// How the attempt before had failed, where a caller could wait no longer for a connection (tryConnect).
+	before *tryError
 	cause  error
 }
 
 // isRefusal: the node does not let this client in, or is none of its network, and would say so again in a moment.
 func (e *tryError) isRefusal() bool { return e.kind == tryNoAccess || e.other }
+
+// isFull: the node has too many clients. Once it has room, it may let this one in.
+func (e *tryError) isFull() bool {
+	return (e.kind == tryConnect || e.kind == tryLost) && e.code == "too_many" && !e.waits
+}
+
+// weight is how much it says, for the text of an error, of why this client is not let in: a refusal the most. Nil: nothing.
+func (e *tryError) weight() int {
+	switch {
+	case e == nil:
+		return 0
+	case e.isRefusal():
+		return 3
+	case e.waits:
+		return 2
+	case e.isFull():
+		return 1
+	}
+	return e.before.weight()
+}
 
 func (e *tryError) Error() string { return e.text }
 

@@ -39,8 +39,6 @@ func ask(ctx context.Context, c *conn, patience time.Duration) (message, *tryErr
 	return c.request(ctx, newBody("get_value").head(), now()+patience)
 }
 
-const patient = 20 * time.Second
-
 // alone makes one call after the other until the next one reads by itself.
 func alone(t *testing.T, c *conn) {
 	t.Helper()

@@ -125,10 +125,13 @@ func (c *conn) logIn(ctx context.Context, login *Login, told greeting) *tryError
 			theirs = told
 		}
 	}
-	if err != nil {
-		if isAccessCode(err) {
-			return tryErrorf(tryNoAccess, "cannot get into %s: %s: %s", c.address, login.blame(), err.text)
-		}
+	switch {
+	case err == nil:
+	case err.kind == tryServer && isAccessCode(err): // A node that hangs up on a login that takes long has not looked at it.
+		return tryErrorf(tryNoAccess, "cannot get into %s: %s: %s", c.address, login.blame(), err.text)
+	case err.kind == tryServer && err.code == "too_many":
+		return &tryError{kind: tryConnect, waits: true, code: err.code, text: fmt.Sprintf("%s makes this login wait: %s", c.address, err.text)}
+	default:
 		return err
 	}
 	if expected != nil && subtle.ConstantTimeCompare(theirs, expected) != 1 {
@@ -137,6 +140,7 @@ func (c *conn) logIn(ctx context.Context, login *Login, told greeting) *tryError
 	return nil
 }
 
+// isAccessCode: the node says that it does not let this client in, as its answer, or as it closes the connection.
 func isAccessCode(err *tryError) bool {
 	return (err.kind == tryServer || err.kind == tryLost) &&
 		(err.code == "auth_failed" || err.code == "denied" || err.code == "auth_required")

@@ -76,9 +76,18 @@ var clients struct {
 	before print
 }
 
-// connect is a client that is closed at the end, and leaves nothing behind then.
+// patient is how long a test waits at least for what must come: machines stand still for a while.
+const patient = 20 * time.Second
+
+// connect is a client that is closed at the end, and leaves nothing behind then. It is patient where the configuration does not
+// say otherwise: a test in which a node is silent says so.
 func connect(t testing.TB, config Config) *Client {
 	t.Helper()
+	setDefault(&config.ConnectDeadline, time.Minute)
+	setDefault(&config.Retry.TotalDeadline, time.Minute)
+	for _, wait := range []*time.Duration{&config.Retry.TryDeadline, &config.Pool.ConnectTimeout, &config.Topology.FirstViewTimeout} {
+		setDefault(wait, patient)
+	}
 	if clients.count == 0 {
 		clients.before = footprint()
 	}
@@ -144,10 +153,10 @@ func nothingLeft(t testing.TB, before print) {
 	})
 }
 
-// until waits until it holds; it looks often, for at most 20 s.
+// until waits until it holds; it looks often, for at most a minute.
 func until(t testing.TB, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !condition(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			stacks := make([]byte, 1<<20)
 			t.Fatalf("it did not come true; the goroutines:\n%s", stacks[:runtime.Stack(stacks, true)])

@@ -104,7 +104,6 @@ func neverGoesTo(t *testing.T, prepare func(one, other *scripted)) {
 		refused = "cannot get into " + other.seed()
 	}
 	config.Seeds = []string{one.seed(), other.seed()}
-	config.Retry.TotalDeadline = 400 * time.Millisecond
 	client := connect(t, config)
 	path := PathOf("p")
 	put(t, client, path, 1, nil)
@@ -112,7 +111,7 @@ func neverGoesTo(t *testing.T, prepare func(one, other *scripted)) {
 	defer watch.Close()
 	monitor := must[*Monitor](t)(client.OpenMonitor(t.Context(), path))
 	defer monitor.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if event := must[Event](t)(watch.Next(ctx)); !is[UpToDate](event) {
 		t.Fatal(event)
@@ -120,38 +119,44 @@ func neverGoesTo(t *testing.T, prepare func(one, other *scripted)) {
 	one.stop()
 	until(t, func() bool { return client.Stats().Pool.Connections == 0 })
 
-	for _, options := range []*PutOptions{nil, {IfNew: true}} {
-		_, err := client.Put(t.Context(), path, 2, options)
-		failed := wantError(t, err, ErrUnavailable)
-		if failed.Code != "unavailable" || failed.Fate != NotDone || failed.Attempts < 3 {
-			t.Errorf("%+v", failed)
-		}
-		// Of the last try, which may be cut off.
-		said := []string{refused, "cannot connect to " + one.seed(), "no connection to "}
-		if !slices.ContainsFunc(said, func(text string) bool { return strings.Contains(err.Error(), text) }) {
-			t.Error(err)
-		}
+	var asking sync.WaitGroup
+	for _, isNew := range []bool{false, true} {
+		asking.Go(func() {
+			_, err := client.Put(t.Context(), path, 2, &PutOptions{IfNew: isNew, Timeout: 2 * time.Second})
+			var failed *Error
+			if !errors.As(err, &failed) || failed.Code != "unavailable" || failed.Fate != NotDone || failed.Attempts < 3 {
+				t.Errorf("%v", err)
+				return
+			}
+			// Of the last try, which may be cut off.
+			said := []string{refused, "cannot connect to " + one.seed(), "no connection to "}
+			if !slices.ContainsFunc(said, func(text string) bool { return strings.Contains(err.Error(), text) }) {
+				t.Error(err)
+			}
+		})
 	}
+	asking.Wait()
 	// That all of its own nodes are down is no refusal: whatever is asked goes on until its time is up.
 	asks := operations(client, path)
 	delete(asks, "connect") // It is another client's.
 	delete(asks, "shards")  // They are fetched behind it.
 	asks["next of the watch"] = func(ctx context.Context) error { _, err := watch.Next(ctx); return err }
 	asks["next of the monitor"] = func(ctx context.Context) error { _, err := monitor.Next(ctx); return err }
-	ctx, cancel = context.WithTimeout(t.Context(), 600*time.Millisecond)
+	const soon = 600 * time.Millisecond
+	ends := time.Now().Add(soon)
+	ctx, cancel = context.WithDeadline(t.Context(), ends)
 	defer cancel()
-	var asking sync.WaitGroup
 	for name, ask := range asks {
 		asking.Go(func() {
-			started := time.Now()
 			err := ask(ctx)
+			left := time.Until(ends)
 			var failed *Error
 			if !errors.As(err, &failed) || errors.Is(err, ErrRefused) || failed.Fate != NotDone {
 				t.Errorf("%s: %v", name, err)
 			}
 			// The conflicts are of the nodes that answer: those are asked once.
-			if took := time.Since(started); took < 200*time.Millisecond && !strings.HasPrefix(name, "conflicts") {
-				t.Errorf("%s was given up after %v: %v", name, took, err)
+			if left > soon*2/3 && !strings.HasPrefix(name, "conflicts") {
+				t.Errorf("%s was given up %v before its end: %v", name, left, err)
 			}
 		})
 	}
@@ -162,7 +167,7 @@ func neverGoesTo(t *testing.T, prepare func(one, other *scripted)) {
 
 	ended := make(chan error, 1)
 	asking.Go(func() {
-		written, err := client.Put(t.Context(), path, 3, &PutOptions{Timeout: 20 * time.Second})
+		written, err := client.Put(t.Context(), path, 3, nil)
 		if written.Node != "s1" {
 			t.Error(written)
 		}
@@ -177,7 +182,7 @@ func neverGoesTo(t *testing.T, prepare func(one, other *scripted)) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	ctx, cancel = context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if event, err := watch.Next(ctx); err != nil || !is[Resumed](event) {
 		t.Error(event, err)
@@ -255,10 +260,9 @@ func TestWhoIsLetInNowhereByTLSIsToldAtOnce(t *testing.T) {
 		one.tls, other.tls = certified(t, "node"), certified(t, "node")
 	})
 	config := quick()
-	config.Retry.TotalDeadline = time.Minute
 	config.Seeds, config.TLS = []string{one.seed(), other.seed()}, &TLS{CAFile: fixtures(t, "tls/ca.pem")}
 	client := connect(t, config)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	path := PathOf("p")
 	put(t, client, path, 1, nil)
@@ -305,7 +309,7 @@ func TestTheFirstNetworkStaysTheClients(t *testing.T) {
 	// Another network's node is where its own was.
 	one.network = "c"
 	one.startAgain(t)
-	_, err := client.Put(t.Context(), PathOf("p"), 1, nil)
+	_, err := client.Put(t.Context(), PathOf("p"), 1, &PutOptions{Timeout: time.Second})
 	wantError(t, err, ErrUnavailable)
 	if len(one.actions("set_value")) > 0 || other.hasHeard() {
 		t.Error(one.requests, other.requests)
@@ -374,7 +378,7 @@ func TestASeedOfAnotherNetworkIsPassedOver(t *testing.T) {
 	}
 	// While its own cannot be reached, it looks for them until time is up.
 	other.stop()
-	_, err := Connect(t.Context(), Config{Seeds: seeds, Network: "b", ConnectDeadline: 300 * time.Millisecond})
+	_, err := Connect(t.Context(), Config{Seeds: seeds, Network: "b", ConnectDeadline: 4 * time.Second})
 	if wantError(t, err, ErrUnavailable); !strings.Contains(err.Error(), otherNetwork(one, "b", "configuration")) {
 		t.Error(err)
 	}

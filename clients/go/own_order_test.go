@@ -26,7 +26,9 @@ func strangers(t *testing.T) (client *Client, ahead, behind *distkvtest.Node, th
 	t.Cleanup(behind.Stop)
 	ahead = one.ByName("n1")
 	client = connect(t, Config{Seeds: []string{ahead.Client, behind.Client}, Topology: TopologyConfig{OnlySeeds: true},
-		Retry: RetryPolicy{TryDeadline: 500 * time.Millisecond}})
+		Retry: RetryPolicy{TryDeadline: 4 * time.Second},
+		// A node that has stood still is asked once: what was deleted at the other one is purged there after a while.
+		Pool: PoolConfig{FailureMemory: time.Hour, FailureMemoryMax: time.Hour}})
 	allLive(t, client, 2)
 	return client, ahead, behind, preferredPath(t, client, "n1"), preferredPath(t, client, "n2")
 }

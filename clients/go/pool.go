@@ -13,7 +13,6 @@ const (
 	doublingsMax  = 16   // after so many failures in a row their memory grows no more
 	poolLookMin   = 10 * time.Millisecond
 	poolLookMax   = time.Second
-	refusalRecent = time.Minute // for so long a node's word that this client came too often tells of its last refusal
 	closedReason  = "the client was closed"
 	unusedReason  = "it was unused"
 	silentReason  = "the node does not answer"
@@ -37,23 +36,6 @@ type pool struct {
 	slots    map[address]*slot
 	isClosed bool
 	stats    PoolStats
-}
-
-// slot is what the pool has of one node.
-type slot struct {
-	conns       []*conn
-	attempt     *attempt
-	failure     *tryError
-	refusedAt   instant // when the node said last that it does not let this client in
-	failedUntil instant
-	failures    int
-}
-
-// attempt is one that goes on.
-type attempt struct {
-	done chan struct{}
-	conn *conn
-	err  *tryError
 }
 
 func newPool(config *Config, goroutines *group) *pool {
@@ -95,13 +77,11 @@ func (p *pool) get(ctx context.Context, where address, end instant) (*conn, *try
 	select {
 	case <-going.done:
 	case <-timer.C:
-		return nil, tryErrorf(tryConnect, "no connection to %s in time", where)
+		return nil, p.outOfTime(where, nil)
 	case <-ctx.Done():
 		err := gaveUp(ctx, where.String())
 		if err.kind == tryTimedOut {
-			// Nothing was sent.
-			err.kind = tryConnect
-			err.text = "no connection to " + where.String() + " in time"
+			err = p.outOfTime(where, err.cause)
 		}
 		return nil, err
 	}
@@ -109,9 +89,25 @@ func (p *pool) get(ctx context.Context, where address, end instant) (*conn, *try
 		return nil, going.err
 	}
 	if ended := going.conn.ended.Load(); ended != nil {
-		return nil, tryErrorf(tryConnect, "no connection to %s that lasts: %s", where, ended.text)
+		err := tryErrorf(tryConnect, "no connection to %s that lasts: %s", where, ended.text)
+		err.code = ended.code
+		return nil, err
 	}
 	return going.conn, nil
+}
+
+// outOfTime is the error of a caller that can wait no longer for a connection: nothing was sent. How the attempt before failed
+// says more than that.
+func (p *pool) outOfTime(where address, cause error) *tryError {
+	err := tryErrorf(tryConnect, "no connection to %s in time", where)
+	err.cause = cause
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if found := p.slots[where]; found != nil && found.failure != nil {
+		err.before = found.failure
+		err.text += "; before that: " + found.failure.text
+	}
+	return err
 }
 
 func (p *pool) plan(where address) (*conn, *attempt, *tryError) {
@@ -129,7 +125,7 @@ func (p *pool) plan(where address) (*conn, *attempt, *tryError) {
 		found = &slot{}
 		p.slots[where] = found
 	}
-	p.dropEnded(found)
+	p.stats.Lost += uint64(found.dropEnded())
 	var best *conn
 	for _, c := range found.conns {
 		if best == nil || c.load.Load() < best.load.Load() {
@@ -171,6 +167,7 @@ func (p *pool) open(where address, in *slot) {
 		in.attempt = nil
 		if err != nil {
 			p.stats.Failed++
+			p.stats.Lost += uint64(in.dropEnded()) // Their last words tell what this failure means.
 			in.noteFailure(err, p.config)
 			going.err = in.failure
 			return
@@ -182,31 +179,11 @@ func (p *pool) open(where address, in *slot) {
 		}
 		c.clock.Store(&p.clock)
 		p.stats.Opened++
-		in.clearFailure()
-		in.conns = append(in.conns, c)
+		p.stats.Lost += uint64(in.letIn(c))
 		// It may have been forgotten meanwhile.
 		p.slots[where] = in
 	}()
 }
-
-// noteFailure remembers it for a while that grows.
-func (s *slot) noteFailure(err *tryError, config *Config) {
-	isRefused := s.failure != nil && s.failure.kind == tryNoAccess && now()-s.refusedAt < refusalRecent
-	switch {
-	case err.kind == tryNoAccess:
-		s.refusedAt = now()
-	case err.kind == tryConnect && err.code == "too_many" && isRefused:
-		// Who was refused too often has to wait before it may ask again: it is still refused. But a node that is full says
-		// the same: after a while, that counts.
-		err = s.failure
-	}
-	memory := config.Pool.FailureMemory << min(s.failures, doublingsMax)
-	s.failure = err
-	s.failedUntil = now() + min(memory, config.Pool.FailureMemoryMax)
-	s.failures++
-}
-
-func (s *slot) clearFailure() { s.failure, s.failedUntil, s.failures = nil, 0, 0 }
 
 // isFailing tells whether the last attempt failed so recently that get would not try again, or the node let a call wait
 // in vain.
@@ -291,26 +268,21 @@ func (p *pool) fillStats() PoolStats {
 func (p *pool) close() {
 	p.mu.Lock()
 	p.isClosed = true
-	slots := p.slots
+	var open []*conn
+	for _, found := range p.slots { // An attempt that goes on may still change one.
+		open = append(open, found.conns...)
+	}
 	p.slots = map[address]*slot{}
 	p.mu.Unlock()
 	p.cancel()
-	for _, found := range slots {
-		for _, c := range found.conns {
-			c.close(closedReason)
-		}
+	for _, c := range open {
+		c.close(closedReason)
 	}
 }
 
 func (p *pool) closed() bool { return p.ctx.Err() != nil }
 
 // -- looking after it ----------------------------------------------------------------------------
-
-func (p *pool) dropEnded(s *slot) {
-	before := len(s.conns)
-	s.conns = slices.DeleteFunc(s.conns, func(c *conn) bool { return c.ended.Load() != nil })
-	p.stats.Lost += uint64(before - len(s.conns))
-}
 
 func (p *pool) look() {
 	defer p.goroutines.Done()
@@ -337,7 +309,7 @@ func (p *pool) lookOnce() {
 	moment := now()
 	p.mu.Lock()
 	for where, found := range p.slots {
-		p.dropEnded(found)
+		p.stats.Lost += uint64(found.dropEnded())
 		found.conns = slices.DeleteFunc(found.conns, func(c *conn) bool {
 			heard := instant(c.heardAt.Load())
 			if c.load.Load() > 0 {

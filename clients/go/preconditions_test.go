@@ -136,13 +136,13 @@ func TestANodeWaitsForCopiesWithinTheTimeOfItsTry(t *testing.T) {
 		timeout, context time.Duration
 		most             time.Duration
 	}{
-		"as a try may take":      {0, 0, 1500 * time.Millisecond},
-		"a longer time":          {time.Hour, 0, 1500 * time.Millisecond},
-		"a shorter one":          {time.Second, 0, 750 * time.Millisecond},
-		"that of the context":    {0, time.Second, 750 * time.Millisecond},
-		"an option counts first": {time.Second, time.Hour, 750 * time.Millisecond},
+		"as a try may take":      {0, 0, 30 * time.Second},
+		"a longer time":          {time.Hour, 0, 30 * time.Second},
+		"a shorter one":          {20 * time.Second, 0, 15 * time.Second},
+		"that of the context":    {0, 20 * time.Second, 15 * time.Second},
+		"an option counts first": {20 * time.Second, time.Hour, 15 * time.Second},
 	} {
-		client, node := writer(t, Config{}, writtenReply)
+		client, node := writer(t, Config{Retry: RetryPolicy{TryDeadline: 40 * time.Second}}, writtenReply)
 		ctx, cancel := t.Context(), func() {}
 		if row.context > 0 {
 			ctx, cancel = context.WithTimeout(ctx, row.context)
@@ -154,8 +154,9 @@ func TestANodeWaitsForCopiesWithinTheTimeOfItsTry(t *testing.T) {
 		}
 	}
 	// What is left at each try.
-	client, node := writer(t, Config{Retry: RetryPolicy{InitialDelay: 50 * time.Millisecond}}, errorReply("unknown_fate"))
-	_, err := client.Put(t.Context(), PathOf("a"), 1, &PutOptions{Copies: 1, Timeout: time.Second})
+	policy := RetryPolicy{InitialDelay: 50 * time.Millisecond, TryDeadline: time.Hour, AttemptsMax: 5}
+	client, node := writer(t, Config{Retry: policy}, errorReply("unknown_fate"))
+	_, err := client.Put(t.Context(), PathOf("a"), 1, &PutOptions{Copies: 1, Timeout: patient})
 	wantError(t, err, ErrFateUnknown)
 	found := copiesTimes(t, node)
 	for i := 1; i < len(found); i++ {
@@ -169,8 +170,8 @@ func TestANodeWaitsForCopiesWithinTheTimeOfItsTry(t *testing.T) {
 }
 
 func TestAShortDeadlineEndsUnconfirmedAndNotUnknown(t *testing.T) {
-	client := sharedClient(t)
-	_, err := client.Put(t.Context(), base(), 1, &PutOptions{Copies: 5, Timeout: time.Second})
+	client := sharedClient(t) // A try may take longer than the deadline, of which a node waits for three quarters.
+	_, err := client.Put(t.Context(), base(), 1, &PutOptions{Copies: 5, Timeout: 8 * time.Second})
 	if failed := wantError(t, err, ErrFateUnknown); failed.Fate != Unconfirmed || failed.Code != "unknown_fate" {
 		t.Errorf("%+v", failed)
 	}

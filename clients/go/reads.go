@@ -240,11 +240,11 @@ func (r *reader) askMajority() (answer, int, *Error) {
 			// It would answer the same the next time.
 			return answer{}, attempt, finalError(refused.err, NotDone, refused.node, attempt)
 		}
+		missing := found.unanswered(asked, counted)
 		if r.ctx.Err() != nil {
-			return answer{}, attempt, canceledError(r.ctx, NotDone, "", attempt)
+			return answer{}, attempt, canceledError(r.ctx, NotDone, "", attempt).because(found.out.reason(missing))
 		}
 		// Whom the client's end, or the call's, has cut off has said nothing.
-		missing := found.unanswered(asked, counted)
 		if denied := found.out.verdict(missing); denied != nil && now()-started < total {
 			if r.isClosing.Load() {
 				return answer{}, attempt, closedError(attempt)
@@ -254,16 +254,20 @@ func (r *reader) askMajority() (answer, int, *Error) {
 		verdict, delay := policy.decide(classUnavailable, attempt, now()-started, total, reading, rand.Float64())
 		if verdict != tryAgain {
 			r.counters.deadlines.Add(1)
-			return answer{}, attempt, noMajority(&found, needed, len(counted), found.out.one(missing), attempt)
+			err := noMajority(&found, needed, len(counted), found.out.reason(missing), attempt)
+			if _, isSet := r.ctx.Deadline(); isSet && r.timeout == 0 && attempt != policy.AttemptsMax {
+				err.cause = context.DeadlineExceeded // It may be a moment before the context says so itself.
+			}
+			return answer{}, attempt, err
 		}
 		wait(r.ctx, delay)
 	}
 }
 
-func noMajority(found *majority, needed, nodes int, denied *refuser, attempts int) *Error {
+func noMajority(found *majority, needed, nodes int, why *tryError, attempts int) *Error {
 	text := fmt.Sprintf("of %d nodes %d answered, %d must", nodes, len(found.answered), needed)
-	if denied != nil {
-		text += "; " + denied.why.text
+	if why != nil {
+		text += "; " + why.text
 	}
 	return &Error{Code: "no_majority", text: text, kind: ErrNoMajority, Attempts: attempts}
 }

@@ -14,7 +14,7 @@ import (
 // none comes for long.
 func three(t *testing.T, scripts ...func(message) any) (*Client, context.Context) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	var nodes []*scripted
 	for i, name := range []string{"s1", "s2", "s3"} {

@@ -114,7 +114,7 @@ func fateOf(kind class, what idempotency) Fate {
 // this client in. That one refuses it is not final: another one may have heard of its user already, or have a certificate that
 // is believed. It is once no node is left of which there is hope.
 type refusers struct {
-	out map[address]*tryError // of those that refuse it (tryNoAccess), or cannot be reached
+	out map[address]*tryError // of those that refuse it (tryNoAccess), cannot be reached, make its login wait, or are full
 }
 
 func (r *refusers) onFailure(at *target, err *tryError) {
@@ -135,24 +135,26 @@ type refuser struct {
 	node string
 }
 
-// one is one of these nodes that refuses the client now; nil: none does.
-func (r *refusers) one(nodes []*target) *refuser {
+// reason is what says most of why one of these nodes does not let this client in; nil: none does so.
+func (r *refusers) reason(nodes []*target) *tryError {
+	var told *tryError
 	for _, one := range nodes {
-		if err := r.out[one.address]; err != nil && err.kind == tryNoAccess {
-			return &refuser{err, one.name}
+		if err := r.out[one.address]; err.weight() > told.weight() {
+			told = err
 		}
 	}
-	return nil
+	return told
 }
 
 // verdict is one that refuses the client, where none of these nodes is left that may let it in; nil: there is hope, or none
-// refuses it. One that was not met may be of another network: that it refuses the client counts only where all do.
+// refuses it. One that makes a login wait has not looked at it: of that there is no hope, and it is no refusal. One that was not
+// met may be of another network: that it refuses the client counts only where all do.
 func (r *refusers) verdict(nodes []*target) *refuser {
 	var told *refuser
 	doAll := true
 	for _, one := range nodes {
 		err := r.out[one.address]
-		if err == nil {
+		if err == nil || err.isFull() {
 			return nil
 		}
 		if err.kind != tryNoAccess {

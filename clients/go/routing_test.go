@@ -93,6 +93,7 @@ func TestAnOverrideIsReadBackWhereItWasMade(t *testing.T) {
 	}
 	client := connect(t, Config{Seeds: startScripted(t, both...)})
 	allLive(t, client, 2)
+	until(t, func() bool { return len(both[0].actions("list_shards"))+len(both[1].actions("list_shards")) == 1 }) // The first.
 	for _, one := range both {
 		asked := len(one.actions("list_shards"))
 		if err := client.PreferShard(t.Context(), preferredPath(t, client, one.name).Shard(), "s1"); err != nil {

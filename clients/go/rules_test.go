@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -118,7 +117,7 @@ func TestUnknownFateIsAskedAgainAtTheSameNodeThenUnconfirmed(t *testing.T) {
 func TestWhatANodeSaidCountsMoreThanThatItsLastAnswerIsCutOff(t *testing.T) {
 	reply := with(errorReply("unknown_fate"), "error", "only 1 of 2 peers have it")
 	client, _, _, path := pair(t, Config{Retry: RetryPolicy{InitialDelay: time.Millisecond}}, onceThen(reply, silence{}))
-	_, err := client.Put(t.Context(), path, 1, &PutOptions{Copies: 2, Timeout: 200 * time.Millisecond})
+	_, err := client.Put(t.Context(), path, 1, &PutOptions{Copies: 2, Timeout: 3 * time.Second})
 	failed := wantError(t, err, ErrFateUnknown)
 	if failed.Fate != Unconfirmed || failed.Code != "unknown_fate" || failed.Node != "s1" || !strings.Contains(err.Error(), "only 1 of 2") {
 		t.Errorf("%+v", failed)
@@ -140,66 +139,6 @@ func TestUncertainCodesWithAndWithoutAnID(t *testing.T) {
 	}
 }
 
-func TestNoAnswerToAReadAGuardedAndAnUnguardedWrite(t *testing.T) {
-	for name, answer := range map[string]any{"silence": silence{}, "reset": reset{}} {
-		t.Run(name, func(t *testing.T) {
-			client, one, _, path := pair(t, quick(), always(answer))
-			well := func() {
-				where := client.topology.routing().byName[one.name].address
-				until(t, func() bool { return !client.pool.isFailing(where) })
-			}
-			if found := get[string](t, client, path); found != "two" {
-				t.Error(found)
-			}
-			well()
-			if written := put(t, client, path, 1, nil); written.Repeated != Maybe {
-				t.Errorf("%+v", written)
-			}
-			well()
-			_, err := client.Put(t.Context(), path, 1, &PutOptions{WriteID: NoWriteID})
-			if failed := wantError(t, err, ErrFateUnknown); failed.Fate != Unknown || failed.Node != "s1" {
-				t.Errorf("%+v", failed)
-			}
-			well()
-			wantError(t, client.Send(t.Context(), path, 1), ErrFateUnknown)
-			if len(one.actions("msg_send")) != 1 {
-				t.Error("a message was sent more than once")
-			}
-		})
-	}
-}
-
-func TestGarbageEndsTheConnectionAndAnotherNodeAnswers(t *testing.T) {
-	for name, bad := range map[string]string{
-		"no MessagePack": "\xc1\xc1", "no map": "\x93\x01\x02\x03", "a number": "\x05",
-		"deep nesting": strings.Repeat("\x91", 5000) + "\xc0", "cut off": "\x82\xa3seq", "a stream": "\x82\xa3seq\x03\xa5state\xa5start",
-	} {
-		t.Run(name, func(t *testing.T) {
-			client, _, _, path := pair(t, quick(), always(garbage(bad)))
-			if found := get[string](t, client, path); found != "two" {
-				t.Error(found)
-			}
-			if written := put(t, client, path, 1, nil); written.Node != "s2" || (written.Attempts > 1 && written.Repeated != Maybe) {
-				t.Errorf("%+v", written)
-			}
-		})
-	}
-}
-
-func TestALengthBombAllocatesNothingAndIsLeft(t *testing.T) {
-	client, _, _, path := pair(t, quick(), always(garbage("\x81\xa1x\xc6\xff\xff\xff\xff")))
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	if found := get[string](t, client, path); found != "two" {
-		t.Error(found)
-	}
-	runtime.ReadMemStats(&after)
-	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 16<<20 {
-		t.Errorf("it allocates %d bytes", allocated)
-	}
-	until(t, func() bool { return client.Stats().Pool.Lost >= 1 })
-}
-
 func TestAMapWithAnArrayAsKeyBreaksNothing(t *testing.T) {
 	one := &scripted{name: "s1", script: func(request message) any {
 		return append(garbage("\x82\xa5value\x81\x92\x01\x02\x03\xa3seq"), byte(request.integer("seq", 0)))
@@ -218,34 +157,35 @@ func TestAMapWithAnArrayAsKeyBreaksNothing(t *testing.T) {
 
 func TestDeadlines(t *testing.T) {
 	config := quick()
+	config.Retry.TryDeadline, config.Retry.TotalDeadline = 150*time.Millisecond, time.Second
 	config.Pool.ProbeTimeout = 30 * time.Second
 	one := &scripted{name: "s1", script: always(silence{})}
 	config.Seeds = startScripted(t, one)
 	client := connect(t, config)
-	soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
 	for _, row := range []struct {
-		ctx         context.Context
-		timeout     time.Duration
-		least, most time.Duration
+		context, timeout, least time.Duration
 	}{
-		{soon, 0, 60 * time.Millisecond, 800 * time.Millisecond},
-		{t.Context(), 100 * time.Millisecond, 80 * time.Millisecond, 800 * time.Millisecond},
-		{t.Context(), 0, 800 * time.Millisecond, 3 * time.Second},
+		{100 * time.Millisecond, 0, 60 * time.Millisecond},
+		{0, 100 * time.Millisecond, 80 * time.Millisecond},
+		{0, 0, 800 * time.Millisecond},
 	} {
-		started := time.Now()
-		_, err := client.Get(row.ctx, PathOf("a"), &GetOptions{Timeout: row.timeout})
-		if took := time.Since(started); took < row.least || took > row.most {
+		ctx, cancel, started := t.Context(), func() {}, time.Now()
+		if row.context > 0 {
+			ctx, cancel = context.WithTimeout(ctx, row.context)
+		}
+		_, err := client.Get(ctx, PathOf("a"), &GetOptions{Timeout: row.timeout})
+		cancel()
+		if took := time.Since(started); took < row.least || took > patient {
 			t.Errorf("it took %v", took)
 		}
 		if failed := wantError(t, err, ErrUnavailable); failed.Code != "unavailable" || failed.Fate != NotDone {
 			t.Errorf("%+v", failed)
 		}
-		if errors.Is(err, context.DeadlineExceeded) != (row.ctx == soon) {
+		if errors.Is(err, context.DeadlineExceeded) != (row.context > 0) {
 			t.Errorf("whose time it was: %v", err)
 		}
 	}
-	_, err := client.Put(t.Context(), PathOf("a"), 1, &PutOptions{Timeout: 300 * time.Millisecond})
+	_, err := client.Put(t.Context(), PathOf("a"), 1, &PutOptions{Timeout: 3 * time.Second})
 	if failed := wantError(t, err, ErrFateUnknown); failed.Code != "fate_unknown" || failed.Fate != Unknown {
 		t.Errorf("%+v", failed)
 	}
@@ -358,7 +298,7 @@ func TestABusyConnectionGetsASecondAndNoThird(t *testing.T) {
 	for range 60 {
 		calls.Go(func() { _, _ = client.Get(ctx, PathOf("a"), nil) })
 	}
-	until(t, func() bool { return len(one.actions("get_value")) == 60 })
+	until(t, func() bool { return len(one.actions("get_value")) == 60 && client.Stats().Pool.Connections >= 2 })
 	// Those that come later find both.
 	for range 20 {
 		calls.Go(func() { _, _ = client.Get(ctx, PathOf("a"), nil) })

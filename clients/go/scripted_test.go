@@ -28,7 +28,7 @@ type scripted struct {
 
 	mu       sync.Mutex
 	came     int    // bytes that clients have sent
-	refuses  string // the code with which it refuses logins; "": it lets all in; silently: it does not answer them
+	refuses  string // the code with which it refuses logins; "": it lets all in; also silently, crowded, full
 	peers    []*scripted
 	states   map[string]string
 	requests []message
@@ -54,8 +54,13 @@ type (
 	flowing chan fields // each as it comes, until it is closed
 )
 
-// silently is how a node refuses a login that does not answer it.
-const silently = "silently"
+// How a node refuses logins that answers none.
+const (
+	silently = "silently" // it says nothing
+	crowded  = "crowded"  // it closes the connection, since too many wait to log in
+	tooSlow  = "too slow" // it closes the connection, since the login takes too long
+	full     = "full"     // it closes the connection instead of greeting
+)
 
 type fields = map[string]any
 
@@ -159,20 +164,27 @@ func (s *scripted) shown(reply fields) fields {
 }
 
 // refuse lets nobody in from now on, with this code, and ends what is open, as a node does where a user is removed.
-func (s *scripted) refuse(code string) {
+func (s *scripted) refuse(code string) { s.refuseAndSay(code, "auth_required") }
+
+// refuseAndSay is the same with another last word; none where it is "".
+func (s *scripted) refuseAndSay(code, word string) {
 	s.mu.Lock()
 	s.refuses = code
 	s.mu.Unlock()
-	s.hangUp()
+	s.hangUpWith(word)
 }
 
 // hangUp ends all connections.
-func (s *scripted) hangUp() {
+func (s *scripted) hangUp() { s.hangUpWith("auth_required") }
+
+func (s *scripted) hangUpWith(word string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.views = nil
 	for socket := range s.sockets {
-		send(socket, with(errorReply("auth_required"), "seq", 0))
+		if word != "" {
+			send(socket, with(errorReply(word), "seq", 0))
+		}
 		_ = socket.(*net.TCPConn).CloseWrite()
 	}
 }
@@ -232,7 +244,16 @@ func (s *scripted) serve(socket net.Conn) {
 		greeting["network"] = s.network
 	}
 	maps.Copy(greeting, s.greets)
+	s.mu.Lock()
+	isFull := s.refuses == full
+	s.mu.Unlock()
+	if isFull {
+		greeting = with(errorReply("too_many"), "seq", 0)
+	}
 	send(socket, greeting)
+	if isFull {
+		_ = socket.(*net.TCPConn).CloseWrite()
+	}
 	var splitter msgpack.Splitter
 	for {
 		count, err := socket.Read(splitter.Room())
@@ -268,6 +289,10 @@ func (s *scripted) answer(socket net.Conn, request message) bool {
 	var reply any
 	switch {
 	case action == "auth" && refuses == silently:
+		reply = silence{}
+	case action == "auth" && (refuses == crowded || refuses == tooSlow):
+		send(socket, errorReply(map[string]string{crowded: "too_many", tooSlow: "auth_required"}[refuses]))
+		_ = socket.(*net.TCPConn).CloseWrite()
 		reply = silence{}
 	case action == "auth" && refuses != "":
 		reply = several{{"state": "start"}, s.shown(errorReply(refuses))}
@@ -348,13 +373,19 @@ func onceThen(first, then any) func(message) any {
 	}
 }
 
-// quick is a configuration with short times.
+// quick is a configuration with short pauses.
 func quick() Config {
 	return Config{
-		Retry: RetryPolicy{InitialDelay: time.Millisecond, DelayMax: 10 * time.Millisecond, TryDeadline: 150 * time.Millisecond,
-			TotalDeadline: time.Second},
-		Pool: PoolConfig{FailureMemory: 10 * time.Millisecond, FailureMemoryMax: 50 * time.Millisecond},
+		Retry: RetryPolicy{InitialDelay: time.Millisecond, DelayMax: 10 * time.Millisecond},
+		Pool:  PoolConfig{FailureMemory: 10 * time.Millisecond, FailureMemoryMax: 50 * time.Millisecond, ConnectTimeout: patient},
 	}
+}
+
+// shortTries is the same where a node is silent.
+func shortTries() Config {
+	config := quick()
+	config.Retry.TryDeadline = time.Second
+	return config
 }
 
 // pair is two nodes and a client; those calls about the path come first to the first one. The second one is well.

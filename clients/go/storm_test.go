@@ -35,7 +35,7 @@ func TestAStormOfKills(t *testing.T) {
 		lasts = must[time.Duration](t)(time.ParseDuration(told))
 	}
 	nodes := cluster(t, 3)
-	client := connect(t, Config{Seeds: nodes.Seeds(), Retry: RetryPolicy{TotalDeadline: 20 * time.Second}})
+	client := connect(t, Config{Seeds: nodes.Seeds(), Retry: RetryPolicy{TryDeadline: 2 * time.Second}})
 	allLive(t, client, 3)
 	var stop atomic.Bool
 	var writes atomic.Int64

@@ -256,8 +256,8 @@ func (t *topology) follow(ctx context.Context) {
 				return
 			}
 			if err != nil {
-				// A refusal says more than that somebody else cannot be reached.
-				if failure == nil || !failure.isRefusal() {
+				// A refusal, or that a login has to wait, says more than that somebody else cannot be reached.
+				if failure == nil || (!failure.isRefusal() && err.weight() >= failure.weight()) {
 					failure = err
 				}
 				isRefused = isRefused && err.isRefusal()

@@ -2,6 +2,7 @@ package distkv
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"math/big"
 	"reflect"
@@ -210,19 +211,33 @@ func TestPreconditions(t *testing.T) {
 	if err != nil || read != second.Version {
 		t.Error(read, err)
 	}
-	put(t, client, path, 3, &PutOptions{IfValue: 2})
-	gone, err := client.Delete(ctx, path, &DeleteOptions{IfValue: 3})
-	if !gone.Changed || gone.Version.IsZero() || err != nil {
-		t.Error(gone, err)
-	}
-	entry, err := client.Entry(ctx, path, nil)
-	if !entry.Deleted || entry.Version != gone.Version || entry.Value != nil || err != nil {
-		t.Error(entry, err)
-	}
-	_, err = client.Put(ctx, path, 1, &PutOptions{IfNew: true, IfVersion: gone.Version})
-	wantError(t, err, ErrUsage)
-	put(t, client, path, 4, &PutOptions{IfVersion: gone.Version})
-	refused(ErrChanged, PutOptions{IfVersion: gone.Version})
+	value := 2
+	until(t, func() bool {
+		put(t, client, path, 3, &PutOptions{IfValue: value})
+		gone, err := client.Delete(ctx, path, &DeleteOptions{IfValue: 3})
+		if !gone.Changed || gone.Version.IsZero() || err != nil {
+			t.Fatal(gone, err)
+		}
+		entry, err := client.Entry(ctx, path, nil)
+		isPurged := errors.Is(err, ErrNotFound)
+		if !isPurged && (!entry.Deleted || entry.Version != gone.Version || entry.Value != nil || err != nil) {
+			t.Fatal(entry, err)
+		}
+		_, err = client.Put(ctx, path, 1, &PutOptions{IfNew: true, IfVersion: gone.Version})
+		wantError(t, err, ErrUsage)
+		_, err = client.Put(ctx, path, 4, &PutOptions{IfVersion: gone.Version})
+		if isPurged = isPurged || errors.Is(err, ErrChanged); isPurged {
+			// Nodes forget a deletion once all know of it, at any moment.
+			put(t, client, path, 4, nil)
+			value = 4
+			return false
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused(ErrChanged, PutOptions{IfVersion: gone.Version})
+		return true
+	})
 	for _, bad := range []string{"", "5", "x@n:1", "5@n:x", "5@:1"} {
 		if _, err := ParseVersion(bad); err == nil {
 			t.Error(bad)

@@ -14,7 +14,7 @@ import (
 // collect is events up to one for which this holds, that one included.
 func collect(t testing.TB, w *Watch, isLast func(Event) bool) []Event {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var events []Event
 	for {
@@ -215,7 +215,8 @@ func TestAWatchGoesOnWhenItsNodeIsKilledUnderWrites(t *testing.T) {
 
 func TestWhatWasDeletedMeanwhileIsTold(t *testing.T) {
 	nodes := cluster(t, 3)
-	client, other := connect(t, Config{Seeds: nodes.Seeds()}), connect(t, Config{Seeds: nodes.Seeds()})
+	client := connect(t, Config{Seeds: nodes.Seeds()})
+	other := connect(t, Config{Seeds: nodes.Seeds(), Retry: RetryPolicy{TryDeadline: 2 * time.Second}})
 	allLive(t, client, 3)
 	path := MustPath("d")
 	for _, name := range []string{"a", "b", "c"} {
@@ -226,8 +227,8 @@ func TestWhatWasDeletedMeanwhileIsTold(t *testing.T) {
 	victim := nodes.ByName(w.Node())
 	victim.Freeze()
 	// The watch hears nothing of it at its node.
-	_, err := other.Delete(t.Context(), path.MustJoin("b"), &DeleteOptions{Timeout: 20 * time.Second})
-	put(t, other, path.MustJoin("c"), 2, &PutOptions{Timeout: 20 * time.Second})
+	_, err := other.Delete(t.Context(), path.MustJoin("b"), nil)
+	put(t, other, path.MustJoin("c"), 2, nil)
 	victim.Kill()
 	if err != nil {
 		t.Fatal(err)

@@ -102,6 +102,8 @@ Exit codes:
   6  no node was reached, or none that was is ready: nothing was done; also: a
      command that only reads got no answer, or not all of it
   7  the answer did not come: it may have been done; look before you repeat it
+  8  what `status`, `verify`, `diff`, `snapshot diff`, `snapshot verify` or
+     `config check` has found, whose answer is the exit code, cannot be written
   130  `bench`, `import`, `apply`, `diff`, `undo`, `cp`, `mv`, `verify`,
      `log replay`, `snapshot save`, `snapshot restore`, `snapshot convert` or
      `user ticket` was interrupted

@@ -9,6 +9,7 @@ mod ops;
 mod own_order;
 mod pool;
 mod reads;
+mod refused;
 mod topology;
 mod trees;
 mod watches;

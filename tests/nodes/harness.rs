@@ -267,6 +267,8 @@ impl Client {
                 Ok(0) => return None,
                 Ok(bytes) => self.buffer.extend_from_slice(&chunk[..bytes]),
                 Err(e) if e.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                // This process was stopped, and goes on.
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(e) => panic!("nothing came: {e}"),
             }
         }

@@ -18,6 +18,7 @@ use distkv_tls::{Ca, Channel, ClientTls, Clock, ServerTls, Ticket};
 use futures::future::join_all;
 
 use crate::harness::{self, Node, PATIENCE, Value, path, text};
+use crate::sockets::pauses::Pauses;
 
 fn now() -> u64 {
     rt::wall_clock_ms() / 1_000
@@ -238,7 +239,7 @@ fn whom_all_nodes_refuse_is_told_at_once() {
         assert!(Duration::from_micros(rt::now_us() - before) < PATIENCE / 2, "{error}");
         assert_eq!((error.code(), error.fate()), (Some("no_access"), Fate::NotDone), "{error}");
         assert!(error.to_string().contains("wrong CA"), "{error}");
-        let config = config.connect_deadline(Duration::from_millis(500));
+        let config = config.connect_deadline(Duration::from_secs(4));
         // With one that cannot be reached it is not final, and told all the same.
         for seeds in [[dead.clone(), secured.to()], [secured.to(), dead.clone()]] {
             let error = Client::connect(seeds, config.clone()).await.unwrap_err();
@@ -317,14 +318,21 @@ fn a_replaced_certificate_ends_no_connection() {
 #[test]
 fn many_clients_of_one_machine_connect_at_once() {
     let secured = Secured::new(false);
+    let pauses = Pauses::watch();
     rt::block_on(async {
         let to = secured.to();
-        let connections = join_all((0..200).map(|_| {
+        let connect = || {
             let options = Options { access: secured.access(), ..Options::default() };
             Connection::connect(&to, options)
-        }))
-        .await;
-        for connection in &connections {
+        };
+        let mut connections = join_all((0..200).map(|_| connect())).await;
+        for connection in &mut connections {
+            // Who had no turn for 2 s, and so said nothing, is taken for one that waits for a greeting.
+            let was_late =
+                |error: &ClientError| error.to_string().contains("it says, in plain text");
+            if connection.as_ref().is_err_and(was_late) && pauses.lost() > Duration::from_secs(1) {
+                *connection = connect().await;
+            }
             assert!(connection.is_ok(), "{connection:?}");
         }
     });

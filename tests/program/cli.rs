@@ -7,6 +7,7 @@ mod commands;
 mod directories;
 mod fake;
 mod files;
+mod given;
 mod nodes;
 mod other_network;
 mod said;

@@ -301,6 +301,18 @@ fn a_node_does_not_start_with_a_bad_certificate() {
     assert!(done.code == 2 && done.stderr.contains("no certificate in it"), "{done:?}");
     let done = run(&["--cert-name", "n1"]);
     assert!(done.code == 2 && done.stderr.contains("--cert-name"), "{done:?}");
+    // Nobody writes into the pipe.
+    let pipe = authority.text("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for files in [
+        &["--cert", &pipe, "--cert-key", &key][..],
+        &["--cert", &cert, "--cert-key", &pipe],
+        &["--cert", &cert, "--cert-key", &key, "--client-ca", &pipe],
+    ] {
+        let done = run(files);
+        let says = format!("{pipe} cannot be read: it is not a file");
+        assert!(done.code == 2 && done.stderr.contains(&says), "{files:?}: {done:?}");
+    }
     let done = run(&["--cert", &cert, "--cert-key", &key, "--client-plaintext", "here"]);
     assert!(done.code == 2 && done.stderr.contains("\"here\" is no network"), "{done:?}");
 }

@@ -25,9 +25,20 @@ _counter = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
-def shared_nodes():
-    """Holds the one node for all tests that keep to paths of their own and count no ticks."""
-    network = nodes.Network()
+def absent_members():
+    """One for the network that lasts, and one for all others: they need 5 s, at the same time."""
+    both = nodes.Absent(), nodes.Absent()
+    try:
+        yield both
+    finally:
+        for each in both:
+            each.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_nodes(absent_members):  # pylint: disable=redefined-outer-name
+    """Holds the one node for all tests that keep to paths of their own."""
+    network = nodes.Network(absent_members[0])
     try:
         yield network
     finally:
@@ -64,9 +75,19 @@ def network():
 
 
 @pytest.fixture
-def fresh_node(network):  # pylint: disable=redefined-outer-name
+def keeping_network(absent_members):  # pylint: disable=redefined-outer-name
+    """The same, where what is deleted is kept, and nodes make no events of their own."""
+    net = nodes.Network(absent_members[1])
+    try:
+        yield net
+    finally:
+        net.stop()
+
+
+@pytest.fixture
+def fresh_node(keeping_network):  # pylint: disable=redefined-outer-name
     """A node of its own for one test: the root's value has tick 1, nothing else is there."""
-    return network.add("--init", "null")
+    return keeping_network.add("--init", "null")
 
 
 @pytest.fixture

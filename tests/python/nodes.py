@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,15 +14,15 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import raw
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 # Seconds from the start of a process to its line on stdout.
-START_PATIENCE = 30.0
+START_PATIENCE = 60.0
 # A node has to end within 3 s of SIGTERM; the rest is for a busy machine.
-STOP_PATIENCE = 10.0
+STOP_PATIENCE = 30.0
 
 _numbers = itertools.count(1)
 
@@ -165,9 +166,11 @@ class Network:
     Its name is its own: a port that one test's node has freed may be another test's next one,
     and nodes call the addresses they have known for long."""
 
-    def __init__(self) -> None:
+    def __init__(self, absent: Optional[Absent] = None) -> None:
+        """`absent`: nothing is purged here. Of the networks that have the same one, one is there at a time."""
         self.nodes: List[Node] = []
-        self.name = f"test-{os.getpid()}-{next(_numbers)}"
+        self.absent = absent
+        self.name = absent.network if absent else f"test-{os.getpid()}-{next(_numbers)}"
 
     def add(self, *args: str, name: Optional[str] = None) -> Node:
         """Starts the next node; the first one founds the network."""
@@ -175,6 +178,8 @@ class Network:
         args = ("--network", self.name, *args)
         if self.nodes:
             node = Node("join", self.nodes[0].gossip, *args, name=name)
+        elif self.absent:
+            node = self.absent.leave_behind(*args, name=name)
         else:
             # Nobody is there who could call it.
             node = Node("run", "--peer-wait", "0s", *args, name=name)
@@ -199,6 +204,74 @@ class Network:
         finally:
             for connection in connections:
                 connection.sock.close()
+
+
+class Absent:
+    """A member of the Delete group that is away for ever, so that no other member can purge anything.
+
+    A node that has been alone for 5 s makes an event, the first list of the Delete group, and purges what is deleted
+    every 10 s. A test that counts ticks or reads what is deleted would have to be done by then, on a busy machine, too.
+    In a network with an absent member a node makes no such event and purges nothing, however long it takes; clients see
+    nothing else of it."""
+
+    def __init__(self) -> None:
+        """Has it begin; `leave_behind` waits until it is the Delete group."""
+        self._dir = tempfile.TemporaryDirectory()  # pylint: disable=consider-using-with
+        self._network: Optional[Network] = Network()
+        self.network = self._network.name
+        self._network.add("--data-dir", f"{self._dir.name}/made", name="absent")
+
+    def _made(self) -> str:
+        """The directory of a node that knows of the group and of no peer."""
+        if self._network:
+            (node,) = self._network.nodes
+            with node.raw() as connection:
+                _until(lambda: connection.ok("get_state", delete_group=True)["delete_group"], node.log)
+            self.stop()
+        return f"{self._dir.name}/made"
+
+    def leave_behind(self, *args: str, name: str) -> Node:
+        """Starts a node that has learned of the group from the absent member, which is killed then."""
+        own = tempfile.mkdtemp(dir=self._dir.name)
+        shutil.copytree(self._made(), own, dirs_exist_ok=True)
+        options = ("--peer-wait", "0s", "--data-dir", own, "--network", self.network)
+        with ExitStack() as after:
+            after.callback(shutil.rmtree, own)
+            absent = Node("run", *options, name="absent")
+            after.callback(absent.stop)
+            # It joins the other one, but may have a value for the root.
+            node = Node("run", "--peer", absent.gossip, "--peer-wait", f"{START_PATIENCE}s", *args, name=name)
+            try:
+                self._forget(absent, node)
+            except BaseException:
+                node.stop()
+                raise
+            return node
+
+    @staticmethod
+    def _forget(absent: Node, node: Node) -> None:
+        """Ends the absent member, of which no client of the node is told any more."""
+        life = absent.life()
+        with node.raw() as connection:
+            group = connection.ok("get_state", delete_group=True)["delete_group"]
+            assert [member["name"] for member in group["members"]] == ["absent"], group
+            absent.kill()
+            # Its first list was an event of its own. It is not seen to be gone at once.
+            _until(lambda: "error" not in connection.request("kill_node", node=life), node.log)
+
+    def stop(self) -> None:
+        """Ends what has not been made yet."""
+        if self._network:
+            self._network.stop()
+            self._network = None
+
+
+def _until(holds: Callable[[], Any], log: Callable[[], str]) -> None:
+    """Waits until something holds; `log` says more if it never does."""
+    deadline = time.monotonic() + raw.PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, log()
+        time.sleep(0.01)
 
 
 def _accounted(connection: raw.RawConnection) -> Dict[str, Any]:

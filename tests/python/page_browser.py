@@ -16,7 +16,7 @@ from page_png import smaller
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 # Milliseconds for what should happen soon; generous, because the machine may be busy.
-PATIENCE = 30_000
+PATIENCE = 60_000
 expect.set_options(timeout=PATIENCE)
 VIEWS = ("cluster", "data", "conflicts", "traffic", "history")
 # Pictures that were taken.

@@ -9,7 +9,7 @@ from typing import Any, Deque, Dict, List
 import msgpack_raw as mp
 
 # Seconds to wait for a message that has to come. Generous: the machine may be busy.
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Closed(Exception):

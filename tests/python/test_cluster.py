@@ -10,16 +10,16 @@ from conftest import clients
 
 
 @pytest.fixture
-def three(network):
+def three(keeping_network):
     """Three nodes of one network."""
-    return [network.add("--init", "null"), network.add(), network.add()]
+    return [keeping_network.add("--init", "null"), keeping_network.add(), keeping_network.add()]
 
 
-async def test_a_value_set_anywhere_is_read_everywhere(network, three):
+async def test_a_value_set_anywhere_is_read_everywhere(keeping_network, three):
     async with clients(*three) as each:
         for i, client in enumerate(each):
             await client.set(("from", i), value=i)
-        network.settle()
+        keeping_network.settle()
         for client in each:
             tree = [(tuple(r.path), r.value) async for r in client.get_tree(("from",))]
             assert tree == [((0,), 0), ((1,), 1), ((2,), 2)]
@@ -50,7 +50,7 @@ async def test_chains_grow_over_nodes(three):
             assert cut.chain == {"node": n1, "tick": third.chain.tick}
 
 
-async def test_deletions_travel(network, three):
+async def test_deletions_travel(keeping_network, three):
     async with clients(*three) as each:
         one, two, three_ = each
         async with two.watch(("r1",)) as at_two, three_.watch(("r1",)) as at_three:
@@ -63,13 +63,13 @@ async def test_deletions_travel(network, three):
                 while "value" in msg:
                     msg = await watch.recv()
                 assert msg.tock == gone.tock
-        network.settle()
+        keeping_network.settle()
         for client in each:
             got = await client.get(("r1",))
             assert "value" not in got and got.tock == gone.tock
 
 
-async def test_writes_to_one_path_everywhere_at_once_converge(network, three):
+async def test_writes_to_one_path_everywhere_at_once_converge(keeping_network, three):
     async with clients(*three) as each:
         async with anyio.create_task_group() as tg:
 
@@ -80,7 +80,7 @@ async def test_writes_to_one_path_everywhere_at_once_converge(network, three):
 
             for name, client in zip("abc", each):
                 tg.start_soon(writer, client, name)
-        network.settle()
+        keeping_network.settle()
         trees = []
         for client in each:
             trees.append([dict(r) async for r in client.get_tree(("r2",), nchain=-1)])
@@ -90,13 +90,13 @@ async def test_writes_to_one_path_everywhere_at_once_converge(network, three):
         assert trees[0] == trees[1] == trees[2]
 
 
-async def test_a_node_that_joins_has_everything_before_it_answers(network):
-    one = network.add("--init", "null")
+async def test_a_node_that_joins_has_everything_before_it_answers(keeping_network):
+    one = keeping_network.add("--init", "null")
     async with clients(one) as client:
         for i in range(300):
             await client.set(("all", i), value=i)
         await client.delete(("all", 7))
-    two = network.add()
+    two = keeping_network.add()
     async with clients(two) as client:
         values = [r.value async for r in client.get_tree(("all",))]
         assert values == [i for i in range(300) if i != 7]
@@ -112,7 +112,7 @@ async def test_copies_wait_for_the_others(three):
             assert (await three_.get(("copies",))).value == i
 
 
-def test_known_ticks_agree_after_many_writes(network, three):
+def test_known_ticks_agree_after_many_writes(keeping_network, three):
     connections = [node.raw() for node in three]
     seqs = []
     for i in range(900):
@@ -120,7 +120,7 @@ def test_known_ticks_agree_after_many_writes(network, three):
         seqs.append((conn, conn.start("set_value", path=mp.path("many", i % 50), value=i)))
     for conn, seq in seqs:
         assert conn.reply(seq)["changed"] in (True, False)
-    network.settle()
+    keeping_network.settle()
     lives = [node.life() for node in three]
     for conn in connections:
         state = conn.ok("get_state", nodes=True, missing=True, remote_missing=True)
@@ -129,17 +129,17 @@ def test_known_ticks_agree_after_many_writes(network, three):
         conn.sock.close()
 
 
-def test_a_lost_node_is_replaced_and_fetches_all(network, three):
+def test_a_lost_node_is_replaced_and_fetches_all(keeping_network, three):
     one, two, _ = three
     with one.raw() as conn:
         for i in range(100):
             conn.ok("set_value", path=mp.path("x", i), value=i)
-        network.settle()
+        keeping_network.settle()
         two.kill()
-        network.nodes.remove(two)
+        keeping_network.nodes.remove(two)
         for i in range(100, 200):
             conn.ok("set_value", path=mp.path("x", i), value=i)
-        again = network.add(name="n4")
+        again = keeping_network.add(name="n4")
         with again.raw() as fresh:
             deadline = time.monotonic() + raw.PATIENCE
             while len(fresh.stream("get_tree", path=mp.path("x"))) < 200:

@@ -13,9 +13,9 @@ KEYS = 100
 
 
 @pytest.fixture
-def two(network):
+def two(keeping_network):
     """Two nodes of one network."""
-    return [network.add("--init", "null"), network.add()]
+    return [keeping_network.add("--init", "null"), keeping_network.add()]
 
 
 def meet(network, nodes, top="both"):
@@ -41,8 +41,8 @@ def meet(network, nodes, top="both"):
             conn.sock.close()
 
 
-def test_conflicts_are_listed_with_both_versions(network, two):
-    counts = meet(network, two)
+def test_conflicts_are_listed_with_both_versions(keeping_network, two):
+    counts = meet(keeping_network, two)
     for node, count in zip(two, counts):
         with node.raw() as conn:
             told = conn.stream("conflicts", path=mp.path("both"))
@@ -67,14 +67,14 @@ def test_conflicts_are_listed_with_both_versions(network, two):
             assert len(conn.stream("conflicts", limit=1)) == 1
 
 
-def test_a_watch_tells_of_conflicts_only_if_it_is_asked_to(network, two):
+def test_a_watch_tells_of_conflicts_only_if_it_is_asked_to(keeping_network, two):
     with two[0].raw() as conn:
         plain = conn.start("watch", path=mp.path("both"), nchain=1)
         asking = conn.start("watch", path=mp.path("both"), nchain=1, conflicts=True)
         only = conn.start("watch", path=mp.path("both"), nchain=1, conflicts="only")
         for seq in (plain, asking, only):
             assert conn.reply(seq)["state"] == "start"
-        (count, _) = meet(network, two)
+        (count, _) = meet(keeping_network, two)
         conn.ok("set_value", path=mp.path("both", "end"), value="end")
         numbers = {plain: [], asking: []}
         for seq, found in numbers.items():
@@ -92,12 +92,12 @@ def test_a_watch_tells_of_conflicts_only_if_it_is_asked_to(network, two):
         conn.silence(only)
 
 
-async def test_the_real_client_sees_what_it_asks_for(network, two):
+async def test_the_real_client_sees_what_it_asks_for(keeping_network, two):
     async with clients(two[0]) as client:
         async with client.watch(P("both"), fetch=True) as plain:
             assert (await plain.recv()).state == "uptodate"
             async with client.watch(P("both"), conflicts="only") as asking:
-                (count, _) = meet(network, two)
+                (count, _) = meet(keeping_network, two)
                 for number in range(1, count["found"] + 1):
                     msg = await asking.recv()
                     assert msg.conflict.number == number

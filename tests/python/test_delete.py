@@ -1,7 +1,10 @@
 """delete_value and delete_tree."""
 
+import time
+
 import msgpack_raw as mp
 import pytest
+import raw
 from conftest import clients
 from distkv.exceptions import ServerError
 from raw import long_paths
@@ -84,6 +87,21 @@ def test_the_stream_of_a_delete_tree(connection, base):
     for path, msg in zip(TREE, messages):
         got = connection.ok("get_value", path=mp.path(*base, *path), nchain=1)
         assert got["tock"] == msg["tock"] and got["chain"]["tick"] == msg["tick"]
+
+
+def test_what_is_deleted_is_kept_for_tests_however_long_they_take(network, fresh_node):
+    """A node that is alone makes an event and purges what is deleted; one that tests count on does not."""
+    with network.add("--init", "null").raw() as purging, fresh_node.raw() as keeping:
+        for connection in (purging, keeping):
+            connection.ok("set_value", path=mp.path("a"), value=1)
+            connection.ok("delete_value", path=mp.path("a"))
+        deadline = time.monotonic() + raw.PATIENCE
+        while purging.ok("get_value", path=mp.path("a"), nchain=1)["chain"] is not None:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert keeping.ok("get_value", path=mp.path("a"), nchain=1)["chain"]["tick"] == 3
+        for connection, ticks in ((purging, 4), (keeping, 3)):
+            assert connection.ok("get_state", nodes=True)["nodes"] == {connection.life(): ticks}
 
 
 def test_delete_tree_obeys_flow_control(node, base):

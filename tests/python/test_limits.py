@@ -1,6 +1,6 @@
 """What is too much: an error of its request, and the connection goes on."""
 
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 import pytest
@@ -9,47 +9,69 @@ from distkv.exceptions import ServerError
 from moat.util import Path
 
 LIMIT = 4096
+# Tasks that open streams at once.
+OPENERS = 50
+
+
+@asynccontextmanager
+async def all_open(make, numbers):
+    """Opens a stream for each number, from several tasks: one after the other they would take minutes on a busy machine,
+    since each waits for its answer."""
+    streams, over, opened = {}, anyio.Event(), anyio.Event()
+
+    async def hold(numbers_of_one):
+        async with AsyncExitStack() as stack:
+            for number in numbers_of_one:
+                streams[number] = await stack.enter_async_context(make(number))
+            if len(streams) == len(numbers):
+                opened.set()
+            await over.wait()
+
+    async with anyio.create_task_group() as tasks:
+        for first in range(OPENERS):
+            tasks.start_soon(hold, numbers[first::OPENERS])
+        await opened.wait()
+        try:
+            yield streams
+        finally:
+            over.set()
 
 
 async def test_a_stream_too_many_raises_and_the_others_go_on(network):
     """An error outside of a stream is not what the library waits for: it would hang."""
     node = network.add("--init", "null", "--max-requests", str(LIMIT))
-    async with clients(node) as client, AsyncExitStack() as stack:
-        first = await stack.enter_async_context(client.watch(Path("w", 0)))
-        with anyio.fail_after(60):
-            for number in range(1, LIMIT):
-                last = await stack.enter_async_context(client.watch(Path("w", number)))
-        # The library has a watch of its own, so this one is too many.
-        with anyio.fail_after(10), pytest.raises(ServerError, match="no more are allowed"):
-            async for _ in last:
-                pass
-        await client.set(Path("w", 0), value="heard")
-        with anyio.fail_after(10):
-            async for message in first:
-                if "value" in message:
-                    assert message.value == "heard"
-                    break
+    async with clients(node, patience=600) as client:
+        # The library has a watch of its own, so one more is as many as are allowed, and the next is too many.
+        async with all_open(lambda number: client.watch(Path("w", number)), range(LIMIT - 2)) as watches:
+            async with client.watch(Path("w", LIMIT)), client.watch(Path("w", LIMIT + 1)) as last:
+                with anyio.fail_after(60), pytest.raises(ServerError, match="no more are allowed"):
+                    async for _ in last:
+                        pass
+                await client.set(Path("w", 0), value="heard")
+                with anyio.fail_after(60):
+                    async for message in watches[0]:
+                        if "value" in message:
+                            assert message.value == "heard"
+                            break
 
 
 async def test_ten_thousand_watches_and_monitors_and_five_thousand_trees_are_open_on_one_connection(network):
     """Plugins open one watch per entry."""
     node = network.add("--init", "null", "--max-requests", "30000")
-    async with clients(node, patience=600) as client, AsyncExitStack() as stack:
+    async with clients(node, patience=1_200) as client, AsyncExitStack() as stack:
         # More entries than the library takes ahead of its reader, so that the trees stay open.
         for number in range(200):
             await client.set(Path("tree", number), value=number)
-        with anyio.fail_after(500):
-            for number in range(10_000):
-                watch = await stack.enter_async_context(client.watch(Path("w", number)))
-            for number in range(10_000):
-                monitor = await stack.enter_async_context(client.msg_monitor(Path("m", str(number))))
-            for _ in range(5_000):
-                tree = await stack.enter_async_context(
-                    client._stream(action="get_tree", path=Path("tree"), nchain=0)
-                )
+        opening = (
+            (lambda number: client.watch(Path("w", number)), 10_000),
+            (lambda number: client.msg_monitor(Path("m", str(number))), 10_000),
+            (lambda _: client._stream(action="get_tree", path=Path("tree"), nchain=0), 5_000),
+        )
+        streams = [await stack.enter_async_context(all_open(make, range(count))) for make, count in opening]
+        watch, monitor, tree = (each[len(each) - 1] for each in streams)
         await client.set(Path("w", 9_999), value="heard")
         await client.msg_send(Path("m", "9999"), "told")
-        with anyio.fail_after(60):
+        with anyio.fail_after(300):
             async for message in watch:
                 if "value" in message:
                     assert message.value == "heard"
@@ -69,7 +91,7 @@ async def test_a_message_that_is_too_much_raises_and_the_client_goes_on(node, ba
         for _ in range(200):
             value = [value]
     async with clients(node) as client:
-        with anyio.fail_after(30), pytest.raises(ServerError):
+        with anyio.fail_after(120), pytest.raises(ServerError):
             await client.set(base, value=value)
         await client.set(base, value=1)
         assert (await client.get(base)).value == 1

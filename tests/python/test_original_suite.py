@@ -34,6 +34,8 @@ from distkv.exceptions import ServerError
 from distkv.runner import AllRunnerRoot, AnyRunnerRoot, SingleRunnerRoot
 from moat.util import P, Path, PathLongener
 
+import raw
+
 STATE = {"nodes": True, "known": True, "present": True, "missing": True, "remote_missing": True}
 # Jobs are begun by whoever is elected among the clients: often here, so that tests do not wait.
 RUNNER = {"start_delay": 0.05, "actor": {"cycle": 1, "gap": 0.3}}
@@ -48,7 +50,7 @@ async def state(client) -> dict:
 
 async def settled_state(client) -> dict:
     """The same when the others have said that they have it all."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(raw.PATIENCE):
         while (found := await state(client))["remote_missing"]:
             await anyio.sleep(0.02)
     return found
@@ -69,8 +71,8 @@ async def tree(client, path, **limits):
         return found
 
 
-async def test_values_lists_trees_and_ticks_of_one_node(network):
-    node = network.add("--init", "123")
+async def test_values_lists_trees_and_ticks_of_one_node(keeping_network):
+    node = keeping_network.add("--init", "123")
     life = node.life()
     async with clients(node) as client:
         assert (await client.get(P(":"))).value == 123
@@ -114,8 +116,8 @@ async def test_values_lists_trees_and_ticks_of_one_node(network):
         assert (left.value, left.tock) == ("bazz", newer.tock)
 
 
-async def test_two_nodes_know_the_same_ticks(network):
-    second, first = network.add("--init", "125"), network.add()
+async def test_two_nodes_know_the_same_ticks(keeping_network):
+    second, first = keeping_network.add("--init", "125"), keeping_network.add()
     lives = [first.life(), second.life()]
     async with clients(first, second) as (one, two):
         assert (await one.get(P(":"))).value == 125
@@ -123,7 +125,7 @@ async def test_two_nodes_know_the_same_ticks(network):
         changed = await one.set(P(":"), value=126, nchain=3)
         chain = {"node": lives[0], "tick": 1, "prev": {"node": lives[1], "tick": 1, "prev": None}}
         assert (changed.prev, changed.chain) == (125, chain)
-        await anyio.to_thread.run_sync(network.settle)
+        await anyio.to_thread.run_sync(keeping_network.settle)
         for is_again in (False, True):
             changed = await two.set(P(":"), value=127, nchain=3, idem=True)
             assert changed.changed is not is_again
@@ -131,7 +133,7 @@ async def test_two_nodes_know_the_same_ticks(network):
             # Each node once: its former event is gone from the chain.
             chain = {"node": lives[1], "tick": 2, "prev": {"node": lives[0], "tick": 1, "prev": None}}
             assert changed.chain == chain
-        await anyio.to_thread.run_sync(network.settle)
+        await anyio.to_thread.run_sync(keeping_network.settle)
         for client in (one, two):
             with pytest.raises(ServerError):
                 await at_event(client, lives[1], 1)
@@ -144,14 +146,14 @@ async def test_two_nodes_know_the_same_ticks(network):
             }
 
 
-async def test_a_node_that_is_killed_leaves_the_chains(network):
-    nodes = [network.add("--init", "234"), network.add(), network.add()]
+async def test_a_node_that_is_killed_leaves_the_chains(keeping_network):
+    nodes = [keeping_network.add("--init", "234"), keeping_network.add(), keeping_network.add()]
     lives = [node.life() for node in nodes]
     async with clients(*nodes) as (one, two, three):
         for client, values in ((two, ("hello", "baz")), (three, ("super", "seded"))):
             await client.set(P("foo"), value=values[0])
             await client.set(P("foo.bar"), value=values[1])
-            await anyio.to_thread.run_sync(network.settle)
+            await anyio.to_thread.run_sync(keeping_network.settle)
         entry = await one.get(P("foo.bar"), nchain=3)
         older = {"node": lives[1], "tick": 2, "prev": None}
         assert entry.chain == {"node": lives[2], "tick": 2, "prev": older}
@@ -167,8 +169,8 @@ async def test_a_node_that_is_killed_leaves_the_chains(network):
         with pytest.raises(ServerError):  # ours: it is up
             await one._request("kill_node", node=lives[1])
         nodes[1].stop()
-        network.nodes.remove(nodes[1])
-        with anyio.fail_after(20):
+        keeping_network.nodes.remove(nodes[1])
+        with anyio.fail_after(raw.PATIENCE):
             while True:
                 try:
                     await one._request("kill_node", node="n2")
@@ -177,7 +179,7 @@ async def test_a_node_that_is_killed_leaves_the_chains(network):
                     assert "n2" in str(error)  # it is not seen to be gone yet
                     await anyio.sleep(0.05)
         for client in (one, three):
-            with anyio.fail_after(20):
+            with anyio.fail_after(raw.PATIENCE):
                 while (entry := await client.get(P("foo.bar"), nchain=3)).chain.prev is not None:
                     await anyio.sleep(0.05)
             assert entry.chain == {"node": lives[2], "tick": 2, "prev": None}
@@ -250,7 +252,7 @@ async def test_errors_are_recorded_here_and_resolved_there(fresh_node):
             raise ValueError("wrong")
         except ValueError as error:
             await there.record_error("tester", P("here.or.there"), exc=error)
-        with anyio.fail_after(20):
+        with anyio.fail_after(raw.PATIENCE):
             while not (found := list(here.all_errors("tester"))) or not list(found[0]):
                 await anyio.sleep(0.02)
         (record,) = found
@@ -258,7 +260,7 @@ async def test_errors_are_recorded_here_and_resolved_there(fresh_node):
         assert tuple(record.path) == ("here", "or", "there") and "wrong" in detail.trace
         await record.resolve()
         # What is resolved is not listed.
-        with anyio.fail_after(20):
+        with anyio.fail_after(raw.PATIENCE):
             while list(there.all_errors("tester")):
                 await anyio.sleep(0.02)
 
@@ -269,7 +271,7 @@ async def test_an_error_that_many_clients_meet_is_one_record(fresh_node):
         roots = [await ErrorRoot.as_handler(client) for client in three]
         for count, root in enumerate(roots, 1):
             await root.record_error("tester", P("dup"), message="Ouch {n}", data={"n": count})
-            with anyio.fail_after(20):
+            with anyio.fail_after(raw.PATIENCE):
                 for each in roots:
                     while [record.count for record in each.all_errors("tester")] != [count]:
                         await anyio.sleep(0.02)
@@ -318,7 +320,7 @@ async def run_job(client, root_type, path, code, trigger=None):
     job = jobs.follow(path, create=True)
     job.code = P("the.code")
     await job.run_at(time.time())
-    with anyio.fail_after(60):
+    with anyio.fail_after(raw.PATIENCE):
         await begun.wait()
         if trigger is not None:
             await trigger(job.state)
@@ -327,7 +329,7 @@ async def run_job(client, root_type, path, code, trigger=None):
     assert job.state.stopped > job.state.started > 0
     assert (job.state.backoff, job.state.result) == (0, 42)
     # It is in the tree, too; the library sets it a moment later.
-    with anyio.fail_after(20):
+    with anyio.fail_after(raw.PATIENCE):
         while 42 not in [result async for result in results(client, jobs)]:
             await anyio.sleep(0.05)
 
@@ -403,6 +405,6 @@ async def test_what_is_deleted_vanishes_everywhere(network, tmp_path):
         for client in all_clients:
             entry = await client.get(P("delete.me"), nchain=2)
             assert "value" not in entry
-            with anyio.fail_after(30):
+            with anyio.fail_after(raw.PATIENCE):
                 while (await client.get(P("delete.me"), nchain=2)).get("chain") is not None:
                     await anyio.sleep(0.1)

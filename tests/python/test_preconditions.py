@@ -31,25 +31,25 @@ async def test_a_chain_must_be_the_newest(node, base):
         assert (await client.get(base)).value == 4
 
 
-async def test_a_chain_that_was_told_works_before_and_after_the_node_restarts(network):
+async def test_a_chain_that_was_told_works_before_and_after_the_node_restarts(keeping_network):
     """What a client gives back names the event that it was told, and no other one, for ever."""
-    one, three = network.add("--init", "null"), network.add(name="n3")
+    one, three = keeping_network.add("--init", "null"), keeping_network.add(name="n3")
     path = ("kk",)
     async with clients(one, three) as (at_one, at_three):
         first = await at_three.set(path, value=1, nchain=-1)
-        network.settle()
+        keeping_network.settle()
         second = await at_one.set(path, value=2, chain=first.chain, nchain=-1)
         assert second.chain.prev == first.chain
-        network.settle()
+        keeping_network.settle()
         third = await at_three.set(path, value=3, chain=second.chain, nchain=-1)
-        network.settle()
+        keeping_network.settle()
     before = three.life()
     assert (first.chain.node, third.chain.node) == (before, before)
     three.kill()
-    network.nodes.remove(three)
-    three = network.add(name="n3")
+    keeping_network.nodes.remove(three)
+    three = keeping_network.add(name="n3")
     assert three.life() != before
-    network.settle()
+    keeping_network.settle()
     async with clients(one, three) as (at_one, at_three):
         for client in (at_one, at_three):
             assert (await client.get(path, nchain=-1)).chain == third.chain
@@ -57,7 +57,7 @@ async def test_a_chain_that_was_told_works_before_and_after_the_node_restarts(ne
         await at_three.set(("tick",), value=0)
         fourth = await at_three.set(path, value=4, chain=third.chain, nchain=-1)
         assert (fourth.chain.node, fourth.chain.tick) == (three.life(), third.chain.tick)
-        network.settle()
+        keeping_network.settle()
         for client in (at_one, at_three):
             for stale in (first.chain, third.chain):
                 with pytest.raises(ServerError, match="Chain is"):

@@ -17,8 +17,9 @@ def test_get_state_without_arguments_names_the_node(connection):
     assert connection.ok("get_state").order == ["node", "tock", "seq"]
 
 
-def test_get_state_in_all_its_parts(fresh_node):
-    with fresh_node.raw() as conn:
+def test_get_state_in_all_its_parts(network):
+    # One in which no node has been killed: that is a part, too.
+    with network.add("--init", "null").raw() as conn:
         n1 = conn.life()
         reply = conn.ok("get_state", **{part: True for part in PARTS})
         assert reply.order == [*PARTS, "node", "tock", "seq"]
@@ -55,8 +56,8 @@ def test_ticks_move_from_present_to_known_and_to_deleted(fresh_node):
         assert state["present"] == {n1: ((1, 4), (6, 9), 10)}
 
 
-def test_a_node_that_never_wrote_has_no_tick(network):
-    one, two = network.add("--init", "null"), network.add()
+def test_a_node_that_never_wrote_has_no_tick(keeping_network):
+    one, two = keeping_network.add("--init", "null"), keeping_network.add()
     n1, n2 = one.life(), two.life()
     with one.raw() as conn:
         deadline = time.monotonic() + raw.PATIENCE
@@ -66,7 +67,7 @@ def test_a_node_that_never_wrote_has_no_tick(network):
     with two.raw() as conn:
         assert conn.hello["tick"] == 0
         conn.ok("set_value", path=mp.path("a"), value=1)
-    network.settle()
+    keeping_network.settle()
     with one.raw() as conn:
         assert conn.ok("get_state", nodes=True)["nodes"] == {n1: 1, n2: 1}
 
@@ -93,19 +94,19 @@ def test_an_entry_is_found_by_its_event(connection, base):
     assert msg["code"] == "bad_request" and "n1~LIFE" in msg["error"]
 
 
-def test_enum_node_lists_the_ticks_in_chains(network):
-    one, two = network.add("--init", "null"), network.add()
+def test_enum_node_lists_the_ticks_in_chains(keeping_network):
+    one, two = keeping_network.add("--init", "null"), keeping_network.add()
     with one.raw() as a, two.raw() as b:
         n1, n2 = a.life(), b.life()
         for i in range(5):
             a.ok("set_value", path=mp.path(i), value=i)  # n1: 2 to 6
-        network.settle()
+        keeping_network.settle()
         reply = a.ok("enum_node", node=n1)
         assert reply["result"] == (1, 2, 3, 4, 5, 6)
         assert reply.order == ["result", "seq", "tock"]
         assert a.ok("enum_node", node=n1, max=2)["result"] == (1, 2)
         b.ok("set_value", path=mp.path(2), value="b")
-        network.settle()
+        keeping_network.settle()
         for conn in (a, b):
             assert conn.ok("enum_node", node=n1)["result"] == (1, 2, 3, 4, 5, 6)
             assert conn.ok("enum_node", node=n1, current=True)["result"] == (1, 2, 3, 5, 6)
@@ -122,19 +123,19 @@ def test_a_node_that_still_owns_an_entry_is_not_killed(connection, base):
     connection.error("kill_node")
 
 
-def test_a_node_that_owns_nothing_is_killed_everywhere(network):
-    one = network.add("--init", "null")
-    two, three = network.add(), network.add()
+def test_a_node_that_owns_nothing_is_killed_everywhere(keeping_network):
+    one = keeping_network.add("--init", "null")
+    two, three = keeping_network.add(), keeping_network.add()
     with two.raw() as conn:
         conn.ok("set_value", path=mp.path("x"), value="from two")
-    network.settle()
+    keeping_network.settle()
     n1, n2 = one.life(), two.life()
     two.stop()
-    network.nodes.remove(two)
+    keeping_network.nodes.remove(two)
     with one.raw() as a, three.raw() as c:
         a.error("kill_node", node="n2")
         a.ok("set_value", path=mp.path("x"), value="from one")
-        network.settle()
+        keeping_network.settle()
         assert a.ok("get_value", path=mp.path("x"), nchain=-1)["chain"]["prev"]["node"] == n2
         # By its name, or as `get_state` names it.
         assert a.ok("kill_node", node=n2).order == ["seq", "tock"]

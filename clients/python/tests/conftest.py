@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 
 import pytest
+from hypothesis import HealthCheck, settings
 
-from distkv_client import Client, Path
+from distkv_client import Client, Config, Path, PoolConfig, RetryPolicy
 from distkv_client.testing import Cluster
 
 _numbers = itertools.count(1)
+
+# How long an example takes says nothing on a machine that has much else to do.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
+
+
+UNHURRIED = Config(
+    retry=RetryPolicy(try_deadline=20.0, total_deadline=60.0),
+    pool=PoolConfig(connect_timeout=20.0, probe_timeout=30.0),
+    connect_deadline=60.0,
+)
+"""For nodes that answer, on a machine that may have much else to do."""
+LASTING = Config(retry=RetryPolicy(total_deadline=60.0), connect_deadline=60.0)
+"""The same, for nodes of which some do not: they are left as soon as usually."""
 
 
 @pytest.fixture(scope="session")
@@ -49,9 +65,23 @@ def base():
 
 @pytest.fixture
 async def client(shared):
-    async with Client.connect(*shared.seeds) as connected:
+    async with Client.connect(*shared.seeds, config=UNHURRIED) as connected:
         yield connected
     assert_nothing_left()
+
+
+@pytest.fixture
+async def jump(monkeypatch):
+    """Sets the loop's clock forward by some seconds: what waits for so long is late, whatever the machine does."""
+    loop = asyncio.get_running_loop()
+    clock, ahead = loop.time, 0.0
+
+    def forward(seconds):
+        nonlocal ahead
+        ahead += seconds
+
+    monkeypatch.setattr(loop, "time", lambda: clock() + ahead)
+    return forward
 
 
 def tasks_left():
@@ -65,17 +95,16 @@ def assert_nothing_left():
     assert not left, left
 
 
-async def until(condition, seconds=20.0):
+async def until(condition, seconds=60.0):
     """Waits until it holds; looks often, for at most so long."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
+    deadline = time.monotonic() + seconds
     while True:
         found = condition()
         if asyncio.iscoroutine(found):
             found = await found
         if found:
             return found
-        assert loop.time() < deadline, f"{condition} did not come true"
+        assert time.monotonic() < deadline, f"{condition} did not come true"
         await asyncio.sleep(0.02)
 
 

@@ -42,6 +42,12 @@ class ScriptedNode:
         """Whether logins succeed, where the greeting asks for them."""
         self.refuses = "auth_failed"
         """The code with which they fail."""
+        self.turns_away: str | None = None
+        """The code that it says instead of a greeting, and closes."""
+        self.hangs_up: str | None = None
+        """The code that it says instead of an answer to a login, without its number, and closes."""
+        self.is_full = False
+        """Whoever has logged in may not even ask who it is: the connection ends, too."""
         self._writers: set[asyncio.StreamWriter] = set()
         self._views: list[tuple[asyncio.StreamWriter, int]] = []
         self.states: dict[str, str] = {}
@@ -64,6 +70,12 @@ class ScriptedNode:
         self._views.clear()
         for writer in list(self._writers):
             writer.transport.abort()
+
+    def close_with(self, code: str) -> None:
+        """Ends all connections, and says why."""
+        self._views.clear()
+        for writer in list(self._writers):
+            _say_last(writer, error(code))
 
     def actions(self, action: str) -> list[dict]:
         return [request for request in self.requests if request.get("action") == action]
@@ -93,6 +105,12 @@ class ScriptedNode:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
         self._writers.add(writer)
+        if self.turns_away is not None:
+            _say_last(writer, {"seq": 0, **error(self.turns_away)})
+            await reader.read()
+            self._writers.discard(writer)
+            writer.close()
+            return
         greeting = {"seq": 0, "version": [0, 65, 0], "node": self.name, "tick": 1, "tock": 1, "qlen": self.qlen}
         if self.network is not None:
             greeting["network"] = self.network
@@ -119,10 +137,16 @@ class ScriptedNode:
         self.requests.append(request)
         if action in ("cluster", "watch_cluster", "list_shards") and self.is_old:
             reply: object = {"error": f"unknown action {action}"}
+        elif action == "auth" and self.hangs_up is not None:
+            _say_last(writer, error(self.hangs_up))
+            return True
         elif action == "auth":
             outcome = {"state": "end"} if self.lets_in else error(self.refuses)
             parts = ({"state": "start"}, outcome)
             reply = b"".join(encode({**part, **self._shown(), "seq": seq}) for part in parts)
+        elif action == "cluster" and self.is_full:
+            _say_last(writer, {**error("too_many"), "seq": seq}, error("too_many"))
+            return True
         elif action == "cluster":
             reply = {**self.view(), **self._shown()}
         elif action == "watch_cluster":
@@ -145,6 +169,13 @@ class ScriptedNode:
         elif reply is not SILENCE:
             writer.write(encode({**reply, "seq": seq}))
         return True
+
+
+def _say_last(writer: asyncio.StreamWriter, *words: dict) -> None:
+    """The connection ends after these, and not before they were read, whatever the client sends meanwhile."""
+    if not writer.is_closing():
+        writer.write(b"".join(encode(word) for word in words))
+        writer.write_eof()
 
 
 async def _piecemeal(writer: asyncio.StreamWriter, data: bytes, size: int) -> None:

@@ -27,7 +27,7 @@ async def begin_to_iterate(client):
 
 async def fail(client):
     with pytest.raises(FateUnknownError):
-        await client.put("a", 1)
+        await client.put("a", 1, write_id=None)
 
 
 async def watch(client):
@@ -133,7 +133,7 @@ def test_a_synchronous_client_that_nobody_has_any_more_says_so_and_ends_its_thre
     with pytest.warns(ResourceWarning, match="was not closed") as told:
         del client
         gc.collect()
-        thread.join(10)
+        thread.join(30)
         assert not thread.is_alive()
         gc.collect()
     assert len(about_clients(told)) == 1
@@ -150,7 +150,7 @@ def test_a_synchronous_watch_keeps_its_client(shared, base):
     with pytest.warns(ResourceWarning, match="was not closed"):
         del events
         gc.collect()
-        thread.join(10)
+        thread.join(30)
     assert not thread.is_alive()
 
 

@@ -17,7 +17,7 @@ EXAMPLES = sorted((PROJECT / "examples").glob("*.py"))
 def test_example(file, shared):
     environment = {**os.environ, "PYTHONPATH": str(PROJECT / "src")}
     command = [sys.executable, "-X", "dev", str(file), shared.seeds[0]]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=50)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=150)
     assert done.returncode == 0 and done.stdout, done.stderr
     assert "Error" not in done.stderr and "never" not in done.stderr, done.stderr
 

@@ -35,8 +35,8 @@ from distkv_client.login import Greeting, identity_of
 from distkv_client.network import Network
 from distkv_client.pool import Pool
 
-POLICY = RetryPolicy(initial_delay=0.001, delay_max=0.01, try_deadline=0.15, total_deadline=1.0)
-CONFIG = Config(retry=POLICY, pool=PoolConfig(failure_memory=0.01, failure_memory_max=0.05))
+POLICY = RetryPolicy(initial_delay=0.001, delay_max=0.01, try_deadline=20.0, total_deadline=40.0)
+CONFIG = Config(retry=POLICY, pool=PoolConfig(failure_memory=0.01, failure_memory_max=0.05), connect_deadline=40.0)
 
 
 @pytest.fixture
@@ -97,12 +97,12 @@ async def test_what_is_for_one_network_never_goes_to_another(two, kind):
             await one.stop()
             await until(lambda: client._pool.ready(Address.parse(one.address)) is None)
             going = [asyncio.create_task(stream.next()) for stream in (watch, monitor)]
-            for call in (client.put("p", 2, timeout=0.4), client.put("p", 2, timeout=0.4, write_id=None)):
+            for call in (client.put("p", 2, timeout=3), client.put("p", 2, timeout=3, write_id=None)):
                 started = time.monotonic()
                 with pytest.raises(UnavailableError) as caught:
                     await call
                 assert caught.value.code == "unavailable" and caught.value.fate is Fate.NOT_DONE
-                assert time.monotonic() - started > 0.2 and caught.value.attempts > 2, "it was given up early"
+                assert time.monotonic() - started > 2 and caught.value.attempts > 2, "it was given up early"
                 refused = told(other, "a") if config.tls is None else f"cannot get into {other.address}"
                 said = (refused, f"cannot connect to {one.address}", "no connection to")
                 assert any(text in str(caught.value) for text in said), "of the last try, which may be cut off"
@@ -145,12 +145,12 @@ async def test_the_first_network_stays_the_clients(two):
         await until(is_forgotten)
         assert client._pool.network.name == "a"
         with pytest.raises(UnavailableError):
-            await client.get("p", timeout=0.2)
+            await client.get("p", timeout=0.5)
         # Another network's node is where its own was.
         one.network = "c"
         await one.start()
         with pytest.raises(UnavailableError, match="and this client is of|no connection to"):
-            await client.get("p", timeout=0.2)
+            await client.get("p", timeout=3)
         assert not one.actions("get_value") and not other.requests
 
 
@@ -222,7 +222,7 @@ async def test_who_is_let_in_nowhere_by_tls_is_told_at_once(two):
                 with pytest.raises(DeniedError, match="not believed") as caught:
                     await call
                 assert caught.value.code == "no_access" and isinstance(caught.value.cause, NotMetError)
-            assert time.monotonic() - started < 10
+            assert time.monotonic() - started < 25, "no call has waited for its deadline"
 
 
 async def test_who_is_of_no_seeds_network_is_told_at_once(two):
@@ -238,19 +238,19 @@ async def test_who_is_of_no_seeds_network_is_told_at_once(two):
     config = Config(network="a", login=Login.password("ann", "x"), connect_deadline=30)
     with pytest.raises(DeniedError):
         await Client.connect(*(node.address for node in two), config=config)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 25, "none has waited for its deadline"
     assert not two[1].came
 
 
 async def test_a_seed_of_another_network_is_passed_over(two):
-    config = Config(network="b", retry=POLICY)
+    config = replace(CONFIG, network="b")
     async with Client.connect(*(node.address for node in two), config=config) as client:
         await client.put("p", 1)
         assert client.cluster_view().source == "s2"
     assert not two[0].came
     # While its own cannot be reached, it looks for them until time is up.
     await two[1].stop()
-    config = Config(network="b", connect_deadline=0.3)
+    config = Config(network="b", connect_deadline=3.0)
     with pytest.raises(UnavailableError, match="and this client is of") as caught:
         await Client.connect(*(node.address for node in two), config=config)
     assert isinstance(caught.value.cause, OtherNetworkError)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import time
+from dataclasses import replace
 
 import pytest
 from conftest import assert_nothing_left, until
@@ -29,7 +30,17 @@ from distkv_client.pool import REFUSAL_MEMORY
 from distkv_client.refusals import Refusals
 from distkv_client.view import Target
 
-CONFIG = Config(login=Login.password("ann", "her secret"), pool=PoolConfig(failure_memory=30, failure_memory_max=30))
+RETRY = RetryPolicy(try_deadline=20.0, total_deadline=40.0)
+POOL = PoolConfig(failure_memory=30, failure_memory_max=30, connect_timeout=20.0, probe_timeout=60.0)
+CONFIG = Config(login=Login.password("ann", "her secret"), pool=POOL, retry=RETRY, connect_deadline=40.0)
+POLICY = replace(RETRY, initial_delay=0.001, delay_max=0.01)
+FORGETFUL = replace(POOL, failure_memory=0.001, failure_memory_max=0.001)
+
+
+def with_policy(policy):
+    return replace(CONFIG, retry=policy)
+
+
 ANSWER = {**WRITTEN, "value": 1}
 
 
@@ -124,7 +135,7 @@ async def test_who_is_let_in_nowhere_any_more_is_told_at_once():
                 with pytest.raises(DeniedError) as caught:
                     await asyncio.wait_for(call, 20)
                 assert caught.value.code == "no_access" and isinstance(caught.value.cause, NoAccessError)
-            assert time.monotonic() - started < 2
+            assert time.monotonic() - started < 20, "no call has waited for its deadline"
             assert [now - then for then, now in zip(before, logins(nodes), strict=True)] == [1, 1, 1]
 
 
@@ -144,7 +155,7 @@ async def test_a_refusal_is_told_where_no_other_node_can_be_reached():
                 watch.next(),
             ):
                 with pytest.raises(DeniedError) as caught:
-                    await asyncio.wait_for(call, 5)
+                    await asyncio.wait_for(call, 20)
                 assert caught.value.code == "no_access" and caught.value.node == "s1"
 
 
@@ -155,9 +166,9 @@ async def test_a_refusal_is_not_the_answer_while_another_node_may_do_it():
         return answers(request) if is_ready else error("not_ready")
 
     nodes = three(answers, script, script)
-    policy = RetryPolicy(initial_delay=0.001, delay_max=0.01, total_deadline=0.5)
-    config = Config(login=CONFIG.login, pool=CONFIG.pool, retry=policy)
-    async with scene(*nodes, config=config) as client:
+    # So many tries are over soon, but not while a test looks.
+    policy = replace(POLICY, attempts_max=200)
+    async with scene(*nodes, config=with_policy(policy)) as client:
         path = await first_at(client, nodes[0])
         with pytest.raises(UnavailableError, match="no") as caught:
             await client.get(path)
@@ -170,9 +181,7 @@ async def test_a_refusal_is_not_the_answer_while_another_node_may_do_it():
 
 async def test_who_was_refused_too_often_is_still_refused():
     nodes = three()
-    policy = RetryPolicy(initial_delay=0.001, delay_max=0.01)
-    config = Config(login=CONFIG.login, pool=PoolConfig(failure_memory=0.001, failure_memory_max=0.001), retry=policy)
-    async with scene(*nodes, config=config) as client:
+    async with scene(*nodes, config=replace(with_policy(POLICY), pool=FORGETFUL)) as client:
         path = await first_at(client, nodes[0])
         for node in nodes[1:]:
             node.lets_in = False
@@ -184,7 +193,7 @@ async def test_who_was_refused_too_often_is_still_refused():
             async with asyncio.timeout(20):
                 while logins(nodes)[0] < before + 3:
                     with pytest.raises(DeniedError):
-                        await asyncio.wait_for(client.get(path), 5)
+                        await asyncio.wait_for(client.get(path), 20)
         for node in nodes:
             node.lets_in = True
         with contextlib.suppress(DeniedError):
@@ -203,9 +212,9 @@ async def test_who_connects_is_refused_by_all_seeds_only():
     for node in nodes:
         node.lets_in = False
     with pytest.raises(DeniedError):
-        await asyncio.wait_for(Client.connect(*seeds, config=CONFIG), 5)
+        await asyncio.wait_for(Client.connect(*seeds, config=CONFIG), 20)
     # Where one cannot be reached, it is not final before time is up, and told all the same.
-    brief = Config(login=CONFIG.login, connect_deadline=0.5)
+    brief = replace(CONFIG, connect_deadline=3.0)
     for some in ([seeds[0], dead], [dead, seeds[0]]):
         with pytest.raises(UnavailableError, match="cannot get into") as caught:
             await Client.connect(*some, config=brief)
@@ -220,16 +229,9 @@ async def test_who_connects_is_refused_by_all_seeds_only():
     assert_nothing_left()
 
 
-POLICY = RetryPolicy(initial_delay=0.001, delay_max=0.01, try_deadline=0.1, total_deadline=1.0)
-
-
-def with_policy(policy):
-    return Config(login=CONFIG.login, pool=CONFIG.pool, retry=policy)
-
-
 @pytest.mark.parametrize(
     "policy",
-    [RetryPolicy(attempts_max=1), RetryPolicy(initial_delay=5.0, delay_max=5.0, total_deadline=0.5)],
+    [replace(RETRY, attempts_max=1), replace(RETRY, initial_delay=100.0, delay_max=100.0)],
     ids=["tries", "time"],
 )
 async def test_a_refusal_is_not_final_where_nobody_else_could_be_asked(policy):
@@ -248,8 +250,11 @@ async def test_a_refusal_is_not_final_where_nobody_else_could_be_asked(policy):
 @pytest.mark.parametrize("answer", [SILENCE, RESET], ids=["slow", "lost"])
 async def test_a_node_that_is_slow_has_let_the_client_in_and_one_that_hangs_up_has_not(answer):
     nodes = three(answers, lambda request: answer)[:2]
-    async with scene(*nodes, config=with_policy(POLICY)) as client:
+    policy = replace(POLICY, try_deadline=0.1, total_deadline=1.0) if answer is SILENCE else POLICY
+    async with scene(*nodes, config=with_policy(policy)) as client:
         path = await first_at(client, nodes[0])
+        # It has let the client in.
+        await client._pool.get(client._topology.routing.by_name["s2"].address, float("inf"))
         with pytest.raises(UnavailableError if answer is SILENCE else DeniedError) as caught:
             await client.get(path)
         assert caught.value.node == ("s2" if answer is SILENCE else "s1")
@@ -282,7 +287,7 @@ def test_only_what_present_nodes_say_counts():
     assert said.verdict([one, two]) is None
 
 
-@pytest.mark.parametrize("grace", [0, 5])
+@pytest.mark.parametrize("grace", [0, 25])
 async def test_no_refusal_is_told_by_a_client_that_is_being_closed(grace):
     nodes = three()[:2]
     held = []
@@ -292,9 +297,8 @@ async def test_no_refusal_is_told_by_a_client_that_is_being_closed(grace):
             held.append((request["seq"], writer))
         return True
 
-    pool = PoolConfig(connect_timeout=30, failure_memory=30, failure_memory_max=30)
-    config = Config(login=CONFIG.login, pool=pool, retry=RetryPolicy(try_deadline=30, total_deadline=60))
-    async with scene(*nodes, config=config) as client:
+    policy = RetryPolicy(try_deadline=30, total_deadline=60)
+    async with scene(*nodes, config=replace(with_policy(policy), pool=replace(POOL, connect_timeout=30))) as client:
         path = await first_at(client, nodes[0])
         nodes[1]._answer = hold
         nodes[1].drop()
@@ -314,7 +318,7 @@ async def test_no_refusal_is_told_by_a_client_that_is_being_closed(grace):
             writer.write(encode({"seq": seq, "state": "start"}) + encode({**error("auth_failed"), "seq": seq}))
         for call in calls:
             with pytest.raises(ClosedError):
-                await asyncio.wait_for(call, 4)
+                await asyncio.wait_for(call, 20)
         await closing
 
 
@@ -333,12 +337,12 @@ async def test_a_majority_that_is_let_in_nowhere_is_given_up_at_once():
         client._pool.slot(client._topology.routing.by_name["s3"].address).failed_until = 0.0
         with pytest.raises(DeniedError) as caught:
             await client.get("a", read="freshest")
-        assert caught.value.node == "s2" and time.monotonic() - started < 5
+        assert caught.value.node == "s2" and time.monotonic() - started < 20
 
 
 async def test_who_lacks_a_majority_is_told_of_a_refusal():
     nodes = three(answers, answers, lambda request: error("not_ready"))
-    async with scene(*nodes, config=with_policy(POLICY)) as client:
+    async with scene(*nodes, config=with_policy(replace(POLICY, attempts_max=5))) as client:
         await client.get("a", read="freshest")
         nodes[1].lets_in = False
         nodes[1].drop()
@@ -347,13 +351,11 @@ async def test_who_lacks_a_majority_is_told_of_a_refusal():
         assert isinstance(caught.value.cause, NoAccessError) and caught.value.answered == 1
 
 
-async def test_who_was_refused_long_ago_may_find_a_node_full(monkeypatch):
+async def test_who_was_refused_long_ago_is_only_made_to_wait(jump):
     nodes = three()[:1]
-    config = Config(login=CONFIG.login, pool=PoolConfig(failure_memory=0.001, failure_memory_max=0.001), retry=POLICY)
+    config = replace(with_policy(replace(POLICY, attempts_max=10)), pool=FORGETFUL)
     async with scene(*nodes, config=config) as client:
         path = await first_at(client, nodes[0])
-        clock, ahead = client._caller.loop.time, 0.0
-        monkeypatch.setattr(client._caller.loop, "time", lambda: clock() + ahead)
         for refuses, seconds, kind in (
             ("auth_failed", 0, DeniedError),
             ("too_many", 30, DeniedError),
@@ -362,7 +364,7 @@ async def test_who_was_refused_long_ago_may_find_a_node_full(monkeypatch):
             ("too_many", 0, DeniedError),
         ):
             nodes[0].refuses = refuses
-            ahead += seconds
+            jump(seconds)
             tries = len(nodes[0].actions("auth"))
             async with asyncio.timeout(20):
                 while len(nodes[0].actions("auth")) == tries:
@@ -374,9 +376,9 @@ async def test_who_was_refused_long_ago_may_find_a_node_full(monkeypatch):
 
 async def test_a_node_that_is_full_may_let_the_client_in():
     nodes = three()[:2]
-    async with scene(*nodes, config=with_policy(POLICY)) as client:
+    async with scene(*nodes, config=with_policy(replace(POLICY, attempts_max=10))) as client:
         path = await first_at(client, nodes[0])
-        nodes[1].lets_in, nodes[1].refuses = False, "too_many"
+        nodes[1].turns_away = "too_many"
         nodes[1].drop()
         with pytest.raises(UnavailableError) as caught:
             await client.get(path)

@@ -9,7 +9,7 @@ from distkv_client import Client, Config, Path, RetryPolicy, TopologyConfig
 from distkv_client.clock import TOCK_END, Clock
 from distkv_client.testing import Cluster, Node
 
-CONFIG = Config(retry=RetryPolicy(try_deadline=0.5), topology=TopologyConfig(only_seeds=True))
+CONFIG = Config(retry=RetryPolicy(try_deadline=3.0, total_deadline=40.0), topology=TopologyConfig(only_seeds=True))
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
 """What is read back of a client's own writes where several nodes took them."""
 
 import time
+from dataclasses import replace
 
 import pytest
 from scripted import SILENCE, WRITTEN, ScriptedNode, error
@@ -34,7 +35,8 @@ async def test_a_home_that_did_not_take_the_write_of_a_path_may_lack_it(mode):
     late = (lambda request: HERE) if mode == "preferred" else (lambda request: SILENCE)
     two = ScriptedNode("s2", by_action(lambda request: WRITTEN, late))
     nodes = [one, two] if mode == "preferred" else [one, two, ScriptedNode("s3", lambda request: NOTHING)]
-    async with scene(*nodes, config=CONFIG) as client:
+    config = replace(CONFIG, own_write_patience=30.0) if mode == "preferred" else CONFIG
+    async with scene(*nodes, config=config) as client:
         order = client._topology.routing.router.order
         path = next(path for path in (Path(f"p{n}") for n in range(1000)) if list(order(path.shard))[:2] == [0, 1])
         assert (await client.put(path, "here")).node == "s2"

@@ -46,7 +46,8 @@ async def test_a_final_refusal_ends_a_read_of_a_majority(code, is_one):
 async def test_a_majority_counts_whoever_refuses():
     async with scene(*trio(lambda request: error("denied"), lambda request: {"value": 1, "tock": 1})) as client:
         assert await client.get("a", read="freshest") == 1
-    async with scene(*trio(lambda request: error("not_ready"))) as client:
+    tries = Config(retry=RetryPolicy(initial_delay=0.001, attempts_max=3, total_deadline=60.0))
+    async with scene(*trio(lambda request: error("not_ready")), config=tries) as client:
         with pytest.raises(NoMajorityError):
             await client.get("a", read="freshest")
 

@@ -9,6 +9,7 @@ import sys
 import threading
 
 import pytest
+from conftest import UNHURRIED
 
 import distkv_client
 from distkv_client import (
@@ -27,7 +28,7 @@ from distkv_client.sync import Client
 
 @pytest.fixture
 def synced(shared):
-    with Client(*shared.seeds) as connected:
+    with Client(*shared.seeds, config=UNHURRIED) as connected:
         yield connected
     assert not [thread for thread in threading.enumerate() if thread.name == "distkv_client"]
 
@@ -136,7 +137,7 @@ def test_a_call_that_meets_the_end_of_the_loop_ends(shared, base, monkeypatch):
         """The caller's work, after the loop was told to stop."""
         if threading.current_thread() is caller:
             checked.set()
-            stopped.wait(5)
+            stopped.wait(20)
             try:
                 return soon(callback, *args, **more)
             finally:
@@ -144,14 +145,14 @@ def test_a_call_that_meets_the_end_of_the_loop_ends(shared, base, monkeypatch):
         handle = soon(callback, *args, **more)
         if callback == client._worker._loop.stop:
             stopped.set()
-            handed.wait(5)
+            handed.wait(20)
         return handle
 
     monkeypatch.setattr(client._worker._loop, "call_soon_threadsafe", hand_late)
     caller.start()
-    assert checked.wait(5)
+    assert checked.wait(20)
     client.close()
-    caller.join(5)
+    caller.join(20)
     assert not caller.is_alive()
     assert outcome == ["none"] or isinstance(outcome[0], ClosedError), outcome
 
@@ -166,9 +167,9 @@ def test_work_that_is_under_way_when_the_loop_ends_ends(shared):
 
     waiting, outcome = outcome_of(lambda: client._run(endless()))
     waiting.start()
-    assert begun.wait(5)
+    assert begun.wait(20)
     client.close()
-    waiting.join(5)
+    waiting.join(20)
     assert not waiting.is_alive() and isinstance(outcome[0], ClosedError), outcome
 
 
@@ -190,7 +191,7 @@ def run_alone(seed, program):
     code = "import signal, sys\nfrom distkv_client import sync\nclient = sync.Client(sys.argv[1])\n" + program
     environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(distkv_client.__file__).parents[1])}
     command = [sys.executable, "-c", code, seed]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=50)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=150)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

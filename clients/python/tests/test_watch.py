@@ -1,20 +1,28 @@
 """Watches: order, no gap and no repetition across deaths of nodes, cancelling, bounds."""
 
 import asyncio
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
-from conftest import all_live, assert_nothing_left, until
+from conftest import LASTING, all_live, assert_nothing_left, until
 
-from distkv_client import Change, Client, ClosedError, Config, Restarted, Resumed, UpToDate
+from distkv_client import Change, Client, ClosedError, Restarted, Resumed, UpToDate
 
 
 async def collect(watch, until_event):
     """Events up to one for which this holds, that one included."""
     events = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not (events and until_event(events[-1])):
             events.append(await watch.next())
     return events
+
+
+def assert_in_order(changes):
+    """In order, and no version twice. A value may be: a write without an answer was made again elsewhere."""
+    versions, values = [change.version for change in changes], [change.value for change in changes]
+    assert all(one < two for one, two in pairwise(versions)) and values == sorted(values), changes
 
 
 async def test_the_state_comes_first_then_changes(client, base):
@@ -72,7 +80,7 @@ async def test_a_wait_that_is_cancelled_again_and_again_misses_nothing(client, b
 
 
 async def test_a_watch_goes_on_when_its_node_is_killed_under_writes(cluster):
-    async with Client.connect(*cluster.seeds) as client:
+    async with Client.connect(*cluster.seeds, config=LASTING) as client:
         await all_live(client, 3)
         writes, stop = 0, False
 
@@ -85,7 +93,7 @@ async def test_a_watch_goes_on_when_its_node_is_killed_under_writes(cluster):
                 writes += 1
             return number
 
-        seen: dict[str, list[int]] = {}
+        seen: dict[str, list[Change]] = {}
         async with client.watch("w") as watch:
             writers = [asyncio.create_task(write(f"k{i}")) for i in range(4)]
             events = []
@@ -100,25 +108,24 @@ async def test_a_watch_goes_on_when_its_node_is_killed_under_writes(cluster):
             last = dict(zip(("k0", "k1", "k2", "k3"), await asyncio.gather(*writers), strict=True))
             for event in events:
                 if isinstance(event, Change):
-                    seen.setdefault(event.path[1], []).append(event.value)
-            while any(seen.get(name, [0])[-1] != number for name, number in last.items()):
+                    seen.setdefault(event.path[1], []).append(event)
+            while any(name not in seen or seen[name][-1].value != number for name, number in last.items()):
                 event = await asyncio.wait_for(watch.next(), 30)
                 if isinstance(event, Change):
-                    seen.setdefault(event.path[1], []).append(event.value)
+                    seen.setdefault(event.path[1], []).append(event)
         assert any(isinstance(event, Resumed) for event in events), "it went on where it was"
         assert not any(isinstance(event, Restarted) for event in events)
-        for name, values in seen.items():
-            assert values == sorted(set(values)), f"{name}: in order, nothing twice"
+        for changes in seen.values():
+            assert_in_order(changes)
         stats = client.stats().watches
         assert stats.lost >= 1 and stats.resumed >= 1 and stats.restarted == 0
     assert_nothing_left()
 
 
 async def test_what_was_deleted_meanwhile_is_told(cluster):
-    config = Config()
     async with (
-        Client.connect(*cluster.seeds, config=config) as client,
-        Client.connect(*cluster.seeds) as other,
+        Client.connect(*cluster.seeds, config=LASTING) as client,
+        Client.connect(*cluster.seeds, config=LASTING) as other,
     ):
         await all_live(client, 3)
         for name in "abc":
@@ -139,7 +146,7 @@ async def test_what_was_deleted_meanwhile_is_told(cluster):
 
 
 async def test_a_watch_that_remembers_too_little_starts_over_and_says_so(cluster):
-    config = Config(watch_paths_max=2)
+    config = replace(LASTING, watch_paths_max=2)
     async with Client.connect(*cluster.seeds, config=config) as client:
         await all_live(client, 3)
         for name in "abcd":
@@ -160,12 +167,12 @@ async def test_an_unread_watch_is_bounded_and_stops_nobody(client, base):
         stream = watch._opened.stream
         assert stream.queued <= (stream._window or 64) + 8
         assert await client.get(base / "n") == 1999
-        values = []
-        while not values or values[-1] != 1999:
+        changes = []
+        while not changes or changes[-1].value != 1999:
             event = await asyncio.wait_for(watch.next(), 30)
             if isinstance(event, Change):
-                values.append(event.value)
-        assert values == sorted(set(values))
+                changes.append(event)
+        assert_in_order(changes)
 
 
 async def test_a_watch_left_by_break_is_stopped_at_the_node(client, base):

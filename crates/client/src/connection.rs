@@ -11,6 +11,7 @@ pub(crate) mod group;
 mod network;
 mod reading;
 mod shared;
+mod shut_out;
 #[cfg(test)]
 mod tests;
 mod writing;
@@ -37,6 +38,7 @@ use crate::rt;
 pub use network::OwnNetwork;
 use reading::Incoming;
 use shared::{OpenRequest, Shared};
+pub use shut_out::ShutOut;
 use writing::Outgoing;
 
 /// Messages of one stream that are kept for its reader, where flow control does not say.
@@ -88,9 +90,22 @@ impl Connection {
     /// # Errors
     /// [`ClientError::Resolve`], [`ClientError::Connect`], or [`ClientError::Protocol`] when
     /// something else listens there; [`ClientError::NoAccess`] where TLS or the login fails;
-    /// [`ClientError::OtherNetwork`].
+    /// [`ClientError::LoginWaits`], [`ClientError::OtherNetwork`]; the node's own error, where it is full.
     pub async fn connect(to: &HostPort, options: Options) -> Result<Connection, ClientError> {
-        Connection::connect_in(&Group::default(), to, options).await
+        Connection::connect_again(to, options, &ShutOut::default()).await
+    }
+
+    /// The same for who connects again and again: by what the node has said before, one that makes the login wait may
+    /// still refuse the client.
+    ///
+    /// # Errors
+    /// As [`Connection::connect`].
+    pub async fn connect_again(
+        to: &HostPort,
+        options: Options,
+        shut_out: &ShutOut,
+    ) -> Result<Connection, ClientError> {
+        Connection::connect_in(&Group::default(), to, options, shut_out).await
     }
 
     /// The same; its tasks are of this group.
@@ -98,6 +113,16 @@ impl Connection {
         tasks: &Group,
         to: &HostPort,
         options: Options,
+        shut_out: &ShutOut,
+    ) -> Result<Connection, ClientError> {
+        shut_out.judge(Connection::begin(tasks, to, options, shut_out).await)
+    }
+
+    async fn begin(
+        tasks: &Group,
+        to: &HostPort,
+        options: Options,
+        shut_out: &ShutOut,
     ) -> Result<Connection, ClientError> {
         let connecting = async {
             let wire = Wire::connect(to, &options.access, options.connect_timeout).await?;
@@ -128,7 +153,9 @@ impl Connection {
             let _ = outgoing.try_send(encode_settings(window.unwrap_or(0), nowait));
         }
         incoming.writer_is(outgoing.queue());
-        let shared = Arc::new(Shared::new(address, greeting, window, stream, tasks.clone()));
+        let (tasks, shut_out) = (tasks.clone(), shut_out.clone());
+        let shared = Shared::new(address, greeting, window, stream, tasks.clone(), shut_out);
+        let shared = Arc::new(shared);
         tasks.spawn(incoming.read_all(Arc::clone(&shared), writer.queue()));
         tasks.spawn(writer.run(Arc::clone(&shared)));
         let connection = Connection { shared, outgoing };
@@ -150,6 +177,12 @@ impl Connection {
     pub(crate) fn count_for(&self, clock: &Clock) {
         // There is one pool that it is of.
         let _ = self.shared.clock.set(clock.clone());
+    }
+
+    /// The node's error, if it has closed the connection because it is full: then it says nothing of the client.
+    pub(crate) fn said_full(&self) -> Option<ClientError> {
+        let words = self.shared.last_words.get().filter(|words| words.has_code("too_many"));
+        words.cloned().map(ClientError::Server)
     }
 
     /// What the node said first.
@@ -191,6 +224,16 @@ impl Connection {
     #[must_use]
     pub fn heard_at(&self) -> Millis {
         self.shared.heard_at()
+    }
+
+    /// Asks the node whether it is alive: whether it says anything at all within this time, be it to others. Also if the
+    /// connection ends meanwhile, which is told to whoever waits for an answer.
+    ///
+    /// The question is one that everybody may ask; a refusal is an answer as well.
+    pub async fn is_alive(&self, patience: Duration) -> bool {
+        let (asked_at, question) = (rt::now(), Fields::new());
+        let answer = rt::timeout(patience, self.request("auth_info", &question)).await;
+        answer.is_some() || self.heard_at() > asked_at
     }
 
     /// Sends a request and waits for its one reply. Dropping the future gives up the reply; the

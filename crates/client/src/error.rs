@@ -39,6 +39,14 @@ pub enum ClientError {
         /// whose node it is.
         greeted: bool,
     },
+    /// The node makes this login wait, because too many have failed: it has not looked at the secret. No request was sent.
+    #[error("{address} makes the login wait: {error}")]
+    LoginWaits {
+        /// Where to.
+        address: String,
+        /// The node's words.
+        error: Box<ServerError>,
+    },
     /// The node is of another network than this client, as its greeting says. Nothing was sent.
     #[error(
         "cannot use {address}: it is a node of the network {theirs:?}, and this client is of {ours}"
@@ -96,6 +104,11 @@ impl ServerError {
         ServerError { code, text, is_made: false }
     }
 
+    /// Whether it says that the client is not let in.
+    pub(crate) fn shuts_out(&self) -> bool {
+        ["auth_required", "auth_failed", "denied"].iter().any(|code| self.has_code(code))
+    }
+
     /// Whether the code is this word.
     #[must_use]
     pub fn has_code(&self, code: &str) -> bool {
@@ -109,6 +122,7 @@ impl ClientError {
     pub fn server(&self) -> Option<&ServerError> {
         match self {
             ClientError::Server(error) => Some(error),
+            ClientError::LoginWaits { error, .. } => Some(error),
             ClientError::Resolve { .. }
             | ClientError::Connect { .. }
             | ClientError::NoAccess { .. }
@@ -125,6 +139,7 @@ impl ClientError {
         match self {
             ClientError::Connect { address, .. }
             | ClientError::NoAccess { address, .. }
+            | ClientError::LoginWaits { address, .. }
             | ClientError::OtherNetwork { address, .. }
             | ClientError::Lost { address, .. }
             | ClientError::Protocol { address, .. } => Some(address),

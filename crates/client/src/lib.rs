@@ -69,7 +69,7 @@ pub use crate::model::shard::{SHARD_COUNT, shard_of};
 pub use crate::model::value::{Value, ValueError};
 pub use crate::rt::block_on;
 pub use chain::{Chain, ChainEvent};
-pub use connection::{Connection, Options, OwnNetwork, ReplyStream, StreamEvent};
+pub use connection::{Connection, Options, OwnNetwork, ReplyStream, ShutOut, StreamEvent};
 pub use credentials::Access;
 #[cfg(feature = "tls")]
 pub use distkv_tls::ticket::TicketError;

@@ -63,7 +63,7 @@ impl Login {
     /// Logs in.
     ///
     /// # Errors
-    /// [`ClientError::NoAccess`], and whatever can happen to a connection.
+    /// [`ClientError::NoAccess`], [`ClientError::LoginWaits`], and whatever can happen to a connection.
     pub(crate) async fn run(&self, connection: &Connection) -> Result<(), ClientError> {
         let greeting = connection.greeting();
         if !self.is_needed(greeting) {
@@ -157,14 +157,20 @@ impl Login {
             }
             Ok::<_, ClientError>(proof)
         };
-        asked.await.map_err(|error| match error.server() {
-            Some(server) if server.has_code("auth_failed") => ClientError::NoAccess {
-                address: connection.address().to_owned(),
-                reason: format!("{}: {server}", self.blame()),
-                code: server.code.as_deref().map(Into::into),
-                greeted: true,
-            },
-            _ => error,
+        let address = || connection.address().to_owned();
+        asked.await.map_err(|error| match error {
+            ClientError::Server(server) if server.has_code("auth_failed") => {
+                ClientError::NoAccess {
+                    address: address(),
+                    reason: format!("{}: {server}", self.blame()),
+                    code: server.code.map(Into::into),
+                    greeted: true,
+                }
+            }
+            ClientError::Server(server) if server.has_code("too_many") => {
+                ClientError::LoginWaits { address: address(), error: Box::new(server) }
+            }
+            error => connection.said_full().unwrap_or(error),
         })
     }
 

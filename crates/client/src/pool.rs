@@ -22,9 +22,9 @@ use parking_lot::Mutex;
 use super::connection::{Connection, Options};
 use super::error::ClientError;
 use super::stats::{count, of};
-use crate::connection::OwnNetwork;
 use crate::connection::clock::Clock;
 use crate::connection::group::Group;
+use crate::connection::{OwnNetwork, ShutOut};
 use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
 use crate::rt;
@@ -378,7 +378,9 @@ impl Inner {
             None => {
                 let attempt = Arc::new(Attempt::default());
                 slot.attempt = Some(Arc::clone(&attempt));
-                self.tasks.spawn(open(Arc::clone(self), to.clone(), Arc::clone(&attempt)));
+                let shut_out = slot.shut_out.clone();
+                let opening = open(Arc::clone(self), to.clone(), shut_out, Arc::clone(&attempt));
+                self.tasks.spawn(opening);
                 attempt
             }
         };
@@ -411,8 +413,8 @@ impl Inner {
 }
 
 /// One attempt, whichever calls wait for it.
-async fn open(inner: Arc<Inner>, to: HostPort, attempt: Arc<Attempt>) {
-    let connecting = connect(&inner, &to);
+async fn open(inner: Arc<Inner>, to: HostPort, shut_out: ShutOut, attempt: Arc<Attempt>) {
+    let connecting = connect(&inner, &to, &shut_out);
     let connected = match select(std::pin::pin!(connecting), std::pin::pin!(inner.closed())).await {
         Either::Left((connected, _)) => connected,
         Either::Right(_) => Err(closed(&to)),
@@ -451,7 +453,6 @@ impl Inner {
         if slot.attempt.as_ref().is_some_and(|own| Arc::ptr_eq(own, attempt)) {
             slot.attempt = None;
         }
-        let result = result.map_err(|error| slot.failure_of(error, rt::now()));
         match &result {
             Ok(used) => {
                 count(&self.counts.opened);

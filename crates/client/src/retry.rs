@@ -93,9 +93,9 @@ impl ErrorClass {
             },
             ClientError::TooLarge(_) => ErrorClass::Final,
             // One node alone may be mistaken, or not have heard of a new user.
-            ClientError::NoAccess { .. } | ClientError::OtherNetwork { .. } => {
-                ErrorClass::Unavailable
-            }
+            ClientError::NoAccess { .. }
+            | ClientError::LoginWaits { .. }
+            | ClientError::OtherNetwork { .. } => ErrorClass::Unavailable,
             ClientError::Busy(_) => ErrorClass::Busy,
         }
     }

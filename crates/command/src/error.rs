@@ -31,8 +31,14 @@ pub(crate) const EXIT_UNREACHABLE: u8 = 6;
 /// The exit code of a command whose answer did not come: it may have been done.
 pub(crate) const EXIT_UNKNOWN_FATE: u8 = 7;
 
+/// The exit code of a command whose exit code is an answer, where that could not be written: it is none of the answers.
+pub(crate) const EXIT_UNWRITTEN: u8 = 8;
+
 /// The exit code of a command that SIGINT or SIGTERM has interrupted: 128 and the number of SIGINT, as shells have it.
 pub const EXIT_INTERRUPTED: u8 = 130;
+
+/// Characters of a network's name that an error shows.
+const NETWORK_CHARS_MAX: usize = 64;
 
 /// The code of a node that knows its clients.
 const AUTH_REQUIRED: &str = "auth_required";
@@ -67,6 +73,9 @@ pub enum CliError {
     /// The same, with another exit code.
     #[error("")]
     ToldAs(u8),
+    /// Of a command whose exit code is an answer: what it has found cannot be written.
+    #[error("{0}")]
+    Unwritten(String),
     /// It was interrupted, and has tidied up. What is not done, if there is something to say.
     #[error("interrupted{colon}{0}", colon = if .0.is_empty() { "" } else { ": " })]
     Interrupted(String),
@@ -197,6 +206,7 @@ impl CliError {
             CliError::Request { outcome, .. } => outcome.exit_code(),
             CliError::Refused(_) => EXIT_REFUSED,
             CliError::ToldAs(code) => *code,
+            CliError::Unwritten(_) => EXIT_UNWRITTEN,
             CliError::Interrupted(_) => EXIT_INTERRUPTED,
             CliError::OutputClosed => EXIT_OK,
         }
@@ -210,6 +220,7 @@ impl CliError {
             CliError::Failure(_) => (Outcome::Failed.word(), None),
             CliError::Request { outcome, code, .. } => (outcome.word(), code.as_deref()),
             CliError::Refused(_) => (Outcome::Refused.word(), None),
+            CliError::Unwritten(_) => ("unwritten", None),
             CliError::Interrupted(_) => ("interrupted", None),
             CliError::Told | CliError::ToldAs(_) | CliError::OutputClosed => {
                 return self.exit_code();
@@ -313,21 +324,45 @@ impl From<ClientError> for CliError {
             }
             ClientError::Server(server) => told(server),
             ClientError::NoAccess { .. }
-            | ClientError::OtherNetwork { .. }
+            | ClientError::LoginWaits { .. }
             | ClientError::Lost { .. }
             | ClientError::TooLarge(_)
             | ClientError::Busy(_) => error.to_string(),
+            ClientError::OtherNetwork { .. } => of_other_network(&error),
         };
         let code = error.server().and_then(|server| server.code.clone());
         CliError::Request { outcome: outcome_of(&error), code, text }
     }
 }
 
+/// What is said of another network's node. Both names may be what a node has said, and a node may say anything.
+fn of_other_network(error: &ClientError) -> String {
+    let ClientError::OtherNetwork { address, ours, theirs } = error else {
+        return error.to_string();
+    };
+    let mut ours = ours.to_string();
+    if ours.chars().count() > 2 * NETWORK_CHARS_MAX {
+        ours = format!("{}…\"", first_chars(&ours, NETWORK_CHARS_MAX));
+    }
+    let theirs = match theirs.chars().count() > NETWORK_CHARS_MAX {
+        true => format!("{:?}…", first_chars(theirs, NETWORK_CHARS_MAX)),
+        false => format!("{theirs:?}"),
+    };
+    format!(
+        "cannot use {address}: it is a node of the network {theirs}, and this client is of {ours}"
+    )
+}
+
+fn first_chars(text: &str, max: usize) -> String {
+    text.chars().take(max).collect()
+}
+
 fn outcome_of(error: &ClientError) -> Outcome {
     match error {
         ClientError::Server(server) => Outcome::of(server),
-        // Another network's node is none of those that are meant.
+        // Another network's node is none of those that are meant, and one that makes the login wait has refused nothing.
         ClientError::Connect { .. }
+        | ClientError::LoginWaits { .. }
         | ClientError::Resolve { .. }
         | ClientError::OtherNetwork { .. } => Outcome::Unreachable,
         ClientError::NoAccess { .. } => Outcome::Refused,
@@ -347,8 +382,8 @@ impl From<CallError> for CliError {
             CallError::NoAccess {
                 error: ClientError::NoAccess { code: Some(code), .. }, ..
             } if **code == *AUTH_REQUIRED => (Outcome::Refused, format!("{error}; {LOG_IN}")),
-            CallError::NoAccess { error: ClientError::OtherNetwork { .. }, .. } => {
-                (Outcome::Unreachable, error.to_string())
+            CallError::NoAccess { error: other @ ClientError::OtherNetwork { .. }, at } => {
+                (Outcome::Unreachable, format!("{} {at}", of_other_network(other)))
             }
             CallError::NoAccess { .. } => (Outcome::Refused, error.to_string()),
             CallError::Unavailable { error: ClientError::Connect { .. }, .. } => (
@@ -368,6 +403,8 @@ impl From<CallError> for CliError {
 
 #[cfg(test)]
 mod tests {
+    use distkv_client::OwnNetwork;
+
     use super::*;
 
     fn code_of(word: Option<&str>) -> u8 {
@@ -412,6 +449,30 @@ mod tests {
         assert_eq!(of(lost), EXIT_UNKNOWN_FATE);
         let no_access = ClientError::NoAccess { address, reason, code: None, greeted: true };
         assert_eq!(of(no_access), EXIT_REFUSED);
+    }
+
+    #[test]
+    fn of_another_network_s_name_so_much_is_shown_as_a_name_has() {
+        let of = |theirs: &str| {
+            let ours = Box::new(OwnNetwork::named("own").unwrap());
+            let (address, theirs) = (String::from("a:1"), theirs.into());
+            CliError::from(ClientError::OtherNetwork { address, ours, theirs }).to_string()
+        };
+        let said = of("other");
+        assert_eq!(
+            said,
+            "cannot use a:1: it is a node of the network \"other\", and this client is of \"own\", as its configuration says"
+        );
+        let said = of(&format!("\u{1b}[2J\n{}", "x".repeat(100_000)));
+        assert!(said.len() < 300 && said.contains("xx\"…, and this client"), "{said}");
+        assert!(!said.chars().any(char::is_control), "{said}");
+        let ours = OwnNetwork::of_node(&"y".repeat(100_000)).unwrap();
+        let error = ClientError::OtherNetwork {
+            address: String::from("a:1"),
+            ours: Box::new(ours),
+            theirs: "b".into(),
+        };
+        assert!(CliError::from(error).to_string().len() < 300);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use distkv_client::{ClientError, Connection, Fields, ReplyStream, StreamEvent};
+use distkv_client::{ClientError, Connection, ReplyStream, StreamEvent};
 use distkv_runtime as rt;
 use futures::future::{Either, select};
 
@@ -52,10 +52,7 @@ async fn silence(connection: &Connection, patience: Duration) {
             continue;
         }
         asked_at = rt::now();
-        // Something that everybody may ask. A refusal is an answer as well.
-        let question = Fields::new();
-        let answer = rt::timeout(patience, connection.request("auth_info", &question)).await;
-        if answer.is_none() && connection.heard_at() <= asked_at {
+        if !connection.is_alive(patience).await {
             return;
         }
     }

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`error`] | why a command did not end well, and its exit code |
 //! | [`following`] | a stream of what comes in future, from a node that is asked whether it is still there |
+//! | [`given`] | files that say how to work: read anew, or once where they cannot be |
 //! | [`key_file`] | the network's key file: read, made, replaced |
 //! | [`login`] | the options that say as whom to work |
 //! | `node_ca` | by which CA the nodes are known, where that is said apart from the key file |
@@ -18,6 +19,7 @@
 
 pub mod error;
 pub mod following;
+pub mod given;
 pub mod key_file;
 pub mod login;
 mod node_ca;

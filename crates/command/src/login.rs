@@ -1,12 +1,11 @@
 //! As whom commands work: `--user`, and where its secret is.
 
-use std::fs;
-use std::io::Read as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use crate::error::CliError;
+use crate::given;
 use crate::remote::{file_in_environment, set_in_environment};
 use distkv_client::Login;
 
@@ -84,38 +83,45 @@ impl LoginArgs {
         }
         let from_env = || file_in_environment(SECRET_FILE);
         if let Some(file) = self.secret_file.clone().or_else(from_env) {
-            return read_secret(&file).map(Some);
+            let bytes = given::read("--secret-file", &file, SECRET_FILE_BYTES_MAX);
+            let bytes = bytes.map_err(|error| unreadable(&file, &error))?;
+            return first_line(&file, &bytes).map(Some);
         }
         set_in_environment(SECRET)
     }
 }
 
 /// A secret from a file, or from standard input: its first line.
-pub fn read_secret(file: &PathBuf) -> Result<String, CliError> {
-    let failed = |error: std::io::Error| {
-        CliError::Usage(format!("cannot read the secret in {}: {error}", file.display()))
-    };
-    let mut text = String::new();
-    if file.as_os_str() == "-" {
-        std::io::stdin()
-            .lock()
-            .take(SECRET_FILE_BYTES_MAX)
-            .read_to_string(&mut text)
-            .map_err(failed)?;
-    } else {
-        let opened = fs::File::open(file).map_err(failed)?;
-        opened.take(SECRET_FILE_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
+///
+/// # Errors
+/// It cannot be read, or is empty; or standard input was read for something else.
+pub fn read_secret(file: &Path) -> Result<String, CliError> {
+    let bytes = given::read("a secret", file, SECRET_FILE_BYTES_MAX);
+    first_line(file, &bytes.map_err(|error| unreadable(file, &error))?)
+}
+
+fn first_line(file: &Path, bytes: &[u8]) -> Result<String, CliError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| unreadable(file, &"it is no UTF-8 text"))?;
+    match text.lines().next().unwrap_or_default() {
+        "" => Err(CliError::Usage(format!("the secret in {} is empty", place(file)))),
+        line => Ok(line.to_owned()),
     }
-    let line = text.lines().next().unwrap_or_default();
-    if line.is_empty() {
-        return Err(CliError::Usage(format!("the secret in {} is empty", file.display())));
+}
+
+fn unreadable(file: &Path, why: &dyn std::fmt::Display) -> CliError {
+    CliError::Usage(format!("cannot read the secret in {}: {why}", place(file)))
+}
+
+fn place(file: &Path) -> String {
+    match file.to_str() {
+        Some("-") => String::from("standard input"),
+        _ => file.display().to_string(),
     }
-    Ok(line.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::env;
+    use std::{env, fs};
 
     use super::*;
 
@@ -147,6 +153,6 @@ mod tests {
         let error = args(Some("joe"), Some(path), None).read().unwrap_err();
         assert!(error.to_string().contains("is empty"), "{error}");
         fs::write(file.path(), "geheim\nrest\n").unwrap();
-        assert_eq!(read_secret(&file.path().to_path_buf()).unwrap(), "geheim");
+        assert_eq!(read_secret(file.path()).unwrap(), "geheim");
     }
 }

@@ -1,7 +1,6 @@
 //! By which CA the nodes are known, where that is said apart from the key file: nodes that were started with `--cert` show
 //! that certificate, and not one of the key file's CA.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use distkv_runtime as rt;
@@ -9,6 +8,7 @@ use distkv_tls::pem::{PEM_BYTES_MAX, ca_hash};
 use distkv_tls::{CaHash, ClientTls, Clock, Trust};
 
 use crate::error::CliError;
+use crate::given;
 use crate::remote::file_in_environment;
 
 /// The environment's variable for `--node-ca`.
@@ -25,14 +25,12 @@ pub(crate) fn named(option: Option<&PathBuf>) -> Result<Option<CaHash>, CliError
     }
 }
 
-fn read(what: &str, file: &Path) -> Result<CaHash, CliError> {
+fn read(what: &'static str, file: &Path) -> Result<CaHash, CliError> {
     let wrong =
         |why: &dyn std::fmt::Display| CliError::Usage(format!("{what} {}: {why}", file.display()));
-    let mut text = Vec::new();
     // One more than is taken, so that what is too long is found to be.
     let most = PEM_BYTES_MAX as u64 + 1;
-    let opened = std::fs::File::open(file).map_err(|why| wrong(&why))?;
-    opened.take(most).read_to_end(&mut text).map_err(|why| wrong(&why))?;
+    let text = given::read(what, file, most).map_err(|why| wrong(&why))?;
     ca_hash(&text).map_err(|why| wrong(&why))
 }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, StdoutLock, Write};
+use std::os::fd::AsFd;
 use std::process;
 
 pub use distkv_model::count::count_of;
@@ -10,7 +11,7 @@ pub use distkv_model::count::count_of;
 use distkv_core::protocol::json::{json_from_msgpack, make_integers_safe, text_from_msgpack};
 use distkv_runtime::spawn_thread;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::FileType;
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat, stat};
 use rustix::io::Errno;
 use serde_json::Value as Json;
 
@@ -71,17 +72,44 @@ impl Output {
     }
 
     fn told(&self, written: io::Result<()>) -> Result<(), CliError> {
-        match written.map_err(|error| CliError::of_output(&error)) {
-            Err(CliError::OutputClosed) if self.goes_on => Ok(()),
-            told => told,
+        let Err(error) = written else { return Ok(()) };
+        match CliError::of_output(&error) {
+            CliError::OutputClosed if self.goes_on => Ok(()),
+            // Nobody may take it for the answer.
+            CliError::Failure(_) if self.goes_on => {
+                Err(CliError::Unwritten(format!("cannot write to standard output: {error}")))
+            }
+            error => Err(error),
         }
     }
 }
 
 /// From now on the process ends once nobody reads its standard output any more, if that is a pipe: for commands that may
 /// have nothing to print for hours, and would learn of it only then (`distkv-node watch lamp | grep -q -m1 on`).
-pub fn end_with_reader() {
-    let kind = rustix::fs::fstat(io::stdout()).map(|stat| FileType::from_raw_mode(stat.st_mode));
+/// `has_end`: it ends by itself, after so many lines, so it may be that somebody waits for that only.
+///
+/// # Errors
+/// Standard output is closed: nothing that such a command has to say would be heard.
+pub fn end_with_reader(has_end: bool) -> Result<(), CliError> {
+    if !has_end && is_substitute(io::stdout()) {
+        let text =
+            "cannot write to standard output: it is closed; `>/dev/null` if nobody is to read it";
+        return Err(CliError::Failure(String::from(text)));
+    }
+    wait_for_reader();
+    Ok(())
+}
+
+/// Whether this is what the runtime opens in the place of a standard stream that the process was begun without: `/dev/null`,
+/// for reading and writing. Whoever means that one opens it for one of the two.
+pub fn is_substitute(stream: impl AsFd) -> bool {
+    let is_both_ways = fcntl_getfl(&stream).is_ok_and(|flags| flags.contains(OFlags::RDWR));
+    let same = || Some(fstat(&stream).ok()?.st_rdev == stat("/dev/null").ok()?.st_rdev);
+    is_both_ways && same() == Some(true)
+}
+
+fn wait_for_reader() {
+    let kind = fstat(io::stdout()).map(|stat| FileType::from_raw_mode(stat.st_mode));
     if !matches!(kind, Ok(FileType::Fifo | FileType::Socket)) {
         return;
     }

@@ -9,7 +9,7 @@ use clap::Args;
 use distkv_client::smart::{RawRequest, WriteId};
 use distkv_client::{
     Access, Client, ClientConfig, ClientError, Connection, Fields, HostPort, Idempotency, Login,
-    Message, Options, OwnNetwork, ReplyStream, RetryPolicy, StreamEvent,
+    Message, Options, OwnNetwork, ReplyStream, RetryPolicy, ShutOut, StreamEvent,
 };
 use distkv_core::protocol::client::Action;
 use distkv_model::host_port::CLIENT_PORT;
@@ -23,7 +23,7 @@ use crate::following::Following;
 use crate::key_file;
 use crate::login::LoginArgs;
 use crate::node_ca;
-use crate::ticket::{TicketRead, TicketText, read_ticket};
+use crate::ticket::{TicketRead, TicketText};
 use crate::units::parse_duration;
 
 /// The environment's variable for `--connect`.
@@ -64,13 +64,17 @@ pub struct RemoteArgs {
     #[arg(skip)]
     met: Arc<OnceLock<OwnNetwork>>,
 
+    /// What nodes have said last against this client, of all clones.
+    #[arg(skip)]
+    shut_out: ShutOut,
+
     /// The network's key file: who has it is an admin [env: DISTKV_KEY]
     #[arg(long, value_name = "FILE", conflicts_with = "ticket")]
     key: Option<PathBuf>,
 
     /// The CA of the nodes' certificates, where they have a --cert of their own: a PEM file; of
     /// several in it, the last [env: DISTKV_NODE_CA] [default: the key file's]
-    #[arg(long, value_name = "FILE", conflicts_with = "ticket")]
+    #[arg(long, value_name = "FILE")]
     node_ca: Option<PathBuf>,
 
     /// How long the node may take, like 500ms, 10s, 2m [default: 10s]
@@ -108,6 +112,7 @@ impl RemoteArgs {
                 None => before.ticket_read,
             },
             met: self.met,
+            shut_out: self.shut_out,
             ticket: self.ticket.or(before.ticket),
             key: self.key.or(before.key),
             node_ca: self.node_ca.or(before.node_ca),
@@ -143,7 +148,7 @@ impl RemoteArgs {
             // Who waits at a terminal wants to know why.
             let options =
                 Options { connect_timeout: share, window, nowait: true, access: access.clone() };
-            match Connection::connect(address, options).await {
+            match Connection::connect_again(address, options, &self.shut_out).await {
                 Ok(connection) => {
                     let network = connection.greeting().network.as_deref();
                     if let Some(network) = network.and_then(OwnNetwork::of_node) {
@@ -181,6 +186,11 @@ impl RemoteArgs {
     /// Whether several nodes were named.
     pub fn names_several(&self) -> Result<bool, CliError> {
         Ok(self.addresses()?.len() > 1)
+    }
+
+    /// What nodes have said last against this client: for those who connect to them again.
+    pub fn shut_out(&self) -> &ShutOut {
+        &self.shut_out
     }
 
     /// How long the node may take.
@@ -222,8 +232,8 @@ impl RemoteArgs {
     /// The ticket that was given, if one was.
     fn ticket(&self) -> Result<Option<Ticket>, CliError> {
         self.ticket_read.or_read(|| match &self.ticket {
-            Some(text) => text.read("--ticket").map(Some),
-            None => set_in_environment(TICKET)?.map(|text| read_ticket(TICKET, &text)).transpose(),
+            Some(text) => Ok(Some(("--ticket", text.as_str().to_owned()))),
+            None => Ok(set_in_environment(TICKET)?.map(|text| (TICKET, text))),
         })
     }
 
@@ -265,7 +275,8 @@ impl RemoteArgs {
             access_by_key_at(file, node_ca()?)?
         } else if let Some(ticket) = self.ticket()? {
             if self.node_ca.is_some() {
-                let text = "--node-ca goes with --key or --user: a ticket says itself by which CA the nodes are known";
+                let text = "--node-ca goes with --key or --user, and not with --ticket: a ticket says itself by which CA \
+                            the nodes are known; one with another CA is made by `distkv-node ticket new --ca FILE`";
                 return Err(CliError::Usage(text.to_owned()));
             }
             Access::of_ticket(&ticket)
@@ -282,7 +293,17 @@ impl RemoteArgs {
             None => access,
             Some(login) => access.log_in(login),
         };
-        let network = access.network().or(self.met.get()).cloned();
+        let network = match (access.network(), self.met.get()) {
+            // What was known of the one network says nothing of the other.
+            (Some(named), Some(met)) if named.name() != met.name() => {
+                return Err(CliError::Usage(format!(
+                    "the ticket is of the network {:?} by now, and this command began in {:?}: type it again",
+                    named.name(),
+                    met.name()
+                )));
+            }
+            (named, met) => named.or(met).cloned(),
+        };
         Ok(access.to_network(network))
     }
 }
@@ -481,6 +502,21 @@ pub fn no_greeting(error: ClientError) -> CliError {
     }
 }
 
+/// The same at an address that nodes tell of each other: nobody has typed it, so other advice is needed.
+#[must_use]
+pub fn no_greeting_as_told(error: ClientError) -> CliError {
+    // TLS says first what is wrong.
+    let is_name =
+        matches!(&error, ClientError::NoAccess { reason, .. } if reason.starts_with("wrong name"));
+    let told = no_greeting(error);
+    if !is_name {
+        return told;
+    }
+    told.said(|text| {
+        format!("{text}. It is the address that the node advertises: with --advertise NAME it is one of its certificate's")
+    })
+}
+
 /// Reads a node's client address; `what` is the option, or so, that it stands behind.
 pub fn parse_address(what: &str, text: &str) -> Result<HostPort, CliError> {
     HostPort::parse_remote(text, Some(CLIENT_PORT))
@@ -542,6 +578,7 @@ mod tests {
             connect: connect.map(str::to_owned).into_iter().collect(),
             ticket: None,
             met: Arc::default(),
+            shut_out: ShutOut::default(),
             ticket_read: TicketRead::default(),
             key: None,
             node_ca: None,

@@ -1,15 +1,18 @@
-//! The ticket that a command was given. It is read once, however often it is asked for: it may come out of a pipe.
+//! The ticket that a command was given. A file is read anew whenever it is asked for, because the ticket in it may have been
+//! replaced; what may come out of a pipe is read once.
 
 use std::convert::Infallible;
 use std::fmt;
 use std::io::ErrorKind;
+use std::path::Path;
 use std::str::FromStr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use distkv_client::read_ticket_file;
 use distkv_tls::Ticket;
 
 use crate::error::CliError;
+use crate::given;
 
 /// A ticket as it was typed: a secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -30,18 +33,34 @@ impl FromStr for TicketText {
 }
 
 impl TicketText {
-    /// What it says; `what` is the option, or so, that it stands behind.
-    ///
-    /// # Errors
-    /// As [`read_ticket`].
-    pub(crate) fn read(&self, what: &str) -> Result<Ticket, CliError> {
-        read_ticket(what, &self.0)
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
     }
 }
 
-/// What was read, for all clones. A ticket that cannot be read is not kept: that ends the command.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub(crate) struct TicketRead(Arc<OnceLock<Option<Ticket>>>);
+/// What was read, for all clones.
+#[derive(Clone, Default)]
+pub(crate) struct TicketRead(Arc<Mutex<Last>>);
+
+#[derive(Default, Clone, PartialEq, Eq)]
+enum Last {
+    /// Nothing was read yet.
+    #[default]
+    None,
+    /// There is no ticket, or it stays what it is.
+    Final(Option<Ticket>),
+    /// It came out of this file, which may have another one now.
+    Of(String, Ticket),
+}
+
+impl PartialEq for TicketRead {
+    fn eq(&self, other: &Self) -> bool {
+        let of = |read: &Self| read.last().clone();
+        of(self) == of(other)
+    }
+}
+
+impl Eq for TicketRead {}
 
 impl fmt::Debug for TicketRead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,19 +69,49 @@ impl fmt::Debug for TicketRead {
 }
 
 impl TicketRead {
-    /// What was read, or else what this reads.
+    fn last(&self) -> MutexGuard<'_, Last> {
+        // Nothing that holds it leaves half of anything.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The ticket that this text is, or that is in the file which it names; `what` is the option, or so, that it stands
+    /// behind. `text`: asked for the first time only.
     ///
     /// # Errors
-    /// Of `read`.
+    /// There was none before, and it is no ticket, or the file cannot be read.
     pub(crate) fn or_read(
         &self,
-        read: impl FnOnce() -> Result<Option<Ticket>, CliError>,
+        text: impl FnOnce() -> Result<Option<(&'static str, String)>, CliError>,
     ) -> Result<Option<Ticket>, CliError> {
-        if let Some(ticket) = self.0.get() {
-            return Ok(ticket.clone());
+        let mut last = self.last();
+        match &mut *last {
+            Last::Final(ticket) => return Ok(ticket.clone()),
+            Last::Of(file, ticket) => {
+                // A file that is gone, or is being written, says nothing new.
+                if given::can_be_read_again(Path::new(file))
+                    && let Ok(new) = read_ticket_file(&*file)
+                {
+                    *ticket = new;
+                }
+                return Ok(Some(ticket.clone()));
+            }
+            Last::None => {}
         }
-        let ticket = read()?;
-        Ok(self.0.get_or_init(|| ticket).clone())
+        let Some((what, text)) = text()? else {
+            *last = Last::Final(None);
+            return Ok(None);
+        };
+        let file = text.strip_prefix('@');
+        if let Some(file) = file {
+            given::take_stdin(what, Path::new(file))
+                .map_err(|error| CliError::Usage(format!("{what}: {error}")))?;
+        }
+        let ticket = read_ticket(what, &text)?;
+        *last = match file.filter(|file| given::can_be_read_again(Path::new(file))) {
+            Some(file) => Last::Of(file.to_owned(), ticket.clone()),
+            None => Last::Final(Some(ticket.clone())),
+        };
+        Ok(Some(ticket))
     }
 }
 
@@ -84,28 +133,53 @@ pub fn read_ticket(what: &str, text: &str) -> Result<Ticket, CliError> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_ticket_is_read_once_for_all_clones_and_shows_nothing() {
+    fn ticket(secret: &str) -> Ticket {
         let login = distkv_tls::Login {
             method: "token".into(),
             user: "joe".into(),
-            secret: Some("geheim12".into()),
+            secret: Some(secret.into()),
         };
-        let ticket = Ticket {
+        Ticket {
             addresses: vec![String::from("n1:27586")],
             network: String::new(),
             login: Some(login),
             ca: None,
             certificate: None,
-        };
+        }
+    }
+
+    #[test]
+    fn a_ticket_is_asked_for_once_by_all_clones_and_shows_nothing() {
         let read = TicketRead::default();
-        let bad = read.or_read(|| Err(CliError::Usage(String::from("bad"))));
-        assert!(bad.is_err());
-        let again = read.clone();
-        assert_eq!(read.or_read(|| Ok(Some(ticket.clone()))).unwrap(), Some(ticket.clone()));
-        assert_eq!(again.or_read(|| panic!("it is read again")).unwrap(), Some(ticket.clone()));
-        let text: TicketText = ticket.to_text().unwrap().parse().unwrap();
+        let bad = read.or_read(|| Ok(Some(("--ticket", String::from("bad")))));
+        assert!(bad.unwrap_err().to_string().contains("--ticket"));
+        let (again, text) = (read.clone(), ticket("geheim12").to_text().unwrap());
+        let first = read.or_read(|| Ok(Some(("--ticket", text.clone())))).unwrap();
+        assert_eq!(first, Some(ticket("geheim12")));
+        assert_eq!(again.or_read(|| panic!("it is asked for again")).unwrap(), first);
+        let text: TicketText = text.parse().unwrap();
         assert_eq!(format!("{again:?} {text:?}"), "TicketRead TicketText");
-        assert_eq!(text.read("--ticket").unwrap(), ticket);
+    }
+
+    #[test]
+    fn a_file_s_ticket_is_the_one_that_is_in_it_now_or_was_there_last() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let write = |text: &str| std::fs::write(file.path(), text).unwrap();
+        let read = TicketRead::default();
+        let secret = || {
+            let given = format!("@{}", file.path().display());
+            let ticket = read.or_read(|| Ok(Some(("--ticket", given)))).unwrap().unwrap();
+            ticket.login.unwrap().secret.unwrap()
+        };
+        for new in ["geheim12", "geheim13"] {
+            write(&ticket(new).to_text().unwrap());
+            assert_eq!(secret(), new);
+        }
+        write("half of a tick");
+        assert_eq!(secret(), "geheim13");
+        std::fs::remove_file(file.path()).unwrap();
+        assert_eq!(secret(), "geheim13");
+        write(&ticket("geheim14").to_text().unwrap());
+        assert_eq!(secret(), "geheim14");
     }
 }

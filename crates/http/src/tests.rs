@@ -256,7 +256,7 @@ fn heads_are_bounded_in_bytes_and_fields() {
 
 #[test]
 fn who_says_nothing_or_drips_loses_the_connection() {
-    let limits = Limits { head: Duration::from_millis(200), ..Limits::default() };
+    let limits = Limits { head: Duration::from_secs(3), ..Limits::default() };
     let port = open_with(limits, true);
     let mut dripping = connect(&port);
     let silent = connect(&port);

@@ -41,7 +41,7 @@ pub enum TlsError {
     /// The certificate has other names.
     #[error(
         "wrong name: the node's certificate is for {presented}, not for {wanted}; connect by one of those, or start the node \
-         with --cert-name {wanted}"
+         with --cert-name {wanted}, or, if it has a --cert of its own, with one that has this name, too"
     )]
     Name {
         /// The name by which the client connects.

@@ -7,11 +7,13 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::admins::admins_of;
+use super::users_of;
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::output::{Output, count_of, printable};
 use crate::cli::terminal::units::parse_duration;
 use crate::client::{Fields, Message};
+use crate::model::meta::METHODS;
 use crate::rt;
 
 /// Show whether clients must log in, and switch it on or off
@@ -27,7 +29,7 @@ That is a change of the data (the entry :n.auth), so it counts in the whole netw
 
 `auth` alone says how many clients of this node have not logged in: those are the ones that will be closed.
 
-Exit code: 0 done, 1 failed, 2 usage, 3 refused, 6 no node was reached, 7 it may \
+Exit code: 0 done, 1 failed (or no admin could log in), 2 usage, 3 refused, 6 no node was reached, 7 it may \
 have been done.")]
 pub(in crate::cli) struct AuthArgs {
     #[command(subcommand)]
@@ -45,7 +47,9 @@ Examples:
   distkv-node auth on password
   distkv-node auth on password --grace 10m
 
-With --grace, clients that have not logged in are served as before for so long, old connections and new ones; programs that have a secret use it already. Nodes end the time by their own clocks. `auth on` without it ends the time at once.")]
+With --grace, clients that have not logged in are served as before for so long, old connections and new ones; programs that have a secret use it already. Nodes end the time by their own clocks. `auth on` without it ends the time at once.
+
+There must be an admin who can log in then, or the node must have a key: otherwise nobody could change users, or switch logins off.")]
     On {
         /// By which method: password, token, root
         method: String,
@@ -53,6 +57,10 @@ With --grace, clients that have not logged in are served as before for so long, 
         /// Go on serving clients without a login for so long, like 10m; at most 7d
         #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
         grace: Option<Duration>,
+
+        /// Also if no admin could log in then
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         remote: RemoteArgs,
     },
@@ -81,7 +89,7 @@ pub(in crate::cli) async fn run(args: AuthArgs) -> Result<(), CliError> {
     let asks_anyway = asks_anyway.unwrap_or_default();
     match &args.command {
         None => show(&remote, &mut output).await?,
-        Some(AuthCommand::On { method, grace, .. }) => {
+        Some(AuthCommand::On { method, grace, force, .. }) => {
             let mut fields = Fields::new();
             fields.str("typ", method);
             if let Some(grace) = grace {
@@ -89,6 +97,9 @@ pub(in crate::cli) async fn run(args: AuthArgs) -> Result<(), CliError> {
             }
             // Afterwards nobody could be asked any more.
             let admins = admins_of(&remote, method).await?.len();
+            if admins == 0 && !force && asks_anyway.is_empty() {
+                refuse_lockout(&remote, method).await?;
+            }
             remote.request("set_auth_typ", &fields).await?;
             output.either(
                 || {
@@ -142,6 +153,24 @@ async fn show(remote: &Remote, output: &mut Output) -> Result<(), CliError> {
         },
         || printable(&logins.text(&node)).into_owned(),
     )
+}
+
+/// Refuses to switch logins on where no admin has one, and the node has no key that is as good.
+///
+/// # Errors
+/// Nothing was changed. Or the node could not be asked.
+async fn refuse_lockout(remote: &Remote, method: &str) -> Result<(), CliError> {
+    // A node that is being moved to a key does not ask for it yet.
+    let has_key = remote.try_request("key_list", &Fields::new()).await?.is_ok();
+    // A method without users is refused by the node itself.
+    let has_users = METHODS.contains(&method) && !users_of(remote, method).await?.is_empty();
+    if has_key || !has_users {
+        return Ok(());
+    }
+    Err(CliError::Failure(format!(
+        "no admin can log in by the method {method}, so nobody could change users or switch logins off any more; nothing was \
+         changed. Make one first (`distkv-node user add NAME --role admin`, `distkv-node user role NAME admin`), or add --force"
+    )))
 }
 
 /// What is said where logins are switched on and no admin has one.

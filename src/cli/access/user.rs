@@ -14,8 +14,10 @@ use super::new_secret::NewSecret;
 use super::user_ticket::{self, TicketArgs};
 use super::users_of;
 use crate::cli::error::CliError;
+use crate::cli::files::new_file::{Existing, tell_when_interrupted, tidy_when_interrupted};
+use crate::cli::files::ticket_file::TicketFile;
 use crate::cli::remote::{Remote, RemoteArgs};
-use crate::cli::terminal::output::{Output, Table};
+use crate::cli::terminal::output::{Output, Table, shell_word};
 use crate::cli::terminal::words::completed;
 use crate::client::Message;
 use crate::model::meta::METHODS;
@@ -106,10 +108,21 @@ Example:
         remote: RemoteArgs,
     },
     /// Give a user a new token, which is printed once; the old one is not valid any more
-    #[command(after_help = "Example:\n  distkv-node user token robot")]
+    #[command(after_help = "\
+Examples:
+  distkv-node user token robot --to robot.token
+  distkv-node user token robot
+
+With --to, the file is made for its owner only (mode 0600), before the old token ends. Where the new one is printed and cannot be written, nobody has it: the command fails, and is to be typed again.")]
     Token {
         /// The user's name
         name: String,
+        /// Write the token to this file, and do not print it
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
+        /// Replace the file if there is one
+        #[arg(long, requires = "to")]
+        force: bool,
         #[command(flatten)]
         remote: RemoteArgs,
     },
@@ -185,6 +198,9 @@ impl UserCommand {
 
 pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
     let connect = args.command.remote().clone().or(args.remote);
+    if let UserCommand::Token { to: Some(_), .. } = &args.command {
+        tidy_when_interrupted(connect.json)?;
+    }
     if let UserCommand::Ticket(ticket) = &args.command {
         return user_ticket::run(ticket, &connect).await;
     }
@@ -209,7 +225,14 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
             }
             let reply = remote.request("auth_set", &fields).await?;
             secret.into_iter().for_each(NewSecret::keep);
-            tell_set(&mut output, name, method, "added", &reply)?;
+            let done = match reply.bool("changed") {
+                Some(false) => {
+                    let told = user_of(&remote, Some(method), name).await?.told;
+                    format!("is there already, and so it stays: {}", role_and_list(&told))
+                }
+                Some(true) | None => String::from("added"),
+            };
+            tell_set(&mut output, name, method, &done, &reply)?;
         }
         UserCommand::List { method, .. } => list(&remote, method.as_deref(), &mut output).await?,
         UserCommand::Show(user) => {
@@ -217,14 +240,7 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
                 user_of(&remote, user.method.as_deref(), &user.name).await?;
             output.either(
                 || user_json(&method, &user.name, &told),
-                || {
-                    let list = match told.str("acl").unwrap_or_default() {
-                        "" => "no access list".to_owned(),
-                        list => format!("access list {list}"),
-                    };
-                    let role = told.str("role").unwrap_or_default();
-                    format!("{} ({method}): role {role}, {list}", user.name)
-                },
+                || format!("{} ({method}): {}", user.name, role_and_list(&told)),
             )?;
         }
         UserCommand::Password { name, new_secret_file, .. } => {
@@ -235,10 +251,29 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
             secret.keep();
             tell_set(&mut output, name, "password", "has a new password", &reply)?;
         }
-        UserCommand::Token { name, .. } => {
+        UserCommand::Token { name, to, force, .. } => {
+            let file = to.as_ref().map(|to| TicketFile::begin(to, Existing::of_force(*force)));
+            let file = to.as_ref().zip(file.transpose()?);
             let change = Change::of_secret(&remote, Some("token"), name).await?;
+            if file.is_some() {
+                tell_when_interrupted(format!(
+                    "nothing was written; if {name} has a new token already, it is lost, and the one before is not valid \
+                     any more: type the command again"
+                ));
+            }
             let reply = change.make(&remote).await?;
-            tell_set(&mut output, name, "token", "has a new token", &reply)?;
+            match file {
+                None => tell_set(&mut output, name, "token", "has a new token", &reply)?,
+                Some((to, file)) => {
+                    let filled = file.fill(reply.str("token").unwrap_or_default());
+                    filled.map_err(|error| CliError::Failure(lost_token(name, &error)))?;
+                    let place = to.display().to_string();
+                    output.either(
+                        || json!({"user": name, "method": "token", "changed": true, "token_file": place}),
+                        || format!("{name} (token) has a new token, which is in {place}"),
+                    )?;
+                }
+            }
         }
         // Before a node is asked.
         UserCommand::Ticket(_) => {}
@@ -318,7 +353,24 @@ async fn remove_leftovers(
     if is_there { Ok(()) } else { Err(no_user(method, name)) }
 }
 
-/// Says what was done, and a token, if one was made.
+/// What a user may do, for people.
+fn role_and_list(told: &Message) -> String {
+    let list = match told.str("acl").unwrap_or_default() {
+        "" => "no access list".to_owned(),
+        list => format!("access list {list}"),
+    };
+    format!("role {}, {list}", told.str("role").unwrap_or_default())
+}
+
+/// A token that nobody has seen is in force.
+fn lost_token(name: &str, why: &CliError) -> String {
+    let name = shell_word(name);
+    format!(
+        "{why}; the new token is in force already, and is lost: `distkv-node user token {name} --to FILE` makes another one"
+    )
+}
+
+/// Says what was done, and a token, if one was made: who was to read that and does not has no token.
 fn tell_set(
     output: &mut Output,
     name: &str,
@@ -327,7 +379,7 @@ fn tell_set(
     reply: &Message,
 ) -> Result<(), CliError> {
     let token = reply.str("token");
-    output.either(
+    let told = output.either(
         || json!({"user": name, "method": method, "changed": reply.bool("changed"), "token": token}),
         || match token {
             Some(token) => {
@@ -335,7 +387,11 @@ fn tell_set(
             }
             None => format!("{name} ({method}) {done}"),
         },
-    )
+    );
+    match (told.and_then(|()| output.flush()), token) {
+        (Err(why), Some(_)) => Err(CliError::Failure(lost_token(name, &why))),
+        (told, _) => told,
+    }
 }
 
 async fn list(remote: &Remote, method: Option<&str>, output: &mut Output) -> Result<(), CliError> {

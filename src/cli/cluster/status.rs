@@ -25,7 +25,7 @@ Examples:
   distkv-node status --timeout 1s >/dev/null && echo ready  # health check
 
 Exit code: 0 the node serves clients, 1 it does not (yet), 2 usage, 6 no node was \
-reached.")]
+reached, 8 the answer cannot be written.")]
 pub(in crate::cli) struct StatusArgs {
     #[command(flatten)]
     pub(in crate::cli) remote: RemoteArgs,

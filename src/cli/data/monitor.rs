@@ -59,7 +59,7 @@ pub(in crate::cli) struct MonitorArgs {
 }
 
 pub(in crate::cli) async fn run(args: MonitorArgs) -> Result<(), CliError> {
-    end_with_reader();
+    end_with_reader(args.count.is_some())?;
     let (mut remote, mut stream) = open(&args).await?;
     tell_where(&args, &remote, "");
     let mut output = Output::new(args.remote.json);

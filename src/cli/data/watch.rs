@@ -80,7 +80,7 @@ pub(in crate::cli) struct WatchArgs {
 }
 
 pub(in crate::cli) async fn run(args: WatchArgs) -> Result<(), CliError> {
-    end_with_reader();
+    end_with_reader(args.count.is_some())?;
     let mut fields = Fields::at(&args.path);
     fields.bool("restart", true);
     for (name, depth) in [("max_depth", args.depth), ("min_depth", args.min_depth)] {

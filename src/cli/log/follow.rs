@@ -77,8 +77,8 @@ pub(super) async fn run(args: &FollowArgs, json: bool) -> Result<(), CliError> {
         // The incarnations that it names are needed all the same.
         while followed.log.next().map_err(reading_failure)?.is_some() {}
     }
+    end_with_reader(args.count.is_some())?;
     say::line(&format!("following {}", args.from.display()));
-    end_with_reader();
     let mut output = Output::new(json);
     let mut left = args.count;
     while left != Some(0) {

@@ -21,7 +21,7 @@ Examples:
   distkv-node config check node.toml
   distkv-node config check node.toml --json
 
-Exit code: 0 a node would start with it, 2 it would not.")]
+Exit code: 0 a node would start with it, 2 it would not, 8 what was found cannot be written.")]
 pub(in crate::cli) struct ConfigArgs {
     #[command(subcommand)]
     what: What,
@@ -52,7 +52,7 @@ Examples:
 Each line names the file, the line and what is wrong there. `error` keeps the node from starting; `warning` \
 does not. A key that is wrong is left out while the rest is checked.
 
-Exit code: 0 a node would start with it, 2 it would not.")]
+Exit code: 0 a node would start with it, 2 it would not, 8 what was found cannot be written.")]
 struct CheckArgs {
     /// The file [default: /etc/distkv/node.toml]
     #[arg(value_name = "FILE")]

@@ -17,6 +17,7 @@ use crate::cli::files::new_file::{Existing, tidy_when_interrupted};
 use crate::cli::files::ticket_file::TicketFile;
 use crate::cli::remote::parse_address;
 use crate::cli::terminal::output::{Output, printable};
+use crate::membership::NetworkName;
 use crate::rt;
 
 /// Make a ticket, or show what is in one
@@ -208,6 +209,11 @@ fn make(new: NewArgs) -> Result<Ticket, CliError> {
         _ => None,
     };
     let of_key = of_key.map(|(_, network)| network);
+    if let Some(network) = &new.network {
+        // No node has another one, so no node would be used.
+        NetworkName::new(network)
+            .map_err(|error| CliError::Usage(format!("--network {network:?}: {error}")))?;
+    }
     let network = new.network.or(of_key).unwrap_or_default();
     Ok(Ticket { addresses, network, login, ca, certificate })
 }

@@ -29,7 +29,7 @@ Lines begin with + for what only B has, - for what only A has, and ~ for another
 values count, unless --versions is given: then also who made them and when. With --json, one \
 object per line: path, change (added, removed, changed, version), old and new value.
 
-Exit code: 0 there is no difference, 1 there is (or a file cannot be read), 2 usage.")]
+Exit code: 0 there is no difference, 1 there is (or a file cannot be read), 2 usage, 8 it cannot be written.")]
 pub(super) struct DiffArgs {
     /// The file to compare with
     #[arg(value_name = "A")]

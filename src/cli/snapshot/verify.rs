@@ -31,7 +31,7 @@ A node's data directory is also read as the node reads it at its start, whether 
 not: its identity, how it was stopped, and whether each log goes on where the one before it \
 ended. The last line says whether a node would start with it, and if not, what it would say.
 
-Exit code: 0 all are good, 1 one is not or cannot be read, 2 usage.")]
+Exit code: 0 all are good, 1 one is not or cannot be read, 2 usage, 8 what was found cannot be written.")]
 pub(super) struct VerifyArgs {
     /// The files; of a directory, all snapshots and event logs (*.dkv) in it, and whether they belong together
     #[arg(value_name = "FILE|DIR", required = true)]

@@ -1,21 +1,19 @@
 //! Standard input, for commands that take what they work on from there.
 
 use std::io::{self, Error, ErrorKind, Stdin};
+use std::path::Path;
 
-use rustix::fs::{OFlags, fcntl_getfl, fstat, stat};
-
-/// What the runtime opens in the place of a standard input that the process was begun without: for reading and writing.
-/// Whoever means an empty input opens it for reading.
-const SUBSTITUTE: &str = "/dev/null";
+use distkv_command::given::take_stdin;
+use distkv_command::output::is_substitute;
 
 /// Standard input, if the process was begun with one: a closed one is no empty one, which would be a value.
 ///
 /// # Errors
-/// It is closed.
+/// It is closed, or was read already for an option that says how to work.
 pub(in crate::cli) fn open() -> io::Result<Stdin> {
     let stdin = io::stdin();
-    let is_both_ways = fcntl_getfl(&stdin)?.contains(OFlags::RDWR);
-    if is_both_ways && fstat(&stdin)?.st_rdev == stat(SUBSTITUTE)?.st_rdev {
+    take_stdin("the command's input", Path::new("-"))?;
+    if is_substitute(&stdin) {
         return Err(Error::new(ErrorKind::NotConnected, "it is closed"));
     }
     Ok(stdin)

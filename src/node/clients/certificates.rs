@@ -3,7 +3,7 @@
 //! another one is there, it is tried again and again: what keeps it from being read may pass.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use distkv_command::plain_file;
 use distkv_tls::pem::PEM_BYTES_MAX;
 use distkv_tls::server::ClientRoots;
 use distkv_tls::{CaHash, Clock, Identity, ServerTls, pem};
@@ -301,7 +302,9 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     // One more than is taken, so that what is too long is found to be.
     let most = PEM_BYTES_MAX as u64 + 1;
-    File::open(path).map_err(failed)?.take(most).read_to_end(&mut bytes).map_err(failed)?;
+    // A pipe would keep the node from starting, until somebody writes into it.
+    let opened = plain_file::open(path).map_err(failed)?;
+    opened.take(most).read_to_end(&mut bytes).map_err(failed)?;
     Ok(bytes)
 }
 
@@ -415,7 +418,12 @@ mod tests {
         let write = |name: &str| {
             fs::write(path(name), "same").unwrap();
             // As tools leave it that make the same files again.
-            File::options().write(true).open(path(name)).unwrap().set_modified(UNIX_EPOCH).unwrap();
+            fs::File::options()
+                .write(true)
+                .open(path(name))
+                .unwrap()
+                .set_modified(UNIX_EPOCH)
+                .unwrap();
         };
         write("cert");
         write("key");

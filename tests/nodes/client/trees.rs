@@ -108,7 +108,7 @@ async fn delete_slowly(mut stream: TcpStream, answers: Option<usize>) {
                 Some("delete_tree") => deleting = Some(seq),
                 _ if deleting.is_some() && answers.is_none() => {}
                 Some(action) => {
-                    asked += usize::from(action == "get_value");
+                    asked += usize::from(action == "auth_info");
                     let mut error = Fields::new();
                     error.u64("seq", seq).str("error", "no").str("code", "unknown_action");
                     stream.write_all(&error.encode()).await.unwrap();
@@ -127,7 +127,7 @@ fn a_silent_node_is_given_up_by_who_deletes_a_tree_and_a_slow_one_is_not() {
     block_on(async {
         // Without the question whether it is alive, the call would wait for as long as it may.
         let retry = RetryPolicy {
-            try_deadline: Duration::from_secs(1),
+            try_deadline: Duration::from_secs(3),
             total_deadline: 10 * PATIENCE,
             ..RetryPolicy::default()
         };
@@ -142,13 +142,13 @@ fn a_silent_node_is_given_up_by_who_deletes_a_tree_and_a_slow_one_is_not() {
             let client = Client::connect([seed], config).await.unwrap();
             let at = path("t");
             let deleting = client.delete_tree(&at, DeleteTreeOptions::default());
-            let done = rt::timeout(PATIENCE, deleting).await.expect("it is still waited for");
+            let done = rt::timeout(2 * PATIENCE, deleting).await.expect("it is still waited for");
             match answers {
                 Some(_) => assert_eq!(done.unwrap(), 9),
                 None => {
                     let error = done.unwrap_err();
                     assert_eq!((error.fate(), error.attempts()), (Fate::Unknown, 1), "{error}");
-                    assert!(error.to_string().contains("it sent nothing for 1s"), "{error}");
+                    assert!(error.to_string().contains("it sent nothing for 3s"), "{error}");
                 }
             }
             script.cancel().await;
@@ -204,7 +204,7 @@ async fn send_tree_slowly(mut stream: TcpStream, count: u64, pause: Duration, is
 fn a_tree_that_keeps_coming_may_take_longer_than_a_call_and_one_that_stops_may_not() {
     block_on(async {
         let retry = RetryPolicy {
-            try_deadline: Duration::from_secs(2),
+            try_deadline: Duration::from_secs(4),
             total_deadline: Duration::from_millis(300),
             ..RetryPolicy::default()
         };
@@ -222,7 +222,7 @@ fn a_tree_that_keeps_coming_may_take_longer_than_a_call_and_one_that_stops_may_n
                 false => {
                     let error = tree.unwrap_err();
                     assert_eq!((error.code(), error.attempts()), (Some("unavailable"), 1));
-                    assert!(error.to_string().contains("nothing came for 2s"), "{error}");
+                    assert!(error.to_string().contains("nothing came for 4s"), "{error}");
                 }
             }
             script.cancel().await;

@@ -11,6 +11,8 @@
     reason = "a test that fails should say so at once, and may read the clock"
 )]
 
+pub mod pauses;
+
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +26,9 @@ use distkv::protocol::frame::{BODY_BYTES_MAX, split_frame};
 use distkv::protocol::peer::greeting::{Greeting, Hello, LIMITS, VERSION, VERSION_OLDEST};
 use distkv::protocol::peer::{PeerMessage, RefuseReason};
 use distkv::testing::loopback;
+
+/// How long a node may take to end. It promises 3 s; the rest is for a busy machine.
+pub const GOODBYE: Duration = Duration::from_secs(10);
 
 pub fn path(text: &str) -> Path {
     text.parse().unwrap()

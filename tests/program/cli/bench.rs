@@ -197,6 +197,33 @@ fn the_generator_is_measured_without_a_server() {
     assert_eq!((echo["requests"].as_u64(), echo["errors"].as_u64()), (Some(1_000), Some(0)));
 }
 
+#[test]
+fn measurements_without_a_login_say_so_where_a_node_asks_for_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (key, ticket) = (path("key"), path("ticket"));
+    assert_eq!(cli(&["key", "new", "--network", "plant", "--to", &key]).code, 0);
+    let own = ["run", "--peer-wait", "0s", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+    let node = NodeProcess::start_in("plant", "n1", &[&own[..], &["--key", &key]].concat());
+    let at = node.client.to_string();
+    for made in [
+        &["user", "add", "robot", "--method", "token", "--acl", "*"][..],
+        &["user", "ticket", "robot", "--to", &ticket],
+    ] {
+        let done = cli(&[made, &["--connect", &at, "--key", &key]].concat());
+        assert_eq!(done.code, 0, "{}", done.stderr);
+    }
+    let ticket = format!("@{ticket}");
+    for measurement in
+        [&["watchers", "--count", "2"][..], &["tree"], &["propagation", "--watch", &at]]
+    {
+        let done = bench(&[measurement, &["--ticket", &ticket]].concat());
+        let says = "speaks the plain protocol without either, also with --ticket";
+        assert_eq!(done.code, 3, "{measurement:?}: {}", done.stderr);
+        assert!(done.stderr.contains(says), "{measurement:?}: {}", done.stderr);
+    }
+}
+
 /// Few and short: what counts is that each figure is there.
 const SHORT: [&str; 7] =
     ["compare", "--rounds", "1", "--duration=400ms", "--warm-up=100ms", "--keys", "3000"];

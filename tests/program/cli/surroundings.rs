@@ -85,6 +85,54 @@ fn a_closed_standard_input_is_not_an_empty_one() {
 }
 
 #[test]
+fn a_closed_standard_output_ends_a_command_that_would_wait_for_what_comes() {
+    let node = NodeProcess::run("n1");
+    let run = |command: &str, output: &str| {
+        let program = env!("CARGO_BIN_EXE_distkv-node");
+        let script = format!("timeout 30 {program} {command} --connect {} {output}", node.client);
+        let done = Command::new("bash").args(["-c", &script]).output().unwrap();
+        (done.status.code(), String::from_utf8(done.stderr).unwrap())
+    };
+    for command in ["watch a", "watch a --fetch", "monitor", "conflicts --follow"] {
+        let (code, said) = run(command, ">&-");
+        assert!(code == Some(1) && said.contains("it is closed"), "{command}: {code:?} {said}");
+    }
+    // Somebody may wait for that many only.
+    ok(&node, &["set", "a", "1"]);
+    for output in [">&-", ">/dev/null"] {
+        assert_eq!(run("watch a --fetch --count 1", output).0, Some(0));
+    }
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_not_taken_for_another_one() {
+    let (node, folder) = (NodeProcess::run("n1"), tempfile::tempdir().unwrap());
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (at, saved, config) = (node.client.to_string(), path("saved.dkv"), path("node.toml"));
+    let other = path("other.dkv");
+    ok(&node, &["snapshot", "save", "--to", &saved]);
+    ok(&node, &["set", "a", "1"]);
+    ok(&node, &["snapshot", "save", "--to", &other]);
+    std::fs::write(&config, "name = \"n1\"\n").unwrap();
+    for (arguments, answer) in [
+        (&["verify", &at, &at][..], 0),
+        (&["status", "--connect", &at], 0),
+        (&["snapshot", "verify", &saved], 0),
+        (&["snapshot", "diff", &saved, &other], 1),
+        (&["config", "check", &config], 0),
+    ] {
+        let mut command = program(arguments);
+        command.stdout(File::create("/dev/full").unwrap());
+        let done = command.spawn().unwrap().wait_with_output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(8), "{arguments:?}: {said}");
+        assert!(said.contains("cannot write to standard output"), "{arguments:?}: {said}");
+        // Whoever does not read it has the exit code.
+        assert_eq!(run_with_closed_output(arguments).code, answer, "{arguments:?}");
+    }
+}
+
+#[test]
 fn who_may_open_hardly_any_file_is_told_so() {
     for args in ["status", "run --name n1"] {
         let program = env!("CARGO_BIN_EXE_distkv-node");

@@ -50,6 +50,18 @@ fn a_new_ticket_s_file_is_its_owner_s_only_and_replaces_nothing_unasked() {
 }
 
 #[test]
+fn no_ticket_is_for_a_network_whose_name_no_node_can_have() {
+    for name in ["a b", "", "a\u{1b}b", &"x".repeat(300)] {
+        let new = cli(&["ticket", "new", "n1", "--network", name]);
+        assert_eq!((new.code, new.stdout.as_str()), (2, ""), "{name:?}: {}", new.stderr);
+        assert!(new.stderr.contains("--network"), "{name:?}: {}", new.stderr);
+        let run = cli(&["run", "--name", "n1", "--network", name, "--client", "127.0.0.1:0"]);
+        assert_eq!(run.code, 2, "{name:?}: {}", run.stderr);
+    }
+    assert_eq!(cli(&["ticket", "new", "n1", "--network", "plant"]).code, 0);
+}
+
+#[test]
 fn a_ticket_that_can_be_read_only_once_is_enough_for_a_command() {
     let node = NodeProcess::run("n1");
     let ticket = cli(&["ticket", "new", &node.client.to_string()]).stdout;

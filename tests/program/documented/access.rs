@@ -14,6 +14,8 @@ pub const ROWS: &[Row] = &[
     run(0, "distkv-node user add robot --method token --role operator", &["robot"]),
     hidden(0, "distkv-node user remove robot"),
     run(0, "distkv-node user add robot --method token --acl '*'", &["robot"]),
+    run(0, "distkv-node user token robot --to robot.token", &["is in robot.token"]),
+    run(0, "distkv-node user token robot", &["not shown again"]),
     run(0, "distkv-node user list", &["joe", "robot"]),
     run(0, "distkv-node acl explain joe site.lamp", &["site"]),
     run(0, "distkv-node user acl joe lamps", &["joe"]),

@@ -11,6 +11,9 @@
     reason = "a test that fails should say so at once, and may read the clock"
 )]
 
+#[path = "../../nodes/sockets/pauses.rs"]
+pub mod pauses;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -26,6 +29,9 @@ use rmpv::Value;
 
 /// Longer than anything honest takes on a busy machine; a test that waits so long has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a node may take to end. It promises 3 s; the rest is for a busy machine.
+pub const GOODBYE: Duration = Duration::from_secs(10);
 
 /// The program.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_distkv-node");
@@ -340,9 +346,12 @@ impl Client {
                 return Ok(value);
             }
             let mut chunk = [0; 64 << 10];
-            match self.stream.read(&mut chunk)? {
-                0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-                n => self.buffer.extend_from_slice(&chunk[..n]),
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => self.buffer.extend_from_slice(&chunk[..n]),
+                // This process was stopped, and goes on.
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
     }

@@ -5,17 +5,22 @@ use std::process::Command;
 use super::{Keys, program};
 use crate::processes::{NodeProcess, PROGRAM};
 
-/// A node with a key file, and a certificate of another CA for 127.0.0.1; the key file, and the CA's certificate.
-fn with_own_ca(keys: &Keys) -> (NodeProcess, String, String) {
+/// A key file; the certificate of another CA for this name, and its key; and the CA's certificate.
+fn files(keys: &Keys, name: &str) -> [String; 4] {
     let ((key, _), (other, _)) = (keys.make("key"), keys.make("other"));
     let (own, ca) = (keys.path("own"), keys.path("ca"));
-    for made in [&["--server", "127.0.0.1", "--to", &own][..], &["--ca", "--to", &ca]] {
+    for made in [&["--server", name, "--to", &own][..], &["--ca", "--to", &ca]] {
         let (code, said) = program(&[&["key", "cert", "--key", &other], made].concat());
         assert_eq!(code, Some(0), "{said}");
     }
-    let [cert, secret] = [".pem", ".key"].map(|end| format!("{own}{end}"));
+    [key, format!("{own}.pem"), format!("{own}.key"), format!("{ca}.pem")]
+}
+
+/// A node with a key file, and a certificate of another CA for 127.0.0.1; the key file, and the CA's certificate.
+fn with_own_ca(keys: &Keys) -> (NodeProcess, String, String) {
+    let [key, cert, secret, ca] = files(keys, "127.0.0.1");
     let node = keys.run("a", &["--key", &key, "--cert", &cert, "--cert-key", &secret]);
-    (node, key, format!("{ca}.pem"))
+    (node, key, ca)
 }
 
 #[test]
@@ -57,6 +62,21 @@ fn who_has_the_key_file_is_told_by_which_ca_the_nodes_are_known_and_takes_no_oth
 }
 
 #[test]
+fn a_ca_that_can_be_read_only_once_is_enough_for_commands_that_connect_twice() {
+    let keys = Keys::new();
+    let (node, key, ca) = with_own_ca(&keys);
+    for command in ["top --once", "conflicts --all", "ls"] {
+        let script = format!(
+            "{PROGRAM} {command} --connect {} --key {key} --node-ca <(cat {ca})",
+            node.client
+        );
+        let done = Command::new("bash").args(["-c", &script]).output().unwrap();
+        assert_eq!(done.status.code(), Some(0), "{command}: {done:?}");
+        assert!(!String::from_utf8_lossy(&done.stdout).contains("no answer"), "{done:?}");
+    }
+}
+
+#[test]
 fn tickets_that_the_node_makes_have_the_ca_that_was_named_and_users_need_none_of_the_key() {
     let keys = Keys::new();
     let (node, key, ca) = with_own_ca(&keys);
@@ -76,8 +96,41 @@ fn tickets_that_the_node_makes_have_the_ca_that_was_named_and_users_need_none_of
     let as_joe = ["--user", "joe", "--secret-file", &secret, "--connect", &address];
     let (code, said) = program(&[&["get", "a", "--node-ca", &ca][..], &as_joe].concat());
     assert!(code == Some(0) && said == "5\n", "{said}");
-    let (code, said) = program(&["get", "a", "--ticket", &ticket, "--node-ca", &ca]);
-    assert!(code == Some(2) && said.contains("cannot be used with"), "{said}");
-    let (code, said) = program(&["--ticket", &ticket, "get", "a", "--node-ca", &ca]);
-    assert!(code == Some(2) && said.contains("--node-ca"), "{said}");
+    for both in [
+        ["get", "a", "--ticket", &ticket, "--node-ca", &ca],
+        ["get", "a", "--node-ca", &ca, "--ticket", &ticket],
+        ["--ticket", &ticket, "get", "a", "--node-ca", &ca],
+    ] {
+        let (code, said) = program(&both);
+        let why = "a ticket says itself by which CA the nodes are known";
+        assert!(code == Some(2) && said.contains("--node-ca") && said.contains(why), "{said}");
+    }
+}
+
+#[test]
+fn nodes_that_have_certificates_for_names_only_are_reached_by_the_names_that_they_advertise() {
+    let keys = Keys::new();
+    let [key, cert, secret, ca] = files(&keys, "localhost");
+    let own = ["--key", &key, "--cert", &cert, "--cert-key", &secret];
+    let named = [&own[..], &["--advertise", "localhost"]].concat();
+    for (options, is_reached) in [(&own[..], false), (&named, true)] {
+        let n1 = keys.run("n1", options);
+        let n2 = keys.join("n2", &n1, options);
+        let at = format!("localhost:{}", n1.client.port());
+        let by_key = ["--connect", &at, "--key", &key, "--node-ca", &ca];
+        let run = |arguments: &[&str]| program(&[arguments, &by_key].concat());
+        let (code, said) = run(&["wait", "--members", "2"]);
+        assert_eq!(code, Some(0), "{said} {:#?}", n2.log());
+        let advice = "--advertise NAME";
+        let (code, said) = run(&["conflicts", "--all"]);
+        let is_told = said.contains("n2 is left out") && said.contains("wrong name");
+        assert_eq!((code, is_told), (Some(i32::from(!is_reached)), !is_reached), "{said}");
+        assert_eq!(said.contains(advice), !is_reached, "{said}");
+        let (code, said) = run(&["top", "--once"]);
+        assert_eq!((code, said.contains("no answer")), (Some(0), !is_reached), "{said}");
+        let is_told = said.contains("n2: cannot get into") && said.contains("wrong name");
+        assert_eq!((is_told, said.contains(advice)), (!is_reached, !is_reached), "{said}");
+        let (code, said) = run(&["top", "--once", "--json"]);
+        assert_eq!((code, said.contains("\"why\":\"cannot get into")), (Some(0), !is_reached));
+    }
 }

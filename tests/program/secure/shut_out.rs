@@ -4,11 +4,12 @@ use std::fs;
 use std::time::Duration;
 
 use distkv::client::smart::{Watch, WatchEvent, WatchOptions};
-use distkv::client::{CallError, Client, ClientConfig, PoolConfig, PutOptions};
+use distkv::client::{CallError, Client, ClientConfig, PoolConfig, PutOptions, RetryPolicy};
 use distkv::model::path::Path;
 use distkv::rt;
 use distkv::testing::{PATIENCE, block_on, wait_until};
 use distkv_tls::ticket::Ticket;
+use futures::future::{join, join_all};
 
 use super::{Keys, program, wait_for_links};
 use crate::processes::NodeProcess;
@@ -45,20 +46,34 @@ impl Place {
         assert_eq!(code, Some(0), "{said}");
     }
 
-    /// A client as a user that is made now.
-    async fn client_of(&self, user: &str) -> Client {
-        let secret = self.keys.path("secret");
-        fs::write(&secret, "a secret of joe\n").unwrap();
+    /// Makes a user with the secret in this file.
+    fn add(&self, user: &str, secret: &str) {
         self.as_admin(&["acl", "set", "site", "site", "xen"]);
         self.as_admin(&["acl", "set", "site", "site.#", "rwcdxen"]);
-        self.as_admin(&["user", "add", user, "--acl", "site", "--new-secret-file", &secret]);
-        let address = self.nodes[0].client.to_string();
-        let (code, ticket) = program(&[
-            "ticket", "new", &address, "--key", &self.key, "--user", user, "--secret", &secret,
-            "--method", "password",
-        ]);
+        self.as_admin(&["user", "add", user, "--acl", "site", "--new-secret-file", secret]);
+    }
+
+    /// The name of a file with a secret.
+    fn secret(&self, secret: &str) -> String {
+        let file = self.keys.path("secret");
+        fs::write(&file, format!("{secret}\n")).unwrap();
+        file
+    }
+
+    /// The ticket for a user with the secret in this file, at all nodes.
+    fn ticket_of(&self, user: &str, secret: &str) -> Ticket {
+        let at: Vec<String> = self.nodes.iter().map(|node| node.client.to_string()).collect();
+        let by = ["--key", &self.key, "--user", user, "--secret", secret, "--method", "password"];
+        let at: Vec<&str> = at.iter().map(String::as_str).collect();
+        let (code, ticket) = program(&[&["ticket", "new"][..], &at, &by].concat());
         assert_eq!(code, Some(0), "{ticket}");
-        let ticket: Ticket = ticket.trim().parse().unwrap();
+        ticket.trim().parse().unwrap()
+    }
+
+    /// A client as a user that is made now.
+    async fn client_of(&self, user: &str) -> Client {
+        let secret = self.secret("a secret of joe");
+        self.add(user, &secret);
         // A failure is hardly remembered: so each call may ask each node again.
         let memory = Duration::from_millis(1);
         let pool = PoolConfig {
@@ -66,13 +81,32 @@ impl Place {
             failure_memory_max: memory,
             ..PoolConfig::default()
         };
-        let config = ClientConfig::new().pool(pool);
-        let client = Client::connect_with_ticket(&ticket, config).await.unwrap();
+        self.connect(&self.ticket_of(user, &secret), ClientConfig::new().pool(pool)).await
+    }
+
+    /// A client that sees all nodes, and whom all have let in that hear of its user.
+    async fn connect(&self, ticket: &Ticket, config: ClientConfig) -> Client {
+        let config = config.connect_deadline(PATIENCE);
+        let client = Client::connect_with_ticket(ticket, config).await.unwrap();
         let sees_all = || client.cluster_view().nodes.iter().filter(|n| n.is_live()).count() == 3;
         assert!(wait_until(PATIENCE, sees_all).await);
         // The other nodes have heard of the user.
         client.put_with(&at(-1), &0, &PutOptions::new().copies(2)).await.unwrap();
         client
+    }
+}
+
+/// Whether it is the answer to who is let in nowhere.
+fn is_refusal(error: &CallError) -> bool {
+    matches!(error, CallError::NoAccess { .. } | CallError::Refused { .. })
+}
+
+/// What a watch ends with.
+async fn end_of(watch: &mut Watch) -> CallError {
+    loop {
+        if let Err(error) = watch.next().await {
+            return error;
+        }
     }
 }
 
@@ -120,22 +154,110 @@ fn who_is_removed_is_told_so_after_one_try_at_each_node_and_watches_end_with_it(
         let mut watch = client.watch(&at(0), WatchOptions::default()).await.unwrap();
         assert_eq!(next(&mut watch).await.unwrap(), WatchEvent::UpToDate);
         place.as_admin(&["user", "remove", "joe"]);
-        let ended = loop {
-            match next(&mut watch).await {
-                Ok(_) => {}
-                Err(error) => break error,
-            }
-        };
-        assert!(matches!(ended, CallError::NoAccess { .. } | CallError::Refused { .. }), "{ended}");
+        let ended = rt::timeout(PATIENCE, end_of(&mut watch)).await.expect("it does not end");
+        assert!(is_refusal(&ended), "{ended}");
         // Nodes let those wait who guess: it is still refused.
         for _ in 0..12 {
             let error = client.get::<i64>(&at(0)).await.unwrap_err();
-            assert!(
-                matches!(error, CallError::NoAccess { .. } | CallError::Refused { .. }),
-                "{error}"
-            );
+            assert!(is_refusal(&error), "{error}");
             assert!(error.attempts() <= 3, "{error}");
         }
         client.close().await;
+    });
+}
+
+/// As many as log in as one user: more than a node lets guess.
+const CROWD: usize = 12;
+/// So soon all of them are told; mostly it takes a second or two.
+const SOON: Duration = Duration::from_secs(20);
+
+#[test]
+fn all_clients_of_a_user_that_is_removed_are_told_soon_however_many_they_are() {
+    block_on(async {
+        let place = Place::start(|_| Vec::new());
+        let secret = place.secret("a secret of joe");
+        place.add("joe", &secret);
+        let ticket = place.ticket_of("joe", &secret);
+        let mut clients = Vec::new();
+        for number in 0..CROWD {
+            // Longer than they may take to be told.
+            let retry = RetryPolicy { total_deadline: 3 * SOON, ..RetryPolicy::default() };
+            let client = place.connect(&ticket, ClientConfig::new().retry(retry)).await;
+            let at = at(i64::try_from(number).unwrap());
+            let mut watch = client.watch(&at, WatchOptions::default()).await.unwrap();
+            assert_eq!(next(&mut watch).await.unwrap(), WatchEvent::UpToDate);
+            clients.push((client, watch, at));
+        }
+        place.as_admin(&["user", "remove", "joe"]);
+        let ends = clients.iter_mut().map(|(client, watch, at)| async {
+            let watching = end_of(watch);
+            let calling = async {
+                loop {
+                    // Until the nodes have heard of it.
+                    if let Err(error) = client.get::<i64>(at).await {
+                        return error;
+                    }
+                    rt::sleep(Duration::from_millis(10)).await;
+                }
+            };
+            join(watching, calling).await
+        });
+        let ends = rt::timeout(SOON, join_all(ends)).await.expect("not all are told");
+        for (watch, call) in ends {
+            assert!(is_refusal(&watch) && is_refusal(&call), "{watch}; {call}");
+        }
+        for (client, ..) in clients {
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn who_knows_a_changed_secret_stays_and_comes_in_while_others_try_the_old_one() {
+    block_on(async {
+        let place = Place::start(|_| Vec::new());
+        let secret = place.secret("a secret of joe");
+        place.add("joe", &secret);
+        let old = place.ticket_of("joe", &secret);
+        let before = place.connect(&old, ClientConfig::new()).await;
+        let secret = place.secret("another secret of joe");
+        place.as_admin(&["user", "password", "joe", "--new-secret-file", &secret]);
+        let new = place.ticket_of("joe", &secret);
+        let after = place.connect(&new, ClientConfig::new()).await;
+        let mut watches = Vec::new();
+        for client in [&before, &after] {
+            let mut watch = client.watch(&at(0), WatchOptions::default()).await.unwrap();
+            while next(&mut watch).await.unwrap() != WatchEvent::UpToDate {}
+            watches.push(watch);
+        }
+        let brief = ClientConfig::new().connect_deadline(Duration::from_secs(2));
+        let guesses = (0..CROWD).map(|_| Client::connect_with_ticket(&old, brief.clone()));
+        let working = async {
+            for number in 0..60 {
+                for client in [&before, &after] {
+                    client.put(&at(number), &number).await.unwrap();
+                }
+            }
+        };
+        let (guesses, ()) = join(join_all(guesses), working).await;
+        assert!(guesses.iter().all(Result::is_err));
+        // Who is made to wait is not refused.
+        let waited = |guess: &&CallError| matches!(guess, CallError::Unavailable { .. });
+        assert!(guesses.iter().filter_map(|guess| guess.as_ref().err()).filter(waited).count() > 0);
+        // The nodes make this one wait, too, for some seconds.
+        let patient = ClientConfig::new().connect_deadline(Duration::from_secs(120));
+        let late = Client::connect_with_ticket(&new, patient).await.unwrap();
+        late.put(&at(60), &60).await.unwrap();
+        for client in [&before, &after, &late] {
+            client.put(&at(0), &-1).await.unwrap();
+        }
+        for mut watch in watches {
+            while !matches!(next(&mut watch).await.unwrap(), WatchEvent::Change(change) if change.value.is_some())
+            {
+            }
+        }
+        for client in [before, after, late] {
+            client.close().await;
+        }
     });
 }

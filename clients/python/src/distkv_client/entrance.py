@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from .codec import Fields
-from .errors import LostError, NoAccessError, ServerError
+from .errors import ACCESS_CODES, FULL, LoginWaitError, LostError, NoAccessError, ServerError
 from .login import NONCE_BYTES, Greeting, Login, identity_of, proof
 
 if TYPE_CHECKING:
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 async def log_in(connection: Connection, login: Login, greeting: Greeting) -> None:
     """Logs in.
 
-    Raises :class:`~distkv_client.errors.NoAccessError`, and what can happen to a connection.
+    Raises :class:`~distkv_client.errors.NoAccessError`, :class:`~distkv_client.errors.LoginWaitError`, and what can
+    happen to a connection.
     """
     fields = Fields()
     expected: bytes | None = None
@@ -39,7 +40,9 @@ async def log_in(connection: Connection, login: Login, greeting: Greeting) -> No
         while (item := await stream.next()) is not None:
             theirs = item.message.get("proof", theirs)
     except ServerError as error:
-        if error.code not in ("auth_failed", "denied", "auth_required"):
+        if error.code == FULL:
+            raise LoginWaitError(f"cannot log in at {connection.address}: it makes the login wait: {error}") from error
+        if error.code not in ACCESS_CODES:
             raise
         raise NoAccessError(f"cannot get into {connection.address}: {login.blame()}: {error}") from None
     if theirs != expected and expected is not None:
@@ -54,8 +57,11 @@ async def learn_identity(connection: Connection) -> None:
     try:
         told = await connection.request(Fields().head("cluster"), float("inf"))
     except ServerError as error:
-        if error.code in ("auth_required", "auth_failed", "denied"):
+        if error.code in ACCESS_CODES:
             raise NoAccessError(f"cannot get into {connection.address}: {error}") from None
+        if error.code == FULL:
+            # Clients of its own machine may log in at a full node, and look what is wrong.
+            raise
         return
     except LostError as error:
         if error.code == "auth_required":

@@ -28,6 +28,12 @@ def worse_fate(one: Fate, other: Fate) -> Fate:
     return Fate.NOT_DONE
 
 
+ACCESS_CODES = frozenset(("auth_required", "auth_failed", "denied"))
+"""A node's words for who may not get in."""
+FULL = "too_many"
+"""A node's word for having no room for another client; as the answer to a login: too many logins have failed."""
+
+
 class _Told(Exception):
     """Can be copied, and told to another process, whatever its class is made with."""
 
@@ -63,6 +69,11 @@ class ConnectError(TryError):
 
 class LateError(ConnectError):
     """The connection was there, but there was no time left to ask. Nothing was sent."""
+
+
+class LoginWaitError(ConnectError):
+    """The node makes the login wait, since too many have failed of that user, or from that address: it has not looked
+    at the secret, so it neither refuses this client nor lets it in."""
 
 
 class OtherNetworkError(ConnectError):

@@ -14,7 +14,18 @@ from collections.abc import Callable
 from .clock import Clock
 from .config import Address, PoolConfig
 from .connection import Connection
-from .errors import ClosedError, ConnectError, Fate, NoAccessError, ServerError, TryError
+from .errors import (
+    ACCESS_CODES,
+    ClosedError,
+    ConnectError,
+    Fate,
+    LoginWaitError,
+    LostError,
+    NoAccessError,
+    NotMetError,
+    ServerError,
+    TryError,
+)
 from .login import Login
 from .network import Network
 from .path import ROOT
@@ -31,13 +42,14 @@ LOOK_MIN, LOOK_MAX = 0.01, 1.0
 DOUBLINGS_MAX = 16
 """After so many failures in a row their memory grows no more."""
 REFUSAL_MEMORY = 60.0
-"""Seconds for which a node that has refused a client, and then says `too_many`, is taken to refuse it still."""
+"""Seconds for which a node that has refused a client, or shut it out, is taken to refuse it still if it makes a login
+wait."""
 
 
 class Slot:
     """What the pool has of one node."""
 
-    __slots__ = ("attempt", "connections", "failed_until", "failure", "failures", "refusal", "refused_at")
+    __slots__ = ("attempt", "connections", "failed_until", "failure", "failures", "word", "word_at")
 
     def __init__(self) -> None:
         self.connections: list[Connection] = []
@@ -45,9 +57,10 @@ class Slot:
         self.failure: TryError | None = None
         self.failed_until = 0.0
         self.failures = 0
-        self.refusal: NoAccessError | None = None
-        """The last one that the node itself has spoken, since it was well."""
-        self.refused_at = 0.0
+        self.word: NoAccessError | LostError | None = None
+        """The last refusal that the node itself has spoken, or the last words of a connection that it closed to shut
+        the client out; since it was well."""
+        self.word_at = 0.0
 
     def note_failure(self, error: TryError, now: float, config: PoolConfig) -> None:
         """Remembers it for a while that grows."""
@@ -61,7 +74,20 @@ class Slot:
         self.failure = None
         self.failed_until = 0.0
         self.failures = 0
-        self.refusal = None
+        self.word = None
+
+    def note_word(self, word: NoAccessError | LostError, at: float) -> None:
+        """The node does not want this client. As it closes a connection, that is no refusal yet: it may know the user
+        again when it is asked."""
+        if self.word is None or self.word_at <= at:
+            self.word, self.word_at = word, at
+
+    def still_refuses(self, wait: LoginWaitError, now: float) -> NoAccessError | None:
+        """What it means that the node makes a login wait: it has not looked at the secret. Who was refused too often,
+        or uses what others were refused with, has to wait, so shortly after its word the node still means that."""
+        if self.word is None or now - self.word_at >= REFUSAL_MEMORY:
+            return None
+        return NoAccessError(f"{self.word}; it makes the next login wait: {wait.__cause__}")
 
 
 class Pool:
@@ -124,7 +150,7 @@ class Pool:
             raise again(error) if isinstance(error, TryError) else ConnectError(f"{address}: {error!r}")
         connection = attempt.result()
         if connection.ended is not None:
-            raise ConnectError(f"no connection to {address} that lasts: {connection.ended}")
+            raise ConnectError(f"no connection to {address} that lasts: {connection.ended}") from connection.ended
         return connection
 
     def _plan(self, address: Address) -> Connection | asyncio.Task[Connection]:
@@ -165,17 +191,17 @@ class Pool:
             )
             connection.clock = self.clock
             return connection
+        except NotMetError:
+            # Nobody knows whose words these are.
+            raise
         except NoAccessError as error:
-            slot.refusal, slot.refused_at = error, self._loop.time()
+            slot.note_word(error, self._loop.time())
             raise
-        except ConnectError as error:
-            cause = error.__cause__
-            is_throttled = isinstance(cause, ServerError) and cause.code == "too_many"
-            is_recent = self._loop.time() - slot.refused_at < REFUSAL_MEMORY
-            if is_throttled and slot.refusal is not None and is_recent:
-                # Who was refused too often has to wait before it may ask again: it is still refused. Else it is full.
-                raise again(slot.refusal) from None
-            raise
+        except LoginWaitError as error:
+            refusal = slot.still_refuses(error, self._loop.time())
+            if refusal is None:
+                raise
+            raise refusal from None
 
     def _on_attempt(self, address: Address, slot: Slot, task: asyncio.Task[Connection]) -> None:
         if slot.attempt is task:
@@ -193,6 +219,8 @@ class Pool:
             connection.close("the client was closed")
             return
         self.stats.opened += 1
+        # Those that ended before count no more.
+        self._drop_ended(slot)
         slot.clear_failure()
         slot.connections.append(connection)
         # It may have been forgotten meanwhile.
@@ -278,6 +306,9 @@ class Pool:
 
     def _drop_ended(self, slot: Slot) -> None:
         before = len(slot.connections)
+        for one in slot.connections:
+            if isinstance(one.ended, LostError) and one.ended.code in ACCESS_CODES:
+                slot.note_word(one.ended, one.heard_at)
         slot.connections = [one for one in slot.connections if one.ended is None]
         self.stats.lost += before - len(slot.connections)
 

@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .config import Address
-from .errors import ConnectError, LateError, LostError, NoAccessError, NotMetError, ServerError, TryError
+from .errors import (
+    FULL,
+    ConnectError,
+    LateError,
+    LoginWaitError,
+    LostError,
+    NoAccessError,
+    NotMetError,
+    ServerError,
+    TryError,
+)
 from .view import Target
 
 
@@ -42,22 +52,35 @@ class Refusals:
         return next(iter(counted), None)
 
     def refusal(self, targets: Iterable[Target]) -> tuple[str, TryError] | None:
-        """What one of these nodes has said that does not let the client in, and its name."""
-        said = (self._said.get(target.address) for target in targets)
-        return next((one for one in said if one is not None and isinstance(one[1], NoAccessError)), None)
+        """What one of these nodes has said that does not let the client in, or makes it wait, and its name."""
+        said = [one for target in targets if (one := self._said.get(target.address)) is not None]
+        refusals = (one for one in said if isinstance(one[1], NoAccessError))
+        waits = (one for one in said if isinstance(one[1], LoginWaitError))
+        return next(refusals, None) or next(waits, None)
 
     def most_telling(self) -> tuple[str, TryError]:
         """Of what was said, what tells best why nobody did it: the last failure of a node that may let the client in;
-        else a refusal, which says more than that another node cannot be reached; else the last failure."""
+        else a refusal, which says more than that another node cannot be reached; so does a node that makes the login
+        wait; else the last failure."""
         said = list(self._said.values())[::-1]
         hopes = (one for one in said if _is_hope(one[1]))
         refusals = (one for one in said if isinstance(one[1], NoAccessError))
-        return next(hopes, None) or next(refusals, None) or said[0]
+        waits = (one for one in said if isinstance(one[1], LoginWaitError))
+        return next(hopes, None) or next(refusals, None) or next(waits, None) or said[0]
 
 
 def _is_hope(failure: TryError) -> bool:
-    """The node has let the client in, or may: it neither refuses it, nor is it out of reach."""
+    """The node has let the client in, or may: it neither refuses it, nor is it out of reach. One that makes the login
+    wait has not looked at the secret, and does not do so soon."""
+    if isinstance(failure, LoginWaitError):
+        return False
     if isinstance(failure, ConnectError):
         # A node that says why it takes no more connections is there.
-        return isinstance(failure, LateError) or isinstance(failure.__cause__, ServerError)
-    return not isinstance(failure, (NoAccessError, LostError))
+        cause = failure.__cause__
+        return isinstance(failure, LateError) or isinstance(cause, ServerError) or _is_full(cause)
+    return not isinstance(failure, (NoAccessError, LostError)) or _is_full(failure)
+
+
+def _is_full(failure: BaseException | None) -> bool:
+    """The node has ended the connection since it has no room for it."""
+    return isinstance(failure, LostError) and failure.code == FULL

@@ -15,7 +15,15 @@ from collections.abc import Callable, Mapping, Sequence
 from .codec import Fields
 from .config import Address, TopologyConfig
 from .connection import Connection
-from .errors import NoAccessError, OtherNetworkError, ServerError, TimedOutError, TryError, UsageError
+from .errors import (
+    LoginWaitError,
+    NoAccessError,
+    OtherNetworkError,
+    ServerError,
+    TimedOutError,
+    TryError,
+    UsageError,
+)
 from .observer import log
 from .pool import Pool
 from .shard import SHARD_COUNT
@@ -194,8 +202,9 @@ class Topology:
                 continue
             if failures:
                 refusals = [error for error in failures if isinstance(error, (NoAccessError, OtherNetworkError))]
-                # A refusal says more than that somebody else cannot be reached.
-                self.failure = refusals[-1] if refusals else failures[-1]
+                waits = [error for error in failures if isinstance(error, LoginWaitError)]
+                # A refusal says more than that somebody else cannot be reached; so does who makes the login wait.
+                self.failure = (refusals or waits or failures)[-1]
                 self.is_refused = len(refusals) == len(failures) and not not_ready
                 self._notify()
             # From half of a delay to all of it, so that many clients do not come at the same moment.

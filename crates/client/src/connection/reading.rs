@@ -95,7 +95,10 @@ impl Incoming {
         if seq == 0 {
             return match message.error() {
                 // Its last words: it says why, and closes.
-                Some(error) => Err(self.lost(&format!("the node says: {error}"))),
+                Some(error) => {
+                    shared.on_last_words(&error);
+                    Err(self.lost(&format!("the node says: {error}")))
+                }
                 None => Ok(()),
             };
         }

@@ -13,7 +13,8 @@ use parking_lot::Mutex;
 use crate::connection::answer::{self, Answer, Giver, Slot};
 use crate::connection::clock::Clock;
 use crate::connection::group::Group;
-use crate::error::ClientError;
+use crate::connection::shut_out::ShutOut;
+use crate::error::{ClientError, ServerError};
 use crate::message::{Greeting, Message};
 use crate::model::ids::Millis;
 use crate::rt::{self, TcpStream};
@@ -38,6 +39,10 @@ pub(super) struct Shared {
     pub(super) clock: OnceLock<Clock>,
     /// When something came last.
     heard: AtomicU64,
+    /// What the node has said as it closed the connection.
+    pub(super) last_words: OnceLock<ServerError>,
+    /// Hears that, too, if it is against the client.
+    shut_out: ShutOut,
     /// Notified when the connection ends.
     ended: Event,
 }
@@ -127,11 +132,26 @@ impl Shared {
         window: Option<u64>,
         stream: TcpStream,
         tasks: Group,
+        shut_out: ShutOut,
     ) -> Shared {
-        let (state, ended) = (Mutex::default(), Event::new());
-        let heard = AtomicU64::new(rt::now());
-        let clock = OnceLock::new();
-        Shared { address, greeting, window, state, stream, tasks, clock, heard, ended }
+        Shared {
+            address,
+            greeting,
+            window,
+            state: Mutex::default(),
+            stream,
+            tasks,
+            clock: OnceLock::new(),
+            heard: AtomicU64::new(rt::now()),
+            last_words: OnceLock::new(),
+            shut_out,
+            ended: Event::new(),
+        }
+    }
+
+    /// The node says this, and closes the connection.
+    pub(super) fn on_last_words(&self, error: &ServerError) {
+        self.shut_out.on_last_words(&self.address, error, &self.last_words);
     }
 
     /// Something has come.

@@ -4,11 +4,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use async_channel::{Receiver, SendError, Sender, TrySendError};
 use parking_lot::Mutex;
 
 use super::shared::Shared;
+use crate::rt;
 use crate::wire::Wire;
 
 /// Requests that wait to be written. More wait in [`Outgoing::send`]; each is at most
@@ -16,6 +18,9 @@ use crate::wire::Wire;
 const OUTGOING_MAX: usize = 256;
 /// Bytes that are gathered into one write.
 const WRITE_BYTES: usize = 64 << 10;
+
+/// How long what is left to be read may take, once nothing can be written any more.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// Where requests go in. The connection ends when all clones are dropped.
 #[derive(Debug, Clone)]
@@ -162,6 +167,8 @@ impl Writer {
             };
             self.lane.idle.lock().wire = Some(wire);
             if let Err(error) = written {
+                // What the node has said as it closed the connection says more, and may be still to be read.
+                let _ = rt::timeout(LAST_WORDS, shared.closed()).await;
                 shared.end(shared.lost_because(error.to_string()));
                 break;
             }

@@ -1,40 +1,39 @@
 //! Connecting to a node, and learning which one it is, and of which network.
 
 use super::{Inner, NodeIdentity};
-use crate::connection::{Connection, Options, OwnNetwork};
-use crate::error::{ClientError, ServerError};
+use crate::connection::{Connection, Options, OwnNetwork, ShutOut};
+use crate::error::ClientError;
 use crate::message::{Fields, Message, as_str, as_u64, map_items};
 use crate::model::host_port::HostPort;
 use crate::rt;
 
-/// Connects, and learns the node's identity. A node of another network is left.
+/// Connects, and learns the node's identity. A node of another network is left. `shut_out`: what the node has said before.
 pub(super) async fn connect(
     pool: &Inner,
     to: &HostPort,
+    shut_out: &ShutOut,
 ) -> Result<(Connection, NodeIdentity), ClientError> {
     let options = pool.config.options.clone();
     let access = options.access.to_network(pool.network.get().cloned());
     let options = Options { access, ..options };
     let patience = options.connect_timeout;
-    let connection = Connection::connect_in(&pool.tasks, to, options).await?;
+    let connection = Connection::connect_in(&pool.tasks, to, options, shut_out).await?;
     let fields = Fields::new();
     let asking = connection.request("cluster", &fields);
     let identity = match rt::timeout(patience, asking).await {
         Some(Ok(reply)) => identity_of(&reply),
-        Some(Err(ClientError::Server(error))) if is_refusal(&error) => {
+        Some(Err(ClientError::Server(error))) if error.shuts_out() => {
             let (address, reason) = (to.to_string(), error.to_string());
-            return Err(ClientError::NoAccess {
-                address,
-                reason,
-                code: error.code.map(Into::into),
-                greeted: true,
-            });
+            let code = error.code.map(Into::into);
+            let refusal = ClientError::NoAccess { address, reason, code, greeted: true };
+            return Err(shut_out.meaning_of(refusal, rt::now()));
         }
         // It is an old node, or cannot answer at present.
         Some(Err(ClientError::Server(_))) => None,
         Some(Err(error)) => {
             let (address, reason) = (to.to_string(), error.to_string());
-            return Err(ClientError::Connect { address, reason });
+            let failed = ClientError::Connect { address, reason };
+            return Err(connection.said_full().unwrap_or(failed));
         }
         None => {
             connection.close("it does not answer");
@@ -58,11 +57,6 @@ pub(super) async fn connect(
     let identity =
         identity.unwrap_or_else(|| NodeIdentity { name: greeting.node.clone(), incarnation: None });
     Ok((connection, identity))
-}
-
-/// Whether a node does not let this client in.
-fn is_refusal(error: &ServerError) -> bool {
-    ["auth_required", "auth_failed", "denied"].iter().any(|code| error.has_code(code))
 }
 
 /// The node that answered `cluster`.

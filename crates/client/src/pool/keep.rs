@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use super::{Inner, PooledConnection, count};
 use crate::error::ClientError;
-use crate::message::Fields;
 use crate::model::host_port::HostPort;
-use crate::model::path::Path;
 use crate::rt;
 
 /// How often the pool is looked at, at most and at least.
@@ -76,24 +74,20 @@ pub(super) fn start_probe(inner: &Arc<Inner>, node: &HostPort, used: &Arc<Pooled
     let tasks = inner.tasks.clone();
     let (inner, node, used) = (Arc::downgrade(inner), node.clone(), Arc::clone(used));
     tasks.spawn(async move {
-        let since = rt::now();
-        let fields = Fields::at(&Path::root());
-        let answer = rt::timeout(timeout, used.connection.request("get_value", &fields)).await;
+        let is_alive = used.connection.is_alive(timeout).await;
         used.is_probed.store(false, Ordering::SeqCst);
-        // Another answer is one as well.
-        let is_silent = answer.is_none() && used.connection.heard_at() <= since;
         let Some(inner) = inner.upgrade() else { return };
-        if is_silent && !used.connection.is_closed() {
+        if used.connection.is_closed() {
+            return;
+        }
+        if !is_alive {
             count(&inner.counts.silent_closed);
             // First, so that the calls that lose it do not come back at once.
             let reason = String::from("it does not answer");
             let error = ClientError::Connect { address: node.to_string(), reason };
             inner.note_failure(&node, error, rt::now());
             used.connection.close("the node does not answer");
-        } else if answer.is_some()
-            && !used.connection.is_closed()
-            && let Some(slot) = inner.nodes.lock().get_mut(&node)
-        {
+        } else if let Some(slot) = inner.nodes.lock().get_mut(&node) {
             slot.failure = None;
         }
     });

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use event_listener::Event;
 
 use super::{NodeIdentity, PoolConfig, PooledConnection};
+use crate::connection::ShutOut;
 use crate::error::ClientError;
 use crate::model::ids::Millis;
 use crate::rt;
@@ -23,10 +24,9 @@ pub(super) struct NodeSlot {
     pub(super) failure: Option<Failure>,
     /// The node that was there last.
     pub(super) identity: Option<NodeIdentity>,
+    /// What it has said last against this client.
+    pub(super) shut_out: ShutOut,
 }
-
-/// The longest that a node lets a client wait that was refused too often.
-const THROTTLED_MS_MAX: Millis = 60_000;
 
 /// A failure that is remembered.
 #[derive(Debug)]
@@ -75,20 +75,6 @@ impl NodeSlot {
 
     pub(super) fn remembered_failure(&self, now: Millis) -> Option<ClientError> {
         self.failure.as_ref().filter(|failure| now < failure.until).map(|f| f.error.clone())
-    }
-
-    /// How an attempt has failed. Who was refused too often has to wait before it may ask again: it is still refused. Later,
-    /// the node has too many clients.
-    pub(super) fn failure_of(&self, error: ClientError, now: Millis) -> ClientError {
-        let is_throttled = error.server().is_some_and(|server| server.has_code("too_many"));
-        match &self.failure {
-            Some(Failure { error: refused @ ClientError::NoAccess { .. }, until, .. })
-                if is_throttled && now < until.saturating_add(THROTTLED_MS_MAX) =>
-            {
-                refused.clone()
-            }
-            _ => error,
-        }
     }
 
     /// Says until when it is remembered.

@@ -97,9 +97,12 @@ fn errors_of_the_connection_are_classified_by_what_was_sent() {
     let connect = ClientError::Connect { address: address(), reason: reason() };
     let lost = ClientError::Lost { address: address(), reason: reason() };
     let protocol = ClientError::Protocol { address: address(), reason: reason() };
+    let words = Box::new(ServerError::new(Some(String::from("too_many")), reason()));
+    let waits = ClientError::LoginWaits { address: address(), error: words };
     for (error, nothing, maybe) in [
         (resolve, Unavailable, Unavailable),
         (connect, Unavailable, Unavailable),
+        (waits, Unavailable, Unavailable),
         (lost, Unavailable, FateUnknown),
         (protocol, Unavailable, FateUnknown),
         (ClientError::TooLarge(5), Final, Final),

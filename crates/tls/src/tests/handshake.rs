@@ -53,7 +53,7 @@ fn a_wrong_name_is_told_with_the_right_ones() {
     assert_eq!(
         error.to_string(),
         "wrong name: the node's certificate is for n1, 10.0.0.5, not for n2; connect by one of those, or start the node with \
-         --cert-name n2"
+         --cert-name n2, or, if it has a --cert of its own, with one that has this name, too"
     );
     let error = client_error(&client_of(&ca), &node(&ca), "10.0.0.6");
     assert!(error.to_string().contains("for n1, 10.0.0.5, not for 10.0.0.6"), "{error}");

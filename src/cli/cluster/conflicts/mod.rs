@@ -96,7 +96,7 @@ pub(in crate::cli) async fn run(args: ConflictsArgs) -> Result<(), CliError> {
         asking.add_members(&args.remote).await?;
     }
     if args.follow {
-        end_with_reader();
+        end_with_reader(args.count.is_some())?;
         // Before the lists are asked for, so that none is missed between the two.
         asking.watch(&args.path).await?;
         let address = asking.nodes.first().map(|node| node.remote.connection.address());

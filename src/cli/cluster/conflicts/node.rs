@@ -3,7 +3,7 @@
 use crate::cli::data::entry::ask_for_chain;
 use crate::cli::error::CliError;
 use crate::cli::following::Following;
-use crate::cli::remote::{Remote, RemoteArgs, no_greeting};
+use crate::cli::remote::{Remote, RemoteArgs, no_greeting_as_told};
 use crate::cli::terminal::output::printable;
 use crate::client::{Connection, Fields, HostPort, Message, Options, StreamEvent};
 use crate::model::path::Path;
@@ -49,7 +49,8 @@ impl Node {
             access: args.access()?,
             ..Options::default()
         };
-        let connection = Connection::connect(&address, options).await.map_err(no_greeting)?;
+        let connection = Connection::connect_again(&address, options, args.shut_out()).await;
+        let connection = connection.map_err(no_greeting_as_told)?;
         let node = Self::at(Remote::over(connection, timeout), Some(address.clone()));
         if node.name == name {
             return Ok(node);

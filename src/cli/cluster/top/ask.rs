@@ -9,7 +9,8 @@ use futures::future::join_all;
 use super::super::roster::Roster;
 use super::rows::Look;
 use crate::cli::error::CliError;
-use crate::cli::remote::{Remote, RemoteArgs};
+use crate::cli::remote::{Remote, RemoteArgs, no_greeting_as_told};
+use crate::cli::terminal::output::printable;
 use crate::client::{Access, Connection, Fields, HostPort, Message, Options};
 use crate::model::ids::Millis;
 use crate::rt;
@@ -29,8 +30,8 @@ pub(super) struct Nodes {
     left_out: usize,
 }
 
-/// What came of asking nodes, by name.
-type Asked = BTreeMap<String, Option<Answer>>;
+/// What came of asking nodes, by name: the answer, or why there is none.
+type Asked = BTreeMap<String, Result<Answer, String>>;
 
 /// A node's status and its view of the members, and when it told them.
 struct Answer {
@@ -91,15 +92,18 @@ impl Nodes {
             // Of one that is down nobody needs to know more.
             let state = member.state.clone();
             let look = match state.as_str() {
-                "down" => Look::Silent { state },
+                "down" => Look::Silent { state, why: String::new() },
                 _ => Look::NoAddress { state },
             };
             looks.insert(name.clone(), look);
         }
         for (name, node) in &self.nodes {
-            let look = match told.remove(name).flatten() {
-                Some(Answer { status, members, at_ms }) => Look::Answer { status, members, at_ms },
-                None => Look::Silent { state: node.state.clone() },
+            let look = match told.remove(name) {
+                Some(Ok(Answer { status, members, at_ms })) => {
+                    Look::Answer { status, members, at_ms }
+                }
+                Some(Err(why)) => Look::Silent { state: node.state.clone(), why },
+                None => Look::Silent { state: node.state.clone(), why: String::new() },
             };
             looks.insert(name.clone(), look);
         }
@@ -129,19 +133,23 @@ impl Nodes {
         let (access, patience) = (&self.access, self.patience);
         let others = self.nodes.iter_mut().filter(|(name, _)| !asked.contains_key(*name));
         let others = others.map(|(name, node)| async move {
-            let told = rt::timeout(patience, node.ask(name, access)).await.flatten();
-            if told.is_none() {
+            let told = rt::timeout(patience, node.ask(name, access)).await;
+            let told = told.unwrap_or_else(|| Err(silent_for(patience)));
+            if told.is_err() {
                 node.remote = None;
             }
-            (name.clone(), told)
+            (name.clone(), told.map_err(|error| printable(&error.to_string()).into_owned()))
         });
         join_all(others).await.into_iter().collect()
     }
 }
 
 impl Node {
-    /// Its status and its view of the members; none if it does not answer, or another node does in its place.
-    async fn ask(&mut self, name: &str, access: &Access) -> Option<Answer> {
+    /// Its status and its view of the members.
+    ///
+    /// # Errors
+    /// It does not answer, or another node does in its place.
+    async fn ask(&mut self, name: &str, access: &Access) -> Result<Answer, CliError> {
         if self.remote.is_none() {
             let options = Options {
                 connect_timeout: PATIENCE,
@@ -149,15 +157,24 @@ impl Node {
                 nowait: true,
                 access: access.clone(),
             };
-            let connection = Connection::connect(&self.address, options).await.ok()?;
-            if connection.greeting().node != name {
-                return None;
+            let connection = Connection::connect(&self.address, options).await;
+            let connection = connection.map_err(no_greeting_as_told)?;
+            let other = &connection.greeting().node;
+            if other != name {
+                return Err(CliError::Failure(format!(
+                    "at its client address {} another node answers, {other}",
+                    self.address
+                )));
             }
             self.remote = Some(Remote::over(connection, PATIENCE));
         }
-        let remote = self.remote.as_ref()?;
-        let status = remote.request("status", &Fields::new()).await.ok()?;
-        let members = remote.request("members", &Fields::new()).await.ok()?;
-        Some(Answer { status, members, at_ms: rt::now() })
+        let Some(remote) = &self.remote else { return Err(silent_for(PATIENCE)) };
+        let status = remote.request("status", &Fields::new()).await?;
+        let members = remote.request("members", &Fields::new()).await?;
+        Ok(Answer { status, members, at_ms: rt::now() })
     }
+}
+
+fn silent_for(patience: Duration) -> CliError {
+    CliError::Failure(format!("it did not answer within {patience:?}"))
 }

@@ -48,7 +48,7 @@ clients have not taken and the disk has not written; IN and OUT are bytes betwee
 
 Where standard output is no terminal, or with --once, one table is printed after two looks. \
 With --json, one object per node and look, until it is ended, or once with --once; \"state\" is ok, \
-warns, not ready, no answer or no address. On a secured node, this is for operators and admins.
+warns, not ready, no answer or no address, \"why\" the reason for no answer. On a secured node, this is for operators and admins.
 
 Exit code: 0 done, 1 failed, 2 usage, 3 refused, 6 no node was reached.")]
 pub(in crate::cli) struct TopArgs {

@@ -25,6 +25,8 @@ pub(super) enum Look {
     Silent {
         /// As `members` has it; empty if none has said.
         state: String,
+        /// Why there is no answer; empty of one that is down, and was not asked.
+        why: String,
     },
     /// It could not be asked: none of those that answered is linked to it, so its address is unknown.
     NoAddress {
@@ -41,6 +43,8 @@ pub(super) struct Row {
     pub(super) state: &'static str,
     /// How the others see a node that does not answer.
     seen_as: String,
+    /// Why it does not; empty where that is not known.
+    why: String,
     /// None where it does not answer.
     numbers: Option<Numbers>,
 }
@@ -78,12 +82,20 @@ impl Row {
     fn new(name: &str, look: &Look, before: Option<&Look>) -> Self {
         let name = name.to_owned();
         match look {
-            Look::Silent { state } => {
-                Self { name, state: "no answer", seen_as: state.clone(), numbers: None }
-            }
-            Look::NoAddress { state } => {
-                Self { name, state: "no address", seen_as: state.clone(), numbers: None }
-            }
+            Look::Silent { state, why } => Self {
+                name,
+                state: "no answer",
+                seen_as: state.clone(),
+                why: why.clone(),
+                numbers: None,
+            },
+            Look::NoAddress { state } => Self {
+                name,
+                state: "no address",
+                seen_as: state.clone(),
+                why: String::new(),
+                numbers: None,
+            },
             Look::Answer { status, members, at_ms } => {
                 let before = match before {
                     Some(Look::Answer { status, at_ms, .. }) => Some((status, *at_ms)),
@@ -95,7 +107,13 @@ impl Row {
                     (Some(true), false) => "warns",
                     _ => "not ready",
                 };
-                Self { name, state, seen_as: String::new(), numbers: Some(numbers) }
+                Self {
+                    name,
+                    state,
+                    seen_as: String::new(),
+                    why: String::new(),
+                    numbers: Some(numbers),
+                }
             }
         }
     }
@@ -111,10 +129,11 @@ impl Row {
         (rank, of(|n| n.conflicts_new), of(|n| n.behind), of(|n| n.waiting))
     }
 
-    /// Lines for people: what the node warns of.
+    /// Lines for people: what the node warns of, and why there is no answer.
     pub(super) fn warnings(&self) -> impl Iterator<Item = String> {
         let warnings = self.numbers.iter().flat_map(|numbers| &numbers.warnings);
-        warnings.map(|warning| format!("{}: {warning}", self.name))
+        let why = Some(&self.why).filter(|why| !why.is_empty());
+        warnings.chain(why).map(|warning| format!("{}: {warning}", self.name))
     }
 
     fn cells(&self) -> [String; 14] {
@@ -160,6 +179,9 @@ impl Row {
         line.insert("answers".into(), self.numbers.is_some().into());
         let Some(n) = &self.numbers else {
             line.insert("seen_as".into(), self.seen_as.as_str().into());
+            if !self.why.is_empty() {
+                line.insert("why".into(), self.why.as_str().into());
+            }
             return Json::Object(line);
         };
         let fields: [(&str, Json); 14] = [
@@ -324,7 +346,7 @@ mod tests {
             ("a", look(&QUIET, 0)),
             ("b", look(&Told { acked: 20, ..QUIET }, 0)),
             ("c", look(&Told { ready: false, ..QUIET }, 0)),
-            ("d", Look::Silent { state: "down".into() }),
+            ("d", Look::Silent { state: "down".into(), why: "it is silent".into() }),
             ("e", look(&Told { acked: 10, ..QUIET }, 0)),
         ]);
         let rows = rows(&now, &BTreeMap::new());
@@ -337,6 +359,9 @@ mod tests {
         assert!(lines[1].starts_with("d     no answer (down)  -"), "{}", lines[1]);
         assert_eq!(rows[2].json("t")["behind"], 40);
         assert_eq!(rows[0].json("t")["seen_as"], "down");
+        assert_eq!(rows[0].json("t")["why"], "it is silent");
+        assert_eq!(rows[0].warnings().collect::<Vec<_>>(), ["d: it is silent"]);
+        assert_eq!(rows[1].json("t").get("why"), None);
     }
 
     #[test]

@@ -53,7 +53,7 @@ it was found equal.
 With --json, one object per entry that differs (path, shard, a, b), then one for the whole \
 (equal, a, b, looks, changing, shards, differing).
 
-Exit code: 0 they are equal, 1 they are not, 2 usage, 6 one was not reached, 130 interrupted.")]
+Exit code: 0 they are equal, 1 they are not, 2 usage, 6 one was not reached, 8 the answer cannot be written, 130 interrupted.")]
 pub(in crate::cli) struct VerifyArgs {
     /// One node's client port
     #[arg(value_name = "A", value_parser = parse_address)]

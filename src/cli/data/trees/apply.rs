@@ -42,7 +42,7 @@ With --json, one object per line: path, change (add, remove, change), now and th
 network match the file.
 
 Exit code: 0 there is no difference, 1 there is (or the file cannot be read), 2 usage, 3 refused, 6 no node \
-was reached, 130 interrupted.")]
+was reached, 8 it cannot be written, 130 interrupted.")]
 pub(in crate::cli) struct DiffArgs {
     #[command(flatten)]
     wanted: WantedArgs,

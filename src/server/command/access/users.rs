@@ -102,9 +102,18 @@ impl Session {
             }
             _ => None,
         };
+        // Whoever asks for somebody new means just this one: with no list, and as an admin, unless the request says more.
+        let new = match (&change.chain, &record, &secret) {
+            // Without a secret, one that is made is wanted: the present one is not it.
+            (ChainField::New, Some(_), None) if matches!(change.method, PASSWORD | TOKEN) => None,
+            (ChainField::New, Some(present), secret) => {
+                let mut new = new_record(None, (*secret).clone(), role, change.acl.is_some());
+                new.after.clone_from(&present.after);
+                Some(new)
+            }
+            _ => None,
+        };
         let asks_for_new = matches!(change.chain, ChainField::New);
-        // Whoever asks for somebody new and sends no secret wants one that is made: the present one is not it.
-        let keeps_secret = secret.is_none() && matches!(change.method, PASSWORD | TOKEN);
         // Nor does a list that somebody gave who did not know of the removal. A list makes who is made without a role, an
         // admin otherwise, a user: there it stays.
         let is_listless = again.is_some() && change.acl.is_none() && role.is_some();
@@ -113,8 +122,15 @@ impl Session {
         let value = record.write().map_err(|e| ClientError::bad_request(e.to_string()))?;
         let list = change.acl.map(|list| (list != NO_LIST).then(|| acl_name_value(list)));
         // What is so already is no change: so a client that does not know whether it arrived can send it again.
-        let is_so = there.is(value.as_bytes(), list.as_ref().map(Option::as_deref));
-        if !is_so || (asks_for_new && keeps_secret) {
+        let is_so = match (asks_for_new, new) {
+            (false, _) => there.is(value.as_bytes(), list.as_ref().map(Option::as_deref)),
+            (true, None) => false,
+            (true, Some(new)) => {
+                let new = new.write().map_err(|e| ClientError::bad_request(e.to_string()))?;
+                there.is(new.as_bytes(), Some(list.as_ref().and_then(Option::as_deref)))
+            }
+        };
+        if !is_so {
             there.check(held)?;
         }
         let is_cleared = is_listless && take_list(cx, change.method, change.user)?;

@@ -125,6 +125,10 @@ fn nothing_of_a_user_is_changed_by_a_request_that_says_that_it_is_new_or_another
     }
     // A token that is made for who is new cannot be told again: that is no repetition.
     assert_eq!(admin.code(set("panel", &new, &[("acl", "lamps")])), "already_exists");
+    // What a request leaves out is meant as well: somebody without a list, and an admin.
+    for left_out in [&[("secret", secret)][..], &[("secret", secret), role]] {
+        assert_eq!(admin.code(set("panel", &new, left_out)), "already_exists", "{left_out:?}");
+    }
     let present = before["chain"].clone();
     assert_eq!(admin.ok(set("panel", &present, &[list]))["changed"].as_bool(), Some(true));
     assert_eq!(text(&admin.ok(user()), "acl"), "*");

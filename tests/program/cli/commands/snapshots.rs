@@ -124,6 +124,10 @@ fn an_old_snapshot_adds_what_is_missing_and_nothing_else() {
 fn a_running_node_is_saved_in_every_form() {
     let files = Files::new();
     let node = NodeProcess::run("n1");
+    // It was here lately and agrees to nothing, so what is deleted is not purged, however long the commands take.
+    let witness = NodeProcess::join("n2", &[&node]);
+    ok(&node, &["wait", "--members", "2"]);
+    witness.freeze();
     ok(&node, &["set", "site.lamp", "{\"on\": true}"]);
     ok(&node, &["set", "site:1", "\"one\""]);
     ok(&node, &["set", "gone", "1"]);
@@ -144,7 +148,8 @@ fn a_running_node_is_saved_in_every_form() {
     let inspected = json(&done(&["snapshot", "inspect", &dkv, "--json"]));
     assert_eq!((&inspected["name"], &inspected["live_entries"]), (&"n1".into(), &2.into()));
     assert_eq!(inspected["network"], node.network);
-    assert_eq!(inspected["nodes"][0]["tick"], 4);
+    // Besides the four changes, the first list of the Delete group may have been made by then.
+    assert!([4, 5].contains(&inspected["nodes"][0]["tick"].as_u64().unwrap()), "{inspected}");
     let shown = done(&["snapshot", "inspect", &dkv]);
     assert!(shown.contains("3 (2 with a value, 1 deleted)"), "{shown}");
 

@@ -12,7 +12,7 @@ use rmpv::Value;
 use serde_json::Value as Json;
 
 use crate::cli::command::{Done, ok, program, run};
-use crate::processes::{Client, NodeProcess, PATIENCE, array, field, wait_until};
+use crate::processes::{Client, GOODBYE, NodeProcess, PATIENCE, array, field, wait_until};
 
 /// The key that every node of a test's network has.
 const KEY: [&str; 2] = ["a", "b"];
@@ -342,7 +342,7 @@ fn a_node_that_ends_says_which_changes_nobody_else_has() {
         let asked = Instant::now();
         node.signal("TERM");
         assert_eq!(node.ended(), Some(0));
-        assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
+        assert!(asked.elapsed() < GOODBYE, "{:?}", asked.elapsed());
         [&n1, &n2].iter().for_each(|node| node.signal("CONT"));
         assert!(node.log().contains(says), "{}", node.log());
     }

@@ -9,4 +9,5 @@ mod login_required;
 mod newcomer;
 mod real;
 mod restarted;
+mod user_secrets;
 mod users;

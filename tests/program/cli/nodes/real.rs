@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use distkv::client::{Connection, Fields, HostPort, Options};
 use distkv::model::path::Path;
@@ -11,12 +11,10 @@ use distkv::rt;
 use serde_json::Value as Json;
 
 use crate::cli::command::{at, cli, note, ok, program, run};
-use crate::processes::{NodeProcess, wait_until};
+use crate::processes::{GOODBYE, NodeProcess, wait_until};
 
 /// Ports that nobody else has.
 const ANY: [&str; 4] = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
-/// What ending may take.
-const GOODBYE: Duration = Duration::from_secs(3);
 
 /// A command that goes on for longer, line by line. It is killed when this is dropped.
 struct Running {

@@ -1,48 +1,50 @@
 //! `user`, `acl`, `auth`, `whoami`, and commands that log in.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::time::{Duration, Instant};
 
 use distkv::client::Fields;
 
-use crate::cli::command::{Done, run};
+use crate::cli::command::{Done, program, run};
 use crate::cli::fake::{FakeNode, error};
-use crate::processes::NodeProcess;
+use crate::processes::{NodeProcess, wait_until};
 
-struct Machine {
-    node: NodeProcess,
+pub(super) struct Machine {
+    pub(super) node: NodeProcess,
     folder: tempfile::TempDir,
 }
 
 impl Machine {
-    fn new() -> Machine {
+    pub(super) fn new() -> Machine {
         Machine { node: NodeProcess::run("n1"), folder: tempfile::tempdir().unwrap() }
     }
 
     /// The name of a file with a secret.
-    fn secret(&self, name: &str, secret: &str) -> String {
+    pub(super) fn secret(&self, name: &str, secret: &str) -> String {
         let file = self.path(name);
         fs::write(&file, format!("{secret}\n")).unwrap();
         file
     }
 
     /// The name of a file that is not there.
-    fn path(&self, name: &str) -> String {
+    pub(super) fn path(&self, name: &str) -> String {
         self.folder.path().join(name).to_str().unwrap().to_owned()
     }
 
-    fn run(&self, arguments: &[&str]) -> Done {
+    pub(super) fn run(&self, arguments: &[&str]) -> Done {
         run(&[arguments, &["--connect", &self.node.client.to_string()]].concat(), &[], b"")
     }
 
     /// What a command prints that must work.
-    fn ok(&self, arguments: &[&str]) -> String {
+    pub(super) fn ok(&self, arguments: &[&str]) -> String {
         let done = self.run(arguments);
         assert_eq!(done.code, 0, "{arguments:?}: {}", done.stderr);
         done.stdout
     }
 
     /// What a command says that must fail.
-    fn refused(&self, arguments: &[&str]) -> String {
+    pub(super) fn refused(&self, arguments: &[&str]) -> String {
         let done = self.run(arguments);
         assert!(matches!(done.code, 1 | 3 | 5), "{arguments:?}: {} {}", done.stdout, done.stderr);
         done.stderr
@@ -140,8 +142,12 @@ fn an_operator_sets_up_users_and_lists_and_each_command_logs_in() {
     assert_eq!(machine.ok(&["get", "site.lamp"]), "5\n");
     // Without logins, nobody is shut out.
     machine.ok(&["user", "role", "boss", "operator"]);
-    let switched = machine.ok(&["auth", "on", "password"]);
+    let refused = machine.refused(&["auth", "on", "password"]);
+    assert!(refused.contains("no admin can log in") && refused.contains("--force"), "{refused}");
+    assert_eq!(machine.ok(&["get", "site.lamp"]), "5\n");
+    let switched = machine.ok(&["auth", "on", "password", "--force"]);
     assert!(switched.contains("No admin can log in"), "{switched}");
+    machine.refused(&["get", "site.lamp"]);
 }
 
 #[test]
@@ -324,6 +330,43 @@ fn who_was_removed_and_changed_elsewhere_is_made_anew_or_removed_as_status_says(
     change_elsewhere("password");
     machine.ok(&["user", "remove", "joe", "--method", "password"]);
     assert!(machine.ok(&["user", "show", "joe"]).starts_with("joe (token)"));
+}
+
+#[test]
+fn all_commands_of_a_user_that_is_removed_end_soon_however_many_they_are() {
+    let machine = Machine::new();
+    let (boss, joe) = (machine.secret("boss", "adminpw1"), machine.secret("joe", "geheim12"));
+    machine.ok(&["user", "add", "boss", "--new-secret-file", &boss]);
+    machine.ok(&["user", "add", "joe", "--acl", "all", "--new-secret-file", &joe]);
+    machine.ok(&["acl", "set", "all", "#", "rwcdxen"]);
+    machine.ok(&["acl", "set", "all", ":", "rwcdxen"]);
+    machine.ok(&["auth", "on", "password"]);
+    let address = machine.node.client.to_string();
+    let twice = format!("{address},{address}");
+    let watch = &["watch", "k"][..];
+    let kinds = [(watch, &address), (&["monitor", "k"], &address), (watch, &twice)];
+    // More than a node lets guess.
+    let mut running = Vec::new();
+    for (command, at) in kinds.into_iter().cycle().take(18) {
+        let as_joe = ["--user", "joe", "--secret-file", &joe, "--connect", at];
+        let mut child = program(&[command, &as_joe].concat()).spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert!(line.contains("watching k") || line.contains("monitoring k"), "{line}");
+        running.push((child, said));
+    }
+    machine.ok(&["user", "remove", "joe", "--user", "boss", "--secret-file", &boss]);
+    let removed = Instant::now();
+    for (mut child, mut said) in running {
+        wait_until("a command of a removed user ends", || child.try_wait().unwrap());
+        let mut rest = String::new();
+        said.read_to_string(&mut rest).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(3), "{rest}");
+        let told = rest.lines().last().unwrap_or_default();
+        assert!(told.contains("joe") && !told.contains("again until"), "{rest}");
+    }
+    assert!(removed.elapsed() < Duration::from_secs(20), "{:?}", removed.elapsed());
 }
 
 #[test]

@@ -15,8 +15,8 @@ use distkv_bench::measure::{join, nanos, resolve, start, usage, wait_until};
 use distkv_bench::process::Process;
 use distkv_bench::wire::{Protocol, Tag};
 use distkv_bench::{place, report};
-use distkv_client::Message;
 use distkv_client::splitter::Splitter;
+use distkv_client::{ClientError, Message};
 use distkv_command::error::CliError;
 use distkv_command::output::{Output, Table};
 use distkv_command::remote::{RemoteArgs, parse_address};
@@ -45,7 +45,7 @@ Examples:
 
 One change at a time, below `distkv-bench`: it is sent to the node of --connect, and the \
 time stops when the watcher at --watch has it. With the same node at both ends, that is the \
-node's own share.")]
+node's own share. There is no login and no TLS, so it is for nodes that ask for neither.")]
 pub(super) struct PropagationArgs {
     /// The node at which the changes are watched
     #[arg(long, value_name = "ADDR:PORT")]
@@ -72,7 +72,8 @@ Examples:
 
 One connection writes below `distkv-bench`, --depth requests in flight; each watcher is a \
 connection without flow control that watches that subtree. Deliveries are whole messages, \
-counted at each watcher; at the first one, each is checked for a path, a value and a tock.")]
+counted at each watcher; at the first one, each is checked for a path, a value and a tock. \
+There is no login and no TLS, so it is for nodes that ask for neither.")]
 pub(super) struct WatchersArgs {
     /// How many watchers
     #[arg(long, value_name = "N", default_value_t = 100)]
@@ -111,7 +112,8 @@ pub(super) fn propagation(args: &PropagationArgs) -> Result<(), CliError> {
     let remote = &args.remote;
     let (from, to) = (remote.address()?, parse_address("--watch", &args.watch)?);
     let (from, to) = (resolve(&from)?, resolve(&to)?);
-    place::tidily(&from.into(), false, || propagate(args, from, to, remote.json))
+    let measured = place::tidily(&from.into(), false, || propagate(args, from, to, remote.json));
+    measured.map_err(without_login)
 }
 
 fn propagate(
@@ -173,7 +175,9 @@ pub(super) fn watchers(args: &WatchersArgs) -> Result<(), CliError> {
     let target = resolve(&remote.address()?)?;
     let watched = args.watch.as_deref().map(|text| parse_address("--watch", text)).transpose()?;
     let watched = watched.as_ref().map(resolve).transpose()?.unwrap_or(target);
-    place::tidily(&target.into(), false, || watch_many(args, target, watched, remote))
+    let measured =
+        place::tidily(&target.into(), false, || watch_many(args, target, watched, remote));
+    measured.map_err(without_login)
 }
 
 fn watch_many(
@@ -322,6 +326,20 @@ fn count_messages(rest: &mut &[u8], checked: bool) -> io::Result<u64> {
     }
 }
 
+/// What is said where a node asks for a login, or for TLS: a [`Line`] has neither, whatever the options say.
+pub(super) fn without_login(error: CliError) -> CliError {
+    if !error.has_code("auth_required") {
+        return error;
+    }
+    error.said(|_| {
+        String::from(
+            "a node asks for a login, or for TLS, and this measurement speaks the plain protocol without either, also with \
+             --ticket, --key and --user: measure nodes that serve clients without a login. `distkv-bench` and `distkv-bench \
+             client` log in",
+        )
+    })
+}
+
 /// A connection whose reads block.
 pub(super) struct Line {
     pub(super) stream: TcpStream,
@@ -360,7 +378,8 @@ impl Line {
             if let Some(value) = self.splitter.next_value().map_err(|e| bad(address, &e))? {
                 let message = Message::new(value).map_err(|e| bad(address, &e))?;
                 if let Some(error) = message.error() {
-                    return Err(CliError::Failure(format!("{address}: {error}")));
+                    let error = CliError::from(ClientError::Server(error));
+                    return Err(error.said(|text| format!("{address}: {text}")));
                 }
                 if is_it(&message) {
                     return Ok(());

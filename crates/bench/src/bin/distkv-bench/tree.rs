@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use clap::Args;
 use distkv_bench::load::LoadError;
 use distkv_bench::measure::resolve;
-use distkv_client::{Fields, Message};
+use distkv_client::{ClientError, Fields, Message};
 use distkv_command::error::CliError;
 use distkv_command::output::{Output, count_of};
 use distkv_command::remote::RemoteArgs;
@@ -15,7 +15,7 @@ use distkv_model::value::{SkipError, SkipLimits};
 use distkv_runtime as rt;
 use serde_json::json;
 
-use super::streams::Line;
+use super::streams::{Line, without_login};
 
 /// So much is read at once.
 const READ_BYTES: usize = 256 << 10;
@@ -30,7 +30,8 @@ Examples:
   distkv-node delete distkv-bench --recursive                 # tidy up
 
 Without chains and without flow control; the time is from the request until the end has \
-arrived. Each message is counted.")]
+arrived. Each message is counted. There is no login and no TLS, so it is for nodes that \
+ask for neither.")]
 pub(super) struct TreeArgs {
     /// The subtree
     #[arg(long, value_name = "PATH", default_value = ":")]
@@ -45,6 +46,10 @@ pub(super) struct TreeArgs {
 }
 
 pub(super) fn run(args: &TreeArgs) -> Result<(), CliError> {
+    measure(args).map_err(without_login)
+}
+
+fn measure(args: &TreeArgs) -> Result<(), CliError> {
     let remote = &args.remote;
     let mut line = Line::connect(resolve(&remote.address()?)?)?;
     // The greeting comes by itself.
@@ -106,7 +111,8 @@ fn read_all(line: &mut Line) -> Result<(u64, u64), CliError> {
             }
             let message = Message::new(whole).map_err(|e| bad(format!("{address}: {e}")))?;
             if let Some(error) = message.error() {
-                return Err(bad(format!("{address}: {error}")));
+                let error = CliError::from(ClientError::Server(error));
+                return Err(error.said(|text| format!("{address}: {text}")));
             }
             if message.str("state") == Some("end") {
                 return Ok((messages, bytes));

@@ -157,7 +157,7 @@ pub(in crate::smart) struct Refusals(SmallVec<[(HostPort, Said); 4]>);
 enum Said {
     /// It does not let this client in. Whether it had greeted: otherwise it may be anybody's.
     Refused { error: ClientError, greeted: bool },
-    /// It cannot be reached, or is of another network.
+    /// It cannot be reached, makes the login wait, or is of another network.
     Unreachable,
     /// It lets this client in, or may: it failed otherwise, or was slow.
     Hope,
@@ -177,8 +177,10 @@ impl Refusals {
             }
             // Without an answer in time there was a connection.
             _ if class == ErrorClass::TryDeadline => Said::Hope,
-            // It is none of the nodes that could let this client in; those may be there again in a moment.
+            // It is none of the nodes that could let this client in, or has not looked at its secret: it is no hope for the
+            // others, which may be there again in a moment.
             ClientError::OtherNetwork { .. }
+            | ClientError::LoginWaits { .. }
             | ClientError::Resolve { .. }
             | ClientError::Connect { .. }
             | ClientError::Lost { .. } => Said::Unreachable,
@@ -556,6 +558,9 @@ mod tests {
         let other =
             ClientError::OtherNetwork { address: address.clone(), ours, theirs: "b".into() };
         let down = ClientError::Connect { address: address.clone(), reason: reason.clone() };
+        let words = crate::error::ServerError::new(Some("too_many".into()), String::from("later"));
+        let full = ClientError::Server(words.clone());
+        let waits = ClientError::LoginWaits { address: address.clone(), error: Box::new(words) };
         let lost = ClientError::Lost { address, reason };
         let not_ready =
             ClientError::Server(crate::error::ServerError::new(None, String::from("not ready")));
@@ -574,6 +579,12 @@ mod tests {
         assert!(verdict(2, &refused, unavailable));
         assert!(verdict(1, &down, unavailable));
         assert!(!verdict(2, &down, unavailable), "nobody refuses any more");
+        // Who makes the login wait has not looked at the secret; who is full may let it in.
+        assert!(!verdict(1, &waits, unavailable), "nobody refuses");
+        assert!(verdict(2, &refused, unavailable), "one refuses, and no other one gives hope");
+        assert!(!verdict(1, &full, unavailable), "it may let this client in");
+        assert!(!verdict(2, &down, unavailable), "nobody refuses any more");
+        assert!(!verdict(1, &down, unavailable), "nobody refuses any more");
         // A stray address: the client's own nodes are only down.
         assert!(!verdict(2, &other, unavailable), "it is of another network");
         assert!(!verdict(2, &no_tls, unavailable), "it may be of another network");

@@ -272,21 +272,18 @@ async fn long_request(
 ) -> Result<Message, ClientError> {
     let (connection, patience) = (used.connection(), client.config.retry.try_deadline);
     let begun = rt::now();
-    let anything = Fields::at(&Path::root());
     let mut reply = pin!(connection.request(action, fields));
     loop {
         if let Some(reply) = rt::timeout(patience / 2, reply.as_mut()).await {
             return reply;
         }
-        let asking = connection.request("get_value", &anything);
-        let answer = match select(reply.as_mut(), pin!(rt::timeout(patience / 2, asking))).await {
+        let asking = connection.is_alive(patience / 2);
+        let is_alive = match select(reply.as_mut(), pin!(asking)).await {
             Either::Left((reply, _)) => return reply,
-            Either::Right((answer, _)) => answer,
+            Either::Right((is_alive, _)) => is_alive,
         };
-        let is_answered = matches!(answer, Some(Ok(_) | Err(ClientError::Server(_))));
-        // What it sends to others tells as well that it is alive.
         let heard = connection.heard_at().max(begun);
-        if !is_answered && rt::now().saturating_sub(heard) >= rt::millis(patience) {
+        if !is_alive && rt::now().saturating_sub(heard) >= rt::millis(patience) {
             client.pool.on_timeout(used.address(), used, heard + 1);
             let (address, reason) =
                 (used.address().to_string(), format!("it sent nothing for {patience:?}"));

@@ -1,0 +1,193 @@
+//! What a command is given to log in with: it may come out of a pipe, so it is read once; and a file may be replaced while
+//! the command runs, so it is read anew.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, ChildStderr, ChildStdout, Command};
+
+use serde_json::Value as Json;
+
+use crate::cli::command::{Done, note, program, run};
+use crate::processes::{NodeProcess, PROGRAM};
+
+const SECRET: &str = "geheim12";
+
+/// A node at which clients must log in, as "boss" with [`SECRET`]. It keeps its data, so it can be started again.
+struct Place {
+    folder: tempfile::TempDir,
+    node: NodeProcess,
+}
+
+impl Place {
+    fn new() -> Place {
+        let folder = tempfile::tempdir().unwrap();
+        let first = NodeProcess::run("n1");
+        let (client, gossip, network) = (first.client, first.gossip, first.network.clone());
+        drop(first);
+        let node = Self::start(&folder, &network, [client, gossip].map(|at| at.to_string()));
+        let place = Place { folder, node };
+        fs::write(place.path("secret"), SECRET).unwrap();
+        let secret = place.path("secret");
+        place.ok(&["user", "add", "boss", "--new-secret-file", &secret], &[]);
+        place.ok(&["user", "add", "robot", "--method", "token", "--role", "operator"], &[]);
+        place.ok(&["user", "acl", "robot", "*"], &[]);
+        place.ok(&["auth", "on", "password"], &[]);
+        place
+    }
+
+    fn start(
+        folder: &tempfile::TempDir,
+        network: &str,
+        [client, gossip]: [String; 2],
+    ) -> NodeProcess {
+        let data = folder.path().join("data");
+        let data = data.to_str().unwrap();
+        let own = ["run", "--peer-wait", "0s", "--client", &client, "--gossip", &gossip];
+        let sync = ["--data-dir", data, "--sync", "every-batch"];
+        NodeProcess::start_in(network, "n1", &[&own[..], &sync].concat())
+    }
+
+    /// The node is killed, and started where it was.
+    fn restart(&mut self) {
+        self.node.kill();
+        let at = [self.node.client, self.node.gossip].map(|at| at.to_string());
+        self.node = Self::start(&self.folder, &self.node.network, at);
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    fn address(&self) -> String {
+        self.node.client.to_string()
+    }
+
+    /// Standard input has the secret.
+    fn run(&self, arguments: &[&str], more: &[&str]) -> Done {
+        let at = ["--connect", &self.address()];
+        run(&[arguments, more, &at].concat(), &[("EDITOR", "sed -i s/5/6/")], SECRET.as_bytes())
+    }
+
+    fn ok(&self, arguments: &[&str], more: &[&str]) -> String {
+        let done = self.run(arguments, more);
+        assert_eq!(done.code, 0, "{arguments:?}: {}", done.stderr);
+        done.stdout
+    }
+}
+
+/// A watch, line by line. It is killed when this is dropped.
+struct Watch {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    said: BufReader<ChildStderr>,
+}
+
+impl Watch {
+    fn of(mut command: Command) -> Watch {
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        let said = BufReader::new(child.stderr.take().unwrap());
+        let mut watch = Watch { child, lines, said };
+        watch.heard("watching a at ");
+        watch
+    }
+
+    /// The next line on standard error has this.
+    fn heard(&mut self, what: &str) {
+        let mut line = String::new();
+        self.said.read_line(&mut line).unwrap();
+        assert!(line.contains(what), "{line}");
+        assert!(!note(&line).is_empty());
+    }
+
+    fn value(&mut self) -> Json {
+        let mut line = String::new();
+        assert_ne!(self.lines.read_line(&mut line).unwrap(), 0, "it has ended");
+        let line: Json = serde_json::from_str(&line).unwrap();
+        line["value"].clone()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_secret_that_can_be_read_only_once_is_enough_for_commands_that_connect_twice() {
+    let place = Place::new();
+    for by in ["-", "/dev/stdin"] {
+        let as_boss = ["--user", "boss", "--secret-file", by];
+        let ok = |arguments: &[&str]| place.ok(arguments, &as_boss);
+        ok(&["set", "a", "5"]);
+        let top = ok(&["top", "--once", "--json"]);
+        assert!(top.contains("\"answers\":true"), "{top}");
+        ok(&["conflicts", "--all"]);
+        ok(&["cp", "a", "b", "--force"]);
+        ok(&["mv", "b", "c", "--force"]);
+        ok(&["edit", "a"]);
+        assert_eq!(ok(&["get", "a"]), "6\n");
+        // Nobody can say where the secret ends and the value begins.
+        for arguments in [&["set", "d", "--string", "-"][..], &["import", "-"], &["apply", "-"]] {
+            let done = place.run(arguments, &as_boss);
+            assert_ne!(done.code, 0, "{arguments:?}: {}", done.stdout);
+            assert!(done.stderr.contains("standard input"), "{arguments:?}: {}", done.stderr);
+        }
+        assert_eq!(place.run(&["get", "d"], &as_boss).code, 1);
+        let own = ["user", "password", "boss", "--new-secret-file", "-"];
+        let done = place.run(&own, &as_boss);
+        assert_eq!(done.code, 2, "{}", done.stdout);
+        assert!(done.stderr.contains("standard input"), "{}", done.stderr);
+    }
+}
+
+#[test]
+fn a_watch_with_a_secret_out_of_a_pipe_goes_on_when_its_node_is_restarted() {
+    let mut place = Place::new();
+    let script = "exec \"$0\" watch a --json --connect \"$1\" --user boss --secret-file <(printf '%s' \"$2\")";
+    let mut bash = Command::new("bash");
+    bash.args(["-c", script, PROGRAM, &place.address(), SECRET]);
+    bash.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut watch = Watch::of(bash);
+    place.restart();
+    watch.heard("connecting again");
+    watch.heard("again: what changed meanwhile follows");
+    place.ok(&["set", "a", "7"], &["--user", "boss", "--secret-file", "-"]);
+    assert_eq!(watch.value(), 7);
+}
+
+#[test]
+fn a_watch_heeds_a_ticket_s_file_that_was_replaced() {
+    let mut place = Place::new();
+    let (to, as_boss) = (place.path("ticket"), ["--user", "boss", "--secret-file", "-"]);
+    let renew = |place: &Place| {
+        place.ok(&["user", "ticket", "robot", "--to", &to, "--force"], &as_boss);
+    };
+    renew(&place);
+    let ticket = format!("@{to}");
+    let watching = program(&["watch", "a", "--json", "--ticket", &ticket]);
+    let mut watch = Watch::of(watching);
+    // From here on the ticket before is of no use.
+    renew(&place);
+    place.restart();
+    watch.heard("connecting again");
+    watch.heard("again: what changed meanwhile follows");
+    place.ok(&["set", "a", "7"], &as_boss);
+    assert_eq!(watch.value(), 7);
+    // One that cannot be read says nothing new.
+    fs::write(&to, "half of a tick").unwrap();
+    place.restart();
+    watch.heard("connecting again");
+    watch.heard("again: what changed meanwhile follows");
+    // What was told so far says nothing of another network.
+    let other = run(&["ticket", "new", &place.address(), "--network", "other"], &[], b"").stdout;
+    fs::write(&to, other).unwrap();
+    place.restart();
+    watch.heard("connecting again");
+    let mut rest = String::new();
+    watch.said.read_to_string(&mut rest).unwrap();
+    assert_eq!(watch.child.wait().unwrap().code(), Some(2), "{rest}");
+    assert!(rest.contains("the ticket is of the network \\\"other\\\" by now"), "{rest}");
+}
