@@ -286,7 +286,7 @@ func TestANodeThatEndsInTheHandshakeRefusesNobody(t *testing.T) {
 }
 
 func TestWhatANodeSaysInPlainTextBeforeTLSIsTold(t *testing.T) {
-	for code, kind := range map[string]error{"too_many": ErrUnavailable, "denied": ErrDenied, "": ErrDenied} {
+	for code, kind := range map[string]error{"too_many": ErrUnavailable, "auth_required": ErrUnavailable, "denied": ErrDenied, "": ErrDenied} {
 		t.Run(code, func(t *testing.T) {
 			t.Parallel() // One takes all of its time.
 			told := msgpack.AppendMapHead(nil, 2+boolean(code != ""))

@@ -31,7 +31,8 @@ func openConn(ctx context.Context, where address, config *Config, own *network, 
 			var told *tryError
 			if errors.As(err, &told) {
 				failure := connectError(where, config, told)
-				if classOfCode(told.code) == classFinal {
+				// A node that says this took the client for one without TLS, because nothing came for too long.
+				if classOfCode(told.code) == classFinal && told.code != "auth_required" {
 					failure = notMet(fmt.Sprintf("cannot get into %s: it says, in plain text: %s", where, told.text))
 				}
 				failure.code = told.code

@@ -204,7 +204,13 @@ async def test_a_node_that_ends_in_the_handshake_refuses_nobody(ends, kind):
 
 @pytest.mark.parametrize("kind", ["file", "hash"])
 @pytest.mark.parametrize(
-    ("code", "expected"), [("too_many", UnavailableError), ("denied", DeniedError), (None, DeniedError)]
+    ("code", "expected"),
+    [
+        ("too_many", UnavailableError),
+        ("auth_required", UnavailableError),
+        ("denied", DeniedError),
+        (None, DeniedError),
+    ],
 )
 async def test_what_a_node_says_in_plain_text_before_tls_is_told(kind, code, expected):
     async def meet(reader, writer):

@@ -266,6 +266,11 @@ mod secure {
                 }
                 let bytes = greeting.skip(chunk.get(..count).unwrap_or_default());
                 let bytes = bytes.map_err(|error| match ErrorClass::of_server(&error) {
+                    // It took this client for one without TLS, because nothing came for too long. It comes again.
+                    ErrorClass::Final if error.has_code("auth_required") => ClientError::Connect {
+                        address: address.clone(),
+                        reason: format!("this client began too late, and the node says: {error}"),
+                    },
                     ErrorClass::Final => ClientError::NoAccess {
                         address: address.clone(),
                         reason: format!("it says, in plain text: {error}"),

@@ -373,6 +373,9 @@ class Connection(asyncio.BufferedProtocol):
         except ServerError as error:
             # In plain text, before TLS.
             self._end(error)
+        except LostError as error:
+            # Just so.
+            self._end(LostError(f"the connection to {self.address} is lost: {error}"))
         except NotMetError as error:
             self._end(NotMetError(f"cannot get into {self.address}: {error}"))
         except ProtocolError as error:

@@ -239,6 +239,9 @@ def _check_greeting(plain: bytes) -> None:
     try:
         check_reply(decode_message(memoryview(plain)))
     except ServerError as error:
+        if error.code == "auth_required":
+            # It took this client for one without TLS, because nothing came for too long.
+            raise LostError(f"this client began too late: {error}") from None
         if class_of_code(error.code) is ErrorClass.FINAL:
             raise NotMetError(f"it says, in plain text: {error}") from None
         raise
@@ -263,7 +266,7 @@ class ChainReader(asyncio.Protocol):
         """Something came."""
         try:
             _, out = self._session.receive(data)
-        except ServerError as error:
+        except (LostError, ServerError) as error:
             if not self._done.done():
                 self._done.set_exception(error)
             return
