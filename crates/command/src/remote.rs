@@ -513,7 +513,7 @@ pub fn no_greeting_as_told(error: ClientError) -> CliError {
         return told;
     }
     told.said(|text| {
-        format!("{text}. It is the address that the node advertises: with --advertise NAME it is one of its certificate's")
+        format!("{text}. It is the address that the node advertises: with --advertise NAME, and --client at all addresses (0.0.0.0:PORT), it is that name")
     })
 }
 

@@ -113,7 +113,7 @@ fn an_answer_that_cannot_be_written_is_not_taken_for_another_one() {
     ok(&node, &["snapshot", "save", "--to", &saved]);
     ok(&node, &["set", "a", "1"]);
     ok(&node, &["snapshot", "save", "--to", &other]);
-    std::fs::write(&config, "name = \"n1\"\n").unwrap();
+    std::fs::write(&config, "name = \"n1\"\nfound = true\n").unwrap();
     for (arguments, answer) in [
         (&["verify", &at, &at][..], 0),
         (&["status", "--connect", &at], 0),

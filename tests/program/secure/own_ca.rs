@@ -111,11 +111,16 @@ fn tickets_that_the_node_makes_have_the_ca_that_was_named_and_users_need_none_of
 fn nodes_that_have_certificates_for_names_only_are_reached_by_the_names_that_they_advertise() {
     let keys = Keys::new();
     let [key, cert, secret, ca] = files(&keys, "localhost");
-    let own = ["--key", &key, "--cert", &cert, "--cert-key", &secret];
+    // At all addresses: otherwise the one at which it listens is the one that it advertises to clients.
+    let any = ["--client", "0.0.0.0:0", "--gossip", "127.0.0.1:0"];
+    let own = [&any[..], &["--key", &key, "--cert", &cert, "--cert-key", &secret]].concat();
+    let start = |name: &str, first: &[&str], options: &[&str]| {
+        NodeProcess::start_in(&keys.network, name, &[first, options].concat())
+    };
     let named = [&own[..], &["--advertise", "localhost"]].concat();
     for (options, is_reached) in [(&own[..], false), (&named, true)] {
-        let n1 = keys.run("n1", options);
-        let n2 = keys.join("n2", &n1, options);
+        let n1 = start("n1", &["run", "--peer-wait", "0s"], options);
+        let n2 = start("n2", &["join", &n1.gossip.to_string()], options);
         let at = format!("localhost:{}", n1.client.port());
         let by_key = ["--connect", &at, "--key", &key, "--node-ca", &ca];
         let run = |arguments: &[&str]| program(&[arguments, &by_key].concat());
