@@ -14,7 +14,7 @@ OPENERS = 50
 
 
 @asynccontextmanager
-async def all_open(make, numbers):
+async def all_open(make, numbers, openers=OPENERS):
     """Opens a stream for each number, from several tasks: one after the other they would take minutes on a busy machine,
     since each waits for its answer."""
     streams, over, opened = {}, anyio.Event(), anyio.Event()
@@ -28,8 +28,8 @@ async def all_open(make, numbers):
             await over.wait()
 
     async with anyio.create_task_group() as tasks:
-        for first in range(OPENERS):
-            tasks.start_soon(hold, numbers[first::OPENERS])
+        for first in range(openers):
+            tasks.start_soon(hold, numbers[first::openers])
         await opened.wait()
         try:
             yield streams
@@ -58,16 +58,19 @@ async def test_a_stream_too_many_raises_and_the_others_go_on(network):
 async def test_ten_thousand_watches_and_monitors_and_five_thousand_trees_are_open_on_one_connection(network):
     """Plugins open one watch per entry."""
     node = network.add("--init", "null", "--max-requests", "30000")
-    async with clients(node, patience=1_200) as client, AsyncExitStack() as stack:
+    async with clients(node, patience=600) as client, AsyncExitStack() as stack:
         # More entries than the library takes ahead of its reader, so that the trees stay open.
         for number in range(200):
             await client.set(Path("tree", number), value=number)
         opening = (
-            (lambda number: client.watch(Path("w", number)), 10_000),
-            (lambda number: client.msg_monitor(Path("m", str(number))), 10_000),
-            (lambda _: client._stream(action="get_tree", path=Path("tree"), nchain=0), 5_000),
+            (lambda number: client.watch(Path("w", number)), 10_000, OPENERS),
+            (lambda number: client.msg_monitor(Path("m", str(number))), 10_000, OPENERS),
+            # One after the other: opened by many tasks at once, the library once stood still at trees that nobody read.
+            (lambda _: client._stream(action="get_tree", path=Path("tree"), nchain=0), 5_000, 1),
         )
-        streams = [await stack.enter_async_context(all_open(make, range(count))) for make, count in opening]
+        streams = [
+            await stack.enter_async_context(all_open(make, range(count), openers)) for make, count, openers in opening
+        ]
         watch, monitor, tree = (each[len(each) - 1] for each in streams)
         await client.set(Path("w", 9_999), value="heard")
         await client.msg_send(Path("m", "9999"), "told")
