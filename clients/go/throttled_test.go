@@ -23,6 +23,21 @@ func asked(t *testing.T, client *Client, path Path, watch *Watch) map[string]cha
 	return ended
 }
 
+// goOn checks that neither has ended before the node lets the client in, and that both go on there then.
+func goOn(t *testing.T, node *scripted, watch *Watch, ended map[string]chan error) {
+	t.Helper()
+	if len(ended["get"])+len(ended["watch"]) > 0 {
+		t.Fatal("it ended before the node let it in")
+	}
+	node.letIn()
+	if err := <-ended["get"]; err != nil {
+		t.Error(err)
+	}
+	until(t, func() bool { return watch.Node() == node.name })
+	watch.Close()
+	wantError(t, <-ended["watch"], ErrClosed)
+}
+
 // nextError is what ends a watch.
 func nextError(watch *Watch) error {
 	for {
@@ -163,16 +178,7 @@ func TestALoginThatWaitsEverywhereIsNotRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if len(ended["get"])+len(ended["watch"]) > 0 {
-		t.Fatal("it ended before a node let it in")
-	}
-	one.letIn()
-	if err := <-ended["get"]; err != nil {
-		t.Error(err)
-	}
-	until(t, func() bool { return watch.Node() == "s1" })
-	watch.Close()
-	wantError(t, <-ended["watch"], ErrClosed)
+	goOn(t, one, watch, ended)
 }
 
 // What a node says as it closes a connection tells what it means by making the next login wait.
@@ -243,16 +249,7 @@ func TestANodeThatIsFullMayLetTheClientIn(t *testing.T) {
 			failed := func() uint64 { return client.Stats().Pool.Failed }
 			ended, before := asked(t, client, path, watch), failed()
 			until(t, func() bool { return len(ended["get"])+len(ended["watch"]) > 0 || failed() > before+8 })
-			if len(ended["get"])+len(ended["watch"]) > 0 {
-				t.Fatal("it ended before the node had room")
-			}
-			two.letIn()
-			if err := <-ended["get"]; err != nil {
-				t.Error(err)
-			}
-			until(t, func() bool { return watch.Node() == "s2" })
-			watch.Close()
-			wantError(t, <-ended["watch"], ErrClosed)
+			goOn(t, two, watch, ended)
 		})
 	}
 }

@@ -38,11 +38,8 @@ def absent_members():
 @pytest.fixture(scope="session")
 def shared_nodes(absent_members):  # pylint: disable=redefined-outer-name
     """Holds the one node for all tests that keep to paths of their own."""
-    network = nodes.Network(absent_members[0])
-    try:
+    with nodes.Network(absent_members[0]) as network:
         yield network
-    finally:
-        network.stop()
 
 
 @pytest.fixture
@@ -67,21 +64,15 @@ def base():
 @pytest.fixture
 def network():
     """An empty network; `network.add()` starts its nodes."""
-    net = nodes.Network()
-    try:
+    with nodes.Network() as net:
         yield net
-    finally:
-        net.stop()
 
 
 @pytest.fixture
 def keeping_network(absent_members):  # pylint: disable=redefined-outer-name
     """The same, where what is deleted is kept, and nodes make no events of their own."""
-    net = nodes.Network(absent_members[1])
-    try:
+    with nodes.Network(absent_members[1]) as net:
         yield net
-    finally:
-        net.stop()
 
 
 @pytest.fixture

@@ -186,6 +186,12 @@ class Network:
         self.nodes.append(node)
         return node
 
+    def __enter__(self) -> Network:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     def stop(self) -> None:
         """Ends all nodes."""
         while self.nodes:

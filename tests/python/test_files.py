@@ -31,11 +31,8 @@ def saving(network, files):  # pylint: disable=redefined-outer-name
 @pytest.fixture
 def elsewhere():
     """A node of another network."""
-    other = nodes.Network()
-    try:
+    with nodes.Network() as other:
         yield other.add("--init", "null")
-    finally:
-        other.stop()
 
 
 async def fill(client):

@@ -194,8 +194,7 @@ async def test_a_server_goes_on_with_our_network_s_state_and_we_with_its(tmp_pat
         "~ v.float32  1.0 -> 1.0",
         "~ v.wide  5 -> 5",
     ]
-    again = nodes.Network()
-    try:
+    with nodes.Network() as again:
         fresh = again.add()
         cli("snapshot", "restore", theirs, "--connect", fresh.client)
         async with clients(fresh) as client:
@@ -209,8 +208,6 @@ async def test_a_server_goes_on_with_our_network_s_state_and_we_with_its(tmp_pat
         (newest, *older) = back[("twice",)][1]
         assert older == expected[("twice",)][1]
         assert re.fullmatch("n1~[0-9a-f]{12}", newest[0]) and newest[0] != n1.life()
-    finally:
-        again.stop()
 
 
 async def test_what_it_cannot_read_is_left_out_and_the_rest_loads(tmp_path, fresh_node):

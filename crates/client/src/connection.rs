@@ -36,6 +36,7 @@ use crate::model::path::Path;
 use crate::retry::deviations::{Rule, is_broken};
 use crate::rt;
 pub use network::OwnNetwork;
+pub(crate) use network::shown;
 use reading::Incoming;
 use shared::{OpenRequest, Shared};
 pub use shut_out::ShutOut;

@@ -1,6 +1,6 @@
 //! What can go wrong for a client.
 
-use crate::connection::OwnNetwork;
+use crate::connection::{OwnNetwork, shown};
 
 /// Why a request got no good answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -49,7 +49,8 @@ pub enum ClientError {
     },
     /// The node is of another network than this client, as its greeting says. Nothing was sent.
     #[error(
-        "cannot use {address}: it is a node of the network {theirs:?}, and this client is of {ours}"
+        "cannot use {address}: it is a node of the network {}, and this client is of {ours}",
+        shown(.theirs)
     )]
     OtherNetwork {
         /// Where to.

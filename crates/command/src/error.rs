@@ -37,9 +37,6 @@ pub(crate) const EXIT_UNWRITTEN: u8 = 8;
 /// The exit code of a command that SIGINT or SIGTERM has interrupted: 128 and the number of SIGINT, as shells have it.
 pub const EXIT_INTERRUPTED: u8 = 130;
 
-/// Characters of a network's name that an error shows.
-const NETWORK_CHARS_MAX: usize = 64;
-
 /// The code of a node that knows its clients.
 const AUTH_REQUIRED: &str = "auth_required";
 /// What to do about it.
@@ -325,36 +322,14 @@ impl From<ClientError> for CliError {
             ClientError::Server(server) => told(server),
             ClientError::NoAccess { .. }
             | ClientError::LoginWaits { .. }
+            | ClientError::OtherNetwork { .. }
             | ClientError::Lost { .. }
             | ClientError::TooLarge(_)
             | ClientError::Busy(_) => error.to_string(),
-            ClientError::OtherNetwork { .. } => of_other_network(&error),
         };
         let code = error.server().and_then(|server| server.code.clone());
         CliError::Request { outcome: outcome_of(&error), code, text }
     }
-}
-
-/// What is said of another network's node. Both names may be what a node has said, and a node may say anything.
-fn of_other_network(error: &ClientError) -> String {
-    let ClientError::OtherNetwork { address, ours, theirs } = error else {
-        return error.to_string();
-    };
-    let mut ours = ours.to_string();
-    if ours.chars().count() > 2 * NETWORK_CHARS_MAX {
-        ours = format!("{}…\"", first_chars(&ours, NETWORK_CHARS_MAX));
-    }
-    let theirs = match theirs.chars().count() > NETWORK_CHARS_MAX {
-        true => format!("{:?}…", first_chars(theirs, NETWORK_CHARS_MAX)),
-        false => format!("{theirs:?}"),
-    };
-    format!(
-        "cannot use {address}: it is a node of the network {theirs}, and this client is of {ours}"
-    )
-}
-
-fn first_chars(text: &str, max: usize) -> String {
-    text.chars().take(max).collect()
 }
 
 fn outcome_of(error: &ClientError) -> Outcome {
@@ -382,8 +357,8 @@ impl From<CallError> for CliError {
             CallError::NoAccess {
                 error: ClientError::NoAccess { code: Some(code), .. }, ..
             } if **code == *AUTH_REQUIRED => (Outcome::Refused, format!("{error}; {LOG_IN}")),
-            CallError::NoAccess { error: other @ ClientError::OtherNetwork { .. }, at } => {
-                (Outcome::Unreachable, format!("{} {at}", of_other_network(other)))
+            CallError::NoAccess { error: ClientError::OtherNetwork { .. }, .. } => {
+                (Outcome::Unreachable, error.to_string())
             }
             CallError::NoAccess { .. } => (Outcome::Refused, error.to_string()),
             CallError::Unavailable { error: ClientError::Connect { .. }, .. } => (

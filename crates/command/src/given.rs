@@ -12,8 +12,8 @@ use zeroize::Zeroizing;
 
 /// What stands for standard input in place of a file's name.
 const STDIN: &str = "-";
-/// The names that standard input has besides.
-const STDIN_FILES: [&str; 3] = ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
+/// All its names.
+const STDIN_NAMES: [&str; 4] = [STDIN, "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
 
 /// What was read of what cannot be read twice, by the option that it was for, and its name. One process runs one command, so
 /// there are few.
@@ -40,6 +40,7 @@ pub(crate) fn can_be_read_again(file: &Path) -> bool {
 /// # Errors
 /// It cannot be read.
 pub(crate) fn read(what: &'static str, file: &Path, most: u64) -> io::Result<Zeroizing<Vec<u8>>> {
+    take_stdin(what, file)?;
     if can_be_read_again(file) {
         return read_now(File::open(file)?, most);
     }
@@ -47,7 +48,6 @@ pub(crate) fn read(what: &'static str, file: &Path, most: u64) -> io::Result<Zer
     if let Some(contents) = kept().contents.get(&key) {
         return Ok(contents.clone());
     }
-    take_stdin(what, file)?;
     // Without the lock: whoever writes into the pipe may take long.
     let contents = if file == Path::new(STDIN) {
         read_now(io::stdin().lock(), most)?
@@ -63,13 +63,14 @@ fn read_now(from: impl Read, most: u64) -> io::Result<Zeroizing<Vec<u8>>> {
     Ok(contents)
 }
 
-/// Says that a command is about to read standard input for this; it may do so again for the same. `file`: by which name.
+/// Says that a command is about to read a file for this, which may be standard input by any of its names; it may do so again
+/// for the same.
 ///
 /// # Errors
-/// It was read for something else: nobody can say where that ends and this begins.
+/// Standard input was read for something else: nobody can say where that ends and this begins, and what is read twice because it
+/// is a plain file would be both.
 pub fn take_stdin(what: &'static str, file: &Path) -> io::Result<()> {
-    let is_stdin = [STDIN].iter().chain(&STDIN_FILES).any(|name| file == Path::new(name));
-    if !is_stdin || can_be_read_again(file) {
+    if !STDIN_NAMES.iter().any(|name| file == Path::new(name)) {
         return Ok(());
     }
     match *kept().stdin_is_for.get_or_insert(what) {

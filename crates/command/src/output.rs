@@ -91,13 +91,24 @@ impl Output {
 /// # Errors
 /// Standard output is closed: nothing that such a command has to say would be heard.
 pub fn end_with_reader(has_end: bool) -> Result<(), CliError> {
-    if !has_end && is_substitute(io::stdout()) {
-        let text =
-            "cannot write to standard output: it is closed; `>/dev/null` if nobody is to read it";
-        return Err(CliError::Failure(String::from(text)));
+    if !has_end {
+        require_open()?;
     }
     wait_for_reader();
     Ok(())
+}
+
+/// For commands whose result somebody must hear of.
+///
+/// # Errors
+/// Standard output is closed.
+pub fn require_open() -> Result<(), CliError> {
+    match is_substitute(io::stdout()) {
+        false => Ok(()),
+        true => Err(CliError::Failure(String::from(
+            "cannot write to standard output: it is closed; `>/dev/null` if nobody is to read it",
+        ))),
+    }
 }
 
 /// Whether this is what the runtime opens in the place of a standard stream that the process was begun without: `/dev/null`,

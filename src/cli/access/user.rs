@@ -17,7 +17,7 @@ use crate::cli::error::CliError;
 use crate::cli::files::new_file::{Existing, tell_when_interrupted, tidy_when_interrupted};
 use crate::cli::files::ticket_file::TicketFile;
 use crate::cli::remote::{Remote, RemoteArgs};
-use crate::cli::terminal::output::{Output, Table, shell_word};
+use crate::cli::terminal::output::{Output, Table, require_open, shell_word};
 use crate::cli::terminal::words::completed;
 use crate::client::Message;
 use crate::model::meta::METHODS;
@@ -68,7 +68,7 @@ Examples:
             hide_possible_values = true
         )]
         method: String,
-        /// What the user may do: user, operator, or admin, who has no access list
+        /// What the user may do: user, operator, or admin, who has no access list [default: user with --acl, admin without]
         #[arg(long)]
         role: Option<String>,
         /// The user's access list; * is all data
@@ -198,8 +198,14 @@ impl UserCommand {
 
 pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
     let connect = args.command.remote().clone().or(args.remote);
-    if let UserCommand::Token { to: Some(_), .. } = &args.command {
-        tidy_when_interrupted(connect.json)?;
+    match &args.command {
+        UserCommand::Token { to: Some(_), .. } => tidy_when_interrupted(connect.json)?,
+        // Before there is a new token, which nobody would see.
+        UserCommand::Token { to: None, .. } => require_open()?,
+        UserCommand::Add { new_secret_file: None, method, .. } if method == "token" => {
+            require_open()?;
+        }
+        _ => {}
     }
     if let UserCommand::Ticket(ticket) = &args.command {
         return user_ticket::run(ticket, &connect).await;

@@ -83,7 +83,10 @@ pub(in crate::cli) fn parse_json_option(text: &str) -> Result<Value, String> {
 pub(in crate::cli) fn read_input(file: &FilePath, bytes_max: usize) -> Result<Vec<u8>, CliError> {
     match file.to_str() {
         Some("-") => read_bounded("standard input", standard_input::open(), bytes_max),
-        _ => read_bounded(&file.display().to_string(), File::open(file), bytes_max),
+        _ => {
+            let opened = standard_input::take(file).and_then(|()| File::open(file));
+            read_bounded(&file.display().to_string(), opened, bytes_max)
+        }
     }
 }
 

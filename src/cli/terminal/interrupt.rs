@@ -120,6 +120,7 @@ impl Interrupt {
                 let stdin = standard_input::open()?;
                 return Ok((File::from(stdin.as_fd().try_clone_to_owned()?), 0));
             }
+            standard_input::take(path)?;
             let now = OFlags::NONBLOCK.bits().cast_signed();
             let file = OpenOptions::new().read(true).custom_flags(now).open(path)?;
             let bytes = file.metadata()?.len();

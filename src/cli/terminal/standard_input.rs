@@ -12,9 +12,17 @@ use distkv_command::output::is_substitute;
 /// It is closed, or was read already for an option that says how to work.
 pub(in crate::cli) fn open() -> io::Result<Stdin> {
     let stdin = io::stdin();
-    take_stdin("the command's input", Path::new("-"))?;
+    take(Path::new("-"))?;
     if is_substitute(&stdin) {
         return Err(Error::new(ErrorKind::NotConnected, "it is closed"));
     }
     Ok(stdin)
+}
+
+/// Says that the command reads this file as its input: it may be standard input by another name.
+///
+/// # Errors
+/// It is, and was read already for an option that says how to work.
+pub(in crate::cli) fn take(file: &Path) -> io::Result<()> {
+    take_stdin("the command's input", file)
 }

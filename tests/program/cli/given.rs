@@ -130,16 +130,40 @@ fn a_secret_that_can_be_read_only_once_is_enough_for_commands_that_connect_twice
         ok(&["edit", "a"]);
         assert_eq!(ok(&["get", "a"]), "6\n");
         // Nobody can say where the secret ends and the value begins.
-        for arguments in [&["set", "d", "--string", "-"][..], &["import", "-"], &["apply", "-"]] {
+        for arguments in [
+            &["set", "d", "--string", "-"][..],
+            &["set", "d", "--raw-file", "/dev/stdin"],
+            &["import", "-"],
+            &["import", "/dev/stdin"],
+            &["apply", "-"],
+            &["apply", "/dev/stdin", "--delete", "--allow-empty"],
+            &["diff", "/dev/fd/0"],
+        ] {
             let done = place.run(arguments, &as_boss);
             assert_ne!(done.code, 0, "{arguments:?}: {}", done.stdout);
             assert!(done.stderr.contains("standard input"), "{arguments:?}: {}", done.stderr);
         }
         assert_eq!(place.run(&["get", "d"], &as_boss).code, 1);
+        assert_eq!(ok(&["get", "a"]), "6\n");
         let own = ["user", "password", "boss", "--new-secret-file", "-"];
         let done = place.run(&own, &as_boss);
         assert_eq!(done.code, 2, "{}", done.stdout);
         assert!(done.stderr.contains("standard input"), "{}", done.stderr);
+    }
+}
+
+#[test]
+fn a_secret_s_file_that_is_standard_input_is_not_the_value_besides() {
+    let place = Place::new();
+    let script = "exec \"$0\" set d --connect \"$1\" --user boss --secret-file /dev/stdin \"$2\" \"$3\" <\"$4\"";
+    for (option, value) in [("--string", "-"), ("--raw-file", "/dev/stdin")] {
+        let mut bash = Command::new("bash");
+        bash.args(["-c", script, PROGRAM, &place.address(), option, value, &place.path("secret")]);
+        let done = bash.output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert!(!done.status.success() && said.contains("standard input was read"), "{said}");
+        let as_boss = ["--user", "boss", "--secret-file", "-"];
+        assert_eq!(place.run(&["get", "d"], &as_boss).code, 1);
     }
 }
 

@@ -374,7 +374,7 @@ class Connection(asyncio.BufferedProtocol):
             # In plain text, before TLS.
             self._end(error)
         except LostError as error:
-            # Just so.
+            # So is one that it took for a client without TLS.
             self._end(LostError(f"the connection to {self.address} is lost: {error}"))
         except NotMetError as error:
             self._end(NotMetError(f"cannot get into {self.address}: {error}"))

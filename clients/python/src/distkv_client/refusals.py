@@ -54,9 +54,7 @@ class Refusals:
     def refusal(self, targets: Iterable[Target]) -> tuple[str, TryError] | None:
         """What one of these nodes has said that does not let the client in, or makes it wait, and its name."""
         said = [one for target in targets if (one := self._said.get(target.address)) is not None]
-        refusals = (one for one in said if isinstance(one[1], NoAccessError))
-        waits = (one for one in said if isinstance(one[1], LoginWaitError))
-        return next(refusals, None) or next(waits, None)
+        return _refusal_or_wait(said)
 
     def most_telling(self) -> tuple[str, TryError]:
         """Of what was said, what tells best why nobody did it: the last failure of a node that may let the client in;
@@ -64,9 +62,14 @@ class Refusals:
         wait; else the last failure."""
         said = list(self._said.values())[::-1]
         hopes = (one for one in said if _is_hope(one[1]))
-        refusals = (one for one in said if isinstance(one[1], NoAccessError))
-        waits = (one for one in said if isinstance(one[1], LoginWaitError))
-        return next(hopes, None) or next(refusals, None) or next(waits, None) or said[0]
+        return next(hopes, None) or _refusal_or_wait(said) or said[0]
+
+
+def _refusal_or_wait(said: list[tuple[str, TryError]]) -> tuple[str, TryError] | None:
+    """The first refusal; else the first node that makes the login wait."""
+    refusals = (one for one in said if isinstance(one[1], NoAccessError))
+    waits = (one for one in said if isinstance(one[1], LoginWaitError))
+    return next(refusals, None) or next(waits, None)
 
 
 def _is_hope(failure: TryError) -> bool:

@@ -5,6 +5,9 @@ use std::fmt;
 use crate::error::ClientError;
 use crate::model::host_port::HostPort;
 
+/// Characters of a network's name that an error shows.
+const NETWORK_CHARS_MAX: usize = 64;
+
 /// A client's network, and who says that it is this one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnNetwork {
@@ -63,9 +66,18 @@ impl OwnNetwork {
     }
 }
 
+/// A network's name for people: a node may say anything, and a name that is longer is none.
+pub(crate) fn shown(name: &str) -> String {
+    let end = name.char_indices().nth(NETWORK_CHARS_MAX);
+    match end.and_then(|(end, _)| name.get(..end)) {
+        Some(start) => format!("{start:?}…"),
+        None => format!("{name:?}"),
+    }
+}
+
 impl fmt::Display for OwnNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.name)?;
+        f.write_str(&shown(&self.name))?;
         f.write_str(match self.said_by {
             SaidBy::Configuration => ", as its configuration says",
             #[cfg(feature = "tls")]

@@ -80,22 +80,9 @@ pub(super) fn rows(now: &BTreeMap<String, Look>, before: &BTreeMap<String, Look>
 
 impl Row {
     fn new(name: &str, look: &Look, before: Option<&Look>) -> Self {
-        let name = name.to_owned();
-        match look {
-            Look::Silent { state, why } => Self {
-                name,
-                state: "no answer",
-                seen_as: state.clone(),
-                why: why.clone(),
-                numbers: None,
-            },
-            Look::NoAddress { state } => Self {
-                name,
-                state: "no address",
-                seen_as: state.clone(),
-                why: String::new(),
-                numbers: None,
-            },
+        let (state, seen_as, why, numbers) = match look {
+            Look::Silent { state, why } => ("no answer", state.as_str(), why.as_str(), None),
+            Look::NoAddress { state } => ("no address", state.as_str(), "", None),
             Look::Answer { status, members, at_ms } => {
                 let before = match before {
                     Some(Look::Answer { status, at_ms, .. }) => Some((status, *at_ms)),
@@ -107,15 +94,11 @@ impl Row {
                     (Some(true), false) => "warns",
                     _ => "not ready",
                 };
-                Self {
-                    name,
-                    state,
-                    seen_as: String::new(),
-                    why: String::new(),
-                    numbers: Some(numbers),
-                }
+                (state, "", "", Some(numbers))
             }
-        }
+        };
+        let [name, seen_as, why] = [name, seen_as, why].map(str::to_owned);
+        Self { name, state, seen_as, why, numbers }
     }
 
     fn badness(&self) -> (u8, u64, u64, u64) {

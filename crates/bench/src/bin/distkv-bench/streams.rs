@@ -16,7 +16,7 @@ use distkv_bench::process::Process;
 use distkv_bench::wire::{Protocol, Tag};
 use distkv_bench::{place, report};
 use distkv_client::splitter::Splitter;
-use distkv_client::{ClientError, Message};
+use distkv_client::{ClientError, Message, ServerError};
 use distkv_command::error::CliError;
 use distkv_command::output::{Output, Table};
 use distkv_command::remote::{RemoteArgs, parse_address};
@@ -340,6 +340,11 @@ pub(super) fn without_login(error: CliError) -> CliError {
     })
 }
 
+/// A node's error, with its address.
+pub(super) fn said_by(address: SocketAddr, error: ServerError) -> CliError {
+    CliError::from(ClientError::Server(error)).said(|text| format!("{address}: {text}"))
+}
+
 /// A connection whose reads block.
 pub(super) struct Line {
     pub(super) stream: TcpStream,
@@ -378,8 +383,7 @@ impl Line {
             if let Some(value) = self.splitter.next_value().map_err(|e| bad(address, &e))? {
                 let message = Message::new(value).map_err(|e| bad(address, &e))?;
                 if let Some(error) = message.error() {
-                    let error = CliError::from(ClientError::Server(error));
-                    return Err(error.said(|text| format!("{address}: {text}")));
+                    return Err(said_by(address, error));
                 }
                 if is_it(&message) {
                     return Ok(());

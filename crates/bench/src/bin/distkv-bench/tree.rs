@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use clap::Args;
 use distkv_bench::load::LoadError;
 use distkv_bench::measure::resolve;
-use distkv_client::{ClientError, Fields, Message};
+use distkv_client::{Fields, Message};
 use distkv_command::error::CliError;
 use distkv_command::output::{Output, count_of};
 use distkv_command::remote::RemoteArgs;
@@ -15,7 +15,7 @@ use distkv_model::value::{SkipError, SkipLimits};
 use distkv_runtime as rt;
 use serde_json::json;
 
-use super::streams::{Line, without_login};
+use super::streams::{Line, said_by, without_login};
 
 /// So much is read at once.
 const READ_BYTES: usize = 256 << 10;
@@ -111,8 +111,7 @@ fn read_all(line: &mut Line) -> Result<(u64, u64), CliError> {
             }
             let message = Message::new(whole).map_err(|e| bad(format!("{address}: {e}")))?;
             if let Some(error) = message.error() {
-                let error = CliError::from(ClientError::Server(error));
-                return Err(error.said(|text| format!("{address}: {text}")));
+                return Err(said_by(address, error));
             }
             if message.str("state") == Some("end") {
                 return Ok((messages, bytes));
