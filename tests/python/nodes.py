@@ -120,8 +120,9 @@ class Node:
 
     def log(self) -> str:
         """What the node wrote to stderr so far."""
-        self._log.seek(0)
-        return self._log.read().decode(errors="replace")
+        # Where this file is read is where the node writes next, had one moved there.
+        descriptor = self._log.fileno()
+        return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(errors="replace")
 
     def raw(self, qlen: int = 0) -> raw.RawConnection:
         """A new connection in bytes."""

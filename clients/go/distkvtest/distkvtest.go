@@ -27,6 +27,7 @@ const (
 	stopPatience   = 10 * time.Second // until a node that was asked to end is killed
 	freezePatience = time.Second      // until a node stands still, where the system does not tell
 	lineBytesMax   = 64 << 10         // longest line that says where a node is
+	portTaken      = "is in use by another program"
 )
 
 var numbers atomic.Int64
@@ -70,7 +71,20 @@ func StartNode(name string, args ...string) (*Node, error) {
 	return n, nil
 }
 
+// start starts it. Once a node has ended, the system may give its port to any other program's connection for a while.
 func (n *Node) start(client, gossip string) error {
+	end := time.Now().Add(startPatience)
+	for {
+		from := len(n.Log())
+		err := n.tryStart(client, gossip)
+		if err == nil || !strings.Contains(n.Log()[from:], portTaken) || time.Now().After(end) {
+			return err
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+func (n *Node) tryStart(client, gossip string) error {
 	program, err := Binary()
 	if err != nil {
 		return err

@@ -321,15 +321,18 @@ async def storm(cluster, seconds, every, tasks=64, at_random=False):
         working = [asyncio.create_task(work(task)) for task in range(tasks)]
         loop = asyncio.get_running_loop()
         end, kills = loop.time() + seconds, 0
-        while loop.time() < end or kills < 2:
-            await asyncio.sleep(every / 2)
-            index = random.randrange(3)
-            cluster[index].kill()
-            kills += 1
-            await asyncio.sleep(every / 2)
-            await asyncio.to_thread(cluster.rejoin, index)
-            await all_live(client, 3)
-        stop = True
+        try:
+            while loop.time() < end or kills < 2:
+                await asyncio.sleep(every / 2)
+                index = random.randrange(3)
+                cluster[index].kill()
+                kills += 1
+                await asyncio.sleep(every / 2)
+                await asyncio.to_thread(cluster.rejoin, index)
+                await all_live(client, 3)
+        finally:
+            # A client that is closed answers at once: who goes on then leaves no turn to anybody.
+            stop = True
         await asyncio.gather(*working)
         missing = []
         for path, number in acknowledged.items():

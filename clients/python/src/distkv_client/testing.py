@@ -29,6 +29,8 @@ STOP_PATIENCE = 10.0
 """Seconds until a node that was asked to end is killed."""
 LINE_BYTES_MAX = 64 << 10
 """Longest line that says where a node is."""
+PORT_TAKEN = "is in use by another program"
+"""What a node says at the end of its log if one of its ports is taken."""
 
 _numbers = itertools.count(1)
 
@@ -59,19 +61,29 @@ class Node:
         for option, address in (("--client", client), ("--gossip", gossip)):
             if option not in self._args:
                 command += [option, address]
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log)
-        try:
-            told: Any = json.loads(self._first_line())
-        except BaseException:
-            self.stop()
-            raise
+        deadline = time.monotonic() + START_PATIENCE
+        while (told := self._try_start(command, deadline)) is None:
+            time.sleep(0.1)
         self.client = str(told["client"])
         self.gossip = str(told["gossip"])
 
-    def _first_line(self) -> bytes:
+    def _try_start(self, command: list[str], deadline: float) -> Any:
+        """Where it listens. `None`: another program has taken the port of a node that had ended, as the system gives
+        it to any connection for a while."""
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log)
+        try:
+            return json.loads(self._first_line(deadline))
+        except BaseException as error:
+            last = self.log().rstrip().rpartition("\n")[2]
+            if isinstance(error, RuntimeError) and PORT_TAKEN in last and time.monotonic() < deadline:
+                self._reap()
+                return None
+            self.stop()
+            raise
+
+    def _first_line(self, deadline: float) -> bytes:
         assert self.process.stdout is not None
         descriptor = self.process.stdout.fileno()
-        deadline = time.monotonic() + START_PATIENCE
         line = b""
         with selectors.DefaultSelector() as selector:
             selector.register(descriptor, selectors.EVENT_READ)
@@ -87,8 +99,9 @@ class Node:
         """What the node wrote to stderr so far."""
         if self._log.closed:
             return ""
-        self._log.seek(0)
-        return self._log.read().decode(errors="replace")
+        # Where this file is read is where the node writes next, had one moved there.
+        descriptor = self._log.fileno()
+        return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(errors="replace")
 
     def kill(self) -> None:
         """Ends the process at once (SIGKILL)."""
