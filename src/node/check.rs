@@ -72,7 +72,7 @@ pub(crate) async fn check(config: &Config, data: Data) -> Vec<Problem> {
 
 fn check_network(config: &Config, found: &mut Vec<Problem>) {
     let problem = match NetworkName::new(&config.network) {
-        Err(_) => NodeError::Network(config.network.clone()),
+        Err(why) => NodeError::Network { name: config.network.clone(), why },
         Ok(network) => {
             let file = config.key.as_ref().map(|key| key.file.ring.network());
             let Some(file) = file.filter(|file| **file != network) else { return };

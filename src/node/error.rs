@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::model::ids::NameError;
 use crate::storage::StorageError;
 
 /// Why a node did not start. Nothing is left running.
@@ -54,8 +55,13 @@ pub enum NodeError {
         source: io::Error,
     },
     /// The network's name is none.
-    #[error("the network name {0:?} cannot be used: give 1 to 64 bytes of text")]
-    Network(String),
+    #[error("the network name {name:?} cannot be used: {why}")]
+    Network {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        why: NameError,
+    },
     /// A port that other machines reach, and no key.
     #[error(
         "the {what} port {addr} is open to other machines, and nothing protects it: everybody who reaches \

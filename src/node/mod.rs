@@ -183,7 +183,7 @@ impl Node {
         rt::start_for_node();
         let timing = timing.told(&config);
         let network = NetworkName::new(&config.network)
-            .map_err(|_| NodeError::Network(config.network.clone()))?;
+            .map_err(|why| NodeError::Network { name: config.network.clone(), why })?;
         if let Some(key) = config.key.as_ref().filter(|key| *key.file.ring.network() != network) {
             let file = key.file.ring.network().as_str().to_owned();
             return Err(NodeError::KeyNetwork { file, network: config.network });

@@ -266,9 +266,14 @@ impl CliError {
 pub fn explain(error: &clap::Error, is_json: bool) -> u8 {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // Nobody may be reading.
-            let _ = error.print();
-            EXIT_OK
+            match error.print() {
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                    CliError::Failure(format!("cannot write to standard output: {error}"))
+                        .tell(is_json)
+                }
+                // Nobody may be reading.
+                Ok(()) | Err(_) => EXIT_OK,
+            }
         }
         _ if is_json => {
             let text = error.render().to_string();

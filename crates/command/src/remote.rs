@@ -52,7 +52,7 @@ pub struct RemoteArgs {
     connect: Vec<String>,
 
     /// Where the nodes are, how they are known (TLS), and who you are: a ticket, or @FILE with one
-    /// in it, which hides it from `ps` [env: DISTKV_TICKET]
+    /// in it ('@-': standard input), which hides it from `ps` [env: DISTKV_TICKET]
     #[arg(long, value_name = "TICKET|@FILE")]
     ticket: Option<TicketText>,
 

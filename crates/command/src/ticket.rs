@@ -123,6 +123,8 @@ pub fn read_ticket(what: &str, text: &str) -> Result<Ticket, CliError> {
     let Some(file) = text.strip_prefix('@') else {
         return text.parse().map_err(|error| CliError::Usage(format!("{what}: {error}")));
     };
+    // As with other options that name a file.
+    let file = if file == "-" { "/dev/stdin" } else { file };
     read_ticket_file(file).map_err(|error| match error.kind() {
         ErrorKind::InvalidData => CliError::Usage(format!("{what} {file}: {error}")),
         _ => CliError::Usage(format!("cannot read {file}: {error}")),

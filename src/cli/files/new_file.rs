@@ -8,6 +8,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path as FilePath, PathBuf};
 use std::process;
 
+use distkv_command::output::require_open;
 use distkv_command::signals::on_ends;
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
@@ -40,10 +41,10 @@ impl Existing {
         if force { Existing::Replace } else { Existing::Keep }
     }
 
-    /// Checks that a file may get this name, before anything is done for it; `-` is standard output.
+    /// Checks that a file may get this name, before anything is done for it; `-` is standard output, which must be open.
     pub(in crate::cli) fn check(self, to: &FilePath) -> Result<(), CliError> {
         if to == FilePath::new("-") {
-            return Ok(());
+            return require_open();
         }
         if to.is_dir() || to.as_os_str().as_encoded_bytes().ends_with(b"/") {
             let text = format!("{} is a directory; name a file in it", to.display());

@@ -279,6 +279,14 @@ mod tests {
     }
 
     #[test]
+    fn what_is_wrong_with_a_network_s_name_is_said() {
+        let findings =
+            check_text(&format!("{PORTS}name = \"n1\"\nnetwork = \"a\\tb\"\nfound = true\n"), true);
+        assert_eq!(findings.len(), 1);
+        assert!(findings[0].text.contains(r"contains '\t'"), "{}", findings[0].text);
+    }
+
+    #[test]
     fn a_node_that_would_have_nothing_to_start_with_is_told_of() {
         assert_eq!(found(&format!("{PORTS}name = \"n1\"\n")), [(None, None)]);
     }

@@ -226,7 +226,7 @@ pub(super) fn end_of(reason: &StopReason) -> Result<(), CliError> {
 pub(super) fn start_error(error: NodeError) -> CliError {
     match error {
         NodeError::Address { .. }
-        | NodeError::Network(_)
+        | NodeError::Network { .. }
         | NodeError::NoPeers
         | NodeError::NothingToStartWith
         | NodeError::Unprotected { .. }

@@ -3,8 +3,10 @@
 //! while the node is down.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+
+use distkv_command::plain_file;
 
 use super::address::HostPort;
 use crate::model::ids::NodeName;
@@ -79,14 +81,17 @@ fn load_what_is_good(path: &Path) -> (Vec<KnownPeer>, Option<NodeError>) {
 /// The file's text.
 fn read(path: &Path) -> Result<String, NodeError> {
     let bad = |why| NodeError::PeerFile { path: path.to_owned(), line: None, why };
-    match fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        Ok(meta) if meta.len() > FILE_BYTES_MAX => {
-            Err(bad(format!("it has more than {FILE_BYTES_MAX} bytes; is it another file?")))
-        }
-        Ok(_) | Err(_) => fs::read_to_string(path)
-            .map_err(|error| bad(format!("{error}; correct it, or move the file away"))),
+    let unusable = |error| bad(format!("{error}; correct it, or move the file away"));
+    let file = match plain_file::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
+        opened => opened.map_err(unusable)?,
+    };
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unusable)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(bad(format!("it has more than {FILE_BYTES_MAX} bytes; is it another file?")));
     }
+    String::from_utf8(bytes).map_err(|_| unusable(io::Error::other("it is not UTF-8 text")))
 }
 
 /// The peers of its lines, those without one left out.
@@ -152,6 +157,8 @@ pub(in crate::node) fn store(path: &Path, peers: &[KnownPeer]) -> io::Result<()>
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     fn peer(address: &str, name: Option<&str>) -> KnownPeer {
@@ -200,6 +207,19 @@ mod tests {
         fs::remove_file(&path).unwrap();
         let (peers, error) = load_what_is_good(&path);
         assert!(peers.is_empty() && error.is_none(), "there need not be one");
+    }
+
+    #[test]
+    fn what_is_no_such_file_is_told_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (pipe, large) = (folder.path().join("pipe"), folder.path().join("large"));
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        fs::write(&large, "ä".repeat(usize::try_from(FILE_BYTES_MAX).unwrap())).unwrap();
+        for (file, why) in [(&pipe, "it is not a file"), (&large, "is it another file?")] {
+            let error = load(file).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+            assert!(load_what_is_good(file).1.is_some());
+        }
     }
 
     #[test]

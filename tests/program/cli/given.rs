@@ -183,6 +183,18 @@ fn a_watch_with_a_secret_out_of_a_pipe_goes_on_when_its_node_is_restarted() {
 }
 
 #[test]
+fn a_ticket_may_come_out_of_standard_input() {
+    let place = Place::new();
+    let (to, as_boss) = (place.path("ticket"), ["--user", "boss", "--secret-file", "-"]);
+    place.ok(&["user", "ticket", "robot", "--to", &to], &as_boss);
+    let ticket = fs::read(&to).unwrap();
+    for by in ["@-", "@/dev/stdin"] {
+        let done = run(&["top", "--once", "--json", "--ticket", by], &[], &ticket);
+        assert!(done.code == 0 && done.stdout.contains("\"answers\":true"), "{}", done.stderr);
+    }
+}
+
+#[test]
 fn a_watch_heeds_a_ticket_s_file_that_was_replaced() {
     let mut place = Place::new();
     let (to, as_boss) = (place.path("ticket"), ["--user", "boss", "--secret-file", "-"]);

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::process::Command;
 
 use crate::cli::command::{at, ok, program, run_with_closed_output};
-use crate::processes::{NodeProcess, wait_until};
+use crate::processes::{NodeProcess, PROGRAM, wait_until};
 
 #[test]
 fn a_variable_that_is_no_text_is_an_error_and_not_as_if_it_were_not_set() {
@@ -101,6 +101,37 @@ fn a_closed_standard_output_ends_a_command_that_would_wait_for_what_comes() {
     ok(&node, &["set", "a", "1"]);
     for output in [">&-", ">/dev/null"] {
         assert_eq!(run("watch a --fetch --count 1", output).0, Some(0));
+    }
+}
+
+#[test]
+fn what_a_closed_standard_output_cannot_take_is_not_said_to_be_saved() {
+    let (node, folder) = (NodeProcess::run("n1"), tempfile::tempdir().unwrap());
+    let (at, saved) = (node.client.to_string(), folder.path().join("saved.dkv"));
+    ok(&node, &["snapshot", "save", "--to", saved.to_str().unwrap()]);
+    for arguments in [
+        &["snapshot", "save", "--to", "-", "--connect", &at][..],
+        &["snapshot", "save", "--to", "-", "--format", "jsonl", "--connect", &at],
+        &["snapshot", "convert", saved.to_str().unwrap(), "--to", "-", "--format", "distkv"],
+    ] {
+        let mut command = Command::new("bash");
+        let done =
+            command.args(["-c", "\"$0\" \"$@\" >&-", PROGRAM]).args(arguments).output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert!(
+            done.status.code() == Some(1) && said.contains("it is closed"),
+            "{arguments:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn help_that_cannot_be_written_is_an_error() {
+    for word in ["--help", "--version"] {
+        let done = program(&[word]).stdout(File::create("/dev/full").unwrap()).output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(1), "{said}");
+        assert!(said.contains("cannot write to standard output"), "{said}");
     }
 }
 
