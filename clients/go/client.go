@@ -38,8 +38,12 @@ type Client struct {
 // [context.DeadlineExceeded], too) or Config.ConnectDeadline, whichever is shorter; an [ErrDenied], at once: all refuse this
 // user, or are of another network; an [ErrUsage]: the configuration cannot be used. Nothing is left running then.
 func Connect(ctx context.Context, config Config) (*Client, error) {
+	if err := config.checkNumbers(); err != nil {
+		return nil, err
+	}
 	config.fill()
-	if _, err := config.ReadMode.check(Preferred); err != nil {
+	var err error
+	if config.ReadMode, err = config.ReadMode.check(Preferred); err != nil {
 		return nil, err
 	}
 	if err := config.withTicket(); err != nil {
@@ -50,8 +54,7 @@ func Connect(ctx context.Context, config Config) (*Client, error) {
 	}
 	seeds := make([]address, len(config.Seeds))
 	for i, seed := range config.Seeds {
-		var err error
-		if seeds[i], err = parseAddress(seed, DefaultPort); err != nil {
+		if seeds[i], err = parseSeed(seed); err != nil {
 			return nil, err
 		}
 	}
@@ -61,6 +64,10 @@ func Connect(ctx context.Context, config Config) (*Client, error) {
 	c := &Client{config: config, closed: make(chan struct{})}
 	c.pool = newPool(&c.config, &c.goroutines)
 	c.topology = newTopology(seeds, c.pool, &c.config)
+	c.topology.connectBy = now() + config.ConnectDeadline
+	if deadline, isSet := ctx.Deadline(); isSet {
+		c.topology.connectBy = min(c.topology.connectBy, now()+time.Until(deadline))
+	}
 	c.caller.config, c.caller.pool, c.caller.topology = &c.config, c.pool, c.topology
 	c.caller.own = newOwnWrites(config.OwnWritesMax, &c.pool.clock)
 	c.caller.endless = map[endless]struct{}{}

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // DefaultPort is the client port where none is named.
@@ -32,16 +34,14 @@ const linearizable = "linearizable reads are refused: a node acknowledges a writ
 	"the network is split both sides take writes, so no number of nodes can tell whether there is a newer one; " +
 	"'freshest' asks a majority for the newest that they have, and a put with IfVersion finds out whether what it read was current"
 
-// check returns the mode, or an error with the reason why there is none like that.
+// check returns the mode, in whatever case it is written, or an error with the reason why there is none like that.
 func (m ReadMode) check(byDefault ReadMode) (ReadMode, error) {
-	switch m {
+	text := fmt.Sprintf("there is no read mode %q; there are preferred, any, freshest", string(m))
+	switch word := ReadMode(strings.ToLower(string(m))); word {
 	case "":
 		return byDefault, nil
 	case Preferred, AnyNode, Freshest:
-		return m, nil
-	}
-	text := fmt.Sprintf("there is no read mode %q; there are preferred, any, freshest", string(m))
-	switch strings.ToLower(string(m)) {
+		return word, nil
 	case "linearizable", "linearisable", "strong", "serializable":
 		text = linearizable
 	}
@@ -49,7 +49,7 @@ func (m ReadMode) check(byDefault ReadMode) (ReadMode, error) {
 }
 
 // Config is what a client does. Fields that are zero have their defaults, which are for a program that would rather
-// wait some seconds than get an error.
+// wait some seconds than get an error; negative numbers are refused.
 type Config struct {
 	// Seeds are "host:port" or "host"; one is enough. Without any, those of the ticket count, or of the environment's
 	// DISTKV_TICKET, or else 127.0.0.1.
@@ -59,7 +59,8 @@ type Config struct {
 	ReadMode ReadMode
 	// NoWriteIDs: writes carry no ids by which nodes know them again, unless they bring one.
 	NoWriteIDs bool
-	// ConnectDeadline is how long Connect tries to reach a seed, where the context does not end before: 10 s.
+	// ConnectDeadline is how long Connect tries to reach a seed, where the context does not end before: 10 s. Seeds that do not
+	// answer share it, so that one that does is asked before it is over.
 	ConnectDeadline time.Duration
 	// CloseGrace is how long open calls may go on when the client is closed, where the context says nothing: 1 s.
 	CloseGrace time.Duration
@@ -127,6 +128,22 @@ const shardTableAgeMin = 100 * time.Millisecond
 // ConnectionsPerNodeMax is the most connections to one node.
 const ConnectionsPerNodeMax = 16
 
+// checkNumbers refuses negative ones: nothing takes less than no time, and there is no word for "never" but a long time.
+func (c *Config) checkNumbers() error {
+	for _, one := range []struct {
+		name string
+		in   any
+	}{{"", *c}, {"Retry.", c.Retry}, {"Pool.", c.Pool}, {"Topology.", c.Topology}} {
+		section := reflect.ValueOf(one.in)
+		for i := range section.NumField() {
+			if field := section.Field(i); field.CanInt() && field.Int() < 0 {
+				return usage(fmt.Sprintf("%s%s is negative; leave it out for what is usual", one.name, section.Type().Field(i).Name))
+			}
+		}
+	}
+	return nil
+}
+
 func (c *Config) fill() {
 	setDefault(&c.ReadMode, Preferred)
 	setDefault(&c.ConnectDeadline, 10*time.Second)
@@ -176,29 +193,57 @@ func (a address) String() string {
 // parseAddress reads "host:port", "host" or "[::1]:port"; the port without one is the given.
 func parseAddress(text string, defaultPort int) (address, error) {
 	text = strings.TrimSpace(text)
-	var host, port string
-	isGood := true
-	switch {
-	case strings.HasPrefix(text, "["):
+	no := func(why string) (address, error) {
+		return address{}, usage(fmt.Sprintf("%q is no address: %s", text, why))
+	}
+	if strings.Contains(text, ",") {
+		return no("give a list, each address as a text of its own")
+	}
+	if scheme, _, isURL := strings.Cut(text, "://"); isURL {
+		return no(fmt.Sprintf("write host:port, without \"%s://\"", scheme))
+	}
+	host, port, hasPort := strings.Cut(text, ":")
+	if isIPv6(text) {
+		host, port, hasPort = text, "", false
+	} else if strings.HasPrefix(text, "[") {
 		var rest string
-		host, rest, isGood = strings.Cut(text[1:], "]")
-		isGood = isGood && (rest == "" || strings.HasPrefix(rest, ":"))
-		port = strings.TrimPrefix(rest, ":")
-	case strings.Count(text, ":") > 1:
-		host = text
-	default:
-		host, port, _ = strings.Cut(text, ":")
+		var isClosed bool
+		host, rest, isClosed = strings.Cut(text[1:], "]")
+		port, hasPort = strings.CutPrefix(rest, ":")
+		if !isClosed || !isIPv6(host) || (rest != "" && !hasPort) {
+			return no("its brackets hold no IPv6 address; write [address]:port")
+		}
 	}
 	number := uint64(defaultPort)
-	if port != "" {
+	if hasPort {
 		var err error
-		number, err = strconv.ParseUint(port, 10, 16)
-		isGood = isGood && err == nil
+		if number, err = strconv.ParseUint(port, 10, 16); err != nil {
+			return no(fmt.Sprintf("%q is no port; write host:port", port))
+		}
 	}
-	if !isGood || host == "" {
-		return address{}, usage(fmt.Sprintf("%q is no address; write host:port", text))
+	if host == "" || strings.ContainsFunc(host, isNoHosts) {
+		return no("write host:port")
 	}
 	return address{host, int(number)}, nil
+}
+
+func isIPv6(text string) bool {
+	ip, err := netip.ParseAddr(text)
+	return err == nil && ip.Is6()
+}
+
+// isNoHosts tells whether no name of a host, and no IP address, has this character.
+func isNoHosts(c rune) bool {
+	return !unicode.IsLetter(c) && !unicode.IsDigit(c) && !strings.ContainsRune("-_.:%", c)
+}
+
+// parseSeed is the same for an address that is to be connected to.
+func parseSeed(text string) (address, error) {
+	where, err := parseAddress(text, DefaultPort)
+	if err == nil && where.port == 0 {
+		return where, usage(fmt.Sprintf("%q is no address: nothing listens at port 0", text))
+	}
+	return where, err
 }
 
 // reachable: nobody can connect to "all addresses"; then the node is where its peers find it.

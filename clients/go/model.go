@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"distkv.example/client/internal/msgpack"
 )
@@ -62,21 +64,46 @@ func (v Version) String() string {
 	return strconv.FormatInt(v.tock, 10) + "@" + v.event()
 }
 
-// ParseVersion reads what String gives. The error is an [ErrUsage].
+// ParseVersion reads what String gives. What no node writes is refused: the error is an [ErrUsage].
 func ParseVersion(text string) (Version, error) {
 	tock, event, _ := strings.Cut(text, "@")
 	at := strings.LastIndexByte(event, ':')
-	number, err := strconv.ParseInt(tock, 10, 64)
-	if at <= 0 || err != nil {
+	number, isTock := readCounter(tock)
+	if at <= 0 || !isTock || !isLife(event[:at]) {
 		return Version{}, usage(fmt.Sprintf("%q is no version", text))
 	}
 	tick := int64(-1)
-	if event[at+1:] != "-" {
-		if tick, err = strconv.ParseInt(event[at+1:], 10, 64); err != nil || tick < 0 {
+	if told := event[at+1:]; told != "-" {
+		var isTick bool
+		// Ticks begin with 1.
+		if tick, isTick = readCounter(told); !isTick || tick == 0 {
 			return Version{}, usage(fmt.Sprintf("%q is no version", text))
 		}
 	}
 	return Version{number, event[:at], tick}, nil
+}
+
+// readCounter reads a tock or a tick in its only spelling.
+func readCounter(text string) (int64, bool) {
+	number, err := strconv.ParseInt(text, 10, 64)
+	return number, err == nil && number >= 0 && number < tockEnd && strconv.FormatInt(number, 10) == text
+}
+
+// nodeNameBytes is the longest name of a node.
+const nodeNameBytes = 64
+
+// isLife tells whether a node could be spelled like this: its name, and the number of its life in hexadecimal digits. Servers of
+// the original have no lives, and names of all kinds.
+func isLife(text string) bool {
+	name, digits, hasLife := strings.Cut(text, "~")
+	if !utf8.ValidString(text) || name == "" || strings.ContainsFunc(text, unicode.IsControl) {
+		return false
+	}
+	if !hasLife {
+		return true
+	}
+	life, err := strconv.ParseUint(digits, 16, 64)
+	return err == nil && strconv.FormatUint(life, 16) == digits && len(name) <= nodeNameBytes && !strings.ContainsFunc(name, unicode.IsSpace)
 }
 
 // appendChain adds a chain of only this event, as a precondition.

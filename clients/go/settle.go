@@ -12,20 +12,30 @@ import (
 // looksAtOnce is how many requests are open at a time.
 const looksAtOnce = 64
 
-// What became of a path that another node does not show, or shows older: deleted meanwhile, or not there yet?
+// What became of a path that another node does not show, or shows older: deleted meanwhile, or not there yet? And of a version
+// that comes behind a deletion: is it its past, or was it created again?
 type settled uint8
 
 const (
 	settledNewer settled = iota
 	settledSame
 	settledGone   // it was deleted so long ago that nothing is left of it
-	settledBehind // the node has not heard of the version that was delivered
+	settledBehind // the node has not heard of this version
 )
 
-// doubt is a path, and the version that was delivered.
+// doubtOf is what there is doubt about.
+type doubtOf uint8
+
+const (
+	ofDelivered doubtOf = iota // what was delivered: whether it is still there, and the newest
+	ofArrived                  // what came in the node's stream, and is not delivered before it is known to be there still
+)
+
+// doubt is a version that a node is asked about.
 type doubt struct {
 	path    Path
 	version Version
+	of      doubtOf
 }
 
 type settlement struct {
@@ -33,7 +43,7 @@ type settlement struct {
 	entry   Entry
 }
 
-// settle asks a node about these paths. First what the node knows, then what it has: a version that arrives in between is
+// settle asks a node about these versions. First what the node knows, then what it has: a version that arrives in between is
 // found by the second question. In the other order, such a version would seem to have been deleted.
 func settle(ctx context.Context, c *conn, doubts []doubt, end instant) ([]settlement, *tryError) {
 	knowsAll, err := knowsAll(ctx, c, doubts, end)
@@ -67,15 +77,15 @@ func settle(ctx context.Context, c *conn, doubts []doubt, end instant) ([]settle
 	return found, nil
 }
 
-func judge(version, delivered Version, knowsAll bool) settled {
+func judge(version, asked Version, knowsAll bool) settled {
 	switch {
 	case version.IsZero() && knowsAll:
 		return settledGone
 	case version.IsZero():
 		return settledBehind
-	case version == delivered:
+	case version == asked:
 		return settledSame
-	case delivered.Compare(version) < 0:
+	case asked.Compare(version) < 0:
 		return settledNewer
 	}
 	return settledBehind

@@ -27,6 +27,8 @@ type topology struct {
 	log    *slog.Logger
 	now    atomic.Pointer[routing]
 
+	connectBy instant // by when there must be a first view
+
 	telling   sync.Mutex // listeners are told one change after the other; taken before mu
 	mu        sync.Mutex // taken before the pool's
 	stats     TopologyStats
@@ -39,7 +41,7 @@ type topology struct {
 
 func newTopology(seeds []address, p *pool, config *Config) *topology {
 	t := &topology{seeds: seeds, pool: p, config: &config.Topology, log: config.Logger, changed: make(chan struct{}),
-		listeners: map[int]func(TopologyChange){}}
+		listeners: map[int]func(TopologyChange){}, connectBy: never}
 	t.now.Store(newRouting(ClusterView{}, seeds, nil))
 	return t
 }
@@ -243,12 +245,22 @@ func (t *topology) follow(ctx context.Context) {
 	var last address
 	// In the second round a view of a node that is not ready is better than none.
 	takesAny := false
+	var unready []address
 	for ctx.Err() == nil {
 		var isFollowed, isOld, isNotReady bool
 		var failure *tryError
 		isRefused := true // by all
-		for _, candidate := range t.candidates(last) {
-			found, err := t.followOne(ctx, candidate, takesAny)
+		candidates := t.candidates(last)
+		if takesAny {
+			slices.SortStableFunc(candidates, func(a, b address) int {
+				return boolean(slices.Contains(unready, b)) - boolean(slices.Contains(unready, a))
+			})
+		}
+		unready = nil
+		for i, candidate := range candidates {
+			// What one has told must still be used when all others have been asked.
+			end := t.share(len(candidates) - i + boolean(isOld || isNotReady))
+			found, err := t.followOne(ctx, candidate, takesAny, end)
 			t.mu.Lock()
 			t.stats.Watching = ""
 			t.mu.Unlock()
@@ -271,7 +283,9 @@ func (t *topology) follow(ctx context.Context) {
 				break
 			}
 			isOld = isOld || found == unsupported
-			isNotReady = isNotReady || found == notReady
+			if found == notReady {
+				isNotReady, unready = true, append(unready, candidate)
+			}
 		}
 		if isFollowed {
 			delay, takesAny = t.config.RetryDelay, false
@@ -329,9 +343,18 @@ func (t *topology) candidates(last address) []address {
 	return found
 }
 
-// followOne watches the view of one node, until that ends.
-func (t *topology) followOne(ctx context.Context, candidate address, takesAny bool) (outcome, *tryError) {
-	end := now() + t.config.FirstViewTimeout
+// share is by when a candidate must begin to send its view. One seed is enough, so those that are silent leave time for the
+// others: while there is no view, what is left until there must be one is for so many. An attempt to connect goes on.
+func (t *topology) share(candidates int) instant {
+	patience := t.config.FirstViewTimeout
+	if t.routing().view.Epoch == 0 {
+		patience = min(patience, (t.connectBy-now())/time.Duration(candidates))
+	}
+	return now() + patience
+}
+
+// followOne watches the view of one node, until that ends. It must have begun by then.
+func (t *topology) followOne(ctx context.Context, candidate address, takesAny bool, end instant) (outcome, *tryError) {
 	c, err := t.pool.get(ctx, candidate, end)
 	if err != nil {
 		return 0, err

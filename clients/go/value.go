@@ -34,7 +34,8 @@ func As[T any](v Value) (T, error) {
 	return found, err
 }
 
-// Encode makes a value of what As reads. A nil is nil, whatever its type is: a pointer, a map, a slice, also of bytes. The
+// Encode makes a value of what As reads. Of a struct's fields with one name the outer one is stored, as in encoding/json; a type
+// with a MarshalText, also of its pointer, is stored as that text. What would be lost is refused instead. A nil is nil, whatever its type is: a pointer, a map, a slice, also of bytes. The
 // error is an [ErrBadValue]: for a Value without bytes, say, or for more than 64 levels of arrays and maps, of which pointers
 // and interfaces are none.
 func Encode(v any) (Value, error) {

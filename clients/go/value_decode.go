@@ -174,15 +174,28 @@ func (d *decoder) known(v reflect.Value, head msgpack.Head, data []byte, start, 
 		v.Set(reflect.ValueOf(found))
 		return true, nil
 	}
-	if head.Kind == msgpack.String && v.Kind() != reflect.String && v.CanAddr() {
+	if head.Kind == msgpack.String && v.Kind() != reflect.String && v.CanAddr() && v.CanInterface() {
 		if reader, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
-			if err := reader.UnmarshalText(data); err != nil {
-				return true, badValue(fmt.Sprintf("the value does not fit %s: %v", v.Type(), err))
-			}
-			return true, nil
+			return true, readText(v, reader, data)
 		}
 	}
 	return false, nil
+}
+
+// readText reads a text into what reads itself.
+func readText(v reflect.Value, reader encoding.TextUnmarshaler, text []byte) (err error) {
+	if v.Kind() == reflect.Struct && hasNilText(v) {
+		// That may be whose method this is.
+		defer func() {
+			if reason := recover(); reason != nil {
+				err = badValue(fmt.Sprintf("the value does not fit %s: %v", v.Type(), reason))
+			}
+		}()
+	}
+	if err := reader.UnmarshalText(text); err != nil {
+		return badValue(fmt.Sprintf("the value does not fit %s: %v", v.Type(), err))
+	}
+	return nil
 }
 
 func scalarOrExt(head msgpack.Head, data []byte) any {
@@ -289,10 +302,13 @@ func (d *decoder) mapping(v reflect.Value, count, depth int) error {
 }
 
 func (d *decoder) structure(v reflect.Value, count, depth int) error {
-	if v.Type() == timeType {
-		return badValue("the value does not fit time.Time: it is a map")
-	}
 	fields := fieldsOf(v.Type())
+	if fields.wrong != nil {
+		return fields.wrong
+	}
+	if len(fields.list) == 0 && hasTextForm(v.Type()) {
+		return badValue(fmt.Sprintf("the value does not fit %s: it is a map", v.Type()))
+	}
 	for range count {
 		head, data, err := d.head()
 		if err != nil {

@@ -8,8 +8,6 @@ import (
 	"math/big"
 	"reflect"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"distkv.example/client/internal/msgpack"
@@ -125,8 +123,8 @@ func (e encoder) append(b []byte, v reflect.Value, depth int) ([]byte, error) {
 		return e.items(b, v, depth)
 	case reflect.Array:
 		if v.Type().Elem().Kind() == reflect.Uint8 {
-			if text, ok := marshalText(v); ok {
-				return msgpack.AppendString(b, text), nil
+			if text, hasText, err := textOf(v); hasText {
+				return msgpack.AppendString(b, text), err
 			}
 			data := make([]byte, v.Len())
 			reflect.Copy(reflect.ValueOf(data), v)
@@ -136,21 +134,12 @@ func (e encoder) append(b []byte, v reflect.Value, depth int) ([]byte, error) {
 	case reflect.Map:
 		return e.mapping(b, v, depth)
 	case reflect.Struct:
-		if text, ok := marshalText(v); ok {
-			return msgpack.AppendString(b, text), nil
+		if text, hasText, err := structText(v); hasText {
+			return msgpack.AppendString(b, text), err
 		}
 		return e.structure(b, v, depth)
 	}
 	return nil, badValue(fmt.Sprintf("%s has no form in MessagePack", v.Type()))
-}
-
-// marshalText is the text of a value that has one of its own, such as netip.Addr.
-func marshalText(v reflect.Value) (string, bool) {
-	if !v.Type().Implements(marshalers) || !v.CanInterface() {
-		return "", false
-	}
-	text, err := v.Interface().(encoding.TextMarshaler).MarshalText()
-	return string(text), err == nil
 }
 
 func appendBig(b []byte, number *big.Int) ([]byte, error) {
@@ -235,89 +224,4 @@ func (e encoder) mapping(b []byte, v reflect.Value, depth int) ([]byte, error) {
 		}
 	}
 	return b, nil
-}
-
-func (e encoder) structure(b []byte, v reflect.Value, depth int) ([]byte, error) {
-	depth, err := within(depth)
-	if err != nil {
-		return nil, err
-	}
-	fields := fieldsOf(v.Type())
-	count := 0
-	for _, field := range fields.list {
-		if !field.omitEmpty || !isEmpty(v.FieldByIndex(field.index)) {
-			count++
-		}
-	}
-	b = msgpack.AppendMapHead(b, count)
-	for _, field := range fields.list {
-		found := v.FieldByIndex(field.index)
-		if field.omitEmpty && isEmpty(found) {
-			continue
-		}
-		if b, err = e.append(msgpack.AppendString(b, field.name), found, depth); err != nil {
-			return nil, err
-		}
-	}
-	return b, nil
-}
-
-func isEmpty(v reflect.Value) bool {
-	switch v.Kind() {
-	case reflect.Map, reflect.Slice:
-		return v.Len() == 0
-	}
-	return v.IsZero()
-}
-
-// structField is one that is stored.
-type structField struct {
-	name      string
-	index     []int
-	omitEmpty bool
-}
-
-type structFields struct {
-	list   []structField
-	byName map[string]int
-}
-
-// fieldsKnown remembers the fields of each struct type; a program has a bounded number of them.
-var fieldsKnown sync.Map
-
-func fieldsOf(t reflect.Type) *structFields {
-	if known, ok := fieldsKnown.Load(t); ok {
-		return known.(*structFields)
-	}
-	found := &structFields{byName: map[string]int{}}
-	collectFields(t, nil, found, 0)
-	known, _ := fieldsKnown.LoadOrStore(t, found)
-	return known.(*structFields)
-}
-
-func collectFields(t reflect.Type, above []int, found *structFields, depth int) {
-	for i := range t.NumField() {
-		field := t.Field(i)
-		tag := field.Tag.Get("msgpack")
-		name, options, _ := strings.Cut(tag, ",")
-		if name == "-" {
-			continue
-		}
-		index := append(slices.Clone(above), i)
-		if field.Anonymous && name == "" && field.Type.Kind() == reflect.Struct && depth < valueDepthMax {
-			collectFields(field.Type, index, found, depth+1)
-			continue
-		}
-		if !field.IsExported() {
-			continue
-		}
-		if name == "" {
-			name = field.Name
-		}
-		if _, isTaken := found.byName[name]; isTaken {
-			continue
-		}
-		found.byName[name] = len(found.list)
-		found.list = append(found.list, structField{name, index, slices.Contains(strings.Split(options, ","), "omitempty")})
-	}
 }

@@ -220,6 +220,7 @@ func TestWhatAWatchRemembersIsWhatTheVectorsSay(t *testing.T) {
 		Steps    []struct {
 			Do, Path, Node, Look       string
 			Tock, Tick                 int64
+			Version                    []any
 			Value                      *int
 			Resuming, Delivered, Whole bool
 			NotSeen                    []string `json:"not_seen"`
@@ -235,7 +236,7 @@ func TestWhatAWatchRemembersIsWhatTheVectorsSay(t *testing.T) {
 			case "begin_feed":
 				m.beginFeed()
 			case "gone":
-				m.onGone(path)
+				m.onGone(path, versionOfVector(t, step.Version), step.Tock)
 			case "clear":
 				m.clear()
 			case "look":
@@ -247,7 +248,7 @@ func TestWhatAWatchRemembersIsWhatTheVectorsSay(t *testing.T) {
 					t.Fatalf("step %d: %+v: %d", number, step, found)
 				}
 				if step.Delivered {
-					m.onDelivered(path, entry)
+					m.onDelivered(path, entry, byFeed)
 				}
 			default:
 				t.Fatal(step.Do)

@@ -184,11 +184,15 @@ func (w *Watch) onVersion(found *item, from *opened) bool {
 	}
 	switch w.memory.look(path, entry, w.fetching && !w.owes) {
 	case lookNew:
-		w.deliver(path, entry)
+		w.deliver(path, entry, byFeed)
 	case lookKnown:
 		w.caller.counters.watchRepeats.Add(1)
 	case lookDoubtful:
-		w.startOver()
+		if w.fetching {
+			w.startOver() // Of a whole state, too much would have to be asked about.
+		} else {
+			w.beginDoubts([]doubt{{path, entry.Version, ofArrived}}, true)
+		}
 	case lookOlder:
 		if w.fetching && len(w.older) <= doubtsMax {
 			w.older = append(w.older, path)
@@ -196,16 +200,21 @@ func (w *Watch) onVersion(found *item, from *opened) bool {
 		}
 		// Another node has told what was delivered, and this one has not heard of it yet, or it is lost.
 		if version := w.memory.version(path); !version.IsZero() {
-			w.beginDoubts([]doubt{{path, version}}, true)
+			w.beginDoubts([]doubt{{path, version, ofDelivered}}, true)
 		}
 	}
 	return true
 }
 
-func (w *Watch) deliver(path Path, entry Entry) {
-	w.memory.onDelivered(path, entry)
-	if !w.fetching || !w.silent {
-		w.events = append(w.events, Change{path, entry.Value, entry.Deleted, entry.Version})
+func (w *Watch) deliver(path Path, entry Entry, by toldBy) {
+	w.memory.onDelivered(path, entry, by)
+	w.tell(Change{path, entry.Value, entry.Deleted, entry.Version})
+}
+
+// tell reports a change, unless it is of a state that is not wanted.
+func (w *Watch) tell(change Change) {
+	if !w.silent {
+		w.events = append(w.events, change)
 	}
 }
 
@@ -226,7 +235,7 @@ func (w *Watch) onStateHasCome(from *opened) {
 	var doubts []doubt
 	for _, path := range paths {
 		if version := w.memory.version(path); !version.IsZero() {
-			doubts = append(doubts, doubt{path, version})
+			doubts = append(doubts, doubt{path, version, ofDelivered})
 		}
 	}
 	if len(doubts) > 0 {
@@ -267,19 +276,21 @@ func (w *Watch) onSettled(found worked, from *opened) {
 	var behind []doubt
 	for i, one := range doubts {
 		entry := found.settled[i].entry
-		switch found.settled[i].settled {
-		case settledNewer:
-			w.memory.onDelivered(one.path, entry)
-			if !w.silent {
-				w.events = append(w.events, Change{one.path, entry.Value, entry.Deleted, entry.Version})
-			}
-		case settledGone:
-			w.memory.onGone(one.path)
-			if !w.silent {
-				w.events = append(w.events, Change{Path: one.path, Deleted: true, Version: untold})
-			}
-		case settledBehind:
+		switch settled := found.settled[i].settled; {
+		case settled == settledBehind:
 			behind = append(behind, one)
+		case settled == settledGone:
+			// What arrived and is gone was deleted before anybody was told of it.
+			if w.memory.onGone(one.path, one.version, entry.tock) && one.of == ofDelivered {
+				w.tell(Change{Path: one.path, Deleted: true, Version: untold})
+			}
+		case settled == settledSame && one.of == ofDelivered:
+			w.memory.onHeld(one.path)
+		case one.of == ofArrived && entry.Deleted:
+			// That it is deleted was told already, before what has arrived.
+			w.memory.onDelivered(one.path, entry, byAnswer)
+		default:
+			w.deliver(one.path, entry, byAnswer)
 		}
 	}
 	switch {

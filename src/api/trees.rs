@@ -214,8 +214,8 @@ async fn has_below(client: &mut Client, path: &Path) -> Result<bool, Failure> {
                 }
             },
             Ok(None) => return Err(Failure::ended()),
-            // It may not be listed.
-            Err(failure) if failure.code == "denied" => {}
+            // It may not be listed. Of a stream that had begun, the end follows, and is skipped.
+            Err(failure) if failure.code == "denied" => break,
             Err(failure) => return Err(failure),
         }
     }

@@ -99,8 +99,9 @@ Exit codes:
      once; restart it, and report what it has printed
   5  a precondition does not hold (--if-new, --if-value, --chain): nothing was
      changed
-  6  no node was reached, or none that was is ready: nothing was done; also: a
-     command that only reads got no answer, or not all of it
+  6  no node was reached, or none that was is ready, or the login has to wait:
+     nothing was done; also: a command that only reads got no answer, or not
+     all of it
   7  the answer did not come: it may have been done; look before you repeat it
   8  what `status`, `verify`, `diff`, `snapshot diff`, `snapshot verify` or
      `config check` has found, whose answer is the exit code, cannot be written

@@ -1,11 +1,11 @@
 //! What would keep a node from starting with its settings, as far as that can be seen without starting it. Nothing is
 //! made, written or disturbed: ports are tried under other numbers.
 
-use std::fs::{self, File};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{self, Path, PathBuf};
+use std::{fs, io};
 
-use rustix::fs::Access;
+use rustix::fs::{Access, FsWord, PROC_SUPER_MAGIC};
 
 use super::clients::certificates;
 use super::config::{CLIENT_PORT, Config, GOSSIP_PORT, HTTP_PORT, Start};
@@ -15,6 +15,9 @@ use super::membership::address::{Advertised, HostPort, parse_setting};
 use super::membership::peer_file;
 use crate::membership::NetworkName;
 use crate::rt;
+
+/// The type of the file system at `/sys`, which `rustix` has no name for.
+const SYSFS_MAGIC: FsWord = 0x6265_6572;
 
 /// Something that is wrong with a node's settings, or may be.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,7 +36,8 @@ impl Problem {
         Self { keys, text, is_warning: false }
     }
 
-    fn warning(keys: &'static [&'static str], text: String) -> Self {
+    /// One that does not.
+    pub(crate) fn warning(keys: &'static [&'static str], text: String) -> Self {
         Self { keys, text, is_warning: true }
     }
 }
@@ -56,6 +60,7 @@ pub(crate) async fn check(config: &Config, data: Data) -> Vec<Problem> {
     check_ports(config, &mut found).await;
     check_peers(config, data, &mut found).await;
     check_files(config, &mut found);
+    check_load(config, data, &mut found).await;
     if let Some(tls) = &config.tls {
         let keys: &[&str] = match &tls.own {
             Some(_) => &["cert", "cert-key", "client-ca"],
@@ -200,19 +205,25 @@ fn check_files(config: &Config, found: &mut Vec<Problem>) {
     {
         found.push(Problem::error(&["data-dir"], format!("{}: {why}", data.dir.display())));
     }
-    if let Some(scheduled) = &config.scheduled
-        && let Err(why) = check_folder(&scheduled.dir)
-    {
-        let text = format!("{}: {why}", scheduled.dir.display());
-        found.push(Problem::error(&["snapshot-dir"], text));
+    let data_dir = config.data.as_ref().map(|data| &data.dir);
+    if let Some(scheduled) = &config.scheduled {
+        let path = &scheduled.dir;
+        if let Err(why) = check_folder(path) {
+            found.push(Problem::error(&["snapshot-dir"], format!("{}: {why}", path.display())));
+        } else if data_dir.into_iter().chain(&config.client_files).any(|other| is_one(path, other))
+        {
+            let why = io::Error::new(io::ErrorKind::InvalidInput, super::scheduled::NOT_APART);
+            let error = NodeError::SnapshotDir { path: path.clone(), source: why };
+            let keys = &["snapshot-dir", "data-dir", "client-files"];
+            found.push(Problem::error(keys, error.to_string()));
+        }
     }
     if let Some(path) = &config.client_files {
-        let is_data = config.data.as_ref().is_some_and(|data| {
-            super::is_same_directory(path, &data.dir).is_ok_and(|is_same| is_same)
-        });
-        let fault = match is_data {
+        let fault = match data_dir.is_some_and(|data| is_one(path, data)) {
             true => Some(String::from("it is the data directory; choose another one")),
-            false if !path.is_dir() => Some(String::from("there is no such directory; make it")),
+            false if !path.is_dir() && !is_made_first(config, path) => {
+                Some(String::from("there is no such directory; make it"))
+            }
             false => check_folder(path).err(),
         };
         if let Some(why) = fault {
@@ -220,39 +231,113 @@ fn check_files(config: &Config, found: &mut Vec<Problem>) {
         }
     }
     if let Some(path) = &config.audit {
-        let fault = match fs::metadata(path) {
-            Ok(meta) if !meta.is_file() => Err(String::from("it is no file")),
-            Ok(_) => may_write(path),
-            Err(_) => check_folder(path.parent().unwrap_or(Path::new("."))),
-        };
-        if let Err(why) = fault {
+        if let Err(error) = check_audit(config) {
+            found.push(Problem::error(&["audit", "data-dir"], error.to_string()));
+        } else if let Err(why) = may_write_file(path) {
             found.push(Problem::error(&["audit"], format!("{}: {why}", path.display())));
         }
     }
+}
+
+/// Whether the audit log can be a file where it is said to be, as far as names tell. A start asks before it makes
+/// anything.
+///
+/// # Errors
+/// [`NodeError::Audit`].
+pub(super) fn check_audit(config: &Config) -> Result<(), NodeError> {
+    let Some(path) = &config.audit else { return Ok(()) };
+    let fault = match fs::metadata(path) {
+        Ok(meta) if meta.is_file() => None,
+        Ok(_) => Some(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Some(error),
+        Err(_) if is_made_first(config, folder_of(path)) => None,
+        // Nobody makes its folder.
+        Err(_) => fs::metadata(folder_of(path)).err(),
+    };
+    match fault {
+        Some(source) => Err(NodeError::Audit { path: path.clone(), source }),
+        None => Ok(()),
+    }
+}
+
+/// The saved state that the network begins with is read as a start reads it, if it does.
+async fn check_load(config: &Config, data: Data, found: &mut Vec<Problem>) {
     if let Start::ByWhatThereIs { load: Some(path), .. } = &config.start
-        && let Err(why) = File::open(path)
+        && data == Data::None
+        && let Err(error) = super::clients::load::read(path).await
     {
-        found.push(Problem::error(&["load"], format!("{}: {why}", path.display())));
+        found.push(Problem::error(&["load", "data-dir"], error.to_string()));
+    }
+}
+
+/// The folder that a file is in.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Whether a folder is there once the data directory is made, which is the first that a start makes.
+fn is_made_first(config: &Config, folder: &Path) -> bool {
+    let data = config.data.as_ref();
+    data.is_some_and(|data| place_of(&data.dir).starts_with(place_of(folder)))
+}
+
+/// Whether two names are of one directory, or would be of one if it were made.
+fn is_one(one: &Path, other: &Path) -> bool {
+    super::is_same_directory(one, other).unwrap_or_else(|_| place_of(one) == place_of(other))
+}
+
+/// Where something is, or would be made: without links, as far as it is there.
+fn place_of(path: &Path) -> PathBuf {
+    let path = path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let known = path.ancestors().find_map(|above| Some((above, fs::canonicalize(above).ok()?)));
+    match known {
+        Some((above, place)) => match path.strip_prefix(above) {
+            Ok(rest) if rest.as_os_str().is_empty() => place,
+            Ok(rest) => place.join(rest),
+            Err(_) => path,
+        },
+        None => path,
     }
 }
 
 /// Whether files can be made in a folder, which is made if it is not there.
 fn check_folder(path: &Path) -> Result<(), String> {
-    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    match fs::metadata(path) {
-        Ok(meta) if !meta.is_dir() => Err(String::from("it is no directory")),
-        Ok(_) => may_write(path),
-        Err(_) => {
-            let above = path.ancestors().skip(1).find(|above| above.exists());
-            let above = above.filter(|above| !above.as_os_str().is_empty());
-            let above = above.unwrap_or(Path::new("."));
-            may_write(above)
-                .map_err(|why| format!("it cannot be made in {}: {why}", above.display()))
-        }
+    let is_there = |path: &&Path| fs::symlink_metadata(path).is_ok();
+    let here = Path::new(".");
+    // The lowest of those above it that has its name.
+    let above = path.ancestors().find(is_there).unwrap_or(here);
+    let may = match fs::metadata(above) {
+        Ok(meta) if meta.is_dir() => may_write_folder(above, above == path),
+        Ok(_) => Err(String::from("it is no directory")),
+        Err(error) => Err(error.to_string()),
+    };
+    match above == path {
+        true => may,
+        false => may.map_err(|why| format!("it cannot be made in {}: {why}", above.display())),
     }
 }
 
-fn may_write(path: &Path) -> Result<(), String> {
-    rustix::fs::access(path, Access::WRITE_OK)
-        .map_err(|why| format!("this user may not write there ({why})"))
+/// Whether files can be made in a folder that is there. `is_read`: it is listed, too.
+fn may_write_folder(path: &Path, is_read: bool) -> Result<(), String> {
+    // To root, who may write everywhere, these say that something made there does not exist.
+    let system = rustix::fs::statfs(path).map(|found| found.f_type);
+    if system.is_ok_and(|system| system == PROC_SUPER_MAGIC || system == SYSFS_MAGIC) {
+        return Err(String::from("the system's own files are there, and no others"));
+    }
+    let read = if is_read { Access::READ_OK } else { Access::EXISTS };
+    may(path, read | Access::WRITE_OK | Access::EXEC_OK)
+}
+
+/// Whether a file can be appended to, which is made if it is not there.
+fn may_write_file(path: &Path) -> Result<(), String> {
+    match (path.exists(), folder_of(path)) {
+        (true, _) => may(path, Access::READ_OK | Access::WRITE_OK),
+        (false, folder) if folder.exists() => may_write_folder(folder, false),
+        // It is made with the data directory.
+        (false, _) => Ok(()),
+    }
+}
+
+fn may(path: &Path, what: Access) -> Result<(), String> {
+    rustix::fs::access(path, what).map_err(|why| format!("this user may not write there ({why})"))
 }

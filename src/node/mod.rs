@@ -188,6 +188,7 @@ impl Node {
             let file = key.file.ring.network().as_str().to_owned();
             return Err(NodeError::KeyNetwork { file, network: config.network });
         }
+        check::check_audit(&config)?;
         let opened = open_data(&config).await?;
         let has_data = opened.as_ref().is_some_and(Opened::has_data);
         let client_files = open_client_files(&config)?;

@@ -422,6 +422,8 @@ pub struct FileReport {
     pub left_out: u64,
     /// Its length, if known.
     pub bytes: Option<u64>,
+    /// Of a log that is ended now: why it had ended before.
+    pub failed: Option<String>,
 }
 
 /// Why there is no file.

@@ -182,6 +182,14 @@ impl LocalClient {
                 self.exchange.shared.room().await;
                 true
             }
+            Requests::NeedsOthers(waiting) => {
+                self.publish().await;
+                if self.has_ended {
+                    return;
+                }
+                self.exchange.wait_for_others(waiting).await;
+                true
+            }
             Requests::Close => {
                 self.publish().await;
                 self.has_ended = true;

@@ -10,6 +10,7 @@ mod own_order;
 mod pool;
 mod reads;
 mod refused;
+mod seeds;
 mod topology;
 mod trees;
 mod watches;

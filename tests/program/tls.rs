@@ -258,6 +258,10 @@ fn commands_say_what_is_wrong_with_a_ticket_and_never_show_it() {
     let mut plain = authority.ticket(&to);
     plain.ca = None;
     fails(&plain.to_text().unwrap(), 3, "by TLS only");
+    // It is told at once, also where other nodes could be tried for longer.
+    let other = authority.start(&["--client-plaintext", "none"]);
+    plain.addresses.push(other.client.to_string());
+    fails(&plain.to_text().unwrap(), 3, "cannot get into 127.0.0.1");
     let mut named = authority.ticket(&to);
     named.addresses = vec![format!("localhost:{}", node.client.port())];
     fails(

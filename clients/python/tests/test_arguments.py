@@ -3,6 +3,7 @@ texts, bytes, or made by the client."""
 
 import asyncio
 import math
+import uuid
 from dataclasses import replace
 
 import pytest
@@ -15,6 +16,7 @@ from distkv_client import (
     Address,
     Client,
     Config,
+    DistKVError,
     Fate,
     FateUnknownError,
     Login,
@@ -27,6 +29,7 @@ from distkv_client import (
     Tls,
     TopologyConfig,
     UsageError,
+    ValueChangedError,
     Version,
     WriteId,
 )
@@ -93,6 +96,8 @@ WRONG = {
     "copies": ["1", 1.0, 1.5, math.nan, math.inf, None, True, -1, 1 << 63],
     "timeout": ["1", b"1", True, math.nan, [1], object()],
 }
+DEPTHS = ["a", 1.5, 10**20, True, -1, [1]]
+NO_BOOLS = ["yes", "", 1, 0, None]
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name in WRONG for value in WRONG[name]])
@@ -112,6 +117,108 @@ async def test_options_of_wrong_types_are_told_and_nothing_is_sent(name, value):
             with pytest.raises(UsageError):
                 await call()
         assert len(one.requests) + len(two.requests) == before
+
+
+async def test_switches_and_depths_of_wrong_types_are_told_and_nothing_is_sent():
+    one, two = pair(lambda request: WRITTEN)
+    async with scene(one, two) as client:
+        await settled(client, one, two)
+        before = len(one.requests) + len(two.requests)
+        calls = [
+            ("if_new", lambda value: client.put("a", 1, if_new=value)),
+            ("if_new", lambda value: client.put_raw("a", b"\x01", if_new=value)),
+            ("if_new", lambda value: client.batch().put("a", 1, if_new=value)),
+            ("idempotent", lambda value: client.put("a", 1, idempotent=value)),
+            ("idempotent", lambda value: client.put_raw("a", b"\x01", idempotent=value)),
+            ("idempotent", lambda value: client.batch().put("a", 1, idempotent=value)),
+            ("idempotent", lambda value: client.request("enum", path="a", idempotent=value)),
+            ("again_if_unknown", lambda value: client.delete_tree("a", again_if_unknown=value)),
+            ("versions", lambda value: client.tree("a", versions=value)),
+            ("fetch", lambda value: client.watch("a", fetch=value)),
+        ]
+        wrong = [(f"{name} must be True or False", call, value) for name, call in calls for value in NO_BOOLS]
+        for name in ("min_depth", "max_depth"):
+            for call in (client.tree, client.watch):
+                wrong += [
+                    (
+                        f"{name} must be an integer",
+                        lambda value, call=call, name=name: call("a", **{name: value}),
+                        value,
+                    )
+                    for value in DEPTHS
+                ]
+        wrong += [("an action must be a text", client.request, value) for value in (5, None, b"enum")]
+        for told, call, value in wrong:
+            with pytest.raises(UsageError, match=told):
+                outcome = call(value)
+                if asyncio.iscoroutine(outcome):
+                    await outcome
+        assert len(one.requests) + len(two.requests) == before
+
+
+async def test_depths_that_are_good_are_taken(client, base):
+    for path in (base, base / 1, base / 1 / 2):
+        await client.put(path, 1)
+    assert [len(entry.path) for entry in await client.tree(base, min_depth=1)] == [2, 3]
+    assert [len(entry.path) for entry in await client.tree(base, min_depth=0, max_depth=0)] == [1]
+    assert len(await client.tree(base, max_depth=(1 << 63) - 1)) == 3
+
+
+async def test_a_raw_value_is_written_as_any_other(client, base):
+    first = await client.put_raw(base, b"\x01")
+    again = await client.put_raw(base, b"\x01", if_value=1, idempotent=True)
+    assert not again.changed and again.version == first.version
+    with pytest.raises(ValueChangedError):
+        await client.put_raw(base, b"\x03", if_value=2)
+    assert (await client.put_raw(base, b"\x03", if_value=1)).changed
+
+
+@pytest.mark.parametrize("write_id", [5, uuid.UUID(int=1), bytearray(16)], ids=lambda one: type(one).__name__)
+async def test_what_a_write_id_can_be_is_told(client, base, write_id):
+    told = f"write_id must be a WriteId, a text, or 16 bytes .*, not {type(write_id).__name__}"
+    with pytest.raises(UsageError, match=told):
+        await client.put(base, 1, write_id=write_id)
+
+
+GOOD_VERSIONS = [
+    "5@x~7:1",
+    "0@n:-",
+    f"{(1 << 62) - 1}@{'n' * 64}~{'f' * 16}:{(1 << 62) - 1}",
+    "7@a:b@c~0:1",
+    "7@é~1:1",
+    "5@a b:1",
+]
+NO_VERSIONS = [
+    *(
+        "",
+        "x",
+        "@",
+        "5",
+        "5@",
+        "5@x",
+        "5@x~7",
+        "5@x~7:",
+        "@x~7:1",
+        "5@:1",
+        "x@x~7:1",
+        "5@x~7:y",
+        "-5@x~7:1",
+        "5@x~7:-1",
+    ),
+    *("5@x~7 :1", "5@x~7junk:1", "5@x~7~8:1", "5@x~:1", "5@x~07:1", "5@x~F:1", f"5@x~1{'0' * 16}:1", "5@x~0x7:1"),
+    *(f"{1 << 62}@x~7:1", f"{1 << 63}@x~7:1", f"{10**20}@x~7:1", f"5@x~7:{1 << 62}", f"5@{'n' * 65}~7:1"),
+    *("05@x~7:1", "5@x~7:01", "+5@x~7:1", " 5@x~7:1", "5@x~7:1 ", "5_0@x~7:1", "\u0665@x~7:1", "5@x~7:1\n"),
+    *("5@x y~7:1", "5@x~7:0", "5@x\n~7:1", "5@\udcff~7:1", f"5@{'é' * 33}~7:1"),
+]
+
+
+def test_versions_are_read_from_what_nodes_make_and_from_nothing_else():
+    for text in GOOD_VERSIONS:
+        assert str(Version.parse(text)) == text
+    for text in NO_VERSIONS:
+        with pytest.raises(UsageError, match="is no version") as caught:
+            Version.parse(text)
+        assert isinstance(caught.value, ValueError) and isinstance(caught.value, DistKVError)
 
 
 async def test_a_version_that_was_not_told_is_no_precondition(client, base):

@@ -7,7 +7,8 @@ import pytest
 from scripted import SILENCE, WRITTEN, ScriptedNode, error
 from test_rules import once, preferred_path, scene
 
-from distkv_client import Config, Path, PoolConfig, RetryPolicy
+from distkv_client import Config, KeyNotFoundError, Path, PoolConfig, RetryPolicy, UsageError
+from distkv_client.codec import decode
 from distkv_client.own_writes import OwnWrites
 
 NOTHING = {}
@@ -28,8 +29,21 @@ def by_action(written, read):
     return lambda request: read(request) if request["action"] == "get_value" else written(request)
 
 
+async def read_raw(client, path, mode):
+    """As `get` with a default of None."""
+    try:
+        return decode(await client.get_raw(path, read=mode))
+    except KeyNotFoundError as error:
+        assert error.node is not None
+        return None
+
+
+READS = {"get": lambda client, path, mode: client.get(path, default=None, read=mode), "get_raw": read_raw}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
 @pytest.mark.parametrize("mode", ["preferred", "freshest"])
-async def test_a_home_that_did_not_take_the_write_of_a_path_may_lack_it(mode):
+async def test_a_home_that_did_not_take_the_write_of_a_path_may_lack_it(mode, read):
     """The path is written at `s2`, and another one of its shard at `s1`, which has not heard of the first yet."""
     one = ScriptedNode("s1", by_action(once_then_written(), lambda request: NOTHING))
     late = (lambda request: HERE) if mode == "preferred" else (lambda request: SILENCE)
@@ -42,7 +56,7 @@ async def test_a_home_that_did_not_take_the_write_of_a_path_may_lack_it(mode):
         assert (await client.put(path, "here")).node == "s2"
         assert (await client.put(beside(path), 1)).node == "s1"
         started = time.monotonic()
-        found = await client.get(path, default=None, read=mode)
+        found = await read(client, path, mode)
         if mode == "preferred":
             assert found == "here"
         else:
@@ -55,16 +69,33 @@ def once_then_written():
     return once(error("not_ready"), WRITTEN)
 
 
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
 @pytest.mark.parametrize("mode", ["preferred", "freshest"])
-async def test_a_home_that_took_the_write_of_a_path_knows_that_it_is_gone(mode):
+async def test_a_home_that_took_the_write_of_a_path_knows_that_it_is_gone(mode, read):
     nodes = [ScriptedNode(name, by_action(lambda request: WRITTEN, lambda request: NOTHING)) for name in ("s1", "s2")]
     async with scene(*nodes, config=CONFIG) as client:
         path = preferred_path(client, "s1")
         await client.put(beside(path), 1)
         await client.put(path, 1)
         await client.put(beside(path), 2)
-        assert await client.get(path, default=None, read=mode) is None
+        assert await read(client, path, mode) is None
         assert client.stats().reads.stale_taken == client.stats().reads.stale_answers == 0
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+async def test_reads_take_the_mode_of_the_call_or_of_the_configuration(read):
+    nodes = [
+        ScriptedNode(name, lambda request, tock=tock: {**WRITTEN, "value": tock, "tock": tock})
+        for name, tock in (("s1", 5), ("s2", 9))
+    ]
+    async with scene(*nodes, config=replace(CONFIG, read_mode="freshest")) as client:
+        for name in ("s1", "s2"):
+            path = preferred_path(client, name)
+            assert await read(client, path, None) == await read(client, path, "freshest") == 9
+        assert await read(client, preferred_path(client, "s1"), "preferred") == 5
+        assert len({await read(client, path, "any") for _ in range(64)}) == 2
+        with pytest.raises(UsageError, match="linearizable"):
+            await read(client, path, "linearizable")
 
 
 def test_nothing_counts_of_a_home_that_has_taken_the_newest_write_of_the_path():

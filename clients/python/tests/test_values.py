@@ -91,6 +91,27 @@ class Lamp:
     colours: list[Colour] = dataclasses.field(default_factory=list)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Counted:
+    step: int
+    times: int = dataclasses.field(init=False, default=0)
+    colour: Colour | None = dataclasses.field(init=False, default=None)
+
+
+async def test_fields_that_no_constructor_takes_are_read_as_they_were_written(client, base):
+    counted = Counted(3)
+    object.__setattr__(counted, "times", 5)
+    object.__setattr__(counted, "colour", Colour.RED)
+    await client.put(base, counted)
+    assert await client.get(base) == {"step": 3, "times": 5, "colour": "red"}
+    assert await client.get(base, Counted) == counted
+    await client.put(base, {"step": 4})
+    assert await client.get(base, Counted) == Counted(4)
+    await client.put(base, {"step": 4, "times": "x"})
+    with pytest.raises(BadValueError):
+        await client.get(base, Counted)
+
+
 async def test_dataclasses_are_values(client, base):
     lamp = Lamp(True, 3, [Colour.RED])
     await client.put(base, lamp)

@@ -129,7 +129,7 @@ def test_what_a_watch_remembers_is_what_the_vectors_say():
                 case "begin_feed":
                     memory.begin_feed()
                 case "gone":
-                    memory.on_gone(path)
+                    memory.on_gone(path, Version(*step["version"]), step["tock"])
                 case "clear":
                     memory.clear()
                 case "look":

@@ -25,6 +25,8 @@ use super::error::ClientError;
 use super::pool::ConnectionPool;
 use super::stats::{NodeStats, NodeTable};
 use crate::model::host_port::HostPort;
+use crate::model::ids::Millis;
+use crate::rt;
 pub use routing::{PreferenceMove, Preferences, Routing, Target};
 use view::{Differences, ToldView, by_name, compare};
 pub use view::{NODES_MAX, NodeChange, NodeState, NodeView};
@@ -132,6 +134,8 @@ struct Shared {
     config: TopologyConfig,
     pool: ConnectionPool,
     seeds: Vec<HostPort>,
+    /// When whoever waits for the first view gives up, by [`rt::now`].
+    first_view_by: Option<Millis>,
     /// Replaced whole, under `state`.
     routing: RwLock<Arc<Routing>>,
     state: Mutex<State>,
@@ -181,12 +185,25 @@ impl TopologyManager {
         pool: ConnectionPool,
         config: TopologyConfig,
     ) -> TopologyManager {
+        TopologyManager::start_within(None, seeds, pool, config)
+    }
+
+    /// The same, where a first view is of no use after this time: all seeds are asked within it, also if some of them are
+    /// silent.
+    pub(crate) fn start_within(
+        patience: Option<Duration>,
+        seeds: Vec<HostPort>,
+        pool: ConnectionPool,
+        config: TopologyConfig,
+    ) -> TopologyManager {
+        let first_view_by = patience.map(|patience| rt::now().saturating_add(rt::millis(patience)));
         let counted = NodeTable::default();
         let routing = Routing::of_seeds(&seeds, &counted);
         let shared = Arc::new(Shared {
             config,
             pool,
             seeds,
+            first_view_by,
             routing: RwLock::new(Arc::new(routing)),
             state: Mutex::default(),
             listeners: Mutex::default(),

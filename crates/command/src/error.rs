@@ -6,6 +6,8 @@ use clap::error::ErrorKind;
 use distkv_client::{CallError, ClientError, ServerError};
 use serde_json::json;
 
+use crate::output::printable_lines;
+
 /// The exit code of a command that did what it was asked.
 pub const EXIT_OK: u8 = 0;
 /// The exit code of a command that failed, of a `get` that found nothing, of a `status` that is
@@ -232,8 +234,10 @@ impl CliError {
             // Who has pressed Ctrl-C knows that.
             CliError::Interrupted(left) if left.is_empty() => {}
             // It is no error.
-            CliError::Interrupted(_) => tell(&format!("{self}\n")),
-            _ => tell(&format!("error: {self}\n")),
+            CliError::Interrupted(_) => {
+                tell(&format!("{}\n", printable_lines(&self.to_string())));
+            }
+            _ => tell(&format!("error: {}\n", printable_lines(&self.to_string()))),
         }
         self.exit_code()
     }
@@ -332,7 +336,10 @@ impl From<ClientError> for CliError {
             | ClientError::TooLarge(_)
             | ClientError::Busy(_) => error.to_string(),
         };
-        let code = error.server().and_then(|server| server.code.clone());
+        let code = match &error {
+            ClientError::NoAccess { code, .. } => code.as_deref().map(str::to_owned),
+            other => other.server().and_then(|server| server.code.clone()),
+        };
         CliError::Request { outcome: outcome_of(&error), code, text }
     }
 }
@@ -360,7 +367,8 @@ impl From<CallError> for CliError {
                 (Outcome::of(server), format!("{} {at}", told(server)))
             }
             CallError::NoAccess {
-                error: ClientError::NoAccess { code: Some(code), .. }, ..
+                error: ClientError::NoAccess { code: Some(code), greeted: true, .. },
+                ..
             } if **code == *AUTH_REQUIRED => (Outcome::Refused, format!("{error}; {LOG_IN}")),
             CallError::NoAccess { error: ClientError::OtherNetwork { .. }, .. } => {
                 (Outcome::Unreachable, error.to_string())

@@ -62,7 +62,7 @@ impl Output {
         json: impl FnOnce() -> Json,
         text: impl FnOnce() -> String,
     ) -> Result<(), CliError> {
-        if self.json { self.json_line(json()) } else { self.line(&text()) }
+        if self.json { self.json_line(json()) } else { self.line(&printable_lines(&text())) }
     }
 
     /// Hands over all that was printed.
@@ -172,6 +172,12 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// The same of several lines, which stay lines.
+pub fn printable_lines(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(printable).collect();
+    lines.join("\n")
+}
+
 /// A word as a shell takes it: quoted, where it must be.
 pub fn shell_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@%".contains(c);
@@ -253,5 +259,6 @@ mod tests {
         assert_eq!(printable("a\u{1b}[2Jb"), "a\\u001b[2Jb");
         assert_eq!(printable("a\u{202e}b"), "a\\u202eb");
         assert_eq!(printable("grün"), "grün");
+        assert_eq!(printable_lines("a\u{1b}\nb"), "a\\u001b\nb");
     }
 }

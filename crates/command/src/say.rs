@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 
+use crate::output::printable_lines;
+
 /// Whether programs read it. One process runs one command.
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 
@@ -36,7 +38,10 @@ pub fn warning(text: &str) {
 
 /// `prefix` is for people.
 fn told(kind: &str, prefix: &str, text: &str, is_json: bool) -> String {
-    if is_json { json!({ kind: text }).to_string() } else { format!("{prefix}{text}") }
+    match is_json {
+        true => json!({ kind: text }).to_string(),
+        false => format!("{prefix}{}", printable_lines(text)),
+    }
 }
 
 fn print(line: &str) {

@@ -11,6 +11,7 @@ use super::existing::{User, user_of};
 use super::{Item, collect};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
+use crate::cli::say;
 use crate::cli::terminal::output::{Output, Table, count_of, printable};
 use crate::client::Fields;
 use crate::model::path::{Element, Path};
@@ -210,6 +211,18 @@ async fn patterns(remote: &Remote, name: &str) -> Result<Vec<(Path, Vec<u8>)>, C
     let items = collect(remote, "get_tree_internal", &Fields::at(&place(name, None)?)).await?;
     let pattern = |item: Item| Some((item.path?, item.message.get("value")?.to_vec()));
     Ok(items.into_iter().filter_map(pattern).collect())
+}
+
+/// Says so if a user was given a list that is not there: most of the time, its name has a typo. The change is made: where
+/// it cannot be asked, nothing is said.
+pub(super) async fn note_missing(remote: &Remote, user: &str, name: Option<&str>) {
+    let Some(name) = name.filter(|name| !matches!(*name, "*" | "-")) else { return };
+    if patterns(remote, name).await.is_ok_and(|found| found.is_empty()) {
+        let (list, user) = (printable(name), printable(user));
+        say::note(&format!(
+            "there is no access list {list} yet: until `acl set {list}` makes it, {user} may do nothing with data"
+        ));
+    }
 }
 
 async fn list(remote: &Remote, output: &mut Output) -> Result<(), CliError> {

@@ -12,7 +12,7 @@ use super::existing::{
 };
 use super::new_secret::NewSecret;
 use super::user_ticket::{self, TicketArgs};
-use super::users_of;
+use super::{acl, users_of};
 use crate::cli::error::CliError;
 use crate::cli::files::new_file::{Existing, tell_when_interrupted, tidy_when_interrupted};
 use crate::cli::files::ticket_file::TicketFile;
@@ -239,6 +239,8 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
                 Some(true) | None => String::from("added"),
             };
             tell_set(&mut output, name, method, &done, &reply)?;
+            output.flush()?;
+            acl::note_missing(&remote, name, acl.as_deref()).await;
         }
         UserCommand::List { method, .. } => list(&remote, method.as_deref(), &mut output).await?,
         UserCommand::Show(user) => {
@@ -285,6 +287,8 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
         UserCommand::Ticket(_) => {}
         UserCommand::Acl { user, list, force } => {
             change(&remote, user, ("acl", list), *force, &mut output).await?;
+            output.flush()?;
+            acl::note_missing(&remote, &user.name, Some(list)).await;
         }
         UserCommand::Role { user, role, force } => {
             change(&remote, user, ("role", role), *force || role == "admin", &mut output).await?;

@@ -18,7 +18,7 @@ Examples:
 With --json: node, user, method, role, acl; user is null where nobody is logged in: then the node asks for no login, and every client may do everything.
 
 Exit code: 0 told, 1 failed, 2 usage, 3 the login fails, 6 no node was \
-reached.")]
+reached, or the login has to wait.")]
 pub(in crate::cli) struct WhoamiArgs {
     #[command(flatten)]
     pub(in crate::cli) remote: RemoteArgs,

@@ -12,7 +12,7 @@ use crate::cli::error::CliError;
 use crate::cli::files::cannot;
 use crate::cli::files::new_file::{Existing, NewFile, is_special};
 use crate::cli::remote::{RemoteArgs, RequestKind, address_entry, parse_path};
-use crate::cli::terminal::output::{Output, json_of, printable};
+use crate::cli::terminal::output::{Output, json_of, printable_lines};
 use crate::client::{Fields, Message};
 use crate::model::path::Path;
 use crate::model::value::{Kind, Reader};
@@ -114,6 +114,7 @@ fn print(
                 output.line("")?;
             }
         }
+        // JSON's own text has no line break inside of strings.
         None => output.line(&printable_lines(&format!("{:#}", json_of(value))))?,
     }
     if args.chain {
@@ -130,10 +131,4 @@ fn raw_bytes(value: &[u8]) -> Option<&[u8]> {
         Kind::Bin => reader.read_bin().ok(),
         _ => None,
     }
-}
-
-/// As [`printable`], but lines stay lines: JSON's own text has no line break inside of strings.
-fn printable_lines(text: &str) -> String {
-    let lines: Vec<_> = text.lines().map(printable).collect();
-    lines.join("\n")
 }

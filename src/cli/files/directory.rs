@@ -14,12 +14,12 @@ use crate::cli::terminal::progress::ProgressBar;
 use crate::cli::terminal::times::show_time;
 use crate::engine::changes::LoadImage;
 use crate::engine::{Config, Engine, Image, NO_LATER, Outbox};
-use crate::model::ids::{Incarnation, NodeId, NodeName};
+use crate::model::ids::{Incarnation, NodeId, NodeName, Tock};
 use crate::model::path::{Element, Path};
 use crate::node::config::NETWORK;
 use crate::rt;
-use crate::storage::identity::Identity;
-use crate::storage::past::{Moment, reach_after};
+use crate::storage::identity::{Identity, Life};
+use crate::storage::past::{Moment, reach_after, read_past};
 use crate::storage::recover::Files;
 use crate::storage::snapshot::snapshot_name;
 use crate::storage::{
@@ -89,17 +89,20 @@ pub(in crate::cli) fn read_directory(
         CliError::Failure(text)
     };
     let owner = owner_of(&disk).map_err(failure)?.ok_or_else(nothing)?;
-    if let Some(until) = until {
-        check_reach(path, &disk, until)?;
-    }
     let options =
         RecoverOptions { hash_seed: rt::random_u64(), until, ..RecoverOptions::default() };
     let mut bar = ProgressBar::new(format!("reading {}", path.display()), json);
     let mut look = |_: &str, progress: Progress| bar.entries(progress.entries, progress.total);
     let name = owner.name.as_str();
-    let recovered =
-        recover(&disk, &owner.network, name, &options, &mut look).map_err(reading_failure)?;
+    let recovered = read_past(&disk, || {
+        let first = until.map(|until| reach_after(&disk, until)).transpose()?.flatten();
+        match first {
+            Some(first) => Ok(Err(first)),
+            None => recover(&disk, &owner.network, name, &options, &mut look).map(Ok),
+        }
+    });
     drop(bar);
+    let recovered = recovered.map_err(reading_failure)?.map_err(|first| too_old(path, &first))?;
     let image = recovered.image.ok_or_else(nothing)?;
     let files = Files::list(&disk).map_err(reading_failure)?;
     let all = files.logs.values().chain(files.snapshots.values());
@@ -133,15 +136,25 @@ pub(in crate::cli) fn check_directory(
         return Ok(None);
     }
     let Some(owner) = owner_of(&disk).map_err(failure)? else { return Ok(None) };
-    let warnings = read_as_start(path, &owner, false, json).map_err(failure)?;
+    let warnings = read_as_start(path, &owner, false, json).map_err(failure)?.warnings;
     let is_of_a_file =
         |warning: &&Warning| matches!(warning, Warning::TornTail { .. } | Warning::BadSnapshot(_));
     let notes = warnings.iter().filter(|warning| !is_of_a_file(warning)).map(note_text);
-    Ok(Some(notes.collect()))
+    let left = has_left(&disk).then(|| String::from(LEFT_NOTE));
+    Ok(Some(notes.chain(left).collect()))
+}
+
+/// What a start makes of a directory.
+pub(in crate::cli) struct ReadAsStart {
+    /// What it warns of.
+    pub(in crate::cli) warnings: Vec<Warning>,
+    /// Whether there is anything of a network, as `Opened::has_data` has it: not if its node has only ever waited for
+    /// one.
+    pub(in crate::cli) has_data: bool,
 }
 
 /// Reads a node's directory as its start does, and keeps nothing of the state. `discards`: the node was told to start
-/// with what is left where something is damaged. Gives what a start would warn of.
+/// with what is left where something is damaged.
 ///
 /// # Errors
 /// What a start says.
@@ -150,7 +163,7 @@ pub(in crate::cli) fn read_as_start(
     owner: &Owner,
     discards: bool,
     json: bool,
-) -> Result<Vec<Warning>, StorageError> {
+) -> Result<ReadAsStart, StorageError> {
     let options = RecoverOptions {
         discard_damaged: discards,
         hash_seed: rt::random_u64(),
@@ -160,7 +173,11 @@ pub(in crate::cli) fn read_as_start(
     let mut bar = ProgressBar::new(format!("verifying {}", path.display()), json);
     let mut look = |_: &str, progress: Progress| bar.entries(progress.entries, progress.total);
     let (disk, name) = (Directory::new(path), owner.name.as_str());
-    Ok(recover(&disk, &owner.network, name, &options, &mut look)?.warnings)
+    let read = || recover(&disk, &owner.network, name, &options, &mut look);
+    let found = read_past(&disk, read)?;
+    // Every entry has a tock, so the tree, which was not kept, says nothing more.
+    let is_any = |image: &Image| image.replica.tock > Tock::default() || image.group.is_some();
+    Ok(ReadAsStart { warnings: found.warnings, has_data: found.image.as_ref().is_some_and(is_any) })
 }
 
 /// A path at which nobody has anything, so that reading takes no memory for entries.
@@ -179,6 +196,20 @@ pub(in crate::cli) fn check_identity(disk: &dyn Disk) -> Result<(), StorageError
     }
 }
 
+/// What a start does with a directory whose node has left for good ([`has_left`]): whoever keeps it as a backup should
+/// know.
+pub(in crate::cli) const LEFT_NOTE: &str = "this node has left its network for good: a start begins with nothing, and \
+     moves these files to a folder left-... there";
+
+/// Whether a directory's node has left its network for good.
+pub(in crate::cli) fn has_left(disk: &dyn Disk) -> bool {
+    let files = Files::list(disk).ok();
+    let identity = files.as_ref().and_then(|files| files.identity.as_ref());
+    // One that cannot be read is told of as such.
+    let identity = identity.and_then(|entry| Identity::load(disk, entry).ok());
+    identity.is_some_and(|(identity, _)| matches!(identity.life, Life::Left { .. }))
+}
+
 /// A warning for people: with times where it has some.
 fn note_text(warning: &Warning) -> String {
     match warning {
@@ -190,17 +221,13 @@ fn note_text(warning: &Warning) -> String {
 }
 
 /// A moment before all that is kept is no damage: says how far back there is.
-fn check_reach(path: &FilePath, disk: &dyn Disk, until: Until) -> Result<(), CliError> {
-    match reach_after(disk, until).map_err(reading_failure)? {
-        Some(past) => Err(CliError::Failure(format!(
-            "{}: the past that is kept there begins at {}, which is later than you ask for \
-             (`run --keep-for` and `--keep-size` set how much a node keeps)",
-            path.display(),
-            moment_text(&past)
-        ))),
-        // Without any base, reading says what is missing.
-        None => Ok(()),
-    }
+fn too_old(path: &FilePath, first: &Moment) -> CliError {
+    CliError::Failure(format!(
+        "{}: the past that is kept there begins at {}, which is later than you ask for \
+         (`run --keep-for` and `--keep-size` set how much a node keeps)",
+        path.display(),
+        moment_text(first)
+    ))
 }
 
 /// A moment for people.

@@ -56,7 +56,7 @@ Examples:
 
 The node's own event log, in its data directory, goes on.
 
-Exit code: 0 there is no such log any more, 1 failed, 2 usage, 3 refused, 6 no node was reached.")]
+Exit code: 0 there is no such log any more, 1 failed (or the log had), 2 usage, 3 refused, 6 no node was reached.")]
 pub(super) struct StopArgs {
     #[command(flatten)]
     pub(super) remote: RemoteArgs,
@@ -80,6 +80,12 @@ pub(super) async fn start(args: &StartArgs, remote: &RemoteArgs) -> Result<(), C
 pub(super) async fn stop(remote: &RemoteArgs) -> Result<(), CliError> {
     let reply = remote.connect().await?.request(Action::LogStop.name(), &Fields::new()).await?;
     let was_logging = reply.bool("result") == Some(true);
+    if let Some(why) = reply.str("failed") {
+        return Err(CliError::Failure(format!(
+            "the log is ended; but it had failed before, and lacks what changed since then: {}",
+            printable(why)
+        )));
+    }
     let mut output = Output::new(remote.json);
     output.either(
         || json!({ "logging": false, "was_logging": was_logging }),

@@ -40,10 +40,11 @@ enum What {
 /// Report every error in a configuration file
 ///
 /// It reads the file as `start` does, and what the file refers to: the key file, the data directory, the
-/// certificates, the peer file and the audit log; it looks host names up, and tries whether the node's
-/// addresses are this machine's. It reads all of the data directory, as `distkv-node snapshot verify DIR` does, which
-/// takes as long as that of a start. Nothing is changed, and no running node is disturbed, which may use the
-/// directory meanwhile. Run it as the user that the node runs as, so that it sees what the node may read.
+/// certificates, the peer file, the audit log, the token's file and the saved state to begin with; it looks host names
+/// up, and tries whether the node's addresses are this machine's. It reads all of the data directory, as `distkv-node
+/// snapshot verify DIR` does, and all of the saved state, which takes as long as at a start. Nothing is changed, and no
+/// running node is disturbed, which may use the directory meanwhile. Run it as the user that the node runs as, so that
+/// it sees what the node may read.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:

@@ -4,6 +4,8 @@
 //! read, and whatever makes no sense is taken out until the rest does; then the node looks at what the settings refer to.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
 
 use toml::Spanned;
 use toml::de::{DeTable, Deserializer};
@@ -15,7 +17,7 @@ use super::node_args::host_name;
 use super::settings::problem::problem_of;
 use super::settings::{Settings, StartKind};
 use crate::cli::error::CliError;
-use crate::cli::files::directory::{check_identity, owner_of, read_as_start};
+use crate::cli::files::directory::{LEFT_NOTE, check_identity, has_left, owner_of, read_as_start};
 use crate::node::NodeError;
 use crate::node::check::{self, Data};
 use crate::node::config::{Config, DataConfig};
@@ -52,18 +54,14 @@ pub(super) fn check_text(text: &str, is_json: bool) -> Vec<Finding> {
             Ok(config) => break Some(config),
             Err(error) => {
                 let text = error.to_string();
-                let Some(at) = culprit(&parts, &text) else {
-                    findings.push(Finding { line: None, key: None, text, is_warning: false });
-                    break None;
-                };
-                let Part { key, line, .. } = parts.remove(at);
-                let line_of = Some(line);
-                findings.push(Finding {
-                    line: line_of,
-                    key: Some(key.clone()),
-                    text,
-                    is_warning: false,
-                });
+                let is_new = !bad.keys().any(|key| is_asked_for(&text, key));
+                let culprit = culprit(&parts, &text).map(|at| parts.remove(at));
+                let part = culprit.as_ref().map(|Part { key, line, .. }| (*line, key.clone()));
+                if is_new {
+                    let (line, key) = part.clone().unzip();
+                    findings.push(Finding { line, key, text, is_warning: false });
+                }
+                let Some((line, key)) = part else { break None };
                 bad.insert(key, line);
             }
         }
@@ -130,10 +128,11 @@ fn config_of(parts: &[Part]) -> Result<Config, CliError> {
         logging::check_level(&level)?;
     }
     settings.threads()?;
-    settings.into_config(StartKind::Start, host_name)
+    settings.into_config(StartKind::Check, host_name)
 }
 
-/// The key without which the error is not there any more; of several, the one that it names.
+/// The key without which the error is not there any more; of several, the one that it names. If none is enough, the
+/// first that it names.
 fn culprit(parts: &[Part], error: &str) -> Option<usize> {
     let is_gone = |at: usize| {
         let others = parts.iter().enumerate().filter(|(other, _)| *other != at);
@@ -147,11 +146,33 @@ fn culprit(parts: &[Part], error: &str) -> Option<usize> {
         config_of(&others).err().is_none_or(|other| other.to_string() != error)
     };
     let found: Vec<usize> = (0..parts.len()).filter(|at| is_gone(*at)).collect();
-    // Lists are named in the singular, as options are.
-    let is_named = |at: &&usize| {
-        parts.get(**at).is_some_and(|part| error.contains(part.key.trim_end_matches('s')))
+    let is_said = |at: &&usize, before: &str| {
+        parts.get(**at).is_some_and(|part| is_named(error, before, &part.key))
     };
-    found.iter().find(is_named).or(found.first()).copied()
+    let all: Vec<usize> = (0..parts.len()).collect();
+    let named = found.iter().find(|at| is_said(at, "--"));
+    let named = named.or_else(|| found.iter().find(|at| is_said(at, "")));
+    named.or(found.first()).or_else(|| all.iter().find(|at| is_said(at, "--"))).copied()
+}
+
+/// Whether an error names a key with this before it, as a whole word.
+fn is_named(error: &str, before: &str, key: &str) -> bool {
+    let is_of_word = |c: char| c.is_alphanumeric() || c == '-';
+    // Lists are named in the singular, as options are.
+    [key, key.trim_end_matches('s')].iter().any(|key| {
+        let name = format!("{before}{key}");
+        error.match_indices(&name).any(|(at, _)| {
+            let (ahead, behind) = (error.get(..at), error.get(at + name.len()..));
+            !ahead.is_some_and(|ahead| ahead.ends_with(is_of_word))
+                && !behind.is_some_and(|behind| behind.starts_with(is_of_word))
+        })
+    })
+}
+
+/// Whether an error names a setting that was left out, as an option or as a line of the file: then it may come of that
+/// alone.
+fn is_asked_for(error: &str, key: &str) -> bool {
+    is_named(error, "--", key) || error.contains(&format!("`{key} = "))
 }
 
 /// What the settings refer to.
@@ -184,15 +205,19 @@ fn data_of(config: &Config, is_json: bool) -> (Data, Option<check::Problem>) {
     let Some(DataConfig { dir, discard_damaged, .. }) = &config.data else {
         return (Data::None, None);
     };
-    if !dir.exists() {
-        return (Data::None, None);
-    }
-    if !dir.is_dir() {
+    match fs::metadata(dir) {
+        Ok(found) if found.is_dir() => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => return (Data::None, None),
         // That is told with the other files.
-        return (Data::Unknown, None);
+        Ok(_) | Err(_) => return (Data::Unknown, None),
     }
     let error = |text: String| Some(check::Problem::error(&["data-dir", "name", "network"], text));
     let disk = Directory::new(dir);
+    if has_left(&disk) {
+        // Whosever it is, and in whatever state.
+        let text = format!("{}: {LEFT_NOTE}", dir.display());
+        return (Data::None, Some(check::Problem::warning(&["data-dir"], text)));
+    }
     let refused = |why: StorageError| {
         let refused = NodeError::Storage { dir: dir.clone(), source: Box::new(why) };
         error(refused.to_string())
@@ -220,8 +245,11 @@ fn data_of(config: &Config, is_json: bool) -> (Data, Option<check::Problem>) {
                 return (Data::Some, error(text));
             }
             // What it would only warn of, it tells when it starts.
-            let read = read_as_start(dir, &owner, *discard_damaged, is_json);
-            (Data::Some, read.err().and_then(refused))
+            match read_as_start(dir, &owner, *discard_damaged, is_json) {
+                Ok(found) if !found.has_data => (Data::None, None),
+                Ok(_) => (Data::Some, None),
+                Err(why) => (Data::Some, refused(why)),
+            }
         }
         Err(why) => (Data::Unknown, refused(why)),
     }
@@ -276,6 +304,33 @@ mod tests {
         // Without its key, the port would be unprotected.
         let text = "found = true\nname = \"n1\"\nkey = \"/nowhere/key\"\ngossip = \"0.0.0.0:0\"\n";
         assert_eq!(found(text), [at(3, "key")]);
+    }
+
+    #[test]
+    fn an_error_is_of_the_setting_that_it_names_and_others_that_ask_for_that_say_nothing() {
+        let base = format!("{PORTS}name = \"n1\"\nfound = true\n");
+        let http = format!("{base}http = \"127.0.0.1:0\"\nhttp-write = true\n");
+        let token = "http-token-file = \"/no/such/token\"\n";
+        assert_eq!(found(&format!("{http}{token}")), [at(7, "http-token-file")]);
+        assert_eq!(found(&http), [at(6, "http-write")]);
+        // Either needs what is not there; one of them says so, and the rest is checked.
+        let text = format!("{base}http-write = true\n{token}audit = \"/no/such/audit\"\n");
+        assert_eq!(found(&text), [at(6, "http-token-file"), at(7, "audit")]);
+        // It would need the directory that is not read.
+        let text = format!("{base}snapshot-dir = 5\nsnapshot-schedule = \"daily 03:00\"\n");
+        assert_eq!(found(&text), [at(5, "snapshot-dir")]);
+        let text = format!("{PORTS}name = \"n1\"\nfound = 5\ninit = 5\n");
+        assert_eq!(found(&text), [at(4, "found")]);
+    }
+
+    #[test]
+    fn a_setting_is_named_by_whole_words_only() {
+        let error = "--http-write and --http-token-file go together";
+        assert!(is_named(error, "--", "http-write") && !is_named(error, "--", "http"));
+        assert!(
+            is_named("peer: x", "", "peers") && is_named("--max-requests: x", "--", "max-requests")
+        );
+        assert!(!is_named("a snapshot", "", "snap") && !is_named("keys", "", "key"));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::model::ids::NodeName;
 use crate::node::config::{
     CLIENT_MEMORY, CLIENT_PORT, Config, DataConfig, FORGET_DOWN_AFTER, GOSSIP_PORT, HttpConfig,
     IpNetwork, KeyConfig, KeyStore, NETWORK, NetworkError, OPEN_REQUESTS, PURGE_GRACE, READY_WAIT,
-    Start, TlsConfig,
+    Start, TlsConfig, Token,
 };
 use crate::rt;
 use crate::secure::key_ring::handed::Handed;
@@ -69,6 +69,8 @@ pub(in crate::cli) enum StartKind {
     Join,
     /// By what there is: see [`Start::ByWhatThereIs`].
     Start,
+    /// Not at all: whether [`StartKind::Start`] would do is to be told, and nothing is made.
+    Check,
 }
 
 /// What was read of a configuration file, as text.
@@ -146,7 +148,9 @@ impl Settings {
         let client = self.client.unwrap_or_else(|| default(CLIENT_PORT));
         let gossip = self.gossip.unwrap_or_else(|| default(GOSSIP_PORT));
         let writes = (self.http_write.unwrap_or(false), self.http_token_file);
-        let http = http_config(self.http, self.http_names, writes, key.is_some())?;
+        let token =
+            if kind == StartKind::Check { http_token::look } else { http_token::read_or_make };
+        let http = http_config(self.http, self.http_names, writes, key.is_some(), token)?;
         if let (Some(TlsConfig { own: None, names, .. }), Some(http)) = (&mut tls, &http) {
             // By these names browsers come.
             names.extend(http.names.iter().cloned());
@@ -170,7 +174,7 @@ impl Settings {
                 }
                 Start::Join
             }
-            StartKind::Start => {
+            StartKind::Start | StartKind::Check => {
                 let found = self.found.unwrap_or(false);
                 for (name, is_set) in [("init", self.init.is_some()), ("load", self.load.is_some())]
                 {
@@ -352,12 +356,14 @@ impl Settings {
     }
 }
 
-/// The HTTP port, if there is to be one. `writes`: whether it takes changes, and the file with the token for that.
+/// The HTTP port, if there is to be one. `writes`: whether it takes changes, and the file with the token for that, which
+/// `token` gives.
 fn http_config(
     address: Option<String>,
     names: Option<Vec<String>>,
     writes: (bool, Option<PathBuf>),
     is_secured: bool,
+    token: fn(&FilePath) -> Result<Token, CliError>,
 ) -> Result<Option<HttpConfig>, CliError> {
     let names = names.unwrap_or_default();
     let usage = |text: &str| Err(CliError::Usage(String::from(text)));
@@ -380,7 +386,7 @@ fn http_config(
                          changes what",
                     );
                 }
-                (true, Some(file)) => Some(http_token::read_or_make(&file)?),
+                (true, Some(file)) => Some(token(&file).map_err(http_token::of_option)?),
                 _ => return usage("--http-write and --http-token-file go together"),
             };
             Ok(Some(HttpConfig { address, names, write_token }))

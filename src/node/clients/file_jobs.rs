@@ -66,7 +66,7 @@ impl Saving {
             FileJob::LogStop => {
                 self.files()?;
                 let _turn = self.turn.try_lock().ok_or(FileRefusal::Busy)?;
-                Ok(FileReport { name: self.end_log(), ..FileReport::default() })
+                Ok(self.end_log().unwrap_or_default())
             }
         }
     }
@@ -117,7 +117,7 @@ impl Saving {
         durable.wish(wish).then_some(()).ok_or_else(stops)?;
         let info = answer.recv().map_err(|_| stops())?.map_err(FileRefusal::Failed)?;
         let (entries, bytes) = (Some(info.entries), Some(info.bytes));
-        Ok(FileReport { name: Some(info.name), entries, bytes, left_out: 0 })
+        Ok(FileReport { name: Some(info.name), entries, bytes, ..FileReport::default() })
     }
 
     fn save(
@@ -192,11 +192,11 @@ impl Saving {
         Ok(FileReport { name: Some(name), ..FileReport::default() })
     }
 
-    fn end_log(&self) -> Option<String> {
+    fn end_log(&self) -> Option<FileReport> {
         let log = self.log.lock().take()?;
-        let name = log.name.clone();
-        log.end(&self.hub);
-        Some(name)
+        let name = Some(log.name.clone());
+        let failed = log.end(&self.hub);
+        Some(FileReport { name, failed, ..FileReport::default() })
     }
 }
 
@@ -220,7 +220,7 @@ fn save_distkv(file: &mut dyn Write, image: Image) -> io::Result<FileReport> {
         bytes += out.len() as u64;
         out.clear();
     }
-    Ok(FileReport { name: None, entries, left_out, bytes: Some(bytes) })
+    Ok(FileReport { entries, left_out, bytes: Some(bytes), ..FileReport::default() })
 }
 
 impl From<ClientFileError> for FileRefusal {

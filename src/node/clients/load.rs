@@ -68,6 +68,12 @@ fn read_file(path: &Path) -> Result<Loaded, String> {
                  network with `snapshot restore FILE`",
             ));
         }
+        if is_first && looks_like_json(piece) {
+            return Err(String::from(
+                "it looks like lines of JSON, and --load takes a saved state of the Python DistKV; set its entries in \
+                 the running network with `distkv-node import FILE`",
+            ));
+        }
         is_first = false;
         hash.update(piece);
         reader.feed(piece);
@@ -100,6 +106,12 @@ fn read_file(path: &Path) -> Result<Loaded, String> {
         }
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// Whether a file begins like lines of JSON: a saved state is a row of MessagePack maps, and none begins so.
+fn looks_like_json(start: &[u8]) -> bool {
+    let start = start.strip_prefix("\u{feff}".as_bytes()).unwrap_or(start);
+    start.trim_ascii_start().first() == Some(&b'{')
 }
 
 /// Takes it in.

@@ -105,11 +105,12 @@ impl ClientLog {
         self.failure.lock().clone()
     }
 
-    /// Ends it; changes up to now are written. Waits for that, for a while.
-    pub(in crate::node) fn end(self, hub: &Hub) {
+    /// Ends it; changes up to now are written. Waits for that, for a while. Gives why it has failed, if it has.
+    pub(in crate::node) fn end(self, hub: &Hub) -> Option<String> {
         hub.remove_extra_log(&self.queue);
         // Nothing is ever sent: it is closed, or it takes too long.
         let _ = self.over.lock().recv_timeout(END_PATIENCE);
+        self.failure()
     }
 }
 

@@ -10,7 +10,7 @@ use crate::protocol::client::request::PastMoment;
 use crate::rt;
 use crate::server::PastRefusal;
 use crate::storage::history::{History, history as read_history};
-use crate::storage::past::reach_after;
+use crate::storage::past::{reach_after, read_past};
 use crate::storage::{Directory, RecoverOptions, StorageError, Until, recover};
 
 /// The state of a moment, at and below a path.
@@ -32,20 +32,25 @@ pub(super) fn recall(
     if matches!(at, PastMoment::Time(time_ms) if time_ms > now_ms) {
         return Err(PastRefusal::NotYet { now_ms });
     }
-    let failed = |error: StorageError| PastRefusal::Failed(error.for_reader());
     let disk = Directory::new(directory);
-    if let Some(first) = reach_after(&disk, until).map_err(failed)? {
-        return Err(PastRefusal::Before { time_ms: first.time_ms, tock: first.tock.get() });
-    }
     let options = RecoverOptions {
         hash_seed: rt::random_u64(),
         until: Some(until),
         below: (!below.is_root()).then(|| below.clone()),
         ..RecoverOptions::default()
     };
-    let recovered = recover(&disk, network, name.as_str(), &options, &mut |_, _| {});
-    let nothing = || PastRefusal::Failed(String::from("the logs hold nothing up to that moment"));
-    recovered.map_err(failed)?.image.ok_or_else(nothing)
+    let found = read_past(&disk, || {
+        if let Some(first) = reach_after(&disk, until)? {
+            return Ok(Err(first));
+        }
+        Ok(Ok(recover(&disk, network, name.as_str(), &options, &mut |_, _| {})?.image))
+    });
+    match found.map_err(failed)? {
+        Ok(image) => image.ok_or_else(|| {
+            PastRefusal::Failed(String::from("the logs hold nothing up to that moment"))
+        }),
+        Err(first) => Err(PastRefusal::Before { time_ms: first.time_ms, tock: first.tock.get() }),
+    }
 }
 
 /// The changes of an entry since a moment, milliseconds since 1970, the last `limit` of them.
@@ -58,7 +63,11 @@ pub(super) fn history(
     since_ms: u64,
     limit: usize,
 ) -> Result<History, PastRefusal> {
-    let failed = |error: StorageError| PastRefusal::Failed(error.for_reader());
-    let found = read_history(&Directory::new(directory), path, since_ms, limit).map_err(failed)?;
+    let disk = Directory::new(directory);
+    let found = read_past(&disk, || read_history(&disk, path, since_ms, limit)).map_err(failed)?;
     found.ok_or_else(|| PastRefusal::Failed(String::from("there is no state to begin with")))
+}
+
+fn failed(error: StorageError) -> PastRefusal {
+    PastRefusal::Failed(error.for_reader())
 }

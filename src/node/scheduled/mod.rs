@@ -43,6 +43,9 @@ pub struct ScheduledConfig {
     pub keep_for: Duration,
 }
 
+/// What is wrong with a directory that is the data directory or that of clients' files, too.
+pub(super) const NOT_APART: &str = "it is used for other files; choose another one";
+
 /// The scheduled snapshots of a running node.
 pub(super) struct Scheduled {
     config: ScheduledConfig,
@@ -87,8 +90,10 @@ impl Scheduled {
         let others = config.data.iter().map(|data| &data.dir).chain(&config.client_files);
         for other in others {
             if is_same_directory(path, other).map_err(failed)? {
-                let why = "it is used for other files; choose another one";
-                return Err(failed(std::io::Error::new(std::io::ErrorKind::InvalidInput, why)));
+                return Err(failed(std::io::Error::new(
+                    std::io::ErrorKind::InvalidInput,
+                    NOT_APART,
+                )));
             }
         }
         let now = rt::wall_clock_ms();

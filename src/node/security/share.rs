@@ -151,7 +151,7 @@ impl Sharing {
             let before = self.told.get(&peer.id).filter(|before| before.dropped == dropped);
             let before = before.map(|before| &before.told);
             let reports = self.keys.reports.lock();
-            let (message, told) = reports.tell(&peer.name, handed.clone(), before);
+            let (message, told) = reports.tell(handed.clone(), before);
             drop(reports);
             self.told.insert(peer.id, ToldBy { told, dropped });
             let Some(message) = message else { continue };

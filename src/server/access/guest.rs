@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use super::present::Presence;
 use super::strangers::{LOGIN_MS_MAX, STRANGER_BYTES_MAX};
+use super::throttle::Waiting;
 use crate::crowd::Place;
 use crate::model::ids::{Event, Millis};
 use crate::protocol::client::{ClientError, ErrorCode};
@@ -42,6 +43,8 @@ pub(in crate::server) struct Guest {
     pub(in crate::server) box_key: Option<BoxKey>,
     /// What is computed for a request, by its number.
     prelude: Option<(u64, Slot)>,
+    /// How its login has waited for others to end.
+    pub(in crate::server) waited: Option<Waiting>,
     presence: Option<Presence>,
     /// Whether the connection is one by TLS.
     pub(in crate::server) is_in_tls: bool,
@@ -58,6 +61,7 @@ impl Default for Guest {
             nonce: None,
             box_key: None,
             prelude: None,
+            waited: None,
             presence: None,
             is_in_tls: false,
             parting: Vec::new(),

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_lock::{Semaphore, SemaphoreGuard};
-use distkv_access::secret::{Guesses, LoginCache};
+use distkv_access::secret::LoginCache;
 use parking_lot::Mutex;
 
 use super::cluster_key::ClusterKeys;
 use super::present::Present;
 use super::strangers::{GRACE_MS, STRANGERS_MAX};
+use super::throttle::Throttle;
 use crate::crowd::Crowd;
 use crate::rt;
 use crate::server::connections::throttled_warning::Tally;
@@ -24,7 +25,7 @@ pub(crate) const COMPUTATIONS_WAITING_MAX: usize = 64;
 pub(in crate::server) struct Logins {
     /// Those who have it are admins; none on an open node.
     pub(in crate::server) key: Option<ClusterKeys>,
-    pub(in crate::server) guesses: Mutex<Guesses>,
+    pub(in crate::server) throttle: Throttle,
     /// None if the system had no random key for it: then each login is computed.
     pub(in crate::server) cache: Option<Mutex<LoginCache>>,
     /// Those who have not logged in, where they must.
@@ -43,7 +44,7 @@ impl Logins {
         let cores_max = std::thread::available_parallelism().map_or(1, usize::from).div_ceil(2);
         Self {
             key,
-            guesses: Mutex::default(),
+            throttle: Throttle::default(),
             cache: rt::random_bytes().ok().map(|key| Mutex::new(LoginCache::new(key))),
             strangers: Crowd::new(STRANGERS_MAX, GRACE_MS),
             crowded: Tally::default(),

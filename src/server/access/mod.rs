@@ -14,6 +14,7 @@
 //! | [`logins`] | what all logins share |
 //! | [`mistakes`] | what tests leave out, to see that it is missed |
 //! | [`strangers`] | bounds of connections that have not logged in |
+//! | `throttle` | how guesses are slowed down, and where logins wait for each other |
 //! | `present` | who is connected, to close those who may do nothing any more |
 //!
 //! A session makes its [`Access`] of the present policies before each batch of requests and each turn of its
@@ -31,6 +32,7 @@ pub mod mistakes;
 pub(in crate::server) mod present;
 pub(crate) mod sight;
 pub mod strangers;
+pub(in crate::server) mod throttle;
 pub(crate) mod types;
 
 use std::sync::Arc;

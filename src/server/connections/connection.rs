@@ -167,6 +167,12 @@ impl Connection {
                     true
                 }
                 Requests::NeedsReady => false,
+                Requests::NeedsOthers(waiting) => {
+                    self.flush().await?;
+                    self.exchange.wait_for_others(waiting).await;
+                    self.exchange.ask_time();
+                    true
+                }
                 Requests::Close => {
                     // The output's end says why.
                     self.exchange.until_safe().await;

@@ -10,6 +10,7 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use event_listener::EventListener;
+use futures::future::select;
 
 use super::input::Input;
 use super::session::{Decoded, HeavyJob, Session, Then};
@@ -21,6 +22,7 @@ use crate::protocol::client::{ClientError, ErrorCode, decode};
 use crate::rt;
 use crate::server::Shared;
 use crate::server::access::Identity;
+use crate::server::access::throttle::Waiting;
 use crate::server::counts::Meter;
 use crate::server::stream::Produced;
 
@@ -83,6 +85,8 @@ pub(in crate::server) enum Requests {
     NeedsRoom,
     /// The next one needs data that the node has not got yet, and so many wait for that already.
     NeedsReady,
+    /// The next one is a login that waits for another one to end.
+    NeedsOthers(Waiting),
     /// The client cannot be served any longer.
     Close,
 }
@@ -96,6 +100,7 @@ impl Requests {
             Then::Heavy(job) => Self::Heavy(job),
             Then::NeedsRoom => Self::NeedsRoom,
             Then::NeedsReady => Self::NeedsReady,
+            Then::NeedsOthers(waiting) => Self::NeedsOthers(waiting),
             Then::Close => Self::Close,
         }
     }
@@ -189,6 +194,21 @@ impl Exchange {
         self.session.guest.set_busy(true);
         self.run_elsewhere(job).await;
         self.session.guest.set_busy(false);
+    }
+
+    /// Waits until another login has ended, for as long as this one may wait and its client is served: its request
+    /// comes again then. Meanwhile the client can still be made to give way to others.
+    pub(in crate::server) async fn wait_for_others(&mut self, mut waiting: Waiting) {
+        let account = Arc::clone(&self.session.account);
+        // Listen first, then look.
+        let end = select(self.shared.stopping.listen(), account.closing.listen());
+        if !self.shared.is_stopping() && !account.is_closing() {
+            let until = self.session.guest.deadline().unwrap_or(Millis::MAX);
+            let left = until.min(waiting.deadline()).saturating_sub(rt::now());
+            let woken = select(waiting.ended(), end);
+            drop(rt::timeout(Duration::from_millis(left), woken).await);
+        }
+        self.session.guest.waited = Some(waiting);
     }
 
     async fn run_elsewhere(&mut self, job: HeavyJob) {

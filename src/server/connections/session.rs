@@ -33,6 +33,7 @@ use crate::server::access::audit::witness::Witness;
 use crate::server::access::authorise::{Target, authorise};
 use crate::server::access::guest::Guest;
 use crate::server::access::logins::Turn;
+use crate::server::access::throttle::Waiting;
 use crate::server::access::{Access, Identity};
 use crate::server::command::access::acl::is_there;
 use crate::server::command::data::value::CopiesWait;
@@ -111,6 +112,8 @@ pub(in crate::server) enum Then {
     /// As many requests wait for the node to be ready as may: go on with the batch when it is, or at
     /// [`Session::next_deadline`].
     NeedsReady,
+    /// Wait until another login has ended, then go on with the batch.
+    NeedsOthers(Waiting),
     /// The connection cannot go on; why is written already.
     Close,
 }
@@ -317,7 +320,7 @@ impl Session {
                             return (done - usize::from(job.prelude.is_some()), Then::Heavy(job));
                         }
                         // Not done: it comes again.
-                        Then::NeedsRoom => return (done - 1, Then::NeedsRoom),
+                        then @ (Then::NeedsRoom | Then::NeedsOthers(_)) => return (done - 1, then),
                         Then::Close => return (done, Then::Close),
                         Then::NeedsReady | Then::Continue => {}
                     }

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use rmpv::Value;
 
 use super::place::{Place, code, new_network, status, storage};
-use crate::processes::{NodeProcess, array, field, wait_until};
+use crate::processes::{NodeProcess, PROGRAM, array, field, wait_until};
 
 /// Tells a test program that it runs inside of the test's own namespace, and where the disk is.
 const INSIDE: &str = "DISTKV_TEST_SMALL_DISK";
@@ -295,4 +295,34 @@ fn the_audit_log_has_whole_lines_only_and_begins_again_with_what_is_missing() {
             assert_eq!(first["outcome"], "dropped", "{first}");
         },
     );
+}
+
+#[test]
+fn who_ends_a_log_is_told_that_a_full_disk_ended_it_before() {
+    with_small_disk("who_ends_a_log_is_told_that_a_full_disk_ended_it_before", |disk| {
+        let files = ["--client-files", disk.to_str().unwrap()];
+        let base =
+            ["run", "--peer-wait", "0s", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+        let node = NodeProcess::start_in(&new_network(), "n1", &[&base[..], &files].concat());
+        let at = ["--connect", &node.client.to_string()].map(str::to_owned);
+        let command = |arguments: &[&str]| {
+            let done = Command::new(PROGRAM).args(arguments).args(&at).output().unwrap();
+            let said = String::from_utf8(done.stderr).unwrap();
+            (done.status.code().unwrap(), String::from_utf8(done.stdout).unwrap(), said)
+        };
+        assert_eq!(command(&["log", "start", "changes.dkv"]).0, 0);
+        let _ballast = fill(disk, 1 << 20);
+        let mut client = node.connect();
+        let mut key = 0;
+        wait_until("the log fails", || {
+            key += 1;
+            set(&mut client, key);
+            warnings(&mut client).contains("changes.dkv").then_some(())
+        });
+        let (code, _, said) = command(&["log", "stop"]);
+        assert_eq!(code, 1, "{said}");
+        assert!(said.contains("had failed before") && said.contains("No space"), "{said}");
+        // Once is enough.
+        assert_eq!(command(&["log", "stop"]), (0, "no log was running\n".into(), String::new()));
+    });
 }

@@ -193,6 +193,48 @@ fn a_user_gets_what_the_access_list_allows_and_hears_of_nothing_else() {
 }
 
 #[test]
+fn of_a_child_that_may_be_read_and_not_listed_nothing_is_told_of_what_is_below() {
+    let secured = Secured::start();
+    let mut client = secured.client();
+    for path in [&["a", "1"][..], &["a", "1", "below"], &["a", "2"]] {
+        client.set(path, Value::from(1));
+    }
+    for letters in ["r", "rx", "rwcdx"] {
+        let list = format!("only-{letters}");
+        for (pattern, letters) in [(":", "xen"), ("a", "xen"), ("a.#", letters)] {
+            secured.admin(&["acl", "set", &list, pattern, letters]);
+        }
+        let ticket = secured.user(&format!("joe-{letters}"), &["--acl", &list]);
+        let children = secured.get(&ticket, "/v1/kv/a?children").json();
+        let items = children["items"].as_array().unwrap();
+        let told: Vec<_> = items.iter().map(|item| (&item["name"], &item["more"])).collect();
+        let no = json!(false);
+        assert_eq!(told, [(&json!("1"), &no), (&json!("2"), &no)], "{letters}");
+    }
+}
+
+#[test]
+fn requests_at_once_with_a_password_are_all_answered() {
+    let secured = Secured::start();
+    secured.client().set(&["a"], Value::from(1));
+    let secret = secured.folder.path().join("secret");
+    std::fs::write(&secret, "correct horse\n").unwrap();
+    let secret = secret.to_str().unwrap();
+    secured.admin(&["acl", "set", "all", "a", "r"]);
+    secured.admin(&["user", "add", "joe", "--acl", "all", "--new-secret-file", secret]);
+    let file = secured.folder.path().join("joe.ticket");
+    let file = file.to_str().unwrap();
+    secured.admin(&["user", "ticket", "joe", "--new-secret-file", secret, "--to", file]);
+    let ticket = std::fs::read_to_string(file).unwrap();
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let ask = || secured.get(ticket.trim(), "/v1/kv/a").status;
+        let asking: Vec<_> = (0..10).map(|_| scope.spawn(ask)).collect();
+        asking.into_iter().map(|asked| asked.join().unwrap()).collect()
+    });
+    assert_eq!(statuses, [200; 10]);
+}
+
+#[test]
 fn conflicts_are_told_to_those_who_may_read_there() {
     // A state that did not know of the secured node's changes, nor they of it.
     let other = NodeProcess::run("other");

@@ -83,6 +83,7 @@ fn all_that_is_wrong_is_told_with_its_line() {
         (5, "data-dir", "error"),
         (6, "cert", "error"),
         (8, "peers", "warning"),
+        (9, "audit", "error"),
         (10, "max-conections", "error"),
         (11, "keep-for", "error"),
         (12, "", "error"),
@@ -121,6 +122,105 @@ fn what_a_start_refuses_the_check_refuses_in_the_same_words() {
         assert_ne!(node.ended(), Some(0), "{text}");
         assert!(node.log().contains(words), "{text}: {}", node.log());
     }
+}
+
+const NODE: &str =
+    "name = \"n1\"\nclient = \"127.0.0.1:0\"\ngossip = \"127.0.0.1:0\"\nfound = true\n";
+
+#[test]
+fn files_that_a_start_cannot_use_the_check_refuses_at_their_line_and_neither_makes_any() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let file = at("node.toml");
+    write(&at("lines"), "{\"path\": \"a\", \"value\": 1}\n");
+    write(&at("nothing"), "");
+    write(&at("open-token"), &"t".repeat(40));
+    std::os::unix::fs::symlink("nowhere", at("link")).unwrap();
+    std::fs::create_dir(at("folder")).unwrap();
+    let with_data = format!("data-dir = {:?}\n", at("data"));
+    let schedule = format!("{with_data}snapshot-schedule = \"daily 03:00\"\n");
+    let token = "http = \"127.0.0.1:0\"\nhttp-write = true\n";
+    for (before, key, value, words) in [
+        (&*with_data, "audit", at("no/audit"), "the audit log"),
+        (&with_data, "audit", at("folder"), "no regular file"),
+        (&with_data, "audit", at("nothing/audit"), "Not a directory"),
+        (&schedule, "snapshot-dir", at("data"), "it is used for other files"),
+        (&schedule, "snapshot-dir", at("folder/../data"), "it is used for other files"),
+        ("", "data-dir", "".into(), "an empty name"),
+        ("", "audit", "".into(), "an empty name"),
+        ("", "data-dir", "/proc/x/y".into(), "/proc/x/y"),
+        ("", "data-dir", at("nothing/data"), "nothing/data"),
+        ("", "data-dir", at("link"), "link"),
+        ("", "load", at("lines"), "lines of JSON, and --load"),
+        ("", "load", at("nothing"), "cannot be loaded"),
+        ("", "load", at("none"), "cannot be loaded"),
+        (token, "http-token-file", at("no/token"), "make the directory"),
+        (token, "http-token-file", at("open-token"), "others may read the token"),
+    ] {
+        let line = NODE.lines().count() + before.lines().count() + 1;
+        let text = format!("{NODE}{before}{key} = {value:?}\n");
+        let file = write(&file, &text);
+        let (code, json) = findings(&file);
+        assert_eq!(code, 2, "{text}");
+        let found = json["findings"].as_array().unwrap();
+        assert_eq!(found.len(), 1, "{text}: {json:#}");
+        assert_eq!((&found[0]["line"], &found[0]["key"]), (&line.into(), &key.into()), "{json:#}");
+        assert!(found[0]["text"].as_str().unwrap().contains(words), "{text}: {json:#}");
+        let mut node = Service::start(&["start", "--config", &file], &[]);
+        assert_ne!(node.ended(), Some(0), "{text}");
+        assert!(node.log().contains(words), "{text}: {}", node.log());
+        let _ = std::fs::remove_dir_all(at("data")).map(|()| assert_eq!(key, "snapshot-dir"));
+    }
+}
+
+#[test]
+fn what_a_start_makes_or_does_not_need_the_check_does_not_ask_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (data, audit, load) = (at("new/data"), at("new/audit"), at("load"));
+    let lines = "{\"path\":\"x\",\"value\":1,\"chain\":[\"a~7:1\"],\"tock\":1}\n";
+    let (lines, to) = (write(&at("lines"), lines), load.to_str().unwrap());
+    let made = run(&["snapshot", "convert", &lines, "--format", "distkv", "--to", to], &[], b"");
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    let text = format!(
+        "{NODE}data-dir = {data:?}\naudit = {audit:?}\nload = {load:?}\nhttp = \"127.0.0.1:0\"\nhttp-write = true\n\
+         http-token-file = {:?}\n",
+        at("token")
+    );
+    let file = write(&at("node.toml"), &text);
+    let done = check(&file);
+    assert_eq!(done.code, 0, "{}", done.stdout);
+    assert!(!at("token").exists() && !at("new").exists(), "the check makes nothing");
+    let mut node = Service::start(&["start", "--config", &file], &[]);
+    node.wait_for("founds");
+    node.end();
+    // A network's data are there: the file to begin with is not read any more.
+    std::fs::remove_file(&load).unwrap();
+    let done = check(&file);
+    assert_eq!((done.code, at("token").exists()), (0, true), "{}", done.stdout);
+    let mut node = Service::start(&["start", "--config", &file], &[]);
+    node.wait_for("the file is not loaded");
+    node.wait_for("started");
+    node.end();
+}
+
+#[test]
+fn a_directory_whose_node_has_only_waited_for_a_network_is_no_data_for_the_check_either() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let text = format!("{NODE}data-dir = {data:?}\n").replace("found = true\n", "");
+    let with_peers = format!("{text}peers = [\"127.0.0.1:1\"]\n");
+    let file = write(&folder.path().join("node.toml"), &with_peers);
+    let mut node = Service::start(&["start", "--config", &file], &[]);
+    node.wait_for("started");
+    node.end();
+    assert_eq!(check(&file).code, 0);
+    let file = write(&folder.path().join("node.toml"), &text);
+    let (done, words) = (check(&file), "has no data and knows no other node");
+    assert!(done.code == 2 && done.stdout.contains(words), "{}", done.stdout);
+    let mut node = Service::start(&["start", "--config", &file], &[]);
+    assert_ne!(node.ended(), Some(0));
+    assert!(node.log().contains(words), "{}", node.log());
 }
 
 #[test]

@@ -35,7 +35,7 @@ class Batch:
         return len(self._ops)
 
     def get(self, path: PathLike) -> Batch:
-        """Reads an entry."""
+        """Reads an entry, as the batch's node has it: this client's own latest write may be missing."""
         return self._add(Path.of(path), "get_value", None, None)
 
     def put(

@@ -35,6 +35,13 @@ def text_of(value: object, what: str) -> str:
     return value
 
 
+def bool_of(value: object, what: str) -> bool:
+    """True or False. Other things are not taken for one of them: "no" would be True."""
+    if not isinstance(value, bool):
+        raise UsageError(f"{what} must be True or False, not {type(value).__name__}")
+    return value
+
+
 def integer_of(value: object, what: str, least: int, greatest: int) -> int:
     """An integer within these bounds. True is none, though Python says so."""
     if not isinstance(value, int) or isinstance(value, bool):

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, overload
 from .abandoned import close_all
 from .batch import Batch
 from .call import Caller, Failed, Plan
-from .checks import check_fields, instance_of, integer_of, seconds_of, text_of
+from .checks import bool_of, check_fields, instance_of, integer_of, seconds_of, text_of
 from .codec import Fields, encode_value, one_value
 from .config import Address, Config, ReadMode
 from .connecting import Connecting
@@ -64,7 +64,7 @@ class Client:
         self._stats = ClientStats()
         self._pool = Pool(config.pool, loop, config.tls, config.login, network)
         self._stats.pool = self._pool.stats
-        self._topology = Topology(seeds, self._pool, config.topology, loop)
+        self._topology = Topology(seeds, self._pool, config.topology, config.connect_deadline, loop)
         self._stats.topology = self._topology.stats
         own_writes = OwnWrites(config.own_writes_max, self._pool.clock)
         self._caller = Caller(config, self._pool, self._topology, own_writes, self._stats, loop)
@@ -239,15 +239,19 @@ class Client:
         value: Any = message["value"]
         return value if as_type is None else convert(value, as_type)
 
-    async def get_raw(self, path: PathLike, *, timeout: float | None = None) -> bytes:
-        """The value as the MessagePack that the node sends, byte for byte.
+    async def get_raw(
+        self, path: PathLike, *, read: ReadMode | str | None = None, timeout: float | None = None
+    ) -> bytes:
+        """The value as the MessagePack that the node sends, byte for byte; otherwise as `get`.
 
         Raises :class:`~distkv_client.errors.KeyNotFoundError` without one.
         """
         path = Path.of(path)
-        data = await self._reader.raw(path, timeout)
-        if data is None:
-            raise KeyNotFoundError(f"there is no value at {path}", attempts=1)
+        mode = self._read_mode if read is None else ReadMode.of(read)
+        message, node = await self._reader.message(path, mode, False, timeout, raw=True)
+        if "value" not in message:
+            raise KeyNotFoundError(f"there is no value at {path}", node=node, attempts=1)
+        data: bytes = message["value"]
         return data
 
     async def entry(
@@ -320,15 +324,17 @@ class Client:
         *,
         if_version: Version | Unset | None = UNSET,
         if_new: bool = False,
+        if_value: object = UNSET,
         write_id: WriteIdLike = AUTO,
         copies: int = 0,
+        idempotent: bool = False,
         timeout: float | None = None,
     ) -> Written:
-        """Writes one MessagePack value, byte for byte.
+        """Writes one MessagePack value, byte for byte; `if_value` is a value as `put` takes it.
 
         Raises :class:`~distkv_client.errors.BadValueError`, and sends nothing, if it is not exactly one.
         """
-        options = WriteOptions(if_version, if_new, UNSET, write_id, copies)
+        options = WriteOptions(if_version, if_new, if_value, write_id, copies, idempotent)
         return await self._write(Path.of(path), one_value(value), options, timeout)
 
     async def delete(
@@ -373,7 +379,7 @@ class Client:
         between two tries are deleted as well.
         """
         path = Path.of(path)
-        idempotency = Idempotency.GUARDED if again_if_unknown else Idempotency.UNGUARDED
+        idempotency = Idempotency.GUARDED if bool_of(again_if_unknown, "again_if_unknown") else Idempotency.UNGUARDED
         # As many entries as there are take as long as that takes.
         retry = self.config.retry
         plan = Plan("delete_tree", path.shard, idempotency, try_deadline=retry.total_deadline)
@@ -481,7 +487,8 @@ class Client:
         for name, value in fields.items():
             told.add(name, value)
         shard = Path.of(path).shard if path is not None else 0
-        kind = Idempotency.READ if idempotent else Idempotency.UNGUARDED
-        served = await self._caller.call(Plan(action, shard, kind, deadline=timeout), told.head(action))
+        kind = Idempotency.READ if bool_of(idempotent, "idempotent") else Idempotency.UNGUARDED
+        plan = Plan(text_of(action, "an action"), shard, kind, deadline=timeout)
+        served = await self._caller.call(plan, told.head(action))
         reply: dict[str, Any] = served.reply
         return reply

@@ -37,6 +37,8 @@ REQUEST_BYTES_MAX = 2 * VALUE_BYTES_MAX + 4096 + 4096
 """Longest request that is sent: two of the longest values, a path, and something for the rest."""
 VALUE_DEPTH_MAX = 64
 """Levels of arrays and maps of a value, as nodes take them."""
+DEPTH_GREATEST = (1 << 63) - 1
+"""The greatest depth below a path that can be asked for; no path is as long."""
 DEPTH_MAX = 128
 """Deepest nesting that the slow decoder follows."""
 
@@ -239,12 +241,9 @@ def map_fields(data: bytes) -> Iterator[tuple[Any, bytes]]:
         yield key, data[start : unpacker.tell()]
 
 
-def field_of(data: bytes, name: str) -> bytes | None:
-    """The bytes of one field's value in a message; none without the field."""
-    for key, value in map_fields(data):
-        if key == name:
-            return value
-    return None
+def with_raw_value(data: bytes) -> Message:
+    """A message whose `value`, if it has one, stays as it has come: bytes."""
+    return {key: value if key == "value" else decode(value) for key, value in map_fields(data)}
 
 
 class Splitter:
@@ -348,6 +347,16 @@ class Fields:
     def add(self, name: str, value: object) -> Fields:
         """Adds a value."""
         return self.raw(name, encode(value))
+
+    def depths(self, least: object, most: object) -> Fields:
+        """Adds between which depths below the path entries are meant, as far as that is said.
+
+        Raises :class:`~distkv_client.errors.UsageError`.
+        """
+        for name, depth in (("min_depth", least), ("max_depth", most)):
+            if depth is not None:
+                self.add(name, integer_of(depth, name, 0, DEPTH_GREATEST))
+        return self
 
     def path(self, name: str, path: Path) -> Fields:
         """Adds a path, as an extension."""

@@ -78,6 +78,11 @@ class Address:
         '[::1]:5'
         """
         text = text_of(text, "an address").strip()
+        if "," in text:
+            raise UsageError(f"{text!r} is no address; give a list: each address as a text of its own")
+        if "://" in text:
+            scheme = text.partition("://")[0]
+            raise UsageError(f"{text!r} is no address; write host:port, without '{scheme}://'")
         if text.startswith("["):
             host, bracket, rest = text[1:].partition("]")
             if not bracket or (rest and not rest.startswith(":")):
@@ -148,7 +153,7 @@ class Config:
     write_ids: bool = True
     """Whether each write carries an id, by which nodes know it again when it is retried."""
     connect_deadline: float = 10.0
-    """How long `connect` tries to reach a seed."""
+    """How long `connect` tries to reach a seed. Seeds that do not answer share this time."""
     own_write_patience: float = 1.0
     """How long a read looks for a node that has this client's own last write of a path."""
     own_writes_max: int = 16_384

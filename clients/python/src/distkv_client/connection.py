@@ -39,7 +39,7 @@ from .errors import (
 )
 from .login import Greeting, Login
 from .network import Network
-from .replies import again, check_reply, server_error
+from .replies import NO_REPLY, again, check_reply, server_error
 from .stream import Stream
 from .tls import Session, Tls
 
@@ -420,7 +420,7 @@ class Connection(asyncio.BufferedProtocol):
         if reply is None:
             self._on_message(message)
         elif not reply[0].done():
-            reply[0].set_result(bytes(part) if reply[2] and "error" not in message else message)
+            reply[0].set_result(bytes(part) if reply[2] and not message.keys() & NO_REPLY else message)
 
     def _on_message(self, message: Message) -> None:
         """What is no reply to a request."""

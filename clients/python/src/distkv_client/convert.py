@@ -127,10 +127,12 @@ def _structured(wanted: Hashable) -> Callable[[Any], Any] | None:
         hints = typing.get_type_hints(as_type)
         fields: Any = dataclasses.fields(as_type)
         names = {str(field.name): str(field.name) for field in fields if field.init}
+        later = [str(field.name) for field in fields if not field.init]
     elif hasattr(as_type, "__attrs_attrs__"):
         hints = typing.get_type_hints(as_type)
         attributes: Any = getattr(as_type, "__attrs_attrs__")  # noqa: B009
         names = {str(field.name): str(field.alias) for field in attributes if field.init}
+        later = [str(field.name) for field in attributes if not field.init]
     else:
         return None
 
@@ -140,6 +142,11 @@ def _structured(wanted: Hashable) -> Callable[[Any], Any] | None:
         told: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
         found = {alias: _convert(told[name], hints[name]) for name, alias in names.items() if name in told}
         kind: Any = wanted
-        return kind(**found)
+        made = kind(**found)
+        for name in later:
+            if name in told:
+                # Written with the others, so it is read, too; a frozen class would refuse the usual way.
+                object.__setattr__(made, name, _convert(told[name], hints[name]))
+        return made
 
     return make

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import enum
+import re
+import unicodedata
 from dataclasses import dataclass
 from functools import total_ordering
 from typing import Any
 
 from .checks import text_of
 from .codec import Message
-from .errors import ProtocolError
+from .errors import ProtocolError, UsageError
 from .path import Path
+
+COUNTER_LIMIT = 1 << 62
+"""Nodes refuse tocks and ticks from here on."""
+LONGEST_NAME = 64
+"""Bytes that a node's name has at most."""
+_LIFE = "(?P<name>[^~]+)(?P<life>~(?:0|[1-9a-f][0-9a-f]{0,15}))?"
+_VERSION = re.compile(f"(?P<tock>0|[1-9][0-9]{{0,18}})@(?P<node>{_LIFE}):(?P<tick>-|[1-9][0-9]{{0,18}})")
+"""A tock and an event, which is a life and a tick. Servers of the original have no lives, and tell a name alone."""
 
 
 class Unset(enum.Enum):
@@ -24,6 +34,17 @@ class Unset(enum.Enum):
 
 UNSET = Unset.UNSET
 """Not given; None is a value."""
+
+
+def _is_name(text: str, has_lives: bool) -> bool:
+    """Whether a node can have this name; servers of the original, without lives, have names of all kinds."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        return False
+    if any(unicodedata.category(char) == "Cc" for char in text):
+        return False
+    return not has_lives or (size <= LONGEST_NAME and not any(map(str.isspace, text)))
 
 
 @total_ordering
@@ -62,11 +83,19 @@ class Version:
 
     @classmethod
     def parse(cls, text: str) -> Version:
-        """From what `str` gives. Raises :class:`ValueError`."""
-        tock, _, event = text_of(text, "a version's text").partition("@")
-        node, colon, tick = event.rpartition(":")
-        if not colon or not node:
-            raise ValueError(f"{text!r} is no version")
+        """From what `str` gives, as far as nodes make such versions.
+
+        Raises :class:`~distkv_client.errors.UsageError`, which is a :class:`ValueError`, too.
+        """
+        found = _VERSION.fullmatch(text_of(text, "a version's text"))
+        tock, node, tick = found.group("tock", "node", "tick") if found else ("", "", "")
+        if (
+            not found
+            or not _is_name(found["name"], found["life"] is not None)
+            or int(tock) >= COUNTER_LIMIT
+            or (tick != "-" and int(tick) >= COUNTER_LIMIT)
+        ):
+            raise UsageError(f"{text!r} is no version")
         return cls(int(tock), node, None if tick == "-" else int(tick))
 
     def chain(self) -> dict[str, object]:

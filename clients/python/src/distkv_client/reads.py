@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 from .call import Caller, Failed, Plan
-from .codec import field_of
+from .codec import Message, with_raw_value
 from .config import Address, ReadMode
 from .errors import Fate, NoMajorityError, TryError, UsageError
 from .model import Entry, entry_of, tock_of
@@ -40,15 +40,17 @@ class Reader:
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
-    async def message(self, path: Path, mode: ReadMode, with_chain: bool, deadline: float | None) -> tuple[Any, str]:
-        """A node's answer, and its name."""
+    async def message(
+        self, path: Path, mode: ReadMode, with_chain: bool, deadline: float | None, raw: bool = False
+    ) -> tuple[Any, str]:
+        """A node's answer, and its name; `raw`: its value as bytes."""
         if mode is ReadMode.PREFERRED:
-            return await self._preferred(path, with_chain, deadline)
+            return await self._preferred(path, with_chain, deadline, raw)
         if mode is ReadMode.ANY:
             plan = Plan("get_value", path.shard, first=self._any_live(), deadline=deadline)
-            served = await self._caller.call(plan, path.get_head_chain if with_chain else path.get_head)
-            return served.reply, served.connection.name
-        return await self._freshest(path, deadline)
+            served = await self._caller.call(plan, path.get_head_chain if with_chain else path.get_head, raw=raw)
+            return _message(served.reply), served.connection.name
+        return await self._freshest(path, deadline, raw)
 
     async def retry(self, path: Path, failed: Failed) -> tuple[Any, str]:
         """The rest of a read whose first try has failed."""
@@ -57,33 +59,27 @@ class Reader:
         served = await caller.call(plan, path.get_head)
         return served.reply, served.connection.name
 
-    async def raw(self, path: Path, deadline: float | None) -> bytes | None:
-        """The bytes of the value; none without one. As `preferred`, of the node of the own last write."""
-        plan = Plan("get_value", path.shard, first=self._caller.home(path.shard), deadline=deadline)
-        served = await self._caller.call(plan, path.get_head, raw=True)
-        return field_of(served.reply, "value")
-
     async def entry(self, path: Path, mode: ReadMode, deadline: float | None) -> Entry | None:
         """The entry; none if there never was one, or it was deleted and purged."""
         message, node = await self.message(path, mode, True, deadline)
         entry = entry_of(message, node)
         return None if entry.deleted and entry.version is None else entry
 
-    async def _preferred(self, path: Path, with_chain: bool, deadline: float | None) -> tuple[Any, str]:
+    async def _preferred(self, path: Path, with_chain: bool, deadline: float | None, raw: bool) -> tuple[Any, str]:
         """A version older than an own write is not taken while there is hope for a newer one."""
         caller = self._caller
         own = caller.own_writes
         if path not in own.tocks:
             plan = Plan("get_value", path.shard, first=caller.home(path.shard), deadline=deadline)
-            served = await caller.call(plan, path.get_head_chain if with_chain else path.get_head)
-            return served.reply, served.connection.name
+            served = await caller.call(plan, path.get_head_chain if with_chain else path.get_head, raw=raw)
+            return _message(served.reply), served.connection.name
         started = caller.loop.time()
         stale: list[Address] = []
         while True:
             first = caller.home(path.shard)
             plan = Plan("get_value", path.shard, first=first, last=stale, deadline=deadline)
-            served = await caller.call(plan, path.get_head_chain)
-            message = served.reply
+            served = await caller.call(plan, path.get_head_chain, raw=raw)
+            message = _message(served.reply)
             if own.is_enough(path, _tock_there(message), served.life):
                 return message, served.connection.name
             caller.stats.reads.stale_answers += 1
@@ -101,7 +97,7 @@ class Reader:
         live = [target for target in self._caller.topology.routing.targets if target.is_live]
         return random.choice(live) if live else None
 
-    async def _freshest(self, path: Path, deadline: float | None) -> tuple[Any, str]:
+    async def _freshest(self, path: Path, deadline: float | None, raw: bool) -> tuple[Any, str]:
         """Asks all live nodes until a majority of those in the view has answered."""
         caller = self._caller
         caller.check_loop()
@@ -125,7 +121,8 @@ class Reader:
             found.answered &= {node.name for node in routing.view.nodes}
             members = [target for target in routing.targets if target.name in counted]
             end = min(caller.loop.time() + policy.try_deadline, started + total)
-            refusal = await self._ask_all(members, path, found, needed, started + caller.config.own_write_patience, end)
+            patience_ends = started + caller.config.own_write_patience
+            refusal = await self._ask_all(members, path, found, needed, patience_ends, end, raw)
             if found.newest is not None and len(found.answered) >= needed:
                 return found.newest
             if refusal is not None:
@@ -147,7 +144,14 @@ class Reader:
                 raise NoMajorityError(len(found.answered), needed, len(counted), attempt, error)
 
     async def _ask_all(
-        self, members: list[Target], path: Path, found: _Found, needed: int, patience_ends: float, end: float
+        self,
+        members: list[Target],
+        path: Path,
+        found: _Found,
+        needed: int,
+        patience_ends: float,
+        end: float,
+        raw: bool,
     ) -> tuple[str, TryError] | None:
         """Asks those that have not answered, until enough have. The first final refusal, and who said it.
 
@@ -156,7 +160,7 @@ class Reader:
         caller = self._caller
         refusal: tuple[str, TryError] | None = None
         asked = [target for target in members if target.name not in found.answered]
-        tasks = {caller.loop.create_task(self._ask(target, path, end)) for target in asked}
+        tasks = {caller.loop.create_task(self._ask(target, path, end, raw)) for target in asked}
         try:
             while tasks and (len(found.answered) < needed or not found.is_enough):
                 left = None if len(found.answered) < needed else max(patience_ends - caller.loop.time(), 0)
@@ -185,7 +189,7 @@ class Reader:
                 await asyncio.wait(tasks)
         return refusal
 
-    async def _ask(self, target: Target, path: Path, end: float) -> tuple[Target, Life, Any]:
+    async def _ask(self, target: Target, path: Path, end: float, raw: bool) -> tuple[Target, Life, Any]:
         """One node's answer, or how it has failed."""
         caller = self._caller
         life: Life = (target.name, None)
@@ -193,9 +197,14 @@ class Reader:
             connection = await caller.pool.get(target.address, end)
             check_time(caller.loop.time(), end, target.name)
             life = (connection.name, connection.incarnation)
-            return target, life, await connection.request(path.get_head_chain, end)
+            return target, life, _message(await connection.request(path.get_head_chain, end, raw))
         except TryError as error:
             return target, life, error
+
+
+def _message(reply: Any) -> Message:
+    """A reply; one that is bytes was asked for so, for the sake of its value."""
+    return with_raw_value(reply) if isinstance(reply, bytes) else reply
 
 
 def _tock_there(message: Any) -> int | None:

@@ -24,6 +24,10 @@ def server_error(message: Message) -> ServerError:
     return ServerError(told, code if isinstance(code, str) else None, message.get("made") is True)
 
 
+NO_REPLY = frozenset(("error", "state"))
+"""What a message has that is none to a request with one reply."""
+
+
 def check_reply(message: Message) -> None:
     """Raises the error that a reply is."""
     if "error" in message:

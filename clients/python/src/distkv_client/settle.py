@@ -1,9 +1,11 @@
-"""What became of paths that another node does not show, or shows older: deleted meanwhile, or not there yet?"""
+"""What became of paths that another node does not show, or shows older: deleted meanwhile, or not there yet? And is
+what its stream brings still there, or only its past?"""
 
 from __future__ import annotations
 
 import asyncio
 import enum
+from dataclasses import dataclass
 from typing import Any
 
 from .codec import Fields
@@ -23,39 +25,48 @@ class Settled(enum.Enum):
     GONE = "gone"
     """It was deleted so long ago that nothing is left of it."""
     BEHIND = "behind"
-    """The node has not heard of the version that was delivered."""
+    """The node has not heard of the version in doubt."""
 
 
-async def settle(
-    connection: Connection, doubts: list[tuple[Path, Version]], deadline: float
-) -> list[tuple[Settled, Entry]]:
-    """Asks a node about these paths, of which these versions were delivered.
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A question about a path: what has the node, compared with this version?"""
+
+    path: Path
+    version: Version
+    is_arriving: bool
+    """It has come in the stream, and was not delivered: it is told if it is still there, or else what is newer. If this
+    is false, it was delivered: what became of it since is told."""
+
+
+async def settle(connection: Connection, doubts: list[Doubt], deadline: float) -> list[tuple[Settled, Entry]]:
+    """Asks a node about these paths.
 
     First what the node knows, then what it has: a version that arrives in between is found by the second
     question. In the other order, such a version would seem to have been deleted.
 
     Raises a :class:`~distkv_client.errors.TryError`: nothing is known then.
     """
-    knows_all = await _knows_all(connection, [version for _, version in doubts], deadline)
+    knows_all = await _knows_all(connection, [doubt.version for doubt in doubts], deadline)
     found: list[tuple[Settled, Entry]] = []
     for start in range(0, len(doubts), LOOKS_AT_ONCE):
         part = doubts[start : start + LOOKS_AT_ONCE]
-        requests = [connection.request(path.get_head_chain, deadline) for path, _ in part]
+        requests = [connection.request(doubt.path.get_head_chain, deadline) for doubt in part]
         replies: list[Any] = await asyncio.gather(*requests, return_exceptions=True)
-        for (_, delivered), reply in zip(part, replies, strict=True):
+        for doubt, reply in zip(part, replies, strict=True):
             if isinstance(reply, BaseException):
                 raise reply
             entry = entry_of(reply, connection.name)
-            found.append((_judge(entry.version, delivered, knows_all), entry))
+            found.append((_judge(entry.version, doubt.version, knows_all), entry))
     return found
 
 
-def _judge(version: Version | None, delivered: Version, knows_all: bool) -> Settled:
+def _judge(version: Version | None, asked: Version, knows_all: bool) -> Settled:
     if version is None:
         return Settled.GONE if knows_all else Settled.BEHIND
-    if version == delivered:
+    if version == asked:
         return Settled.SAME
-    return Settled.NEWER if delivered < version else Settled.BEHIND
+    return Settled.NEWER if asked < version else Settled.BEHIND
 
 
 async def _knows_all(connection: Connection, versions: list[Version], deadline: float) -> bool:

@@ -151,9 +151,9 @@ class Client:
         """See :meth:`distkv_client.Client.get`."""
         return self._run(self._client.get(path, as_type, default=default, read=read, timeout=timeout))
 
-    def get_raw(self, path: PathLike, *, timeout: float | None = None) -> bytes:
+    def get_raw(self, path: PathLike, *, read: ReadMode | str | None = None, timeout: float | None = None) -> bytes:
         """See :meth:`distkv_client.Client.get_raw`."""
-        return self._run(self._client.get_raw(path, timeout=timeout))
+        return self._run(self._client.get_raw(path, read=read, timeout=timeout))
 
     def entry(
         self, path: PathLike, *, read: ReadMode | str | None = None, timeout: float | None = None
@@ -227,13 +227,23 @@ class Client:
         *,
         if_version: Version | Unset | None = UNSET,
         if_new: bool = False,
+        if_value: object = UNSET,
         write_id: WriteIdLike = AUTO,
         copies: int = 0,
+        idempotent: bool = False,
         timeout: float | None = None,
     ) -> Written:
         """See :meth:`distkv_client.Client.put_raw`."""
         work = self._client.put_raw(
-            path, value, if_version=if_version, if_new=if_new, write_id=write_id, copies=copies, timeout=timeout
+            path,
+            value,
+            if_version=if_version,
+            if_new=if_new,
+            if_value=if_value,
+            write_id=write_id,
+            copies=copies,
+            idempotent=idempotent,
+            timeout=timeout,
         )
         return self._run(work)
 

@@ -53,6 +53,7 @@ class Topology:
         seeds: Sequence[Address],
         pool: Pool,
         config: TopologyConfig,
+        connect_deadline: float,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.seeds = list(seeds)
@@ -65,6 +66,7 @@ class Topology:
         self._config = config
         self._pool = pool
         self._loop = loop
+        self._connect_ends = loop.time() + connect_deadline
         self._listeners: dict[int, Listener] = {}
         self._last_listener = 0
         self._changed: asyncio.Future[None] = loop.create_future()
@@ -178,9 +180,11 @@ class Topology:
         while True:
             followed = is_old = not_ready = False
             failures: list[TryError] = []
-            for candidate in self._candidates(last):
+            candidates = self._candidates(last)
+            for number, candidate in enumerate(candidates):
                 try:
-                    outcome = await self._follow(candidate, takes_any)
+                    patience = self._patience(len(candidates) - number)
+                    outcome = await self._follow(candidate, takes_any, patience)
                 except TryError as error:
                     failures.append(error)
                     continue
@@ -220,9 +224,17 @@ class Topology:
         targets.sort(key=lambda t: (t.address == last or self._pool.is_failing(t.address), not t.is_live))
         return [target.address for target in targets]
 
-    async def _follow(self, candidate: Address, takes_any: bool) -> Outcome:
+    def _patience(self, not_asked: int) -> float:
+        """How long the next of so many candidates may take to begin. One seed is enough, however many others are
+        silent, so while the client has no view, they share the time that is left. The pool goes on with attempts."""
+        left = self._connect_ends - self._loop.time()
+        if self.routing.view.epoch > 0 or left <= 0:
+            return self._config.first_view_timeout
+        return min(self._config.first_view_timeout, left / not_asked)
+
+    async def _follow(self, candidate: Address, takes_any: bool, patience: float) -> Outcome:
         """Watches the view of one node, until that ends."""
-        deadline = self._loop.time() + self._config.first_view_timeout
+        deadline = self._loop.time() + patience
         connection = await self._pool.get(candidate, deadline)
         if self._config.only_seeds:
             return Outcome.UNSUPPORTED

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .call import Caller, Plan
+from .checks import bool_of
 from .codec import Fields
 from .connection import Connection
 from .errors import DistKVError, Fate, ProtocolError, TimedOutError, TryError, UnavailableError, UsageError
@@ -21,16 +22,16 @@ from .stream import Stream
 from .view import Target
 
 TREE_ENTRIES_MAX = 1 << 20
-"""Most entries that `await client.tree(…)` gives back; a greater tree is an error: iterate over it."""
+"""Most entries of a list; a greater tree is an error. Part by part, or by `async for`, it can still be read."""
 
 
 class Tree:
     """`await` it for a list, or `async for` over it for entry after entry; parents first, in the order of paths.
 
-    As one node has them at one moment. The first entry must come within the time of a call, or the timeout, and each
-    further one within the time of a try. While they do, a tree takes as long as it takes, but for a list with a
-    timeout, which must be whole by then. Within that time, a list is retried as a whole, and iteration before its first
-    entry.
+    As one node has them at one moment, whatever the read mode is: this client's own latest writes may be missing.
+    The first entry must come within the time of a call, or the timeout, and each further one within the time of a
+    try. While they do, a tree takes as long as it takes, but for a list with a timeout, which must be whole by
+    then. Within that time, a list is retried as a whole, and iteration before its first entry.
     """
 
     def __init__(
@@ -45,12 +46,8 @@ class Tree:
         self.path = path
         self._caller = caller
         self._timeout = timeout
-        fields = Fields(path)
-        if min_depth is not None:
-            fields.add("min_depth", min_depth)
-        if max_depth is not None:
-            fields.add("max_depth", max_depth)
-        if versions:
+        fields = Fields(path).depths(min_depth, max_depth)
+        if bool_of(versions, "versions"):
             fields.add("nchain", 1)
         self._head = fields.head("get_tree")
 
@@ -85,7 +82,10 @@ class Tree:
 
         served = await self._caller.call(self._plan(), b"", once)
         if served.reply is None:
-            raise UsageError(f"there are more than {TREE_ENTRIES_MAX} entries; iterate over the tree")
+            raise UsageError(
+                f"there are more than {TREE_ENTRIES_MAX} entries, too many for a list: list the paths below it one by "
+                "one, or iterate with `async for`, which only the asyncio client has"
+            )
         entries: list[TreeEntry] = served.reply
         return entries
 

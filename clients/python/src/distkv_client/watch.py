@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, Union
 
 from .call import Caller
+from .checks import bool_of
 from .codec import Fields
 from .convert import convert
 from .errors import DistKVError, ProtocolError, ServerError, TryError
@@ -25,7 +26,7 @@ from .model import Entry, Version, entry_of
 from .path import Path
 from .pool import closed_error
 from .retry import ErrorClass, class_of
-from .settle import Settled, settle
+from .settle import Doubt, Settled, settle
 from .stream import Item
 from .subscription import Subscription
 
@@ -87,11 +88,7 @@ class Watch(Subscription[WatchEvent]):
         min_depth: int | None = None,
         max_depth: int | None = None,
     ) -> None:
-        fields = Fields(path).add("fetch", True).add("nchain", 1)
-        if min_depth is not None:
-            fields.add("min_depth", min_depth)
-        if max_depth is not None:
-            fields.add("max_depth", max_depth)
+        fields = Fields(path).add("fetch", True).add("nchain", 1).depths(min_depth, max_depth)
         self.path = path
         config = caller.config
         self._memory = Memory(config.watch_paths_max, config.watch_bytes_max)
@@ -100,11 +97,11 @@ class Watch(Subscription[WatchEvent]):
         self._is_fetching = True
         self._owes_state = True
         """The state has not arrived completely yet: `UpToDate` must follow."""
-        self._is_silent = not fetch
+        self._is_silent = not bool_of(fetch, "fetch")
         """The state is not reported, since it was not requested."""
-        self._older: list[Path] = []
-        """Paths that this node shows older than they were delivered."""
-        self._doubts: list[tuple[Path, Version]] = []
+        self._older: dict[Path, None] = {}
+        """Paths that this node shows older than they were delivered, each once, in this order."""
+        self._doubts: list[Doubt] = []
         self._doubts_until = 0.0
         self._was_live = False
         super().__init__("watch", caller, Search(caller, "watch", path.shard, fields.head("watch")))
@@ -181,20 +178,27 @@ class Watch(Subscription[WatchEvent]):
             self._deliver(path, entry)
         elif look is Look.KNOWN:
             self._caller.stats.watches.repeats += 1
-        elif look is Look.DOUBTFUL:
+        elif look is Look.DOUBTFUL and self._is_fetching:
             self._start_over()
+        elif look is Look.DOUBTFUL:
+            # It may be only the past of what the node answered before.
+            assert entry.version is not None
+            self._begin_doubts([Doubt(path, entry.version, is_arriving=True)], was_live=True)
         elif self._is_fetching and len(self._older) <= DOUBTS_MAX:
-            self._older.append(path)
+            self._older[path] = None
         else:
             # Another node has told what was delivered, and this one has not heard of it yet, or it is lost.
             version = self._memory.version(path)
             if version is not None:
-                self._begin_doubts([(path, version)], was_live=True)
+                self._begin_doubts([Doubt(path, version, is_arriving=False)], was_live=True)
 
     def _deliver(self, path: Path, entry: Entry) -> None:
         self._memory.on_delivered(path, entry)
         if not (self._is_fetching and self._is_silent):
-            self._events.append(Change(path, entry.value, entry.deleted, entry.version, entry.tock))
+            self._tell(path, entry)
+
+    def _tell(self, path: Path, entry: Entry) -> None:
+        self._events.append(Change(path, entry.value, entry.deleted, entry.version, entry.tock))
 
     def _on_state_has_come(self) -> None:
         """The state of a node has come whole."""
@@ -204,18 +208,18 @@ class Watch(Subscription[WatchEvent]):
             if len(paths) > DOUBTS_MAX:
                 break
         paths += self._older
-        self._older = []
+        self._older = {}
         if len(paths) > DOUBTS_MAX:
             self._start_over()
             return
         versions = ((path, self._memory.version(path)) for path in paths)
-        doubts = [(path, version) for path, version in versions if version is not None]
+        doubts = [Doubt(path, version, is_arriving=False) for path, version in versions if version is not None]
         if doubts:
             self._begin_doubts(doubts, was_live=False)
         else:
             self._go_live()
 
-    def _begin_doubts(self, doubts: list[tuple[Path, Version]], *, was_live: bool) -> None:
+    def _begin_doubts(self, doubts: list[Doubt], *, was_live: bool) -> None:
         caller = self._caller
         self._doubts, self._was_live = doubts, was_live
         self._doubts_until = caller.loop.time() + caller.config.watch_patience
@@ -239,18 +243,14 @@ class Watch(Subscription[WatchEvent]):
             else:
                 raise error
             return
-        behind: list[tuple[Path, Version]] = []
-        for (path, version), (settled, entry) in zip(doubts, work.result(), strict=True):
-            if settled is Settled.NEWER:
-                self._memory.on_delivered(path, entry)
-                if not self._is_silent:
-                    self._events.append(Change(path, entry.value, entry.deleted, entry.version, entry.tock))
-            elif settled is Settled.GONE:
-                self._memory.on_gone(path)
-                if not self._is_silent:
-                    self._events.append(Change(path, None, True, None, entry.tock))
-            elif settled is Settled.BEHIND:
-                behind.append((path, version))
+        behind: list[Doubt] = []
+        for doubt, (settled, entry) in zip(doubts, work.result(), strict=True):
+            if settled is Settled.BEHIND:
+                behind.append(doubt)
+            elif doubt.is_arriving:
+                self._on_settled_arriving(doubt, settled, entry)
+            else:
+                self._on_settled_delivered(doubt, settled, entry)
         if not behind:
             if self._was_live:
                 return
@@ -259,6 +259,27 @@ class Watch(Subscription[WatchEvent]):
             self._doubts = behind
         else:
             self._start_over()
+
+    def _on_settled_delivered(self, doubt: Doubt, settled: Settled, entry: Entry) -> None:
+        """What became of a version that was delivered."""
+        if settled is Settled.SAME:
+            self._memory.on_same(doubt.path)
+        elif settled is Settled.NEWER:
+            self._memory.on_delivered(doubt.path, entry, by_answer=True)
+            if not self._is_silent:
+                self._tell(doubt.path, entry)
+        elif self._memory.on_gone(doubt.path, doubt.version, entry.tock) and not self._is_silent:
+            self._events.append(Change(doubt.path, None, True, None, entry.tock))
+
+    def _on_settled_arriving(self, doubt: Doubt, settled: Settled, entry: Entry) -> None:
+        """Whether a version that has arrived is still there. Only while live."""
+        if settled is Settled.GONE:
+            self._memory.on_gone(doubt.path, doubt.version, entry.tock)
+            return
+        self._memory.on_delivered(doubt.path, entry, by_answer=True)
+        if not entry.deleted:
+            # It was told before that there is nothing.
+            self._tell(doubt.path, entry)
 
     def _go_live(self) -> None:
         self._is_silent = False
@@ -290,7 +311,7 @@ class Watch(Subscription[WatchEvent]):
         self._caller.stats.watches.restarted += 1
         self._close_stream()
         self._memory.clear()
-        self._older = []
+        self._older = {}
         self._doubts = []
         self._owes_state, self._is_silent = True, False
         self._events.append(Restarted())

@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from typing import Any, Literal, Union
 
-from .checks import bytes_of, instance_of, integer_of, text_of
+from .checks import bool_of, bytes_of, instance_of, integer_of, text_of
 from .codec import Fields, encode_value
 from .errors import UsageError
 from .model import UNSET, Unset, Version
@@ -48,7 +48,7 @@ class WriteId:
     def __post_init__(self) -> None:
         object.__setattr__(self, "data", bytes_of(self.data, "a write id"))
         if len(self.data) != WRITE_ID_BYTES:
-            raise UsageError(f"a write id has {WRITE_ID_BYTES} bytes")
+            raise UsageError(f"a write id has {WRITE_ID_BYTES} bytes, not {len(self.data)}")
 
     @classmethod
     def random(cls) -> WriteId:
@@ -77,7 +77,10 @@ def _given_id(write_id: object) -> bytes | None:
         write_id = WriteId(write_id)
     if write_id is None or write_id is AUTO:
         return None
-    return instance_of(write_id, WriteId, "write_id").data
+    if not isinstance(write_id, WriteId):
+        kinds = f"a WriteId, a text, or {WRITE_ID_BYTES} bytes"
+        raise UsageError(f"write_id must be {kinds} (`bytes`), not {type(write_id).__name__}")
+    return write_id.data
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,8 @@ class WriteOptions:
     idempotent: bool = False
 
     def __post_init__(self) -> None:
+        bool_of(self.if_new, "if_new")
+        bool_of(self.idempotent, "idempotent")
         if self.if_new and self.if_version is not UNSET:
             raise UsageError("if_new and if_version exclude each other")
         if self.if_version is None:

@@ -39,7 +39,16 @@ impl Incoming {
     pub(super) async fn greeting(&mut self) -> Result<Greeting, ClientError> {
         let message = self.next().await?;
         if let Some(error) = message.error() {
-            return Err(error.into());
+            // A node that serves clients by TLS only, and this client does not use it: it is as well refused a moment later.
+            return Err(match error.shuts_out() {
+                true => ClientError::NoAccess {
+                    address: self.address.clone(),
+                    reason: error.text,
+                    code: error.code.map(Into::into),
+                    greeted: false,
+                },
+                false => error.into(),
+            });
         }
         Greeting::decode(&message)
             .ok_or_else(|| self.protocol_error("its first message is no greeting"))

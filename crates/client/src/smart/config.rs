@@ -9,6 +9,7 @@ use crate::credentials::Access;
 use crate::login::Login;
 use crate::pool::PoolConfig;
 use crate::retry::RetryPolicy;
+use crate::smart::error::CallError;
 use crate::smart::observer::{Observer, Observing};
 use crate::topology::TopologyConfig;
 
@@ -62,7 +63,10 @@ impl FromStr for ReadMode {
     }
 }
 
-/// What a client does. Made with [`ClientConfig::new`] and the methods that follow.
+/// What a client does. Made with [`ClientConfig::new`] and the methods that follow. [`Client::connect`] refuses times of
+/// zero where nothing could be done in them, or where it would try again without a pause.
+///
+/// [`Client::connect`]: super::Client::connect
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClientConfig {
     pub(super) pool: PoolConfig,
@@ -107,6 +111,28 @@ impl ClientConfig {
     #[must_use]
     pub fn new() -> ClientConfig {
         ClientConfig::default()
+    }
+
+    /// Refuses times that make no sense.
+    ///
+    /// # Errors
+    /// [`CallError::Usage`] names the first of them.
+    pub(super) fn check(&self) -> Result<(), CallError> {
+        let times = [
+            ("connect_deadline", self.connect_deadline),
+            ("try_deadline", self.retry.try_deadline),
+            ("total_deadline", self.retry.total_deadline),
+            ("connect_timeout", self.pool.options.connect_timeout),
+            ("probe_timeout", self.pool.probe_timeout),
+            ("first_view_timeout", self.topology.first_view_timeout),
+            ("retry_delay", self.topology.retry_delay),
+            ("retry_delay_max", self.topology.retry_delay_max),
+            ("old_nodes_delay", self.topology.old_nodes_delay),
+        ];
+        match times.into_iter().find(|(_, time)| time.is_zero()) {
+            Some((name, _)) => Err(CallError::Usage(format!("{name} must be longer than zero"))),
+            None => Ok(()),
+        }
     }
 
     /// How connections are kept.

@@ -96,7 +96,8 @@ impl Client {
     /// Connects: returns as soon as one of the seeds can be reached and has told which nodes exist.
     ///
     /// # Errors
-    /// [`CallError::Usage`] without seeds; [`CallError::NoAccess`], at once, when all of them refuse this client or are of
+    /// [`CallError::Usage`] without seeds, where one of them is no address of a node, or where the configuration makes no
+    /// sense; [`CallError::NoAccess`], at once, when all of them refuse this client or are of
     /// another network than [`ClientConfig::network`];
     /// [`CallError::Unavailable`] when none could be reached in [`ClientConfig::connect_deadline`]. Nothing is
     /// left running.
@@ -108,8 +109,15 @@ impl Client {
         let Some(first) = seeds.first().cloned() else {
             return Err(CallError::Usage(String::from("a client needs the address of a node")));
         };
+        for seed in &seeds {
+            let judged = HostPort::parse_remote(&seed.to_string(), None);
+            judged.map_err(|error| CallError::Usage(error.to_string()))?;
+        }
+        config.check()?;
         let pool = ConnectionPool::new(config.pool.clone());
-        let topology = TopologyManager::start(seeds, pool.clone(), config.topology);
+        let patience = Some(config.connect_deadline);
+        let topology =
+            TopologyManager::start_within(patience, seeds, pool.clone(), config.topology);
         let own_writes = OwnWrites::new(config.own_writes_max);
         let counts = Counts::default();
         let inner = Arc::new_cyclic(|inner| {

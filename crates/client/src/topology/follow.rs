@@ -3,24 +3,65 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures::StreamExt;
+use futures::future::{Either, select};
+use futures::stream::FuturesUnordered;
+
 use super::view::ToldView;
 use super::{Shared, TopologyConfig};
 use crate::connection::{ReplyStream, StreamEvent};
 use crate::error::ClientError;
 use crate::message::Fields;
 use crate::model::host_port::HostPort;
+use crate::model::ids::Millis;
 use crate::rt;
 
-/// How watching one candidate ended.
-enum Outcome {
-    /// It sent at least one view that was accepted.
-    Followed,
+/// A candidate that tells which nodes there are.
+struct Begun {
+    candidate: HostPort,
+    stream: ReplyStream,
+    told: ToldView,
+}
+
+/// Why a candidate does not.
+enum Unusable {
     /// It has no view to watch.
     Unsupported,
     /// It cannot know the others yet.
     NotReady,
     /// It could not be reached.
     Failed(ClientError),
+}
+
+/// What came of candidates that are not usable.
+#[derive(Default)]
+struct Round {
+    is_old: bool,
+    not_ready: bool,
+    failure: Option<ClientError>,
+    /// One might let this client in.
+    is_hope: bool,
+}
+
+impl Round {
+    fn note(&mut self, unusable: Unusable) {
+        match unusable {
+            Unusable::Unsupported => self.is_old = true,
+            Unusable::NotReady => (self.not_ready, self.is_hope) = (true, true),
+            Unusable::Failed(error) => {
+                self.is_hope |= !is_refusal(&error);
+                // A refusal says more than that somebody else cannot be reached.
+                if !self.failure.as_ref().is_some_and(is_refusal) {
+                    self.failure = Some(error);
+                }
+            }
+        }
+    }
+
+    /// Whether there is something better than to wait for those that are silent.
+    fn has_way_out(&self) -> bool {
+        self.is_old || self.not_ready
+    }
 }
 
 /// Runs until it is dropped.
@@ -30,44 +71,77 @@ pub(super) async fn follow_views(shared: &Shared) {
     // In the second round a view of a node that is not ready is better than none.
     let mut takes_any = false;
     loop {
-        let (mut followed, mut is_old, mut not_ready) = (false, false, false);
-        let (mut failure, mut all_refuse) = (None, true);
-        for candidate in candidates(shared, last.as_ref()) {
-            let outcome = follow(shared, &candidate, takes_any).await;
+        let mut round = Round::default();
+        let candidates = candidates(shared, last.as_ref());
+        if let Some(begun) = ask(shared, &candidates, takes_any, &mut round).await {
+            last = Some(begun.candidate.clone());
+            follow(shared, begun).await;
             shared.state.lock().watching = None;
-            match outcome {
-                Outcome::Followed => {
-                    shared.lost.fetch_add(1, Ordering::Relaxed);
-                    last = Some(candidate);
-                    followed = true;
-                    break;
-                }
-                Outcome::Unsupported => is_old = true,
-                Outcome::NotReady => not_ready = true,
-                // A refusal says more than that somebody else cannot be reached.
-                Outcome::Failed(error) => {
-                    all_refuse &= is_refusal(&error);
-                    if !failure.as_ref().is_some_and(is_refusal) {
-                        failure = Some(error);
-                    }
-                }
-            }
-        }
-        if followed {
+            shared.lost.fetch_add(1, Ordering::Relaxed);
             (delay, takes_any) = (shared.config.retry_delay, false);
             continue;
         }
-        takes_any = not_ready;
-        if is_old && !not_ready {
+        takes_any = round.not_ready;
+        if round.is_old && !round.not_ready {
             shared.apply_seeds();
             rt::sleep(shared.config.old_nodes_delay).await;
             continue;
         }
-        if let Some(failure) = failure {
-            shared.on_failure(failure, all_refuse);
+        if let Some(failure) = round.failure {
+            shared.on_failure(failure, !round.is_hope);
         }
         rt::sleep(spread(delay)).await;
         delay = (delay * 2).min(shared.config.retry_delay_max);
+    }
+}
+
+/// Asks candidates, each when the one before has failed, until one is usable. Before the first view, one that is silent
+/// must not take the time of the others: the next one is asked too, so that all have their turn before the client gives up.
+async fn ask(
+    shared: &Shared,
+    candidates: &[HostPort],
+    takes_any: bool,
+    round: &mut Round,
+) -> Option<Begun> {
+    let mut asked = FuturesUnordered::new();
+    for (number, candidate) in candidates.iter().enumerate() {
+        asked.push(async move { (number, begin(shared, candidate, takes_any).await) });
+        let mut turn = std::pin::pin!(turn(share(shared, candidates.len() - number)));
+        while let Either::Left((Some((of, result)), _)) = select(asked.next(), &mut turn).await {
+            match result {
+                Ok(begun) => return Some(begun),
+                Err(unusable) => round.note(unusable),
+            }
+            if of == number {
+                break;
+            }
+        }
+    }
+    while !round.has_way_out()
+        && let Some((_, result)) = asked.next().await
+    {
+        match result {
+            Ok(begun) => return Some(begun),
+            Err(unusable) => round.note(unusable),
+        }
+    }
+    round.is_hope |= !asked.is_empty();
+    None
+}
+
+/// How long the next of so many candidates may be silent before the one behind it is asked, too; none: as long as it takes.
+fn share(shared: &Shared, to_ask: usize) -> Option<Duration> {
+    let until = shared.first_view_by.filter(|_| shared.routing().view.epoch == 0)?;
+    let left = until.saturating_sub(rt::now());
+    // One more, so that the last one has some time when the others have had theirs.
+    let share = left / (to_ask as Millis + 1);
+    (left > 0).then(|| Duration::from_millis(share))
+}
+
+async fn turn(share: Option<Duration>) {
+    match share {
+        Some(share) => rt::sleep(share).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -98,8 +172,8 @@ fn candidates(shared: &Shared, last: Option<&HostPort>) -> Vec<HostPort> {
     targets.into_iter().map(|target| target.address.clone()).collect()
 }
 
-/// Watches the view of one node, until that ends.
-async fn follow(shared: &Shared, candidate: &HostPort, takes_any: bool) -> Outcome {
+/// Asks one node for its view. When this is dropped, its connection goes on to be made.
+async fn begin(shared: &Shared, candidate: &HostPort, takes_any: bool) -> Result<Begun, Unusable> {
     let TopologyConfig { first_view_timeout, only_seeds, .. } = shared.config;
     let beginning = async {
         let used = shared.pool.get(candidate).await?;
@@ -115,24 +189,28 @@ async fn follow(shared: &Shared, candidate: &HostPort, takes_any: bool) -> Outco
         reason: String::from("it does not tell which nodes there are"),
     };
     let begun = rt::timeout(first_view_timeout, beginning).await;
-    let (mut stream, told) = match begun.unwrap_or_else(|| Err(silent())) {
+    let (stream, told) = match begun.unwrap_or_else(|| Err(silent())) {
         Ok(Some((stream, Some(told)))) => (stream, told),
-        Ok(Some((_, None))) => return Outcome::Failed(silent()),
-        Ok(None) => return Outcome::Unsupported,
+        Ok(Some((_, None))) => return Err(Unusable::Failed(silent())),
+        Ok(None) => return Err(Unusable::Unsupported),
         Err(ClientError::Server(error)) if is_unknown_action(&error) => {
-            return Outcome::Unsupported;
+            return Err(Unusable::Unsupported);
         }
-        Err(error) => return Outcome::Failed(error),
+        Err(error) => return Err(Unusable::Failed(error)),
     };
     if !told.is_of_ready_node() && !takes_any {
-        return Outcome::NotReady;
+        return Err(Unusable::NotReady);
     }
-    shared.state.lock().watching = Some(candidate.clone());
+    Ok(Begun { candidate: candidate.clone(), stream, told })
+}
+
+/// Watches the view of one node, until that ends.
+async fn follow(shared: &Shared, Begun { candidate, mut stream, told }: Begun) {
+    shared.state.lock().watching = Some(candidate);
     shared.apply_view(told);
     while let Ok(Some(told)) = next_view(&mut stream).await {
         shared.apply_view(told);
     }
-    Outcome::Followed
 }
 
 /// Whether a node does not know the action, as ours or as the original says it.
@@ -152,5 +230,31 @@ async fn next_view(stream: &mut ReplyStream) -> Result<Option<ToldView>, ClientE
             }
             Some(StreamEvent::Start | StreamEvent::UpToDate | StreamEvent::State(..)) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(is_refusal: bool) -> Unusable {
+        let (address, reason) = (String::from("h:1"), String::from("no"));
+        Unusable::Failed(match is_refusal {
+            true => ClientError::NoAccess { address, reason, code: None, greeted: true },
+            false => ClientError::Connect { address, reason },
+        })
+    }
+
+    #[test]
+    fn who_is_refused_has_hope_while_another_node_becomes_ready() {
+        let mut round = Round::default();
+        round.note(failed(true));
+        assert!(!round.is_hope && !round.has_way_out());
+        round.note(Unusable::NotReady);
+        assert!(round.is_hope && round.has_way_out());
+        let mut round = Round::default();
+        round.note(failed(true));
+        round.note(failed(false));
+        assert!(round.is_hope && round.failure.as_ref().is_some_and(is_refusal));
     }
 }

@@ -35,6 +35,12 @@ pub struct HostPort {
 /// Why a text is no address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
+    /// It is a list.
+    #[error("{0:?} is more than one address; write HOST:PORT, each one by itself")]
+    Several(String),
+    /// It is a URL.
+    #[error("{0:?} is a URL; write HOST:PORT, without what stands before \"://\"")]
+    Url(String),
     /// There is no host in it.
     #[error("{0:?} has no host; write HOST:PORT")]
     NoHost(String),
@@ -73,11 +79,19 @@ impl HostPort {
     /// # Errors
     /// [`AddressError`] says what is wrong, and what the right form is.
     pub fn parse(text: &str, default_port: Option<u16>) -> Result<HostPort, AddressError> {
+        // Else the rest of it would be taken for a port that is none.
+        if text.contains(',') {
+            return Err(AddressError::Several(text.to_owned()));
+        }
+        if text.contains("://") {
+            return Err(AddressError::Url(text.to_owned()));
+        }
         let (host, port) = split(text)?;
+        let no_port = |port: &str| AddressError::Port { text: text.into(), port: port.into() };
         let port = match port {
-            Some(port) => port
-                .parse()
-                .map_err(|_| AddressError::Port { text: text.to_owned(), port: port.to_owned() })?,
+            // A sign would be read as well.
+            Some(port) if port.starts_with('+') => return Err(no_port(port)),
+            Some(port) => port.parse().map_err(|_| no_port(port))?,
             None => default_port.ok_or_else(|| AddressError::NoPort(text.to_owned()))?,
         };
         if host.is_empty() {
@@ -181,12 +195,17 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused() {
-        for text in
-            ["", ":80", "a:b", "a:65536", "a:-1", "[::1", "[x]:80", "[::1]80", "a b:1", "a:5:6"]
-        {
+        for text in [
+            "", ":80", "a:b", "a:65536", "a:-1", "[::1", "[x]:80", "[::1]80", "a b:1", "a:5:6",
+            "a:+80",
+        ] {
             assert_eq!(parsed(text), None, "{text:?}");
         }
-        assert_eq!(parsed("http://a:80"), None);
+        let told = |text| HostPort::parse(text, Some(1)).unwrap_err().to_string();
+        assert!(told("distkv://h:1").starts_with("\"distkv://h:1\" is a URL; write HOST:PORT"));
+        for text in ["h1:1,h2:2", "h1,h2", "[::1]:1,h"] {
+            assert!(told(text).contains("is more than one address"), "{text}");
+        }
         assert!(HostPort::parse("a:0", None).is_ok_and(|any| any.port == 0));
         assert!(HostPort::parse_remote("a", Some(5)).is_ok_and(|there| there.port == 5));
         let error = HostPort::parse_remote("a:0", None).unwrap_err();

@@ -350,8 +350,7 @@ impl Network {
             return false;
         }
         let node = self.node(at);
-        let name = NodeName::new(peer).unwrap();
-        let (message, told) = node.reports.tell(&name, node.ring.handed(), node.told.get(peer));
+        let (message, told) = node.reports.tell(node.ring.handed(), node.told.get(peer));
         node.told.insert(peer.into(), told);
         let Some(message) = message else { return false };
         let bytes = self.through_link(at, peer, &message);

@@ -17,6 +17,34 @@ use crate::snapshot::SnapshotReader;
 /// Most files of the past that are kept for their age alone. A start lists the names of all.
 const FILES_MAX: usize = 4_096;
 
+/// How often something is read of a directory whose node removes files meanwhile.
+const READS_MAX: usize = 8;
+
+/// Reads something of the past. A node may use the directory, and remove files that it needs no longer: where reading has failed
+/// and a file is gone since it began, it is done anew, with what there is then.
+///
+/// # Errors
+/// What the last reading has said; [`StorageError::Io`]: the directory cannot be listed.
+pub fn read_past<T>(
+    disk: &dyn Disk,
+    mut read: impl FnMut() -> Result<T, StorageError>,
+) -> Result<T, StorageError> {
+    let mut before = Files::list(disk)?;
+    for _ in 1..READS_MAX {
+        let error = match read() {
+            Ok(found) => return Ok(found),
+            Err(error) => error,
+        };
+        let now = Files::list(disk)?;
+        let is_there = |name: &str| now.all().any(|other| other == name);
+        if before.all().all(is_there) {
+            return Err(error);
+        }
+        before = now;
+    }
+    read()
+}
+
 /// What to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keep {

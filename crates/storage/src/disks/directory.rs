@@ -48,13 +48,20 @@ impl Disk for Directory {
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            let metadata = match entry.metadata() {
+            let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+            // What a link leads to is the file. One that leads nowhere is listed all the same, and so is a folder: whoever
+            // needs a file of that name has an error then, and does not go on without it.
+            let metadata = match fs::metadata(entry.path()) {
+                Err(error) if is_gone(&error) => entry.metadata(),
+                found => found,
+            };
+            let metadata = match metadata {
                 Ok(metadata) => metadata,
                 // It went away meanwhile.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) if is_gone(&error) => continue,
                 Err(error) => return Err(error),
             };
-            if metadata.is_file() {
+            if metadata.is_file() || metadata.is_dir() || metadata.is_symlink() {
                 let changed_ns = nanoseconds(metadata.ctime(), metadata.ctime_nsec());
                 let (bytes, id) = (metadata.len(), FileId::of(&metadata));
                 files.push(DiskEntry { name, bytes, id, changed_ns });
@@ -158,5 +165,23 @@ mod tests {
         let mut content = Vec::new();
         disk.open("b").unwrap().read_to_end(&mut content).unwrap();
         assert_eq!(content, b"sa");
+    }
+
+    #[test]
+    fn what_a_link_leads_to_is_a_file_and_nothing_else_of_a_file_s_name_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data");
+        fs::create_dir(&path).unwrap();
+        let disk = Directory::new(&path);
+        fs::write(folder.path().join("elsewhere"), b"data").unwrap();
+        std::os::unix::fs::symlink("../elsewhere", path.join("a")).unwrap();
+        std::os::unix::fs::symlink("nowhere", path.join("b")).unwrap();
+        fs::create_dir(path.join("c")).unwrap();
+        let found = disk.list().unwrap();
+        let names: Vec<&str> = found.iter().map(|entry| entry.name.as_str()).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+        assert_eq!(found[0].bytes, 4);
+        assert!(found[0].id.is_same(&FileId::of(&fs::metadata(path.join("a")).unwrap())));
+        assert!(disk.open("b").is_err());
     }
 }

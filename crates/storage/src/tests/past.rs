@@ -16,7 +16,7 @@ use crate::log::log_name;
 use crate::memory_disk::MemoryDisk;
 use crate::model::ids::Tock;
 use crate::model::path::Path;
-use crate::past::{Keep, reach, reach_after};
+use crate::past::{Keep, reach, reach_after, read_past};
 use crate::recover::RecoverOptions;
 use crate::snapshot::snapshot_name;
 
@@ -315,4 +315,36 @@ fn a_history_says_what_is_damaged() {
     let path = Path::root().push("k").unwrap();
     let error = history(&disk, &path, 0, 10).unwrap_err();
     assert!(error.to_string().contains("log-1.dkv"), "{error}");
+}
+
+#[test]
+fn where_a_node_removes_files_the_past_is_read_anew_and_not_for_ever() {
+    let (disk, _) = directory();
+    let error = || StorageError::Misnamed { file: String::from("x"), found: 1 };
+    let mut reads = 0;
+    let found = read_past(&disk, || {
+        reads += 1;
+        if reads < 3 {
+            disk.remove(&snapshot_name(1 + reads)).unwrap();
+            return Err(error());
+        }
+        Ok(reads)
+    });
+    assert_eq!(found.unwrap(), 3);
+    // Nothing went: it is the file's own fault.
+    let mut reads = 0;
+    let failed: Result<(), _> = read_past(&disk, || {
+        reads += 1;
+        Err(error())
+    });
+    assert!(failed.is_err() && reads == 1);
+    let mut reads = 0;
+    disk.create(&log_name(100)).unwrap();
+    let failed: Result<(), _> = read_past(&disk, || {
+        reads += 1;
+        disk.create(&log_name(100 + reads)).unwrap();
+        disk.remove(&log_name(99 + reads)).unwrap();
+        Err(error())
+    });
+    assert!(failed.is_err() && reads == 8, "{reads}");
 }

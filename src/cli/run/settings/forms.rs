@@ -1,5 +1,6 @@
 //! How the configuration file says sizes, durations, policies and values, beside what TOML has itself.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -52,6 +53,19 @@ pub(super) fn duration<'de, D: Deserializer<'de>>(
         }
     }
     deserializer.deserialize_any(Time).map(Some)
+}
+
+/// The name of a file or directory. An empty one is none, as options have it: some calls take it for this directory, and
+/// others for one that is not there.
+pub(super) fn path<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<PathBuf>, D::Error> {
+    let path = PathBuf::deserialize(deserializer)?;
+    if path.as_os_str().is_empty() {
+        let text = "an empty name is no file and no directory; name one, or leave the key out";
+        return Err(D::Error::custom(text));
+    }
+    Ok(Some(path))
 }
 
 /// A sync policy's word.

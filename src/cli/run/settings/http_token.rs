@@ -1,9 +1,13 @@
 //! The secret that lets programs change data by HTTP at an open node: read from its file, or made at the first start.
+//! Whoever only checks settings makes none.
 
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
+
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 
 use crate::cli::error::CliError;
 use crate::cli::files::cannot;
@@ -22,10 +26,38 @@ const TOKEN_BYTES_MAX: usize = 1_024;
 /// # Errors
 /// The file cannot be read or made, others may read it, or it holds no token.
 pub(super) fn read_or_make(file: &Path) -> Result<Token, CliError> {
-    let is_missing = fs::metadata(file).is_err_and(|error| error.kind() == ErrorKind::NotFound);
-    if is_missing {
+    if is_missing(file) {
         make(file)?;
     }
+    read(file)
+}
+
+/// The token in a file, and an empty one in place of one that a start would make.
+///
+/// # Errors
+/// Those of [`read_or_make`], as far as they can be seen without making anything.
+pub(super) fn look(file: &Path) -> Result<Token, CliError> {
+    match is_missing(file) {
+        true => could_make(file).map(|()| Token::new("")),
+        false => read(file),
+    }
+}
+
+/// The same error, with the setting that the file is of: a file's name alone does not say what it is for.
+pub(super) fn of_option(error: CliError) -> CliError {
+    let text = |why: String| format!("--http-token-file: {why}");
+    match error {
+        CliError::Usage(why) => CliError::Usage(text(why)),
+        CliError::Failure(why) => CliError::Failure(text(why)),
+        other => other,
+    }
+}
+
+fn is_missing(file: &Path) -> bool {
+    fs::metadata(file).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+}
+
+fn read(file: &Path) -> Result<Token, CliError> {
     let unreadable = |error| cannot("read", file, error).of_setting();
     let about = fs::metadata(file).map_err(unreadable)?;
     if !about.is_file() {
@@ -75,6 +107,17 @@ pub(in crate::cli::run) fn make_text() -> Result<String, CliError> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// Whether [`make`] would make a file that is not there.
+fn could_make(file: &Path) -> Result<(), CliError> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let may = match fs::symlink_metadata(file) {
+        // A link that leads nowhere has its name.
+        Ok(_) => Err(Errno::EXIST),
+        Err(_) => access(folder.unwrap_or(Path::new(".")), Access::WRITE_OK | Access::EXEC_OK),
+    };
+    may.map_err(|errno| cannot("write", file, io::Error::from(errno)))
+}
+
 fn make(file: &Path) -> Result<(), CliError> {
     let text = make_text()?;
     let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
@@ -116,5 +159,21 @@ mod tests {
         fs::write(&file, [0xff; 40]).unwrap();
         assert!(refused().contains("holds no token"));
         assert!(read_or_make(&folder.path().join("no/such/folder")).is_err());
+    }
+
+    #[test]
+    fn a_look_makes_nothing_and_refuses_what_a_start_refuses_in_its_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        assert!(look(&file).is_ok() && !file.exists());
+        let said = |found: Result<Token, CliError>| found.map(drop).unwrap_err().to_string();
+        std::os::unix::fs::symlink("nowhere", folder.path().join("link")).unwrap();
+        fs::write(folder.path().join("short"), "x").unwrap();
+        for name in ["no/such/folder", "link", "short", "short/x"] {
+            let file = folder.path().join(name);
+            assert_eq!(said(look(&file)), said(read_or_make(&file)), "{name}");
+        }
+        read_or_make(&file).unwrap();
+        assert!(look(&file).is_ok());
     }
 }

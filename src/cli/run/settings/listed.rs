@@ -8,7 +8,7 @@ use clap::Args;
 use clap::builder::StringValueParser;
 use serde::Deserialize;
 
-use super::forms::{duration, parse_sync, size, sync_policy, value};
+use super::forms::{duration, parse_sync, path, size, sync_policy, value};
 use crate::cli::run::logging::LogFormat;
 use crate::cli::terminal::units::{parse_bytes, parse_duration};
 use crate::cli::terminal::words::completed;
@@ -88,10 +88,12 @@ settings! {
 
         /// The file with that token; it is made if it is not there, for its owner only
         #[arg(long, value_name = "FILE")]
+        #[serde(deserialize_with = "path")]
         http_token_file: Option<PathBuf>,
 
         /// Keep the known nodes in this file, and try them after a restart
         #[arg(long, value_name = "FILE")]
+        #[serde(deserialize_with = "path")]
         peer_file: Option<PathBuf>,
 
         /// How long to look for the network before the node goes on alone, like 30s [default: 10s, or
@@ -145,6 +147,7 @@ settings! {
         /// what could not be written is counted, and the count is in the log and in the file. docs/security.md
         /// explains the fields.
         #[arg(long, value_name = "FILE")]
+        #[serde(deserialize_with = "path")]
         audit: Option<PathBuf>,
 
         /// Let no user log in while this node has had no link to any other for so long, like 10m [default:
@@ -160,6 +163,7 @@ settings! {
         /// The network's key file: links and datagrams between nodes are encrypted, and nodes without the
         /// key shut out; see `distkv-node key new --help`
         #[arg(long, value_name = "FILE")]
+        #[serde(deserialize_with = "path")]
         key: Option<PathBuf>,
 
         /// Without --key: open ports that other machines reach, although nothing protects them
@@ -177,15 +181,18 @@ settings! {
         /// Serve clients of other machines by TLS, with the certificate in this PEM file, and those that lead
         /// to its CA behind it; it is read again when it changes, and at SIGHUP
         #[arg(long, value_name = "FILE")]
+        #[serde(deserialize_with = "path")]
         cert: Option<PathBuf>,
 
         /// The private key of --cert, as a PEM file
         #[arg(long, value_name = "FILE")]
+        #[serde(deserialize_with = "path")]
         cert_key: Option<PathBuf>,
 
         /// Certificates that a CA in this PEM file has issued log clients in, as the user that the subject's
         /// common name says
         #[arg(long, value_name = "FILE")]
+        #[serde(deserialize_with = "path")]
         client_ca: Option<PathBuf>,
 
         /// Another name or address for the certificate that the node makes from its key file; may be
@@ -239,6 +246,7 @@ settings! {
 
         /// Keep the data in this directory, and start with what is there
         #[arg(long, value_name = "DIR")]
+        #[serde(deserialize_with = "path")]
         data_dir: Option<PathBuf>,
 
         /// When changes are made safe: never, every-second or every-batch [default: every-second]
@@ -289,6 +297,7 @@ settings! {
 
         /// Let clients have files written into this directory (actions save, log, snapshot)
         #[arg(long, value_name = "DIR")]
+        #[serde(deserialize_with = "path")]
         client_files: Option<PathBuf>,
 
         /// Also accept snapshots to restore from other machines; their contents are trusted
@@ -306,6 +315,7 @@ settings! {
 
         /// The directory for scheduled snapshots; best on another disk
         #[arg(long, value_name = "DIR")]
+        #[serde(deserialize_with = "path")]
         snapshot_dir: Option<PathBuf>,
 
         /// Keep so many of the newest scheduled snapshots [default: 7]
@@ -354,6 +364,7 @@ settings! {
 
         /// A saved state or a change log to begin with.
         #[arg(skip)]
+        #[serde(deserialize_with = "path")]
         load: Option<PathBuf>,
     }
 }

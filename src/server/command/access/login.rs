@@ -20,6 +20,7 @@ use crate::rt;
 use crate::server::access::Identity;
 use crate::server::access::guest::Made;
 use crate::server::access::methods::{self, KEY, PASSWORD, TOKEN};
+use crate::server::access::throttle::{Verdict, Waiting};
 use crate::server::change_time;
 use crate::server::connections::session::{Context, HeavyJob, Session, Then};
 
@@ -126,6 +127,8 @@ impl Session {
         login: &Login<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
+        // Whatever becomes of it: it does not wait any more unless it is told to.
+        let waited = self.guest.waited.take();
         if login.method == KEY {
             return self.log_in_by_key(cx, seq, login, out);
         }
@@ -144,14 +147,13 @@ impl Session {
         })?;
         let user = candidate(&directory, login);
         let Some(made) = self.guest.made(seq).transpose()? else {
-            return self.look_at_secret(cx, seq, (login.user, user), sent, out);
+            return self.look_at_secret(cx, seq, (login.user, user, waited), sent, out);
         };
         let Made::Checked { is_good, event, converted } = made else { return Err(reused()) };
         // The user may have been changed, or removed, meanwhile.
         let Some(user) = user.filter(|user| Some(user.event) == event && is_good) else {
             return Err(failed(login.user));
         };
-        cx.shared.logins.guesses.lock().good(login.user, self.guest.address, cx.now);
         match converted {
             // It makes the record anew, so there is nothing yet to remember the login with.
             Some(hash) => replace_hash(cx, user, hash),
@@ -165,12 +167,13 @@ impl Session {
     }
 
     /// What can be said of a secret at once: that it is the user's token, or the password of a login that is remembered.
-    /// All else is computed. `user`: who is meant, of the name that the client said.
+    /// All else is computed. `user`: who is meant, of the name that the client said; `waited`: how the login has waited
+    /// for others already.
     fn look_at_secret(
         &mut self,
         cx: &Context<'_>,
         seq: u64,
-        (name, user): (&str, Option<&User>),
+        (name, user, waited): (&str, Option<&User>, Option<Waiting>),
         sent: Sent,
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
@@ -180,15 +183,25 @@ impl Session {
         }
         let (logins, address) = (&cx.shared.logins, self.guest.address);
         // First: what is remembered must not tell a guess from a password either.
-        logins.guesses.lock().begin(name, address, cx.now).map_err(too_early)?;
+        let begun = match logins.throttle.begin(name, address, cx.now, waited) {
+            Verdict::Begun(begun) => begun,
+            Verdict::Waits(waiting) => return Ok(Then::NeedsOthers(waiting)),
+            Verdict::Refused(wait) => return Err(too_early(wait)),
+            Verdict::Crowded => return Err(crowded()),
+        };
         if let (Some(user), Some(cache)) = (user, &logins.cache)
             && cache.lock().knows(cached(user), &sent)
         {
-            logins.guesses.lock().good(name, address, cx.now);
+            begun.end(true);
             return Ok(self.is_user(cx, seq, user, out));
         }
         let (secret, event) = (user.map(|user| user.secret.clone()), user.map(|user| user.event));
-        self.compute(cx, seq, move || check_secret(secret.as_ref(), &sent, event))
+        // If this is refused, or never carried out, nothing was looked at, and nothing counts.
+        self.compute(cx, seq, move || {
+            let made = check_secret(secret.as_ref(), &sent, event);
+            begun.end(matches!(made, Made::Checked { is_good: true, .. }));
+            made
+        })
     }
 
     /// Whether users of the method may log in here.
@@ -343,6 +356,13 @@ fn too_early(wait: crate::model::ids::Millis) -> ClientError {
         "too many logins have failed for this user, or from this address; try again in {} s",
         wait.div_ceil(1_000)
     );
+    ClientError::new(ErrorCode::TooMany, text)
+}
+
+/// Nothing has failed too often: it is only too much at once.
+fn crowded() -> ClientError {
+    let text = "so many logins of this user, or from this address, come at once that this one would have to wait for \
+                too long; nothing was looked at; try again later";
     ClientError::new(ErrorCode::TooMany, text)
 }
 

@@ -167,6 +167,9 @@ fn write_report(action: Action, report: &FileReport, seq: u64, tock: Tock, out: 
         }
         Action::LogStop => {
             message.bool("result", report.name.is_some());
+            if let Some(why) = &report.failed {
+                message.str("failed", why);
+            }
         }
         _ => write_details(report, message.key("result")),
     }

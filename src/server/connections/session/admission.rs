@@ -37,6 +37,8 @@ impl Session {
                         Then::Heavy(job) => {
                             return (done - usize::from(job.prelude.is_some()), Then::Heavy(job));
                         }
+                        // Not done: it comes again.
+                        then @ Then::NeedsOthers(_) => return (done - 1, then),
                         Then::Close => return (done, Then::Close),
                         // What comes behind it is looked at as who the client is then.
                         _ => return (done, Then::Continue),
@@ -231,8 +233,12 @@ pub(super) fn tell(
     let Some(witness) = &cx.witness else { return };
     match result {
         // The request comes again.
-        Ok(Then::Heavy(HeavyJob { prelude: Some(_), .. }) | Then::NeedsRoom | Then::NeedsReady) => {
-        }
+        Ok(
+            Then::Heavy(HeavyJob { prelude: Some(_), .. })
+            | Then::NeedsRoom
+            | Then::NeedsReady
+            | Then::NeedsOthers(_),
+        ) => {}
         Ok(then) => {
             let is_begun = matches!(then, Then::Heavy(_)) || action == Action::Leave;
             witness.answered(action, request, Ok(is_begun));

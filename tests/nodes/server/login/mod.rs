@@ -7,6 +7,7 @@ mod guests;
 mod made_again;
 mod secrets;
 mod sides;
+mod together;
 mod users;
 
 use distkv::server::ServerConfig;

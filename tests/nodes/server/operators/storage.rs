@@ -6,7 +6,8 @@ use distkv::server::{FileFormat, FileJob, FileRefusal, FileReport, StorageStatus
 use crate::harness::{Client, Node, Value, fields, path, refusing, text};
 
 fn report(name: &str) -> FileReport {
-    FileReport { name: Some(name.into()), entries: Some(7), left_out: 0, bytes: Some(99) }
+    let name = Some(name.into());
+    FileReport { name, entries: Some(7), bytes: Some(99), ..FileReport::default() }
 }
 
 #[test]

@@ -73,6 +73,7 @@ fn who_left_for_good_is_waited_for_by_no_purge_and_comes_back_as_a_newcomer() {
     });
     let members = at(n1.client, &["members"]);
     assert!(!members.stdout.contains("warning"), "{}", members.stdout);
+    tell_that_it_has_left(&n1.network, &dirs[2]);
     // What its directory holds does not come back; nor does its place.
     let again = durable("n3", &n1.network, Some(&n1), &dirs[2]);
     assert_eq!(ok(&again, &["get", "kept"]).trim(), "1");
@@ -93,6 +94,26 @@ fn who_left_for_good_is_waited_for_by_no_purge_and_comes_back_as_a_newcomer() {
     let convert = ["snapshot", "convert", old.to_str().unwrap(), "--format", "jsonl", "--to", "-"];
     let lines = run(&convert, &[], b"");
     assert!(lines.stdout.contains("\"deleted\""), "{} {}", lines.stdout, lines.stderr);
+}
+
+/// What the directory of n3 holds is good, and no backup: that is said before a start moves it.
+fn tell_that_it_has_left(network: &str, dir: &Path) {
+    let says = "has left its network for good";
+    let verified = run(&["snapshot", "verify", dir.to_str().unwrap()], &[], b"");
+    assert_eq!(verified.code, 0, "{}", verified.stdout);
+    let whole = verified.stdout.lines().last().unwrap();
+    assert!(whole.contains("good (data directory; ") && whole.contains(says), "{whole}");
+    let file = dir.parent().unwrap().join("n3.toml");
+    // Whose it was does not matter any more.
+    for name in ["n3", "n4"] {
+        let ports = "client = \"127.0.0.1:0\"\ngossip = \"127.0.0.1:0\"";
+        let text = format!("name = {name:?}\nnetwork = {network:?}\n{ports}\ndata-dir = {dir:?}\n");
+        std::fs::write(&file, text).unwrap();
+        let checked = run(&["config", "check", file.to_str().unwrap()], &[], b"");
+        assert_eq!(checked.code, 0, "{}", checked.stdout);
+        let warning = checked.stdout.lines().next().unwrap();
+        assert!(warning.contains(":5: warning: data-dir: ") && warning.contains(says), "{warning}");
+    }
 }
 
 #[test]

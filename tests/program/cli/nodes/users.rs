@@ -57,7 +57,11 @@ fn an_operator_sets_up_users_and_lists_and_each_command_logs_in() {
     let (boss, joe) = (machine.secret("boss", "adminpw1"), machine.secret("joe", "geheim12"));
     assert!(machine.ok(&["whoami"]).contains("asks for no login"));
     machine.ok(&["user", "add", "boss", "--new-secret-file", &boss]);
-    machine.ok(&["user", "add", "joe", "--acl", "lamps", "--new-secret-file", &joe]);
+    let to_come = "there is no access list lamps yet";
+    let added = machine.run(&["user", "add", "joe", "--acl", "lamps", "--new-secret-file", &joe]);
+    assert!(added.code == 0 && added.stderr.contains(to_come), "{}", added.stderr);
+    let given = machine.run(&["user", "acl", "joe", "lamps"]);
+    assert!(given.code == 0 && given.stderr.contains(to_come), "{}", given.stderr);
     let again = machine.refused(&["user", "add", "joe", "--new-secret-file", &joe]);
     assert!(again.contains("already exists"), "{again}");
     let added = machine.ok(&["user", "add", "robot", "--method", "token", "--role", "operator"]);
@@ -67,6 +71,7 @@ fn an_operator_sets_up_users_and_lists_and_each_command_logs_in() {
     machine.ok(&["acl", "set", "lamps", "site", "xen"]);
     assert_eq!(machine.run(&["acl", "set", "lamps", "site", "q"]).code, 2);
     assert!(machine.ok(&["acl", "list"]).contains("lamps  2"));
+    assert_eq!(machine.run(&["user", "acl", "joe", "lamps"]).stderr, "");
     assert!(machine.ok(&["acl", "show", "lamps"]).contains("site.#   rwcdxen"));
     assert!(machine.ok(&["acl", "test", "lamps", "site.lamp", "w"]).contains("allows w"));
     let explained = machine.ok(&["acl", "explain", "joe", "site.lamp"]);

@@ -37,8 +37,8 @@ use crate::smart::error::{At, CallError, Fate};
 use crate::smart::operations::entry::{self, Entry, Version};
 use crate::smart::{Client, Inner};
 use crate::stats::count;
-use memory::{Look, Memory};
-use settle::{Settled, settle};
+use memory::{By, Look, Memory};
+use settle::{Doubt, Of, Settled, settle};
 
 /// Most paths of which a watch asks what became of them; if there are more, it starts over.
 const DOUBTS_MAX: usize = 4096;
@@ -129,15 +129,9 @@ enum Phase {
     Searching(Searching),
     /// The state comes.
     Fetching(Opened),
-    /// The state has come; of these paths it is not known what became of them. `was_live`: changes came
+    /// The node is asked about these; meanwhile its stream is not read. `was_live`: changes came
     /// already.
-    Settling {
-        opened: Opened,
-        doubts: Vec<(Path, Version)>,
-        until: Millis,
-        asking: Asking,
-        was_live: bool,
-    },
+    Settling { opened: Opened, doubts: Vec<Doubt>, until: Millis, asking: Asking, was_live: bool },
     /// Changes come.
     Live(Opened),
     /// It ended with this.
@@ -260,11 +254,11 @@ impl Watch {
         }
     }
 
-    /// Begins to ask a node what became of these paths, after a while if it was asked already.
+    /// Begins to ask a node about these versions, after a while if it was asked already.
     fn begin_settling(
         &mut self,
         opened: Opened,
-        doubts: Vec<(Path, Version)>,
+        doubts: Vec<Doubt>,
         (until, was_live): (Millis, bool),
         delay: Duration,
     ) {
@@ -326,22 +320,27 @@ impl Watch {
         };
         let is_fetching = matches!(self.phase, Phase::Fetching(_));
         match self.memory.look(&path, &entry, is_fetching && !self.owes_state) {
-            Look::New => self.deliver(path, entry, is_fetching),
+            Look::New => self.deliver(path, entry, By::Feed),
             Look::Known => count(&self.client.counts.watch_repeats),
             Look::Older if is_fetching && self.older.len() <= DOUBTS_MAX => self.older.push(path),
-            Look::Older => self.doubt(path),
-            Look::Doubtful => self.start_over(),
+            // Another node has told what was delivered, and this one has not heard of it yet, or it is lost with that node.
+            Look::Older => {
+                let delivered = self.memory.version(&path).cloned();
+                self.ask(path, delivered, Of::Delivered);
+            }
+            // Of a whole state, too much would have to be asked about.
+            Look::Doubtful if is_fetching => self.start_over(),
+            Look::Doubtful => self.ask(path, entry.version(), Of::Arrived),
         }
     }
 
-    /// A change came that is older than what was delivered: another node has told that, and this one has
-    /// not heard of it yet, or it is lost with that node.
-    fn doubt(&mut self, path: Path) {
-        let Some(version) = self.memory.version(&path).cloned() else { return };
+    /// Asks the node about one version, before anything else of its stream is read.
+    fn ask(&mut self, path: Path, version: Option<Version>, of: Of) {
+        let Some(version) = version else { return };
         match std::mem::replace(&mut self.phase, Phase::Lost) {
             Phase::Live(opened) => {
                 let until = self.patience_ends();
-                let doubts = vec![(path, version)];
+                let doubts = vec![Doubt { path, version, of }];
                 self.begin_settling(opened, doubts, (until, true), Duration::ZERO);
             }
             phase => self.phase = phase,
@@ -352,9 +351,9 @@ impl Watch {
         rt::now().saturating_add(rt::millis(self.client.config.watch_patience))
     }
 
-    fn deliver(&mut self, path: Path, entry: Entry, is_fetching: bool) {
-        self.memory.on_delivered(&path, &entry);
-        if is_fetching && self.is_silent {
+    fn deliver(&mut self, path: Path, entry: Entry, by: By) {
+        self.memory.on_delivered(&path, &entry, by);
+        if self.is_silent {
             return;
         }
         let Entry { value, chain, tock, time_ms, .. } = entry;
@@ -374,11 +373,11 @@ impl Watch {
             self.start_over();
             return;
         }
-        let doubts: Vec<(Path, Version)> = paths
+        let doubts: Vec<Doubt> = paths
             .into_iter()
             .filter_map(|path| {
                 let version = self.memory.version(&path)?.clone();
-                Some((path, version))
+                Some(Doubt { path, version, of: Of::Delivered })
             })
             .collect();
         if doubts.is_empty() {
@@ -396,19 +395,27 @@ impl Watch {
             return;
         };
         let mut behind = Vec::new();
-        for ((path, version), settled) in doubts.into_iter().zip(settled) {
-            match settled {
-                Settled::Newer(entry) => self.deliver(path, entry, true),
-                Settled::Same => {}
-                Settled::Gone { tock } => {
-                    self.memory.on_gone(&path);
-                    if !self.is_silent {
+        for (doubt, settled) in doubts.into_iter().zip(settled) {
+            match (settled, doubt.of) {
+                (Settled::Behind, _) => behind.push(doubt),
+                // It was told before that there is nothing.
+                (Settled::Newer(entry), Of::Arrived) if entry.value.is_none() => {
+                    self.memory.on_delivered(&doubt.path, &entry, By::Answer);
+                }
+                (Settled::Newer(entry), _) | (Settled::Same(entry), Of::Arrived) => {
+                    self.deliver(doubt.path, entry, By::Answer);
+                }
+                (Settled::Same(_), Of::Delivered) => self.memory.on_held(&doubt.path),
+                (Settled::Gone { tock }, of) => {
+                    let Doubt { path, version, .. } = doubt;
+                    let is_news = self.memory.on_gone(&path, version, tock);
+                    // What arrived and is gone was deleted before anybody was told of it.
+                    if of == Of::Delivered && is_news && !self.is_silent {
                         let (value, chain) = (None, None);
                         let change = Change { path, value, chain, tock, time_ms: None };
                         self.queue.push_back(WatchEvent::Change(change));
                     }
                 }
-                Settled::Behind => behind.push((path, version)),
             }
         }
         if behind.is_empty() && was_live {
@@ -461,3 +468,6 @@ impl Watch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

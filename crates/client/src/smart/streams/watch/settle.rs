@@ -1,5 +1,5 @@
 //! What became of paths that another node does not show, or shows older: deleted meanwhile, or not
-//! there yet?
+//! there yet? And of versions that come behind a deletion: its past, or created again?
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -17,44 +17,61 @@ use crate::smart::operations::entry::{Entry, Version, entry_of};
 /// Requests that are open at a time.
 const LOOKS_AT_ONCE: usize = 64;
 
+/// A version that a node is asked about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Doubt {
+    pub(super) path: Path,
+    pub(super) version: Version,
+    pub(super) of: Of,
+}
+
+/// What there is doubt about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of {
+    /// What was delivered: whether it is still there, and the newest.
+    Delivered,
+    /// What came in the node's stream, and is not delivered before it is known to be there still.
+    Arrived,
+}
+
 /// What became of one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Settled {
     /// There is something newer.
     Newer(Entry),
-    /// The node holds the version that was delivered.
-    Same,
+    /// The node holds this very version.
+    Same(Entry),
     /// It was deleted so long ago that nothing is left of it.
     Gone {
         /// The node's tock, which is not less than that of the deletion.
         tock: u64,
     },
-    /// The node has not heard of the version that was delivered.
+    /// The node has not heard of this version.
     Behind,
 }
 
-/// Asks a node about these paths, of which these versions were delivered.
+/// Asks a node about these versions.
 ///
 /// # Errors
 /// How the node or its connection failed; nothing is known then.
 pub(super) async fn settle(
     used: &Arc<PooledConnection>,
-    doubts: &[(Path, Version)],
+    doubts: &[Doubt],
 ) -> Result<Vec<Settled>, ClientError> {
     // First what the node knows, then what it has: a version that arrives in between is found by
     // the second question. In the other order, such a version would seem to have been deleted.
-    let is_known = knows_all(used, doubts.iter().map(|(_, version)| version)).await?;
+    let is_known = knows_all(used, doubts.iter().map(|doubt| &doubt.version)).await?;
     let mut found = Vec::with_capacity(doubts.len());
     for some in doubts.chunks(LOOKS_AT_ONCE) {
-        let looks = some.iter().map(|(path, _)| look(used, path));
+        let looks = some.iter().map(|doubt| look(used, &doubt.path));
         found.extend(try_join_all(looks).await?);
     }
-    let settled = doubts.iter().zip(found).map(|((_, delivered), entry)| {
+    let settled = doubts.iter().zip(found).map(|(doubt, entry)| {
         let tock = entry.tock;
         match entry.version() {
-            Some(version) => match version.compare(delivered) {
+            Some(version) => match version.compare(&doubt.version) {
                 Ordering::Greater => Settled::Newer(entry),
-                Ordering::Equal => Settled::Same,
+                Ordering::Equal => Settled::Same(entry),
                 Ordering::Less => Settled::Behind,
             },
             None if is_known => Settled::Gone { tock },
@@ -149,9 +166,10 @@ mod tests {
             let pool = ConnectionPool::new(PoolConfig::default());
             let used = pool.get(&address).await.unwrap();
             let event = Chain::of("maker", 3).newest;
-            let doubts = [("k".parse().unwrap(), Version { tock: 7, event })];
-            let settled = settle(&used, &doubts).await.unwrap();
-            assert_eq!(settled, [Settled::Same]);
+            let (path, version) = ("k".parse().unwrap(), Version { tock: 7, event });
+            let doubt = Doubt { path, version, of: Of::Delivered };
+            let settled = settle(&used, &[doubt]).await.unwrap();
+            assert!(matches!(settled[..], [Settled::Same(_)]), "{settled:?}");
             pool.close();
             node.cancel().await;
         });

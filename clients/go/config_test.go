@@ -1,0 +1,98 @@
+package distkv
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What a configuration may say, and how it is told what it may not.
+
+func TestASeedIsOneAddress(t *testing.T) {
+	for text, want := range map[string]string{
+		"127.0.0.1:80": "127.0.0.1:80", "localhost": "localhost:27586", "n_1.example.org:1": "n_1.example.org:1", " h:1 ": "h:1",
+		"[::1]:80": "[::1]:80", "[::1]": "[::1]:27586", "::1": "[::1]:27586", "[fe80::1%eth0]:80": "[fe80::1%eth0]:80",
+	} {
+		if found, err := parseAddress(text, DefaultPort); err != nil || found.String() != want {
+			t.Errorf("%q: %v, %v", text, found, err)
+		}
+	}
+	for text, why := range map[string]string{
+		"": "host:port", ":80": "host:port", "a:b": "port", "a:65536": "port", "a:-1": "port", "a:+80": "port", "a:": "port",
+		"a:b:c:": "host:port", "a:5:6": "host:port", "[::1": "brackets", "[x]:80": "brackets", "[::1]80": "brackets", "a b:1": "host:port",
+		"h1:1,h2:2": "give a list", "h1,h2": "give a list", "[::1]:1,h": "give a list", "distkv://h:1": `without "distkv://"`,
+		"a:0": "port 0",
+	} {
+		_, err := Connect(t.Context(), Config{Seeds: []string{"127.0.0.1:1", text}})
+		if wantError(t, err, ErrUsage); !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), strings.TrimSpace(text)) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// negatives are configurations of which each has one negative number, by its name.
+func negatives(t *testing.T) map[string]Config {
+	t.Helper()
+	found := map[string]Config{}
+	for _, in := range []string{"", "Retry", "Pool", "Topology"} {
+		section := func(config *Config) reflect.Value {
+			all := reflect.ValueOf(config).Elem()
+			if in != "" {
+				return all.FieldByName(in)
+			}
+			return all
+		}
+		for i := range section(new(Config)).NumField() {
+			config := Config{Seeds: []string{"127.0.0.1:1"}, ConnectDeadline: time.Millisecond}
+			if field := section(&config).Field(i); field.CanInt() {
+				field.SetInt(-1)
+				found[strings.TrimPrefix(in+"."+section(&config).Type().Field(i).Name, ".")] = config
+			}
+		}
+	}
+	if len(found) < 27 {
+		t.Fatal(found)
+	}
+	return found
+}
+
+func TestNoNumberOfAConfigurationIsNegative(t *testing.T) {
+	for name, config := range negatives(t) {
+		_, err := Connect(t.Context(), config)
+		if wantError(t, err, ErrUsage); !strings.Contains(err.Error(), name+" is negative") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestReadModesAreReadInAnyCase(t *testing.T) {
+	for text, want := range map[ReadMode]ReadMode{"": AnyNode, "preferred": Preferred, "ANY": AnyNode, "Freshest": Freshest} {
+		if found, err := text.check(AnyNode); found != want || err != nil {
+			t.Errorf("%q: %q, %v", text, found, err)
+		}
+	}
+	client := connect(t, Config{Seeds: startScripted(t, &scripted{name: "s1"}), ReadMode: "FRESHEST"})
+	if client.config.ReadMode != Freshest {
+		t.Error(client.config.ReadMode)
+	}
+}
+
+func TestAVersionIsReadAsNodesWriteIt(t *testing.T) {
+	for _, good := range []string{"5@n1~1f:3", "5@n1~0:3", "5@a:b~ffffffffffffffff:1", "5@n1~1f:-", "5@an old node:3", "5@é~1:3",
+		"4611686018427387903@n~1:4611686018427387903"} {
+		if read, err := ParseVersion(good); err != nil || read.String() != good || read.IsZero() {
+			t.Errorf("%q: %v, %v", good, read, err)
+		}
+	}
+	long := strings.Repeat("n", 65)
+	for _, bad := range []string{"", "5", "x@n:1", "5@n:x", "5@:1", "-1@a~88248c9d183e:5", "+5@a~1:5", "05@a~1:5", "4611686018427387904@a~1:5",
+		"5@a~1:0", "5@a~1:05", "5@a~1:+5", "5@a~1:-5", "5@a~1:4611686018427387904", "5@a~zz:1", "5@a~:1", "5@a~01:1", "5@a~1F:1", "5@~1:1",
+		"5@a~10000000000000000:1", "5@a~1~1:1", "5@a b~1:1", "5@a\x00~1:1", "5@" + long + "~1:1", "5@\xff~1:1", "5@a\n:1"} {
+		if read, err := ParseVersion(bad); err == nil {
+			t.Errorf("%q is read as %v", bad, read)
+		} else {
+			wantError(t, err, ErrUsage)
+		}
+	}
+}

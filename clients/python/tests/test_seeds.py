@@ -1,0 +1,78 @@
+"""Seeds: one that answers is enough, however many others say nothing; and texts that are no seeds."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from conftest import assert_nothing_left, until
+from scripted import ScriptedNode, start
+from test_rules import CONFIG, POOL
+
+from distkv_client import Client, TopologyConfig, UsageError
+
+SILENT = 4
+
+
+class Silent:
+    """Accepts connections, and says nothing, as a frozen node does."""
+
+    def __init__(self):
+        self.writers = []
+
+    async def start(self):
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        host, port = self._server.sockets[0].getsockname()
+        return f"{host}:{port}"
+
+    async def _serve(self, reader, writer):
+        self.writers.append(writer)
+        await reader.read()
+        writer.close()
+
+    async def stop(self):
+        self._server.close()
+        for writer in self.writers:
+            writer.transport.abort()
+        await self._server.wait_closed()
+
+
+async def test_silent_seeds_leave_time_for_one_that_answers(jump):
+    silent, good = [Silent() for _ in range(SILENT)], ScriptedNode("s1")
+    seeds = [*[await each.start() for each in silent], *await start(good)]
+    config = replace(
+        CONFIG, pool=replace(POOL, connect_timeout=150.0), topology=TopologyConfig(first_view_timeout=150.0)
+    )
+    config = replace(config, connect_deadline=200.0)
+
+    async def connect():
+        async with Client.connect(*seeds, config=config) as client:
+            return [node.name for node in client.cluster_view().nodes]
+
+    connecting = asyncio.create_task(connect())
+    try:
+        for asked in range(1, SILENT + 1):
+            await until(lambda asked=asked: sum(len(each.writers) for each in silent) == asked or connecting.done())
+            # A fifth of the time, and a bit of what is left for others.
+            jump(41.0)
+        assert await asyncio.wait_for(connecting, 60) == ["s1"]
+    finally:
+        connecting.cancel()
+        await asyncio.wait({connecting})
+        for node in (*silent, good):
+            await node.stop()
+    assert_nothing_left()
+
+
+@pytest.mark.parametrize(
+    ("seed", "told"),
+    [
+        ("h1:1,h2:2", "give a list: each address as a text of its own"),
+        ("h1, h2", "give a list: each address as a text of its own"),
+        ("distkv://h:1", "without 'distkv://'"),
+        ("https://h", "without 'https://'"),
+        ("h:x", "write host:port"),
+    ],
+)
+async def test_what_is_no_seed_is_told_at_once(seed, told):
+    with pytest.raises(UsageError, match=told):
+        await asyncio.wait_for(Client.connect(seed), 20)
