@@ -224,9 +224,11 @@ func TestAnotherCAAnotherNameAndPlainTextAreRefused(t *testing.T) {
 	if !strings.Contains(failed.Error(), "another CA") {
 		t.Error(failed)
 	}
-	_, err := Connect(t.Context(), Config{Seeds: seeds, ConnectDeadline: time.Second})
-	if !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrDenied) {
-		t.Error("in plain text:", err)
+	second := cluster(t, 1, append(certificate(t), "--client-plaintext", "none")...)
+	for _, several := range [][]string{seeds, append(second.Seeds(), seeds...)} {
+		if failed := denied(t, Config{Seeds: several}); !strings.Contains(failed.Error(), "by TLS only") {
+			t.Error("in plain text:", failed)
+		}
 	}
 	for _, bad := range []TLS{{}, {CAFile: "/no/file"}, {CAHash: []byte("x")}, {CAHash: make([]byte, 32), CAFile: "x"},
 		{CAFile: fixtures(t, "tls/node.key")}, {CAFile: fixtures(t, "tls/ca.pem"), CertFile: fixtures(t, "tls/joe.pem"), KeyFile: fixtures(t, "tls/node.key")}} {

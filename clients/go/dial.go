@@ -81,7 +81,11 @@ func notMet(text string) *tryError { return &tryError{kind: tryNoAccess, notMet:
 
 func (c *conn) begin(ctx context.Context, config *Config, own *network, greets <-chan message) *tryError {
 	first, err := c.greeted(ctx, greets)
-	if err != nil {
+	switch {
+	case err != nil && isAccessCode(err):
+		// The node serves clients by TLS only, and this one does not use it.
+		return notMet(fmt.Sprintf("cannot get into %s: %s", c.address, err.text))
+	case err != nil:
 		return err
 	}
 	told, err := readGreeting(first)

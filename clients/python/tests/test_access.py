@@ -149,6 +149,14 @@ def both():
         yield cluster
 
 
+async def test_who_does_not_use_tls_where_it_must_is_told_at_once(secured):
+    with Cluster(1, *secured._args) as other:
+        for seeds in ([secured[0].client], [secured[0].client, other[0].client]):
+            with pytest.raises(DeniedError, match="by TLS only"):
+                await Client.connect(*seeds, config=UNHURRIED)
+    assert_nothing_left()
+
+
 @pytest.mark.parametrize("kind", ["secured", "both"])
 async def test_tls_by_a_file_and_by_a_hash(request, kind):
     cluster = request.getfixturevalue(kind)

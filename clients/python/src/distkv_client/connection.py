@@ -27,6 +27,7 @@ from .config import Address, PoolConfig
 from .dial import dial, look, prepare
 from .entrance import learn_identity, log_in
 from .errors import (
+    ACCESS_CODES,
     BusyError,
     ConnectError,
     LostError,
@@ -141,7 +142,13 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _begin(self, config: PoolConfig, login: Login | None, network: Network) -> None:
         assert self._greeting is not None
-        greeting = Greeting(await self._greeting)
+        try:
+            greeting = Greeting(await self._greeting)
+        except (LostError, ServerError) as error:
+            if error.code not in ACCESS_CODES:
+                raise
+            # The node serves clients by TLS only, and this one does not use it.
+            raise NotMetError(f"cannot get into {self.address}: {error}") from None
         self._greeting = None
         network.check(self.address, greeting.network)
         self.name = greeting.node
