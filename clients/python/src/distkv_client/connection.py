@@ -25,9 +25,8 @@ from .codec import (
 )
 from .config import Address, PoolConfig
 from .dial import dial, look, prepare
-from .entrance import learn_identity, log_in
+from .entrance import greeted, learn_identity, log_in
 from .errors import (
-    ACCESS_CODES,
     BusyError,
     ConnectError,
     LostError,
@@ -38,7 +37,7 @@ from .errors import (
     TooLargeError,
     TryError,
 )
-from .login import Greeting, Login
+from .login import Login
 from .network import Network
 from .replies import NO_REPLY, again, check_reply, server_error
 from .stream import Stream
@@ -142,13 +141,7 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _begin(self, config: PoolConfig, login: Login | None, network: Network) -> None:
         assert self._greeting is not None
-        try:
-            greeting = Greeting(await self._greeting)
-        except (LostError, ServerError) as error:
-            if error.code not in ACCESS_CODES:
-                raise
-            # The node serves clients by TLS only, and this one does not use it.
-            raise NotMetError(f"cannot get into {self.address}: {error}") from None
+        greeting = await greeted(self.address, self._greeting)
         self._greeting = None
         network.check(self.address, greeting.network)
         self.name = greeting.node

@@ -1,17 +1,33 @@
-"""How a connection begins, right after the greeting: it logs in, with a secret, which is sent, or with a proof of
+"""How a connection begins: the node greets; the client logs in, with a secret, which is sent, or with a proof of
 having a key; then it asks who the node is."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from .codec import Fields
-from .errors import ACCESS_CODES, FULL, LoginWaitError, LostError, NoAccessError, ServerError
+from .codec import Fields, Message
+from .config import Address
+from .errors import ACCESS_CODES, FULL, LoginWaitError, LostError, NoAccessError, NotMetError, ServerError
 from .login import NONCE_BYTES, Greeting, Login, identity_of, proof
 
 if TYPE_CHECKING:
     from .connection import Connection
+
+
+async def greeted(address: Address, first: Awaitable[Message]) -> Greeting:
+    """What the node says first.
+
+    Raises :class:`~distkv_client.errors.NotMetError`, and what can happen to a connection.
+    """
+    try:
+        return Greeting(await first)
+    except (LostError, ServerError) as error:
+        if error.code not in ACCESS_CODES:
+            raise
+        # The node serves clients by TLS only, and this one does not use it.
+        raise NotMetError(f"cannot get into {address}: {error}") from None
 
 
 async def log_in(connection: Connection, login: Login, greeting: Greeting) -> None:
