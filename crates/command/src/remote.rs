@@ -175,8 +175,10 @@ impl RemoteArgs {
 
     /// A client of the cluster that the addresses are of.
     pub async fn client(&self) -> Result<Client, CliError> {
-        let timeout = self.timeout_or_default();
-        let total_deadline = self.answer_timeout();
+        // No time at all (`--timeout 0s`) is refused there; with hardly any, it is told that no node was reached.
+        let hardly_any = Duration::from_millis(1);
+        let timeout = self.timeout_or_default().max(hardly_any);
+        let total_deadline = self.answer_timeout().max(hardly_any);
         let retry = RetryPolicy { total_deadline, ..RetryPolicy::default() };
         let config = ClientConfig::new().retry(retry).connect_deadline(timeout);
         let config = config.access(self.access()?);
