@@ -3,6 +3,8 @@ package distkv
 import (
 	"context"
 	"iter"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -66,7 +68,7 @@ type Watch struct {
 	owes     bool    // the state has not come whole yet: UpToDate must follow
 	silent   bool    // the state is not reported, since it was not wanted
 
-	older       []Path // that this node shows older than they were delivered
+	older       map[Path]struct{} // that this node shows older than they were delivered
 	doubts      []doubt
 	doubtsUntil instant
 	doubtsPause time.Duration
@@ -95,7 +97,8 @@ func (c *Client) Watch(ctx context.Context, path Path, options *WatchOptions) it
 // OpenWatch is for who wants to wait for events one by one, with Next. It must be closed.
 func (c *Client) OpenWatch(ctx context.Context, path Path, options *WatchOptions) (*Watch, error) {
 	b := pathBody("watch", path).flag("fetch").integer("nchain", 1)
-	w := &Watch{path: path, memory: newMemory(c.config.WatchPathsMax, c.config.WatchBytesMax), fetching: true, owes: true}
+	w := &Watch{path: path, memory: newMemory(c.config.WatchPathsMax, c.config.WatchBytesMax), fetching: true, owes: true,
+		older: map[Path]struct{}{}}
 	if options != nil {
 		depths(b, options.MinDepth, options.MaxDepth)
 		w.silent = options.NoFetch
@@ -172,7 +175,7 @@ func (w *Watch) onFound(found worked) {
 		return
 	}
 	w.memory.beginFeed()
-	w.older = nil
+	clear(w.older)
 	w.fetching = true
 }
 
@@ -195,7 +198,7 @@ func (w *Watch) onVersion(found *item, from *opened) bool {
 		}
 	case lookOlder:
 		if w.fetching && len(w.older) <= doubtsMax {
-			w.older = append(w.older, path)
+			w.older[path] = struct{}{}
 			break
 		}
 		// Another node has told what was delivered, and this one has not heard of it yet, or it is lost.
@@ -226,8 +229,8 @@ func (w *Watch) onStateHasCome(from *opened) {
 			break
 		}
 	}
-	paths = append(paths, w.older...)
-	w.older = nil
+	paths = slices.AppendSeq(paths, maps.Keys(w.older))
+	clear(w.older)
 	if len(paths) > doubtsMax {
 		w.startOver()
 		return
@@ -332,7 +335,8 @@ func (w *Watch) startOver() {
 	w.caller.counters.watchRestarted.Add(1)
 	w.drop()
 	w.memory.clear()
-	w.older, w.doubts = nil, nil
+	clear(w.older)
+	w.doubts = nil
 	w.owes, w.silent = true, false
 	if planted != plantSilentRestart {
 		w.events = append(w.events, Restarted{})

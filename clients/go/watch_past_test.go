@@ -131,6 +131,13 @@ func TestAWatchPassesOverWhatItsNodeHasAnsweredNewer(t *testing.T) {
 			last:    50,
 			want:    []any{v("3", 30), "Resumed", v(nil, 40), v("5", 50)},
 		},
+		"the state has it older, twice": {
+			state:   []toldVersion{v("0", 5), v("0", 6)},
+			changes: []toldVersion{v("2", 20), v("3", 30), v(nil, 40), v("5", 50)},
+			answers: []any{v("3", 30)},
+			last:    50,
+			want:    []any{v("3", 30), "Resumed", v(nil, 40), v("5", 50)},
+		},
 		"it answers what was told": {
 			state:   []toldVersion{v("0", 5)},
 			changes: []toldVersion{v("0", 6), v("1", 10), v("2", 20)},

@@ -14,7 +14,7 @@
 mod memory;
 mod settle;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -115,7 +115,7 @@ pub struct Watch {
     /// The state is not reported, since it was not requested.
     is_silent: bool,
     /// Paths that this node shows older than they were delivered.
-    older: Vec<Path>,
+    older: HashSet<Path>,
 }
 
 /// What a node says of the paths in doubt; none if it says nothing for long.
@@ -164,7 +164,7 @@ impl Client {
             queue: VecDeque::new(),
             owes_state: true,
             is_silent: !options.fetch,
-            older: Vec::new(),
+            older: HashSet::new(),
         })
     }
 }
@@ -322,7 +322,9 @@ impl Watch {
         match self.memory.look(&path, &entry, is_fetching && !self.owes_state) {
             Look::New => self.deliver(path, entry, By::Feed),
             Look::Known => count(&self.client.counts.watch_repeats),
-            Look::Older if is_fetching && self.older.len() <= DOUBTS_MAX => self.older.push(path),
+            Look::Older if is_fetching && self.older.len() <= DOUBTS_MAX => {
+                self.older.insert(path);
+            }
             // Another node has told what was delivered, and this one has not heard of it yet, or it is lost with that node.
             Look::Older => {
                 let delivered = self.memory.version(&path).cloned();
@@ -368,7 +370,7 @@ impl Watch {
             return;
         };
         let missing = self.memory.not_seen().take(DOUBTS_MAX + 1).cloned();
-        let paths: Vec<Path> = missing.chain(self.older.drain(..)).collect();
+        let paths: Vec<Path> = missing.chain(self.older.drain()).collect();
         if paths.len() > DOUBTS_MAX {
             self.start_over();
             return;

@@ -172,6 +172,10 @@ fn so_it_is_where_the_state_was_older_than_what_was_told() {
     let answers = [Answer::Holds((Some(3), 30))];
     let told = told_after(&[(Some(1), 10)], (&[(Some(0), 5)], &changes), &answers, 50);
     assert_eq!(told, [(Some(3), 30), (None, 40), (Some(5), 50)]);
+    // It is asked about once, however often that came.
+    let state = [(Some(0), 5), (Some(0), 6)];
+    let told = told_after(&[(Some(1), 10)], (&state, &changes), &answers, 50);
+    assert_eq!(told, [(Some(3), 30), (None, 40), (Some(5), 50)]);
 }
 
 #[test]
