@@ -1,8 +1,10 @@
 package distkv
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"reflect"
 	"strconv"
@@ -83,6 +85,9 @@ type Config struct {
 
 	// Login is as whom the nodes are used, where they ask for a login.
 	Login *Login
+	// PlaintextLogin: a password or token is also sent without TLS to another machine, where whoever is in between, or answers in
+	// the node's place, can read it. Otherwise a node that asks for it there counts as one that refuses the client.
+	PlaintextLogin bool
 	// TLS is how nodes are known; none: plain text.
 	TLS *TLS
 	// Network is the network's name: nodes of another one are not used. Without it, the ticket's counts, or else that of the
@@ -92,6 +97,8 @@ type Config struct {
 	Ticket string
 
 	isTicketsNetwork bool // Network is the ticket's
+	// dial makes sockets; nil: as usual.
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// Logger gets what the program cannot be told otherwise; none: nothing is logged.
 	Logger *slog.Logger

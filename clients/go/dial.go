@@ -20,7 +20,11 @@ var dialer = net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle:
 func openConn(ctx context.Context, where address, config *Config, own *network, goroutines *group) (*conn, *tryError) {
 	ctx, cancel := context.WithTimeout(ctx, config.Pool.ConnectTimeout)
 	defer cancel()
-	socket, err := dialer.DialContext(ctx, "tcp", where.String())
+	dial := config.dial
+	if dial == nil {
+		dial = dialer.DialContext
+	}
+	socket, err := dial(ctx, "tcp", where.String())
 	if err != nil {
 		return nil, connectError(where, config, err)
 	}
@@ -76,6 +80,12 @@ func connectError(where address, config *Config, err error) *tryError {
 	return tryErrorf(tryConnect, "cannot connect to %s: %v", where, err)
 }
 
+// isOwnMachine tells whether nothing that is sent there leaves the machine; peer: what a socket is connected to.
+func isOwnMachine(peer net.Addr) bool {
+	where, isTCP := peer.(*net.TCPAddr)
+	return isTCP && where.IP.IsLoopback() // Also in the long form that IPv4 addresses have at an IPv6 socket.
+}
+
 // notMet is a refusal before a greeting that can be believed.
 func notMet(text string) *tryError { return &tryError{kind: tryNoAccess, notMet: true, text: text} }
 
@@ -112,7 +122,7 @@ func (c *conn) begin(ctx context.Context, config *Config, own *network, greets <
 	}
 	c.post(settings)
 	if config.Login != nil && (config.Login.Key != nil || told.auth != "") {
-		if err := c.logIn(ctx, config.Login, told); err != nil {
+		if err := c.logIn(ctx, config, told); err != nil {
 			return err
 		}
 	}

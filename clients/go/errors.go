@@ -13,7 +13,7 @@ var (
 	// ErrRefused: a node refused it, and no other try can help. Code is the node's word.
 	ErrRefused = errors.New("refused")
 	// ErrDenied, an ErrRefused: the user may not do this, or no node lets the client in: each refused it, or could not be
-	// reached, and its Code is "no_access".
+	// reached, and its Code is "no_access"; or "plaintext_login", where the client itself sends no secret in plain text.
 	ErrDenied = errors.New("denied")
 	// ErrPrecondition, an ErrRefused: somebody was there first.
 	ErrPrecondition = errors.New("a precondition did not hold")
@@ -215,7 +215,11 @@ func tryErrorf(kind tryKind, format string, args ...any) *tryError {
 
 // noAccess is the error of what ends since no node lets this client in.
 func noAccess(e *tryError, node string, attempts int) *Error {
-	return &Error{Code: "no_access", text: e.text, kind: ErrDenied, Node: node, Attempts: attempts, cause: e}
+	code := "no_access"
+	if e.code == plaintextLogin && !e.notMet { // Else it is not the client's own word.
+		code = e.code
+	}
+	return &Error{Code: code, text: e.text, kind: ErrDenied, Node: node, Attempts: attempts, cause: e}
 }
 
 // finalError is the error of a call that ends with this one.

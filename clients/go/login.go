@@ -16,12 +16,12 @@ const nonceBytes = 32
 
 // Login is a user with its password or token, or the network's key.
 //
-// A secret is sent as it is (the node keeps its Argon2id): use it within TLS, or to a node of the same machine. Nothing
-// secret is in the text of a Login, or in any error.
+// A secret is sent as it is (the node keeps its Argon2id): only within TLS, or to a node of the same machine, unless the
+// configuration has PlaintextLogin. Nothing secret is in the text of a Login, or in any error.
 type Login struct {
 	User   string
 	Secret string
-	// Method is "password", "token" or "root"; none takes what the node asks for.
+	// Method is "password", "token", or "root", which has no secret; none takes what the node asks for.
 	Method string
 	// Key is the network's key as far as it is for logins, 32 bytes: it is not sent, both sides prove to have it.
 	Key []byte
@@ -89,9 +89,43 @@ func readGreeting(m message) (greeting, *tryError) {
 	return g, nil
 }
 
+// methodAt is by which method it logs in: its own, or what the node asks for.
+func (l *Login) methodAt(told greeting) string {
+	switch {
+	case l.Method != "":
+		return l.Method
+	case told.auth != "":
+		return told.auth
+	}
+	return "password"
+}
+
+// secretFor is what is sent in such a login. Whoever asks for a method that has no secret gets none.
+func (l *Login) secretFor(method string) string {
+	if method == "root" || method == "_test" {
+		return ""
+	}
+	return l.Secret
+}
+
+// plaintextLogin is the code of a client that itself sends its secret nowhere in plain text.
+const plaintextLogin = "plaintext_login"
+
+// inPlaintext: the client does not log in, since its secret would go to another machine in plain text.
+func inPlaintext(where address, method string) *tryError {
+	what := "secret"
+	if method == "password" || method == "token" {
+		what = method
+	}
+	err := tryErrorf(tryNoAccess, "cannot get into %s: it asks for a login, and the %s would go there in plain text: use TLS (a ticket, "+
+		"or Config.TLS), a tunnel on this machine, or Config.PlaintextLogin", where, what)
+	err.code = plaintextLogin
+	return err
+}
+
 // logIn logs in right after the greeting.
-func (c *conn) logIn(ctx context.Context, login *Login, told greeting) *tryError {
-	request := newBody("auth")
+func (c *conn) logIn(ctx context.Context, config *Config, told greeting) *tryError {
+	login, request := config.Login, newBody("auth")
 	var expected []byte
 	if login.Key != nil {
 		if told.nonce == nil {
@@ -103,15 +137,14 @@ func (c *conn) logIn(ctx context.Context, login *Login, told greeting) *tryError
 		request.binary("proof", proof(login.Key, "distkv login client 1", nonce, told.nonce))
 		expected = proof(login.Key, "distkv login node 1", nonce, told.nonce)
 	} else {
-		method := login.Method
-		for _, other := range []string{told.auth, "password"} {
-			if method == "" {
-				method = other
-			}
-		}
+		method := login.methodAt(told)
 		request.text("typ", method).text("ident", login.User)
-		if login.Secret != "" {
-			request.text("secret", login.Secret)
+		if secret := login.secretFor(method); secret != "" {
+			// Whoever answers there may choose the method, so what counts is whether the secret would be sent.
+			if config.TLS == nil && !config.PlaintextLogin && !isOwnMachine(c.net.RemoteAddr()) {
+				return inPlaintext(c.address, method)
+			}
+			request.text("secret", secret)
 		}
 	}
 	var theirs []byte

@@ -25,6 +25,7 @@ type scripted struct {
 	tock      int64  // what its clock shows in all that it answers by itself; 0: it is not told
 	cluster   later  // how it answers who it is; nil: at once
 	tls       *tls.Config
+	host      string // where it listens; "": at a loopback address
 
 	mu       sync.Mutex
 	came     int    // bytes that clients have sent
@@ -88,7 +89,9 @@ func startScripted(t testing.TB, nodes ...*scripted) []string {
 	t.Helper()
 	var seeds []string
 	for _, node := range nodes {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		host := node.host
+		setDefault(&host, "127.0.0.1")
+		listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,7 +33,8 @@ type attempt struct {
 // noteFailure remembers it for a while that grows.
 func (s *slot) noteFailure(err *tryError, config *Config) {
 	switch {
-	case err.kind == tryNoAccess && !err.notMet: // Else nobody knows whose words these are.
+	// Else nobody knows whose words these are, or they are the client's own.
+	case err.kind == tryNoAccess && !err.notMet && err.code != plaintextLogin:
 		s.shut, s.shutAt = err, now()
 	case err.waits && s.shut != nil && now()-s.shutAt < shutRecent:
 		err = s.stillRefused(err)

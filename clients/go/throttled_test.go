@@ -91,6 +91,7 @@ func TestTooManyIsARefusalOnlySoonAfterOne(t *testing.T) {
 		"that is no refusal by itself":     {[]any{"auth_required", down}, tryConnect, ""},
 		"who is full has never refused it": {[]any{refusal, "auth_required", full}, tryConnect, ""},
 		"it was not met":                   {[]any{&tryError{kind: tryNoAccess, notMet: true}, waits}, tryConnect, ""},
+		"the client refuses it itself":     {[]any{inPlaintext(address{}, "password"), waits}, tryConnect, ""},
 		"nothing was said":                 {[]any{waits}, tryConnect, ""},
 	} {
 		var of slot

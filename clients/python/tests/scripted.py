@@ -34,6 +34,7 @@ class ScriptedNode:
         self.tock: int | None = None
         """What its clock shows in all that it answers by itself; none: it is not told."""
         self.tls: ssl.SSLContext | None = None
+        self.host = "127.0.0.1"
         self.port = 0
         self.greets: dict[str, object] = {}
         """More of its greeting."""
@@ -55,7 +56,7 @@ class ScriptedNode:
 
     async def start(self) -> ScriptedNode:
         """Starts it; once more, where it was before."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self.tls)
+        self._server = await asyncio.start_server(self._serve, self.host, self.port, ssl=self.tls)
         host, self.port = self._server.sockets[0].getsockname()
         self.address = f"{host}:{self.port}"
         return self

@@ -25,6 +25,7 @@ from distkv_client import (
 from distkv_client.config import Address
 from distkv_client.connection import Connection
 from distkv_client.errors import LoginWaitError, NoAccessError, TryError
+from distkv_client.login import Access
 from distkv_client.network import Network
 from distkv_client.pool import REFUSAL_MEMORY
 from distkv_client.testing import Cluster
@@ -314,7 +315,7 @@ async def test_those_with_a_wrong_secret_do_not_refuse_who_has_the_right_one(man
         """At this node, who has the wrong secret. It asks once, and as long as it takes."""
         try:
             address, pool = Address.parse(seed), PoolConfig(connect_timeout=50.0)
-            await Connection.open(address, pool, tls=None, login=wrong, network=Network(None, ""))
+            await Connection.open(address, pool, Access(wrong), Network(None, ""))
         except TryError as error:
             return isinstance(error, LoginWaitError)
 

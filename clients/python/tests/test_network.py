@@ -31,7 +31,7 @@ from distkv_client.codec import encode
 from distkv_client.config import Address
 from distkv_client.connection import Connection
 from distkv_client.errors import NoAccessError, NotMetError, OtherNetworkError
-from distkv_client.login import Greeting, identity_of
+from distkv_client.login import Access, Greeting, identity_of
 from distkv_client.network import Network
 from distkv_client.pool import Pool
 
@@ -184,7 +184,7 @@ async def test_two_nodes_that_are_met_at_once_are_not_both_used(two):
         return True
 
     other._answer, other.tock = hold, 1 << 40
-    pool = Pool(PoolConfig(), asyncio.get_running_loop(), None, None, Network(None, ""))
+    pool = Pool(PoolConfig(), asyncio.get_running_loop(), Access(), Network(None, ""))
     late = asyncio.create_task(pool.get(Address.parse(other.address), float("inf")))
     await until(lambda: held)
     assert isinstance(await pool.get(Address.parse(one.address), float("inf")), Connection)
@@ -271,8 +271,8 @@ async def test_a_node_that_does_not_tell_its_network_is_used(network):
         await node.stop()
 
 
-def ticket_of(node, network):
-    content = msgpack.packb({"addresses": [node.address], "network": network})
+def ticket_of(node, network, **more):
+    content = msgpack.packb({"addresses": [node.address], "network": network, **more})
     data = base64.urlsafe_b64encode(content + hashlib.sha256(content).digest()[:4])
     return "distkv1." + data.decode().rstrip("=")
 

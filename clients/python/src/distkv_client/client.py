@@ -26,6 +26,7 @@ from .errors import (
     UnavailableError,
     UsageError,
 )
+from .login import Access
 from .model import UNSET, Entry, Unset, Version, Written, tock_of, written_of
 from .monitor import Monitor
 from .network import Network
@@ -62,7 +63,8 @@ class Client:
         self.config = config
         self._read_mode = ReadMode.of(config.read_mode)
         self._stats = ClientStats()
-        self._pool = Pool(config.pool, loop, config.tls, config.login, network)
+        access = Access(config.login, config.tls, config.plaintext_login)
+        self._pool = Pool(config.pool, loop, access, network)
         self._stats.pool = self._pool.stats
         self._topology = Topology(seeds, self._pool, config.topology, config.connect_deadline, loop)
         self._stats.topology = self._topology.stats
@@ -100,7 +102,8 @@ class Client:
                 await client._topology.first_view()
         except (NoAccessError, OtherNetworkError) as error:
             await client.close(grace=0)
-            raise DeniedError(str(error), code="no_access", node=seeds[0], attempts=1, cause=error) from None
+            code = error.code if isinstance(error, NoAccessError) else "no_access"
+            raise DeniedError(str(error), code=code, node=seeds[0], attempts=1, cause=error) from None
         except TimeoutError:
             failure = client._topology.failure
             await client.close(grace=0)

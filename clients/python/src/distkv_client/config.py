@@ -168,6 +168,9 @@ class Config:
     """How old the table of overrides of preferred nodes gets before it is fetched again; at least 0.1."""
     login: Login | None = None
     """As whom the nodes are used, where they ask for a login."""
+    plaintext_login: bool = False
+    """Whether a password or token is also sent without TLS to another machine: whoever is in between, or answers in the
+    node's place, can read it. Otherwise a node that asks for it there counts as one that refuses the client."""
     tls: Tls | None = None
     """How nodes are known; none: plain text."""
     network: str | None = None

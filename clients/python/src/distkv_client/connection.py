@@ -24,8 +24,8 @@ from .codec import (
     unpacker_of,
 )
 from .config import Address, PoolConfig
-from .dial import dial, look, prepare
-from .entrance import greeted, learn_identity, log_in
+from .dial import dial, is_own_machine, look, prepare
+from .entrance import greeted, learn_identity, log_in, settings_of, window_of
 from .errors import (
     BusyError,
     ConnectError,
@@ -37,11 +37,11 @@ from .errors import (
     TooLargeError,
     TryError,
 )
-from .login import Login
+from .login import Access
 from .network import Network
 from .replies import NO_REPLY, again, check_reply, server_error
 from .stream import Stream
-from .tls import Session, Tls
+from .tls import Session
 
 OPEN_MAX = 4096
 """Requests and streams that are open on one connection at a time."""
@@ -51,8 +51,6 @@ GATHER_BYTES_MAX = 64 << 10
 """Bytes that are gathered for one write."""
 READ_BYTES_MAX = 64 << 10
 """Bytes that are read at once, into one buffer: asyncio's own would be allocated for each read."""
-WINDOW_MIN, WINDOW_MAX = 2, 4096
-"""The window of flow control."""
 
 Reply = tuple["asyncio.Future[Any]", float, bool]
 """Who waits for a reply, until when, and whether for its bytes."""
@@ -100,15 +98,14 @@ class Connection(asyncio.BufferedProtocol):
     # -- making one --------------------------------------------------------------------------
 
     @classmethod
-    async def open(
-        cls, address: Address, config: PoolConfig, *, tls: Tls | None, login: Login | None, network: Network
-    ) -> Connection:
+    async def open(cls, address: Address, config: PoolConfig, access: Access, network: Network) -> Connection:
         """Connects, reads the greeting, logs in, and learns who the node is. A node of another network is left before
         anything is sent to it.
 
         Raises a :class:`~distkv_client.errors.TryError`; nothing is left behind then, also if cancelled.
         """
         loop = asyncio.get_running_loop()
+        tls = access.tls
         connection: Connection | None = None
         try:
             async with asyncio.timeout(config.connect_timeout):
@@ -120,7 +117,7 @@ class Connection(asyncio.BufferedProtocol):
                     session = Session(tls.context, address.host)
                 connection = cls(address, loop, session)
                 await dial(connection, address, loop, config.connect_timeout)
-                await connection._begin(config, login, network)
+                await connection._begin(config, access, network)
                 return connection
         except TimeoutError:
             error: TryError = ConnectError(
@@ -139,26 +136,28 @@ class Connection(asyncio.BufferedProtocol):
             raise ConnectError(f"cannot connect to {address}: {error}") from error
         raise error
 
-    async def _begin(self, config: PoolConfig, login: Login | None, network: Network) -> None:
+    async def _begin(self, config: PoolConfig, access: Access, network: Network) -> None:
         assert self._greeting is not None
         greeting = await greeted(self.address, self._greeting)
         self._greeting = None
         network.check(self.address, greeting.network)
         self.name = greeting.node
-        granted = WINDOW_MAX if greeting.qlen is None else greeting.qlen
-        if granted > 0:
-            self.window = min(max(min(config.window, granted), WINDOW_MIN), WINDOW_MAX)
-        settings: dict[str, object] = {"seq": 0, "qlen": self.window or 0}
-        if greeting.is_catching_up:
-            # There are other nodes to go to.
-            settings["nowait"] = True
-        self._write(encode(settings))
-        if login is not None and (login.key is not None or greeting.auth is not None):
-            await log_in(self, login, greeting)
+        self.window = window_of(greeting, config.window)
+        self._write(settings_of(greeting, self.window))
+        await log_in(self, access, greeting)
         await learn_identity(self)
         network.settle(self.address, greeting.network)
 
     # -- requests ----------------------------------------------------------------------------
+
+    @property
+    def is_private(self) -> bool:
+        """Whether nobody else can read what is sent: by TLS, or within this machine."""
+        if self._session is not None or self._transport is None:
+            return self._session is not None
+        # What the socket is connected to, whatever name was given for it.
+        peer: Any = self._transport.get_extra_info("peername")
+        return is_own_machine(peer[0] if peer else None)
 
     @property
     def load(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import socket
 
 from .config import Address
@@ -64,6 +65,17 @@ async def look(address: Address, loop: asyncio.AbstractEventLoop, patience: floa
         else:
             done.cancel()
         reader.close()
+
+
+def is_own_machine(host: object) -> bool:
+    """Whether nothing that is sent there leaves the machine; `host`: the address that a socket is connected to."""
+    try:
+        address = ipaddress.ip_address(host if isinstance(host, str) else "")
+    except ValueError:
+        return False
+    # An IPv6 socket has IPv4 addresses in their long form.
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
 
 
 def prepare(sock: socket.socket) -> None:

@@ -7,13 +7,25 @@ import os
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from .codec import Fields, Message
+from .codec import Fields, Message, encode
 from .config import Address
-from .errors import ACCESS_CODES, FULL, LoginWaitError, LostError, NoAccessError, NotMetError, ServerError
-from .login import NONCE_BYTES, Greeting, Login, identity_of, proof
+from .errors import (
+    ACCESS_CODES,
+    FULL,
+    LoginWaitError,
+    LostError,
+    NoAccessError,
+    NotMetError,
+    PlaintextLoginError,
+    ServerError,
+)
+from .login import NONCE_BYTES, Access, Greeting, identity_of, proof, secret_for
 
 if TYPE_CHECKING:
     from .connection import Connection
+
+WINDOW_MIN, WINDOW_MAX = 2, 4096
+"""The window of flow control."""
 
 
 async def greeted(address: Address, first: Awaitable[Message]) -> Greeting:
@@ -30,12 +42,30 @@ async def greeted(address: Address, first: Awaitable[Message]) -> Greeting:
         raise NotMetError(f"cannot get into {address}: {error}") from None
 
 
-async def log_in(connection: Connection, login: Login, greeting: Greeting) -> None:
-    """Logs in.
+def window_of(greeting: Greeting, wanted: int) -> int | None:
+    """The window of flow control, as far as the node grants it; none: it has no flow control."""
+    granted = WINDOW_MAX if greeting.qlen is None else greeting.qlen
+    return min(max(min(wanted, granted), WINDOW_MIN), WINDOW_MAX) if granted > 0 else None
+
+
+def settings_of(greeting: Greeting, window: int | None) -> bytes:
+    """What the client says first."""
+    settings: dict[str, object] = {"seq": 0, "qlen": window or 0}
+    if greeting.is_catching_up:
+        # There are other nodes to go to.
+        settings["nowait"] = True
+    return encode(settings)
+
+
+async def log_in(connection: Connection, access: Access, greeting: Greeting) -> None:
+    """Logs in, if the node asks for it, or the client knows it by its key.
 
     Raises :class:`~distkv_client.errors.NoAccessError`, :class:`~distkv_client.errors.LoginWaitError`, and what can
     happen to a connection.
     """
+    login = access.login
+    if login is None or (login.key is None and greeting.auth is None):
+        return
     fields = Fields()
     expected: bytes | None = None
     if login.key is not None:
@@ -47,9 +77,17 @@ async def log_in(connection: Connection, login: Login, greeting: Greeting) -> No
         fields.add("proof", proof(login.key, b"distkv login client 1", nonce, greeting.nonce))
         expected = proof(login.key, b"distkv login node 1", nonce, greeting.nonce)
     else:
-        fields.add("typ", login.method or greeting.auth or "password").add("ident", login.user)
-        if login.secret is not None:
-            fields.add("secret", login.secret)
+        # Whoever answers there may choose the method, so what counts is whether the secret would be sent.
+        method = login.method or greeting.auth or "password"
+        fields.add("typ", method).add("ident", login.user)
+        if (secret := secret_for(login, method)) is not None:
+            if not (access.plaintext_login or connection.is_private):
+                what = method if method in ("password", "token") else "secret"
+                raise PlaintextLoginError(
+                    f"cannot get into {connection.address}: it asks for a login, and the {what} would go there in "
+                    "plain text: use TLS (a ticket, or tls=), a tunnel on this machine, or plaintext_login=True"
+                )
+            fields.add("secret", secret)
     theirs: object = None
     try:
         stream = await connection.stream(fields.head("auth"))

@@ -84,9 +84,19 @@ class OtherNetworkError(ConnectError):
 class NoAccessError(TryError):
     """No TLS came about, or the node does not know the user. Nothing was sent."""
 
+    code = "no_access"
+    """The word for programs, of a call that ends with it."""
+
 
 class NotMetError(NoAccessError):
     """No TLS came about, so that no greeting could be believed: the node may be of any network."""
+
+
+class PlaintextLoginError(NoAccessError):
+    """The node asks for a login, and the client itself sends it none, since its secret would go to another machine in
+    plain text. Nothing was sent."""
+
+    code = "plaintext_login"
 
 
 class LostError(TryError):
@@ -170,7 +180,8 @@ class RefusedError(DistKVError):
 
 
 class DeniedError(RefusedError):
-    """The user may not do this, or is not known: `denied`, `auth_required`, `auth_failed`, `no_access`."""
+    """The user may not do this, or is not known: `denied`, `auth_required`, `auth_failed`, `no_access`; or the client
+    itself sends its secret nowhere in plain text: `plaintext_login`."""
 
 
 class PreconditionError(RefusedError):

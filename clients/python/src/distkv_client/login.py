@@ -9,6 +9,7 @@ from typing import Any
 
 from .codec import Message
 from .errors import ProtocolError
+from .tls import Tls
 
 NONCE_BYTES = 32
 """Bytes of a nonce."""
@@ -18,8 +19,9 @@ NONCE_BYTES = 32
 class Login:
     """A user with its password or token, or the network's key.
 
-    The secret is sent as it is: use it within TLS, or to a node of the same machine. `method` is `password`,
-    `token` or `root`; none takes what the node asks for.
+    The secret is sent as it is: only within TLS, or to a node of the same machine, unless the configuration has
+    `plaintext_login`. `method` is `password`, `token`, or `root`, which has no secret; none takes what the node asks
+    for.
     """
 
     user: str = "*"
@@ -45,6 +47,22 @@ class Login:
         if self.secret is None:
             return f"there is no user {self.user!r}, or it needs a secret"
         return f"there is no user {self.user!r}, or its secret is another one"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a client gets in at each node."""
+
+    login: Login | None = None
+    tls: Tls | None = None
+    """None: plain text."""
+    plaintext_login: bool = False
+    """Whether a secret is also sent in plain text to another machine."""
+
+
+def secret_for(login: Login, method: str) -> str | None:
+    """What is sent in such a login. Whoever asks for a method that has no secret gets none."""
+    return None if method in ("root", "_test") else login.secret
 
 
 def proof(key: bytes, label: bytes, client: bytes, node: bytes) -> bytes:

@@ -57,7 +57,7 @@ def final_error(error: TryError, fate: Fate, node: str | None, attempts: int) ->
 def no_access(error: TryError, fate: Fate, node: str, attempts: int) -> DistKVError:
     """The error of a call where no node lets the client in; `error`: what one of them has said."""
     if isinstance(error, NoAccessError) and fate is Fate.NOT_DONE:
-        return DeniedError(str(error), code="no_access", node=node, attempts=attempts, cause=error)
+        return DeniedError(str(error), code=error.code, node=node, attempts=attempts, cause=error)
     return final_error(error, fate, node, attempts)
 
 

@@ -23,15 +23,15 @@ from .errors import (
     LostError,
     NoAccessError,
     NotMetError,
+    PlaintextLoginError,
     ServerError,
     TryError,
 )
-from .login import Login
+from .login import Access
 from .network import Network
 from .path import ROOT
 from .replies import again
 from .stats import PoolStats
-from .tls import Tls
 
 CONNECTIONS_PER_NODE_MAX = 16
 """Most connections to one node."""
@@ -97,8 +97,7 @@ class Pool:
         self,
         config: PoolConfig,
         loop: asyncio.AbstractEventLoop,
-        tls: Tls | None,
-        login: Login | None,
+        access: Access,
         network: Network,
     ) -> None:
         self.config = config
@@ -108,8 +107,7 @@ class Pool:
         self.network = network
         self.is_closed = False
         self._loop = loop
-        self._tls = tls
-        self._login = login
+        self._access = access
         self._per_node = min(max(config.connections_per_node, 1), CONNECTIONS_PER_NODE_MAX)
         self._slots: dict[Address, Slot] = {}
         self._tasks: set[asyncio.Task[object]] = set()
@@ -186,13 +184,11 @@ class Pool:
 
     async def _connect(self, address: Address, slot: Slot) -> Connection:
         try:
-            connection = await Connection.open(
-                address, self.config, tls=self._tls, login=self._login, network=self.network
-            )
+            connection = await Connection.open(address, self.config, self._access, self.network)
             connection.clock = self.clock
             return connection
-        except NotMetError:
-            # Nobody knows whose words these are.
+        except (NotMetError, PlaintextLoginError):
+            # Nobody knows whose words these are; or they are the client's own.
             raise
         except NoAccessError as error:
             slot.note_word(error, self._loop.time())
