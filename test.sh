@@ -258,7 +258,6 @@ beside go-client clients/go/check.sh
 step "the Python client"
 # A worker that has run out of tests takes some of another's: a few take long, and stand together in their files.
 tests pytest python.log "$target/python-venv/bin/python" -m pytest tests/python -n "$((2 * $(nproc)))" --dist worksteal
-join_tests go go-client "the smart client for Go"
 
 if command -v dpkg-deb >/dev/null 2>&1 && command -v systemd-analyze >/dev/null 2>&1 && can_copy_system; then
     beside debian timeout 600 packaging/test-deb.sh "$product" "$target/debug/examples/man_pages"
@@ -267,6 +266,7 @@ fi
 # Our own client for Python; its longer tests: clients/python/README.md.
 step "the smart client for Python"
 tests pytest python-client.log "$target/python-client-venv/bin/python" -m pytest clients/python -n "$side_by_side" --dist worksteal
+join_tests go go-client "the smart client for Go"
 
 if [ -n "${beside[debian]:-}" ]; then
     join debian "the Debian package"

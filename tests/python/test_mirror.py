@@ -1,5 +1,6 @@
 """The client's own object tree: a mirror that follows the server."""
 
+import anyio
 import msgpack_raw as mp
 from conftest import clients
 from distkv.obj import ClientRoot
@@ -52,6 +53,32 @@ async def test_a_mirror_notices_changes_of_others(node, base):
                 await root.wait_chain(attrdict(res["chain"]))
                 assert len(root) == 30
                 assert [root[i].value for i in range(30)] == list(range(30))
+
+
+async def test_a_mirror_goes_on_however_often_the_nodes_that_write_are_started_anew(network, base):
+    """Each start of a node is another maker of events, and a mirror asks for three of an entry's."""
+    seen = network.add()
+    async with clients(seen) as client:
+        async with client.mirror(base, need_wait=True) as root:
+            await root.wait_loaded()
+            for i in range(6):
+                writer = await anyio.to_thread.run_sync(lambda: network.add(name="w"))
+                with writer.raw() as other:
+                    res = other.ok("set_value", path=mp.path(*base, "x"), value=i, nchain=1)
+                with anyio.fail_after(30):
+                    await root.wait_chain(attrdict(res["chain"]))
+                    while root["x"].value != i:
+                        await anyio.sleep(0.01)
+                network.nodes.remove(writer)
+                await anyio.to_thread.run_sync(writer.stop)
+            # What it writes by itself has a chain, too, which it walks along later.
+            await root["x"].update("mine", wait=True)
+            writer = await anyio.to_thread.run_sync(network.add)
+            with writer.raw() as other:
+                res = other.ok("set_value", path=mp.path(*base, "x"), value="last", nchain=1)
+            with anyio.fail_after(30):
+                await root.wait_chain(attrdict(res["chain"]))
+            assert root["x"].value == "last"
 
 
 async def test_the_list_of_the_client(node, base):

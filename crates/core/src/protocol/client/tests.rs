@@ -249,15 +249,32 @@ fn encoded(entry: &Entry, table: &NodeTable, killed: &BTreeSet<NodeName>, n: usi
 }
 
 #[test]
-fn a_chain_ends_with_nil_unless_it_is_cut_off() {
+fn a_chain_that_is_cut_off_has_no_end_for_who_wants_one_event_or_all() {
     let nobody = BTreeSet::new();
     let (table, whole) = chain_of(3, false);
     let (cut_table, cut) = chain_of(3, true);
-    for wanted in 1..5 {
+    // Events wanted; whether the chain ends where the entry has the whole of it, and where it has not.
+    let cases = [(1, false, false), (CHAIN_LEN_MAX + 1, true, false), (usize::MAX, true, false)];
+    for (wanted, whole_ends, cut_ends) in cases {
         let (nodes, ends) = shape(&encoded(&whole, &table, &nobody, wanted));
-        assert_eq!((nodes.len(), ends), (wanted.min(3), wanted >= 3));
+        assert_eq!((nodes.len(), ends), (wanted.min(3), whole_ends));
         let (nodes, ends) = shape(&encoded(&cut, &cut_table, &nobody, wanted));
-        assert_eq!((nodes.len(), ends), (wanted.min(3), false));
+        assert_eq!((nodes.len(), ends), (wanted.min(3), cut_ends));
+    }
+}
+
+/// A mirror of the original asks for three, and dies where the end is not there.
+#[test]
+fn a_chain_of_two_events_or_more_always_ends() {
+    let (nobody, killed) = (BTreeSet::new(), BTreeSet::from([NodeName::new("n1").unwrap()]));
+    for is_cut in [false, true] {
+        let (table, entry) = chain_of(4, is_cut);
+        for wanted in 2..=CHAIN_LEN_MAX {
+            let (nodes, ends) = shape(&encoded(&entry, &table, &nobody, wanted));
+            assert_eq!((nodes.len(), ends), (wanted.min(4), true));
+            let (nodes, ends) = shape(&encoded(&entry, &table, &killed, wanted));
+            assert_eq!((nodes.len(), ends), (wanted.min(3), true));
+        }
     }
 }
 
@@ -287,6 +304,11 @@ fn a_deletions_event_is_told_in_the_message_itself() {
         b"\x83\xa4node\xa4n0~1\xa4tick\x01\xa4prev\x83\xa4node\xa4n1~1\xa4tick\x02\xa4prev\xc0";
     assert_eq!(told(2), whole);
     assert_eq!(told(usize::MAX), whole);
+    let (table, longer) = chain_of(3, false);
+    let mut out = Vec::new();
+    let names = Names { table: &table, killed: &nobody };
+    names.add_event_fields(&longer, ChainLength::of(2), &mut MessageWriter::new(&mut out));
+    assert_eq!(out, whole, "what is cut off ends, too");
 }
 
 #[test]

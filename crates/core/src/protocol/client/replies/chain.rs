@@ -1,5 +1,6 @@
 //! Chains as clients see them: nested maps `{node, tick, prev}`, newest event first. `prev` nil
-//! ends a chain; `prev` absent means that it was cut off there.
+//! ends a chain; `prev` absent means that it was cut off there. Only who asks for one event, or for more than a chain can
+//! have, is told so: see [`ChainLength::always_ends`].
 
 use std::collections::BTreeSet;
 
@@ -120,7 +121,8 @@ impl Names<'_> {
 
     /// Appends the first events of an entry's chain, as one map.
     pub fn write_chain(&self, entry: &Entry, length: ChainLength, out: &mut Vec<u8>) {
-        self.write_links(&self.visible(entry), entry.is_chain_cut(), length.events, out);
+        let (cut, ends) = (entry.is_chain_cut(), length.always_ends());
+        self.write_links(&self.visible(entry), cut, length.events, ends, out);
     }
 
     /// Appends an event, and what follows it in an entry's chain, as far as it is wanted. Where the
@@ -137,7 +139,7 @@ impl Names<'_> {
         let events: SmallVec<[Event; CHAIN_LEN_MAX]> = [event].into_iter().chain(older).collect();
         let is_whole =
             entry.is_some_and(|e| !e.is_chain_cut() && e.events().any(|other| other == event));
-        self.write_links(&events, !is_whole, length.events, out);
+        self.write_links(&events, !is_whole, length.events, length.always_ends(), out);
     }
 
     /// Adds the first events of an entry's chain as fields of the message itself: `node`,
@@ -153,20 +155,29 @@ impl Names<'_> {
         self.write_life(newest.node, message.key("node"));
         message.u64("tick", newest.tick.get());
         let cut = entry.is_chain_cut();
-        let is_end = older.is_empty() && !cut;
+        let ends = length.always_ends();
+        let is_end = older.is_empty() && (ends || !cut);
         if is_end || (length.events > 1 && !older.is_empty()) {
-            self.write_links(older, cut, length.events - 1, message.key("prev"));
+            self.write_links(older, cut, length.events - 1, ends, message.key("prev"));
         }
     }
 
-    fn write_links(&self, events: &[Event], cut: bool, length: usize, out: &mut Vec<u8>) {
+    /// `length`: at most so many. `ends`: with nil at the end, whatever follows.
+    fn write_links(
+        &self,
+        events: &[Event],
+        cut: bool,
+        length: usize,
+        ends: bool,
+        out: &mut Vec<u8>,
+    ) {
         let shown = events.len().min(length);
         if shown == 0 {
             write_nil(out);
         }
         for (i, event) in events.iter().take(shown).enumerate() {
             let is_last = i + 1 == shown;
-            let is_end = is_last && shown == events.len() && !cut;
+            let is_end = is_last && (ends || (shown == events.len() && !cut));
             write_map_len(if is_last && !is_end { 2 } else { 3 }, out);
             write_str("node", out);
             self.write_life(event.node, out);

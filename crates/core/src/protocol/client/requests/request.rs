@@ -2,6 +2,7 @@
 //! [`decode`](mod@crate::protocol::client::decode) reads them.
 
 use crate::model::ids::{Millis, Tick, Tock};
+use crate::model::limits::CHAIN_LEN_MAX;
 use crate::model::path::{Path, PathBytes};
 use crate::model::tick_set::TickSet;
 use crate::protocol::client::action::Action;
@@ -93,6 +94,13 @@ impl ChainLength {
     #[must_use]
     pub fn is_none(self) -> bool {
         self.events == 0
+    }
+
+    /// Whether the chain ends with nil also where it is cut off. The original's client asks for three events, and its
+    /// mirrors die where they walk along a chain and its end is not there. There, a chain has a link for each node; here, one for
+    /// each life, so that three are soon exceeded.
+    pub(crate) fn always_ends(self) -> bool {
+        (2..=CHAIN_LEN_MAX).contains(&self.events)
     }
 }
 
