@@ -72,23 +72,25 @@ func (c *caller) home(r *routing, shard int) *target {
 
 // tries is the nodes that were tried since all were. The first one needs no allocation.
 type tries struct {
-	first  address
-	more   []address
+	first  place
+	more   []place
 	isSome bool
-	again  address
+	again  place
 	isSame bool // the next try goes to `again`
 }
 
 func (t *tries) note(to *target) {
 	if !t.isSome {
-		t.first, t.isSome = to.address, true
+		t.first, t.isSome = to.place(), true
 		return
 	}
-	t.more = append(t.more, to.address)
+	t.more = append(t.more, to.place())
 }
 
-func (t *tries) has(where address) bool {
-	return t.isSome && (t.first == where || slices.Contains(t.more, where))
+// has tells whether it was tried. A seed may have become a node of a view meanwhile.
+func (t *tries) has(one *target) bool {
+	at, seed := one.place(), place{address: one.address}
+	return t.isSome && (t.first == at || t.first == seed || slices.Contains(t.more, at) || slices.Contains(t.more, seed))
 }
 
 func (t *tries) clear() { t.isSome, t.more = false, t.more[:0] }
@@ -96,7 +98,7 @@ func (t *tries) clear() { t.isSome, t.more = false, t.more[:0] }
 // leaveOut: others come before this one.
 func (t *tries) leaveOut(where address) {
 	t.clear()
-	t.first, t.isSome = where, true
+	t.first, t.isSome = place{address: where}, true
 }
 
 // call carries a call out: `request` as one request with one reply, or `do` for one try. It is tried again, as the policy
@@ -169,7 +171,7 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 		}
 		end := min(moment+policy.TryDeadline, started+total)
 		sent := instant(-1)
-		connection, failure := c.pool.get(ctx, to.address, end)
+		connection, failure := c.pool.getAt(ctx, to.place(), end)
 		if failure == nil {
 			sent = now()
 			if p.isLong {
@@ -264,7 +266,7 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 			unconfirmed = answer{node: to.name, err: failure}
 		}
 		if kind.isSameNode() {
-			round.again, round.isSame = to.address, true
+			round.again, round.isSame = to.place(), true
 		}
 		if !wait(ctx, delay) {
 			why := refused.reason(c.topology.routing().targets)
@@ -298,14 +300,14 @@ func (c *caller) choose(r *routing, p *plan, round *tries) *target {
 		if best == nil {
 			best = r.preferred(p.shard)
 		}
-		if best != nil && !c.pool.isFailing(best.address) {
+		if best != nil && !c.pool.isFailingAt(best.place()) {
 			round.note(best)
 			return best
 		}
 	}
 	if round.isSame {
 		round.isSame = false
-		if found := r.addresses[round.again]; found != nil {
+		if found := r.at(round.again); found != nil {
 			return found
 		}
 	}
@@ -316,7 +318,7 @@ func (c *caller) choose(r *routing, p *plan, round *tries) *target {
 	for range 2 {
 		var untried, wanted *target
 		for _, one := range order {
-			if round.has(one.address) {
+			if round.has(one) {
 				continue
 			}
 			if untried == nil {
@@ -328,7 +330,7 @@ func (c *caller) choose(r *routing, p *plan, round *tries) *target {
 			if wanted == nil {
 				wanted = one
 			}
-			if !c.pool.isFailing(one.address) {
+			if !c.pool.isFailingAt(one.place()) {
 				round.note(one)
 				return one
 			}

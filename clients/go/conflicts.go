@@ -159,7 +159,7 @@ func liveTargets(r *routing) []*target {
 // conflictsOf is what one node lists: a bounded number.
 func (c *Client) conflictsOf(ctx context.Context, to *target, path Path, yield func(Conflict) bool) *tryError {
 	patience := c.config.Retry.TryDeadline
-	connection, err := c.caller.pool.get(ctx, to.address, now()+patience)
+	connection, err := c.caller.pool.getAt(ctx, to.place(), now()+patience)
 	if err != nil {
 		return err
 	}

@@ -173,6 +173,8 @@ type tryError struct {
 	code  string
 	made  bool // the node says that it has made the change, or part of it
 	other bool // the node is of another network (tryConnect): for calls, it is like one that cannot be reached
+	// Where the view has the node that was meant, another one answers (tryConnect).
+	misplaced bool
 	// No TLS came about (tryNoAccess), so that no greeting could be believed: the node may be of any network.
 	notMet bool
 	// The node makes this client's login wait (tryConnect), since too many have failed: it has not looked at the secret.

@@ -58,7 +58,7 @@ func (s *search) again(ctx context.Context, c *caller) (*opened, *Error) {
 		}
 		started := now()
 		end := started + policy.TryDeadline
-		connection, err := c.pool.get(ctx, to.address, end)
+		connection, err := c.pool.getAt(ctx, to.place(), end)
 		if err == nil {
 			var found *stream
 			if found, err = connection.stream(ctx, s.head, end); err == nil {

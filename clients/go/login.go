@@ -138,6 +138,10 @@ func (c *conn) logIn(ctx context.Context, config *Config, told greeting) *tryErr
 		expected = proof(login.Key, "distkv login node 1", nonce, told.nonce)
 	} else {
 		method := login.methodAt(told)
+		if login.Secret == "" && (method == "password" || method == "token") {
+			return tryErrorf(tryNoAccess, "cannot get into %s: who logs in as %q needs the user's secret, and none was given", c.address,
+				login.User)
+		}
 		request.text("typ", method).text("ident", login.User)
 		if secret := login.secretFor(method); secret != "" {
 			// Whoever answers there may choose the method, so what counts is whether the secret would be sent.

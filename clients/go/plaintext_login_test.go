@@ -202,8 +202,26 @@ func TestAMethodWithoutASecretGetsNone(t *testing.T) {
 	}
 }
 
+func TestWhoNeedsASecretAndHasNoneIsToldAtOnce(t *testing.T) {
+	for _, method := range []string{"password", "token"} {
+		for _, said := range []string{"", method} {
+			atNoLoopback(t, asks(method), func(t *testing.T, far *farAway, node *scripted) {
+				failed := denied(t, far.config(&Login{User: "ann", Method: said}, node.seed()))
+				text := "cannot get into " + node.seed() + ": who logs in as \"ann\" needs the user's secret, and none was given"
+				if failed.Code != "no_access" || !strings.Contains(failed.Error(), text) {
+					t.Error(method, said, failed)
+				}
+				if told := node.actions("auth"); len(told) != 0 {
+					t.Error(told, "there is nothing to look at")
+				}
+			})
+		}
+	}
+}
+
 func TestWhoHasNoSecretOrNeedsNoneGoesOn(t *testing.T) {
-	atNoLoopback(t, asks("password"), func(t *testing.T, far *farAway, node *scripted) {
+	// Of a method that this client does not know, it cannot say whether it needs one.
+	atNoLoopback(t, asks("another"), func(t *testing.T, far *farAway, node *scripted) {
 		if told := getsIn(t, far.config(&Login{User: "ann"}, node.seed()), node); len(told) != 1 || told[0].get("secret") != nil {
 			t.Error(told)
 		}

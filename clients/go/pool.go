@@ -3,8 +3,11 @@ package distkv
 import (
 	"context"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 )
 
 // Bounds of the pool.
@@ -23,7 +26,9 @@ const (
 //
 // A call that needs a connection while one is being opened waits for that attempt, which goes on even if the call is
 // cancelled. A failed attempt is remembered for a short while. A second connection is opened only when the first is busy;
-// unused ones are closed; a silent node is asked whether it is alive. Nodes of another network are not used.
+// unused ones are closed; a silent node is asked whether it is alive. Nodes of another network are not used. Who means a node by
+// its name gets no connection to another one, though it may be at that address: for those who mean that one, or whichever is
+// there, the connection stays.
 type pool struct {
 	config     *Config
 	ctx        context.Context // ends when the pool is closed
@@ -31,6 +36,8 @@ type pool struct {
 	goroutines *group
 	clock      clock // what all nodes say
 	network    *network
+	// onOtherNode is told the name of a node at whose address another one answers; without the lock.
+	onOtherNode func(name string)
 
 	mu       sync.Mutex
 	slots    map[address]*slot
@@ -39,7 +46,8 @@ type pool struct {
 }
 
 func newPool(config *Config, goroutines *group) *pool {
-	p := &pool{config: config, goroutines: goroutines, slots: map[address]*slot{}, network: networkOf(config)}
+	p := &pool{config: config, goroutines: goroutines, slots: map[address]*slot{}, network: networkOf(config),
+		onOtherNode: func(string) {}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	goroutines.Add(1)
 	go p.look()
@@ -47,15 +55,15 @@ func newPool(config *Config, goroutines *group) *pool {
 }
 
 // ready is an open connection that is not busy, if there is one: no waiting, no allocation.
-func (p *pool) ready(where address) *conn {
+func (p *pool) ready(at place) *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	found := p.slots[where]
+	found := p.slots[at.address]
 	if found == nil {
 		return nil
 	}
 	for _, c := range found.conns {
-		if c.ended.Load() == nil && int(c.load.Load()) < p.config.Pool.BusyAt {
+		if c.ended.Load() == nil && int(c.load.Load()) < p.config.Pool.BusyAt && (at.name == "" || c.name == at.name) {
 			c.usedAt.Store(int64(now()))
 			return c
 		}
@@ -63,12 +71,21 @@ func (p *pool) ready(where address) *conn {
 	return nil
 }
 
-// get is a connection to this node. Giving up gives up waiting, not the attempt. After an error nothing was sent.
+// get is a connection to whichever node is there. Giving up gives up waiting, not the attempt. After an error nothing was sent.
 func (p *pool) get(ctx context.Context, where address, end instant) (*conn, *tryError) {
-	if c := p.ready(where); c != nil {
+	return p.getAt(ctx, place{address: where}, end)
+}
+
+// getAt is the same to the node that is meant.
+func (p *pool) getAt(ctx context.Context, at place, end instant) (*conn, *tryError) {
+	if c := p.ready(at); c != nil {
 		return c, nil
 	}
-	c, going, err := p.plan(where)
+	where := at.address
+	c, going, err := p.plan(at)
+	if err != nil && err.misplaced {
+		p.onOtherNode(at.name)
+	}
 	if c != nil || err != nil {
 		return c, err
 	}
@@ -93,7 +110,21 @@ func (p *pool) get(ctx context.Context, where address, end instant) (*conn, *try
 		err.code = ended.code
 		return nil, err
 	}
+	if at.name != "" && going.conn.name != at.name {
+		p.onOtherNode(at.name)
+		return nil, otherNode(where, going.conn.name)
+	}
 	return going.conn, nil
+}
+
+// otherNode: where the view has a node, another one answers. Its name may be any text, and is shown in one line.
+func otherNode(where address, name string) *tryError {
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		name = strconv.Quote(name)
+	}
+	err := tryErrorf(tryConnect, "at %s another node answers, %s", where, name)
+	err.misplaced = true
+	return err
 }
 
 // outOfTime is the error of a caller that can wait no longer for a connection: nothing was sent. How the attempt before failed
@@ -110,9 +141,10 @@ func (p *pool) outOfTime(where address, cause error) *tryError {
 	return err
 }
 
-func (p *pool) plan(where address) (*conn, *attempt, *tryError) {
+func (p *pool) plan(at place) (*conn, *attempt, *tryError) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	where := at.address
 	if p.isClosed {
 		return nil, nil, tryErrorf(tryConnect, "cannot connect to %s: %s", where, closedReason)
 	}
@@ -126,8 +158,14 @@ func (p *pool) plan(where address) (*conn, *attempt, *tryError) {
 		p.slots[where] = found
 	}
 	p.stats.Lost += uint64(found.dropEnded())
+	if other := found.otherThan(at.name); other != "" {
+		return nil, nil, otherNode(where, other)
+	}
 	var best *conn
 	for _, c := range found.conns {
+		if at.name != "" && c.name != at.name {
+			continue
+		}
 		if best == nil || c.load.Load() < best.load.Load() {
 			best = c
 		}
@@ -185,14 +223,22 @@ func (p *pool) open(where address, in *slot) {
 	}()
 }
 
+// isFailingAt is isFailing of the node that is meant; so is one where another node answers.
+func (p *pool) isFailingAt(at place) bool {
+	p.mu.Lock()
+	found := p.slots[at.address]
+	isOther := found != nil && found.otherThan(at.name) != ""
+	isFailing := found != nil && found.failedUntil > 0 && now() < found.failedUntil
+	p.mu.Unlock()
+	if isOther {
+		p.onOtherNode(at.name)
+	}
+	return isFailing || isOther
+}
+
 // isFailing tells whether the last attempt failed so recently that get would not try again, or the node let a call wait
 // in vain.
-func (p *pool) isFailing(where address) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	found := p.slots[where]
-	return found != nil && found.failedUntil > 0 && now() < found.failedUntil
-}
+func (p *pool) isFailing(where address) bool { return p.isFailingAt(place{address: where}) }
 
 // onTimeout: a call has waited in vain since then. If the node sent nothing at all meanwhile, others avoid it for a
 // moment, and it is asked whether it is alive.

@@ -301,7 +301,7 @@ func (r *reader) askRound(m *majority, asked []*target, needed int, end instant)
 	for _, one := range asked {
 		go func() {
 			found := answer{node: one.name, at: one}
-			c, err := r.pool.get(ctx, one.address, end)
+			c, err := r.pool.getAt(ctx, one.place(), end)
 			if err == nil {
 				found.life = life{c.name, c.incarnation}
 				found.message, err = c.request(ctx, appendGet(nil, r.path, true), end)

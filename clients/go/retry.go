@@ -114,19 +114,27 @@ func fateOf(kind class, what idempotency) Fate {
 // this client in. That one refuses it is not final: another one may have heard of its user already, or have a certificate that
 // is believed. It is once no node is left of which there is hope.
 type refusers struct {
-	out map[address]*tryError // of those that refuse it (tryNoAccess), cannot be reached, make its login wait, or are full
+	out map[place]*tryError // of those that refuse it (tryNoAccess), cannot be reached, make its login wait, or are full
 }
 
 func (r *refusers) onFailure(at *target, err *tryError) {
 	switch err.kind {
 	case tryNoAccess, tryConnect, tryLost:
 		if r.out == nil {
-			r.out = map[address]*tryError{}
+			r.out = map[place]*tryError{}
 		}
-		r.out[at.address] = err
+		r.out[at.place()] = err
 	default:
-		delete(r.out, at.address) // It has let the client in.
+		delete(r.out, at.place()) // It has let the client in.
 	}
+}
+
+// of is what came of this node. A seed may have become a node of a view meanwhile.
+func (r *refusers) of(one *target) *tryError {
+	if err := r.out[one.place()]; err != nil {
+		return err
+	}
+	return r.out[place{address: one.address}]
 }
 
 // refuser is a node that does not let this client in, and why.
@@ -139,7 +147,7 @@ type refuser struct {
 func (r *refusers) reason(nodes []*target) *tryError {
 	var told *tryError
 	for _, one := range nodes {
-		if err := r.out[one.address]; err.weight() > told.weight() {
+		if err := r.of(one); err.weight() > told.weight() {
 			told = err
 		}
 	}
@@ -153,7 +161,7 @@ func (r *refusers) verdict(nodes []*target) *refuser {
 	var told *refuser
 	doAll := true
 	for _, one := range nodes {
-		err := r.out[one.address]
+		err := r.of(one)
 		if err == nil || err.isFull() {
 			return nil
 		}

@@ -21,7 +21,21 @@ type target struct {
 	incarnation int64 // -1: not known
 	address     address
 	isLive      bool
+	isSeed      bool   // nobody says which node is there
 	hash        uint64 // of the name
+}
+
+// place is where a node is to be reached. name: the one that must answer there; "": any, as at a seed.
+type place struct {
+	address address
+	name    string
+}
+
+func (t *target) place() place {
+	if t.isSeed {
+		return place{address: t.address}
+	}
+	return place{t.address, t.name}
 }
 
 // rank is the rank of a node for a shard, from the hash of its name: splitmix64's finalizer. The greatest is first.
@@ -66,15 +80,26 @@ func newRouting(view ClusterView, seeds []address, overrides map[int]string) *ro
 	}
 	for _, node := range view.Nodes {
 		if node.hasAddress {
-			add(&target{name: node.Name, incarnation: node.incarnation, address: node.address, isLive: node.IsLive()})
+			add(&target{name: node.Name, incarnation: node.incarnation, address: node.address, isLive: node.IsLive(),
+				isSeed: node.State == "seed"})
 		}
 	}
 	for _, seed := range seeds {
 		if r.addresses[seed] == nil {
-			add(&target{name: seed.String(), incarnation: -1, address: seed, isLive: view.Epoch == 0})
+			add(&target{name: seed.String(), incarnation: -1, address: seed, isLive: view.Epoch == 0, isSeed: true})
 		}
 	}
 	return r
+}
+
+// at is the node that is to be reached there; nil: there is none any more.
+func (r *routing) at(where place) *target {
+	for _, t := range r.targets {
+		if t.place() == where {
+			return t
+		}
+	}
+	return nil
 }
 
 // preferred is the node that serves a shard; nil if none is live. It allocates nothing once it is decided.

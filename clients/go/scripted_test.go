@@ -32,6 +32,7 @@ type scripted struct {
 	refuses  string // the code with which it refuses logins; "": it lets all in; also silently, crowded, full
 	peers    []*scripted
 	states   map[string]string
+	places   map[string]string // where it says that others are, as far as that is wrong
 	requests []message
 	views    []viewer
 	accepted int
@@ -153,7 +154,11 @@ func (s *scripted) view() fields {
 		if peer == s {
 			state = "self"
 		}
-		nodes = append(nodes, fields{"name": peer.name, "incarnation": 7, "client": peer.listener.Addr().String(), "state": state,
+		client := peer.listener.Addr().String()
+		if told := s.places[peer.name]; told != "" {
+			client = told
+		}
+		nodes = append(nodes, fields{"name": peer.name, "incarnation": 7, "client": client, "state": state,
 			"ready": !peer.isEmpty, "gossip": nil, "housekeeper": nil})
 	}
 	return fields{"epoch": 1, "nodes": nodes, "id": fields{"name": s.name, "incarnation": 7}}
@@ -200,10 +205,13 @@ func (s *scripted) letIn() {
 }
 
 // tellDown reports a node as down, to all who follow the view.
-func (s *scripted) tellDown(name string) {
+func (s *scripted) tellDown(name string) { s.tell(func() { s.states[name] = "down" }) }
+
+// tell changes what it reports of the others, to all who follow the view.
+func (s *scripted) tell(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.states[name] = "down"
+	change()
 	for _, one := range s.views {
 		send(one.socket, fields{"seq": one.seq, "cluster": s.view(), "wseq": 3})
 	}

@@ -54,6 +54,24 @@ func (s *slot) stillRefused(waits *tryError) *tryError {
 	return tryErrorf(tryNoAccess, "%s; since then: %s", said, waits.text)
 }
 
+// otherThan is the name of the node that is there instead of this one, while its connection lasts; "": none.
+func (s *slot) otherThan(name string) string {
+	other := ""
+	if name == "" {
+		return other
+	}
+	for _, c := range s.conns {
+		switch {
+		case c.ended.Load() != nil:
+		case c.name == name:
+			return ""
+		default:
+			other = c.name
+		}
+	}
+	return other
+}
+
 func (s *slot) clearFailure() { s.failure, s.failedUntil, s.failures = nil, 0, 0 }
 
 // letIn takes a new connection. What the node said before does not count any more.

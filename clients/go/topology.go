@@ -15,6 +15,9 @@ import (
 // listenersMax is the most listeners of one client.
 const listenersMax = 1024
 
+// askAnewAfter: for so long a view that has proved wrong is not asked for anew once more; it may be wrong at all nodes.
+const askAnewAfter = 10 * time.Second
+
 // topology is the nodes of the network, kept up to date: from the seeds to a watch of the cluster view at one node, and to
 // the next node when that one is lost. Seeds always stay candidates.
 //
@@ -34,6 +37,8 @@ type topology struct {
 	stats     TopologyStats
 	failure   *tryError // why no node could be reached the last time that all were tried
 	isRefused bool      // all of them refused this client, or are of another network
+	watched   *stream   // the views of the node that is watched; nil while none is
+	askAgain  instant   // from then on a wrong view may be asked for anew
 	changed   chan struct{}
 	listeners map[int]func(TopologyChange)
 	last      int
@@ -43,6 +48,7 @@ func newTopology(seeds []address, p *pool, config *Config) *topology {
 	t := &topology{seeds: seeds, pool: p, config: &config.Topology, log: config.Logger, changed: make(chan struct{}),
 		listeners: map[int]func(TopologyChange){}, connectBy: never}
 	t.now.Store(newRouting(ClusterView{}, seeds, nil))
+	p.onOtherNode = t.askAnew
 	return t
 }
 
@@ -90,6 +96,24 @@ func (t *topology) listen(call func(TopologyChange)) (func(), error) {
 		defer t.mu.Unlock()
 		delete(t.listeners, number)
 	}, nil
+}
+
+// askAnew: this node is not where the view has it, so another one may know better than the one that is watched. Of a node that
+// is not live, nobody says that it is there.
+func (t *topology) askAnew(name string) {
+	if to := t.routing().byName[name]; to == nil || !to.isLive {
+		return
+	}
+	t.mu.Lock()
+	watched, moment := t.watched, now()
+	isDue := watched != nil && moment >= t.askAgain
+	if isDue {
+		t.askAgain = moment + askAnewAfter
+	}
+	t.mu.Unlock()
+	if isDue {
+		watched.close()
+	}
 }
 
 // prefer takes new overrides of preferred nodes: listeners are told which shards moved.
@@ -262,7 +286,7 @@ func (t *topology) follow(ctx context.Context) {
 			end := t.share(len(candidates) - i + boolean(isOld || isNotReady))
 			found, err := t.followOne(ctx, candidate, takesAny, end)
 			t.mu.Lock()
-			t.stats.Watching = ""
+			t.stats.Watching, t.watched = "", nil
 			t.mu.Unlock()
 			if ctx.Err() != nil {
 				return
@@ -382,7 +406,7 @@ func (t *topology) followOne(ctx context.Context, candidate address, takesAny bo
 		return notReady, nil
 	}
 	t.mu.Lock()
-	t.stats.Watching = candidate.String()
+	t.stats.Watching, t.watched = candidate.String(), s
 	t.mu.Unlock()
 	for nodes != nil {
 		t.apply(nodes, source)

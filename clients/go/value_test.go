@@ -28,7 +28,7 @@ func big70() *big.Int { return new(big.Int).Lsh(big.NewInt(1), 70) }
 
 var values = []any{
 	nil, true, int64(0), int64(-1), int64(-33), int64(127), int64(128), int64(-129), int64(1 << 40), uint64(math.MaxUint64),
-	int64(math.MinInt64), big70(), 1.5, math.Inf(1), "", "ä☃", "\xff is no UTF-8", []byte{0, 0xff}, []any{},
+	int64(math.MinInt64), big70(), 1.5, math.Inf(1), "", "ä☃", []byte{0, 0xff}, []any{},
 	[]any{int64(1), []any{int64(2), map[string]any{"x": nil}}}, map[string]any{}, map[string]any{"a": int64(1)},
 	Map{{"a", int64(1)}, {int64(2), []byte("b")}, {[]any{int64(1), "x"}, []any{int64(3)}}}, PathOf("a", 1, true),
 	Ext{77, []byte("kept")}, time.Unix(1_700_000_000, 5).UTC(), time.Unix(-5, 7).UTC(), time.Unix(1_700_000_000, 0).UTC(),

@@ -34,7 +34,9 @@ impl Failed {
         let (class, code) = match error {
             CallError::Refused { .. } if error.is_precondition() => ("Precondition", error.code()),
             CallError::Refused { .. } | CallError::NoAccess { .. } => ("Refused", error.code()),
-            CallError::Unavailable { .. } => ("Unavailable", error.code()),
+            CallError::Unavailable { .. } | CallError::BrokenOff { .. } => {
+                ("Unavailable", error.code())
+            }
             CallError::FateUnknown { .. } => ("FateUnknown", error.code()),
             CallError::NoMajority { .. } => ("NoMajority", error.code()),
             CallError::Value(_) => ("BadValue", error.code()),

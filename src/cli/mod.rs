@@ -79,6 +79,7 @@ Environment:
   DISTKV_CONNECT  the node that commands talk to, as --connect
   DISTKV_USER, DISTKV_SECRET_FILE  who they log in as, as --user, --secret-file
   DISTKV_SECRET   that user's password or token
+  DISTKV_PLAINTEXT_LOGIN  1: it may be sent in plain text, as --plaintext-login
   DISTKV_KEY      the network's key file, as --key: who has it is an admin
   DISTKV_NODE_CA  the CA of the nodes' own certificates, as --node-ca
   DISTKV_TICKET   where the nodes are, and who you are, as --ticket

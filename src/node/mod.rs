@@ -216,7 +216,8 @@ impl Node {
         for peer in &stored {
             links.add_target(&peer.address, Origin::Configured, peer.name.clone());
         }
-        let file = peer_file::path_of(&config).map(|path| PeerFile::new(path, stored));
+        let is_given = config.peer_file.is_some();
+        let file = peer_file::path_of(&config).map(|path| PeerFile::new(path, stored, is_given));
         let tock = links.hub.read(Engine::tock);
         links.me.set_may_begin(plan.may_begin(tock));
         let accepting = rt::spawn(accept_peers(Arc::clone(links), listener));

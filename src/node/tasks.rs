@@ -44,6 +44,7 @@ pub(super) async fn keep_time(
         if now >= check_due {
             check_due = now + STALL_CHECK_INTERVAL_MS;
             links.close_stalled();
+            links.keep_told();
             memory.look(links.hub.read(Engine::memory_excess), now);
             plaintext.look(takes_plaintext, now);
             let is_alone = links.count() == 0 && !links.addresses().is_empty();
@@ -58,6 +59,8 @@ pub(super) async fn keep_time(
 /// ends.
 pub(super) async fn report(links: Arc<Links>) {
     let mut renewed_at = None::<Millis>;
+    // Progress that is none is not logged again: on a slow line it is reported for long.
+    let mut progress = None;
     loop {
         let listener = links.hub.attention.listen();
         let (reports, dropped) = links.hub.take_reports();
@@ -75,11 +78,17 @@ pub(super) async fn report(links: Arc<Links>) {
                     Report::ResyncDone { entries, lasted_ms } => {
                         let conflicts = links.hub.read(|e| e.counters().conflicts);
                         links.observed.live.note_healed(*entries, *lasted_ms, conflicts);
+                        progress = None;
                     }
                     _ => {}
                 }
                 if let Some((kind, text)) = for_pages(report) {
                     links.observed.live.note(kind, text);
+                }
+                if let Report::ResyncProgress { entries, remaining } = report
+                    && progress.replace((*entries, *remaining)) == Some((*entries, *remaining))
+                {
+                    continue;
                 }
                 log(&links.hub, report, &table);
             }

@@ -73,6 +73,11 @@ pub trait NodeInfo: Send + Sync {
         None
     }
 
+    /// One line for people about each link that is too slow for what goes over it.
+    fn slow_links(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// How the node keeps its data on disk, if it does. Quick: no waiting, no I/O.
     fn storage(&self) -> Option<StorageStatus> {
         None

@@ -167,7 +167,7 @@ impl LocalClient {
         }
         let woken_before = self.exchange.shared.hub.woke_few_links();
         let mut busy = match self.exchange.take_requests(None) {
-            Requests::Done | Requests::NeedsReady => false,
+            Requests::Done | Requests::NeedsReady | Requests::Behind => false,
             Requests::More => true,
             Requests::Heavy(job) => {
                 self.publish().await;
@@ -180,14 +180,6 @@ impl LocalClient {
             Requests::NeedsRoom => {
                 self.publish().await;
                 self.exchange.shared.room().await;
-                true
-            }
-            Requests::NeedsOthers(waiting) => {
-                self.publish().await;
-                if self.has_ended {
-                    return;
-                }
-                self.exchange.wait_for_others(waiting).await;
                 true
             }
             Requests::Close => {

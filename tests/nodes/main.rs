@@ -16,6 +16,7 @@ mod harness;
 
 mod client;
 mod client_affinity;
+mod client_threads;
 mod cluster;
 mod hostile_client;
 mod hostile_peer;

@@ -11,6 +11,7 @@ mod given;
 mod nodes;
 mod other_network;
 mod said;
+mod shut_out;
 mod surroundings;
 mod tickets;
 

@@ -160,6 +160,21 @@ impl Hosts {
         ip_batch(&self.prefix(host), &lines);
     }
 
+    /// Gives one host a further address.
+    pub fn add_address(&self, host: usize, ip: IpAddr) {
+        let line = match ip {
+            IpAddr::V4(ip) => format!("addr add {ip}/24 dev eth0\n"),
+            // Nobody else has it: no need to find out for a second.
+            IpAddr::V6(ip) => format!("addr add {ip}/64 dev eth0 nodad\n"),
+        };
+        ip_batch(&self.prefix(host), &line);
+    }
+
+    /// Takes one of its IPv4 addresses away.
+    pub fn remove_address(&self, host: usize, ip: IpAddr) {
+        ip_batch(&self.prefix(host), &format!("addr del {ip}/24 dev eth0\n"));
+    }
+
     /// From now on, what `from` sends to `to` goes to a hardware address that nobody has; the
     /// other direction works.
     pub fn cut_one_way(&self, from: usize, to: usize) {

@@ -31,6 +31,7 @@ mod netns;
 mod processes;
 mod secure;
 mod service;
+mod slow_line;
 mod stalled_watcher;
 mod survival;
 mod tls;

@@ -28,6 +28,7 @@
 
 use crate::processes;
 
+mod addresses;
 mod capture;
 mod cluster;
 mod flood;

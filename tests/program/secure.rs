@@ -19,6 +19,7 @@ mod keys;
 mod links;
 mod moving;
 mod own_ca;
+mod plaintext_login;
 mod rotate;
 mod rotation;
 mod shut_out;

@@ -1,11 +1,13 @@
 //! Real nodes that clients use by TLS: tickets, the tunnel, and certificates that change while a node runs.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
+use std::thread;
 
+use distkv::client::Fields;
 use distkv_tls::ticket::ClientCertificate;
 use distkv_tls::{Ca, Ticket};
 use rmpv::Value;
@@ -409,6 +411,46 @@ impl NodeProcess {
         let text = authority.ticket(&[self.client]).to_text().unwrap();
         cli(&[arguments, &["--ticket", &text]].concat())
     }
+}
+
+/// A key file or a ticket means TLS, and a tunnel's clients have none.
+#[test]
+fn who_comes_to_a_tunnel_by_tls_is_told_to_come_without() {
+    let authority = Authority::new();
+    let node = authority.start(&["--client-plaintext", "none"]);
+    let ticket = authority.at_file(&[node.client]);
+    let tunnel = Tunnel::start(&ticket);
+    let (key, ca) = (authority.text("key"), authority.text("ca.pem"));
+    fs::write(&ca, distkv_tls::pem::certificate(authority.ca.certificate())).unwrap();
+    assert_eq!(cli(&["key", "new", "--network", "plant", "--to", &key]).code, 0);
+    for by in [["--key", &key], ["--node-ca", &ca], ["--ticket", &ticket]] {
+        let at = tunnel.listen.to_string();
+        let done = cli(&[&["get", "a", "--connect", &at][..], &by].concat());
+        assert_eq!(done.code, 3, "{done:?}");
+        for part in [&*at, "a tunnel", "leave out --key, --node-ca and --ticket", "--user"] {
+            assert!(done.stderr.contains(part), "{by:?}: {part}: {done:?}");
+        }
+    }
+}
+
+/// The node has taken it for a client without TLS, and says what is for those.
+#[test]
+fn who_began_its_handshake_too_late_is_not_told_to_get_a_ticket() {
+    let authority = Authority::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let ticket = authority.at_file(&[listener.local_addr().unwrap()]);
+    let _ends_with_the_process = thread::spawn(move || {
+        for mut met in listener.incoming().map_while(Result::ok) {
+            let mut words = Fields::new();
+            words.str("error", "connect with a ticket").str("code", "auth_required");
+            let _ = met.write_all(&words.encode());
+            let _ = met.read(&mut [0; 4096]);
+        }
+    });
+    let done = cli(&["get", "a", "--ticket", &ticket]);
+    assert_eq!(done.code, 6, "{done:?}");
+    assert!(done.stderr.trim_end().ends_with("Try again"), "{done:?}");
+    assert!(!done.stderr.contains("connect with a ticket"), "{done:?}");
 }
 
 #[test]

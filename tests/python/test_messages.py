@@ -1,8 +1,11 @@
 """msg_send and msg_monitor: messages through the network that leave nothing behind."""
 
+import anyio
 import msgpack_raw as mp
 import pytest
+import raw
 from conftest import clients
+from distkv.exceptions import ServerError
 
 
 @pytest.fixture
@@ -38,17 +41,21 @@ def test_a_message_arrives_byte_for_byte(pair):
         seq = receiver.start("msg_monitor", topic=("t",))
         start = receiver.reply(seq)
         assert start.order == ["state", "seq", "tock"]
-        for data in ("cd0005", "d603a16101c0", "c7037f010203", "82a16202a16101", "c0", "a2fffe"):
+        for data in ("cd0005", "d603a16101c0", "c7037f010203", "82a16202a16101", "c0"):
             sent = mp.encode({"action": "msg_send", "seq": 1, "topic": ("t",)})
             sender.send_bytes(b"\x84" + sent[1:] + b"\xa4data" + bytes.fromhex(data))
             assert sender.reply(1).order == ["seq", "tock"]
-            if data != "a2fffe":  # cannot be decoded here
-                msg = receiver.reply(seq)
-                assert msg.field("data") == bytes.fromhex(data)
-                assert msg.order == ["topic", "data", "seq", "tock"]
+            msg = receiver.reply(seq)
+            assert msg.field("data") == bytes.fromhex(data)
+            assert msg.order == ["topic", "data", "seq", "tock"]
 
 
-@pytest.mark.parametrize("bad", [b"\xc1\xff", b"", b"\x01\x02", b"\xa5abc"], ids=repr)
+# No value; and values that clients of the original cannot read.
+UNREADABLE = [b"\xa2\xff\xfe", b"\x81\x80\x01", b"\xc7\x03\xff\x01\x02\x03", b"\xc7\x02\x03\xc1\xc1", b"\xc7\x00\x05"]
+BAD = [b"\xc1\xff", b"", b"\x01\x02", b"\xa5abc", *UNREADABLE]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=repr)
 def test_what_cannot_be_decoded_comes_raw_with_an_error(pair, bad):
     one, two = pair
     with one.raw() as sender, two.raw() as receiver:
@@ -60,6 +67,20 @@ def test_what_cannot_be_decoded_comes_raw_with_an_error(pair, bad):
         assert (msg["raw"], msg["topic"]) == (bad, ("t", "bad")) and msg["error"]
         sender.ok("msg_send", topic=("t", "bad"), data=5)
         assert receiver.reply(seq)["data"] == 5
+
+
+@pytest.mark.parametrize("bad", UNREADABLE, ids=repr)
+async def test_a_monitor_goes_on_behind_a_message_that_it_cannot_read(node, base, bad):
+    with anyio.fail_after(raw.PATIENCE):
+        async with clients(node, node) as (one, two):
+            async with two.msg_monitor(tuple(base)) as monitor:
+                await one.msg_send(tuple(base), raw=bad)
+                await one.msg_send(tuple(base), data="next")
+                # As the client tells of every message with an `error`.
+                with pytest.raises(ServerError, match="Python's clients cannot read"):
+                    await monitor.recv()
+                assert (await monitor.recv()).data == "next"
+            assert "value" not in await two.get(base)
 
 
 def test_topics_are_matched(connection, base):
@@ -122,6 +143,11 @@ def test_msg_send_needs_a_topic_and_something_to_send(connection):
     connection.error("msg_send", topic=("t",))
     connection.error("msg_send", data=1)
     connection.error("msg_send", topic=("t",), raw="no bytes")
+    both = connection.error("msg_send", topic=("t",), raw=b"x", data=1)
+    assert both["code"] == "bad_request" and "not both" in both["error"]
+    for action in ("msg_send", "msg_monitor"):
+        bad = connection.error(action, topic=("t", b"\xff"), data=1)
+        assert bad["code"] == "bad_request" and "UTF-8" in bad["error"]
     connection.error("msg_send", topic=5, data=1)
     connection.error("msg_monitor")
     connection.error("msg_monitor", topic=5)

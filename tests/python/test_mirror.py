@@ -1,7 +1,10 @@
 """The client's own object tree: a mirror that follows the server."""
 
 import anyio
+import anyio
 import msgpack_raw as mp
+import pytest
+import raw
 from conftest import clients
 from distkv.obj import ClientRoot
 from moat.util import NotGiven, attrdict
@@ -79,6 +82,23 @@ async def test_a_mirror_goes_on_however_often_the_nodes_that_write_are_started_a
             with anyio.fail_after(30):
                 await root.wait_chain(attrdict(res["chain"]))
             assert root["x"].value == "last"
+
+
+@pytest.mark.parametrize("value", [b"\xa4caf\xe9", b"\x81\x80\x01", b"\xc7\x00\x05", b"\xd4\xff\x00"])
+async def test_a_mirror_goes_on_where_somebody_stores_what_it_could_not_read(node, base, value):
+    path = mp.encode(mp.path(*base, "a"))
+    with node.raw() as other:
+        async with clients(node) as client:
+            async with client.mirror(base, need_wait=True) as root:
+                await root.wait_loaded()
+                other.ok("set_value", path=mp.path(*base, "a"), value=1)
+                refusal = other.reply(other.start_bytes("set_value", path=path, value=value))
+                assert refusal["code"] == "bad_request"
+                res = other.ok("set_value", path=mp.path(*base, "b"), value=2)
+                with anyio.fail_after(raw.PATIENCE):
+                    await root.wait_chain(attrdict(res["chain"]))
+                assert (root["a"].value, root["b"].value) == (1, 2)
+            assert (await client.get(base + ["a"])).value == 1
 
 
 async def test_the_list_of_the_client(node, base):

@@ -1,10 +1,10 @@
-"""Values: every MessagePack type, kept byte for byte."""
+"""Values: every MessagePack type, kept byte for byte; but what the original cannot read is refused."""
 
 import msgpack
 import msgpack_raw as mp
 import pytest
 from conftest import clients
-from moat.util import Path
+from moat.util import Path, stream_unpacker
 
 # What goes over the wire, as bytes: non-shortest integers and lengths, and extensions that
 # nobody knows, included, for a value is what the client sent.
@@ -36,7 +36,6 @@ RAW_VALUES = {
     "str8": "d903616263",
     "str16": "da0003616263",
     "str32": "db00000003616263",
-    "str not utf-8": "a2fffe",
     "empty bin": "c400",
     "bin8": "c40200ff",
     "bin16": "c5000200ff",
@@ -49,10 +48,10 @@ RAW_VALUES = {
     "map": "82a16101a16202",
     "map order": "82a16202a16101",
     "map, key twice": "82a16101a16102",
-    "map with odd keys": "83c0019201020281010203",
+    "map with odd keys": "85c00192010202c70103c003c4010304d6ff0000000005",
     "map16": "de0001a16101",
     "map32": "df00000001a16101",
-    "nested": "81a16192c0819381c3c2c0a0c400",
+    "nested": "81a16192c0819392c3c2c0a0c400",
     "fixext1": "d40701",
     "fixext2": "d5070102",
     "fixext4": "d60701020304",
@@ -63,13 +62,80 @@ RAW_VALUES = {
     "ext16": "c8000342010203",
     "ext32": "c90000000342010203",
     "timestamp": "d6ff00000000",
+    "timestamp, 8 bytes": "d7ffee6b27fc00000000",
+    "timestamp, 12 bytes": "c70cff3b9ac9ffffffffffffffffff",
     "path": "d603a16101c0",
     "empty path": "c70003",
-    "path, unreadable inside": "d403c1",
+    "path, a map inside": "c70303a16180",
     "bignum": "c70902010000000000000000",
     "proxy": "c70304616263",
-    "object": "c70505a3616263c0",
+    "proxy, not utf-8": "d504fffe",
+    "other, not utf-8": "d52afffe",
 }
+# What ends a client of the original that meets it, and what is said of it.
+REFUSED = {
+    "str": ("a2fffe", "not UTF-8"),
+    "latin-1": ("a4636166e9", "not UTF-8"),
+    "half of a pair": ("a3eda080", "not UTF-8"),
+    "str in a value": ("81a16192c0a1ff", "not UTF-8"),
+    "str as a key": ("81a1ff01", "not UTF-8"),
+    "str in a path": ("d503a1ff", "not UTF-8"),
+    "map as a key": ("818001", "map in the key"),
+    "map in an array as a key": ("8192c0918001", "map in the key"),
+    "map in a path as a key": ("81c70303a1618001", "map in the key"),
+    "timestamp, empty": ("c700ff", "a time (extension -1)"),
+    "timestamp, 3 bytes": ("c703ff010203", "a time (extension -1)"),
+    "timestamp, 10^9 ns in 8 bytes": ("d7ffee6b280000000000", "a time (extension -1)"),
+    "timestamp, 10^9 ns in 12 bytes": ("c70cff3b9aca000000000000000000", "a time (extension -1)"),
+    "timestamp as a key": ("81d4ff0001", "a time (extension -1)"),
+    "path, no MessagePack": ("c70203c1c1", "a path (extension 3)"),
+    "object, empty": ("c70005", "an object"),
+    "object, broken": ("d40501", "an object"),
+    "object, of a class that nobody has": ("c70505a3616263c0", "an object"),
+    "negative": ("d4fe00", "negative type"),
+}
+# The original reads another path than was sent.
+CUT_OFF = {"path, cut off": ("d503a261", "a path (extension 3)")}
+
+
+@pytest.mark.parametrize("name", [*RAW_VALUES, *REFUSED])
+def test_the_original_reads_what_is_taken_and_nothing_that_is_refused(name):
+    value = bytes.fromhex(RAW_VALUES.get(name) or REFUSED[name][0])
+    decoder = stream_unpacker()
+    decoder.feed(b"\x92" + value + b"\x07")
+    try:
+        found = list(decoder)
+    except Exception:  # pylint: disable=broad-exception-caught
+        found = []
+    assert (len(found) == 1 and found[0][1] == 7) is (name in RAW_VALUES), found
+
+
+@pytest.mark.parametrize("name", [*REFUSED, *CUT_OFF])
+def test_what_the_original_cannot_read_is_refused_and_changes_nothing(connection, base, name):
+    hexadecimal, what = {**REFUSED, **CUT_OFF}[name]
+    value = bytes.fromhex(hexadecimal)
+    path = mp.encode(mp.path(*base))
+    system = mp.encode((None, "odd", *base))
+    before = connection.ok("set_value", path=mp.path(*base), value=1)
+    writes = [
+        connection.start_bytes("set_value", path=path, value=value),
+        connection.start_bytes("set_internal", path=system, value=value),
+        connection.start_bytes("update", path=path, value=value, tock=mp.encode(before["tock"] + 9)),
+        connection.start_bytes("msg_send", topic=mp.encode(tuple(base)), data=value),
+    ]
+    for seq in writes:
+        error = connection.reply(seq)
+        assert error["code"] == "bad_request" and what in error["error"], error
+    op = b"\x83" + mp.encode("action") + mp.encode("set_value") + mp.encode("path") + path
+    op += mp.encode("value")
+    good = mp.encode(mp.path(*base, "good"))
+    ops = b"\x92" + op + value + op.replace(path, good) + b"\x02"
+    refused, made = connection.reply(connection.start_bytes("batch", ops=ops))["results"]
+    assert refused["code"] == "bad_request" and what in refused["error"] and made["changed"]
+    found = connection.ok("get_value", path=mp.path(*base), nchain=1)
+    assert found["value"] == 1
+    assert (found["tock"], found["chain"]) == (before["tock"], before["chain"])
+    assert "value" not in connection.ok("get_value", path=(None, "odd", *base))
 
 
 @pytest.mark.parametrize("name", RAW_VALUES)

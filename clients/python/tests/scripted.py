@@ -52,6 +52,8 @@ class ScriptedNode:
         self._writers: set[asyncio.StreamWriter] = set()
         self._views: list[tuple[asyncio.StreamWriter, int]] = []
         self.states: dict[str, str] = {}
+        self.shown: dict[str, str] = {}
+        """Where it says that others are, as far as that is wrong."""
         self._tasks: set[asyncio.Future] = set()
 
     async def start(self) -> ScriptedNode:
@@ -86,7 +88,7 @@ class ScriptedNode:
             {
                 "name": peer.name,
                 "incarnation": 7,
-                "client": peer.address,
+                "client": self.shown.get(peer.name, peer.address),
                 "gossip": None,
                 "state": "self" if peer is self else self.states.get(peer.name, "up"),
                 "ready": peer.is_ready,

@@ -290,11 +290,11 @@ async def storm(cluster, seconds, every, tasks=64, at_random=False):
             choose = client._caller.choose
 
             def anywhere(routing, plan, tries):
-                live = [target for target in routing.targets if target.is_live and target.address not in tries.tried]
+                live = [target for target in routing.targets if target.is_live and not tries.has(target)]
                 if plan.action != "set_value" or not live:
                     return choose(routing, plan, tries)
                 target = random.choice(live)
-                tries.tried.append(target.address)
+                tries.note(target)
                 return target
 
             client._caller.choose = anywhere

@@ -8,10 +8,11 @@ import pytest
 from conftest import until
 from hypothesis import given
 from hypothesis import strategies as st
+from planted import plant
 from scripted import WRITTEN
 from test_rules import pair, scene
 
-from distkv_client import BadValueError, Change, Extension, UpToDate, UsageError
+from distkv_client import BadValueError, Change, Extension, RefusedError, UpToDate, UsageError
 from distkv_client.codec import DEPTH_MAX, VALUE_DEPTH_MAX, Splitter, decode, decode_message, encode, one_value
 
 ODD = {
@@ -50,8 +51,8 @@ def nested(raw, value, levels):
 
 
 @pytest.mark.parametrize(("raw", "value"), ODD.values(), ids=ODD)
-async def test_what_msgpack_has_no_type_for_is_read_everywhere_and_written_back(client, base, raw, value):
-    await client.put_raw(base, raw, copies=2)
+async def test_what_msgpack_has_no_type_for_is_read_everywhere_and_not_taken_anew(client, shared, base, raw, value):
+    await plant(shared, base, raw)
     assert await client.get(base) == value and await client.get(base, Extension) == value
     assert await client.get_raw(base) == raw
     assert await client.get(base, read="any") == await client.get(base, read="freshest") == value
@@ -62,13 +63,14 @@ async def test_what_msgpack_has_no_type_for_is_read_everywhere_and_written_back(
     assert (await client.request("get_value", path=base))["value"] == value
     async with client.watch(base) as watch, client.monitor(base) as monitor:
         assert (await watch.next()).value == value and await watch.next() == UpToDate()
-        written = await client.put(base, [value])
-        assert written.previous == value and (await watch.next()).value == [value]
-        await client.put(base, value, if_value=[value])
-        assert await watch.next() == Change(base, value, False, *await version_and_tock(client, base))
-        await client.send(base, value)
-        assert (await monitor.next()).data == value
-    assert await client.get_raw(base) == raw
+        for refused in (client.put(base, [value]), client.put_raw(base, raw), client.send(base, value)):
+            with pytest.raises(RefusedError, match="Python"):
+                await refused
+        assert await client.get_raw(base) == raw
+        assert (await client.put(base, [1], if_value=value)).changed
+        assert await watch.next() == Change(base, [1], False, *await version_and_tock(client, base))
+        await client.send(base, "next")
+        assert (await monitor.next()).data == "next"
 
 
 async def version_and_tock(client, path):
@@ -77,22 +79,24 @@ async def version_and_tock(client, path):
 
 
 @pytest.mark.parametrize(("around", "what"), INSIDE.values(), ids=INSIDE)
-async def test_it_may_be_anywhere_inside(client, base, around, what):
+async def test_it_may_be_anywhere_inside(client, shared, base, around, what):
     for number, (raw, value) in enumerate(ODD.values()):
         for levels in (0, 60):
             path = base / number / levels
             raw_inside, inside = nested(around(raw), what(value), levels)
-            await client.put_raw(path, raw_inside)
-            assert await client.get(path) == inside
-            await client.put(path, inside)
-            assert await client.get_raw(path) == raw_inside
-    assert len(await client.tree(base)) == len(ODD) * 2
+            assert decode(raw_inside) == inside and encode(inside) == raw_inside
+            if len(raw) < 20:
+                await plant(shared, path, raw_inside)
+                assert await client.get(path) == inside
+            with pytest.raises(RefusedError, match="Python"):
+                await client.put(path, inside)
+    assert len(await client.tree(base)) == len([raw for raw, _ in ODD.values() if len(raw) < 20]) * 2
 
 
-async def test_it_takes_nothing_from_calls_beside_it(client, base):
+async def test_it_takes_nothing_from_calls_beside_it(client, shared, base):
     """Their replies come in one piece, and those that the quick way does not decode are among them."""
     for number, (raw, _) in enumerate(ODD.values()):
-        await client.put_raw(base / number, raw)
+        await plant(shared, base / number, raw)
     await client.put(base / "good", 1)
     lost = client.stats().pool.lost
     for _ in range(20):

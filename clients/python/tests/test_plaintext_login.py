@@ -137,7 +137,21 @@ async def test_a_method_without_a_secret_gets_none(node, method, is_said):
     assert told["typ"] == method and told["ident"] == "ann" and "secret" not in told
 
 
+@pytest.mark.parametrize("method", ["password", "token"])
+@pytest.mark.parametrize("is_said", [False, True])
+async def test_who_needs_a_secret_and_has_none_is_told_at_once(node, method, is_said):
+    node.greets = {"auth": [method]}
+    config = replace(PLAIN, login=Login("ann", None, method if is_said else None))
+    text = f"cannot get into {node.address}: who logs in as 'ann' needs the user's secret, and none was given"
+    with pytest.raises(DeniedError, match=text) as caught:
+        await asyncio.wait_for(Client.connect(node.address, config=config), 20)
+    assert caught.value.code == "no_access"
+    assert not node.actions("auth"), "there is nothing to look at"
+
+
 async def test_who_has_no_secret_or_needs_none_goes_on(node):
+    # Of a method that this client does not know, it cannot say whether it needs one.
+    node.greets = {"auth": ["another"]}
     async with Client.connect(node.address, config=replace(PLAIN, login=Login("ann"))) as client:
         assert await client.get("a") == 1
     assert "secret" not in node.actions("auth")[0]

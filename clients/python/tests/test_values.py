@@ -5,6 +5,7 @@ import enum
 
 import msgpack
 import pytest
+from planted import plant
 
 from distkv_client import (
     BadValueError,
@@ -40,7 +41,6 @@ VALUES = [
     {"a": 1, 2: b"b", (1, "x"): [3]},
     Path("a", 1, True),
     msgpack.ExtType(77, b"kept"),
-    "\udcff is no UTF-8",
 ]
 
 
@@ -50,6 +50,13 @@ async def test_values_come_back_as_they_were(client, base, value):
     back = await client.get(base)
     assert back == value and type(back) is type(value)
     assert (await client.entry(base)).value == value
+
+
+async def test_a_string_that_is_not_utf_8_is_read_and_not_taken(client, shared, base):
+    with pytest.raises(RefusedError, match="UTF-8"):
+        await client.put(base, "\udcff is no UTF-8")
+    await plant(shared, base, b"\xad\xff is no UTF-8")
+    assert await client.get(base) == "\udcff is no UTF-8"
 
 
 @pytest.mark.parametrize(

@@ -24,20 +24,18 @@ const LOGIN_SEQ: u64 = 1 << 40;
 /// How the connections of a measurement get into nodes.
 #[derive(Debug, Clone)]
 pub struct Secure {
-    /// Whom they believe; without it they speak plain text.
-    pub tls: Option<ClientTls>,
+    /// Whether by TLS, and as whom.
+    pub access: Access,
     /// The name in the certificates; without one the servers' addresses.
     pub host: Option<String>,
-    /// As whom they log in.
-    pub login: Option<Login>,
 }
 
 impl Secure {
     /// What this access says; none if it is plain text without a login.
     #[must_use]
     pub fn of(access: &Access, host: Option<String>) -> Option<Self> {
-        let (tls, login) = (access.tls().cloned(), access.login().cloned());
-        (tls.is_some() || login.is_some()).then_some(Self { tls, host, login })
+        let is_needed = access.tls().is_some() || access.login().is_some();
+        is_needed.then(|| Self { access: access.clone(), host })
     }
 }
 
@@ -55,14 +53,17 @@ impl Stream {
         socket.set_nodelay(true)?;
         let host = secure.and_then(|secure| secure.host.clone());
         let host = host.unwrap_or_else(|| target.ip().to_string());
-        let tls = secure.and_then(|secure| secure.tls.as_ref());
+        let tls = secure.and_then(|secure| secure.access.tls());
         let channel = tls.map(|tls| shake_hands(&mut socket, tls, &host)).transpose()?;
         let mut channel = channel.map(Box::new);
         let chunk = if channel.is_some() { vec![0; FEED_BYTES_MAX] } else { Vec::new() };
-        if let Some(login) = secure.and_then(|secure| secure.login.as_ref()) {
+        if let Some(access) = secure.map(|secure| &secure.access)
+            && let Some(login) = access.login()
+        {
             socket.set_read_timeout(Some(LOGIN_MAX))?;
+            let may_send_secrets = access.may_send_secrets(target.ip());
             let mut talk = Talk { socket: &mut socket, channel: channel.as_deref_mut() };
-            talk.log_in(login)?;
+            talk.log_in(login, target, may_send_secrets)?;
         }
         socket.set_nonblocking(true)?;
         Ok(Self { socket: TcpStream::from_std(socket), channel, chunk })
@@ -100,11 +101,18 @@ struct Talk<'a> {
 }
 
 impl Talk<'_> {
-    fn log_in(&mut self, login: &Login) -> io::Result<()> {
+    fn log_in(
+        &mut self,
+        login: &Login,
+        target: SocketAddr,
+        may_send_secrets: bool,
+    ) -> io::Result<()> {
         let mut splitter = Splitter::new();
         let greeting = Greeting::decode(&self.hear(&mut splitter)?);
         let greeting = greeting.ok_or_else(|| io::Error::other("it sends no greeting"))?;
-        let attempts = login.attempts(&greeting, &rt::random_bytes()?);
+        let (client, address) = (rt::random_bytes()?, target.to_string());
+        let attempts = login.attempts(&greeting, &client, &address, may_send_secrets);
+        let attempts = attempts.map_err(io::Error::other)?;
         let mut refused = Ok(());
         for (attempt, seq) in attempts.iter().zip(LOGIN_SEQ..) {
             self.say(&attempt.encode_request(seq, "auth"))?;

@@ -116,6 +116,10 @@ impl Connection {
         options: Options,
         shut_out: &ShutOut,
     ) -> Result<Connection, ClientError> {
+        rt::start_if_needed().map_err(|error| {
+            let (address, reason) = (to.to_string(), error.to_string());
+            ClientError::Connect { address, reason }
+        })?;
         shut_out.judge(Connection::begin(tasks, to, options, shut_out).await)
     }
 
@@ -145,6 +149,7 @@ impl Connection {
         }
 
         let window = decide_window(options.window, greeting.qlen);
+        let may_send_secrets = options.access.may_send_secrets(wire.peer());
         let (address, stream) = (to.to_string(), wire.stream().clone());
         let (outgoing, writer) = writing::queue(wire);
         // A node that has caught up once never makes anybody wait.
@@ -161,7 +166,8 @@ impl Connection {
         tasks.spawn(writer.run(Arc::clone(&shared)));
         let connection = Connection { shared, outgoing };
         if let Some(login) = options.access.login() {
-            let logged_in = rt::timeout(options.connect_timeout, login.run(&connection)).await;
+            let login = login.run(&connection, may_send_secrets);
+            let logged_in = rt::timeout(options.connect_timeout, login).await;
             let result = logged_in.unwrap_or_else(|| {
                 let reason = format!("no answer to the login within {:?}", options.connect_timeout);
                 Err(ClientError::Connect { address: to.to_string(), reason })

@@ -1,5 +1,7 @@
 //! How a client gets into a network: which one it is, by TLS or in plain text, and as whom. A ticket says all of it.
 
+use std::net::IpAddr;
+
 #[cfg(feature = "tls")]
 use distkv_tls::{ClientTls, Clock, Ticket, TlsError, Trust};
 
@@ -14,6 +16,7 @@ pub struct Access {
     #[cfg(feature = "tls")]
     tls: Option<ClientTls>,
     login: Option<Login>,
+    plaintext_login: bool,
     network: Option<OwnNetwork>,
 }
 
@@ -22,6 +25,26 @@ impl Access {
     #[must_use]
     pub fn log_in(self, login: Login) -> Access {
         Access { login: Some(login), ..self }
+    }
+
+    /// Whether a user's password or token is also sent without TLS to another machine (no): whoever is in between, or
+    /// answers in the node's place, can read it. Otherwise a node that asks for it there counts as one that refuses the
+    /// client. Nodes of this machine, by a loopback address, get it anyway.
+    #[must_use]
+    pub fn plaintext_login(self, plaintext_login: bool) -> Access {
+        Access { plaintext_login, ..self }
+    }
+
+    /// Whether it is.
+    pub(crate) fn has_plaintext_login(&self) -> bool {
+        self.plaintext_login
+    }
+
+    /// Whether a secret may be sent over a connection, whose other end is at this address: by TLS, to this machine, or
+    /// where that was allowed.
+    #[must_use]
+    pub fn may_send_secrets(&self, peer: IpAddr) -> bool {
+        self.is_secured() || is_own_machine(peer) || self.plaintext_login
     }
 
     /// Whether by TLS.
@@ -87,12 +110,63 @@ impl Access {
         let login = ticket.login.as_ref();
         let login = login
             .map(|login| Login::user(Some(&login.method), &login.user, login.secret.as_deref()));
-        Ok(Access { tls: ticket.tls(clock)?, login, network: OwnNetwork::of_ticket(ticket) })
+        let (tls, network) = (ticket.tls(clock)?, OwnNetwork::of_ticket(ticket));
+        Ok(Access { tls, login, plaintext_login: false, network })
     }
 
     /// How it connects by TLS, if it does.
     #[must_use]
     pub fn tls(&self) -> Option<&ClientTls> {
         self.tls.as_ref()
+    }
+}
+
+/// Whether nothing that is sent to this address leaves the machine.
+pub(crate) fn is_own_machine(peer: IpAddr) -> bool {
+    // An IPv6 socket has IPv4 addresses in their long form.
+    peer.to_canonical().is_loopback()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_to_a_loopback_address_stays_on_the_machine() {
+        let own = [
+            "127.0.0.1",
+            "127.0.0.0",
+            "127.255.255.255",
+            "::1",
+            "::ffff:127.0.0.1",
+            "::ffff:127.9.9.9",
+        ];
+        for address in own {
+            assert!(Access::default().may_send_secrets(address.parse().unwrap()), "{address}");
+        }
+        let others = [
+            "10.0.0.7",
+            "126.255.255.255",
+            "128.0.0.1",
+            "0.0.0.0",
+            "169.254.0.1",
+            "192.168.1.1",
+            "::",
+            "::2",
+            "::127.0.0.1",
+            "::ffff:10.0.0.7",
+            "::ffff:128.0.0.1",
+            "fe80::1",
+            "fd00::1",
+            "2001:db8::1",
+            "7f00::1",
+        ];
+        for address in others {
+            let address = address.parse().unwrap();
+            assert!(!Access::default().may_send_secrets(address), "{address}");
+            let told = Access::default().plaintext_login(true);
+            assert!(told.may_send_secrets(address), "{address}");
+            assert!(!told.plaintext_login(false).may_send_secrets(address), "{address}");
+        }
     }
 }

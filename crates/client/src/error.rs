@@ -33,7 +33,8 @@ pub enum ClientError {
         address: String,
         /// What is wrong.
         reason: String,
-        /// The node's word for it, if it was the node that said so.
+        /// The node's word for it, if it was the node that said so; `plaintext_login` where the client itself has refused
+        /// to send its secret there in plain text.
         code: Option<Box<str>>,
         /// The node had greeted, and its greeting named no other network. If not, no TLS came about, and nobody knows
         /// whose node it is.
@@ -117,7 +118,17 @@ impl ServerError {
     }
 }
 
+/// Why a client by TLS had no connection that the node took for one without.
+pub(crate) const BEGAN_TOO_LATE: &str = "this client began too late: nothing of its TLS handshake had come when the node stopped waiting (a slow link, or a busy \
+     machine). Try again";
+
 impl ClientError {
+    /// Whether a node has stopped waiting for this client's TLS: the next time it may be soon enough.
+    #[must_use]
+    pub fn began_too_late(&self) -> bool {
+        matches!(self, ClientError::Connect { reason, .. } if reason == BEGAN_TOO_LATE)
+    }
+
     /// The node's error, if that is what this is.
     #[must_use]
     pub fn server(&self) -> Option<&ServerError> {

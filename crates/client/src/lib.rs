@@ -124,7 +124,8 @@ mod tests {
         let config = public(include_str!("smart/config.rs"), "impl ClientConfig {", "pub fn ");
         let retry = public(include_str!("retry.rs"), "pub struct RetryPolicy {", "pub ");
         let pool = public(include_str!("pool.rs"), "pub struct PoolConfig {", "pub ");
-        let topology = public(include_str!("topology.rs"), "pub struct TopologyConfig {", "pub ");
+        let topology =
+            public(include_str!("topology/config.rs"), "pub struct TopologyConfig {", "pub ");
         let connection = public(include_str!("connection.rs"), "pub struct Options {", "pub ");
         let all = [config, retry, pool, topology, connection].concat();
         assert!(all.len() > 35, "{all:?}");

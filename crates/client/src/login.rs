@@ -17,6 +17,9 @@ const NONCE_BYTES: usize = 32;
 /// Most keys that one login tries: as many as a cluster has at a time.
 const KEYS_MAX: usize = 4;
 
+/// The code of a client that refuses by itself to send its secret.
+pub(crate) const PLAINTEXT_LOGIN: &str = "plaintext_login";
+
 /// A user and its secret, or the cluster's key. Shown without anything secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login(Arc<Kind>);
@@ -33,8 +36,9 @@ enum Kind {
 }
 
 impl Login {
-    /// A user with its password or token, which is sent as it is: to be used within TLS, or to a node of the same
-    /// machine. None for methods without a secret. `method`: none takes what the node asks for.
+    /// A user with its password or token, which is sent as it is: only within TLS, or to a node of the same machine,
+    /// unless [`Access::plaintext_login`](crate::Access::plaintext_login) says otherwise. None for methods without a
+    /// secret, which never get one. `method`: none takes what the node asks for.
     #[must_use]
     pub fn user(method: Option<&str>, user: &str, secret: Option<&str>) -> Login {
         let [method, secret] = [method, secret].map(|text| text.map(str::to_owned));
@@ -60,11 +64,15 @@ impl Login {
         matches!(&*self.0, Kind::Keys(_)) || greeting.auth.is_some() || greeting.auth_soon.is_some()
     }
 
-    /// Logs in.
+    /// Logs in. `may_send_secrets`: whether what is sent comes to nobody else, or that does not matter.
     ///
     /// # Errors
     /// [`ClientError::NoAccess`], [`ClientError::LoginWaits`], and whatever can happen to a connection.
-    pub(crate) async fn run(&self, connection: &Connection) -> Result<(), ClientError> {
+    pub(crate) async fn run(
+        &self,
+        connection: &Connection,
+        may_send_secrets: bool,
+    ) -> Result<(), ClientError> {
         let greeting = connection.greeting();
         if !self.is_needed(greeting) {
             return Ok(());
@@ -83,7 +91,8 @@ impl Login {
                         greeted: true,
                     });
                 }
-                let fields = ask_as_user(greeting, method.as_deref(), user, secret.as_deref());
+                let asked = (method.as_deref(), &**user, secret.as_deref());
+                let fields = ask_as_user(greeting, asked, connection.address(), may_send_secrets)?;
                 self.ask(connection, &fields).await.map(|_| ())
             }
             Kind::Keys(keys) => {
@@ -101,20 +110,30 @@ impl Login {
     }
 
     /// For load generators, which speak the protocol by themselves at a node that a [`Connection`] has logged in at before:
-    /// what `auth` is asked with, one after the other until the node agrees. `client`: random bytes. None: the node asks for
-    /// no login. Nobody looks whether the node proves that it has the key.
-    #[must_use]
-    pub fn attempts(&self, greeting: &Greeting, client: &[u8; 32]) -> Vec<Fields> {
-        match (&*self.0, &greeting.nonce) {
+    /// what `auth` is asked with, one after the other until the node agrees. `client`: random bytes. `may_send_secrets`: what
+    /// [`Access::may_send_secrets`](crate::Access::may_send_secrets) says of the node at `address`. None: the node asks for no
+    /// login. Nobody looks whether the node proves that it has the key.
+    ///
+    /// # Errors
+    /// [`ClientError::NoAccess`]: a secret would be sent that may not.
+    pub fn attempts(
+        &self,
+        greeting: &Greeting,
+        client: &[u8; 32],
+        address: &str,
+        may_send_secrets: bool,
+    ) -> Result<Vec<Fields>, ClientError> {
+        Ok(match (&*self.0, &greeting.nonce) {
             _ if !self.is_needed(greeting) => Vec::new(),
             (Kind::User { method, user, secret }, _) => {
-                vec![ask_as_user(greeting, method.as_deref(), user, secret.as_deref())]
+                let asked = (method.as_deref(), &**user, secret.as_deref());
+                vec![ask_as_user(greeting, asked, address, may_send_secrets)?]
             }
             (Kind::Keys(keys), Some(node)) => {
                 keys.iter().map(|key| ask_by_key(key, client, node)).collect()
             }
             (Kind::Keys(_), None) => Vec::new(),
-        }
+        })
     }
 
     async fn prove(&self, connection: &Connection, key: &[u8; 32]) -> Result<(), ClientError> {
@@ -204,19 +223,42 @@ fn method_of<'a>(greeting: &'a Greeting, said: Option<&'a str>) -> &'a str {
     said.or(asked).unwrap_or("password")
 }
 
+/// Whether a method has a secret, as far as is known: `root` and `_test` have none, and whoever asks for them gets none.
+fn takes_secret(method: &str) -> bool {
+    !matches!(method, "root" | "_test")
+}
+
+/// That the client does not log in, because its secret would go to another machine in plain text.
+fn in_plaintext(address: &str, method: &str) -> ClientError {
+    let what = if matches!(method, "password" | "token") { method } else { "secret" };
+    ClientError::NoAccess {
+        address: address.to_owned(),
+        reason: format!(
+            "it asks for a login, and the {what} would go there in plain text: use TLS (a ticket, or a CA), a tunnel \
+             on this machine, or plaintext_login"
+        ),
+        code: Some(PLAINTEXT_LOGIN.into()),
+        greeted: true,
+    }
+}
+
 /// What a user's login asks with.
 fn ask_as_user(
     greeting: &Greeting,
-    method: Option<&str>,
-    user: &str,
-    secret: Option<&str>,
-) -> Fields {
-    let mut fields = Fields::new();
-    fields.str("typ", method_of(greeting, method)).str("ident", user);
-    if let Some(secret) = secret {
+    (method, user, secret): (Option<&str>, &str, Option<&str>),
+    address: &str,
+    may_send_secrets: bool,
+) -> Result<Fields, ClientError> {
+    let (by, mut fields) = (method_of(greeting, method), Fields::new());
+    fields.str("typ", by).str("ident", user);
+    if let Some(secret) = secret.filter(|_| takes_secret(by)) {
+        // Whoever answers there chooses the method, so what counts is that the secret would be sent.
+        if !may_send_secrets {
+            return Err(in_plaintext(address, by));
+        }
         fields.str("secret", secret);
     }
-    fields
+    Ok(fields)
 }
 
 /// What a login with the cluster's key asks with.

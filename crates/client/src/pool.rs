@@ -8,6 +8,7 @@
 
 mod connect;
 mod keep;
+mod named;
 mod slot;
 
 use std::collections::HashMap;
@@ -29,6 +30,7 @@ use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
 use crate::rt;
 use connect::connect;
+use named::Misplaced;
 pub(crate) use slot::Attempt;
 use slot::NodeSlot;
 
@@ -118,6 +120,11 @@ impl PooledConnection {
     pub(crate) fn address(&self) -> &HostPort {
         &self.address
     }
+
+    /// Whether this is the node that is meant; none: any is.
+    fn is(&self, name: Option<&str>) -> bool {
+        name.is_none_or(|name| self.identity.name == name)
+    }
 }
 
 /// What a pool has done so far, and has now.
@@ -162,6 +169,8 @@ struct Inner {
     closed: Event,
     /// All that it does by itself, its connections' tasks included.
     tasks: Group,
+    /// Which nodes are not where they are said to be.
+    misplaced: Misplaced,
     /// What all nodes say.
     clock: Clock,
     /// The one network whose nodes are used; unset until it is known.
@@ -205,6 +214,7 @@ impl ConnectionPool {
             is_closed: AtomicBool::new(false),
             closed: Event::new(),
             tasks: Group::default(),
+            misplaced: Misplaced::default(),
             clock: Clock::default(),
             counts: Counts::default(),
         });
@@ -218,16 +228,7 @@ impl ConnectionPool {
     /// # Errors
     /// Why no connection came about, or comes about just now. Nothing was sent.
     pub async fn get(&self, to: &HostPort) -> Result<Arc<PooledConnection>, ClientError> {
-        match self.plan(to) {
-            Plan::Use(connection) => Ok(connection),
-            Plan::Fail(error) => Err(error),
-            Plan::Wait(attempt) => attempt.result().await,
-        }
-    }
-
-    /// As [`ConnectionPool::get`], without waiting.
-    pub(crate) fn plan(&self, to: &HostPort) -> Plan {
-        self.inner.plan(to)
+        self.get_named(to, None).await
     }
 
     /// Whether the last attempt to connect to a node failed so recently that
@@ -272,6 +273,12 @@ impl ConnectionPool {
         self.inner.nodes.lock().get(node).and_then(|slot| slot.identity.clone())
     }
 
+    /// Whether a node has said lately that it does not let the client in, and has not let it in since.
+    pub(crate) fn is_shut_out(&self) -> bool {
+        let nodes = self.inner.nodes.lock();
+        nodes.values().any(|slot| slot.shut_out.stands(rt::now()))
+    }
+
     /// Forgets the nodes that are none of these and have no connection.
     pub fn retain(&self, is_wanted: impl Fn(&HostPort) -> bool) {
         self.inner.nodes.lock().retain(|address, slot| is_wanted(address) || slot.is_in_use());
@@ -310,6 +317,11 @@ impl ConnectionPool {
         self.inner.is_closed.load(Ordering::SeqCst)
     }
 
+    /// Waits until it is closed.
+    pub(crate) async fn closed(&self) {
+        self.inner.closed().await;
+    }
+
     /// Counters.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
@@ -337,14 +349,16 @@ impl ConnectionPool {
 
 impl Inner {
     /// Decides how the caller gets its connection, and begins an attempt where one is due.
-    fn plan(self: &Arc<Inner>, to: &HostPort) -> Plan {
+    fn plan(self: &Arc<Inner>, to: &HostPort, name: Option<&str>) -> Plan {
         let now = rt::now();
         let mut nodes = self.nodes.lock();
         if self.is_closed.load(Ordering::SeqCst) {
             return Plan::Fail(closed(to));
         }
         // The usual.
-        if let Some(used) = nodes.get(to).and_then(|slot| slot.ready(self.config.busy_at)) {
+        if let Some(used) = nodes.get(to).and_then(|slot| slot.ready(self.config.busy_at))
+            && used.is(name)
+        {
             used.used.store(now, Ordering::Relaxed);
             return Plan::Use(Arc::clone(used));
         }
@@ -354,7 +368,15 @@ impl Inner {
         let slot = nodes.entry(to.clone()).or_default();
         let lost = slot.drop_closed();
         self.counts.lost.fetch_add(lost, Ordering::Relaxed);
-        let best = slot.least_busy();
+        if let Some(name) = name
+            && let Some(other) = slot.other_than(name)
+        {
+            let error = named::other_node(to, other);
+            drop(nodes);
+            self.misplaced.note(name);
+            return Plan::Fail(error);
+        }
+        let best = slot.least_busy(name);
         let is_enough = match &best {
             Some((_, load)) => {
                 *load < self.config.busy_at

@@ -5,6 +5,8 @@
 //! differs from the one before, whichever node sent it, and only then. Nodes that have no such view
 //! to watch (older ones) leave the client with its seeds.
 
+mod config;
+mod doubt;
 mod follow;
 mod routing;
 #[cfg(test)]
@@ -27,40 +29,14 @@ use super::stats::{NodeStats, NodeTable};
 use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
 use crate::rt;
+pub use config::TopologyConfig;
+use doubt::Doubts;
 pub use routing::{PreferenceMove, Preferences, Routing, Target};
 use view::{Differences, ToldView, by_name, compare};
 pub use view::{NODES_MAX, NodeChange, NodeState, NodeView};
 
 /// Most listeners of one client.
 pub const LISTENERS_MAX: usize = 1024;
-
-/// How the manager behaves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TopologyConfig {
-    /// How long a node may take to begin to send its view.
-    pub first_view_timeout: Duration,
-    /// The wait after no candidate could be reached; doubles up to the next.
-    pub retry_delay: Duration,
-    /// The longest that [`TopologyConfig::retry_delay`] becomes.
-    pub retry_delay_max: Duration,
-    /// How often nodes without a view are asked again.
-    pub old_nodes_delay: Duration,
-    /// Use only the seeds, whatever nodes report: for networks where the reported addresses cannot
-    /// be reached. Without a view there is no read mode `freshest`.
-    pub only_seeds: bool,
-}
-
-impl Default for TopologyConfig {
-    fn default() -> TopologyConfig {
-        TopologyConfig {
-            first_view_timeout: Duration::from_secs(3),
-            retry_delay: Duration::from_millis(50),
-            retry_delay_max: Duration::from_secs(1),
-            old_nodes_delay: Duration::from_secs(10),
-            only_seeds: false,
-        }
-    }
-}
 
 /// Which nodes there are; never changed, only replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -146,6 +122,8 @@ struct Shared {
     telling: Mutex<()>,
     /// Notified when the view or the preferences changed, or the first attempt to get one ended.
     changed: Event,
+    /// Whether the view has proved wrong.
+    doubts: Doubts,
     stop: Event,
     is_stopped: AtomicBool,
     counted: NodeTable,
@@ -200,7 +178,7 @@ impl TopologyManager {
         let counted = NodeTable::default();
         let routing = Routing::of_seeds(&seeds, &counted);
         let shared = Arc::new(Shared {
-            config,
+            config: config.bounded(),
             pool,
             seeds,
             first_view_by,
@@ -209,12 +187,19 @@ impl TopologyManager {
             listeners: Mutex::default(),
             telling: Mutex::new(()),
             changed: Event::new(),
+            doubts: Doubts::default(),
             stop: Event::new(),
             is_stopped: AtomicBool::new(false),
             counted,
             views: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             moved: AtomicU64::new(0),
+        });
+        let doubting = Arc::downgrade(&shared);
+        shared.pool.on_misplaced(move |name| {
+            if let Some(shared) = doubting.upgrade() {
+                shared.on_misplaced(name);
+            }
         });
         let task = Arc::clone(&shared);
         shared.pool.tasks().spawn(async move {

@@ -1,7 +1,7 @@
 //! The bytes of a connection, in plain text or by TLS. Clones are the two halves: one reads, one writes.
 
 use std::io;
-use std::net::{Shutdown, SocketAddr};
+use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::time::Duration;
 
 use async_channel::Sender;
@@ -22,6 +22,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone)]
 pub struct Wire {
     stream: TcpStream,
+    peer: IpAddr,
     #[cfg(feature = "tls")]
     session: Option<secure::Session>,
 }
@@ -38,15 +39,16 @@ impl Wire {
         access: &Access,
         timeout: Duration,
     ) -> Result<Wire, ClientError> {
-        let stream = connect_any(to, timeout).await?;
+        let (stream, peer) = connect_any(to, timeout).await?;
         #[cfg(feature = "tls")]
         if let Some(tls) = access.tls() {
-            let session = secure::Session::begin(stream.clone(), to, tls).await?;
-            return Ok(Wire { stream, session: Some(session) });
+            let session = secure::Session::begin(stream.clone(), peer, to, tls).await?;
+            return Ok(Wire { stream, peer, session: Some(session) });
         }
         let _ = (to, access);
         Ok(Wire {
             stream,
+            peer,
             #[cfg(feature = "tls")]
             session: None,
         })
@@ -64,6 +66,11 @@ impl Wire {
             };
         }
         ClientError::Lost { address, reason: error.to_string() }
+    }
+
+    /// What the socket is connected to, whatever name was given for it.
+    pub(super) fn peer(&self) -> IpAddr {
+        self.peer
     }
 
     pub(super) fn stream(&self) -> &TcpStream {
@@ -139,8 +146,8 @@ impl Wire {
     }
 }
 
-/// A TCP connection to the first of the host's addresses that takes one.
-async fn connect_any(to: &HostPort, timeout: Duration) -> Result<TcpStream, ClientError> {
+/// A TCP connection to the first of the host's addresses that takes one, and which address that is.
+async fn connect_any(to: &HostPort, timeout: Duration) -> Result<(TcpStream, IpAddr), ClientError> {
     let addresses = rt::resolve(to).await.map_err(|error| ClientError::Resolve {
         address: to.to_string(),
         reason: error.to_string(),
@@ -152,10 +159,15 @@ async fn connect_any(to: &HostPort, timeout: Duration) -> Result<TcpStream, Clie
         let is_last = index + 1 == addresses.len();
         let patience = if is_last { timeout } else { share };
         match rt::timeout(patience, TcpStream::connect(*address)).await {
-            Some(Ok(stream)) => {
-                prepare(&stream);
-                return Ok(stream);
-            }
+            // The socket knows best: 0.0.0.0 is this machine.
+            Some(Ok(stream)) => match stream.peer_addr() {
+                Ok(peer) => {
+                    prepare(&stream);
+                    return Ok((stream, peer.ip()));
+                }
+                // It has ended already.
+                Err(error) => reasons.push((*address, error.to_string())),
+            },
             Some(Err(error)) => reasons.push((*address, error.to_string())),
             None => reasons.push((*address, String::from("no answer"))),
         }
@@ -187,6 +199,7 @@ mod secure {
     //! A TLS session that two tasks share.
 
     use std::io;
+    use std::net::IpAddr;
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -195,8 +208,9 @@ mod secure {
     use futures::io::{AsyncReadExt, AsyncWriteExt};
     use parking_lot::Mutex;
 
-    use crate::error::{ClientError, ServerError};
-    use crate::message::Message;
+    use crate::credentials::is_own_machine;
+    use crate::error::{BEGAN_TOO_LATE, ClientError, ServerError};
+    use crate::message::{Greeting, Message};
     use crate::model::host_port::HostPort;
     use crate::model::value::skip::SKIP_DEPTH_MAX;
     use crate::model::value::{SkipLimits, Skipper};
@@ -207,6 +221,10 @@ mod secure {
     const CHUNK_BYTES: usize = 16 << 10;
     /// Longest greeting in plain text that is skipped.
     const GREETING_BYTES_MAX: usize = 16 << 10;
+    /// What a client with TLS is told where this machine has none for it.
+    const NO_TLS_HERE: &str = "it greets as a node, but does not understand TLS: it is a tunnel, or a node without a \
+                               certificate, and its clients speak plain text. Connect without a CA (commands: leave out --key, \
+                               --node-ca and --ticket; users log in with --user and --secret-file)";
     /// How long the end of a session may take to be written.
     const CLOSE_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -230,6 +248,7 @@ mod secure {
         /// The handshake.
         pub(super) async fn begin(
             mut stream: TcpStream,
+            peer: IpAddr,
             to: &HostPort,
             tls: &ClientTls,
         ) -> Result<Session, ClientError> {
@@ -266,10 +285,11 @@ mod secure {
                 }
                 let bytes = greeting.skip(chunk.get(..count).unwrap_or_default());
                 let bytes = bytes.map_err(|error| match ErrorClass::of_server(&error) {
-                    // It took this client for one without TLS, because nothing came for too long. It comes again.
+                    // It took this client for one without TLS, because nothing came for too long. It comes again. What the
+                    // node says is for those who have no TLS.
                     ErrorClass::Final if error.has_code("auth_required") => ClientError::Connect {
                         address: address.clone(),
-                        reason: format!("this client began too late, and the node says: {error}"),
+                        reason: String::from(BEGAN_TOO_LATE),
                     },
                     ErrorClass::Final => ClientError::NoAccess {
                         address: address.clone(),
@@ -283,6 +303,16 @@ mod secure {
                 if let Err(error) = channel.feed(&bytes) {
                     // The node is told why, if it listens.
                     let _ = stream.write_all(channel.outgoing()).await;
+                    let is_plain = matches!(error, TlsError::NotTls { .. }) && greeting.has_come();
+                    // On other machines, whoever is in between can seem to have no TLS: nobody is told to do without it.
+                    if is_plain && is_own_machine(peer) {
+                        return Err(ClientError::NoAccess {
+                            address: address.clone(),
+                            reason: String::from(NO_TLS_HERE),
+                            code: None,
+                            greeted: false,
+                        });
+                    }
                     return Err(no_access(error));
                 }
             }
@@ -360,6 +390,7 @@ mod secure {
     pub struct PlainGreeting {
         bytes: Vec<u8>,
         is_over: bool,
+        has_come: bool,
     }
 
     impl PlainGreeting {
@@ -387,8 +418,16 @@ mod secure {
             let message = Message::new(&self.bytes).ok();
             match message.as_ref().and_then(Message::error) {
                 Some(error) => Err(error),
-                None => Ok(rest),
+                None => {
+                    self.has_come = message.as_ref().and_then(Greeting::decode).is_some();
+                    Ok(rest)
+                }
             }
+        }
+
+        /// Whether a node's greeting was skipped.
+        fn has_come(&self) -> bool {
+            self.has_come
         }
     }
 

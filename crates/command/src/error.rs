@@ -41,6 +41,8 @@ pub const EXIT_INTERRUPTED: u8 = 130;
 
 /// The code of a node that knows its clients.
 const AUTH_REQUIRED: &str = "auth_required";
+/// The code of a client that sends no secret to another machine in plain text.
+const PLAINTEXT_LOGIN: &str = "plaintext_login";
 /// What to do about it.
 const LOG_IN: &str = "log in with --key, or --user and --secret-file";
 
@@ -313,9 +315,18 @@ fn told(error: &ServerError) -> String {
     format!("{refuses}{}{code}", error.text)
 }
 
+/// That a secret was not sent, in the words of commands.
+fn in_plaintext(address: &str) -> String {
+    format!(
+        "{address} asks for a login, and the user's secret would go there in plain text: use a ticket, --key or --node-ca \
+         (TLS), a tunnel, or --plaintext-login"
+    )
+}
+
 impl From<ClientError> for CliError {
     fn from(error: ClientError) -> CliError {
         let text = match &error {
+            ClientError::Connect { .. } if error.began_too_late() => error.to_string(),
             ClientError::Connect { .. } => {
                 format!("{error}; start a node with `run`, or name another one with --connect")
             }
@@ -329,6 +340,11 @@ impl From<ClientError> for CliError {
                 format!("{}; {LOG_IN}", told(server))
             }
             ClientError::Server(server) => told(server),
+            ClientError::NoAccess { address, code: Some(code), .. }
+                if **code == *PLAINTEXT_LOGIN =>
+            {
+                in_plaintext(address)
+            }
             ClientError::NoAccess { .. }
             | ClientError::LoginWaits { .. }
             | ClientError::OtherNetwork { .. }
@@ -370,14 +386,24 @@ impl From<CallError> for CliError {
                 error: ClientError::NoAccess { code: Some(code), greeted: true, .. },
                 ..
             } if **code == *AUTH_REQUIRED => (Outcome::Refused, format!("{error}; {LOG_IN}")),
+            CallError::NoAccess {
+                error: ClientError::NoAccess { address, code: Some(code), .. },
+                at,
+            } if **code == *PLAINTEXT_LOGIN => {
+                (Outcome::Refused, format!("{} {at}", in_plaintext(address)))
+            }
             CallError::NoAccess { error: ClientError::OtherNetwork { .. }, .. } => {
                 (Outcome::Unreachable, error.to_string())
             }
             CallError::NoAccess { .. } => (Outcome::Refused, error.to_string()),
-            CallError::Unavailable { error: ClientError::Connect { .. }, .. } => (
-                Outcome::Unreachable,
-                format!("{error}; --connect names the nodes that are tried first"),
-            ),
+            CallError::Unavailable { error: inner @ ClientError::Connect { .. }, .. }
+                if !inner.began_too_late() =>
+            {
+                (
+                    Outcome::Unreachable,
+                    format!("{error}; --connect names the nodes that are tried first"),
+                )
+            }
             CallError::Unavailable { .. } | CallError::NoMajority { .. } => {
                 (Outcome::Unreachable, error.to_string())
             }

@@ -15,6 +15,8 @@ const USER: &str = "DISTKV_USER";
 const SECRET_FILE: &str = "DISTKV_SECRET_FILE";
 /// The environment's variable that holds the secret, unless `--secret-env` names another one.
 const SECRET: &str = "DISTKV_SECRET";
+/// The environment's variable for `--plaintext-login`.
+const PLAINTEXT_LOGIN: &str = "DISTKV_PLAINTEXT_LOGIN";
 /// Most bytes of a file with a secret.
 const SECRET_FILE_BYTES_MAX: u64 = 4 << 10;
 
@@ -38,6 +40,11 @@ pub(crate) struct LoginArgs {
     /// The environment's variable with the user's password or token [default: DISTKV_SECRET]
     #[arg(long, value_name = "NAME")]
     secret_env: Option<String>,
+
+    /// Send the password or token also without TLS, to another machine: whoever is in between
+    /// can read it [env: DISTKV_PLAINTEXT_LOGIN=1]
+    #[arg(long)]
+    plaintext_login: bool,
 }
 
 impl LoginArgs {
@@ -50,6 +57,24 @@ impl LoginArgs {
             login_by: self.login_by.or(before.login_by),
             secret_file: self.secret_file.or(before_secret(before.secret_file)),
             secret_env: self.secret_env.or(if says_secret { None } else { before.secret_env }),
+            plaintext_login: self.plaintext_login || before.plaintext_login,
+        }
+    }
+
+    /// Whether the secret may be read by whoever is in between.
+    ///
+    /// # Errors
+    /// The environment does not say yes or no.
+    pub(crate) fn plaintext_login(&self) -> Result<bool, CliError> {
+        if self.plaintext_login {
+            return Ok(true);
+        }
+        match set_in_environment(PLAINTEXT_LOGIN)?.as_deref() {
+            Some("1" | "true") => Ok(true),
+            None | Some("0" | "false") => Ok(false),
+            Some(other) => {
+                Err(CliError::Usage(format!("{PLAINTEXT_LOGIN}: {other:?} is neither 1 nor 0")))
+            }
         }
     }
 
@@ -131,6 +156,7 @@ mod tests {
             login_by: None,
             secret_file: file.map(PathBuf::from),
             secret_env: env.map(str::to_owned),
+            plaintext_login: false,
         }
     }
 
@@ -140,6 +166,10 @@ mod tests {
         assert_eq!(merged, args(Some("joe"), None, Some("B")));
         let merged = args(Some("amy"), None, None).or(args(Some("joe"), Some("a"), None));
         assert_eq!(merged, args(Some("amy"), Some("a"), None));
+        let may = |plaintext_login| LoginArgs { plaintext_login, ..args(None, None, None) };
+        assert!(may(true).or(may(false)).plaintext_login);
+        assert!(may(false).or(may(true)).plaintext_login);
+        assert!(!may(false).or(may(false)).plaintext_login);
     }
 
     #[test]

@@ -306,7 +306,7 @@ impl RemoteArgs {
             }
             (named, met) => named.or(met).cloned(),
         };
-        Ok(access.to_network(network))
+        Ok(access.to_network(network).plaintext_login(self.login.plaintext_login()?))
     }
 }
 

@@ -1,8 +1,9 @@
-//! The only file that names the async runtime and the clock, and the only one that starts tasks
+//! The only crate that names the async runtime and the clock, and the only one that starts tasks
 //! and threads (docs/decisions/0002-async-runtime.md). What does not depend on the runtime (channels, locks,
 //! events, stream adaptors) is used directly from its own crate.
 
 mod deadlines;
+mod threads;
 
 use std::collections::hash_map::RandomState;
 use std::future::Future;
@@ -12,12 +13,11 @@ use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use async_executor::Executor;
 use async_io::{Async, Timer};
 use distkv_model as model;
 use futures::future::FutureExt;
@@ -26,70 +26,8 @@ use futures::task::AtomicWaker;
 use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
 pub use deadlines::timeout;
-
-/// All tasks of the process.
-static EXECUTOR: Executor<'static> = Executor::new();
-/// The threads that run them.
-static THREADS: Mutex<Threads> = Mutex::new(Threads { running: 0, is_chosen: false });
-
-struct Threads {
-    running: usize,
-    /// The program has said how many there are to be.
-    is_chosen: bool,
-}
-
-/// Has this number of threads run tasks, or more where more were started before; what [`start_for_node`] asks for
-/// later does not count. Without either there is one thread: a further one is woken for what the first could have
-/// done, and waking it costs more than most tasks of a client.
-pub fn start(threads: usize) {
-    start_threads(threads, true);
-}
-
-/// Has as many threads run tasks as a node needs that is part of a program: [`node_threads`].
-pub fn start_for_node() {
-    start_threads(node_threads(), false);
-}
-
-/// Half of the cores: the other half is for the system's part of each request, and for threads of their own.
-#[must_use]
-pub fn node_threads() -> usize {
-    thread::available_parallelism().map_or(1, usize::from).div_ceil(2)
-}
-
-fn start_threads(wanted: usize, is_chosen: bool) {
-    {
-        let mut threads = THREADS.lock().unwrap_or_else(PoisonError::into_inner);
-        if threads.is_chosen && !is_chosen {
-            return;
-        }
-        threads.is_chosen |= is_chosen;
-        for _ in threads.running..wanted.max(1) {
-            // A task that panics takes its thread along, unless the process ends at panics.
-            let run = || {
-                while std::panic::catch_unwind(|| {
-                    async_io::block_on(EXECUTOR.run(std::future::pending::<()>()));
-                })
-                .is_err()
-                {}
-            };
-            // Where the system has fewer threads, fewer have to do.
-            if spawn_thread("tasks", run).is_err() {
-                break;
-            }
-            threads.running += 1;
-        }
-    }
-    // The first thread for work that blocks, while the system certainly has one. It stays, so that
-    // name look-ups and the like go on when there are no more threads to be had.
-    drop(spawn_blocking(|| ()));
-}
-
-/// The runtime; starts it if necessary.
-fn executor() -> &'static Executor<'static> {
-    static IS_STARTED: OnceLock<()> = OnceLock::new();
-    IS_STARTED.get_or_init(|| start_threads(1, false));
-    &EXECUTOR
-}
+use threads::executor;
+pub use threads::{node_threads, start, start_for_node, start_if_needed};
 
 /// A running task: its result can be awaited. Dropping it lets the task go on.
 #[derive(Debug)]
@@ -225,9 +163,14 @@ where
     futures_lite::future::block_on(future)
 }
 
-/// Waits.
+/// Waits. Others go first, however short the time is: a loop that waits in each of its rounds never keeps its thread to
+/// itself.
 pub async fn sleep(duration: Duration) {
-    Timer::after(duration).await;
+    let mut timer = Timer::after(duration);
+    match futures_lite::future::poll_once(&mut timer).await {
+        Some(_) => yield_now().await,
+        None => drop(timer.await),
+    }
 }
 
 /// Ends at a moment, or after a while; for libraries that want to be given such timers.
@@ -667,6 +610,16 @@ mod tests {
             assert!(far.is_ended());
             ending.await;
         });
+    }
+
+    #[test]
+    fn who_waits_for_no_time_at_all_lets_others_go_first() {
+        for time in [Duration::ZERO, Duration::from_nanos(1)] {
+            let mut waiting = std::pin::pin!(sleep(time));
+            let cx = &mut Context::from_waker(Waker::noop());
+            assert!(waiting.as_mut().poll(cx).is_pending());
+            assert!(waiting.as_mut().poll(cx).is_ready());
+        }
     }
 
     #[test]

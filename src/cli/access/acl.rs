@@ -31,7 +31,7 @@ A list has patterns of paths: + stands for one element, # for one or more. The m
 
 Letters: r read, w change, c create, d delete, x pass through, e list children, n make a child, a see these letters.
 
-Exit code: 0 done, 1 failed, 2 usage, 3 refused, 6 no node was reached, 7 it may \
+Exit code: 0 done, 1 failed (there is no such list, or pattern), 2 usage, 3 refused, 6 no node was reached, 7 it may \
 have been done.")]
 pub(in crate::cli) struct AclArgs {
     #[command(subcommand)]
@@ -160,13 +160,15 @@ pub(in crate::cli) async fn run(args: AclArgs) -> Result<(), CliError> {
         AclCommand::Delete { name, pattern: Some(pattern), .. } => {
             let fields = Fields::at(&place(name, Some(pattern))?);
             let reply = remote.request("delete_internal", &fields).await?;
-            let deleted = reply.bool("changed").unwrap_or(true);
+            if reply.bool("changed") == Some(false) {
+                let text = format!(
+                    "the access list {name:?} has no pattern {pattern}; nothing was changed"
+                );
+                return Err(CliError::not_found(text));
+            }
             output.either(
-                || json!({"list": name, "pattern": pattern.to_string(), "deleted": deleted}),
-                || match deleted {
-                    true => format!("{name}: {pattern} is deleted"),
-                    false => format!("{name} has no pattern {pattern}"),
-                },
+                || json!({"list": name, "pattern": pattern.to_string(), "deleted": true}),
+                || format!("{name}: {pattern} is deleted"),
             )?;
         }
         AclCommand::Delete { name, pattern: None, .. } => {
@@ -174,6 +176,10 @@ pub(in crate::cli) async fn run(args: AclArgs) -> Result<(), CliError> {
             let whole = whole.map_err(|error| CliError::Usage(error.to_string()))?;
             let reply = remote.request("delete_tree", &Fields::at(&whole)).await?;
             let count = reply.u64("changed").unwrap_or(0);
+            if count == 0 {
+                let text = format!("there is no access list {name:?}; nothing was changed");
+                return Err(CliError::not_found(text));
+            }
             output.either(
                 || json!({"list": name, "deleted": count}),
                 || format!("{name}: {} deleted", count_of(count, "pattern is", "patterns are")),

@@ -11,8 +11,9 @@ use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, parse_path};
 use crate::cli::say;
 use crate::cli::terminal::output::{Output, end_with_reader, printable};
-use crate::client::smart::{Change, WatchEvent, WatchOptions};
+use crate::client::smart::{Change, Watch, WatchEvent, WatchOptions};
 use crate::client::{Fields, Message};
+use crate::model::ids::Millis;
 use crate::model::path::Path;
 use crate::rt;
 
@@ -140,13 +141,11 @@ async fn watch_cluster(args: &WatchArgs) -> Result<(), CliError> {
     let mut watch = client.watch(&args.path, options).await?;
     let mut output = Output::new(args.remote.json);
     let (mut is_fetched, mut left) = (!args.fetch, args.count);
-    let (mut is_let_in, mut is_lost) = (false, false);
+    let (mut is_let_in, mut lost) = (false, Lost::default());
     while left != Some(0) {
         // Dropping the wait loses nothing.
         let Some(event) = rt::timeout(LOST_AFTER, watch.next()).await else {
-            if !std::mem::replace(&mut is_lost, watch.node().is_none()) && is_lost {
-                say::line("no node can be reached; trying again until that works (Ctrl-C ends it)");
-            }
+            lost.look(&watch, args.remote.timeout_or_default());
             continue;
         };
         let event = event?;
@@ -173,13 +172,41 @@ async fn watch_cluster(args: &WatchArgs) -> Result<(), CliError> {
                 print_state("restart", text, &mut output)?;
             }
             WatchEvent::Resumed { node } => {
-                is_lost = false;
+                lost = Lost::default();
                 say::line(&format!("watching {} at {}", args.path, printable(&node)));
             }
         }
         output.flush()?;
     }
     Ok(())
+}
+
+/// Whether a watch has no node, and whether that was told.
+#[derive(Default)]
+struct Lost {
+    /// By [`rt::now`].
+    since: Option<Millis>,
+    is_told: bool,
+}
+
+impl Lost {
+    /// Nothing has come for a while. Where nodes do not let the client in, the watch mostly ends with that in a moment, and
+    /// then nothing else is to be told: that is known when each has answered, which takes as long as a login may.
+    fn look(&mut self, watch: &Watch, patience: Duration) {
+        if watch.node().is_some() {
+            *self = Lost::default();
+            return;
+        }
+        let since = *self.since.get_or_insert_with(rt::now);
+        let why = match watch.is_shut_out() {
+            _ if self.is_told => return,
+            false => "no node can be reached",
+            true if rt::now().saturating_sub(since) < rt::millis(patience) => return,
+            true => "no node lets this command in",
+        };
+        say::line(&format!("{why}; trying again until that works (Ctrl-C ends it)"));
+        self.is_told = true;
+    }
 }
 
 /// What is said of an entry of which nothing is known but that it is gone.

@@ -251,9 +251,24 @@ pub(in crate::cli) fn put_into(
     wanted: (Option<NodeName>, Option<String>),
     json: bool,
 ) -> Result<Put, CliError> {
-    let path = into.directory;
-    let directory = DataDir::open(path).map_err(failure)?;
+    let directory = DataDir::open(into.directory).map_err(failure)?;
     into.is_locked();
+    let put = put_into_locked(into, &directory, states, wanted, json);
+    match &put {
+        Ok(_) => into.is_done(),
+        Err(_) => into.give_up(),
+    }
+    put
+}
+
+fn put_into_locked(
+    into: &StateInto<'_>,
+    directory: &DataDir,
+    states: Vec<StateFile>,
+    wanted: (Option<NodeName>, Option<String>),
+    json: bool,
+) -> Result<Put, CliError> {
+    let path = into.directory;
     let disk = directory.disk();
     let there = owner_of(&**disk).map_err(failure)?;
     let owner = owner_for(there.as_ref(), states.first(), wanted, path)?;

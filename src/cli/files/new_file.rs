@@ -147,8 +147,8 @@ impl UnfinishedState {
     }
 }
 
-/// A data directory that gets a state, until it has it: an interruption leaves it as it was. For after
-/// [`tidy_when_interrupted`].
+/// A data directory that gets a state, until it has it ([`Self::is_done`]): an interruption leaves it as it was, and so does
+/// an error. For after [`tidy_when_interrupted`].
 pub(in crate::cli) struct StateInto<'a> {
     pub(in crate::cli) directory: &'a FilePath,
     /// Whether the file that is locked was there before.
@@ -186,11 +186,24 @@ impl<'a> StateInto<'a> {
             state.files.push(file);
         }
     }
+
+    /// The directory has it.
+    pub(in crate::cli) fn is_done(&self) {
+        UNFINISHED.lock().state = None;
+    }
+
+    /// It does not get it: what was made for it goes. While the directory is locked; afterwards a node may use it.
+    pub(in crate::cli) fn give_up(&self) {
+        let unfinished = UNFINISHED.lock().state.take();
+        if let Some(state) = unfinished {
+            state.take_away();
+        }
+    }
 }
 
 impl Drop for StateInto<'_> {
     fn drop(&mut self) {
-        UNFINISHED.lock().state = None;
+        self.give_up();
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod cert;
 mod file;
+mod last_step;
 mod network;
 mod rotate;
 
@@ -124,7 +125,8 @@ If a member is away, it stops before it would shut that member out, and says who
 same command goes on from there; members that come back get the key meanwhile. Interrupt it when you like.
 
 A rotation ends when its old key is removed. Until then the command makes no other key; so where it is run by \
-a timer, it needs --remove-old.
+a timer, it needs --remove-old. A file beside that of --key, FILE.last-step, is there while the old key is removed: if \
+that was interrupted, the command only ends it.
 
 Do not rotate after a theft: whoever has the old key would be handed the new one. `key --help` says what \
 to do then.

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::RotateArgs;
 use super::file::random_key;
+use super::last_step::LastStep;
 use super::network::{NodeKeys, Step, View, add_key, change_own, follow, take_step};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
@@ -39,6 +40,9 @@ pub(super) async fn run(args: &RotateArgs, remote_args: &RemoteArgs) -> Result<(
     let mut rotation = Rotation { args, remote, file, output, missing };
     let view = View::ask(&rotation.remote).await?;
     let Plan { next, .. } = plan(&view)?;
+    if let Some(new) = rotation.removed_before(&view, next) {
+        return rotation.end_last_step(&view, new).await;
+    }
     let new = match next {
         Next::Make => rotation.add(&view).await?,
         Next::GoOn(id) => rotation.go_on(&view, id).await?,
@@ -63,11 +67,15 @@ pub(super) async fn run(args: &RotateArgs, remote_args: &RemoteArgs) -> Result<(
     rotation.end(new, &old, made, unused)
 }
 
+/// The node that was asked.
+fn own(view: &View) -> Option<&NodeKeys> {
+    view.nodes.iter().find(|node| node.state == "self")
+}
+
 /// Where the rotation stands, by the keys of the node that was asked.
 fn plan(view: &View) -> Result<Plan, CliError> {
-    let own = view.nodes.iter().find(|node| node.state == "self");
-    let ring =
-        own.and_then(|own| Some(RingSummary { ids: own.keys.clone()?, primary: own.primary? }));
+    let ring = own(view)
+        .and_then(|own| Some(RingSummary { ids: own.keys.clone()?, primary: own.primary? }));
     let ring = ring.ok_or_else(|| {
         CliError::Failure(String::from("the node does not say which keys it has"))
     })?;
@@ -201,6 +209,9 @@ impl Rotation<'_> {
                 return Err(CliError::Failure(lacks_text(&path, new)));
             }
         }
+        if !old.is_empty() {
+            self.begin_last_step(new)?;
+        }
         for id in old {
             take_step(&self.remote, Step::Remove, *id, self.args.force).await?;
             self.follow(Step::Remove, *id)?;
@@ -212,6 +223,48 @@ impl Rotation<'_> {
             self.say("the others remove it as soon as they are back")?;
         }
         Ok(())
+    }
+
+    /// From here on, the nodes cannot tell any more that there was a rotation.
+    fn begin_last_step(&mut self, new: KeyId) -> Result<(), CliError> {
+        let why = match &self.file {
+            None => String::from("there is no --key file to note that beside"),
+            Some(path) => match LastStep::of(path).begin(new) {
+                Ok(()) => return Ok(()),
+                Err(error) => format!("this cannot be noted beside {}: {error}", path.display()),
+            },
+        };
+        self.say(&format!(
+            "removing the old key. If that is interrupted, look at `distkv-node key list` before you repeat it: where \
+             no old key is left, it makes another new one ({why})"
+        ))
+    }
+
+    /// The new key of a rotation that was broken off when it had removed the old key at the node that is asked.
+    fn removed_before(&self, view: &View, next: Next) -> Option<KeyId> {
+        let begun = LastStep::of(self.file.as_ref()?).begun()?;
+        let is_last = next == Next::Make && own(view)?.primary == Some(begun);
+        is_last.then_some(begun)
+    }
+
+    /// Goes on with that.
+    async fn end_last_step(mut self, view: &View, new: KeyId) -> Result<(), CliError> {
+        self.say(&format!("key {new} is in use, and the old one was removed before"))?;
+        let kept = own(view).and_then(|own| own.keys.clone()).unwrap_or_default();
+        let ring = self.file.as_deref().map(read).transpose()?.map(|file| file.ring.summary());
+        let before = ring.map(|ring| ring.ids.into_iter().take_while(|id| *id != new).collect());
+        let before: Vec<KeyId> = before.unwrap_or_default();
+        for id in before.into_iter().filter(|id| !kept.contains(id)) {
+            self.follow(Step::Remove, id)?;
+        }
+        // Nobody waited for them, or they came meanwhile: it cannot be taken back.
+        let others = view.nodes.iter().filter(|node| node.primary != Some(new));
+        self.missing = others.map(|node| node.why("uses another one")).collect();
+        let has_old = |node: &NodeKeys| {
+            node.is_coming() && node.keys.iter().flatten().any(|id| !kept.contains(id))
+        };
+        self.wait("have removed the old key", "still has it", has_old).await?;
+        self.end(new, &[], false, None)
     }
 
     /// `made`: the new key was not in use when the command began.
@@ -233,7 +286,11 @@ impl Rotation<'_> {
             },
             || end_text(new, &ids, made, removed, missing, unused),
         )?;
-        self.output.flush()
+        self.output.flush()?;
+        if let Some(path) = &self.file {
+            LastStep::of(path).end();
+        }
+        Ok(())
     }
 }
 
@@ -251,6 +308,10 @@ fn end_text(
     };
     if removed || old.is_empty() {
         text.push_str(match (missing, unused) {
+            ([], None) if old.is_empty() && !made => {
+                ", and no other is left. The last rotation has ended with that, and no other key was made: for \
+                 another one, type the same command again"
+            }
             ([], None) => ", and no other is left",
             ([], Some(_)) => "",
             _ => ". The old key is removed: who has no other is shut out until it gets the new key file by hand",
@@ -288,8 +349,7 @@ fn lacks_text(path: &Path, id: KeyId) -> String {
 /// which is in the file afterwards.
 fn prepared(path: &Path, view: &View) -> Result<Key, CliError> {
     let file = read(path)?;
-    let own = view.nodes.iter().find(|node| node.state == "self");
-    let known = own.and_then(|own| own.keys.as_ref());
+    let known = own(view).and_then(|own| own.keys.as_ref());
     let is_known = |id: KeyId| known.is_some_and(|known| known.contains(&id));
     let behind = file.ring.keys().iter().skip_while(|key| key.id() != file.ring.primary_id());
     if let Some(key) = behind.skip(1).find(|key| !is_known(key.id())) {
@@ -315,6 +375,8 @@ mod tests {
         let old = [String::from("03030303")];
         let later = end_text(new, &old, true, false, &none, Some(other));
         assert!(later.contains("key remove 03030303\n") && later.contains("02020202"), "{later}");
+        let ended = end_text(new, &none, false, true, &none, None);
+        assert!(ended.contains("no other key was made") && !alone.contains("made"), "{ended}");
         let again = end_text(new, &old, false, false, &none, None);
         assert!(
             again.contains("No other key was made") && again.contains("key remove 03030303"),

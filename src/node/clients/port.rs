@@ -272,6 +272,10 @@ impl NodeInfo for ClientPortInfo {
         self.certificates.as_ref().and_then(|certificates| certificates.warning())
     }
 
+    fn slow_links(&self) -> Vec<String> {
+        self.links.upgrade().map_or_else(Vec::new, |links| links.slow_warnings())
+    }
+
     fn past(&self, at: PastMoment, below: &Path) -> Result<Image, PastRefusal> {
         self.saving.past(at, below)
     }

@@ -17,6 +17,8 @@ pub(in crate::node) struct GossipSockets {
     pub(in crate::node) udp: UdpSocket,
     /// With the port that was taken.
     pub(in crate::node) addr: SocketAddr,
+    /// It is an IPv6 port at which IPv4 does not come in, as some systems have it.
+    pub(in crate::node) v6_only: bool,
 }
 
 /// Opens the gossip port.
@@ -38,7 +40,9 @@ pub(in crate::node) async fn bind_gossip(
             match UdpSocket::bind(bound) {
                 Ok(udp) => {
                     let tcp = TcpListener::of(tcp)?;
-                    return Ok(GossipSockets { tcp, udp, addr: bound });
+                    let socket = socket2::SockRef::from(&udp);
+                    let v6_only = bound.is_ipv6() && socket.only_v6().unwrap_or(false);
+                    return Ok(GossipSockets { tcp, udp, addr: bound, v6_only });
                 }
                 Err(error) => {
                     attempts -= 1;

@@ -42,5 +42,6 @@ impl Ports {
             self.gossip.addr,
             self.advertised.clone(),
         )
+        .with_v6_only(self.gossip.v6_only)
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! How connections come about, and which of two stays, is in [`connect`]; then a link has two tasks, a
 //! [`reader`] and a [`writer`], which share a [`link`](self::link::Link). Whether what was written
-//! arrives is judged in [`liveness`]. Nothing here waits for one peer while it holds anything that
-//! concerns another.
+//! arrives is judged in [`liveness`] and, on slow lines, in [`arrivals`]; that peers know where this node is, is seen to in [`told`]. Nothing here
+//! waits for one peer while it holds anything that concerns another.
 
+mod arrivals;
 mod catch_up_pacing;
 mod connect;
 #[allow(clippy::module_inception, reason = "one link, of the links")]
@@ -12,6 +13,8 @@ mod link;
 mod liveness;
 mod log_once;
 mod reader;
+mod slow;
+mod told;
 mod transport;
 mod writer;
 
@@ -34,12 +37,12 @@ use connect::targets::{Dialled, Standing, Targets};
 pub(super) use connect::targets::{Origin, Refused, Trouble};
 use link::{Link, LinkEnd, SILENCE_MS};
 use log_once::LogOnce;
+use slow::GivenUp;
 use transport::{Channel, Halves};
 
-use super::config::GOSSIP_PORT;
 use super::lifecycle::stop::Stop;
 use super::membership::address::HostPort;
-use super::membership::identity::Myself;
+use super::membership::identity::{Myself, Told};
 use super::membership::swim::SwimHandle;
 use super::monitoring::observed::Observed;
 use super::security::Keys;
@@ -101,6 +104,8 @@ pub(super) struct Links {
     targets: Mutex<Targets>,
     serves: Arc<Semaphore>,
     log: LogOnce,
+    /// Messages that were given up half-way.
+    given_up: Mutex<GivenUp>,
     greetings: Greetings,
     name_trouble: Mutex<Option<NameTrouble>>,
     /// When the living node that has our name, and keeps it, last told us so.
@@ -132,6 +137,7 @@ impl Links {
             targets,
             serves: Arc::new(Semaphore::new(SERVES_MAX)),
             log: LogOnce::default(),
+            given_up: Mutex::default(),
             greetings: Greetings::default(),
             name_trouble: Mutex::new(None),
             name_held: Mutex::new(None),
@@ -271,7 +277,7 @@ impl Links {
     async fn admit(
         &self,
         channel: &Channel,
-        peer: Hello,
+        (peer, told): (Hello, Told),
         remote: SocketAddr,
         dialled: bool,
     ) -> Result<Arc<Link>, Refusal> {
@@ -325,7 +331,7 @@ impl Links {
             let link = Link::new(
                 self.hub.add_link(),
                 channel,
-                peer,
+                (peer, told),
                 (remote, dialled),
                 &self.observed.link_traffic,
                 now,
@@ -364,6 +370,9 @@ impl Links {
         let serves = self.serves.clone();
         let writer = writer::Writer::new(Arc::clone(&self.hub), Arc::clone(&link), serves, sealer);
         let end = writer.run().await;
+        if let Some(bytes) = link.long_write(slow::UNDER_WAY_MS, rt::now()) {
+            self.note_given_up(&link, false, bytes);
+        }
         if matches!(end, LinkEnd::Left | LinkEnd::Unneeded)
             && link.end().is_none()
             && link.stream.shutdown(std::net::Shutdown::Write).is_ok()
@@ -407,10 +416,7 @@ impl Links {
         self.targets.lock().add(&peer.gossip, origin, name, rt::now());
         self.changed.notify(usize::MAX);
         self.hub.cluster_changed.notify(usize::MAX);
-        if let Some(local) = link.local_ip() {
-            self.learn_route(local);
-            self.check_loopback(link, local);
-        }
+        self.learn_route_of(link);
         self.tell_swim(peer);
     }
 
@@ -433,46 +439,6 @@ impl Links {
                 }
             })),
         }
-    }
-
-    /// A connection has shown at which local address peers reach this node.
-    fn learn_route(&self, local: IpAddr) {
-        if let Some(addr) = self.me.learn_route(local) {
-            tracing::info!(%addr, "peers reach this node here");
-            let incarnation = self.hub.read(|e| e.id().incarnation);
-            self.swim.become_member(addr, incarnation);
-            // Clients are told this node's own addresses, too.
-            self.hub.cluster_changed.notify(usize::MAX);
-        }
-    }
-
-    /// Warns where one of the two nodes of a link tells the other, on another machine, that it listens on
-    /// loopback: they are linked, but membership needs a way in both directions.
-    fn check_loopback(&self, link: &Link, local: IpAddr) {
-        let is_loopback = |at: &str| {
-            let addr = HostPort::parse(at, Some(0)).ok().and_then(|at| at.numeric());
-            addr.is_some_and(|addr| addr.ip().is_loopback())
-        };
-        let remote = link.remote.ip().to_canonical();
-        if remote.is_loopback() || remote == local {
-            return;
-        }
-        let (peer, own) = (&link.peer, self.me.gossip_text(Some(local)));
-        let whose = if is_loopback(&own) {
-            format!("this node listens for peers at {own}, where no other machine reaches it")
-        } else if is_loopback(&peer.gossip) {
-            let at = &peer.gossip;
-            format!(
-                "this peer, at {remote}, listens for peers at {at}, where no other machine reaches it"
-            )
-        } else {
-            return;
-        };
-        let text = format!(
-            "{whose}: it takes part, but others see it as joining, never as up; start it with --gossip \
-             0.0.0.0:{GOSSIP_PORT}"
-        );
-        self.complain(peer.name.as_str(), "loopback", &text);
     }
 
     fn tell_down(&self, link: &Link) {
@@ -594,6 +560,27 @@ impl Links {
     pub(super) fn record_dialled(&self, ip: IpAddr, reason: &'static str, target: Option<&str>) {
         if let Some(audit) = &self.audit {
             audit.note_dialled_peer(ip, reason, target);
+        }
+    }
+
+    /// What an operator should know about slow lines, one line each.
+    pub(super) fn slow_warnings(&self) -> Vec<String> {
+        self.given_up.lock().warnings(rt::now())
+    }
+
+    /// A link ended while a long message was under way, from the peer or to it.
+    fn note_given_up(&self, link: &Link, is_from: bool, bytes: usize) {
+        use LinkEnd::{Broken, Gone, Replaced, Silent, Stuck};
+        let is_on_purpose = link
+            .end()
+            .is_some_and(|end| !matches!(end, Gone | Broken(_) | Replaced | Silent | Stuck));
+        if is_on_purpose || self.stop.is_requested() {
+            return;
+        }
+        let warning = self.given_up.lock().note(&link.peer.name, is_from, bytes, rt::now());
+        if let Some(warning) = warning {
+            let reason = if is_from { "slow from" } else { "slow to" };
+            self.complain(link.peer.name.as_str(), reason, &warning);
         }
     }
 

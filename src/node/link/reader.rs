@@ -6,15 +6,18 @@ use std::time::Duration;
 use futures::io::AsyncReadExt;
 
 use super::Links;
+use super::arrivals::Arrivals;
 use super::catch_up_pacing::Pace;
 use super::link::{Link, LinkEnd};
 use super::liveness::is_sign_of_life;
+use super::slow::UNDER_WAY_MS;
 use super::writer::own_tick;
 use crate::engine::Input;
 use crate::hub::Hub;
+use crate::model::ids::Millis;
 use crate::node::security::Keys;
 use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
-use crate::protocol::peer::{KEYS_FRAME, PeerMessage};
+use crate::protocol::peer::{ARRIVING_FRAME, KEYS_FRAME, PeerMessage, read_arriving};
 use crate::rt;
 use crate::secure::link::{Opener, RecordError};
 
@@ -98,13 +101,15 @@ pub(super) struct Source {
     plain: Buffer,
     /// Of a sealed link: what opens its records, and what was received and is not a whole one yet.
     sealed: Option<(Opener, Buffer)>,
+    /// When the message began that is under way, if one is.
+    began: Millis,
 }
 
 impl Source {
     /// `raw`: received and not opened yet; `plain`: received behind the greeting.
     pub(super) fn new(opener: Option<Opener>, raw: Vec<u8>, plain: &[u8]) -> Self {
         let sealed = opener.map(|opener| (opener, Buffer::new(&raw)));
-        Self { plain: Buffer::new(plain), sealed }
+        Self { plain: Buffer::new(plain), sealed, began: 0 }
     }
 
     /// Where to read into.
@@ -132,15 +137,38 @@ impl Source {
     }
 }
 
+impl Source {
+    /// Whether a message is under way: a part of it has come.
+    fn is_amid(&self) -> bool {
+        self.plain.filled > 0 || self.sealed.as_ref().is_some_and(|(_, raw)| raw.filled > 0)
+    }
+
+    /// The length of the message that is under way, as far as it is known.
+    fn announced(&self) -> usize {
+        let header = self.plain.content().first_chunk::<4>();
+        header.map_or(0, |header| u32::from_be_bytes(*header) as usize)
+    }
+}
+
 /// Reads until the link ends, and says why it did.
 pub(super) async fn read_link(links: &Links, link: &Link, mut source: Source) -> LinkEnd {
+    let end = read(links, link, &mut source).await;
+    if source.is_amid() && rt::now().saturating_sub(source.began) >= UNDER_WAY_MS {
+        links.note_given_up(link, true, source.announced());
+    }
+    end
+}
+
+async fn read(links: &Links, link: &Link, source: &mut Source) -> LinkEnd {
     let hub = &*links.hub;
     // What is said about keys counts where it is sealed.
     let keys = links.keys.as_deref().filter(|_| link.key.is_some());
     let mut stream = &link.stream;
     // What lies before a record that does not open is genuine.
     let mut opened = source.open();
-    let mut pace = Pace::default();
+    let (mut pace, mut arrivals) = (Pace::default(), Arrivals::default());
+    // What was read last, and whether a message was under way before.
+    let (mut count, mut was_amid) = (0, false);
     loop {
         if let Some(log) = hub.log() {
             // For this node's disk, before the guard is taken: no other task waits for it.
@@ -152,6 +180,9 @@ pub(super) async fn read_link(links: &Links, link: &Link, mut source: Source) ->
             Err(end) => return end,
         };
         source.plain.consume(taken.bytes);
+        if taken.bytes > 0 || !was_amid {
+            source.began = rt::now();
+        }
         if taken.has_part {
             let worked = Duration::from_micros(rt::now_us().saturating_sub(began));
             match pace.rest(own_tick(hub), rt::now(), worked) {
@@ -164,18 +195,32 @@ pub(super) async fn read_link(links: &Links, link: &Link, mut source: Source) ->
         if let Err(error) = opened {
             return LinkEnd::Malformed(error.to_string());
         }
+        let is_amid = source.is_amid();
+        if count > 0
+            && let Some(news) = arrivals.on_read(count, was_amid || is_amid, rt::now())
+        {
+            link.trust(news.until);
+            if news.tell {
+                link.tell_arriving(news.until);
+            }
+            if let Some(bytes) = news.passed {
+                hub.handle(Input::Passing { link: link.id, bytes }, rt::now());
+            }
+        }
+        was_amid = is_amid;
         // Other tasks get their turn, even if a peer always has more; and data that arrives
         // meanwhile saves a wake-up.
         rt::yield_now().await;
         match stream.read(source.room()).await {
             Ok(0) => return LinkEnd::Gone,
-            Ok(count) => {
+            Ok(read) => {
+                count = read;
                 link.note_heard(rt::now());
                 link.traffic.note_received(count);
                 source.note_read(count);
                 opened = source.open();
                 if count >= FLOW_BYTES {
-                    link.note_flow(rt::now());
+                    link.note_flow(0, rt::now());
                 }
             }
             Err(error) => return LinkEnd::Broken(error.to_string()),
@@ -195,7 +240,7 @@ struct Taken {
 fn take_in(hub: &Hub, keys: Option<&Keys>, link: &Link, bytes: &[u8]) -> Result<Taken, LinkEnd> {
     let malformed = |error: &dyn std::error::Error| LinkEnd::Malformed(error.to_string());
     // A node that is not ready serves no client that could wait.
-    let (mut at, mut messages) = (0, Vec::new());
+    let (mut at, mut messages, mut arriving) = (0, Vec::new(), None);
     let (mut bad, mut has_part, is_ready) = (None, false, own_tick(hub).is_some());
     loop {
         let rest = bytes.get(at..).unwrap_or_default();
@@ -209,8 +254,18 @@ fn take_in(hub: &Hub, keys: Option<&Keys>, link: &Link, bytes: &[u8]) -> Result<
                     }
                     continue;
                 }
+                if frame.kind == ARRIVING_FRAME {
+                    match read_arriving(frame.body) {
+                        Ok(for_ms) => arriving = Some(for_ms),
+                        Err(error) => {
+                            bad = Some(malformed(&error));
+                            break;
+                        }
+                    }
+                    continue;
+                }
                 match PeerMessage::decode(&frame) {
-                    Ok(Some(message)) if is_sign_of_life(&message) => link.on_sign(),
+                    Ok(Some(message)) if is_sign_of_life(&message) => link.on_sign(rt::now()),
                     Ok(Some(message)) => {
                         has_part = is_ready && matches!(message, PeerMessage::CatchUpPart { .. });
                         messages.push(message);
@@ -230,6 +285,10 @@ fn take_in(hub: &Hub, keys: Option<&Keys>, link: &Link, bytes: &[u8]) -> Result<
             let messages = std::mem::take(&mut messages);
             hub.handle(Input::Messages { link: link.id, messages }, rt::now());
         }
+    }
+    if let Some(for_ms) = arriving {
+        let bytes = link.on_arriving(for_ms, rt::now());
+        hub.handle(Input::Passing { link: link.id, bytes }, rt::now());
     }
     // The messages before a malformed one are valid.
     if !messages.is_empty() {

@@ -16,7 +16,7 @@ use crate::hub::Hub;
 use crate::hub::link_queue::LinkWork;
 use crate::model::ids::{Millis, NodeTable, Tick};
 use crate::protocol::frame::PART_BYTES;
-use crate::protocol::peer::{PeerMessage, RefuseReason};
+use crate::protocol::peer::{PeerMessage, RefuseReason, write_arriving};
 use crate::rt;
 use crate::secure::link::Sealer;
 
@@ -82,9 +82,7 @@ impl Writer {
             if let Some(end) = self.link.end() {
                 return end;
             }
-            if self.link.take_sign_wanted()
-                && let Err(error) = self.give_sign().await
-            {
+            if let Err(error) = self.give_signs().await {
                 return LinkEnd::Broken(error.to_string());
             }
             let wrote = match self.link.queue.next(WRITE_BYTES) {
@@ -127,10 +125,20 @@ impl Writer {
         }
     }
 
-    /// Gives a sign of life: an acknowledgement of nothing, for which peers have no other use.
-    async fn give_sign(&mut self) -> std::io::Result<()> {
+    /// Gives the signs of life that must be given: an acknowledgement of nothing, for which peers have no other use;
+    /// and tells that bytes arrive.
+    async fn give_signs(&mut self) -> std::io::Result<()> {
+        let (signs, arriving) = (self.link.take_signs_wanted(), self.link.take_arriving(rt::now()));
+        if signs == 0 && arriving.is_none() {
+            return Ok(());
+        }
         self.out.clear();
-        sign_of_life().encode(&NodeTable::new(), &mut self.out);
+        for _ in 0..signs {
+            sign_of_life().encode(&NodeTable::new(), &mut self.out);
+        }
+        if let Some(for_ms) = arriving {
+            write_arriving(for_ms, &mut self.out);
+        }
         self.flush().await
     }
 
@@ -145,9 +153,7 @@ impl Writer {
             if link.end().is_some() {
                 return Ok(());
             }
-            if link.take_sign_wanted() {
-                self.give_sign().await?;
-            }
+            self.give_signs().await?;
             if let Either::Left(_) = select(&mut safe, changed).await {
                 return Ok(());
             }
@@ -211,12 +217,15 @@ impl Writer {
         let mut stream = &self.link.stream;
         let mut last = rt::now();
         let whole = bytes.len();
+        self.link.note_write_begins(whole, last);
         while !bytes.is_empty() {
             self.link.note_writing(last);
             let count = stream.write(bytes).await?;
+            self.link.note_taken(count);
             let now = rt::now();
-            if count >= WHOLE_BYTES && now.saturating_sub(last) >= WAITED_MS {
-                self.link.note_flow(now);
+            let waited = now.saturating_sub(last);
+            if count >= WHOLE_BYTES && waited >= WAITED_MS {
+                self.link.note_flow(waited, now);
             }
             last = now;
             if count == 0 {

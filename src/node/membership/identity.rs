@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use parking_lot::Mutex;
 
 use super::address::{Advertised, HostPort, is_host, is_of_this_host};
+use super::route::{Families, Route, Source, first_that_fits, own_family_first};
 use crate::hub::Hub;
 use crate::model::ids::{Millis, NodeName, Tock};
 use crate::protocol::peer::greeting::{
@@ -17,6 +18,20 @@ pub(in crate::node) const SOFTWARE: &str = env!("CARGO_PKG_VERSION");
 /// Most bytes of other members' addresses in a greeting, which must fit its frame.
 const PEERS_BYTES_MAX: usize = 2048;
 
+/// Where a node is reached, in its own words.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in crate::node) struct Told {
+    pub(in crate::node) gossip: String,
+    pub(in crate::node) client: String,
+}
+
+impl Told {
+    /// What was said in a greeting.
+    pub(in crate::node) fn by(hello: &Hello) -> Self {
+        Self { gossip: hello.gossip.clone(), client: hello.client.clone() }
+    }
+}
+
 /// The constant part of this node's identity. Its incarnation is the engine's, because it may
 /// change.
 pub(in crate::node) struct Myself {
@@ -27,8 +42,10 @@ pub(in crate::node) struct Myself {
     /// The bound gossip port.
     pub(in crate::node) gossip: SocketAddr,
     advertised: Advertised,
+    /// IPv4 does not come in at `[::]`.
+    v6_only: bool,
     /// Where `advertised` leaves it open: the address that SWIM uses, once it is known.
-    route: Mutex<Option<IpAddr>>,
+    route: Mutex<Route>,
     /// Since when it has served clients, as far as that was noticed.
     serving_since: Mutex<Option<Millis>>,
     /// See [`Hello::may_begin`].
@@ -49,10 +66,22 @@ impl Myself {
             client,
             gossip,
             advertised,
-            route: Mutex::new(None),
+            v6_only: false,
+            route: Mutex::new(Route::new(Families::of(gossip.ip(), false))),
             serving_since: Mutex::new(None),
             may_begin: Mutex::new(None),
         }
+    }
+
+    /// The same where the system lets IPv4 in at `[::]`, or does not.
+    pub(in crate::node) fn with_v6_only(mut self, v6_only: bool) -> Self {
+        self.v6_only = v6_only;
+        self.route = Mutex::new(Route::new(self.families_of(self.gossip)));
+        self
+    }
+
+    fn families_of(&self, bound: SocketAddr) -> Families {
+        Families::of(bound.ip(), self.v6_only)
     }
 
     /// From now on this node serves clients.
@@ -74,51 +103,62 @@ impl Myself {
     pub(in crate::node) fn swim_addr(&self) -> Option<SocketAddr> {
         match &self.advertised {
             Advertised::Fixed { addr, .. } => Some(*addr),
-            Advertised::Route { port } => self.route.lock().map(|ip| SocketAddr::new(ip, *port)),
+            Advertised::Route { port } => {
+                self.route.lock().ip().map(|ip| SocketAddr::new(ip, *port))
+            }
         }
     }
 
-    /// A peer is reached from this local address, or reached us at it. Returns the new address for
-    /// SWIM if it is the first that is known, or the first that other hosts could use, or takes the place of one that
-    /// this host has lost.
+    /// Whether datagrams of an address's family come in at the gossip port.
+    pub(in crate::node) fn hears(&self, ip: IpAddr) -> bool {
+        self.families_of(self.gossip).take(ip)
+    }
+
+    /// Puts a peer's addresses in the order in which to call them.
+    pub(in crate::node) fn order(&self, peer: &mut [SocketAddr]) {
+        own_family_first(self.families_of(self.gossip), peer);
+    }
+
+    /// Whether this node has to guess at which address peers may reach it: before the first connection.
+    pub(in crate::node) fn wants_guess(&self) -> bool {
+        matches!(self.advertised, Advertised::Route { .. }) && self.route.lock().wants_guess()
+    }
+
+    /// The system would use this local address for a peer. Returns the address for SWIM if it is another one now.
+    pub(in crate::node) fn guess_route(&self, local: IpAddr) -> Option<SocketAddr> {
+        self.learn(local, Source::Guess)
+    }
+
+    /// A peer is reached from this local address, or reached us at it. Returns the address for SWIM if it is another
+    /// one now.
     pub(in crate::node) fn learn_route(&self, local: IpAddr) -> Option<SocketAddr> {
-        self.learn_route_where(local, is_of_this_host)
+        self.learn(local, Source::Connection)
     }
 
-    fn learn_route_where(
-        &self,
-        local: IpAddr,
-        is_of_this_host: impl FnOnce(IpAddr) -> bool,
-    ) -> Option<SocketAddr> {
+    fn learn(&self, local: IpAddr, source: Source) -> Option<SocketAddr> {
         let Advertised::Route { port } = &self.advertised else { return None };
-        let local = local.to_canonical();
         let mut route = self.route.lock();
-        let better = is_host(local)
-            && match *route {
-                None => true,
-                Some(known) => {
-                    (known.is_loopback() && !local.is_loopback())
-                        || (known != local
-                            && (known.is_loopback() || !local.is_loopback())
-                            && !is_of_this_host(known))
-                }
-            };
-        if !better {
-            return None;
-        }
-        *route = Some(local);
-        Some(SocketAddr::new(local, *port))
+        let is_new = route.learn(local, source, is_of_this_host);
+        route.ip().filter(|_| is_new).map(|ip| SocketAddr::new(ip, *port))
+    }
+
+    /// Whether this host has lost the address that peers are told.
+    pub(in crate::node) fn has_lost_route(&self) -> bool {
+        let told = match self.advertised {
+            Advertised::Fixed { .. } => None,
+            Advertised::Route { .. } => self.route.lock().ip(),
+        };
+        told.is_some_and(|ip| !is_of_this_host(ip))
     }
 
     /// The address at which peers reach this node, for a peer whose connection has this local
     /// address.
     pub(in crate::node) fn gossip_text(&self, local: Option<IpAddr>) -> String {
-        match (&self.advertised, self.swim_addr()) {
-            (Advertised::Fixed { text, .. }, _) => text.to_string(),
-            (Advertised::Route { .. }, Some(addr)) => HostPort::from(addr).to_string(),
-            (Advertised::Route { port }, None) => {
-                let ip = local.unwrap_or(self.gossip.ip());
-                HostPort::from(SocketAddr::new(ip, *port)).to_string()
+        match &self.advertised {
+            Advertised::Fixed { text, .. } => text.to_string(),
+            Advertised::Route { port } => {
+                let ip = self.route.lock().told(local, is_of_this_host);
+                HostPort::from(SocketAddr::new(ip.unwrap_or(self.gossip.ip()), *port)).to_string()
             }
         }
     }
@@ -130,8 +170,19 @@ impl Myself {
             return HostPort::from(self.client).to_string();
         }
         let gossip = HostPort::parse(&self.gossip_text(local), Some(0));
-        let host = gossip.map_or_else(|_| self.client.ip().to_string(), |gossip| gossip.host);
+        let host = match gossip.as_ref().map(|gossip| (gossip.numeric(), &gossip.host)) {
+            Ok((Some(told), _)) => {
+                first_that_fits(self.families_of(self.client), told.ip(), local).to_string()
+            }
+            Ok((None, name)) => name.clone(),
+            Err(_) => self.client.ip().to_string(),
+        };
         HostPort { host, port: self.client.port() }.to_string()
+    }
+
+    /// What a peer is told over a connection with this local address: where peers and where clients reach this node.
+    pub(in crate::node) fn told(&self, local: Option<IpAddr>) -> Told {
+        Told { gossip: self.gossip_text(local), client: self.client_text(local) }
     }
 
     /// The greeting for a connection with this local address. `peers`: addresses of members.
@@ -192,20 +243,37 @@ mod tests {
     }
 
     #[test]
-    fn a_loopback_route_gives_way_to_one_that_other_hosts_can_use() {
-        let me = myself("[::]:7", "127.0.0.1:6", Advertised::Route { port: 7 });
-        let learn = |ip: &str| me.learn_route_where(ip.parse().unwrap(), |_| true);
-        assert_eq!(learn("0.0.0.0"), None);
-        assert_eq!(learn("::ffff:127.0.0.1"), "127.0.0.1:7".parse().ok());
-        assert_eq!(learn("127.0.0.1"), None);
-        assert_eq!(learn("fd00::5"), "[fd00::5]:7".parse().ok());
-        assert_eq!(learn("10.0.0.1"), None, "one that works is kept");
-        assert_eq!(me.gossip_text(None), "[fd00::5]:7");
-        // One that this host has lost is not, but not for one that only this host can use.
-        assert_eq!(me.learn_route_where("127.0.0.1".parse().unwrap(), |_| false), None);
-        let lost: IpAddr = "fd00::5".parse().unwrap();
-        let next = me.learn_route_where("10.0.0.1".parse().unwrap(), |ip| ip != lost);
-        assert_eq!(next, "10.0.0.1:7".parse().ok());
+    fn each_connection_is_told_what_is_best_by_then() {
+        let me = myself("[::]:7", "0.0.0.0:6", Advertised::Route { port: 7 });
+        let told = |local: &str| {
+            let Told { gossip, client } = me.told(Some(local.parse().unwrap()));
+            [gossip, client]
+        };
+        assert_eq!(told("127.0.0.1"), ["127.0.0.1:7", "127.0.0.1:6"]);
+        let near: SocketAddr = "127.0.0.1:7".parse().unwrap();
+        assert_eq!(me.learn_route(near.ip()), Some(near));
+        assert_eq!(me.learn_route(near.ip()), None);
+        // A peer that came by another way is told that one before anything is learnt from it.
+        assert_eq!(told("10.0.0.9"), ["10.0.0.9:7", "10.0.0.9:6"]);
+        assert_eq!(told("127.0.0.1"), ["127.0.0.1:7", "127.0.0.1:6"]);
+        let far: SocketAddr = "[fd00::5]:7".parse().unwrap();
+        assert_eq!(me.learn_route(far.ip()), Some(far));
+        // Clients cannot come in by IPv6.
+        assert_eq!(told("::1"), ["[fd00::5]:7", "[fd00::5]:6"]);
+        assert_eq!(told("127.0.0.1"), ["[fd00::5]:7", "127.0.0.1:6"]);
+    }
+
+    #[test]
+    fn a_guess_is_wanted_until_there_is_a_connection() {
+        let me = myself("0.0.0.0:7", "0.0.0.0:6", Advertised::Route { port: 7 });
+        assert!(me.wants_guess());
+        assert_eq!(me.guess_route("fd00::5".parse().unwrap()), None, "nothing listens there");
+        assert_eq!(me.guess_route([127, 0, 0, 1].into()), "127.0.0.1:7".parse().ok());
+        assert!(me.wants_guess());
+        assert_eq!(me.learn_route([127, 0, 0, 1].into()), None);
+        assert!(!me.wants_guess());
+        let fixed = Advertised::Fixed { text: me.gossip.into(), addr: me.gossip };
+        assert!(!myself("10.0.0.1:7", "0.0.0.0:6", fixed).wants_guess());
     }
 
     #[test]
@@ -217,6 +285,7 @@ mod tests {
         assert_eq!(me.gossip_text(local), "db.example:99");
         assert_eq!(me.client_text(local), "db.example:6");
         assert_eq!(me.swim_addr(), Some(addr));
-        assert_eq!(me.learn_route_where("10.0.0.1".parse().unwrap(), |_| false), None);
+        assert_eq!(me.learn_route("10.0.0.1".parse().unwrap()), None);
+        assert!(!me.has_lost_route(), "it need not be this host's own");
     }
 }

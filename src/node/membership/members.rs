@@ -121,6 +121,8 @@ fn on_notice(links: &Links, notice: Notice) {
 /// The list of known peers on disk.
 pub(in crate::node) struct PeerFile {
     path: PathBuf,
+    /// It is one of the operator's, and not the node's own in its data directory.
+    is_given: bool,
     /// By name, with the address as peers write it: a host name if they advertise one.
     named: BTreeMap<NodeName, String>,
     /// Lines that people wrote without a name.
@@ -130,12 +132,13 @@ pub(in crate::node) struct PeerFile {
 }
 
 impl PeerFile {
-    /// `loaded`: its content.
-    pub(in crate::node) fn new(path: PathBuf, loaded: Vec<KnownPeer>) -> Self {
+    /// `loaded`: its content; `is_given`: it is one of the operator's.
+    pub(in crate::node) fn new(path: PathBuf, loaded: Vec<KnownPeer>, is_given: bool) -> Self {
         let named = loaded.iter().filter_map(|p| Some((p.name.clone()?, p.address.clone())));
         let unnamed = loaded.iter().filter(|p| p.name.is_none()).cloned();
         Self {
             path,
+            is_given,
             named: named.collect(),
             unnamed: unnamed.collect(),
             stored: loaded,
@@ -191,8 +194,8 @@ impl PeerFile {
         if peers == self.stored {
             return;
         }
-        let (path, list) = (self.path.clone(), peers.clone());
-        match rt::spawn_blocking(move || peer_file::store(&path, &list)).await {
+        let (path, list, is_given) = (self.path.clone(), peers.clone(), self.is_given);
+        match rt::spawn_blocking(move || peer_file::store(&path, &list, is_given)).await {
             Ok(()) => self.failed = false,
             Err(error) if self.failed => tracing::debug!("peer file: {error}"),
             Err(error) => {
@@ -230,7 +233,7 @@ mod tests {
 
     #[test]
     fn who_says_farewell_is_not_kept_though_its_link_still_stands() {
-        let mut file = PeerFile::new(PathBuf::new(), Vec::new());
+        let mut file = PeerFile::new(PathBuf::new(), Vec::new(), false);
         let link = |address: &str| BTreeMap::from([(name("b"), address.to_owned())]);
         file.update(&[member("b", 2, MemberState::Up)], link("127.0.0.1:2"));
         assert_eq!(known(&file), [("b", "127.0.0.1:2")]);

@@ -6,4 +6,5 @@ pub(super) mod door;
 pub(super) mod identity;
 pub(super) mod members;
 pub(super) mod peer_file;
+pub(super) mod route;
 pub(super) mod swim;

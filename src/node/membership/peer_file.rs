@@ -2,8 +2,9 @@
 //! peers that it was once given are gone. Text, one `host:port name` per line; people may edit it
 //! while the node is down.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use distkv_command::plain_file;
@@ -15,6 +16,8 @@ use crate::node::error::NodeError;
 
 /// The list of known peers in a data directory.
 const PEER_FILE: &str = "peers";
+/// As all files of a data directory: who may not read that need not know its network's machines.
+const FILE_MODE: u32 = 0o600;
 /// Most bytes that are read: 1,024 peers with the longest host names fit.
 const FILE_BYTES_MAX: u64 = 512 << 10;
 /// Most peers that are taken from the file.
@@ -121,11 +124,14 @@ fn peer_of(content: &str) -> Result<KnownPeer, String> {
     Ok(KnownPeer { address: address.to_string(), name })
 }
 
-/// Writes the list: beside the file first, then in its place, so that it is whole at any time.
+/// Writes the list: beside the file first, then in its place, so that it is whole at any time. `is_given`: it is one of the
+/// operator's, who decides who may read it.
 ///
 /// # Errors
 /// What the system said; the old file is as it was.
-pub(in crate::node) fn store(path: &Path, peers: &[KnownPeer]) -> io::Result<()> {
+pub(in crate::node) fn store(path: &Path, peers: &[KnownPeer], is_given: bool) -> io::Result<()> {
+    let before = fs::metadata(path).ok().filter(|_| is_given);
+    let mode = before.map_or(FILE_MODE, |before| before.permissions().mode() & 0o777);
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let beside = path.with_file_name(name);
@@ -141,7 +147,11 @@ pub(in crate::node) fn store(path: &Path, peers: &[KnownPeer]) -> io::Result<()>
         }
         text.push('\n');
     }
-    let written = File::create(&beside).and_then(|mut file| {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(FILE_MODE);
+    let written = options.open(&beside).and_then(|mut file| {
+        // Of one that was left there, or that more may read.
+        file.set_permissions(Permissions::from_mode(mode))?;
         file.write_all(text.as_bytes())?;
         file.sync_all()
     });
@@ -172,11 +182,28 @@ mod tests {
         let path = folder.path().join("peers");
         assert_eq!(load(&path).unwrap(), []);
         let peers = [peer("[::1]:5", Some("a")), peer("db.example:7", None)];
-        store(&path, &peers).unwrap();
-        store(&path, &peers).unwrap();
+        store(&path, &peers, false).unwrap();
+        store(&path, &peers, false).unwrap();
         assert_eq!(load(&path).unwrap(), peers);
         let files = fs::read_dir(folder.path()).unwrap().count();
         assert_eq!(files, 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn the_node_s_own_is_read_by_its_owner_only_and_the_operator_s_by_whom_the_operator_lets() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("peers");
+        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        for is_given in [true, false] {
+            // It is new, and what was left of another one tells nothing.
+            fs::write(folder.path().join("peers.new"), "").unwrap();
+            store(&path, &[], is_given).unwrap();
+            assert_eq!(mode(), 0o600);
+            fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+            store(&path, &[], is_given).unwrap();
+            assert_eq!(mode(), if is_given { 0o644 } else { 0o600 });
+            fs::remove_file(&path).unwrap();
+        }
     }
 
     #[test]
@@ -234,6 +261,6 @@ mod tests {
     #[test]
     fn a_folder_that_is_not_there_is_an_error_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(store(&folder.path().join("no/peers"), &[]).is_err());
+        assert!(store(&folder.path().join("no/peers"), &[], false).is_err());
     }
 }

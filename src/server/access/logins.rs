@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use async_lock::{Semaphore, SemaphoreGuard};
+use async_lock::Semaphore;
 use distkv_access::secret::LoginCache;
 use parking_lot::Mutex;
 
@@ -33,7 +33,7 @@ pub(in crate::server) struct Logins {
     /// For the log: those for whom there was no place, or not any more.
     pub(in crate::server) crowded: Tally,
     pub(in crate::server) present: Arc<Present>,
-    cores: Semaphore,
+    cores: Arc<Semaphore>,
     cores_max: usize,
     /// Computations that run or wait.
     begun: Arc<AtomicUsize>,
@@ -49,7 +49,7 @@ impl Logins {
             strangers: Crowd::new(STRANGERS_MAX, GRACE_MS),
             crowded: Tally::default(),
             present: Arc::default(),
-            cores: Semaphore::new(cores_max),
+            cores: Arc::new(Semaphore::new(cores_max)),
             cores_max,
             begun: Arc::default(),
         }
@@ -68,9 +68,22 @@ impl Logins {
         (self.begun.fetch_add(1, Ordering::AcqRel) < max).then_some(turn)
     }
 
-    /// Waits for a core.
-    pub(in crate::server) async fn core(&self) -> SemaphoreGuard<'_> {
-        self.cores.acquire().await
+    /// Computes something as soon as a core is free. It is a task of its own, which goes on if nobody waits for it any
+    /// more: the core is taken until the computation ends.
+    pub(in crate::server) fn compute(
+        &self,
+        turn: Turn,
+        work: impl FnOnce() + Send + 'static,
+    ) -> rt::Task<()> {
+        let cores = Arc::clone(&self.cores);
+        rt::spawn(async move {
+            let _turn = turn;
+            let _core = cores.acquire_arc().await;
+            // Without a thread nothing is computed, which whoever waits for it finds.
+            if let Ok(work) = rt::spawn_work("request", work) {
+                work.done().await;
+            }
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! How logins with passwords are slowed down at a node ([`Guesses`]), and where they wait for each other.
 //!
-//! Of a user, and from an address, only as many secrets are looked at at once as may be wrong. One more waits in its
-//! connection's task, without any lock, until one of them has ended; then its request comes again and is judged anew.
+//! Of a user, and from an address, only as many secrets are looked at at once as may be wrong. One more is put aside by
+//! its connection, without any lock, until one of them has ended; then its request comes again and is judged anew.
 //! Whatever is looked at is told where it is computed, so it counts also if the client is gone by then.
 
 use std::net::IpAddr;

@@ -166,13 +166,7 @@ impl Connection {
                     self.exchange.ask_time();
                     true
                 }
-                Requests::NeedsReady => false,
-                Requests::NeedsOthers(waiting) => {
-                    self.flush().await?;
-                    self.exchange.wait_for_others(waiting).await;
-                    self.exchange.ask_time();
-                    true
-                }
+                Requests::NeedsReady | Requests::Behind => false,
                 Requests::Close => {
                     // The output's end says why.
                     self.exchange.until_safe().await;
@@ -225,7 +219,7 @@ impl Connection {
                 }
                 continue;
             }
-            if self.exchange.input.wants_more() {
+            if self.exchange.wants_more() {
                 self.try_read()?;
             }
             // There is more to do here, but others have their turn first.
@@ -416,7 +410,7 @@ impl Connection {
                     self.arrived(bytes)?;
                     is_new = true;
                     // As much as fitted: there is probably more, and a batch should be all of it.
-                    if bytes < len || !self.exchange.input.wants_more() {
+                    if bytes < len || !self.exchange.wants_more() {
                         return Ok(true);
                     }
                 }
@@ -439,7 +433,7 @@ impl Connection {
         match woken {
             Woken::Read(bytes) => {
                 self.arrived(bytes)?;
-                if self.exchange.input.is_full() && self.exchange.input.wants_more() {
+                if self.exchange.input.is_full() && self.exchange.wants_more() {
                     self.try_read()?;
                 }
             }
@@ -453,7 +447,7 @@ impl Connection {
         if self.exchange.poll_events(cx).is_ready() {
             return Poll::Ready(Ok(Woken::Event));
         }
-        if self.exchange.input.wants_more() {
+        if self.exchange.wants_more() {
             let mut socket = &self.socket;
             let room = Self::room(&mut self.exchange.input, self.tls.as_deref());
             let read = Pin::new(&mut socket).poll_read(cx, room);

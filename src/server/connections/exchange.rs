@@ -10,7 +10,6 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use event_listener::EventListener;
-use futures::future::select;
 
 use super::input::Input;
 use super::session::{Decoded, HeavyJob, Session, Then};
@@ -22,7 +21,6 @@ use crate::protocol::client::{ClientError, ErrorCode, decode};
 use crate::rt;
 use crate::server::Shared;
 use crate::server::access::Identity;
-use crate::server::access::throttle::Waiting;
 use crate::server::counts::Meter;
 use crate::server::stream::Produced;
 
@@ -85,8 +83,8 @@ pub(in crate::server) enum Requests {
     NeedsRoom,
     /// The next one needs data that the node has not got yet, and so many wait for that already.
     NeedsReady,
-    /// The next one is a login that waits for another one to end.
-    NeedsOthers(Waiting),
+    /// The next one waits until the login that is under way is answered.
+    Behind,
     /// The client cannot be served any longer.
     Close,
 }
@@ -95,12 +93,12 @@ impl Requests {
     /// What became of them after a batch; `has_more`: there may be others.
     fn after(then: Then, has_more: bool) -> Self {
         match then {
-            Then::Continue if has_more => Self::More,
-            Then::Continue => Self::Done,
+            Then::Continue | Then::Aside(_) if has_more => Self::More,
+            Then::Continue | Then::Aside(_) => Self::Done,
             Then::Heavy(job) => Self::Heavy(job),
             Then::NeedsRoom => Self::NeedsRoom,
             Then::NeedsReady => Self::NeedsReady,
-            Then::NeedsOthers(waiting) => Self::NeedsOthers(waiting),
+            Then::Behind => Self::Behind,
             Then::Close => Self::Close,
         }
     }
@@ -162,7 +160,14 @@ impl Exchange {
     /// microseconds, if it is timed.
     pub(in crate::server) fn take_requests(&mut self, began: Option<u64>) -> Requests {
         let cx = self.session.context(&self.shared, self.now);
-        let due = self.session.patience.take_due(&cx);
+        if let Some(then) = self.session.resume_aside(&cx, &mut self.out) {
+            // What is behind it goes on.
+            return Requests::after(then, true);
+        }
+        let due = match self.session.holds_all_back() {
+            true => Vec::new(),
+            false => self.session.patience.take_due(&cx),
+        };
         if let Some(first) = due.first() {
             let window = first.window;
             let batch: Vec<Decoded<'_>> = due.iter().map(|due| decode(&due.message)).collect();
@@ -191,37 +196,12 @@ impl Exchange {
 
     /// Runs a long job elsewhere; only a few at a time. What was written before it must have gone out.
     pub(in crate::server) async fn run_heavy(&mut self, job: HeavyJob) {
-        self.session.guest.set_busy(true);
-        self.run_elsewhere(job).await;
-        self.session.guest.set_busy(false);
-    }
-
-    /// Waits until another login has ended, for as long as this one may wait and its client is served: its request
-    /// comes again then. Meanwhile the client can still be made to give way to others.
-    pub(in crate::server) async fn wait_for_others(&mut self, mut waiting: Waiting) {
-        let account = Arc::clone(&self.session.account);
-        // Listen first, then look.
-        let end = select(self.shared.stopping.listen(), account.closing.listen());
-        if !self.shared.is_stopping() && !account.is_closing() {
-            let until = self.session.guest.deadline().unwrap_or(Millis::MAX);
-            let left = until.min(waiting.deadline()).saturating_sub(rt::now());
-            let woken = select(waiting.ended(), end);
-            drop(rt::timeout(Duration::from_millis(left), woken).await);
-        }
-        self.session.guest.waited = Some(waiting);
-    }
-
-    async fn run_elsewhere(&mut self, job: HeavyJob) {
         let shared = Arc::clone(&self.shared);
-        let HeavyJob { seq, work, is_innocuous, prelude } = job;
-        let _permit = match prelude {
-            Some(_) => shared.logins.core().await,
-            None => {
-                let _waits = shared.counts.heavy_waits();
-                shared.heavy.acquire().await
-            }
-        };
-        let _runs = prelude.is_none().then(|| shared.counts.heavy_runs());
+        let HeavyJob { seq, work, is_innocuous } = job;
+        let waits = shared.counts.heavy_waits();
+        let _permit = shared.heavy.acquire().await;
+        drop(waits);
+        let _runs = shared.counts.heavy_runs();
         let error = match rt::spawn_work("request", work) {
             Ok(work) => match work.done().await {
                 Some(reply) => {
@@ -234,11 +214,15 @@ impl Exchange {
             },
             Err(error) => no_thread(&error),
         };
-        // After a prelude the request comes again, and finds nothing.
-        if prelude.is_none() {
-            shared.counts.note_error(&error);
-            write_error(&error, Some(seq), shared.hub.read(Engine::tock), &mut self.out);
-        }
+        shared.counts.note_error(&error);
+        write_error(&error, Some(seq), shared.hub.read(Engine::tock), &mut self.out);
+    }
+
+    /// Whether more should be read from the client. While it is a stranger whose login is under way, what is behind that is
+    /// left where it is: it counts as what came before the login.
+    pub(in crate::server) fn wants_more(&self) -> bool {
+        self.input.wants_more()
+            && !(self.session.holds_all_back() && self.session.guest.deadline().is_some())
     }
 
     /// Gives the session's streams their turns; returns whether there is more to do at once.
@@ -351,6 +335,9 @@ impl Exchange {
 
     /// Whether something has happened that makes output.
     pub(in crate::server) fn poll_events(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
+        if self.session.poll_aside(cx).is_ready() {
+            return Poll::Ready(());
+        }
         let Wakes { inbox, acknowledged, ready, policies } = &mut self.wakes;
         for listener in [inbox, acknowledged, ready, policies] {
             if let Some(event) = listener

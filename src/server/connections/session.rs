@@ -5,12 +5,15 @@
 //! is asked for is carried out one by one. No guard is held while something is encoded.
 
 mod admission;
+mod aside;
 mod looking;
 
+pub(in crate::server) use aside::Needs;
 pub(crate) use looking::KEPT_CONNECTIONS_MAX;
 
 use std::sync::Arc;
 
+use aside::Aside;
 use parking_lot::Mutex;
 
 use super::input::Batch;
@@ -32,8 +35,6 @@ use crate::server::Shared;
 use crate::server::access::audit::witness::Witness;
 use crate::server::access::authorise::{Target, authorise};
 use crate::server::access::guest::Guest;
-use crate::server::access::logins::Turn;
-use crate::server::access::throttle::Waiting;
 use crate::server::access::{Access, Identity};
 use crate::server::command::access::acl::is_there;
 use crate::server::command::data::value::CopiesWait;
@@ -97,8 +98,6 @@ pub(in crate::server) struct HeavyJob {
     pub(in crate::server) work: Box<dyn FnOnce() -> Vec<u8> + Send>,
     /// Its reply tells nothing of the data: it goes out also if clients are shut out by then.
     pub(in crate::server) is_innocuous: bool,
-    /// It is a computation of secrets, which writes nothing: the request comes again when it is done.
-    pub(in crate::server) prelude: Option<Turn>,
 }
 
 /// What to do after a batch, or a part of it.
@@ -112,8 +111,10 @@ pub(in crate::server) enum Then {
     /// As many requests wait for the node to be ready as may: go on with the batch when it is, or at
     /// [`Session::next_deadline`].
     NeedsReady,
-    /// Wait until another login has ended, then go on with the batch.
-    NeedsOthers(Waiting),
+    /// The request needs this before it can be carried out. It is put aside, and what is behind it goes on as far as it may.
+    Aside(Needs),
+    /// The next one must wait until the one that was put aside is answered.
+    Behind,
     /// The connection cannot go on; why is written already.
     Close,
 }
@@ -124,7 +125,7 @@ impl Then {
         seq: u64,
         work: impl FnOnce() -> Vec<u8> + Send + 'static,
     ) -> Self {
-        Self::Heavy(HeavyJob { seq, work: Box::new(work), is_innocuous: false, prelude: None })
+        Self::Heavy(HeavyJob { seq, work: Box::new(work), is_innocuous: false })
     }
 }
 
@@ -154,6 +155,8 @@ pub(in crate::server) struct Session {
     pub(in crate::server) upload: Arc<Mutex<Option<Upload>>>,
     /// Requests that wait for the node to be ready.
     pub(in crate::server) patience: Patience,
+    /// The request about logins that is under way.
+    aside: Option<Aside>,
     /// The client has asked the node to leave, and waits for its end.
     pub(in crate::server) sent_away: bool,
     /// What concerns the client's login.
@@ -216,6 +219,7 @@ impl Session {
             is_local,
             upload: Arc::default(),
             patience: Patience::default(),
+            aside: None,
             sent_away: false,
             guest: Guest::default(),
             looks_only: None,
@@ -234,7 +238,9 @@ impl Session {
         arrived: &Batch<'_>,
         out: &mut Vec<u8>,
     ) -> (usize, Then) {
-        self.carry_out(cx, &arrived.messages, Some(arrived), out)
+        let Some(free) = self.not_behind(&arrived.messages) else { return (0, Then::Behind) };
+        let ran = self.carry_out(cx, free, Some(arrived), out);
+        self.put_aside(ran, self.window, |at| arrived.bytes_of(at))
     }
 
     /// The same of requests that have waited; `window` is that of the streams that they open.
@@ -316,13 +322,10 @@ impl Session {
             match next {
                 Ok(ClientMessage::Request { seq, action, request }) => {
                     match self.run_one(cx, *seq, *action, request, out) {
-                        Then::Heavy(job) => {
-                            return (done - usize::from(job.prelude.is_some()), Then::Heavy(job));
-                        }
                         // Not done: it comes again.
-                        then @ (Then::NeedsRoom | Then::NeedsOthers(_)) => return (done - 1, then),
-                        Then::Close => return (done, Then::Close),
-                        Then::NeedsReady | Then::Continue => {}
+                        then @ (Then::NeedsRoom | Then::Aside(_)) => return (done - 1, then),
+                        then @ (Then::Heavy(_) | Then::Close) => return (done, then),
+                        Then::NeedsReady | Then::Behind | Then::Continue => {}
                     }
                 }
                 Ok(ClientMessage::Ack { seq, ack }) => {
@@ -596,7 +599,8 @@ impl Session {
     /// About how much memory open requests take, without their queues.
     pub(in crate::server) fn open_bytes(&self) -> usize {
         let copies: usize = self.copies.iter().map(CopiesWait::bytes).sum();
-        self.streams.len() * STREAM_BYTES + copies + self.patience.bytes()
+        let waiting = self.patience.bytes() + self.aside.as_ref().map_or(0, Aside::bytes);
+        self.streams.len() * STREAM_BYTES + copies + waiting
     }
 
     /// Whether a stream makes changes as it continues.
@@ -604,9 +608,9 @@ impl Session {
         self.streams.make_changes()
     }
 
-    /// Whether nothing is open: no stream, no write that waits.
+    /// Whether nothing is open: no stream, no write that waits, no login under way.
     pub(in crate::server) fn is_quiet(&self) -> bool {
-        self.streams.is_empty() && self.copies.is_empty()
+        self.streams.is_empty() && self.copies.is_empty() && self.aside.is_none()
     }
 
     /// The client sends nothing any more.
@@ -626,6 +630,7 @@ impl Session {
     pub(in crate::server) fn abandon(&mut self, cx: &Context<'_>) {
         self.streams.abandon(cx);
         self.copies.clear();
+        self.aside = None;
         drop(self.upload.lock().take());
     }
 
@@ -645,7 +650,8 @@ impl Session {
         let copies = self.copies_deadline(now);
         let streams = self.streams.next_deadline(shared.config.snapshot_stall_ms);
         let guest = self.guest.deadline().into_iter().chain(self.look_deadline(now));
-        copies.into_iter().chain(streams).chain(self.patience.deadline()).chain(guest).min()
+        let waiting = self.patience.deadline().into_iter().chain(self.aside_deadline());
+        copies.into_iter().chain(streams).chain(waiting).chain(guest).min()
     }
 }
 

@@ -66,7 +66,7 @@ impl Source for MonitorSource {
         if self.raw {
             message.bin("raw", data);
         } else {
-            match Value::check(data) {
+            match Value::check_readable(data) {
                 Ok(()) => message.raw("data", data),
                 Err(e) => message.bin("raw", data).str("error", &e.to_string()),
             };

@@ -112,6 +112,63 @@ fn a_close_that_nobody_waits_for_ends_everything_at_once() {
     });
 }
 
+/// A call that pauses between two tries, for longer than the test.
+#[test]
+fn calls_that_pause_are_closed_at_once() {
+    block_on(async {
+        let mut cluster = TestCluster::start(1).await.unwrap();
+        let pause = 100 * PATIENCE;
+        let retry = RetryPolicy {
+            initial_delay: pause,
+            delay_max: pause,
+            total_deadline: 10 * pause,
+            ..RetryPolicy::default()
+        };
+        let client = connect(&cluster, ClientConfig::new().retry(retry)).await;
+        client.put(&path("a"), &1).await.unwrap();
+        drop(cluster.take(0));
+        let (one, other) = (client.clone(), client.clone());
+        let calls = [
+            rt::spawn(async move { one.put(&path("a"), &2).await.map(drop) }),
+            rt::spawn(async move {
+                let found = other.get_with::<u8>(&path("a"), ReadMode::Freshest).await;
+                found.map(drop)
+            }),
+        ];
+        let failed = || {
+            let retry = client.stats().retry;
+            retry.unavailable + retry.fate_unknown
+        };
+        assert!(wait_until(PATIENCE, || failed() >= 2).await, "{:?}", client.stats().retry);
+        client.close().grace(Duration::ZERO).await;
+        for call in calls {
+            let ended = rt::timeout(PATIENCE, call).await.expect("it is still waited for");
+            let error = ended.unwrap_err();
+            assert_eq!((error.code(), error.attempts()), (Some("closed"), 1), "{error}");
+        }
+    });
+}
+
+#[test]
+fn what_the_client_asks_by_itself_does_not_hold_up_its_end() {
+    block_on(async {
+        let cluster = TestCluster::start(1).await.unwrap();
+        // Nothing that it asks is ever answered in time.
+        let retry = RetryPolicy {
+            try_deadline: Duration::from_nanos(1),
+            total_deadline: 100 * PATIENCE,
+            ..RetryPolicy::default()
+        };
+        let client = connect(&cluster, ClientConfig::new().retry(retry)).await;
+        assert!(wait_until(PATIENCE, || client.stats().shards.fetches == 1).await);
+        let closing = client.close().grace(100 * PATIENCE);
+        assert!(rt::timeout(PATIENCE, closing.into_future()).await.is_some());
+        assert_eq!(client.stats().tasks, 0);
+        assert_eq!(client.list_shards().await.unwrap_err().code(), Some("closed"));
+        cluster.shutdown().await;
+    });
+}
+
 #[test]
 fn watches_end_at_once_and_trees_may_come_to_their_end() {
     block_on(async {

@@ -28,3 +28,24 @@ fn messages_reach_monitors_also_after_their_node_died() {
         cluster.shutdown().await;
     });
 }
+
+#[test]
+fn who_asks_for_what_there_cannot_be_is_told_so_before_it_begins() {
+    block_on(async {
+        let cluster = TestCluster::start(1).await.unwrap();
+        let client = connect(&cluster, ClientConfig::new()).await;
+        let error = client.monitor(&path("a.#.b")).await.map(drop).unwrap_err();
+        assert_eq!((error.code(), error.attempts()), (Some("bad_request"), 1), "{error}");
+        assert_eq!(error.node(), Some("n0"));
+        // What has begun loses nothing by that, and misses nothing.
+        let mut monitor = client.monitor(&path("a.#")).await.unwrap();
+        for number in 0..3 {
+            client.send(&path("a.b"), &number).await.unwrap();
+        }
+        for number in 0..3 {
+            let MonitorEvent::Message(message) = monitor.next().await.unwrap() else { panic!() };
+            assert_eq!(message.get::<u8>().unwrap(), number);
+        }
+        cluster.shutdown().await;
+    });
+}

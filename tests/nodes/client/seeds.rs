@@ -79,6 +79,8 @@ fn what_is_no_address_or_no_time_is_refused_at_once() {
             "total_deadline",
             ClientConfig::new().retry(RetryPolicy { total_deadline: zero, ..retry }),
         ),
+        ("initial_delay", ClientConfig::new().retry(RetryPolicy { initial_delay: zero, ..retry })),
+        ("delay_max", ClientConfig::new().retry(RetryPolicy { delay_max: zero, ..retry })),
         ("connect_timeout", ClientConfig::new().pool(pool)),
         ("retry_delay", ClientConfig::new().topology(topology)),
     ] {

@@ -74,7 +74,11 @@ fn a_tree_whose_node_is_lost_says_so() {
         };
         assert_eq!((error.code(), error.fate()), (Some("unavailable"), Fate::NotDone));
         assert_eq!(error.node(), Some("n0"));
-        assert_eq!(tree.next().await.unwrap(), None);
+        assert!(error.to_string().starts_with("it broke off before its end: "), "{error}");
+        // It has not come to its end, however often it is asked.
+        assert_eq!(tree.next().await.unwrap_err(), error);
+        let rest: Vec<_> = tree.into_stream().collect().await;
+        assert_eq!(rest, [Err(error)]);
     });
 }
 

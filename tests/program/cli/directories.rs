@@ -228,6 +228,41 @@ fn a_restore_into_a_directory_that_is_interrupted_leaves_it_as_it_was() {
 }
 
 #[test]
+fn a_restore_into_a_directory_that_has_no_room_leaves_it_as_it_was() {
+    let kept = tempfile::tempdir().unwrap();
+    let folder = fs::canonicalize(kept.path()).unwrap();
+    let (_, state) = big_state(&folder);
+    let (new, there) = (folder.join("new/data"), folder.join("there"));
+    fs::create_dir(&there).unwrap();
+    for (words, into) in
+        [("snapshot restore", &new), ("snapshot restore", &there), ("log replay", &new)]
+    {
+        // As on a disk that is full: no file may get so long.
+        let script = format!(
+            "trap '' XFSZ; ulimit -f 64; exec {} {words} {state} --into {} --name n1",
+            env!("CARGO_BIN_EXE_distkv-node"),
+            into.display()
+        );
+        let done = Command::new("sh").args(["-c", &script]).output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(1), "{words}: {said}");
+        assert!(said.contains("cannot write"), "{words}: {said}");
+        assert!(!folder.join("new").exists(), "{words}");
+        assert_eq!(file_names(&there), [] as [&str; 0]);
+    }
+    // Nothing of it keeps the next one from its work, and that stays.
+    let done =
+        cli(&["snapshot", "restore", &state, "--into", there.to_str().unwrap(), "--name", "n1"]);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    assert_eq!(file_names(&there), ["lock", "snapshot-1.dkv"]);
+    // Nor does an error take away what was there before.
+    let to_another = ["--into", there.to_str().unwrap(), "--name", "n2"];
+    let done = cli(&[&["snapshot", "restore", &state], &to_another[..]].concat());
+    assert_eq!(done.code, 2, "{}", done.stderr);
+    assert_eq!(file_names(&there), ["lock", "snapshot-1.dkv"]);
+}
+
+#[test]
 fn a_command_that_is_interrupted_while_it_reads_its_file_says_that_nothing_was_written() {
     let kept = tempfile::tempdir().unwrap();
     let folder = fs::canonicalize(kept.path()).unwrap();

@@ -223,6 +223,17 @@ fn values_come_back_as_they_were_and_great_integers_as_text() {
     for wrong in [&[][..], &[0xc1], &[1, 2], &[0x92, 1]] {
         assert_eq!(raw(wrong).status, 400, "{wrong:?}");
     }
+    // What Python's clients cannot read, in either form.
+    for refused in [
+        raw(&[0x91, 0xa1, 0xff]),
+        raw(&[0x81, 0x80, 1]),
+        open.put("/v1/kv/v", "{\"$str\":\"Y2Fm6Q==\"}"),
+        open.put("/v1/kv/v", "{\"$ext\":[-1,\"AQID\"]}"),
+    ] {
+        assert_eq!((refused.status, refused.code().as_str()), (400, "bad_request"));
+        assert!(refused.text().contains("Python"), "{}", refused.text());
+    }
+    assert_eq!(open.get("/v1/kv/v").text(), "[1,{\"$bin\":\"/w==\"}]\n");
     // The greatest value there is, and one that is greater.
     let long = format!("\"{}\"", "x".repeat((4 << 20) - 5));
     assert!(open.put("/v1/kv/v", long.clone()).status < 300);

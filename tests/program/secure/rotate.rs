@@ -468,6 +468,53 @@ fn a_rotation_that_is_killed_anywhere_is_finished_by_the_next_one() {
 }
 
 #[test]
+fn a_rotation_that_is_killed_in_its_last_step_makes_no_other_key_when_it_is_repeated() {
+    let network = Network::start();
+    // An admin's own copy besides the nodes' files, and one of a time when the old key was not removed there.
+    let (admin, before) = (network.keys.path("admin"), network.keys.path("before"));
+    copy(&network.files[0], &admin);
+    for (file, was_told) in [(admin.clone(), false), (network.files[0].clone(), true)] {
+        let (code, said) = key(&network.nodes[0], &file, &["rotate"]);
+        assert_eq!(code, Some(0), "{said}");
+        copy(&file, &before);
+        let both = lines(&network.files[0]);
+        let old = both[0].split(' ').nth(1).unwrap().to_owned();
+        let new = both[1].split(' ').nth(1).unwrap().to_owned();
+        // It removes the old key, and waits for c.
+        network.nodes[2].freeze();
+        let client = network.nodes[0].client.to_string();
+        let mut command = std::process::Command::new(crate::processes::PROGRAM);
+        command.args(["key", "rotate", "--remove-old", "--wait", "5m"]);
+        command.args(["--key", &file, "--connect", &client]);
+        let mut child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+        let is_removed = |file: &str| {
+            lines(file).iter().any(|line| line.starts_with("removed") && line.contains(&old))
+        };
+        wait_until("a and b have removed it", || {
+            network.files[..2].iter().all(|file| is_removed(file)).then_some(())
+        });
+        wait_until("so has the file of --key", || is_removed(&file).then_some(()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        network.nodes[2].signal("CONT");
+        if !was_told {
+            // As if it had been killed before that.
+            copy(&before, &file);
+        }
+        let (code, said) =
+            key(&network.nodes[0], &file, &["rotate", "--remove-old", "--wait", "60s"]);
+        assert!(code == Some(0) && said.contains("no other key was made"), "{code:?} {said}");
+        wait_for_keys(&network.nodes[0], &file, &["a", "b", "c"], &[&new]);
+        assert!(is_removed(&file) && lines(&file)[0].contains(&new), "{:?}", lines(&file));
+        // That was the end of it, so the next one is another one.
+        let (code, said) = key(&network.nodes[0], &file, &["rotate", "--remove-old", "--json"]);
+        let said: Json = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{code:?} {said}"));
+        assert!(said["made"] == true && said["key"] != new.as_str(), "{said}");
+        assert!(!std::path::Path::new(&format!("{file}.last-step")).exists());
+    }
+}
+
+#[test]
 fn after_a_theft_a_key_that_is_carried_by_hand_never_reaches_the_thief() {
     let network = Network::start();
     let (old, stale) = (&network.old, &network.stale);

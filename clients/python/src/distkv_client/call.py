@@ -122,13 +122,22 @@ class Round:
     __slots__ = ("again", "tried")
 
     def __init__(self) -> None:
-        self.tried: list[Address] = []
-        self.again: Address | None = None
+        self.tried: list[tuple[Address, str | None]] = []
+        """Where, and which node was meant there; none: whichever is there."""
+        self.again: Target | None = None
         """The next try goes here."""
+
+    def note(self, target: Target) -> None:
+        """It is tried now."""
+        self.tried.append((target.address, target.expected))
+
+    def has(self, target: Target) -> bool:
+        """Whether it was tried. A seed may have become a node of a view meanwhile."""
+        return (target.address, target.expected) in self.tried or (target.address, None) in self.tried
 
     def leave_out(self, address: Address) -> None:
         """Others come before this one."""
-        self.tried = [address]
+        self.tried = [(address, None)]
 
 
 class Caller:
@@ -271,7 +280,7 @@ class Caller:
             made, plan.failed = plan.failed, None
             if made is not None:
                 started = made.sent
-                tries.tried.append(made.target.address)
+                tries.note(made.target)
             target = self.choose(routing, plan, tries) if made is None else made.target
             if target is None:
                 raise UsageError("there is no node to ask")
@@ -290,9 +299,9 @@ class Caller:
                 if made is not None:
                     connection, sent = made.connection, made.sent
                     raise made.error
-                connection = self.pool.ready(address)
+                connection = self.pool.ready(address, target.expected)
                 if connection is None:
-                    connection = await self.pool.get(address, min(end, now + policy.try_deadline))
+                    connection = await self.pool.get(address, min(end, now + policy.try_deadline), target.expected)
                 check_time(time(), end, target.name)
                 sent = time()
                 if once is None:
@@ -336,7 +345,7 @@ class Caller:
             decision = policy.decide(kind, attempts, now - started, idempotency, random.random())
             if isinstance(decision, Retry):
                 if not decision.other_node:
-                    tries.again = address
+                    tries.again = target
                 await asyncio.sleep(decision.delay)
                 now = time()
                 if now - started < total:
@@ -364,12 +373,13 @@ class Caller:
             if route is None:
                 return None
         now = self.loop.time()
-        slot = route.slot
+        slot, expected = route.slot, route.target.expected
         if now < slot.failed_until or self.is_closing or self.config.observer is not None:
             return None
         for connection in slot.connections:
             if connection.ended is None and not connection.is_paused and connection.load < self.busy_at:
-                break
+                if expected is None or connection.name == expected:
+                    break
         else:
             # It may be forgotten, and found anew.
             del self._routes[shard]
@@ -444,29 +454,28 @@ class Caller:
     def choose(self, routing: Routing, plan: Plan, tries: Round) -> Target | None:
         """The next node to try: in the router's order, each once, those that fail just now last; when all were
         tried, from the beginning."""
-        tried = tries.tried
-        if not tried and not plan.last and tries.again is None:
+        if not tries.tried and not plan.last and tries.again is None:
             best = plan.first or routing.preferred(plan.shard)
-            if best is not None and not self.pool.is_failing(best.address):
-                tried.append(best.address)
+            if best is not None and not self.pool.is_failing(best.address, best.expected):
+                tries.note(best)
                 return best
         if tries.again is not None:
             again, tries.again = tries.again, None
             for target in routing.targets:
-                if target.address == again:
+                if (target.address, target.expected) == (again.address, again.expected):
                     return target
         order = [routing.targets[index] for index in routing.router.order(plan.shard)]
         if plan.first is not None:
             order.insert(0, plan.first)
         for _ in range(2):
-            untried = [target for target in order if target.address not in tried]
+            untried = [target for target in order if not tries.has(target)]
             wanted = [target for target in untried if target.address not in plan.last]
-            good = (target for target in wanted if not self.pool.is_failing(target.address))
+            good = (target for target in wanted if not self.pool.is_failing(target.address, target.expected))
             chosen = next(good, None) or next(iter(wanted), None) or next(iter(untried), None)
             if chosen is not None:
-                tried.append(chosen.address)
+                tries.note(chosen)
                 return chosen
-            tried.clear()
+            tries.tried.clear()
         return None
 
 

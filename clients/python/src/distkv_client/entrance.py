@@ -19,7 +19,7 @@ from .errors import (
     PlaintextLoginError,
     ServerError,
 )
-from .login import NONCE_BYTES, Access, Greeting, identity_of, proof, secret_for
+from .login import NONCE_BYTES, Access, Greeting, identity_of, lacks_secret, proof, secret_for
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -79,6 +79,9 @@ async def log_in(connection: Connection, access: Access, greeting: Greeting) -> 
     else:
         # Whoever answers there may choose the method, so what counts is whether the secret would be sent.
         method = login.method or greeting.auth or "password"
+        if lacks_secret(login, method):
+            why = f"who logs in as {login.user!r} needs the user's secret, and none was given"
+            raise NoAccessError(f"cannot get into {connection.address}: {why}")
         fields.add("typ", method).add("ident", login.user)
         if (secret := secret_for(login, method)) is not None:
             if not (access.plaintext_login or connection.is_private):

@@ -81,6 +81,11 @@ class OtherNetworkError(ConnectError):
     is like a node that cannot be reached. Nothing was sent, unless the client did not know its own network yet."""
 
 
+class OtherNodeError(ConnectError):
+    """Where the view has a node, another one answers: for the one that was meant, it is as if it could not be reached.
+    Nothing was sent."""
+
+
 class NoAccessError(TryError):
     """No TLS came about, or the node does not know the user. Nothing was sent."""
 

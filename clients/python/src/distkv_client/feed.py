@@ -83,7 +83,7 @@ class Search:
             started = caller.loop.time()
             try:
                 end = started + policy.try_deadline
-                connection = await caller.pool.get(target.address, end)
+                connection = await caller.pool.get(target.address, end, target.expected)
                 stream = await connection.stream(self._head, end)
                 return Opened(stream, connection, target.address, caller.loop.time())
             except TryError as error:

@@ -65,6 +65,11 @@ def secret_for(login: Login, method: str) -> str | None:
     return None if method in ("root", "_test") else login.secret
 
 
+def lacks_secret(login: Login, method: str) -> bool:
+    """Whether such a login cannot succeed, for want of a secret. Of other methods nobody knows here."""
+    return login.secret is None and method in ("password", "token")
+
+
 def proof(key: bytes, label: bytes, client: bytes, node: bytes) -> bytes:
     """What a side sends to show that it has the key."""
     return hmac.new(key, label + client + node, hashlib.sha256).digest()

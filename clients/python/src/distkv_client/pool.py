@@ -3,7 +3,8 @@
 A call that needs a connection while one is being opened waits for that attempt, which goes on even if the call
 is cancelled. A failed attempt is remembered for a short while. A second connection is opened only when the
 first is busy; unused ones are closed; a silent node is asked whether it is alive. Nodes of another network are
-not used.
+not used. Whoever means a node by its name gets no connection to another one, though it may be at that address: for
+those who mean that one, or whoever is there, the connection stays.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from .errors import (
     LostError,
     NoAccessError,
     NotMetError,
+    OtherNodeError,
     PlaintextLoginError,
     ServerError,
     TryError,
@@ -61,6 +63,13 @@ class Slot:
         """The last refusal that the node itself has spoken, or the last words of a connection that it closed to shut
         the client out; since it was well."""
         self.word_at = 0.0
+
+    def other_than(self, name: str | None) -> str | None:
+        """The name of the node that is there instead of this one, if its connection lasts."""
+        if name is None:
+            return None
+        names = [one.name for one in self.connections if one.ended is None]
+        return names[0] if names and name not in names else None
 
     def note_failure(self, error: TryError, now: float, config: PoolConfig) -> None:
         """Remembers it for a while that grows."""
@@ -104,6 +113,8 @@ class Pool:
         self.stats = PoolStats()
         self.clock = Clock()
         """What all nodes say."""
+        self.on_other_node: Callable[[str], None] = lambda _: None
+        """Is told the name of a node at whose address another one answers."""
         self.network = network
         self.is_closed = False
         self._loop = loop
@@ -115,12 +126,16 @@ class Pool:
         self._interval = min(max(shortest / 4, LOOK_MIN), LOOK_MAX)
         self._looking: asyncio.TimerHandle | None = loop.call_later(self._interval, self._look)
 
-    def ready(self, address: Address) -> Connection | None:
-        """An open connection that is not busy, if there is one: no waiting."""
+    def ready(self, address: Address, name: str | None = None) -> Connection | None:
+        """An open connection that is not busy, if there is one: no waiting. `name`: to this node only."""
         slot = self._slots.get(address)
         if slot is not None:
             for connection in slot.connections:
-                if connection.ended is None and connection.load < self.config.busy_at:
+                if (
+                    connection.ended is None
+                    and connection.load < self.config.busy_at
+                    and (name is None or connection.name == name)
+                ):
                     connection.used_at = self._loop.time()
                     return connection
         return None
@@ -129,12 +144,12 @@ class Pool:
         """What there is of a node. One without connections may be forgotten."""
         return self._slots.get(address)
 
-    async def get(self, address: Address, deadline: float) -> Connection:
-        """A connection to this node. Cancelling gives up waiting, not the attempt.
+    async def get(self, address: Address, deadline: float, name: str | None = None) -> Connection:
+        """A connection to this node; `name`: which one is meant. Cancelling gives up waiting, not the attempt.
 
         Raises a :class:`~distkv_client.errors.TryError`: nothing was sent.
         """
-        attempt = self._plan(address)
+        attempt = self._plan(address, name)
         if isinstance(attempt, Connection):
             return attempt
         left = None if deadline == float("inf") else max(deadline - self._loop.time(), 0)
@@ -149,9 +164,17 @@ class Pool:
         connection = attempt.result()
         if connection.ended is not None:
             raise ConnectError(f"no connection to {address} that lasts: {connection.ended}") from connection.ended
+        if name is not None and connection.name != name:
+            raise self._other_node(address, name, connection.name)
         return connection
 
-    def _plan(self, address: Address) -> Connection | asyncio.Task[Connection]:
+    def _other_node(self, address: Address, meant: str, found: str) -> OtherNodeError:
+        self.on_other_node(meant)
+        # It may say anything, and is shown in one line.
+        shown = found if found.isprintable() else repr(found)
+        return OtherNodeError(f"at {address} another node answers, {shown}")
+
+    def _plan(self, address: Address, name: str | None) -> Connection | asyncio.Task[Connection]:
         if self.is_closed:
             raise ConnectError(f"cannot connect to {address}: the client was closed")
         now = self._loop.time()
@@ -159,7 +182,11 @@ class Pool:
             self.retain(lambda _: False)
         slot = self._slots.setdefault(address, Slot())
         self._drop_ended(slot)
-        best = min(slot.connections, key=lambda one: one.load, default=None)
+        other = slot.other_than(name)
+        if name is not None and other is not None:
+            raise self._other_node(address, name, other)
+        usable = [one for one in slot.connections if name is None or one.name == name]
+        best = min(usable, key=lambda one: one.load, default=None)
         is_failing = now < slot.failed_until
         if best is not None:
             best.used_at = now
@@ -222,11 +249,16 @@ class Pool:
         # It may have been forgotten meanwhile.
         self._slots[address] = slot
 
-    def is_failing(self, address: Address) -> bool:
+    def is_failing(self, address: Address, name: str | None = None) -> bool:
         """Whether the last attempt failed so recently that :meth:`get` would not try again, or the node let a
-        call wait in vain."""
+        call wait in vain, or another one is there than the one of this name."""
         slot = self._slots.get(address)
-        return slot is not None and self._loop.time() < slot.failed_until
+        if slot is None:
+            return False
+        if name is not None and slot.other_than(name) is not None:
+            self.on_other_node(name)
+            return True
+        return self._loop.time() < slot.failed_until
 
     def failure(self, address: Address) -> TryError | None:
         """How the last attempt failed, if it did."""

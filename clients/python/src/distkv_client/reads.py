@@ -194,7 +194,7 @@ class Reader:
         caller = self._caller
         life: Life = (target.name, None)
         try:
-            connection = await caller.pool.get(target.address, end)
+            connection = await caller.pool.get(target.address, end, target.expected)
             check_time(caller.loop.time(), end, target.name)
             life = (connection.name, connection.incarnation)
             return target, life, _message(await connection.request(path.get_head_chain, end, raw))

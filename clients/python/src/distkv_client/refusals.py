@@ -29,13 +29,14 @@ class Refusals:
     __slots__ = ("_said",)
 
     def __init__(self) -> None:
-        self._said: dict[Address, tuple[str, TryError]] = {}
-        """The newest is the last one."""
+        self._said: dict[tuple[Address, str | None], tuple[str, TryError]] = {}
+        """By address, and by the name of the node that is meant there. The newest is the last one."""
 
     def note(self, target: Target, failure: TryError) -> None:
         """A try at this node has failed."""
-        self._said.pop(target.address, None)
-        self._said[target.address] = (target.name, failure)
+        which = target.address, target.expected
+        self._said.pop(which, None)
+        self._said[which] = (target.name, failure)
 
     def verdict(self, targets: Iterable[Target]) -> tuple[str, TryError] | None:
         """The refusal of all of these nodes, once each was tried: one does not let the client in, and none does
@@ -43,7 +44,7 @@ class Refusals:
 
         A node that was not met may be of another network: what it says counts only where all of them refuse the client.
         """
-        said = [self._said.get(target.address) for target in targets]
+        said = [self._of(target) for target in targets]
         if any(one is None or _is_hope(one[1]) for one in said):
             return None
         refusals = [one for one in said if one is not None and isinstance(one[1], NoAccessError)]
@@ -53,8 +54,12 @@ class Refusals:
 
     def refusal(self, targets: Iterable[Target]) -> tuple[str, TryError] | None:
         """What one of these nodes has said that does not let the client in, or makes it wait, and its name."""
-        said = [one for target in targets if (one := self._said.get(target.address)) is not None]
+        said = [one for target in targets if (one := self._of(target)) is not None]
         return _refusal_or_wait(said)
+
+    def _of(self, target: Target) -> tuple[str, TryError] | None:
+        """A seed may have become a node of a view meanwhile."""
+        return self._said.get((target.address, target.expected)) or self._said.get((target.address, None))
 
     def most_telling(self) -> tuple[str, TryError]:
         """Of what was said, what tells best why nobody did it: the last failure of a node that may let the client in;

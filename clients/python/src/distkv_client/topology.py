@@ -33,6 +33,8 @@ from .view import ClusterView, Node, Routing, TopologyChange, by_name, compare, 
 
 LISTENERS_MAX = 1024
 """Most listeners of one client."""
+ASK_ANEW_AFTER = 10.0
+"""Seconds for which a view that has proved wrong is not asked for anew once more: it may be wrong at all nodes."""
 
 Listener = Callable[[TopologyChange], None]
 
@@ -70,6 +72,10 @@ class Topology:
         self._listeners: dict[int, Listener] = {}
         self._last_listener = 0
         self._changed: asyncio.Future[None] = loop.create_future()
+        self._stream: Stream | None = None
+        """The views of the node that is watched."""
+        self._may_ask_anew = 0.0
+        pool.on_other_node = self._ask_anew
         self._task = loop.create_task(self._follow_views(), name="distkv_client: cluster view")
 
     # -- for the client ----------------------------------------------------------------------
@@ -118,6 +124,15 @@ class Topology:
         self._task.cancel()
         await asyncio.wait({self._task})
         self._listeners.clear()
+
+    def _ask_anew(self, name: str) -> None:
+        """This node is not where the view has it: another one may know better than the one that is watched. Of a node
+        that is not live, nobody says that it is there."""
+        target = self.routing.by_name.get(name)
+        now = self._loop.time()
+        if self._stream is not None and target is not None and target.is_live and now >= self._may_ask_anew:
+            self._may_ask_anew = now + ASK_ANEW_AFTER
+            self._stream.close()
 
     # -- views -------------------------------------------------------------------------------
 
@@ -253,6 +268,7 @@ class Topology:
                 return Outcome.NOT_READY
             self.stats.watching = str(candidate)
             self._apply(nodes, source)
+            self._stream = stream
             try:
                 while (told := await _next_view(stream)) is not None:
                     self._apply(*told)
@@ -260,6 +276,7 @@ class Topology:
                 pass
             return Outcome.FOLLOWED
         finally:
+            self._stream = None
             stream.close()
 
     @staticmethod

@@ -203,7 +203,7 @@ class Conflicts:
         """What one node lists: a bounded number."""
         caller = self._caller
         patience = caller.config.retry.try_deadline
-        connection = await caller.pool.get(target.address, caller.loop.time() + patience)
+        connection = await caller.pool.get(target.address, caller.loop.time() + patience, target.expected)
         stream = await connection.stream(self._head, caller.loop.time() + patience)
         try:
             while (item := await stream.next(caller.loop.time() + patience)) is not None:

@@ -84,6 +84,8 @@ class Target:
     incarnation: int | None
     address: Address
     is_live: bool
+    expected: str | None = None
+    """The name with which it must greet; none of a seed, since nobody says which node is there."""
 
 
 def decode_node(told: Any) -> Node | None:
@@ -174,7 +176,7 @@ class Routing:
         self.view = view
         is_first = view.epoch == 0
         self.targets = [
-            Target(node.name, node.incarnation, node.client, node.is_live)
+            Target(node.name, node.incarnation, node.client, node.is_live, None if node.state == "seed" else node.name)
             for node in view.nodes
             if node.client is not None
         ]

@@ -60,6 +60,11 @@ pub(super) fn describe(error: &ValidationError<'_>, levels: usize) -> String {
             Some(levels) => describe(error, levels),
             None => format!("{value} has a key that does not fit"),
         },
+        // Formats are not checked, so this is about the schema itself.
+        Kind::Format { format } if format == "regex" => format!(
+            "{value} is no regular expression here; they take linear time, so look-around, \
+             back-references and what is very large when compiled are not supported"
+        ),
         // The library's own text would show the whole value, however long it is.
         other => format!("{value} does not fit '{}'", other.keyword()),
     }

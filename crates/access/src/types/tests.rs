@@ -393,6 +393,21 @@ fn a_schema_that_is_none_is_refused_with_the_text_of_the_original() {
 }
 
 #[test]
+fn a_regular_expression_that_is_not_taken_says_why() {
+    let schemas =
+        ["^a(?=b)", "^(a)\\1$", "(", "(?:a{500}){500}"].map(|regex| json!({"pattern": regex}));
+    for schema in schemas.into_iter().chain([json!({"patternProperties": {"(?!x)": {}}})]) {
+        let text = compile(schema.clone()).unwrap_err().to_string();
+        assert!(text.contains("linear time") && text.contains("look-around"), "{schema}: {text}");
+    }
+    let text = compile(json!({"pattern": "^a(?=b)"})).unwrap_err().to_string();
+    assert!(
+        text.starts_with("the schema is not valid: '^a(?=b)' is no regular expression"),
+        "{text}"
+    );
+}
+
+#[test]
 fn types_that_stay_are_not_compiled_again() {
     let mut tree = Tree::default();
     let number = json!({"schema": {"type": "integer"}, "good": [0, 1], "bad": ["x"]});

@@ -86,6 +86,11 @@ impl ShutOut {
         })
     }
 
+    /// Whether something that was said against this client is remembered, and no older than it counts.
+    pub(crate) fn stands(&self, now: Millis) -> bool {
+        self.0.lock().iter().any(|said| now.saturating_sub(said.at) < STANDS_MS_MAX)
+    }
+
     /// A node has closed a connection, and said this; `words`: what it has said on that one. Alone that is no refusal:
     /// the client connects again and asks, because it may have been let in again meanwhile.
     pub(super) fn on_last_words(

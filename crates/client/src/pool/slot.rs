@@ -59,9 +59,18 @@ impl NodeSlot {
         best.filter(|(_, load)| *load < busy_at).map(|(used, _)| used)
     }
 
-    /// The connection with the fewest open requests, and how many those are.
-    pub(super) fn least_busy(&self) -> Option<(Arc<PooledConnection>, usize)> {
-        let loads = self.connections.iter().map(|used| (used, used.connection.open_requests()));
+    /// The node that is there instead of the one that is meant, while its connection lasts.
+    pub(super) fn other_than(&self, name: &str) -> Option<&str> {
+        let mut lasting = self.connections.iter().filter(|used| !used.connection.is_closed());
+        let first = lasting.next()?;
+        let is_there = first.is(Some(name)) || lasting.any(|used| used.is(Some(name)));
+        (!is_there).then_some(first.identity.name.as_str())
+    }
+
+    /// The connection to the node that is meant with the fewest open requests, and how many those are.
+    pub(super) fn least_busy(&self, name: Option<&str>) -> Option<(Arc<PooledConnection>, usize)> {
+        let usable = self.connections.iter().filter(|used| used.is(name));
+        let loads = usable.map(|used| (used, used.connection.open_requests()));
         loads.min_by_key(|(_, load)| *load).map(|(used, load)| (Arc::clone(used), load))
     }
 

@@ -122,6 +122,8 @@ impl ClientConfig {
             ("connect_deadline", self.connect_deadline),
             ("try_deadline", self.retry.try_deadline),
             ("total_deadline", self.retry.total_deadline),
+            ("initial_delay", self.retry.initial_delay),
+            ("delay_max", self.retry.delay_max),
             ("connect_timeout", self.pool.options.connect_timeout),
             ("probe_timeout", self.pool.probe_timeout),
             ("first_view_timeout", self.topology.first_view_timeout),
@@ -148,11 +150,23 @@ impl ClientConfig {
         self
     }
 
-    /// To which network, whether by TLS, and as whom: at each node. A network that was named before counts more.
+    /// Whether a user's password or token is also sent without TLS to another machine, where whoever is in between can
+    /// read it (no): see [`Access::plaintext_login`].
+    #[must_use]
+    pub fn plaintext_login(mut self, plaintext_login: bool) -> ClientConfig {
+        let access = std::mem::take(&mut self.pool.options.access);
+        self.pool.options.access = access.plaintext_login(plaintext_login);
+        self
+    }
+
+    /// To which network, whether by TLS, and as whom: at each node. A network that was named before counts more, and
+    /// [`ClientConfig::plaintext_login`] that was allowed before stays so.
     #[must_use]
     pub fn access(mut self, access: Access) -> ClientConfig {
-        let named = self.pool.options.access.network().or(access.network()).cloned();
-        self.pool.options.access = access.to_network(named);
+        let before = &self.pool.options.access;
+        let named = before.network().or(access.network()).cloned();
+        let plaintext_login = before.has_plaintext_login() || access.has_plaintext_login();
+        self.pool.options.access = access.to_network(named).plaintext_login(plaintext_login);
         self
     }
 

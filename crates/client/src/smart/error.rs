@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::config::ReadModeError;
 use crate::error::{ClientError, ServerError};
+use crate::login::PLAINTEXT_LOGIN;
 use crate::model::count::count_of;
 
 /// What became of what the call was to do.
@@ -85,6 +86,14 @@ pub enum CallError {
         /// Where.
         at: At,
     },
+    /// A tree that came entry by entry broke off: its node was lost, or sent nothing for long. What came is not all.
+    #[error("it broke off before its end: {error} {at}")]
+    BrokenOff {
+        /// How.
+        error: ClientError,
+        /// Where.
+        at: At,
+    },
     /// A try may have been carried out, and another one could do it twice; or the deadline passed
     /// after such a try.
     #[error("it may have been done: {error} {at}")]
@@ -121,14 +130,18 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// The word for programs: a node's, or `no_access`, `unavailable`, `fate_unknown`, `no_majority`, `read_mode`,
-    /// `bad_value`, `usage`, `closed`. None where an old node refused without a word.
+    /// The word for programs: a node's, or `no_access`, `plaintext_login` (no access, because the client itself sends no
+    /// secret there in plain text), `unavailable`, `fate_unknown`, `no_majority`, `read_mode`, `bad_value`, `usage`,
+    /// `closed`. None where an old node refused without a word.
     #[must_use]
     pub fn code(&self) -> Option<&str> {
         match self {
             CallError::Refused { error, .. } => error.code.as_deref(),
+            CallError::NoAccess {
+                error: ClientError::NoAccess { code: Some(code), .. }, ..
+            } if **code == *PLAINTEXT_LOGIN => Some(PLAINTEXT_LOGIN),
             CallError::NoAccess { .. } => Some("no_access"),
-            CallError::Unavailable { .. } => Some("unavailable"),
+            CallError::Unavailable { .. } | CallError::BrokenOff { .. } => Some("unavailable"),
             CallError::FateUnknown { error, .. } => {
                 let code = error.server().and_then(|error| error.code.as_deref());
                 Some(code.unwrap_or("fate_unknown"))
@@ -177,6 +190,7 @@ impl CallError {
             CallError::Refused { at, .. }
             | CallError::NoAccess { at, .. }
             | CallError::Unavailable { at, .. }
+            | CallError::BrokenOff { at, .. }
             | CallError::FateUnknown { at, .. }
             | CallError::NoMajority { at, .. }
             | CallError::Closed(at) => Some(at),

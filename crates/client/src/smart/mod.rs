@@ -99,8 +99,8 @@ impl Client {
     /// [`CallError::Usage`] without seeds, where one of them is no address of a node, or where the configuration makes no
     /// sense; [`CallError::NoAccess`], at once, when all of them refuse this client or are of
     /// another network than [`ClientConfig::network`];
-    /// [`CallError::Unavailable`] when none could be reached in [`ClientConfig::connect_deadline`]. Nothing is
-    /// left running.
+    /// [`CallError::Unavailable`] when none could be reached in [`ClientConfig::connect_deadline`], and, at once, where
+    /// the system has no thread or no file descriptor left for the client. Nothing is left running.
     pub async fn connect(
         seeds: impl IntoIterator<Item = HostPort>,
         config: ClientConfig,
@@ -114,6 +114,11 @@ impl Client {
             judged.map_err(|error| CallError::Usage(error.to_string()))?;
         }
         config.check()?;
+        rt::start_if_needed().map_err(|error| {
+            let at = At { node: Some(first.to_string()), attempts: 0, fate: Fate::NotDone };
+            let (address, reason) = (first.to_string(), error.to_string());
+            CallError::Unavailable { error: ClientError::Connect { address, reason }, at }
+        })?;
         let pool = ConnectionPool::new(config.pool.clone());
         let patience = Some(config.connect_deadline);
         let topology =

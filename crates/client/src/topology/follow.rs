@@ -207,9 +207,14 @@ async fn begin(shared: &Shared, candidate: &HostPort, takes_any: bool) -> Result
 /// Watches the view of one node, until that ends.
 async fn follow(shared: &Shared, Begun { candidate, mut stream, told }: Begun) {
     shared.state.lock().watching = Some(candidate);
+    let mut doubt = shared.doubts.next();
     shared.apply_view(told);
-    while let Ok(Some(told)) = next_view(&mut stream).await {
-        shared.apply_view(told);
+    loop {
+        match select(std::pin::pin!(next_view(&mut stream)), &mut doubt).await {
+            Either::Left((Ok(Some(told)), _)) => shared.apply_view(told),
+            // It is lost, or another node may know better.
+            Either::Left((Ok(None) | Err(_), _)) | Either::Right(((), _)) => return,
+        }
     }
 }
 

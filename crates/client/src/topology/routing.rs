@@ -24,8 +24,17 @@ pub struct Target {
     pub address: HostPort,
     /// Whether it should be asked before those that are not live.
     pub is_live: bool,
+    /// Nobody says which node is there: it has the name that was heard there last, if any.
+    pub(crate) is_seed: bool,
     /// What went there.
     pub(crate) counts: NodeCounts,
+}
+
+impl Target {
+    /// The node that must answer at the address; none: any.
+    pub(crate) fn expected(&self) -> Option<&str> {
+        (!self.is_seed).then_some(self.name.as_str())
+    }
 }
 
 /// A shard whose preferred node is another one than before.
@@ -63,6 +72,7 @@ impl Routing {
                 incarnation: node.incarnation,
                 address: node.client.clone()?,
                 is_live: node.is_live(),
+                is_seed: node.is_seed(),
                 counts: counted.of(&node.name),
             })
         });
@@ -129,5 +139,5 @@ impl Routing {
 fn as_target(seed: &HostPort, is_live: bool, counted: &NodeTable) -> Target {
     let name = seed.to_string();
     let counts = counted.of(&name);
-    Target { name, incarnation: None, address: seed.clone(), is_live, counts }
+    Target { name, incarnation: None, address: seed.clone(), is_live, is_seed: true, counts }
 }

@@ -32,6 +32,9 @@ pub enum NodeState {
     Other(String),
 }
 
+/// The state of a seed where no node tells which nodes there are.
+const SEED: &str = "seed";
+
 impl NodeState {
     fn of(word: &str) -> NodeState {
         match word {
@@ -104,10 +107,15 @@ impl NodeView {
             incarnation: identity.incarnation,
             client: Some(address.clone()),
             gossip: None,
-            state: NodeState::Other(String::from("seed")),
+            state: NodeState::Other(String::from(SEED)),
             is_ready: true,
             housekeeper: None,
         }
+    }
+
+    /// Whether no node was asked which one this is.
+    pub(super) fn is_seed(&self) -> bool {
+        matches!(&self.state, NodeState::Other(word) if word == SEED)
     }
 
     fn decode(bytes: &[u8]) -> Option<NodeView> {

@@ -41,6 +41,14 @@ pub enum Input<'a> {
         /// In order of arrival.
         messages: Vec<PeerMessage<'a>>,
     },
+    /// Bytes of long messages pass over a link, and none of them is whole yet: what is waited for may stand behind
+    /// them. Only where the line is slow.
+    Passing {
+        /// On which link.
+        link: LinkId,
+        /// How many have passed since this was last said, in both directions.
+        bytes: u64,
+    },
     /// A link's queue had overflowed, was emptied, and has room again: the peer must learn what it
     /// missed.
     Lagged {

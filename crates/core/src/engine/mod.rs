@@ -447,6 +447,7 @@ impl Engine {
             Input::LinkUp { link, peer } => self.on_link_up(link, peer, out),
             Input::LinkDown { link } => self.on_link_down(link, now, out),
             Input::Messages { link, messages } => self.on_messages(link, messages, now, out),
+            Input::Passing { link, bytes } => self.on_repair_passing(link, bytes, now),
             Input::Lagged { link } => {
                 self.greet_elections(link, out);
                 self.greet_group(link, out);

@@ -1,11 +1,13 @@
 //! A value: one MessagePack value, kept as the very bytes that the client sent.
 //!
 //! It is checked once, by the bounded skipper of [`skip`], and never decoded and encoded again, so
-//! unknown extension types, integer widths and strings that are not UTF-8 survive exactly. [`read`] and
+//! unknown extension types, integer widths and strings that are not UTF-8 survive exactly. (What some
+//! clients cannot read is refused where clients store it, and nowhere else: [`readable`].) [`read`] and
 //! [`mod@write`] are the typed readers and writers over such bytes that the protocols are made of.
 
 pub(crate) mod equal;
 pub(crate) mod read;
+pub(crate) mod readable;
 pub mod skip;
 pub mod write;
 
@@ -19,6 +21,7 @@ use std::sync::Arc;
 
 pub use crate::value::equal::values_equal;
 pub use crate::value::read::{Kind, ReadError, Reader};
+pub use crate::value::readable::Unreadable;
 pub use crate::value::skip::{SkipError, SkipLimits, Skipper, skip_value};
 pub use crate::value::write::{
     write_array_len, write_bin, write_bool, write_ext, write_f64, write_i64, write_map_len,
@@ -46,6 +49,9 @@ pub enum ValueError {
     /// There is something behind the value.
     #[error("bad value: {0} bytes follow it")]
     Trailing(usize),
+    /// The Python DistKV's clients cannot read it. Only [`Value::check_readable`] says so.
+    #[error("bad value: {0}")]
+    Unreadable(#[from] Unreadable),
 }
 
 impl Value {

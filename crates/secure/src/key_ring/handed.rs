@@ -3,14 +3,15 @@
 //! [`KeyRing::merge`] is what a node takes of it. Merging is commutative and idempotent, so it does not
 //! matter in which order nodes meet:
 //!
-//! 1. A removed key stays removed: its id is remembered, and no merge brings it back.
+//! 1. A removed key stays removed: its id is remembered, and no merge brings it back. Of more than 16, the oldest are
+//!    forgotten.
 //! 2. Keys are united. If there would be more than 4, nothing is taken.
 //! 3. Of two orders to use a key, the later one counts, on every node that has the key. A primary that is
 //!    removed is replaced by the key of that order, or else by the one with the smallest id.
 
 use distkv_core::membership::NetworkName;
 
-use super::{Applied, KeyRing, RingError, Used};
+use super::{Applied, KeyRing, REMOVED_MAX, RingError, Used};
 use crate::key::{Key, KeyId};
 
 /// What a node hands to others of its ring. Holds secrets: for sealed links only.
@@ -132,15 +133,8 @@ impl KeyRing {
             return Err(RingError::OtherNetwork);
         }
         let mut after = self.clone();
-        let mut merged = Merged::default();
-        for id in &theirs.removed {
-            if after.lookup(*id).is_some() {
-                merged.removed.push(*id);
-                after.keys.retain(|key| key.id() != *id);
-            }
-            after.remember_removed(*id);
-            after.share(*id);
-        }
+        let removed = after.learn_removed(&theirs.removed);
+        let mut merged = Merged { removed, ..Merged::default() };
         for key in &theirs.keys {
             match after.add(key.clone()) {
                 Ok(applied) => {
@@ -166,5 +160,25 @@ impl KeyRing {
         merged.primary = Some(after.primary).filter(|primary| *primary != self.primary);
         *self = after;
         Ok(merged)
+    }
+
+    /// Takes out what another ring remembers as removed, oldest first, and remembers it; what was taken out.
+    ///
+    /// What is unknown here and stands before something that is known is older than that. It never displaces what is
+    /// remembered here: a ring that has not heard of the last removal yet would have it forgotten, by handing over
+    /// what had been forgotten here for it, and its key would come back.
+    fn learn_removed(&mut self, theirs: &[KeyId]) -> Vec<KeyId> {
+        let is_known = |id: &KeyId| self.removed.contains(id) || self.lookup(*id).is_some();
+        let last_known = theirs.iter().rposition(is_known);
+        let (not_newer, newer) = theirs.split_at(last_known.map_or(0, |at| at + 1));
+        let older: Vec<KeyId> = not_newer.iter().copied().filter(|id| !is_known(id)).collect();
+        let has_key = |id: &KeyId| self.lookup(*id).is_some();
+        let taken_out: Vec<KeyId> = theirs.iter().copied().filter(has_key).collect();
+        self.keys.retain(|key| !taken_out.contains(&key.id()));
+        taken_out.iter().chain(newer).for_each(|id| self.remember_removed(*id));
+        let room = REMOVED_MAX.saturating_sub(self.removed.len());
+        self.removed.splice(..0, older.into_iter().rev().take(room).rev());
+        theirs.iter().for_each(|id| self.share(*id));
+        taken_out
     }
 }

@@ -157,6 +157,33 @@ fn removed_ids_are_forgotten_from_the_oldest_on() {
 }
 
 #[test]
+fn a_removed_key_stays_removed_however_many_were_removed_before() {
+    let (mut one, mut other, mut away) = (ring(&[0]), ring(&[0]), ring(&[0]));
+    for byte in 1..=3 * REMOVED_MAX as u8 {
+        one.order_add(key(byte)).unwrap();
+        other.merge(&one.handed()).unwrap();
+        one.order_use(key(byte).id()).unwrap();
+        other.merge(&one.handed()).unwrap();
+        one.order_remove(key(byte - 1).id()).unwrap();
+        // Each has handed over what it had when they met.
+        let (of_one, of_other) = (one.handed(), other.handed());
+        one.merge(&of_other).unwrap();
+        other.merge(&of_one).unwrap();
+        assert_eq!((ids(&one), ids(&other)), (vec![key(byte).id()], vec![key(byte).id()]));
+        assert_eq!(one.removed(), other.removed());
+        // One that comes back now and then forgets the oldest, too, and brings nothing back.
+        if byte % 10 == 0 {
+            let before = away.handed();
+            away.merge(&one.handed()).unwrap();
+            assert_eq!(away.removed(), one.removed());
+            let settled = one.clone();
+            one.merge(&before).unwrap();
+            assert_eq!(one, settled);
+        }
+    }
+}
+
+#[test]
 fn a_member_that_lacks_the_key_or_is_unknown_blocks_a_rotation() {
     let (old, new) = (key(1).id(), key(2).id());
     let (both, only_old) = (ring(&[1, 2]).summary(), ring(&[1]).summary());

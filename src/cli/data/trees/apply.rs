@@ -108,10 +108,17 @@ pub(super) struct Difference {
 }
 
 pub(in crate::cli) async fn run_diff(args: DiffArgs) -> Result<(), CliError> {
-    let (_, _, differences) = args.wanted.compare(&args.remote, &Interrupt::heed()?).await?;
+    let interrupt = Interrupt::heed()?;
+    let compared = args.wanted.compare(&args.remote, &interrupt).await;
+    // Who sees no difference should not take that for the answer.
+    let early = "the comparison had not ended, so no difference was printed";
+    let (_, _, differences) = compared.map_err(|error| error.left(early))?;
     let mut output = Output::of_verdict(args.remote.json);
-    differences.iter().try_for_each(|difference| difference.print(&mut output))?;
+    let printed = differences
+        .iter()
+        .try_for_each(|difference| interrupt.check().and_then(|()| difference.print(&mut output)));
     output.flush()?;
+    printed.map_err(|error| error.left("not all differences were printed"))?;
     if differences.is_empty() { Ok(()) } else { Err(CliError::Told) }
 }
 

@@ -65,9 +65,11 @@ pub(in crate::cli) struct ImportArgs {
 #[derive(Debug, Clone, Copy, Default)]
 struct Done {
     lines: u64,
-    changed: u64,
+    set: u64,
+    deleted: u64,
     unchanged: u64,
-    deletions: u64,
+    /// Deletions that were not to be carried out.
+    left_out: u64,
 }
 
 pub(in crate::cli) async fn run(args: ImportArgs) -> Result<(), CliError> {
@@ -85,18 +87,20 @@ pub(in crate::cli) async fn run(args: ImportArgs) -> Result<(), CliError> {
     let imported = interrupt.soon(imported).await.map_err(|error| interrupt.outweighs(error));
     drop(bar);
     let mut output = Output::new(args.remote.json);
-    let Done { lines, changed, unchanged, deletions } = done;
+    let Done { lines, set, deleted, unchanged, left_out } = done;
     output.either(
         || {
             json!({
-                "lines": lines, "changed": changed, "unchanged": unchanged,
-                "deletions_left_out": deletions,
+                "lines": lines, "changed": set + deleted, "set": set, "deleted": deleted,
+                "unchanged": unchanged, "deletions_left_out": left_out,
             })
         },
         || {
-            let mut text = format!("{changed} set, {unchanged} unchanged");
-            if deletions > 0 {
-                let skipped = count_of(deletions, "deletion", "deletions");
+            let deleted =
+                if args.deletions { format!("{deleted} deleted, ") } else { String::new() };
+            let mut text = format!("{set} set, {deleted}{unchanged} unchanged");
+            if left_out > 0 {
+                let skipped = count_of(left_out, "deletion", "deletions");
                 text.push_str(&format!("; {skipped} skipped (--deletions carries them out)"));
             }
             text
@@ -134,7 +138,8 @@ async fn import<R: io::Read>(
         for (reply, request) in join_all(replies).await.into_iter().zip(&batch) {
             match reply {
                 Ok(reply) if reply.bool("changed") == Some(false) => done.unchanged += 1,
-                Ok(_) => done.changed += 1,
+                Ok(_) if request.deletes => done.deleted += 1,
+                Ok(_) => done.set += 1,
                 Err(error) if args.if_new && error.has_code("already_exists") => {
                     done.unchanged += 1;
                 }
@@ -157,6 +162,7 @@ struct Request {
     line: u64,
     path: String,
     action: &'static str,
+    deletes: bool,
     fields: Fields,
 }
 
@@ -179,12 +185,12 @@ fn next_request<R: io::Read>(
         let whole = args.below.join(&path).map_err(|error| failed(error.to_string()))?;
         let Some(value) = value else {
             if !args.deletions {
-                done.deletions += 1;
+                done.left_out += 1;
                 continue;
             }
             let (action, below) = address_entry(&whole, "delete_value", "delete_internal")?;
-            let fields = Fields::at(&below);
-            return Ok(Some(Request { line: count, path: whole.to_string(), action, fields }));
+            let (fields, path) = (Fields::at(&below), whole.to_string());
+            return Ok(Some(Request { line: count, path, action, deletes: true, fields }));
         };
         let (action, below) = address_entry(&whole, "set_value", "set_internal")?;
         let mut fields = Fields::at(&below);
@@ -192,6 +198,7 @@ fn next_request<R: io::Read>(
         if args.if_new {
             fields.nil("chain");
         }
-        return Ok(Some(Request { line: count, path: whole.to_string(), action, fields }));
+        let path = whole.to_string();
+        return Ok(Some(Request { line: count, path, action, deletes: false, fields }));
     }
 }

@@ -9,6 +9,7 @@ use super::secure::seal_accepted;
 use crate::node::link::transport::Channel;
 use crate::node::link::{LinkEnd, Links, is_worth_a_warning, tune};
 use crate::node::membership::address::HostPort;
+use crate::node::membership::identity::Told;
 use crate::protocol::peer::greeting::{Greeting, Refusal, RefusalCode};
 use crate::rt::{self, TcpListener, TcpStream};
 
@@ -133,7 +134,7 @@ async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
     let (name, named) = (hello.name.clone(), format!("{} at {who}", hello.name));
     let admitted = match own.check(&hello) {
         Ok(()) => match links.check_rights(&channel, &hello) {
-            Ok(()) => links.admit(&channel, hello, remote, false).await,
+            Ok(()) => links.admit(&channel, (hello, Told::by(&own)), remote, false).await,
             Err(refusal) => Err(refusal),
         },
         // Its name is free in a moment.

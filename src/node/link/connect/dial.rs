@@ -17,6 +17,7 @@ use crate::node::config::GOSSIP_PORT;
 use crate::node::link::transport::{Channel, Halves};
 use crate::node::link::{Dialled, Link, Links, Origin, Standing, is_worth_a_warning, tune};
 use crate::node::membership::address::{HostPort, route_to};
+use crate::node::membership::identity::Told;
 use crate::protocol::peer::greeting::{Greeting, Refusal, RefusalCode};
 use crate::rt::{self, TcpStream};
 
@@ -89,7 +90,7 @@ async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
         Ok(parsed) => parsed,
         Err(why) => return failed(why.to_string()),
     };
-    let addrs = match rt::resolve(&parsed).await {
+    let mut addrs = match rt::resolve(&parsed).await {
         Ok(addrs) => addrs,
         Err(error) => {
             let why = format!("the name cannot be looked up: {error}");
@@ -101,6 +102,9 @@ async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
             });
         }
     };
+    // A connection tells each side an address of its own for membership, which sends by one family only where a
+    // node listens at one.
+    links.me.order(&mut addrs);
     if let Some(name) = linked_at(links, &addrs) {
         return Err(Dialled::Linked(name));
     }
@@ -178,7 +182,7 @@ async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
             }
         }
     }
-    match links.admit(&channel, peer, remote, true).await {
+    match links.admit(&channel, (peer, Told::by(&own)), remote, true).await {
         Ok(link) => Ok((link, channel.into_halves(leftover))),
         Err(refusal) if refusal.code == RefusalCode::Linked => Err(Dialled::Linked(name)),
         Err(refusal) => {
@@ -233,10 +237,10 @@ fn linked_at(links: &Links, addrs: &[SocketAddr]) -> Option<NodeName> {
 fn tell_swim(links: &Links, addrs: &[SocketAddr]) {
     let joining = !links.hub.read(crate::engine::Engine::is_ready);
     for addr in addrs {
-        if links.me.swim_addr().is_none()
+        if links.me.wants_guess()
             && let Some(local) = route_to(*addr)
         {
-            links.learn_route(local);
+            links.guess_route(local);
         }
         if joining {
             links.swim.join(*addr);

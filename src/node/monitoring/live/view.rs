@@ -103,6 +103,7 @@ pub(super) fn view(inner: &Inner, peak: &mut Peak, now: Millis) -> View {
     warnings.extend(taken.excess.map(crate::engine::MemoryExcess::text));
     warnings.extend(PurgeBlock::of(&taken.group).iter().map(PurgeBlock::text));
     warnings.extend(inner.certificates.as_ref().and_then(|certificates| certificates.warning()));
+    warnings.extend(inner.links.slow_warnings());
     if taken.is_read_only {
         warnings
             .push(String::from("the node was started with --read-only: clients change nothing"));

@@ -22,7 +22,7 @@ use crate::server::access::guest::Made;
 use crate::server::access::methods::{self, KEY, PASSWORD, TOKEN};
 use crate::server::access::throttle::{Verdict, Waiting};
 use crate::server::change_time;
-use crate::server::connections::session::{Context, HeavyJob, Session, Then};
+use crate::server::connections::session::{Context, Needs, Session, Then};
 
 impl Session {
     /// Requests about logins and users.
@@ -66,12 +66,8 @@ impl Session {
             return Err(ClientError::new(ErrorCode::TooMany, text));
         };
         let slot = self.guest.begin(seq);
-        let work = move || {
-            *slot.lock() = Some(work());
-            Vec::new()
-        };
-        let prelude = Some(turn);
-        Ok(Then::Heavy(HeavyJob { seq, work: Box::new(work), is_innocuous: false, prelude }))
+        let work = move || *slot.lock() = Some(work());
+        Ok(Then::Aside(Needs::Computation(cx.shared.logins.compute(turn, work))))
     }
 
     /// `diffie_hellman`, once on each connection.
@@ -185,7 +181,7 @@ impl Session {
         // First: what is remembered must not tell a guess from a password either.
         let begun = match logins.throttle.begin(name, address, cx.now, waited) {
             Verdict::Begun(begun) => begun,
-            Verdict::Waits(waiting) => return Ok(Then::NeedsOthers(waiting)),
+            Verdict::Waits(waiting) => return Ok(Then::Aside(Needs::Others(waiting))),
             Verdict::Refused(wait) => return Err(too_early(wait)),
             Verdict::Crowded => return Err(crowded()),
         };

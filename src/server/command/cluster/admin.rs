@@ -236,6 +236,7 @@ fn warnings(
         .chain(of_memory)
         .chain(of_certificate)
         .collect();
+    all.extend(cx.shared.info.slow_links());
     all.extend(cx.shared.isolation().map(|error| error.text));
     all.extend(cx.shared.grace_ms().map(|left| {
         format!(

@@ -112,7 +112,7 @@ impl Session {
             write_result(&result, seq, tock, &mut reply);
             reply
         };
-        Ok(Then::Heavy(HeavyJob { seq, work: Box::new(work), is_innocuous: true, prelude: None }))
+        Ok(Then::Heavy(HeavyJob { seq, work: Box::new(work), is_innocuous: true }))
     }
 
     fn check_may_restore(&self, cx: &Context<'_>) -> Result<(), ClientError> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use distkv_access::users::is_before_login;
 
-use super::{Context, Decoded, HeavyJob, Session, Then};
+use super::{Context, Decoded, Session, Then};
 use crate::engine::Engine;
 use crate::model::ids::Millis;
 use crate::protocol::client::error::ErrorCode;
@@ -34,12 +34,9 @@ impl Session {
             match message {
                 Ok(ClientMessage::Request { seq, action, request }) if is_before_login(*action) => {
                     match self.run_one(cx, *seq, *action, request, out) {
-                        Then::Heavy(job) => {
-                            return (done - usize::from(job.prelude.is_some()), Then::Heavy(job));
-                        }
                         // Not done: it comes again.
-                        then @ Then::NeedsOthers(_) => return (done - 1, then),
-                        Then::Close => return (done, Then::Close),
+                        then @ Then::Aside(_) => return (done - 1, then),
+                        then @ (Then::Heavy(_) | Then::Close) => return (done, then),
                         // What comes behind it is looked at as who the client is then.
                         _ => return (done, Then::Continue),
                     }
@@ -233,12 +230,7 @@ pub(super) fn tell(
     let Some(witness) = &cx.witness else { return };
     match result {
         // The request comes again.
-        Ok(
-            Then::Heavy(HeavyJob { prelude: Some(_), .. })
-            | Then::NeedsRoom
-            | Then::NeedsReady
-            | Then::NeedsOthers(_),
-        ) => {}
+        Ok(Then::NeedsRoom | Then::NeedsReady | Then::Aside(_)) => {}
         Ok(then) => {
             let is_begun = matches!(then, Then::Heavy(_)) || action == Action::Leave;
             witness.answered(action, request, Ok(is_begun));

@@ -57,9 +57,12 @@ fn the_chain_is_told_from_that_write_on_as_far_as_the_entry_still_has_it() {
     let first = client.ok(set("a", 1, 1));
     client.set("a", 2);
     // One life's later event takes the place of its earlier one: what followed is not known.
-    let again = client.ok(with(set("a", 1, 1), &[("nchain", 5.into())]));
+    let again = client.ok(with(set("a", 1, 1), &[("nchain", (-1).into())]));
     assert_eq!(tick(&again), tick(&first));
     assert_eq!(fields(&again["chain"]), ["node", "tick"]);
+    // Who asks for a few gets an end in any case.
+    let few = client.ok(with(set("a", 1, 1), &[("nchain", 5.into())]));
+    assert_eq!(fields(&few["chain"]), ["node", "tick", "prev"]);
     assert_eq!(again["tock"], first["tock"], "its own, not that of what is there now");
     assert_eq!(client.get("a"), Some(2.into()));
 }

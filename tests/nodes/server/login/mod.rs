@@ -8,6 +8,7 @@ mod made_again;
 mod secrets;
 mod sides;
 mod together;
+mod under_way;
 mod users;
 
 use distkv::server::ServerConfig;

@@ -353,16 +353,27 @@ fn lines_are_imported_as_new_changes() {
 {\"path\": \"a:1.b\", \"value\": {\"$bin\": \"aGk=\"}, \"tock\": 5}\n\
 {\"path\": \"there.not\", \"deleted\": true}\n";
     let report = json(&ok_with(&node, &["import", "-", "--json"], lines.as_bytes()));
-    let numbers =
-        ["lines", "changed", "unchanged", "deletions_left_out"].map(|n| report[n].clone());
-    assert_eq!(numbers, [3, 1, 1, 1]);
+    let numbers = ["lines", "changed", "set", "deleted", "unchanged", "deletions_left_out"]
+        .map(|n| report[n].clone());
+    assert_eq!(numbers, [3, 1, 1, 0, 1, 1]);
     assert_eq!(json(&ok(&node, &["get", "a:1.b", "--json"]))["value"]["$bin"], "aGk=");
     ok_with(&node, &["import", "-", "--below", "copy", "--if-new"], lines.as_bytes());
     assert_eq!(json(&ok(&node, &["get", "copy.there", "--json"]))["value"], 1);
     let newer = "{\"path\": \"there\", \"value\": 2}\n";
     let report = ok_with(&node, &["import", "-", "--if-new"], newer.as_bytes());
     assert_eq!(report, "0 set, 1 unchanged\n");
-    ok_with(&node, &["import", "-", "--deletions"], b"{\"path\":\"there\",\"deleted\":true}");
+    // What is not there is not deleted.
+    let gone = |path: &str| format!("{{\"path\": \"{path}\", \"deleted\": true}}\n");
+    let new = "{\"path\": \"new\", \"value\": 1}\n";
+    let deletions = [gone("there"), gone("there.not"), new.to_owned()].concat();
+    let report = ok_with(&node, &["import", "-", "--deletions"], deletions.as_bytes());
+    assert_eq!(report, "1 set, 1 deleted, 1 unchanged\n");
+    let deletions = [gone("new"), gone("there"), newer.to_owned()].concat();
+    let report = ok_with(&node, &["import", "-", "--deletions", "--json"], deletions.as_bytes());
+    let numbers = ["lines", "changed", "set", "deleted", "unchanged", "deletions_left_out"]
+        .map(|n| json(&report)[n].clone());
+    assert_eq!(numbers, [3, 2, 1, 1, 1, 0]);
+    ok_with(&node, &["import", "-", "--deletions"], gone("there").as_bytes());
     assert_eq!(at_with(&node, &["get", "there"], b"").code, 1);
 
     // It stops at the first bad line, and what stands before it is done.

@@ -138,6 +138,19 @@ fn an_operator_sets_up_users_and_lists_and_each_command_logs_in() {
     }
     with(&as_boss, &["user", "role", "boss", "admin"]);
     assert!(with(&as_boss, &["acl", "delete", "lamps"]).contains("2 patterns"));
+    // As it is where a user is removed, or a type or a match is deleted, that is not there.
+    for (what, told) in [
+        (&["lamps"][..], "there is no access list \"lamps\"; nothing was changed"),
+        (
+            &["lamps", "site.#"],
+            "the access list \"lamps\" has no pattern site.#; nothing was changed",
+        ),
+    ] {
+        let said = machine.run(&[&["acl", "delete"], what, &as_boss].concat());
+        assert_eq!((said.code, &*said.stderr), (1, &*format!("error: {told}\n")));
+        assert_eq!(said.stdout, "");
+    }
+    assert_eq!(machine.run(&[&["user", "remove", "nobody"], &as_boss[..]].concat()).code, 1);
     for command in ["status", "members"] {
         let said = machine.run(&[&[command][..], &as_boss].concat());
         assert!(!said.stdout.contains("warning"), "{command}: {said:?}");

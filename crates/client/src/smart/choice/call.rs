@@ -2,9 +2,11 @@
 //! here.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::select;
 use smallvec::SmallVec;
 
 use crate::connection::group::Member;
@@ -41,7 +43,7 @@ pub(in crate::smart) struct Plan<'a> {
     pub(in crate::smart) deadline: Option<Duration>,
     /// A try keeps to its time by itself until something has come, and may then go on beyond it.
     pub(in crate::smart) goes_on: bool,
-    /// It is the client's own, and not in the counters.
+    /// It is the client's own: it is not in the counters, and closing does not wait for it.
     pub(in crate::smart) is_own: bool,
 }
 
@@ -128,30 +130,55 @@ impl Failed {
 /// The nodes that were tried in vain since all were.
 #[derive(Debug, Default)]
 pub(in crate::smart) struct Round {
-    tried: SmallVec<[HostPort; 4]>,
+    tried: SmallVec<[Place; 4]>,
     /// The next try goes here.
-    again: Option<HostPort>,
+    again: Option<Place>,
+}
+
+/// Where a node is to be reached.
+#[derive(Debug, Clone)]
+struct Place {
+    address: HostPort,
+    /// The node that is meant; none: whichever is there.
+    name: Option<String>,
+}
+
+impl Place {
+    fn of(target: &Target) -> Place {
+        let name = target.expected().map(str::to_owned);
+        Place { address: target.address.clone(), name }
+    }
+
+    /// Whether this is where that node is to be reached. A seed may have become a node of a view meanwhile.
+    fn is_of(&self, target: &Target) -> bool {
+        let name = self.name.as_deref();
+        self.address == target.address && (name.is_none() || name == target.expected())
+    }
 }
 
 impl Round {
     /// Others come before this one.
     pub(in crate::smart) fn leave_out(&mut self, address: &HostPort) {
         self.tried.clear();
-        self.tried.push(address.clone());
+        self.tried.push(Place { address: address.clone(), name: None });
     }
 
     /// A try at this one has failed.
-    pub(in crate::smart) fn on_failed(&mut self, address: &HostPort) {
-        if !self.tried.contains(address) {
-            self.tried.push(address.clone());
+    pub(in crate::smart) fn on_failed(&mut self, target: &Target) {
+        if !self.has(target) {
+            self.tried.push(Place::of(target));
         }
+    }
+
+    fn has(&self, target: &Target) -> bool {
+        self.tried.iter().any(|place| place.is_of(target))
     }
 }
 
 /// What the nodes said last that were tried in one call, or one search for a stream. One that does not let this client in may
 /// be mistaken, or not have heard of a new user: it is as good as down. What all say that can be reached is final.
 #[derive(Debug, Default)]
-pub(in crate::smart) struct Refusals(SmallVec<[(HostPort, Said); 4]>);
+pub(in crate::smart) struct Refusals(SmallVec<[(Place, Said); 4]>);
 
 #[derive(Debug)]
 enum Said {
@@ -167,7 +194,7 @@ impl Refusals {
     /// A try at this node has failed.
     pub(in crate::smart) fn on_failed(
         &mut self,
-        at: &HostPort,
+        at: &Target,
         error: &ClientError,
         class: ErrorClass,
     ) {
@@ -186,8 +213,8 @@ impl Refusals {
             | ClientError::Lost { .. } => Said::Unreachable,
             _ => Said::Hope,
         };
-        self.0.retain(|(other, _)| other != at);
-        self.0.push((at.clone(), said));
+        self.0.retain(|(other, _)| !other.is_of(at));
+        self.0.push((Place::of(at), said));
     }
 
     /// If none of these nodes may let this client in, the error to end with: each has refused it, or cannot be reached, and
@@ -199,7 +226,7 @@ impl Refusals {
     ) -> Option<ClientError> {
         let (mut met, mut unmet, mut all_refuse) = (None, None, true);
         for target in targets {
-            match &self.0.iter().find(|(other, _)| *other == target.address)?.1 {
+            match &self.0.iter().find(|(other, _)| other.is_of(target))?.1 {
                 Said::Refused { error, greeted: true } => met = Some(error),
                 Said::Refused { error, greeted: false } => unmet = Some(error),
                 Said::Unreachable => all_refuse = false,
@@ -222,7 +249,11 @@ impl Inner {
         F: Fn(Arc<PooledConnection>) -> Fut,
         Fut: Future<Output = Result<T, ClientError>>,
     {
-        let _open = self.open_call()?;
+        // Closing does not wait for what the client asks by itself.
+        let _open = match plan.is_own {
+            true => self.check_open().map(|()| None),
+            false => self.open_call().map(Some),
+        }?;
         let mut observed = self.config.observer.begin(plan.action);
         let result = self.carry_out(plan, &try_once, &mut observed).await;
         if let Some(observed) = observed {
@@ -241,11 +272,16 @@ impl Inner {
     pub(in crate::smart) fn open_call(&self) -> Result<Member, CallError> {
         let member = self.calls.begin();
         // In this order, so that closing either sees the call or refuses it.
-        if self.door.is_closing() {
-            let at = At { node: None, attempts: 0, fate: Fate::NotDone };
-            return Err(CallError::Closed(at));
-        }
+        self.check_open()?;
         Ok(member)
+    }
+
+    fn check_open(&self) -> Result<(), CallError> {
+        let at = At { node: None, attempts: 0, fate: Fate::NotDone };
+        match self.door.is_closing() {
+            true => Err(CallError::Closed(at)),
+            false => Ok(()),
+        }
     }
 
     async fn carry_out<T, F, Fut>(
@@ -306,7 +342,7 @@ impl Inner {
                 }
                 Err(failed) => failed,
             };
-            round.on_failed(&target.address);
+            round.on_failed(target);
             let idempotency = match failed.is_old && plan.needs_id && !is_broken(Rule::OldServers) {
                 true => Idempotency::Unguarded,
                 false => plan.idempotency,
@@ -325,7 +361,7 @@ impl Inner {
             if this == Fate::Unconfirmed {
                 unconfirmed = Some(failed.error.clone());
             }
-            refusals.on_failed(&target.address, &failed.error, failed.class);
+            refusals.on_failed(target, &failed.error, failed.class);
             let is_over = elapsed() >= policy.total_deadline || self.pool.is_closed();
             let refusal = refusals.verdict(&routing.targets).filter(|_| !is_over);
             let random = rt::random_u64();
@@ -335,9 +371,12 @@ impl Inner {
             };
             if let Decision::RetryAfter { delay, other_node } = decision {
                 if !other_node {
-                    round.again = Some(target.address.clone());
+                    round.again = Some(Place::of(target));
                 }
-                rt::sleep(delay).await;
+                self.pause(delay).await;
+                if self.pool.is_closed() {
+                    return Err(CallError::Closed(at(fate)));
+                }
                 // It may have been a longer pause than planned.
                 if elapsed() >= policy.total_deadline {
                     decision = Decision::GiveUp(Reason::Deadline);
@@ -355,6 +394,11 @@ impl Inner {
                 return Err(final_error(error, at(fate), reason));
             }
         }
+    }
+
+    /// Waits before the next try, but not longer than there is one.
+    pub(in crate::smart) async fn pause(&self, delay: Duration) {
+        select(pin!(rt::sleep(delay)), pin!(self.pool.closed())).await;
     }
 
     /// The policy of a call, with another total deadline.
@@ -385,7 +429,7 @@ impl Inner {
         round: &mut Round,
     ) -> Option<&'r Target> {
         if let Some(again) = round.again.take()
-            && let Some(target) = routing.targets.iter().find(|target| target.address == again)
+            && let Some(target) = routing.targets.iter().find(|target| again.is_of(target))
         {
             return Some(target);
         }
@@ -397,9 +441,10 @@ impl Inner {
         };
         let is_last = |target: &Target| plan.last.contains(&target.address);
         for _ in 0..2 {
-            let untried = |target: &&Target| !round.tried.contains(&target.address);
-            let is_good =
-                |target: &&Target| !is_last(target) && !self.pool.is_failing(&target.address);
+            let untried = |target: &&Target| !round.has(target);
+            let is_failing =
+                |target: &Target| self.pool.is_failing_for(&target.address, target.expected());
+            let is_good = |target: &&Target| !is_last(target) && !is_failing(target);
             let chosen = order()
                 .filter(untried)
                 .find(is_good)
@@ -450,13 +495,14 @@ impl Inner {
             reason: format!("{what} within {patience:?}"),
         };
         let unavailable = |error| Failed { error, class: ErrorClass::Unavailable, is_old: false };
-        let (used, sent_us) = match self.pool.plan(address) {
+        let expected = target.expected();
+        let (used, sent_us) = match self.pool.plan(address, expected) {
             pool::Plan::Use(used) => (Ok(used), started_us),
             pool::Plan::Fail(error) => (Err(error), started_us),
             // However long the work itself may take.
             pool::Plan::Wait(attempt) => {
                 let patience = patience.min(self.config.retry.try_deadline);
-                match rt::timeout(patience, attempt.result()).await {
+                match rt::timeout(patience, self.pool.come_about(&attempt, expected)).await {
                     Some(result) => (result, rt::now_us()),
                     None => return Err(unavailable(slow("no connection", patience))),
                 }
@@ -510,7 +556,10 @@ fn worse(a: Fate, b: Fate) -> Fate {
 
 /// The error of a stream that was read, and ends with this one.
 pub(in crate::smart) fn stream_error(error: ClientError, at: At) -> CallError {
-    final_error(error, at, Reason::Final)
+    match final_error(error, at, Reason::Final) {
+        CallError::Unavailable { error, at } => CallError::BrokenOff { error, at },
+        error => error,
+    }
 }
 
 /// The error of a call that ends with this one.
@@ -543,6 +592,7 @@ mod tests {
             incarnation: None,
             address: at(port),
             is_live: true,
+            is_seed: false,
             counts: Default::default(),
         };
         let all = [target(1), target(2), target(3)];
@@ -567,7 +617,7 @@ mod tests {
         let unavailable = ErrorClass::Unavailable;
         let mut refusals = Refusals::default();
         let mut verdict = |port, error: &ClientError, class| {
-            refusals.on_failed(&at(port), error, class);
+            refusals.on_failed(&target(port), error, class);
             refusals.verdict(&all).is_some()
         };
         assert!(!verdict(1, &refused, unavailable), "the others were not asked");
@@ -593,9 +643,9 @@ mod tests {
         assert!(verdict(3, &refused, unavailable));
         assert!(verdict(1, &down, unavailable), "one that has greeted refuses");
         assert!(!verdict(3, &down, unavailable), "the other may be anybody's");
-        refusals.on_failed(&at(2), &refused, unavailable);
+        refusals.on_failed(&target(2), &refused, unavailable);
         // Only those count that there are now.
-        refusals.on_failed(&at(3), &not_ready, unavailable);
+        refusals.on_failed(&target(3), &not_ready, unavailable);
         assert!(refusals.verdict(&all).is_none());
         assert!(refusals.verdict(&all[..2]).is_some());
     }

@@ -215,7 +215,7 @@ impl Inner {
                         if let Some(observed) = observed {
                             observed.on_failure(&target.name, attempt, class, &error);
                         }
-                        refusals.on_failed(&target.address, &error, class);
+                        refusals.on_failed(target, &error, class);
                         if class == ErrorClass::Final && refusal.is_none() {
                             refusal = Some((target.name.clone(), error));
                         }
@@ -243,7 +243,12 @@ impl Inner {
             }
             let (class, random) = (ErrorClass::Unavailable, rt::random_u64());
             match policy.decide(class, attempt, elapsed(), Idempotency::Read, random) {
-                Decision::RetryAfter { delay, .. } => rt::sleep(delay).await,
+                Decision::RetryAfter { delay, .. } => {
+                    self.pause(delay).await;
+                    if self.pool.is_closed() {
+                        return Err(CallError::Closed(at));
+                    }
+                }
                 Decision::GiveUp(reason) => {
                     self.counts.give_up(reason);
                     let answered = answered.len();
@@ -267,7 +272,7 @@ impl Inner {
         patience: Duration,
     ) -> (&'t Target, Result<(Entry, NodeIdentity), ClientError>) {
         let asking = async {
-            let used = self.pool.get(&target.address).await?;
+            let used = self.pool.get_named(&target.address, target.expected()).await?;
             let mut fields = Fields::at(path);
             fields.u64("nchain", 1).bool("with_time", true);
             let reply = used.connection().request("get_value", &fields).await?;

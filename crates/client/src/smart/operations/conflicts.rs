@@ -260,7 +260,7 @@ impl Inner {
     ) -> Result<ReplyStream, ClientError> {
         let patience = self.config.retry.try_deadline;
         let beginning = async {
-            let used = self.pool.get(&target.address).await?;
+            let used = self.pool.get_named(&target.address, target.expected()).await?;
             let mut fields = Fields::at(path);
             fields.u64("nchain", 1).bool("with_time", true);
             used.connection().stream("conflicts", &fields).await

@@ -173,7 +173,8 @@ impl PutOptions {
 
     /// The write succeeds only when this many other nodes have it. If they do not in time, the change is
     /// made all the same: the error is [`CallError::FateUnknown`](super::super::CallError::FateUnknown),
-    /// with the fate [`Fate::Unconfirmed`](super::super::Fate::Unconfirmed). More copies than the node has
+    /// with the fate [`Fate::Unconfirmed`](super::super::Fate::Unconfirmed). So it is with more copies than there
+    /// are nodes at present: missing ones may come. Only in a network of more than 48 nodes, more copies than the node has
     /// links are refused, and nothing is changed.
     #[must_use]
     pub fn copies(self, copies: u64) -> PutOptions {

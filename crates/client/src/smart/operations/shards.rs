@@ -49,6 +49,7 @@ impl Client {
     /// # Errors
     /// [`CallError`]; [`CallError::Value`] if the list has gaps or overlaps.
     pub async fn list_shards(&self) -> Result<Vec<ShardRow>, CallError> {
+        let _open = self.inner.open_call()?;
         let mut listing = Listing::default();
         let mut after = None;
         loop {

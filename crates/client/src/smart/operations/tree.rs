@@ -35,6 +35,8 @@ pub struct TreeStream {
     path: Path,
     /// None once it has ended.
     stream: Option<ReplyStream>,
+    /// It ended with this.
+    failed: Option<CallError>,
     /// It came when the tree was begun.
     first: Option<TreeEntry>,
     node: String,
@@ -154,6 +156,7 @@ impl Client {
             path: path.clone(),
             // It has ended if there is no entry.
             stream: first.is_some().then_some(stream),
+            failed: None,
             first,
             node: served.node().name.clone(),
             attempts: served.attempts,
@@ -203,12 +206,15 @@ impl TreeStream {
     /// The next entry; `None` after the last. Dropping the future loses nothing.
     ///
     /// # Errors
-    /// The node was lost, or the client was closed: the tree has ended before its end.
+    /// [`CallError::BrokenOff`]: the node was lost. [`CallError::Closed`]: the client was closed. The tree has ended
+    /// before its end, and each further call says so again.
     pub async fn next(&mut self) -> Result<Option<TreeEntry>, CallError> {
         if let Some(first) = self.first.take() {
             return Ok(Some(first));
         }
-        let Some(stream) = &mut self.stream else { return Ok(None) };
+        let Some(stream) = &mut self.stream else {
+            return self.failed.clone().map_or(Ok(None), Err);
+        };
         let next = next_entry(stream, &self.path, &self.node, self.patience).await;
         if !matches!(next, Ok(Some(_))) {
             self.stream = None;
@@ -216,18 +222,21 @@ impl TreeStream {
         next.map_err(|error| {
             let at =
                 At { node: Some(self.node.clone()), attempts: self.attempts, fate: Fate::NotDone };
-            match self.client.pool.is_closed() {
+            let error = match self.client.pool.is_closed() {
                 true => CallError::Closed(at),
                 false => stream_error(error, at),
-            }
+            };
+            self.failed.insert(error).clone()
         })
     }
 
     /// The same as a stream, which ends after an error.
     pub fn into_stream(self) -> impl Stream<Item = Result<TreeEntry, CallError>> + Send {
-        stream::unfold(self, |mut tree| async move {
+        stream::unfold(Some(self), |tree| async move {
+            let mut tree = tree?;
             let next = tree.next().await.transpose()?;
-            Some((next, tree))
+            let rest = next.is_ok().then_some(tree);
+            Some((next, rest))
         })
     }
 

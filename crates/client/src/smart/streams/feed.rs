@@ -101,7 +101,8 @@ impl Search {
 }
 
 impl Inner {
-    /// The first time: as any call, with its deadline.
+    /// The first time: as any call, with its deadline. Nodes begin a stream before they refuse it, so this waits for what
+    /// they say next.
     pub(super) async fn open_first(
         &self,
         shard: u16,
@@ -110,7 +111,14 @@ impl Inner {
     ) -> Result<Opened, CallError> {
         let home = self.home(shard);
         let plan = Plan { first: home.as_deref(), ..Plan::read(action, shard) };
-        let served = self.call(plan, |used| open_on(used, action, fields)).await?;
+        // One that does not say either in this time has begun it.
+        let patience = self.config.retry.try_deadline / 4;
+        let begun = self.call(plan, |used| async move {
+            let (mut stream, used) = open_on(used, action, fields).await?;
+            rt::timeout(patience, stream.let_in()).await.unwrap_or(Ok(()))?;
+            Ok((stream, used))
+        });
+        let served = begun.await?;
         let ((stream, used), served) = served.split();
         let (node, address) = (served.node().clone(), served.address().clone());
         Ok(Opened { stream, used, node, address, since: rt::now() })
@@ -150,7 +158,7 @@ impl Inner {
                     return Ok(Opened { stream, used, node, address, since: rt::now() });
                 }
                 Err(failed) => {
-                    search.round.on_failed(&target.address);
+                    search.round.on_failed(target);
                     self.counts.on_failure(failed.class);
                     let at = || {
                         let node = Some(target.name.clone());
@@ -159,7 +167,7 @@ impl Inner {
                     if failed.class == ErrorClass::Final {
                         return Err(failed.into_refusal(at()));
                     }
-                    refusals.on_failed(&target.address, &failed.error, failed.class);
+                    refusals.on_failed(target, &failed.error, failed.class);
                     let refusal = refusals.verdict(&routing.targets);
                     if let Some(error) = refusal.filter(|_| !self.pool.is_closed()) {
                         return Err(CallError::NoAccess { error, at: at() });

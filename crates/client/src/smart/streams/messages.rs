@@ -104,7 +104,7 @@ impl Client {
     /// `#`, at the end, for one or more. When this returns, the monitor has begun.
     ///
     /// # Errors
-    /// [`CallError`]: no node could begin it in time.
+    /// [`CallError`]: a node refused it, or none could begin it in time.
     pub async fn monitor(&self, topic: &Path) -> Result<Monitor, CallError> {
         let mut fields = Fields::new();
         fields.path("topic", topic);

@@ -142,7 +142,7 @@ impl Client {
     /// Watches a path and everything below it. When this returns, the watch has begun.
     ///
     /// # Errors
-    /// [`CallError`]: no node could begin it in time.
+    /// [`CallError`]: a node refused it, or none could begin it in time.
     pub async fn watch(&self, path: &Path, options: WatchOptions) -> Result<Watch, CallError> {
         let mut fields = Fields::at(path);
         fields.bool("fetch", true).u64("nchain", 1).bool("with_time", true);
@@ -209,6 +209,13 @@ impl Watch {
             }
             Phase::Lost | Phase::Searching(_) | Phase::Ended(_) => None,
         }
+    }
+
+    /// Whether a node has said within a minute that it does not let this client in, and has not let it in since: where
+    /// no node sends, that may be why, and not that none can be reached.
+    #[must_use]
+    pub fn is_shut_out(&self) -> bool {
+        self.client.pool.is_shut_out()
     }
 
     /// One step. A drop loses none: the state changes only after the last await, and what takes

@@ -25,8 +25,12 @@ use crate::replica::crossing::Crossing;
 pub(in crate::engine) const HOLE_AFTER_MS: Millis = 200;
 /// The same where changes are passed on: a dozen links, each of which may take a while.
 const HOLE_AFTER_RELAYED_MS: Millis = 300;
-/// A catch-up that was silent for this long is given up.
+/// A catch-up that was silent for this long is given up: nothing of it came, and no bytes passed on the link behind
+/// which it could stand.
 pub(in crate::engine) const SILENCE_MS: Millis = 5_000;
+/// Most bytes that an answer is waited for while they pass: in each direction the message that was being written
+/// and a full queue may stand before it. After more, the question or the answer is lost.
+pub(in crate::engine) const PASSED_BYTES_MAX: u64 = 16 << 20;
 /// A peer that failed us is not asked again for this long, if there is another.
 pub(in crate::engine) const AVOID_MS: Millis = 1_000;
 
@@ -51,8 +55,10 @@ struct Active {
     mark: Mark,
     /// It asked for the data itself: announcements had not helped.
     no_announcements: bool,
-    /// When something last came.
+    /// When something last came, or bytes that it may stand behind.
     heard: Millis,
+    /// How many such bytes have passed since something came.
+    passed: u64,
     entries: u64,
     /// Those of the present stream: each list of missing events has one.
     streamed: u64,
@@ -63,6 +69,13 @@ struct Active {
     /// Events were made here on the answerer's behalf (replication rule 8).
     reissued: bool,
     stage: Stage,
+}
+
+impl Active {
+    /// Something of it came.
+    fn hear(&mut self, now: Millis) {
+        (self.heard, self.passed) = (now, 0);
+    }
 }
 
 enum Stage {
@@ -123,6 +136,15 @@ impl Engine {
         self.start_repair(now, out);
     }
 
+    /// Bytes pass on a link, which the catch-up may have to wait for.
+    pub(in crate::engine) fn on_repair_passing(&mut self, link: LinkId, bytes: u64, now: Millis) {
+        let Some(active) = self.repair.active.as_mut().filter(|a| a.link == link) else { return };
+        active.passed = active.passed.saturating_add(bytes);
+        if active.passed <= PASSED_BYTES_MAX {
+            active.heard = now;
+        }
+    }
+
     pub(in crate::engine) fn on_repair_link_down(
         &mut self,
         link: LinkId,
@@ -158,6 +180,7 @@ impl Engine {
             mark: mark.clone(),
             no_announcements,
             heard: now,
+            passed: 0,
             entries: 0,
             streamed: 0,
             missing: 0,
@@ -268,7 +291,7 @@ impl Engine {
         (their.mark, their.tock) = (known.mark.clone(), known.tock);
         let missing = part.difference(self.replica.seen());
         let Some(active) = self.active(link, known.id) else { return };
-        active.heard = now;
+        active.hear(now);
         active.missing += missing.count();
         let unasked = (!missing.is_empty()).then(ListAt::default);
         active.stage = Stage::Streaming { their, missing, unasked, more: known.more };
@@ -353,7 +376,7 @@ impl Engine {
             }
         }
         if let Some(active) = self.active(link, id) {
-            active.heard = now;
+            active.hear(now);
             active.entries += records.len() as u64;
             active.streamed += records.len() as u64;
             active.refused |= refused;
@@ -371,7 +394,7 @@ impl Engine {
         out: &mut Outbox,
     ) {
         let Some(active) = self.active(link, id) else { return };
-        active.heard = now;
+        active.hear(now);
         // Replication rule 3: only when all of it has been applied, none refused, is S's seen taken.
         if active.refused || active.streamed != entries {
             return self.fail_repair(CatchUpFailure::AcrossPurge, now, out);
@@ -389,7 +412,7 @@ impl Engine {
     ) {
         let id = verdict.id;
         let Some(active) = self.active(link, id) else { return };
-        active.heard = now;
+        active.hear(now);
         let stage = std::mem::replace(&mut active.stage, Stage::Asked(Told::default()));
         let Stage::Naming(mut crossing) = stage else {
             active.stage = stage;

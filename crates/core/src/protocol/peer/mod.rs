@@ -2,6 +2,7 @@
 //! Each message is one frame ([`super::frame`]) whose body is a MessagePack array; elements
 //! behind those that this version knows are ignored, and so are kinds it does not know.
 
+mod arriving;
 mod codec;
 mod contents_codec;
 mod field_codec;
@@ -18,6 +19,7 @@ use crate::model::ping::Ping;
 use crate::model::seen::{Lineage, Mark, SeenById};
 use crate::model::seen_sum::SeenSum;
 use crate::protocol::record::{Record, RecordError};
+pub use arriving::{ARRIVING_FRAME, read_arriving, write_arriving};
 pub(crate) use codec::{encode_change, encode_part};
 pub(crate) use contents_codec::encode_versions;
 

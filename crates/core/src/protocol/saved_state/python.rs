@@ -4,9 +4,9 @@
 //! - `true`, `1` and `1.0` are the same element of a path there, also within arrays. Of entries
 //!   whose paths differ only in that, the one with the integer is kept, then the one with the
 //!   boolean.
-//! - A string must be UTF-8; a map's key must not be or hold a map, and `true`, `1` and `1.0` are
-//!   one key; extensions must be of a type from 0 to 127 or a valid time (-1), a path (3) must be
-//!   made of whole elements, and objects (5) name a class that the reader may not have.
+//! - A value must be one that every client can read ([`Value::check_readable`]: clients store no other, but
+//!   it may have come from elsewhere). Of a map's keys none may come twice, and `true`, `1` and `1.0` are
+//!   one key.
 //! - In the system's own tree, some places take only what fits there.
 //!
 //! Whether a type in the system's own tree accepts its own examples is left to the reader.
@@ -15,15 +15,9 @@ use std::collections::HashSet;
 
 use crate::model::path::{EXT_PATH, Element, Path};
 use crate::model::value::write::write_array_len;
-use crate::model::value::{Kind, ReadError, Reader};
+use crate::model::value::{Kind, ReadError, Reader, Value, ValueError};
 use crate::tree::Tree;
 
-/// The extension type of times, by MessagePack itself.
-const EXT_TIME: i8 = -1;
-/// The extension type of objects (docs/client-protocol.md, "Framing").
-const EXT_OBJECT: i8 = 5;
-/// Nanoseconds of a time are below this.
-const NANOS: u32 = 1_000_000_000;
 /// Paths that are the same in Python are searched among this many at once. More exist only if
 /// somebody made them on purpose.
 const VARIANTS_MAX: usize = 64;
@@ -141,58 +135,64 @@ fn forms(element: Element<'_>) -> Vec<Vec<u8>> {
     forms.into_iter().filter_map(|form| form.normalise().ok()).map(encoded).collect()
 }
 
-/// Whether the original can read a value.
+/// Whether the original can read a value, and keeps all of it.
 ///
 /// # Errors
 /// It cannot, and why.
 pub fn check_value(value: &[u8]) -> Result<(), Inexpressible> {
-    read_value(&mut Reader::new(value)).map_err(|Unreadable(what)| Inexpressible::Value(what))
+    Value::check_readable(value).map_err(|error| match error {
+        ValueError::Unreadable(why) => Inexpressible::Value(why.what()),
+        ValueError::Skip(_) | ValueError::Trailing(_) => BROKEN,
+    })?;
+    find_doubled_key(&mut Reader::new(value))
 }
 
-/// What Python cannot read.
-struct Unreadable(&'static str);
+/// What other checks have excluded.
+const BROKEN: Inexpressible = Inexpressible::Value("bytes that are no MessagePack");
 
-impl From<ReadError> for Unreadable {
+impl From<ReadError> for Inexpressible {
     fn from(_: ReadError) -> Self {
-        Self("bytes that are no MessagePack")
+        BROKEN
     }
 }
 
-/// Reads one value. Its nesting is within the limit of values, or skipping it fails before.
-fn read_value(reader: &mut Reader<'_>) -> Result<(), Unreadable> {
+/// Reads one value, in search of a map of which a part would be lost. Recurses as deep as the check
+/// before it has found values and paths to nest.
+fn find_doubled_key(reader: &mut Reader<'_>) -> Result<(), Inexpressible> {
     match reader.peek_kind()? {
-        Kind::Str => {
-            reader.read_str().map_err(|_| Unreadable("a string that is not UTF-8"))?;
-        }
         Kind::Ext => {
             let (kind, content) = reader.read_ext()?;
-            check_ext(kind, content)?;
+            let mut elements = Reader::new(content);
+            while kind == EXT_PATH && !elements.is_at_end() {
+                find_doubled_key(&mut elements)?;
+            }
         }
         Kind::Array => {
             for _ in 0..reader.read_array_len()? {
-                read_value(reader)?;
+                find_doubled_key(reader)?;
             }
         }
         Kind::Map => {
             let mut keys = HashSet::new();
             for _ in 0..reader.read_map_len()? {
                 let mut key = Vec::new();
-                read_key(&mut Reader::new(reader.read_raw()?), &mut key)?;
+                read_key(reader, &mut key)?;
                 if !keys.insert(key) {
-                    return Err(Unreadable("a map that has a key twice"));
+                    return Err(Inexpressible::Value("a map that has a key twice"));
                 }
-                read_value(reader)?;
+                find_doubled_key(reader)?;
             }
         }
-        Kind::Nil | Kind::Bool | Kind::Int | Kind::Float | Kind::Bin => reader.skip()?,
+        Kind::Nil | Kind::Bool | Kind::Int | Kind::Float | Kind::Str | Kind::Bin => {
+            reader.skip()?
+        }
     }
     Ok(())
 }
 
 /// Reads a map's key, and appends bytes that are the same for keys that are equal in Python.
-fn read_key(reader: &mut Reader<'_>, same: &mut Vec<u8>) -> Result<(), Unreadable> {
+fn read_key(reader: &mut Reader<'_>, same: &mut Vec<u8>) -> Result<(), Inexpressible> {
     match reader.peek_kind()? {
-        Kind::Map => Err(Unreadable("a map as the key of a map")),
         Kind::Array => {
             let count = reader.read_array_len()?;
             same.push(b'a');
@@ -219,9 +219,9 @@ fn read_key(reader: &mut Reader<'_>, same: &mut Vec<u8>) -> Result<(), Unreadabl
             }
             Ok(())
         }
-        Kind::Str | Kind::Ext | Kind::Nil | Kind::Bin => {
+        // No map is a key: that was checked.
+        Kind::Str | Kind::Ext | Kind::Nil | Kind::Bin | Kind::Map => {
             let raw = reader.read_raw()?;
-            read_value(&mut Reader::new(raw))?;
             match Reader::new(raw).read_str_bytes() {
                 // Whatever the width of its length.
                 Ok(text) => {
@@ -239,35 +239,6 @@ fn read_key(reader: &mut Reader<'_>, same: &mut Vec<u8>) -> Result<(), Unreadabl
 fn push_number(number: i128, same: &mut Vec<u8>) {
     same.push(b'i');
     same.extend_from_slice(&number.to_le_bytes());
-}
-
-fn check_ext(kind: i8, content: &[u8]) -> Result<(), Unreadable> {
-    match kind {
-        EXT_TIME => check_time(content),
-        EXT_PATH => {
-            let mut reader = Reader::new(content);
-            while !reader.is_at_end() {
-                let raw = reader.read_raw();
-                let raw = raw.map_err(|_| Unreadable("a path that is cut off"))?;
-                read_value(&mut Reader::new(raw))?;
-            }
-            Ok(())
-        }
-        EXT_OBJECT => Err(Unreadable("an object of a class that it may not have")),
-        0.. => Ok(()),
-        _ => Err(Unreadable("an extension of a negative type")),
-    }
-}
-
-/// The three forms of a time that MessagePack knows.
-fn check_time(content: &[u8]) -> Result<(), Unreadable> {
-    let nanos = match content {
-        [_, _, _, _] => 0,
-        [a, b, c, d, _, _, _, _] => u32::from_be_bytes([*a, *b, *c, *d]) >> 2,
-        [a, b, c, d, rest @ ..] if rest.len() == 8 => u32::from_be_bytes([*a, *b, *c, *d]),
-        _ => NANOS,
-    };
-    if nanos < NANOS { Ok(()) } else { Err(Unreadable("a time that is none")) }
 }
 
 /// What the original takes at a place of the system's own tree.
@@ -333,7 +304,6 @@ mod tests {
     use crate::model::chain::Chain;
     use crate::model::entry::{Entry, EntryParts};
     use crate::model::ids::{Event, NodeIndex, Tick, Tock};
-    use crate::model::value::Value;
 
     fn tree_of(paths: &[&str]) -> Tree {
         let mut tree = Tree::new(1);
@@ -394,7 +364,7 @@ mod tests {
         for value in good {
             assert_eq!(check_value(value), Ok(()), "{value:x?}");
         }
-        let bad: [&[u8]; 9] = [
+        let bad: [&[u8]; 11] = [
             b"\xa1\xff",
             b"\x91\xa1\xff",
             b"\x81\x80\x01",
@@ -404,8 +374,16 @@ mod tests {
             b"\xd4\xff\x00",
             b"\xd5\x03\xa2a",
             b"\xd5\x05\xa1a",
+            b"\xc7\x06\x03\x82\x01\x01\xc3\x02\x00",
+            b"\x81\xd4\x03\x80\x01",
         ];
-        for value in bad {
+        // Paths within paths, which no skipper counts: more than a stack holds.
+        let mut deep = vec![0xc0; 7];
+        while let length @ ..200_000 = deep.len() {
+            let length = u32::try_from(length).unwrap().to_be_bytes();
+            deep.splice(..0, [&[0xc9][..], &length, &[0x03]].concat());
+        }
+        for value in bad.into_iter().chain([&deep[..]]) {
             // Here they are values.
             Value::new(value).unwrap();
             assert!(matches!(check_value(value), Err(Inexpressible::Value(_))), "{value:x?}");

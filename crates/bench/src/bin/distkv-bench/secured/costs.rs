@@ -3,6 +3,7 @@
 use distkv_bench::args::Shape;
 use distkv_bench::measure::{Measured, fill, measure_those};
 use distkv_bench::sockets::Secure;
+use distkv_client::Access;
 use distkv_command::error::CliError;
 
 use super::nodes::{Guard, Nodes};
@@ -37,7 +38,7 @@ pub(super) fn tls(args: &SecuredArgs, nodes: &Nodes) -> Result<Vec<Row>, CliErro
     let servers = nodes.start(&store, "tls", 1, Guard::Sealed, Cores::One)?;
     filled(args, &store, &servers)?;
     let tls = nodes.admin()?.tls().cloned();
-    let secure = tls.map(|tls| Secure { tls: Some(tls), host: None, login: None });
+    let secure = tls.and_then(|tls| Secure::of(&Access::default().by_tls(tls), None));
     requests(args, "TLS", &store, |way, shape| {
         let secure = secure.clone().filter(|_| way == Way::With);
         (&servers, Shape { secure, ..shape })

@@ -1,7 +1,7 @@
 //! The asking side: whom it asks, which answers count, and what ends it.
 
 use super::*;
-use crate::engine::repair::ask::{AVOID_MS, SILENCE_MS};
+use crate::engine::repair::ask::{AVOID_MS, PASSED_BYTES_MAX, SILENCE_MS};
 use crate::protocol::peer::{CatchUpKnown, CatchUpVerdict, Edge, RefuseReason};
 use crate::protocol::record::{EventRef, Record};
 
@@ -198,6 +198,43 @@ fn who_gets_no_answer_asks_for_the_data_and_not_for_announcements() {
     me.tick_at(late);
     let [(1, third)] = &me.tick_at(late + AVOID_MS).asked()[..] else { panic!("still behind") };
     assert!(!third.no_announcements);
+}
+
+/// A line on which one message takes longer than a catch-up may be silent.
+#[test]
+fn while_bytes_pass_that_it_may_stand_behind_an_answer_is_waited_for() {
+    let mut me = Hand::with_peers(2);
+    me.hear(1, PeerMessage::CatchUpInvite);
+    let passing = |me: &mut Hand, link, bytes| {
+        me.input(Input::Passing { link: LinkId(link), bytes });
+    };
+    let step = SILENCE_MS / 2;
+    for _ in 0..10 {
+        passing(&mut me, 1, 1_000);
+        assert_eq!(failures(&me.tick_at(me.now + step)), []);
+    }
+    // What passes elsewhere is nothing that it waits for.
+    passing(&mut me, 2, 1_000);
+    assert_eq!(failures(&me.tick_at(me.now + step)), [CatchUpFailure::Silent]);
+}
+
+#[test]
+fn an_answer_before_which_more_has_passed_than_can_stand_there_is_lost() {
+    let half = PASSED_BYTES_MAX / 2;
+    for has_answered in [true, false] {
+        let mut me = Hand::with_peers(1);
+        me.hear(1, PeerMessage::CatchUpInvite);
+        for at in 0..3 {
+            if at == 2 && has_answered {
+                me.hear(1, known(&mark(true, 8)));
+            }
+            me.input(Input::Passing { link: LinkId(1), bytes: half });
+            me.now += SILENCE_MS / 2;
+        }
+        // The third of them counts only if something has come before it.
+        let lost = if has_answered { vec![] } else { vec![CatchUpFailure::Silent] };
+        assert_eq!(failures(&me.tick_at(me.now)), lost);
+    }
 }
 
 #[test]

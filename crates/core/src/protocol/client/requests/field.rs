@@ -8,7 +8,9 @@ use super::coerce::{read_integer, read_truth};
 use crate::model::limits::VALUE_BYTES_MAX;
 use crate::model::path::PathBytes;
 use crate::model::value::skip::SKIP_DEPTH_MAX;
-use crate::model::value::{ReadError, Reader, SkipError, SkipLimits, skip_value};
+use crate::model::value::{
+    ReadError, Reader, SkipError, SkipLimits, Value, ValueError, skip_value,
+};
 use crate::protocol::client::error::{ClientError, ErrorCode};
 use crate::protocol::client::word::fold;
 
@@ -305,22 +307,42 @@ impl<'a> Fields<'a> {
             .map_err(|e| ClientError::bad_request(format!("bad field '{}': {e}", field.name())))
     }
 
-    /// A value within the limits of values, if the field is there.
+    /// A value that is to be kept, or sent to other clients, if the field is there: within the
+    /// limits of values, and such that every client can read it.
+    ///
+    /// # Errors
+    /// It is too large or too deep, or not every client could read it.
+    pub(crate) fn new_value(&self, field: Field) -> Result<Option<&'a [u8]>, ClientError> {
+        self.checked_value(field, Value::check_readable)
+    }
+
+    /// A value that is only compared with what is there, if the field is there. So it may be one that
+    /// is not taken any more: such a value, from before or from a peer, must be replaceable.
     ///
     /// # Errors
     /// It is too large or too deep.
-    pub(crate) fn value(&self, field: Field) -> Result<Option<&'a [u8]>, ClientError> {
+    pub(crate) fn old_value(&self, field: Field) -> Result<Option<&'a [u8]>, ClientError> {
+        self.checked_value(field, Value::check)
+    }
+
+    fn checked_value(
+        &self,
+        field: Field,
+        check: impl Fn(&[u8]) -> Result<(), ValueError>,
+    ) -> Result<Option<&'a [u8]>, ClientError> {
         let Some(raw) = self.get(field) else { return Ok(None) };
-        match skip_value(raw, SkipLimits::VALUE) {
-            Ok(_) => Ok(Some(raw)),
-            Err(e @ (SkipError::TooLarge { .. } | SkipError::TooDeep { .. })) => {
-                Err(ClientError::new(
-                    ErrorCode::TooLarge,
-                    format!("the field '{}' is no value that can be kept: {e}", field.name()),
-                ))
+        let name = field.name();
+        let why = match check(raw) {
+            Ok(()) => return Ok(Some(raw)),
+            Err(ValueError::Skip(e @ (SkipError::TooLarge { .. } | SkipError::TooDeep { .. }))) => {
+                let text = format!("the field '{name}' is no value that can be kept: {e}");
+                return Err(ClientError::new(ErrorCode::TooLarge, text));
             }
-            Err(e) => Err(ClientError::bad_request(format!("bad field '{}': {e}", field.name()))),
-        }
+            Err(ValueError::Skip(e)) => e.to_string(),
+            Err(ValueError::Unreadable(e)) => e.to_string(),
+            Err(e @ ValueError::Trailing(_)) => e.to_string(),
+        };
+        Err(ClientError::bad_request(format!("bad field '{name}': {why}")))
     }
 
     /// Bytes within the limits of values, if the field is there and not nil.

@@ -74,5 +74,5 @@ pub(super) fn decode_stored_change<'a>(
     })?;
     let path = RequestPath { path: fields.path(Field::Path)?, internal: false };
     let above = heard_tock(fields, Field::Above)?;
-    Ok(StoredChange { path, value: fields.value(Field::Value)?, tock, above })
+    Ok(StoredChange { path, value: fields.new_value(Field::Value)?, tock, above })
 }

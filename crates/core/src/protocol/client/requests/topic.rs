@@ -24,11 +24,16 @@ pub(super) fn decode_msg_send<'a>(fields: &Fields<'a>) -> Result<Request<'a>, Cl
             "'+' and '#' are patterns of monitors; a message needs a topic without them",
         ));
     }
-    let data = match fields.bytes(Field::Raw)? {
-        Some(raw) => raw,
-        None => fields.value(Field::Data)?.ok_or_else(|| {
-            ClientError::bad_request("the field 'data' is missing (or 'raw', for bytes)")
-        })?,
+    let data = match (fields.bytes(Field::Raw)?, fields.new_value(Field::Data)?) {
+        (Some(raw), None) => raw,
+        (None, Some(data)) => data,
+        (Some(_), Some(_)) => {
+            return Err(ClientError::bad_request("give 'data' or 'raw' (for bytes), not both"));
+        }
+        (None, None) => {
+            let text = "the field 'data' is missing (or 'raw', for bytes)";
+            return Err(ClientError::bad_request(text));
+        }
     };
     Ok(Request::MsgSend { topic, data })
 }
@@ -84,7 +89,10 @@ fn push_levels<'a>(
             Element::Bool(false) => String::from("False"),
             Element::Int(number) => number.to_string(),
             Element::Float(number) => format!("{number:?}"),
-            Element::Bin(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            Element::Bin(bytes) => {
+                let text = std::str::from_utf8(bytes);
+                text.map_err(|_| bad("it has bytes that are not UTF-8; levels are texts"))?.into()
+            }
             Element::Array(_) => python_text(element),
         };
         push_split(&text, builder)?;
@@ -191,10 +199,30 @@ mod tests {
             assert!(levels(action, b"\x92\xa0\xa1a").unwrap_err().contains("empty string"));
             assert!(levels(action, b"\x05").is_err() && levels(action, b"\xc0").is_err());
         }
+        // Bytes that are text are that text; others are none.
+        for action in ["msg_send", "msg_monitor"] {
+            assert_eq!(levels(action, b"\x92\xc4\x02ab\xa1c").unwrap(), ["ab", "c"]);
+            for bytes in [&b"\x91\xc4\x01\xff"[..], b"\x92\xa1a\xc4\x02\xc3x", b"\xd5\x03\xa1\xff"]
+            {
+                let error = levels(action, bytes).unwrap_err();
+                assert!(error.contains("'topic'") && error.contains("UTF-8"), "{error}");
+            }
+        }
         for pattern in [&b"\x92\xa1a\xa1+"[..], b"\x92\xa1a\xa1#", b"\xa1#", b"\xa3a/+"] {
             assert!(levels("msg_send", pattern).unwrap_err().contains("patterns"), "{pattern:x?}");
             assert!(levels("msg_monitor", pattern).is_ok(), "{pattern:x?}");
         }
         assert!(levels("msg_monitor", b"\x93\xa1a\xa1#\xa1c").unwrap_err().contains("last"));
+    }
+
+    #[test]
+    fn a_message_has_one_content() {
+        let head = &b"\x85\xa3seq\x01\xa6action\xa8msg_send\xa5topic\xa1t"[..];
+        for both in [&b"\xa3raw\xc4\x01x\xa4data\x05"[..], b"\xa4data\xc0\xa3raw\xc4\x00"] {
+            let error = decode(&[head, both].concat()).unwrap_err().error.text;
+            assert!(error.contains("'data' or 'raw'") && error.contains("not both"), "{error}");
+        }
+        let nil = [head, b"\xa3raw\xc0\xa4data\x05"].concat();
+        assert!(decode(&nil).is_ok(), "nil is as good as not there");
     }
 }

@@ -53,7 +53,7 @@ pub(super) fn decode_write<'a>(
 ) -> Result<WriteRequest<'a>, ClientError> {
     let path = path(action, fields)?;
     let sets = matches!(action, Action::SetValue | Action::SetInternal);
-    let value = fields.value(Field::Value)?;
+    let value = fields.new_value(Field::Value)?;
     if sets && value.is_none() {
         return Err(ClientError::bad_request(
             "the field 'value' is missing. Call 'delete_value' if you want to clear the value",
@@ -72,7 +72,7 @@ pub(super) fn decode_write<'a>(
         value,
         chain: ChainField::decode(fields.get(Field::Chain))?,
         of_deletion: fields.flag(Field::Deleted)?,
-        prev: fields.value(Field::Prev)?,
+        prev: fields.old_value(Field::Prev)?,
         idempotent: fields.flag(Field::Idem)?,
         reply_chain: chain_length(fields, 1)?,
         copies,
@@ -117,4 +117,91 @@ pub(super) fn timeout(fields: &Fields<'_>) -> Result<Millis, ClientError> {
         return Err(ClientError::bad_request("bad field 'timeout': it must be 0 or above"));
     }
     Ok(((seconds * 1000.0) as Millis).min(COPIES_TIMEOUT_MS_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::protocol::client::request::Request;
+    use crate::protocol::client::{ClientMessage, ErrorCode, decode};
+
+    /// Values that the original's clients cannot read, and what is said of each.
+    const UNREADABLE: [(&[u8], &str); 8] = [
+        (b"\xa4caf\xe9", "a string that is not UTF-8"),
+        (b"\x91\x81\xa1a\xa1\xff", "store bytes (bin) instead"),
+        (b"\x81\xa1\xff\x01", "a string that is not UTF-8"),
+        (b"\x81\x80\x01", "a map in the key of a map"),
+        (b"\xc7\x03\xff\x01\x02\x03", "a time (extension -1)"),
+        (b"\xd7\xff\xff\xff\xff\xff\xff\xff\xff\xff", "a time (extension -1)"),
+        (b"\xc7\x02\x03\xc1\xc1", "a path (extension 3)"),
+        (b"\xc7\x00\x05", "an object"),
+    ];
+
+    /// The field, then a value, behind whatever else the request needs.
+    fn message(action: &str, field: &str, value: &[u8]) -> Vec<u8> {
+        let text = |text: &str| [&[0xa0 | text.len() as u8][..], text.as_bytes()].concat();
+        let parts: [&[u8]; 6] =
+            [b"\x86", &text("action"), &text(action), &text("seq"), b"\x07", &text("path")];
+        let more = [b"\xd5\x03\xa1a", &text("topic")[..], b"\xa1t", &text("tock"), b"\x05"];
+        [&parts.concat(), &more.concat()[..], &text(field), value].concat()
+    }
+
+    #[test]
+    fn a_value_that_not_every_client_could_read_is_refused_wherever_clients_store_or_send_one() {
+        let doors = [
+            ("set_value", "value"),
+            ("set_internal", "value"),
+            ("update", "value"),
+            ("msg_send", "data"),
+        ];
+        for (action, field) in doors {
+            for (value, what) in UNREADABLE {
+                let message = message(action, field, value);
+                let refusal = decode(&message).unwrap_err();
+                assert_eq!((refusal.seq, refusal.is_fatal), (Some(7), false));
+                let (code, text) = (refusal.error.code, refusal.error.text);
+                assert_eq!(code, ErrorCode::BadRequest, "{action}: {text}");
+                assert!(text.contains(what) && text.contains(&format!("'{field}'")), "{text}");
+            }
+            // Of a key that comes twice, the last counts everywhere.
+            for value in
+                [&b"\x82\xa1a\x01\xa1a\x02"[..], b"\xc4\x02\xff\xfe", b"\xd6\xff\0\0\0\x01"]
+            {
+                assert!(decode(&message(action, field, value)).is_ok(), "{action}: {value:x?}");
+            }
+        }
+    }
+
+    #[test]
+    fn in_a_batch_the_one_operation_is_refused() {
+        let ops = |value: &[u8]| {
+            let head = &b"\x83\xa6action\xa9set_value\xa4path\xd5\x03\xa1a\xa5value"[..];
+            [b"\x92", head, value, head, b"\x01"].concat()
+        };
+        for (value, what) in UNREADABLE {
+            let message = message("batch", "ops", &ops(value));
+            let Ok(ClientMessage::Request { request: Request::Batch(batch), .. }) =
+                decode(&message)
+            else {
+                panic!("{value:x?}");
+            };
+            let [refused, taken] = <[_; 2]>::try_from(batch.ops()).unwrap();
+            let error = refused.unwrap_err();
+            assert_eq!(error.code, ErrorCode::BadRequest);
+            assert!(error.text.contains(what) && taken.is_ok(), "{}", error.text);
+        }
+    }
+
+    #[test]
+    fn such_a_value_may_be_replaced_where_it_is() {
+        for (value, _) in UNREADABLE {
+            let mut message = message("set_value", "prev", value);
+            message[0] += 1;
+            message.extend(b"\xa5value\x01");
+            let decoded = decode(&message).unwrap();
+            let ClientMessage::Request { request: Request::Write(write), .. } = decoded else {
+                panic!("{decoded:?}");
+            };
+            assert_eq!(write.prev, Some(value));
+        }
+    }
 }

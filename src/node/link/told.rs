@@ -1,0 +1,111 @@
+//! Where this node is, as its peers were told: learnt from connections, said once in each greeting, and said again in
+//! a new one when it is another address.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::Links;
+use super::link::{Link, LinkEnd};
+use crate::model::ids::Millis;
+use crate::node::config::GOSSIP_PORT;
+use crate::node::membership::address::{HostPort, is_of_this_host, route_to};
+use crate::rt;
+
+/// A link over which the peer was told what is not so any more is closed, to be greeted anew, but no younger one: so a
+/// host whose addresses come and go loses each link at most this often.
+const TOLD_AGE_MIN_MS: Millis = 5_000;
+/// Of the links, one in so many is greeted anew at a time, so that most of them stand meanwhile.
+const SHARE: usize = 4;
+
+impl Links {
+    /// A link has shown at which local address peers reach this node.
+    pub(super) fn learn_route_of(&self, link: &Link) {
+        let Some(local) = link.local_ip() else { return };
+        let peer = HostPort::parse(&link.peer.gossip, Some(0)).ok().and_then(|at| at.numeric());
+        // A peer that can be called by the other family only cannot answer this address's datagrams.
+        let other = peer.filter(|at| at.is_ipv4() != local.is_ipv4() && !at.ip().is_loopback());
+        let other = other.and_then(route_to).filter(|ip| self.me.hears(*ip));
+        if let Some(addr) = self.me.learn_route(other.unwrap_or(local)) {
+            self.on_route(addr);
+        }
+        self.check_reach(link, local);
+    }
+
+    /// The system would use this local address to reach a peer.
+    pub(super) fn guess_route(&self, local: IpAddr) {
+        if let Some(addr) = self.me.guess_route(local) {
+            self.on_route(addr);
+        }
+    }
+
+    fn on_route(&self, addr: std::net::SocketAddr) {
+        tracing::info!(%addr, "peers reach this node here");
+        let incarnation = self.hub.read(|e| e.id().incarnation);
+        self.swim.become_member(addr, incarnation);
+        // Clients are told this node's own addresses, too.
+        self.hub.cluster_changed.notify(usize::MAX);
+    }
+
+    /// Takes another address where this host has lost the one that peers are told, and sees to it that peers which
+    /// were told something else hear of it. To be called about once a second.
+    pub(in crate::node) fn keep_told(&self) {
+        let links: Vec<Arc<Link>> = self.table.lock().values().cloned().collect();
+        let stands = |link: &&Arc<Link>| link.end().is_none();
+        if self.me.has_lost_route() {
+            for link in links.iter().filter(stands) {
+                // A link may outlive its address for a while.
+                if link.local_ip().is_some_and(is_of_this_host) {
+                    self.learn_route_of(link);
+                }
+            }
+        }
+        let now = rt::now();
+        let is_old = |link: &&Arc<Link>| now.saturating_sub(link.since) >= TOLD_AGE_MIN_MS;
+        let stale = links.iter().filter(stands).filter(is_old).filter(|link| {
+            let local = link.local_ip();
+            local.is_some() && link.told != self.me.told(local)
+        });
+        for link in stale.take(links.len().div_ceil(SHARE)) {
+            link.close(LinkEnd::Moved);
+        }
+    }
+
+    /// Warns where one of the two nodes of a link tells the other, on another machine, an address at which membership
+    /// does not reach it: they are linked, but membership needs a way in both directions.
+    fn check_reach(&self, link: &Link, local: IpAddr) {
+        let numeric = |at: &str| HostPort::parse(at, Some(0)).ok().and_then(|at| at.numeric());
+        let is_loopback = |at: &str| numeric(at).is_some_and(|addr| addr.ip().is_loopback());
+        let remote = link.remote.ip().to_canonical();
+        if remote.is_loopback() || remote == local {
+            return;
+        }
+        let (peer, own) = (&link.peer, self.me.gossip_text(Some(local)));
+        let (reason, whose, remedy) = if is_loopback(&own) {
+            let text = format!(
+                "this node listens for peers at {own}, where no other machine reaches it: it"
+            );
+            ("loopback", text, format!("start it with --gossip 0.0.0.0:{GOSSIP_PORT}"))
+        } else if is_loopback(&peer.gossip) {
+            let at = &peer.gossip;
+            let text = format!(
+                "this peer, at {remote}, listens for peers at {at}, where no other machine reaches it: it"
+            );
+            ("loopback", text, format!("start it with --gossip 0.0.0.0:{GOSSIP_PORT}"))
+        } else if numeric(&peer.gossip).is_some_and(|at| !self.me.hears(at.ip())) {
+            let text = format!(
+                "this peer is called at {}, and this node listens at {}, for the other family of addresses \
+                 only: each",
+                peer.gossip, self.me.gossip
+            );
+            let remedy = format!(
+                "start all nodes with one of the two families, or with --gossip [::]:{GOSSIP_PORT}"
+            );
+            ("family", text, remedy)
+        } else {
+            return;
+        };
+        let text =
+            format!("{whose} takes part, but others see it as joining, never as up; {remedy}");
+        self.complain(peer.name.as_str(), reason, &text);
+    }
+}

@@ -1,0 +1,173 @@
+//! Nodes that listen at all addresses: which one of theirs they tell, to peers and for clients, and that all
+//! hear of it when it is another.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::process::Command;
+
+use super::hosts::{Hosts, client_addr, gossip_addr, inside_own_network};
+use super::processes::{Client, NodeProcess, field, wait_until};
+
+/// What a node says of one member.
+#[derive(Debug)]
+struct Shown {
+    state: String,
+    gossip: String,
+    client: String,
+}
+
+/// A node that listens at all IPv4 addresses, and a way to ask it.
+struct Wild {
+    node: NodeProcess,
+    client: Client,
+}
+
+impl Wild {
+    /// Its ports are the usual ones and `shift`. Without `peer` it founds the network.
+    fn start(hosts: &Hosts, host: usize, name: &str, shift: u16, peer: Option<&str>) -> Self {
+        let at = |usual: SocketAddr| format!("0.0.0.0:{}", usual.port() + shift);
+        let (client, gossip) = (at(client_addr(host)), at(gossip_addr(host)));
+        let mut arguments = vec!["--client", &client, "--gossip", &gossip, "--insecure"];
+        match peer {
+            None => arguments.insert(0, "run"),
+            Some(peer) => drop(arguments.splice(0..0, ["join", peer])),
+        }
+        let node = NodeProcess::start_by(&hosts.prefix(host), name, &arguments);
+        let asked = client_addr(host);
+        let client = Client::connect(SocketAddr::new(asked.ip(), asked.port() + shift));
+        Self { node, client }
+    }
+
+    fn members(&mut self) -> BTreeMap<String, Shown> {
+        let reply = self.client.call("members", &[]);
+        let members = field(&reply, "result").unwrap();
+        let text = |m: &rmpv::Value, key| {
+            field(m, key).and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
+        };
+        let shown = |m: &rmpv::Value| {
+            let (state, gossip, client) = (text(m, "state"), text(m, "gossip"), text(m, "client"));
+            (text(m, "name"), Shown { state, gossip, client })
+        };
+        members.as_array().unwrap().iter().map(shown).collect()
+    }
+
+    /// Whether it shows that member up (or itself), with both addresses at that one, and ports that are the usual
+    /// ones and `shift`.
+    fn shows(&mut self, name: &str, ip: &str, shift: u16) -> bool {
+        let members = self.members();
+        let at = |port: u16| format!("{ip}:{}", port + shift);
+        members.get(name).is_some_and(|shown| {
+            ["up", "self"].contains(&shown.state.as_str())
+                && shown.gossip == at(gossip_addr(0).port())
+                && shown.client == at(client_addr(0).port())
+        })
+    }
+}
+
+/// Waits until each node shows each member at its address.
+fn wait_for(what: &str, nodes: &mut [&mut Wild], expected: &[(&str, &str, u16)]) {
+    let all = |node: &mut &mut Wild| {
+        expected.iter().all(|(name, ip, shift)| node.shows(name, ip, *shift))
+    };
+    wait_until(what, || nodes.iter_mut().all(all).then_some(()));
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// Which of a peer's two addresses is called first is not this node's choice; which of its own it tells is.
+#[test]
+fn a_peer_with_an_address_of_each_family_is_joined_by_nodes_that_listen_at_one() {
+    let name = "a_peer_with_an_address_of_each_family_is_joined_by_nodes_that_listen_at_one";
+    inside_own_network(test_name!(name), || {
+        let hosts = Hosts::new(&[0, 0, 0]);
+        for host in 0..3 {
+            hosts.add_address(host, ip(&format!("fd77::{}", host + 1)));
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let names = folder.path().join("hosts");
+        std::fs::write(&names, "127.0.0.1 localhost\n10.77.0.1 n0.test\nfd77::1 n0.test\n")
+            .unwrap();
+        let bound = Command::new("mount").arg("--bind").arg(&names).arg("/etc/hosts").status();
+        assert!(bound.unwrap().success());
+        let mut n0 = Wild::start(&hosts, 0, "n0", 0, None);
+        let mut n1 = Wild::start(&hosts, 1, "n1", 0, Some("n0.test"));
+        let mut n2 = Wild::start(&hosts, 2, "n2", 0, Some("n0.test"));
+        let all = [("n0", "10.77.0.1", 0), ("n1", "10.77.0.2", 0), ("n2", "10.77.0.3", 0)];
+        wait_for("all see all", &mut [&mut n0, &mut n1, &mut n2], &all);
+        let _ = Command::new("umount").arg("/etc/hosts").status();
+    });
+}
+
+#[test]
+fn nodes_that_met_on_one_machine_are_shown_where_others_reach_them() {
+    let name = "nodes_that_met_on_one_machine_are_shown_where_others_reach_them";
+    inside_own_network(test_name!(name), || {
+        let hosts = Hosts::new(&[0, 0]);
+        let mut n0 = Wild::start(&hosts, 0, "n0", 0, None);
+        let mut n1 = Wild::start(&hosts, 0, "n1", 100, Some("127.0.0.1:27587"));
+        let alone = [("n0", "127.0.0.1", 0), ("n1", "127.0.0.1", 100)];
+        wait_for("they know no other address", &mut [&mut n0, &mut n1], &alone);
+        let mut n2 = Wild::start(&hosts, 1, "n2", 0, Some("10.77.0.1:27587"));
+        let all = [("n0", "10.77.0.1", 0), ("n1", "10.77.0.1", 100), ("n2", "10.77.0.2", 0)];
+        wait_for("all show what all can use", &mut [&mut n0, &mut n1, &mut n2], &all);
+        let blames = |line: &&String| line.contains("where no other machine reaches it");
+        let log = n2.node.log();
+        let blamed: Vec<_> = log.iter().filter(blames).collect();
+        assert!(blamed.is_empty(), "{blamed:#?}");
+    });
+}
+
+#[test]
+fn clients_are_told_the_address_that_a_node_has_now() {
+    let name = "clients_are_told_the_address_that_a_node_has_now";
+    inside_own_network(test_name!(name), || {
+        let hosts = Hosts::new(&[0, 0]);
+        let mut n0 = Wild::start(&hosts, 0, "n0", 0, None);
+        let mut n1 = Wild::start(&hosts, 1, "n1", 0, Some("10.77.0.1:27587"));
+        let mut both = [&mut n0, &mut n1];
+        wait_for("they are up", &mut both, &[("n0", "10.77.0.1", 0), ("n1", "10.77.0.2", 0)]);
+        hosts.readdress(1, ip("10.77.0.99"));
+        wait_for("n1 moved", &mut both, &[("n0", "10.77.0.1", 0), ("n1", "10.77.0.99", 0)]);
+    });
+}
+
+#[test]
+fn a_peer_whose_link_stands_hears_of_an_address_that_is_gone() {
+    let name = "a_peer_whose_link_stands_hears_of_an_address_that_is_gone";
+    inside_own_network(test_name!(name), || {
+        let hosts = Hosts::new(&[0, 0, 0]);
+        for host in 0..3 {
+            hosts.add_address(host, ip(&format!("10.79.0.{}", host + 1)));
+        }
+        let mut n0 = Wild::start(&hosts, 0, "n0", 0, None);
+        let mut n1 = Wild::start(&hosts, 1, "n1", 0, Some("10.77.0.1:27587"));
+        // Another of n1's addresses, which would do as well: the first that worked stays.
+        let mut n2 = Wild::start(&hosts, 2, "n2", 0, Some("10.79.0.2:27587"));
+        let others = [("n0", "10.77.0.1", 0), ("n1", "10.77.0.2", 0)];
+        wait_for("they are up", &mut [&mut n0, &mut n1, &mut n2], &others);
+        // What goes by way of the other address goes on. (n1 has no way to n0's address any more.)
+        hosts.remove_address(1, ip("10.77.0.2"));
+        wait_for("n1 moved", &mut [&mut n1, &mut n2], &[("n1", "10.79.0.2", 0)]);
+    });
+}
+
+#[test]
+fn a_node_warns_of_a_peer_that_it_can_call_by_the_other_family_only() {
+    let name = "a_node_warns_of_a_peer_that_it_can_call_by_the_other_family_only";
+    inside_own_network(test_name!(name), || {
+        let hosts = Hosts::new(&[0, 0]);
+        for host in 0..2 {
+            hosts.add_address(host, ip(&format!("fd77::{}", host + 1)));
+        }
+        let (client, gossip) = (client_addr(0).to_string(), "[fd77::1]:27587");
+        let arguments = ["run", "--insecure", "--client", &client, "--gossip", gossip];
+        let _n0 = NodeProcess::start_by(&hosts.prefix(0), "n0", &arguments);
+        let n1 = Wild::start(&hosts, 1, "n1", 0, Some(gossip));
+        let warns = |line: &String| {
+            ["WARN", gossip, "--gossip [::]:27587"].iter().all(|w| line.contains(w))
+        };
+        wait_until("it warns", || n1.node.log().iter().any(warns).then_some(()));
+    });
+}
