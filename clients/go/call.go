@@ -268,7 +268,7 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 		if kind.isSameNode() {
 			round.again, round.isSame = to.place(), true
 		}
-		if !wait(ctx, delay) {
+		if !c.pool.pause(ctx, delay) {
 			why := refused.reason(c.topology.routing().targets)
 			return served{}, canceledError(ctx, fate, to.name, attempts).because(why)
 		}

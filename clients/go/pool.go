@@ -328,6 +328,21 @@ func (p *pool) close() {
 
 func (p *pool) closed() bool { return p.ctx.Err() != nil }
 
+// pause is wait, but not beyond the end of the pool, which whoever has waited must look for.
+func (p *pool) pause(ctx context.Context, delay time.Duration) bool {
+	if delay <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.ctx.Done():
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
 // -- looking after it ----------------------------------------------------------------------------
 
 func (p *pool) look() {

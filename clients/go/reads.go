@@ -260,7 +260,7 @@ func (r *reader) askMajority() (answer, int, *Error) {
 			}
 			return answer{}, attempt, err
 		}
-		wait(r.ctx, delay)
+		r.pool.pause(r.ctx, delay)
 	}
 }
 

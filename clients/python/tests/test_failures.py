@@ -8,6 +8,8 @@ import time
 
 import pytest
 from conftest import LASTING, all_live, assert_nothing_left, tasks_left, until
+from scripted import ScriptedNode, error
+from test_rules import scene
 
 from distkv_client import (
     Client,
@@ -237,6 +239,22 @@ async def test_open_calls_may_end_when_the_client_is_closed(shared, base):
     with pytest.raises(ClosedError):
         await client.put(base, 1)
     await client.close()
+
+
+async def test_calls_that_pause_are_closed_at_once():
+    """Their next try would be in half a minute or a whole one."""
+    policy = RetryPolicy(initial_delay=60.0, delay_max=60.0, total_deadline=300.0)
+    node = ScriptedNode("s1", lambda request: error("not_ready"))
+    async with scene(node, config=Config(retry=policy)) as client:
+        calls = [client.get("a"), client.put("a", 1), client.get("a", read="freshest")]
+        calls = [asyncio.create_task(call) for call in calls]
+        await until(lambda: len(node.actions("get_value")) == 2 and len(node.actions("set_value")) == 1)
+        await asyncio.sleep(0)
+        await client.close(grace=0)
+        async with asyncio.timeout(20):
+            for call in calls:
+                with pytest.raises(ClosedError):
+                    await call
 
 
 async def test_nobody_listens():

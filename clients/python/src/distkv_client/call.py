@@ -346,7 +346,7 @@ class Caller:
             if isinstance(decision, Retry):
                 if not decision.other_node:
                     tries.again = target
-                await asyncio.sleep(decision.delay)
+                await self.pool.pause(decision.delay)
                 now = time()
                 if now - started < total:
                     continue

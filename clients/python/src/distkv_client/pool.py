@@ -117,6 +117,7 @@ class Pool:
         """Is told the name of a node at whose address another one answers."""
         self.network = network
         self.is_closed = False
+        self._ended = asyncio.Event()
         self._loop = loop
         self._access = access
         self._per_node = min(max(config.connections_per_node, 1), CONNECTIONS_PER_NODE_MAX)
@@ -308,9 +309,18 @@ class Pool:
         """Requests and streams that are open on all connections."""
         return self.fill_stats().open_requests
 
+    async def pause(self, delay: float) -> None:
+        """Waits for so many seconds, but not beyond the end of the pool, which whoever has waited must look for."""
+        try:
+            async with asyncio.timeout(delay):
+                await self._ended.wait()
+        except TimeoutError:
+            pass
+
     async def close(self) -> None:
         """Ends all connections, for all their users, and waits until they are gone."""
         self.is_closed = True
+        self._ended.set()
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None

@@ -136,7 +136,7 @@ class Reader:
                 raise no_access(refused[1], Fate.NOT_DONE, refused[0], attempt)
             decision = policy.decide(ErrorClass.UNAVAILABLE, attempt, elapsed, Idempotency.READ, random.random())
             if not isinstance(decision, GiveUp):
-                await asyncio.sleep(decision.delay)
+                await caller.pool.pause(decision.delay)
             if isinstance(decision, GiveUp) or caller.loop.time() - started >= total:
                 caller.stats.retry.deadlines += 1
                 refused = found.refusals.refusal(missing)
