@@ -330,17 +330,7 @@ func (p *pool) closed() bool { return p.ctx.Err() != nil }
 
 // pause is wait, but not beyond the end of the pool, which whoever has waited must look for.
 func (p *pool) pause(ctx context.Context, delay time.Duration) bool {
-	if delay <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-p.ctx.Done():
-	case <-ctx.Done():
-	}
-	return ctx.Err() == nil
+	return waitUntil(ctx, p.ctx.Done(), delay)
 }
 
 // -- looking after it ----------------------------------------------------------------------------

@@ -334,18 +334,20 @@ func (t *topology) follow(ctx context.Context) {
 }
 
 // wait waits for a while, or until the context ends; it tells whether the time has passed.
-func wait(ctx context.Context, pause time.Duration) bool {
-	if pause <= 0 {
-		return ctx.Err() == nil
+func wait(ctx context.Context, pause time.Duration) bool { return waitUntil(ctx, nil, pause) }
+
+// waitUntil is the same, but not beyond this end.
+func waitUntil(ctx context.Context, end <-chan struct{}, pause time.Duration) bool {
+	if pause > 0 {
+		timer := time.NewTimer(pause)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-end:
+		case <-ctx.Done():
+		}
 	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil // Both may have come.
-	case <-ctx.Done():
-		return false
-	}
+	return ctx.Err() == nil // More than one may have come.
 }
 
 // candidates is whom to ask, best first: live nodes from a random one on, so that clients spread.
