@@ -164,20 +164,20 @@ async def test_no_try_begins_after_the_deadline(monkeypatch):
             await client.put("a", 1, timeout=1e-12)
         clock, ahead = client._caller.loop.time, 0.0
         monkeypatch.setattr(client._caller.loop, "time", lambda: clock() + ahead)
-        sleep = asyncio.sleep
+        pause = client._pool.pause
 
-        async def sleep_long(delay):
+        async def pause_long(delay):
             nonlocal ahead
             ahead += 100
-            await sleep(0)
+            await asyncio.sleep(0)
 
-        monkeypatch.setattr(asyncio, "sleep", sleep_long)
+        monkeypatch.setattr(client._pool, "pause", pause_long)
         for call in (client.put("a", 1), client.get("a", timeout=30)):
             before = asked()
             with pytest.raises(UnavailableError) as caught:
                 await call
             assert caught.value.attempts == 1 and asked() == before + 1
-        monkeypatch.setattr(asyncio, "sleep", sleep)
+        monkeypatch.setattr(client._pool, "pause", pause)
         get = client._pool.get
 
         async def get_late(address, deadline, name):
