@@ -34,7 +34,7 @@ from .refusals import Refusals
 from .retry import ErrorClass, Idempotency, Reason, Retry, RetryPolicy, class_of
 from .stats import ClientStats, NodeStats
 from .topology import Topology
-from .view import Routing, Target
+from .view import Place, Routing, Target
 
 NODE_STATS_MAX = 4096
 """Nodes of which there are counters; those of further ones are not kept."""
@@ -122,18 +122,17 @@ class Round:
     __slots__ = ("again", "tried")
 
     def __init__(self) -> None:
-        self.tried: list[tuple[Address, str | None]] = []
-        """Where, and which node was meant there; none: whichever is there."""
-        self.again: Target | None = None
+        self.tried: list[Place] = []
+        self.again: Place | None = None
         """The next try goes here."""
 
     def note(self, target: Target) -> None:
         """It is tried now."""
-        self.tried.append((target.address, target.expected))
+        self.tried.append(target.place)
 
     def has(self, target: Target) -> bool:
         """Whether it was tried. A seed may have become a node of a view meanwhile."""
-        return (target.address, target.expected) in self.tried or (target.address, None) in self.tried
+        return target.place in self.tried or (target.address, None) in self.tried
 
     def leave_out(self, address: Address) -> None:
         """Others come before this one."""
@@ -345,7 +344,7 @@ class Caller:
             decision = policy.decide(kind, attempts, now - started, idempotency, random.random())
             if isinstance(decision, Retry):
                 if not decision.other_node:
-                    tries.again = target
+                    tries.again = target.place
                 await self.pool.pause(decision.delay)
                 now = time()
                 if now - started < total:
@@ -462,7 +461,7 @@ class Caller:
         if tries.again is not None:
             again, tries.again = tries.again, None
             for target in routing.targets:
-                if (target.address, target.expected) == (again.address, again.expected):
+                if target.place == again:
                     return target
         order = [routing.targets[index] for index in routing.router.order(plan.shard)]
         if plan.first is not None:

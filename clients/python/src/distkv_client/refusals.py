@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .config import Address
 from .errors import (
     FULL,
     ConnectError,
@@ -20,7 +19,7 @@ from .errors import (
     ServerError,
     TryError,
 )
-from .view import Target
+from .view import Place, Target
 
 
 class Refusals:
@@ -29,14 +28,13 @@ class Refusals:
     __slots__ = ("_said",)
 
     def __init__(self) -> None:
-        self._said: dict[tuple[Address, str | None], tuple[str, TryError]] = {}
-        """By address, and by the name of the node that is meant there. The newest is the last one."""
+        self._said: dict[Place, tuple[str, TryError]] = {}
+        """The newest is the last one."""
 
     def note(self, target: Target, failure: TryError) -> None:
         """A try at this node has failed."""
-        which = target.address, target.expected
-        self._said.pop(which, None)
-        self._said[which] = (target.name, failure)
+        self._said.pop(target.place, None)
+        self._said[target.place] = (target.name, failure)
 
     def verdict(self, targets: Iterable[Target]) -> tuple[str, TryError] | None:
         """The refusal of all of these nodes, once each was tried: one does not let the client in, and none does
@@ -59,7 +57,7 @@ class Refusals:
 
     def _of(self, target: Target) -> tuple[str, TryError] | None:
         """A seed may have become a node of a view meanwhile."""
-        return self._said.get((target.address, target.expected)) or self._said.get((target.address, None))
+        return self._said.get(target.place) or self._said.get((target.address, None))
 
     def most_telling(self) -> tuple[str, TryError]:
         """Of what was said, what tells best why nobody did it: the last failure of a node that may let the client in;

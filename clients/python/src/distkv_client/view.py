@@ -76,6 +76,10 @@ class TopologyChange:
     moved: tuple[Move, ...]
 
 
+Place = tuple[Address, str | None]
+"""Where a node is to be reached, and which one is meant there; none: whichever is there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A node that requests can go to."""
@@ -86,6 +90,11 @@ class Target:
     is_live: bool
     expected: str | None = None
     """The name with which it must greet; none of a seed, since nobody says which node is there."""
+
+    @property
+    def place(self) -> Place:
+        """Where it is to be reached."""
+        return self.address, self.expected
 
 
 def decode_node(told: Any) -> Node | None:
