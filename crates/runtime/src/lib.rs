@@ -1,4 +1,4 @@
-//! The only crate that names the async runtime and the clock, and the only one that starts tasks
+//! The only file that names the async runtime and the clock, and the only one that starts tasks
 //! and threads (docs/decisions/0002-async-runtime.md). What does not depend on the runtime (channels, locks,
 //! events, stream adaptors) is used directly from its own crate.
 
@@ -6,7 +6,7 @@ mod deadlines;
 mod threads;
 
 use std::collections::hash_map::RandomState;
-use std::future::Future;
+use std::future::{Future, pending};
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
@@ -18,6 +18,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use async_executor::Executor;
 use async_io::{Async, Timer};
 use distkv_model as model;
 use futures::future::FutureExt;
@@ -26,8 +27,28 @@ use futures::task::AtomicWaker;
 use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
 pub use deadlines::timeout;
-use threads::executor;
 pub use threads::{node_threads, start, start_for_node, start_if_needed};
+
+/// All tasks of the process.
+static EXECUTOR: Executor<'static> = Executor::new();
+
+/// The executor of all tasks; starts the runtime if necessary and possible.
+fn executor() -> &'static Executor<'static> {
+    // Where that fails, tasks wait, and the next one tries again.
+    let _ = start_if_needed();
+    &EXECUTOR
+}
+
+/// Has the calling thread run tasks for as long as the process lives. Those that panic are caught; the reactor may panic.
+fn run_tasks() {
+    async_io::block_on(EXECUTOR.run(pending::<()>()));
+}
+
+/// Has the reactor begin, which panics where the system does not give it what it needs.
+fn begin_reactor() {
+    let mut timer = Timer::after(Duration::from_secs(1));
+    let _ = timer.poll_unpin(&mut Context::from_waker(Waker::noop()));
+}
 
 /// A running task: its result can be awaited. Dropping it lets the task go on.
 #[derive(Debug)]

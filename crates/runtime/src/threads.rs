@@ -1,22 +1,14 @@
 //! The threads that run tasks: how many there are, and what the first of them needs of the system.
 
-use std::future::pending;
 use std::io;
 use std::panic::{RefUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
-use async_executor::Executor;
-use async_io::Timer;
-use futures::future::FutureExt;
+use super::{begin_reactor, millis, now, pause, run_tasks, spawn_blocking, spawn_thread};
 
-use super::{millis, now, pause, spawn_blocking, spawn_thread};
-
-/// All tasks of the process.
-static EXECUTOR: Executor<'static> = Executor::new();
 /// The threads that run them.
 static THREADS: Mutex<Threads> = Mutex::new(Threads { running: 0, chosen: None });
 /// There is one at least.
@@ -65,12 +57,6 @@ pub fn start_if_needed() -> io::Result<()> {
     }
 }
 
-/// The runtime; starts it if necessary and possible.
-pub(super) fn executor() -> &'static Executor<'static> {
-    let _ = start_if_needed();
-    &EXECUTOR
-}
-
 fn start_threads(wanted: usize, is_chosen: bool) -> io::Result<()> {
     let mut threads = THREADS.lock().unwrap_or_else(PoisonError::into_inner);
     if is_chosen {
@@ -82,7 +68,7 @@ fn start_threads(wanted: usize, is_chosen: bool) -> io::Result<()> {
         prepare()?;
     }
     while threads.running < wanted {
-        match spawn_thread("tasks", run_tasks) {
+        match spawn_thread("tasks", || run_again_and_again(run_tasks)) {
             Ok(_) => threads.running += 1,
             Err(error) if threads.running == 0 => return Err(no_threads(&error)),
             // Where the system has fewer threads, fewer have to do.
@@ -97,11 +83,6 @@ fn start_threads(wanted: usize, is_chosen: bool) -> io::Result<()> {
         drop(spawn_blocking(|| ()));
     }
     Ok(())
-}
-
-/// Runs tasks for as long as the process lives. Those that panic are caught; should the reactor panic, it begins anew.
-fn run_tasks() {
-    run_again_and_again(|| async_io::block_on(EXECUTOR.run(pending::<()>())));
 }
 
 /// Runs this until it ends without a panic, with longer and longer pauses.
@@ -126,11 +107,7 @@ fn prepare() -> io::Result<()> {
     have_threads(NEEDED).map_err(|error| no_threads(&error))?;
     have_descriptors().map_err(|error| lacks("file descriptor", &error))?;
     // Somebody else may have taken the last one meanwhile.
-    let begun = catch_unwind(|| {
-        let mut timer = Timer::after(CALM);
-        let _ = timer.poll_unpin(&mut Context::from_waker(Waker::noop()));
-    });
-    begun.map_err(|_| {
+    catch_unwind(begin_reactor).map_err(|_| {
         io::Error::other("the system gives this process no thread, or no file descriptor")
     })
 }
