@@ -2,8 +2,8 @@
 //!
 //! How connections come about, and which of two stays, is in [`connect`]; then a link has two tasks, a
 //! [`reader`] and a [`writer`], which share a [`link`](self::link::Link). Whether what was written
-//! arrives is judged in [`liveness`] and, on slow lines, in [`arrivals`]; that peers know where this node is, is seen to in [`told`]. Nothing here
-//! waits for one peer while it holds anything that concerns another.
+//! arrives is judged in [`liveness`] and, on slow lines, in [`arrivals`]; that peers know where this node is, is
+//! seen to in [`told`]. Nothing here waits for one peer while it holds anything that concerns another.
 
 mod arrivals;
 mod catch_up_pacing;

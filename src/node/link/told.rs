@@ -1,6 +1,7 @@
 //! Where this node is, as its peers were told: learnt from connections, said once in each greeting, and said again in
 //! a new one when it is another address.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use super::link::{Link, LinkEnd};
 use crate::model::ids::Millis;
 use crate::node::config::GOSSIP_PORT;
 use crate::node::membership::address::{HostPort, is_of_this_host, route_to};
+use crate::node::membership::identity::Told;
 use crate::rt;
 
 /// A link over which the peer was told what is not so any more is closed, to be greeted anew, but no younger one: so a
@@ -61,10 +63,14 @@ impl Links {
         }
         let now = rt::now();
         let is_old = |link: &&Arc<Link>| now.saturating_sub(link.since) >= TOLD_AGE_MIN_MS;
-        let stale = links.iter().filter(stands).filter(is_old).filter(|link| {
-            let local = link.local_ip();
-            local.is_some() && link.told != self.me.told(local)
-        });
+        // Links mostly have one local address, and to find out what is told there asks the system.
+        let mut told_at: BTreeMap<IpAddr, Told> = BTreeMap::new();
+        let mut is_stale = |link: &Link, local: IpAddr| {
+            let told = told_at.entry(local).or_insert_with(|| self.me.told(Some(local)));
+            link.told != *told
+        };
+        let old = links.iter().filter(stands).filter(is_old);
+        let stale = old.filter(|link| link.local_ip().is_some_and(|local| is_stale(link, local)));
         for link in stale.take(links.len().div_ceil(SHARE)) {
             link.close(LinkEnd::Moved);
         }
