@@ -35,7 +35,7 @@ impl Access {
         Access { plaintext_login, ..self }
     }
 
-    /// Whether it is.
+    /// Whether [`Access::plaintext_login`] allowed it.
     pub(crate) fn has_plaintext_login(&self) -> bool {
         self.plaintext_login
     }

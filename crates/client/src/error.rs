@@ -119,8 +119,8 @@ impl ServerError {
 }
 
 /// Why a client by TLS had no connection that the node took for one without.
-pub(crate) const BEGAN_TOO_LATE: &str = "this client began too late: nothing of its TLS handshake had come when the node stopped waiting (a slow link, or a busy \
-     machine). Try again";
+pub(crate) const BEGAN_TOO_LATE: &str = "this client began too late: nothing of its TLS handshake had come when \
+                                         the node stopped waiting (a slow link, or a busy machine). Try again";
 
 impl ClientError {
     /// Whether a node has stopped waiting for this client's TLS: the next time it may be soon enough.

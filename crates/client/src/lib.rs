@@ -76,7 +76,7 @@ pub use distkv_tls::ticket::TicketError;
 #[cfg(feature = "tls")]
 pub use distkv_tls::{CaHash, ClientTls, Ticket, TlsError, Trust};
 pub use error::{ClientError, ServerError};
-pub use login::Login;
+pub use login::{Login, PLAINTEXT_LOGIN};
 pub use message::{Fields, Greeting, Message};
 pub use pool::{ConnectionPool, NodeIdentity, PoolConfig, PoolStats, PooledConnection};
 pub use retry::{Decision, ErrorClass, Idempotency, Reason, RetryPolicy, Sent};

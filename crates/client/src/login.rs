@@ -17,8 +17,9 @@ const NONCE_BYTES: usize = 32;
 /// Most keys that one login tries: as many as a cluster has at a time.
 const KEYS_MAX: usize = 4;
 
-/// The code of a client that refuses by itself to send its secret.
-pub(crate) const PLAINTEXT_LOGIN: &str = "plaintext_login";
+/// The code of a client that refuses by itself to send its secret: see
+/// [`Access::plaintext_login`](crate::Access::plaintext_login).
+pub const PLAINTEXT_LOGIN: &str = "plaintext_login";
 
 /// A user and its secret, or the cluster's key. Shown without anything secret.
 #[derive(Clone, PartialEq, Eq)]

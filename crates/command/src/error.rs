@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 
 use clap::error::ErrorKind;
-use distkv_client::{CallError, ClientError, ServerError};
+use distkv_client::{CallError, ClientError, PLAINTEXT_LOGIN, ServerError};
 use serde_json::json;
 
 use crate::output::printable_lines;
@@ -41,8 +41,6 @@ pub const EXIT_INTERRUPTED: u8 = 130;
 
 /// The code of a node that knows its clients.
 const AUTH_REQUIRED: &str = "auth_required";
-/// The code of a client that sends no secret to another machine in plain text.
-const PLAINTEXT_LOGIN: &str = "plaintext_login";
 /// What to do about it.
 const LOG_IN: &str = "log in with --key, or --user and --secret-file";
 

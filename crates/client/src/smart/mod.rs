@@ -32,6 +32,7 @@ mod tracing;
 use std::sync::{Arc, Weak};
 
 use crate::connection::group::Group;
+use crate::connection::start_runtime;
 use crate::error::ClientError;
 use crate::model::host_port::HostPort;
 use crate::pool::ConnectionPool;
@@ -114,10 +115,9 @@ impl Client {
             judged.map_err(|error| CallError::Usage(error.to_string()))?;
         }
         config.check()?;
-        rt::start_if_needed().map_err(|error| {
+        start_runtime(&first).map_err(|error| {
             let at = At { node: Some(first.to_string()), attempts: 0, fate: Fate::NotDone };
-            let (address, reason) = (first.to_string(), error.to_string());
-            CallError::Unavailable { error: ClientError::Connect { address, reason }, at }
+            CallError::Unavailable { error, at }
         })?;
         let pool = ConnectionPool::new(config.pool.clone());
         let patience = Some(config.connect_deadline);
