@@ -2,6 +2,7 @@ package distkv
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -241,21 +242,23 @@ func (r *reader) askMajority() (answer, int, *Error) {
 			return answer{}, attempt, finalError(refused.err, NotDone, refused.node, attempt)
 		}
 		missing := found.unanswered(asked, counted)
-		if r.ctx.Err() != nil {
+		over := r.ctx.Err()
+		if over != nil && !errors.Is(over, context.DeadlineExceeded) {
 			return answer{}, attempt, canceledError(r.ctx, NotDone, "", attempt).because(found.out.reason(missing))
 		}
 		// Whom the client's end, or the call's, has cut off has said nothing.
-		if denied := found.out.verdict(missing); denied != nil && now()-started < total {
+		if denied := found.out.verdict(missing); denied != nil && over == nil && now()-started < total {
 			if r.isClosing.Load() {
 				return answer{}, attempt, closedError(attempt)
 			}
 			return answer{}, attempt, denied.error(NotDone, attempt)
 		}
 		verdict, delay := policy.decide(classUnavailable, attempt, now()-started, total, reading, rand.Float64())
-		if verdict != tryAgain {
+		if verdict != tryAgain || over != nil {
+			// Whether a round, or the pause before the next one, was cut off by the context's end is chance: it is the same error.
 			r.counters.deadlines.Add(1)
 			err := noMajority(&found, needed, len(counted), found.out.reason(missing), attempt)
-			if _, isSet := r.ctx.Deadline(); isSet && r.timeout == 0 && attempt != policy.AttemptsMax {
+			if _, isSet := r.ctx.Deadline(); over != nil || isSet && r.timeout == 0 && attempt != policy.AttemptsMax {
 				err.cause = context.DeadlineExceeded // It may be a moment before the context says so itself.
 			}
 			return answer{}, attempt, err
