@@ -47,7 +47,7 @@ use super::membership::swim::SwimHandle;
 use super::monitoring::observed::Observed;
 use super::security::Keys;
 use crate::engine::changes::{BarArrayPaths, SayFarewell};
-use crate::engine::{CloseReason, Input, LinkId};
+use crate::engine::{CloseReason, Engine, Input, LinkId};
 use crate::hub::Hub;
 use crate::hub::link_queue::LinkQueue;
 use crate::membership::{MemberInfo, MemberState};
@@ -160,7 +160,8 @@ impl Links {
     /// SWIM reports that a member is up.
     pub(super) fn on_member_up(&self, addr: SocketAddr, name: &NodeName) {
         let address = HostPort::from(addr).to_string();
-        self.targets.lock().on_member_up(&address, name, rt::now());
+        let is_joining = !self.hub.read(Engine::is_ready);
+        self.targets.lock().on_member_up(&address, name, is_joining, rt::now());
         self.changed.notify(usize::MAX);
     }
 

@@ -27,7 +27,7 @@ pub(in crate::node::link) enum GreetError {
     Closed,
     #[error("the connection broke: {0}")]
     Io(#[from] io::Error),
-    /// Clients are greeted there, with a map that begins with the field `seq`.
+    /// Clients are greeted there.
     #[error("it is a client port; give the gossip port of that node (default {GOSSIP_PORT})")]
     ClientPort,
     #[error("it does not speak the peer protocol: it began with \"{shown}\" ({why})")]
@@ -99,9 +99,10 @@ pub(super) async fn read_greeting(
     read.unwrap_or(Err(GreetError::Silent))
 }
 
-/// Whether some bytes begin as a node greets its clients: a short map whose first key is `seq`.
-fn is_client_greeting(bytes: &[u8]) -> bool {
-    matches!(bytes, [0x80..=0x8f, rest @ ..] if rest.starts_with(b"\xa3seq"))
+/// Whether some bytes begin as a node greets its clients: a short map whose first key is `seq`; or as it refuses them
+/// where they must use TLS.
+pub(super) fn is_client_greeting(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x80..=0x8f, rest @ ..] if rest.starts_with(b"\xa3seq") || rest.starts_with(b"\xa5error"))
 }
 
 async fn read_unlimited(channel: &mut Channel) -> Result<(Greeting, Vec<u8>), GreetError> {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use futures::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::dial::connect_one;
-use super::greet::{GREETING_TIMEOUT, close_after_last_words};
+use super::greet::{GREETING_TIMEOUT, GreetError, close_after_last_words, is_client_greeting};
 use crate::node::link::transport::Channel;
 use crate::node::link::tune;
 use crate::node::security::Keys;
@@ -29,6 +29,8 @@ pub(super) enum SealError {
     Closed,
     #[error("the connection broke: {0}")]
     Io(#[from] io::Error),
+    #[error("{}", GreetError::ClientPort)]
+    ClientPort,
     #[error("{0}")]
     Dial(#[from] DialError),
     #[error("{0}")]
@@ -42,6 +44,7 @@ impl SealError {
             Self::Silent => "silent",
             Self::Closed => "closed",
             Self::Io(_) => "io",
+            Self::ClientPort => "client port",
             Self::Dial(_) | Self::Accept(_) => "key",
         }
     }
@@ -62,14 +65,18 @@ impl SealError {
                 }
                 AcceptError::Suite | AcceptError::Over => None,
             },
-            Self::Closed | Self::Io(_) | Self::Dial(_) => None,
+            Self::Closed | Self::Io(_) | Self::ClientPort | Self::Dial(_) => None,
         }
     }
 
     /// What is wrong with a peer that was called, for the audit log, and the key that it should have. None: it may be
     /// well, and is called again.
     pub(super) fn complaint(&self) -> Option<(&'static str, Option<KeyId>)> {
-        let Self::Dial(error) = self else { return None };
+        let error = match self {
+            Self::Dial(error) => error,
+            Self::ClientPort => return Some(("handshake: not of this protocol", None)),
+            Self::Silent | Self::Closed | Self::Io(_) | Self::Accept(_) => return None,
+        };
         match error {
             DialError::Plaintext => Some(("no key", None)),
             DialError::Proof(key) => Some(("wrong key or other network", Some(*key))),
@@ -92,15 +99,16 @@ impl SealError {
     pub(super) fn is_lasting(&self) -> bool {
         matches!(
             self,
-            Self::Dial(
-                DialError::Plaintext
-                    | DialError::Version(_)
-                    | DialError::Proof(_)
-                    | DialError::Malformed(_)
-                    | DialError::Refused(
-                        Refusal::UnknownKey(_) | Refusal::Proof | Refusal::Version
-                    )
-            )
+            Self::ClientPort
+                | Self::Dial(
+                    DialError::Plaintext
+                        | DialError::Version(_)
+                        | DialError::Proof(_)
+                        | DialError::Malformed(_)
+                        | DialError::Refused(
+                            Refusal::UnknownKey(_) | Refusal::Proof | Refusal::Version
+                        )
+                )
         )
     }
 
@@ -146,8 +154,13 @@ async fn dial(keys: &Keys, stream: TcpStream, suite: Suite) -> Result<Channel, S
         let mut received = Vec::new();
         loop {
             more(&stream, &mut received).await?;
-            if let Some(link) = dialler.take(&received)? {
-                return Ok((link, received));
+            match dialler.take(&received) {
+                Ok(None) => {}
+                Ok(Some(link)) => return Ok((link, received)),
+                Err(DialError::Malformed(_)) if is_client_greeting(&received) => {
+                    return Err(SealError::ClientPort);
+                }
+                Err(error) => return Err(error.into()),
             }
         }
     };

@@ -31,6 +31,8 @@ pub(super) const FRESH_MS: Millis = 100;
 /// How much longer the node with the larger name waits, so that usually only one of the two
 /// dials.
 pub(super) const COURTESY_MS: Millis = 300;
+/// The same while this node joins: it is the fresh one, and must not serve clients before it hears what they tell others.
+pub(super) const JOINING_COURTESY_MS: Millis = 20;
 /// An address that turned out to be this node's own is looked at again after this time: the
 /// name may mean another host by then.
 const SELF_AGAIN_MS: Millis = 60_000;
@@ -181,15 +183,21 @@ impl Targets {
         useless.is_some_and(|address| self.targets.remove(&address).is_some())
     }
 
-    /// SWIM reports that a member is up.
+    /// SWIM reports that a member is up. `is_joining`: this node has not caught up yet.
     pub(in crate::node::link) fn on_member_up(
         &mut self,
         address: &str,
         name: &NodeName,
+        is_joining: bool,
         now: Millis,
     ) {
         self.add(address, Origin::Learned, Some(name.clone()), now);
-        let wait = FRESH_MS + if self.own > *name { COURTESY_MS } else { 0 };
+        let wait = match (is_joining, self.own > *name) {
+            (true, false) => 0,
+            (true, true) => JOINING_COURTESY_MS,
+            (false, false) => FRESH_MS,
+            (false, true) => FRESH_MS + COURTESY_MS,
+        };
         if let Some(target) = self.targets.get_mut(address) {
             let due = now + wait;
             // One that was being called need not wait longer, because it is there now.
@@ -520,18 +528,27 @@ mod tests {
     #[test]
     fn a_fresh_member_is_dialled_soon_by_the_smaller_name_only() {
         let mut targets = Targets::new(name("m"));
-        targets.on_member_up("a:1", &name("a"), 0);
-        targets.on_member_up("z:1", &name("z"), 0);
+        targets.on_member_up("a:1", &name("a"), false, 0);
+        targets.on_member_up("z:1", &name("z"), false, 0);
         assert_eq!(due(&mut targets, FRESH_MS - 1), [""; 0]);
         assert_eq!(due(&mut targets, FRESH_MS), ["z:1"]);
         assert_eq!(due(&mut targets, FRESH_MS + COURTESY_MS), ["a:1"]);
     }
 
     #[test]
+    fn who_joins_dials_all_members_at_once() {
+        let mut targets = Targets::new(name("m"));
+        targets.on_member_up("a:1", &name("a"), true, 7);
+        targets.on_member_up("z:1", &name("z"), true, 7);
+        assert_eq!(due(&mut targets, 7), ["z:1"]);
+        assert_eq!(due(&mut targets, 7 + JOINING_COURTESY_MS), ["a:1"]);
+    }
+
+    #[test]
     fn who_is_linked_is_not_dialled_whatever_its_address_is_called() {
         let mut targets = Targets::new(name("m"));
         targets.add("host:1", Origin::Configured, None, 0);
-        targets.on_member_up("10.0.0.1:1", &name("z"), 0);
+        targets.on_member_up("10.0.0.1:1", &name("z"), false, 0);
         assert_eq!(due(&mut targets, FRESH_MS).len(), 2);
         targets.on_dialled("host:1", Dialled::Linked(name("z")), 0, 0);
         targets.on_dialled("10.0.0.1:1", Dialled::Linked(name("z")), 0, 0);
@@ -609,7 +626,7 @@ mod tests {
     fn an_attempt_that_hangs_does_not_hold_up_the_next_one_at_a_near_peer() {
         let mut targets = Targets::new(name("m"));
         targets.add("far:1", Origin::Configured, None, 0);
-        targets.on_member_up("x:1", &name("x"), 0);
+        targets.on_member_up("x:1", &name("x"), false, 0);
         assert_eq!(due(&mut targets, 1_000).len(), 2);
         assert_eq!(due(&mut targets, 1_000 + ATTEMPT_HANGS_MS - 1), [""; 0]);
         assert_eq!(due(&mut targets, 1_000 + ATTEMPT_HANGS_MS), ["x:1"]);
@@ -618,10 +635,10 @@ mod tests {
     #[test]
     fn a_member_that_comes_up_is_not_dialled_later_than_it_would_have_been() {
         let mut targets = Targets::new(name("m"));
-        targets.on_member_up("a:1", &name("a"), 0);
+        targets.on_member_up("a:1", &name("a"), false, 0);
         assert_eq!(due(&mut targets, 1_000), ["a:1"]);
         targets.on_dialled("a:1", Dialled::Unreachable("no answer".into()), 2_500, 0);
-        targets.on_member_up("a:1", &name("a"), 2_550);
+        targets.on_member_up("a:1", &name("a"), false, 2_550);
         assert_eq!(due(&mut targets, 2_500 + PAUSE_MIN_MS), ["a:1"]);
     }
 
@@ -635,7 +652,7 @@ mod tests {
         assert_eq!(due(&mut targets, 100_000 + BACKOFF_MAX_MS - 1), [""; 0]);
         assert_eq!(due(&mut targets, 100_000 + BACKOFF_MAX_MS), ["x:1"]);
         targets.on_dialled("x:1", Dialled::Failed("refused".into()), 106_000, 0);
-        targets.on_member_up("x:1", &name("x"), 106_000);
+        targets.on_member_up("x:1", &name("x"), false, 106_000);
         assert_eq!(due(&mut targets, 106_000 + FRESH_MS + COURTESY_MS), ["x:1"]);
     }
 
@@ -643,8 +660,8 @@ mod tests {
     fn members_that_leave_are_forgotten_and_configured_peers_are_not() {
         let mut targets = Targets::new(name("m"));
         targets.add("x:1", Origin::Configured, None, 0);
-        targets.on_member_up("x:1", &name("x"), 0);
-        targets.on_member_up("z:1", &name("z"), 0);
+        targets.on_member_up("x:1", &name("x"), false, 0);
+        targets.on_member_up("z:1", &name("z"), false, 0);
         targets.on_member_down("x:1", true);
         targets.on_member_down("z:1", true);
         assert_eq!(targets.addresses().collect::<Vec<_>>(), ["x:1"]);
@@ -654,7 +671,7 @@ mod tests {
     fn invented_addresses_do_not_push_out_real_ones() {
         let mut targets = Targets::new(name("m"));
         targets.add("x:1", Origin::Configured, None, 0);
-        targets.on_member_up("z:1", &name("z"), 0);
+        targets.on_member_up("z:1", &name("z"), false, 0);
         for n in 0..3 * TARGETS_MAX {
             targets.add(&format!("bad{n}:1"), Origin::Learned, None, 0);
         }

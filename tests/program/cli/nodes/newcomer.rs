@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use distkv::testing::free_addrs;
 
 use crate::cli::command::{at, at_with, bench, bench_program, cli, ok, program};
-use crate::processes::{NodeProcess, wait_until};
+use crate::processes::{NodeProcess, PROGRAM, wait_until};
 
 #[test]
 fn delete_says_what_stays_below_the_path() {
@@ -151,19 +151,36 @@ fn a_port_that_is_mistaken_for_the_other_one_is_named() {
     for part in [gossip.as_str(), "gossip port", "27586"] {
         assert!(status.stderr.contains(part), "{part}: {}", status.stderr);
     }
-    // A newcomer that is given a client port would never get in: it ends, and says why.
-    let client = node.client.to_string();
-    let any = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
-    let join = cli(&[&["join", &client, "--name", "n2"][..], &any].concat());
-    assert_eq!(join.code, 3, "{}", join.stderr);
-    let last = join.stderr.lines().last().unwrap();
-    assert_eq!(
-        last,
-        format!(
-            "error: no peer accepts this node: {client} is a client port; give the gossip port of \
-             that node (default 27587)"
-        )
-    );
+    // A newcomer that is given a client port would never get in: it ends, and says why; also one with a key.
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("key").display().to_string();
+    assert_eq!(cli(&["key", "new", "--network", "keyed", "--to", &key]).code, 0);
+    let keyed = ["--network", "keyed", "--key", &key];
+    let run = ["run", "--peer-wait", "0s", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+    let run = [&run[..], &["--key", &key]].concat();
+    let secured = NodeProcess::start_program(PROGRAM, "keyed", "n1", &run);
+    let tls_only = [&run[..], &["--client-plaintext", "none"]].concat();
+    let tls_only = NodeProcess::start_program(PROGRAM, "keyed", "n1", &tls_only);
+    let none: &[&str] = &[];
+    let calls = [(&node, none), (&secured, &keyed), (&tls_only, &keyed), (&tls_only, none)];
+    std::thread::scope(|scope| {
+        for (node, more) in calls {
+            scope.spawn(move || {
+                let client = node.client.to_string();
+                let any = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+                let join = cli(&[&["join", &client, "--name", "n2"][..], &any, more].concat());
+                assert_eq!(join.code, 3, "{}", join.stderr);
+                let last = join.stderr.lines().last().unwrap();
+                assert_eq!(
+                    last,
+                    format!(
+                        "error: no peer accepts this node: {client} is a client port; give the gossip port of \
+                         that node (default 27587)"
+                    )
+                );
+            });
+        }
+    });
 }
 
 #[test]
