@@ -157,6 +157,12 @@ impl Links {
         self.changed.notify(usize::MAX);
     }
 
+    /// Whether a peer on this host has a link, or is being greeted: its own call is given up then, without a word.
+    fn is_near(&self, host: IpAddr) -> bool {
+        let is_linked = self.table.lock().values().any(|link| link.remote.ip() == host);
+        is_linked || self.greetings.is_greeting(host)
+    }
+
     /// SWIM reports that a member is up.
     pub(super) fn on_member_up(&self, addr: SocketAddr, name: &NodeName) {
         let address = HostPort::from(addr).to_string();

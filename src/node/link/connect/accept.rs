@@ -82,6 +82,9 @@ async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
             links.record_refusal(remote.ip(), CROWD, None);
             return links.complain("-", "crowd", text);
         }
+        if reason == "closed" && links.is_near(remote.ip()) {
+            return tracing::debug!(peer = who, "a call was given up: {error}");
+        }
         let text = format!("a connection to the gossip port was closed: {error}");
         links.complain(&who, reason, &text);
     };

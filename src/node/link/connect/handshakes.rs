@@ -1,7 +1,7 @@
 //! Connections that have not become links yet: how many strangers there may be, and whom this
 //! node is greeting at the moment.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +43,11 @@ impl Greetings {
         UnderWay { greetings: self, addr }
     }
 
+    /// Whether we are greeting a peer on this host.
+    pub(in crate::node::link) fn is_greeting(&self, host: IpAddr) -> bool {
+        self.dialled.lock().iter().any(|addr| addr.ip() == host)
+    }
+
     /// Waits until we are not greeting anybody there (any more), or for `patience`.
     pub(in crate::node::link) async fn over(&self, addr: SocketAddr, patience: Duration) {
         let wait = async {
@@ -82,8 +87,10 @@ mod tests {
     #[test]
     fn who_waits_for_a_greeting_goes_on_when_it_is_over_or_takes_too_long() {
         let greetings = Greetings::default();
-        let (here, there) = ("10.0.0.1:1".parse().unwrap(), "10.0.0.2:1".parse().unwrap());
+        let [here, there] =
+            ["10.0.0.1:1", "10.0.0.2:1"].map(|addr| addr.parse::<SocketAddr>().unwrap());
         let (first, second) = (greetings.begin(here), greetings.begin(here));
+        assert!(greetings.is_greeting(here.ip()) && !greetings.is_greeting(there.ip()));
         let soon = Duration::from_secs(60);
         rt::block_on(async {
             greetings.over(there, soon).await;

@@ -184,6 +184,31 @@ fn a_port_that_is_mistaken_for_the_other_one_is_named() {
 }
 
 #[test]
+fn nodes_that_join_at_once_are_linked_with_all_and_warn_of_nothing() {
+    const JOINING: usize = 7;
+    let first = NodeProcess::run("n1");
+    let joined: Vec<NodeProcess> = std::thread::scope(|scope| {
+        let first = &first;
+        let join = |n| scope.spawn(move || NodeProcess::join(&format!("n{n}"), &[first]));
+        let joining: Vec<_> = (2..2 + JOINING).map(join).collect();
+        joining.into_iter().map(|node| node.join().unwrap()).collect()
+    });
+    let nodes: Vec<&NodeProcess> = std::iter::once(&first).chain(&joined).collect();
+    wait_until("each is linked with each", || {
+        let is_linked = |node: &&NodeProcess| {
+            let links = node.log().iter().filter(|line| line.contains("linked peer=")).count();
+            links >= JOINING
+        };
+        nodes.iter().all(is_linked).then_some(())
+    });
+    for node in nodes {
+        let warned: Vec<String> =
+            node.log().into_iter().filter(|line| line.contains(" WARN ")).collect();
+        assert_eq!(warned, [""; 0], "{}", node.name);
+    }
+}
+
+#[test]
 fn a_name_that_does_not_exist_ends_a_command_at_once_and_a_newcomer_soon() {
     // No name has an empty label, so this does not depend on a name service.
     let status = cli(&["status", "--connect", "n1..invalid"]);
