@@ -90,11 +90,23 @@ func TestWhoLogsInMayDoWhatItsRoleAllows(t *testing.T) {
 	_, read := bob.Get(t.Context(), MustPath("shut"), nil)
 	_, write := bob.Put(t.Context(), MustPath("open.x"), 2, nil)
 	_, remove := bob.Delete(t.Context(), MustPath("open.x"), nil)
-	_, watch := openWatch(t, bob, MustPath("shut"), nil).Next(t.Context())
-	for _, err := range []error{read, write, remove, watch} {
+	_, watch := bob.OpenWatch(t.Context(), MustPath("shut"), nil)
+	_, monitor := bob.OpenMonitor(t.Context(), PathOf("shut", "#"))
+	for _, err := range []error{read, write, remove, watch, monitor} {
 		if failed := wantError(t, err, ErrDenied); failed.Code != "denied" || failed.Attempts != 1 {
 			t.Errorf("%+v", failed)
 		}
+	}
+	if event, err := openWatch(t, bob, MustPath("open"), nil).Next(t.Context()); err != nil || event.(Change).Path.String() != "open.x" {
+		t.Error(event, err)
+	}
+	heard := must[*Monitor](t)(ann.OpenMonitor(t.Context(), PathOf("open", "#")))
+	defer heard.Close()
+	if err := ann.Send(t.Context(), PathOf("open", "m"), 7); err != nil {
+		t.Error(err)
+	}
+	if event, err := heard.Next(t.Context()); err != nil || event.(TopicMessage).Topic.String() != "open.m" {
+		t.Error(event, err)
 	}
 	until(t, func() bool { // The other node hears of the user a moment later.
 		_, err := bob.Get(t.Context(), MustPath("shut"), &GetOptions{Read: Freshest})

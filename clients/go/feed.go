@@ -6,6 +6,10 @@ import (
 	"sync"
 )
 
+// letInShare is the part of a try's time for which a node may take to refuse a stream that it has begun; later, whoever reads it is
+// told.
+const letInShare = 4
+
 // opened is a stream, and the node that sends it.
 type opened struct {
 	stream  *stream
@@ -28,7 +32,13 @@ func (s *search) first(ctx context.Context, c *caller) (*opened, *Error) {
 	p := plan{action: s.action, shard: s.shard, first: c.home(c.topology.routing(), s.shard)}
 	var found *stream
 	where, failed := c.call(ctx, &p, nil, func(ctx context.Context, connection *conn, end instant) (err *tryError) {
-		found, err = connection.stream(ctx, s.head, end)
+		if found, err = connection.stream(ctx, s.head, end); err != nil {
+			return err
+		}
+		began := now()
+		if err = found.letIn(ctx, began+(end-began)/letInShare); err != nil {
+			found.close()
+		}
 		return err
 	})
 	if failed != nil {

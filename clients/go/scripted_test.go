@@ -326,6 +326,10 @@ func (s *scripted) answer(socket net.Conn, request message) bool {
 		return true
 	case action == "list_shards":
 		reply = fields{"result": []any{}, "next": nil}
+	case action == "auth_info":
+		s.mu.Lock()
+		reply = s.shown(fields{})
+		s.mu.Unlock()
 	case script == nil:
 		reply = fields{"value": s.name, "tock": 1}
 	default:

@@ -109,6 +109,30 @@ func (s *stream) started(ctx context.Context, end instant) *tryError {
 	return &tryError{kind: tryProtocol, text: "no stream came as the answer"}
 }
 
+// letIn waits until it is clear that the node has not refused the stream, which it does behind its start: the error. The node is
+// asked something that everybody may ask, and answers that behind what it says of the stream at once. One that says neither in
+// time has begun it; what has come is the next.
+func (s *stream) letIn(ctx context.Context, end instant) *tryError {
+	_, _ = s.conn.request(ctx, newBody("auth_info").head(), end) // If the connection has ended, the next message tells that.
+	if ctx.Err() != nil {
+		return gaveUp(ctx, s.conn.name)
+	}
+	s.mu.Lock()
+	var first message
+	if len(s.queue) > 0 {
+		first = s.queue[0]
+	}
+	s.mu.Unlock()
+	if first == nil || !isRefusal(first) {
+		return nil
+	}
+	s.finish()
+	return first.check()
+}
+
+// isRefusal tells whether a message ends its stream. A monitored one that cannot be decoded carries an error of its own, and a topic.
+func isRefusal(m message) bool { return m.get("error") != nil && m.get("topic") == nil }
+
 // next is the next message; nil after the last. Messages returned before are acknowledged. After the node's error, or
 // the connection's end, nothing comes. Giving up to wait loses nothing.
 func (s *stream) next(ctx context.Context, end instant) (*item, *tryError) {
@@ -130,8 +154,7 @@ func (s *stream) next(ctx context.Context, end instant) (*item, *tryError) {
 		}
 		return &item{message: m, state: state}, nil
 	}
-	// A monitored message that cannot be decoded carries an error of its own, and data.
-	if m.get("error") != nil && m.get("topic") == nil {
+	if isRefusal(m) {
 		s.finish()
 		return nil, m.check()
 	}

@@ -72,8 +72,15 @@ async def test_who_logs_in_may_do_what_its_role_allows(users):
                 with pytest.raises(DeniedError) as caught:
                     await call
                 assert caught.value.code == "denied" and caught.value.attempts == 1
-            with pytest.raises(DeniedError):
-                await other.watch("shut").next()
+            for stream in (other.watch("shut"), other.monitor(("shut", "#"))):
+                with pytest.raises(DeniedError) as caught:
+                    async with stream:
+                        pytest.fail("it was refused, and has begun")
+                assert caught.value.code == "denied" and caught.value.attempts == 1
+            async with other.watch("open") as watch, client.monitor(("open", "#")) as monitor:
+                assert (await watch.next()).value == 1
+                await client.send(("open", "m"), 7)
+                assert (await monitor.next()).data == 7
 
 
 async def test_nobody_and_wrong_secrets_are_refused_at_once(users):

@@ -15,6 +15,9 @@ from .refusals import Refusals
 from .retry import ErrorClass, class_of
 from .stream import Stream
 
+LET_IN_SHARE = 0.25
+"""Part of a try's time that a node has to refuse a stream which it has begun; later, whoever reads it is told."""
+
 
 @dataclass(slots=True)
 class Opened:
@@ -55,7 +58,14 @@ class Search:
         plan = Plan(self._action, self._shard, first=caller.home(self._shard))
 
         async def once(connection: Connection, end: float) -> Stream:
-            return await connection.stream(self._head, end)
+            stream = await connection.stream(self._head, end)
+            try:
+                now = caller.loop.time()
+                await stream.let_in(now + (end - now) * LET_IN_SHARE)
+            except BaseException:
+                stream.close()
+                raise
+            return stream
 
         served = await caller.call(plan, b"", once)
         stream: Stream = served.reply

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from .codec import Message
+from .codec import Fields, Message
 from .errors import LostError, ProtocolError, TimedOutError, TryError, UsageError
 from .path import Path
 from .replies import server_error
@@ -18,6 +18,8 @@ STREAM_MESSAGES_MAX = 64
 """Messages of one stream that are kept for its reader, where flow control does not say."""
 WINDOW_SLACK = 8
 """Messages beyond the window: a stream's end, or an error, need not wait for acknowledgements."""
+
+_QUESTION = Fields().head("auth_info")
 
 
 class Item:
@@ -87,6 +89,19 @@ class Stream:
             raise server_error(message)
         raise ProtocolError("no stream came as the answer")
 
+    async def let_in(self, deadline: float) -> None:
+        """Waits until it is clear that the node has not refused the stream, which it does behind its start: raises its
+        error. The node is asked something that everybody may ask, and answers that behind what it says of the stream
+        at once. One that says neither in time has begun it; what has come is the next."""
+        try:
+            await self.connection.request(_QUESTION, deadline)
+        except TryError:
+            pass  # If the connection has ended, the next message tells that.
+        first = self._queue[0] if self._queue else {}
+        if _is_refusal(first):
+            self._finish()
+            raise server_error(first)
+
     async def next(self, deadline: float = float("inf")) -> Item | None:
         """The next message; none after the last. Messages returned before are acknowledged.
 
@@ -108,8 +123,7 @@ class Stream:
                 self._finish()
                 return None
             return Item(message, None, state)
-        # A monitored message that cannot be decoded carries an error of its own, and data.
-        if "error" in message and "topic" not in message:
+        if _is_refusal(message):
             self._finish()
             raise server_error(message)
         return Item(message, self._path_of(message), None)
@@ -175,3 +189,8 @@ class Stream:
             return found
         except (UsageError, TypeError) as error:
             raise ProtocolError(f"a path is none: {error}") from None
+
+
+def _is_refusal(message: Message) -> bool:
+    """A monitored message that cannot be decoded carries an error of its own, and a topic."""
+    return "error" in message and "topic" not in message
