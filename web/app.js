@@ -48,8 +48,17 @@ function show() {
     if (before && hadTraffic !== (chosen === "traffic")) open();
     if (before) main.focus();
   }
-  view.go?.(rest.map(decodeURIComponent));
+  view.go?.(rest.map(decoded));
   draw();
+}
+
+/** A part of an address that people may have typed. */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 /** Draws soon; not more often than people can read. */

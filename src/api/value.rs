@@ -156,8 +156,11 @@ impl Condition {
     /// What did not hold, in words of what was sent: a node is asked for one label at a time.
     fn told(&self, failure: Failure) -> Failure {
         match self {
-            Self::These(labels) if labels.len() > 1 && failure.code == "chain_mismatch" => {
-                let text = format!("none of the {} labels is that of the entry", labels.len());
+            Self::These(labels) if failure.code == "chain_mismatch" => {
+                let text = match labels.len() {
+                    1 => String::from("the label in If-Match is not that of the entry"),
+                    count => format!("none of the {count} labels in If-Match is that of the entry"),
+                };
                 Failure { text, ..failure }
             }
             _ => failure,

@@ -52,16 +52,24 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// The answer to a request, or why it is refused. `busy`: its connection is not to be closed for another one.
+    /// The answer to a request, or why it is refused. `busy`: its connection is closed for another one only if none waits.
     pub(crate) async fn answer(
         &self,
         request: Request,
         refusal: Option<Refusal>,
         busy: Busy,
     ) -> Response<Outgoing> {
+        let takes_parts = request.takes_parts;
         let reply = match refusal {
             Some(refusal) => refused(&refusal),
             None => self.of_path(request).await,
+        };
+        let reply = match reply.content {
+            Content::Parts(_) if !takes_parts => {
+                let text = "this answer comes in parts: ask by HTTP/1.1; to HTTP/1.0, one that was cut would look whole";
+                Reply::error(StatusCode::BAD_REQUEST, "bad_request", text)
+            }
+            _ => reply,
         };
         let response = self.response(reply, busy);
         let count = match response.status().as_u16() {
@@ -109,7 +117,10 @@ impl Answers {
         let Reply { status, fields, content } = reply;
         let (status, fields, body) = match content {
             Content::Parts(parts) => match self.streams.try_acquire_arc() {
-                Some(place) => (status, fields, Outgoing::parts(parts, (busy, place))),
+                Some(place) => {
+                    busy.streams();
+                    (status, fields, Outgoing::parts(parts, (busy, place)))
+                }
                 None => {
                     let text = "this node sends as many streams by HTTP as it does at once; try again later";
                     let refused = Reply::error(StatusCode::TOO_MANY_REQUESTS, "too_many", text);
@@ -173,10 +184,14 @@ fn health(checks: &[Check]) -> Reply {
     let is_fine = checks.iter().all(|check| check.fault.is_none());
     let status = if is_fine { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let line = |check: &Check| match &check.fault {
-        None => format!("{}: ok\n", check.what),
-        Some(fault) => format!("{}: {}\n", check.what, fault.replace(['\n', '\r'], " ")),
+        None => format!("{}: {}\n", check.what, one_line(check.note.as_deref().unwrap_or("ok"))),
+        Some(fault) => format!("{}: {}\n", check.what, one_line(fault)),
     };
     Reply::new(status, TEXT, checks.iter().map(line).collect::<String>())
+}
+
+fn one_line(text: &str) -> String {
+    text.replace(['\n', '\r'], " ")
 }
 
 fn refused(refusal: &Refusal) -> Reply {

@@ -33,6 +33,7 @@ use std::time::Duration;
 use async_lock::Semaphore;
 use distkv_metrics::Numbers;
 use futures::future::{BoxFuture, FutureExt as _};
+use hyper::Version;
 pub use hyper::header;
 use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::http1;
@@ -51,7 +52,7 @@ use slots::{Slot, Slots};
 use wires::{Timers, Wire};
 
 /// Most HTTP connections at once. They never take a client's place. When one more comes, the one that has
-/// waited longest without a request is closed.
+/// waited longest without a request is closed; if none waits, the one whose request has taken longest, but for answers in parts.
 pub const HTTP_CONNECTIONS_MAX: usize = 64;
 /// Most answers in parts at once, of these connections: event streams, and whole trees.
 const HTTP_STREAMS_MAX: usize = 32;
@@ -63,6 +64,8 @@ const HTTP_HEADERS_MAX: usize = 64;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client may take nothing of an answer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client's machine may confirm nothing of what was sent.
+const UNHEARD_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long to wait after the system could not give another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// How many scrapes are put together at once; others wait.
@@ -97,13 +100,15 @@ pub struct Check {
     pub what: &'static str,
     /// What is wrong with it, if something is: one line for people.
     pub fault: Option<String>,
+    /// What is to be said instead of "ok" where it passes.
+    pub note: Option<String>,
 }
 
 impl Check {
     /// A check that passes unless there is a fault.
     #[must_use]
     pub fn new(what: &'static str, fault: Option<String>) -> Self {
-        Self { what, fault }
+        Self { what, fault, note: None }
     }
 }
 
@@ -231,7 +236,7 @@ async fn accept(listener: TcpListener, port: Arc<Port>, slots: Arc<Slots>) {
         slots.room().await;
         match listener.accept().await {
             Ok((stream, _)) => {
-                // None if all are being answered right now: then this one is closed.
+                // None if all are answers in parts: then this one is closed.
                 if let Some(slot) = slots.enter(&stream) {
                     let _detached = rt::spawn(serve(stream, slot, Arc::clone(&port)));
                 }
@@ -244,9 +249,22 @@ async fn accept(listener: TcpListener, port: Arc<Port>, slots: Arc<Slots>) {
     }
 }
 
+/// A client that has gone without a word must not keep its place: what a stream says now and then only fills the system's
+/// buffers.
+fn prepare(stream: &TcpStream) {
+    #[cfg(target_os = "linux")]
+    {
+        // Should the system refuse, it tries for longer.
+        let _ = socket2::SockRef::from(stream).set_tcp_user_timeout(Some(UNHEARD_TIMEOUT));
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (stream, UNHEARD_TIMEOUT);
+}
+
 /// Answers the requests of one connection until it ends.
 async fn serve(stream: TcpStream, slot: Slot, port: Arc<Port>) {
     let (Ok(local), Ok(peer)) = (stream.local_addr(), stream.peer_addr()) else { return };
+    prepare(&stream);
     let (slot, came_in_at): (_, IpAddr) = (&Arc::new(slot), local.ip().to_canonical());
     let port = &port;
     let begun = match &port.tls {
@@ -279,6 +297,7 @@ async fn serve(stream: TcpStream, slot: Slot, port: Arc<Port>) {
             peer,
             came_in_at,
             is_encrypted,
+            takes_parts: head.version != Version::HTTP_10,
             upload,
         };
         let mut response = port.answers.answer(request, refusal, busy).await;

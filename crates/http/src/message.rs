@@ -60,6 +60,8 @@ pub struct Request {
     pub(crate) came_in_at: IpAddr,
     /// Whether it came by TLS.
     pub is_encrypted: bool,
+    /// Whether its client can tell the end of an answer in parts from a cut: by HTTP/1.0, it cannot.
+    pub(crate) takes_parts: bool,
     /// What the request brings.
     pub upload: Upload,
 }

@@ -1,5 +1,7 @@
 //! The connections that are open: never more than there may be. When one more comes, the one that has waited
-//! longest without a request gives way, so that those who open many and say nothing keep nobody out.
+//! longest without a request gives way, so that those who open many and say nothing keep nobody out; if none waits, the
+//! one whose request has taken longest, so that those whose logins wait, or whose bodies come slowly, keep no health
+//! check out. Answers in parts stay: there are only so many of them.
 
 use std::collections::BTreeMap;
 use std::net::Shutdown;
@@ -32,8 +34,20 @@ struct Open {
 
 struct Entry {
     stream: TcpStream,
-    /// Since which number it waits for a request; none while one is being answered.
-    waits: Option<u64>,
+    does: Does,
+    /// Since which number.
+    since: u64,
+}
+
+/// What a connection does. The least gives way first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Does {
+    /// It waits for a request.
+    Wait,
+    /// One is being answered.
+    Answer,
+    /// An answer in parts goes out.
+    Stream,
 }
 
 impl Slots {
@@ -58,12 +72,12 @@ impl Slots {
         }
     }
 
-    /// Takes a connection in; none if all others are being answered.
+    /// Takes a connection in; none if all others are answers in parts.
     pub(crate) fn enter(self: &Arc<Self>, stream: &TcpStream) -> Option<Slot> {
         let mut open = self.open.lock();
         if open.slots.len() >= self.most {
-            let waiting = open.slots.iter().filter_map(|(n, slot)| Some((slot.waits?, *n)));
-            let (_, longest) = waiting.min()?;
+            let all = open.slots.iter().map(|(n, slot)| (slot.does, slot.since, *n));
+            let (_, _, longest) = all.min().filter(|(does, ..)| *does != Does::Stream)?;
             if let Some(entry) = open.slots.remove(&longest) {
                 // Its task finds out.
                 let _ = entry.stream.shutdown(Shutdown::Both);
@@ -71,7 +85,8 @@ impl Slots {
         }
         let number = open.next;
         open.next += 1;
-        open.slots.insert(number, Entry { stream: stream.clone(), waits: Some(number) });
+        open.slots
+            .insert(number, Entry { stream: stream.clone(), does: Does::Wait, since: number });
         self.alive.fetch_add(1, Ordering::AcqRel);
         Some(Slot { slots: Arc::clone(self), number })
     }
@@ -83,12 +98,12 @@ impl Slots {
         }
     }
 
-    fn set_waiting(&self, number: u64, is_waiting: bool) {
+    fn set(&self, number: u64, does: Does) {
         let mut open = self.open.lock();
         let now = open.next;
         open.next += 1;
         if let Some(entry) = open.slots.get_mut(&number) {
-            entry.waits = is_waiting.then_some(now);
+            (entry.does, entry.since) = (does, now);
         }
     }
 }
@@ -102,7 +117,7 @@ pub(crate) struct Slot {
 impl Slot {
     /// A request is being answered for as long as this lives.
     pub(crate) fn busy(self: &Arc<Self>) -> Busy {
-        self.slots.set_waiting(self.number, false);
+        self.slots.set(self.number, Does::Answer);
         Busy(Arc::clone(self))
     }
 }
@@ -118,8 +133,15 @@ impl Drop for Slot {
 /// See [`Slot::busy`].
 pub(crate) struct Busy(Arc<Slot>);
 
+impl Busy {
+    /// The answer goes out in parts.
+    pub(crate) fn streams(&self) {
+        self.0.slots.set(self.0.number, Does::Stream);
+    }
+}
+
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.slots.set_waiting(self.0.number, true);
+        self.0.slots.set(self.0.number, Does::Wait);
     }
 }

@@ -44,7 +44,8 @@ impl Source for Known {
     }
 
     fn writable(&self) -> Vec<Check> {
-        vec![Check::new("disk", Some(String::from("it fails")))]
+        let noted = Check { note: Some("for now".into()), ..Check::new("memory", None) };
+        vec![Check::new("disk", Some(String::from("it fails"))), noted]
     }
 
     fn api(&self, request: Request) -> BoxFuture<'static, Reply> {
@@ -142,7 +143,11 @@ fn each_page_answers_and_says_what_is_wrong() {
     assert!(status(&live) == "200" && live.ends_with("timer: ok\n"), "{live}");
     assert_eq!(status(&get(&port, "/readyz")), "200");
     let write = get(&port, "/readyz?write");
-    assert!(status(&write) == "503" && write.ends_with("serving: ok\ndisk: it fails\n"), "{write}");
+    assert!(
+        status(&write) == "503"
+            && write.ends_with("serving: ok\ndisk: it fails\nmemory: for now\n"),
+        "{write}"
+    );
     assert_eq!(status(&get(&port, "/readyz?reads")), "400");
     let none = get(&port, "/v1/none");
     assert!(status(&none) == "404" && none.contains("\"code\":\"not_found\""), "{none}");
@@ -342,11 +347,40 @@ fn streams_keep_their_connections_and_have_a_bound_of_their_own() {
 }
 
 #[test]
+fn however_many_requests_take_long_a_short_one_is_answered() {
+    let port = open_with(Limits { connections: 4, streams: 2, ..Limits::default() }, true);
+    let mut stream = begin_events(&port);
+    for _ in 0..5 {
+        let slow: Vec<Socket> = (0..4)
+            .map(|_| {
+                let mut socket = connect(&port);
+                let head =
+                    b"PUT /v1/kv/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n";
+                // It may have been closed for the next one already.
+                let _ = socket.write_all(head);
+                socket
+            })
+            .collect();
+        assert_eq!(status(&get(&port, "/livez")), "200");
+        drop(slow);
+    }
+    stream.set_nonblocking(true).unwrap();
+    let read = stream.read(&mut [0; 16]);
+    assert_eq!(read.unwrap_err().kind(), io::ErrorKind::WouldBlock, "it is open");
+}
+
+#[test]
 fn an_answer_that_cannot_be_finished_is_cut_and_never_looks_whole() {
     let port = open();
     let cut = get(&port, "/v1/cut");
     // Of what was not sent yet, nothing is.
     assert!(!cut.ends_with("0\r\n\r\n"), "{cut}");
+    // By HTTP/1.0, its end would be that of the connection, like a cut.
+    let by_the_old =
+        |what| answer(&port, &format!("GET {what} HTTP/1.0\r\nHost: localhost\r\n\r\n"));
+    let refused = by_the_old("/v1/cut");
+    assert!(status(&refused) == "400" && refused.contains("HTTP/1.1"), "{refused}");
+    assert_eq!(status(&by_the_old("/livez")), "200");
     let charged = get(&port, "/v1/charged");
     assert!(charged.contains("content-length: 1048576\r\n"));
     assert!(charged.len() < 1 << 20, "{}", charged.len());

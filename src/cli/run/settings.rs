@@ -356,6 +356,22 @@ impl Settings {
     }
 }
 
+/// A host as requests name it, without what is around it in a URL: a name with more would never be met.
+fn check_http_name(name: &str) -> Result<(), CliError> {
+    let is_name = |name: &str| {
+        let is_fine = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        !name.is_empty() && name.chars().all(is_fine)
+    };
+    let is_ip = name.parse::<std::net::IpAddr>().is_ok();
+    match is_ip || is_name(name) {
+        true => Ok(()),
+        false => Err(CliError::Usage(format!(
+            "--http-name {name:?} is no host: give a name or an IP address without scheme and port, like \
+             metrics.example.org"
+        ))),
+    }
+}
+
 /// The HTTP port, if there is to be one. `writes`: whether it takes changes, and the file with the token for that, which
 /// `token` gives.
 fn http_config(
@@ -377,6 +393,9 @@ fn http_config(
             Err(CliError::Usage(format!("--http-name: at most {HTTP_NAMES_MAX} names")))
         }
         Some(address) => {
+            for name in &names {
+                check_http_name(name)?;
+            }
             let address = check_address("--http", &address, None)?;
             let write_token = match writes {
                 (false, None) => None,

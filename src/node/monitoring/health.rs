@@ -211,8 +211,14 @@ impl Inner {
         vec![
             Check::new("changes", read_only),
             Check::new("memory", excess.map(|excess| excess.text())),
-            Check::new("disk", self.disk_fault(now)),
+            Check { note: self.disk_note(now), ..Check::new("disk", self.disk_fault(now)) },
         ]
+    }
+
+    /// That changes are taken which a restart would lose.
+    fn disk_note(&self, now: Millis) -> Option<String> {
+        let (why, _) = self.durable.as_ref()?.status(now).failure?;
+        Some(format!("changes are taken, but nothing is logged, so a restart loses them: {why}"))
     }
 
     /// Why clients' changes wait for the disk, or are refused because of it.

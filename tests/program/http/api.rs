@@ -131,6 +131,7 @@ fn preconditions_hold_or_tell_what_is_there() {
     {
         let stale = put("3", "If-Match", label);
         assert_eq!((stale.status, stale.code().as_str()), (412, "chain_mismatch"), "{label}");
+        assert!(stale.text().contains("If-Match"), "{label}: it sent no chain");
         assert_eq!(stale.json()["entry"]["value"], 2);
         assert_eq!(stale.json()["entry"]["chain"].as_array().unwrap().len(), 1);
     }

@@ -148,6 +148,10 @@ fn a_port_that_other_machines_reach_is_refused_before_anything_is_answered() {
     assert!(open.contains("--insecure") && open.contains("metrics"), "{open}");
     assert!(refused(&["--http-name", "a"]).contains("--http"));
     assert!(refused(&["--http", "nonsense"]).contains("--http"));
+    for name in ["n1:80", "http://n1", "", "[::1]", "n1/"] {
+        let said = refused(&["--http", "127.0.0.1:0", "--http-name", name]);
+        assert!(said.contains("--http-name") && said.contains("without scheme and port"), "{said}");
+    }
 }
 
 #[test]
