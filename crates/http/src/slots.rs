@@ -11,7 +11,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use event_listener::Event;
 use parking_lot::Mutex;
 
-use crate::rt::TcpStream;
+use crate::rt::{self, TcpStream};
+
+/// A connection has this long to begin its first request, or the next, before it gives way sooner than others: in a crowd of requests,
+/// each new connection would take the place of the one before it.
+const GRACE_MS: u64 = 200;
 
 /// So many connections may be on their way out for each that is open.
 const ENDING_FOR_EACH: usize = 1;
@@ -37,10 +41,12 @@ struct Entry {
     does: Does,
     /// Since which number.
     since: u64,
+    /// And since when, by [`rt::now`].
+    at: u64,
 }
 
-/// What a connection does. The least gives way first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// What a connection does.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Does {
     /// It waits for a request.
     Wait,
@@ -48,6 +54,19 @@ enum Does {
     Answer,
     /// An answer in parts goes out.
     Stream,
+}
+
+impl Entry {
+    /// The least gives way first; none: it never does.
+    fn rank(&self, now: u64) -> Option<(u8, u64)> {
+        let kind = match self.does {
+            Does::Wait if now.saturating_sub(self.at) >= GRACE_MS => 0,
+            Does::Answer => 1,
+            Does::Wait => 2,
+            Does::Stream => return None,
+        };
+        Some((kind, self.since))
+    }
 }
 
 impl Slots {
@@ -76,17 +95,20 @@ impl Slots {
     pub(crate) fn enter(self: &Arc<Self>, stream: &TcpStream) -> Option<Slot> {
         let mut open = self.open.lock();
         if open.slots.len() >= self.most {
-            let all = open.slots.iter().map(|(n, slot)| (slot.does, slot.since, *n));
-            let (_, _, longest) = all.min().filter(|(does, ..)| *does != Does::Stream)?;
-            if let Some(entry) = open.slots.remove(&longest) {
+            let now = rt::now();
+            let ranked = open.slots.iter().filter_map(|(n, slot)| Some((slot.rank(now)?, *n)));
+            let (_, first) = ranked.min()?;
+            if let Some(entry) = open.slots.remove(&first) {
                 // Its task finds out.
                 let _ = entry.stream.shutdown(Shutdown::Both);
             }
         }
         let number = open.next;
         open.next += 1;
-        open.slots
-            .insert(number, Entry { stream: stream.clone(), does: Does::Wait, since: number });
+        open.slots.insert(
+            number,
+            Entry { stream: stream.clone(), does: Does::Wait, since: number, at: rt::now() },
+        );
         self.alive.fetch_add(1, Ordering::AcqRel);
         Some(Slot { slots: Arc::clone(self), number })
     }
@@ -103,7 +125,7 @@ impl Slots {
         let now = open.next;
         open.next += 1;
         if let Some(entry) = open.slots.get_mut(&number) {
-            (entry.does, entry.since) = (does, now);
+            (entry.does, entry.since, entry.at) = (does, now, rt::now());
         }
     }
 }
