@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 
 use crate::rt::{self, TcpStream};
 
-/// A connection has this long to begin its first request, or the next, before it gives way sooner than others: in a crowd of requests,
-/// each new connection would take the place of the one before it.
+/// A connection has this long to begin a request before it is the first to give way. Without that, in a crowd of
+/// requests each new connection would take the place of the one before it.
 const GRACE_MS: u64 = 200;
 
 /// So many connections may be on their way out for each that is open.
@@ -39,10 +39,8 @@ struct Open {
 struct Entry {
     stream: TcpStream,
     does: Does,
-    /// Since which number.
+    /// By [`rt::now`].
     since: u64,
-    /// And since when, by [`rt::now`].
-    at: u64,
 }
 
 /// What a connection does.
@@ -60,7 +58,7 @@ impl Entry {
     /// The least gives way first; none: it never does.
     fn rank(&self, now: u64) -> Option<(u8, u64)> {
         let kind = match self.does {
-            Does::Wait if now.saturating_sub(self.at) >= GRACE_MS => 0,
+            Does::Wait if now.saturating_sub(self.since) >= GRACE_MS => 0,
             Does::Answer => 1,
             Does::Wait => 2,
             Does::Stream => return None,
@@ -105,10 +103,8 @@ impl Slots {
         }
         let number = open.next;
         open.next += 1;
-        open.slots.insert(
-            number,
-            Entry { stream: stream.clone(), does: Does::Wait, since: number, at: rt::now() },
-        );
+        let entry = Entry { stream: stream.clone(), does: Does::Wait, since: rt::now() };
+        open.slots.insert(number, entry);
         self.alive.fetch_add(1, Ordering::AcqRel);
         Some(Slot { slots: Arc::clone(self), number })
     }
@@ -121,11 +117,8 @@ impl Slots {
     }
 
     fn set(&self, number: u64, does: Does) {
-        let mut open = self.open.lock();
-        let now = open.next;
-        open.next += 1;
-        if let Some(entry) = open.slots.get_mut(&number) {
-            (entry.does, entry.since, entry.at) = (does, now, rt::now());
+        if let Some(entry) = self.open.lock().slots.get_mut(&number) {
+            (entry.does, entry.since) = (does, rt::now());
         }
     }
 }

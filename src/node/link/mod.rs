@@ -158,7 +158,7 @@ impl Links {
     }
 
     /// Whether a peer on this host has a link, or is being greeted: its own call is given up then, without a word.
-    fn is_near(&self, host: IpAddr) -> bool {
+    fn has_peer_at(&self, host: IpAddr) -> bool {
         let is_linked = self.table.lock().values().any(|link| link.remote.ip() == host);
         is_linked || self.greetings.is_greeting(host)
     }

@@ -211,29 +211,26 @@ impl Inner {
         vec![
             Check::new("changes", read_only),
             Check::new("memory", excess.map(|excess| excess.text())),
-            Check { note: self.disk_note(now), ..Check::new("disk", self.disk_fault(now)) },
+            self.disk(now),
         ]
     }
 
-    /// That changes are taken which a restart would lose.
-    fn disk_note(&self, now: Millis) -> Option<String> {
-        let (why, _) = self.durable.as_ref()?.status(now).failure?;
-        Some(format!("changes are taken, but nothing is logged, so a restart loses them: {why}"))
-    }
-
-    /// Why clients' changes wait for the disk, or are refused because of it.
-    fn disk_fault(&self, now: Millis) -> Option<String> {
-        let durable = self.durable.as_ref()?;
+    /// Whether clients' changes wait for the disk, or are refused because of it; and whether they are taken without being logged.
+    fn disk(&self, now: Millis) -> Check {
+        let Some(durable) = &self.durable else { return Check::new("disk", None) };
         let status = durable.status(now);
         let gates = status.sync == crate::node::config::SyncPolicy::EveryBatch.word();
-        if let Some((why, _)) = status.failure.as_ref().filter(|_| gates) {
-            return Some(format!("the log cannot be written: {why}"));
-        }
-        if !durable.has_room() {
-            return Some(String::from("it does not keep up with the changes"));
-        }
         let stands_ms = durable.stands_ms(now);
-        (gates && stands_ms >= DISK_PATIENCE_MS)
-            .then(|| format!("it has done nothing for {} s", stands_ms / 1_000))
+        let failure = status.failure.map(|(why, _)| why);
+        let fault = match &failure {
+            Some(why) if gates => Some(format!("the log cannot be written: {why}")),
+            _ if !durable.has_room() => Some(String::from("it does not keep up with the changes")),
+            _ => (gates && stands_ms >= DISK_PATIENCE_MS)
+                .then(|| format!("it has done nothing for {} s", stands_ms / 1_000)),
+        };
+        let note = failure.map(|why| {
+            format!("changes are taken, but nothing is logged, so a restart loses them: {why}")
+        });
+        Check { note, ..Check::new("disk", fault) }
     }
 }

@@ -82,7 +82,7 @@ async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
             links.record_refusal(remote.ip(), CROWD, None);
             return links.complain("-", "crowd", text);
         }
-        if reason == "closed" && links.is_near(remote.ip()) {
+        if reason == "closed" && links.has_peer_at(remote.ip()) {
             return tracing::debug!(peer = who, "a call was given up: {error}");
         }
         let text = format!("a connection to the gossip port was closed: {error}");

@@ -154,13 +154,11 @@ async fn dial(keys: &Keys, stream: TcpStream, suite: Suite) -> Result<Channel, S
         let mut received = Vec::new();
         loop {
             more(&stream, &mut received).await?;
-            match dialler.take(&received) {
-                Ok(None) => {}
-                Ok(Some(link)) => return Ok((link, received)),
-                Err(DialError::Malformed(_)) if is_client_greeting(&received) => {
-                    return Err(SealError::ClientPort);
-                }
-                Err(error) => return Err(error.into()),
+            if is_client_greeting(&received) {
+                return Err(SealError::ClientPort);
+            }
+            if let Some(link) = dialler.take(&received)? {
+                return Ok((link, received));
             }
         }
     };
