@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use rmpv::Value;
 
 use super::place::{Place, code, new_network, status, storage};
+use crate::http::asking;
 use crate::processes::{NodeProcess, PROGRAM, array, field, wait_until};
 
 /// Tells a test program that it runs inside of the test's own namespace, and where the disk is.
@@ -82,6 +83,20 @@ fn warnings(client: &mut crate::processes::Client) -> String {
     status(client, "warnings").to_string()
 }
 
+/// What `/readyz?write` answers, and its line about the disk.
+fn readiness(node: &NodeProcess) -> (u16, String) {
+    let answer = asking::get(node.http.unwrap(), "/readyz?write");
+    let line = answer.text().lines().find(|line| line.starts_with("disk: "));
+    (answer.status, line.unwrap().to_owned())
+}
+
+/// A node's place on this disk, with an HTTP port.
+fn place_on(disk: &Path, sync: &'static str) -> Place {
+    let mut place = Place::at(disk.join("data"), &new_network(), "n1", sync);
+    place.options.extend(["--http", "127.0.0.1:0"].map(str::to_owned));
+    place
+}
+
 /// A line of the node's log has all of these words, soon.
 fn says(node: &NodeProcess, words: &[&str]) {
     wait_until("it is in the log", || {
@@ -104,7 +119,7 @@ fn kill_and_look(place: &Place, mut node: NodeProcess, keys: impl Iterator<Item 
 #[test]
 fn under_every_batch_changes_are_refused_while_reads_and_peers_go_on() {
     with_small_disk("under_every_batch_changes_are_refused_while_reads_and_peers_go_on", |disk| {
-        let place = Place::at(disk.join("data"), &new_network(), "n1", "every-batch");
+        let place = place_on(disk, "every-batch");
         let arguments = ["run", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
         let peer = NodeProcess::start_in(&place.network, "n2", &arguments);
         let node = place.join(&[&peer]);
@@ -133,6 +148,8 @@ fn under_every_batch_changes_are_refused_while_reads_and_peers_go_on() {
         wait_until("peers' changes go on", || client.get(&["peers"]));
         assert!(is_failing(&mut client) && warnings(&mut client).contains("refused"));
         says(&node, &["ERROR", "the log cannot be written"]);
+        let (status, line) = readiness(&node);
+        assert!(status == 503 && line.contains("the log cannot be written"), "{line}");
 
         std::fs::remove_file(ballast).unwrap();
         wait_until("it works again", || (!is_failing(&mut client)).then_some(()));
@@ -146,9 +163,10 @@ fn under_every_batch_changes_are_refused_while_reads_and_peers_go_on() {
 
 /// Under the policies that do not promise so much the node goes on without a log, and says so.
 fn goes_on(disk: &Path, sync: &'static str) {
-    let place = Place::at(disk.join("data"), &new_network(), "n1", sync);
+    let place = place_on(disk, sync);
     let node = place.run();
     let mut client = node.connect();
+    assert_eq!(readiness(&node), (200, String::from("disk: ok")));
     let ballast = fill(disk, 1 << 20);
     let mut last = 0;
     while !is_failing(&mut client) {
@@ -162,6 +180,8 @@ fn goes_on(disk: &Path, sync: &'static str) {
     }
     assert!(warnings(&mut client).contains("nothing is logged"), "{}", warnings(&mut client));
     says(&node, &["ERROR", "nothing is logged"]);
+    let (status, line) = readiness(&node);
+    assert!(status == 200 && line.contains("nothing is logged"), "it takes changes: {line}");
     std::fs::remove_file(ballast).unwrap();
     wait_until("it works again", || (!is_failing(&mut client)).then_some(()));
     assert_eq!(code(&set(&mut client, last)), None);
