@@ -299,11 +299,16 @@ pub(super) async fn watch(
     mut parameters: Parameters,
 ) -> Result<Reply, Failure> {
     let mut fields = Fields::at(top);
-    fields.bool("fetch", parameters.flag("fetch")?).bool("restart", true);
+    let fetches = parameters.flag("fetch")?;
+    fields.bool("fetch", fetches).bool("restart", true);
     entry::ask_for_chain(&mut fields);
     match parameters.take("conflicts").as_deref() {
         None => {}
         Some("") => drop(fields.bool("conflicts", true)),
+        Some("only") if fetches => {
+            let text = "\"fetch\" asks for entries, and \"conflicts=only\" for none";
+            return Err(Failure::bad_request(text));
+        }
         Some("only") => drop(fields.str("conflicts", "only")),
         Some(_) => return Err(Failure::bad_request("\"conflicts\" takes nothing but =only")),
     }

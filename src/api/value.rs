@@ -277,6 +277,8 @@ fn sent_value(body: &[u8], is_msgpack: bool) -> Result<Value, Failure> {
     let text = std::str::from_utf8(body).map_err(|_| bad("it is not UTF-8"))?;
     value_from_text(text).map_err(|error| match error {
         JsonError::Value(error) => wrong(error),
+        // As in MessagePack.
+        JsonError::TooDeep => Failure { code: String::from("too_large"), text: error.to_string() },
         error => bad(&error.to_string()),
     })
 }

@@ -376,8 +376,10 @@ pub struct SnapshotStatus {
     pub(crate) entries: u64,
     /// Its length.
     pub(crate) bytes: u64,
-    /// How long ago, milliseconds.
-    pub(crate) age_ms: u64,
+    /// When, in milliseconds since 1970, by the clock of then, which may have been ahead.
+    pub(crate) time_ms: u64,
+    /// How long ago, milliseconds; none if that is to come, by today's clock.
+    pub(crate) age_ms: Option<u64>,
 }
 
 /// A file that a client wants.

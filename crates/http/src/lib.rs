@@ -285,10 +285,11 @@ async fn serve(stream: TcpStream, slot: Slot, port: Arc<Port>) {
         let busy = slot.busy();
         let (head, incoming) = request.into_parts();
         let refusal = gate::look(&head, came_in_at, &port.hosts).err();
-        // A body that is not wanted is never read.
-        let takes_body = refusal.is_none() && head.method == Method::PUT;
-        let unread = Unread::of(takes_body.then_some(incoming));
-        let upload = Upload::of(unread.clone(), Arc::clone(&port.long_bodies));
+        let unread = Unread::of(incoming);
+        let upload = match refusal.is_none() && head.method == Method::PUT {
+            true => Upload::of(unread.clone(), Arc::clone(&port.long_bodies)),
+            false => Upload::none(),
+        };
         let request = Request {
             method: head.method,
             path: head.uri.path().to_owned(),

@@ -30,7 +30,7 @@ const SMALL_BODY_BYTES: usize = 64 << 10;
 pub(crate) const HTTP_LONG_BODIES_MAX: usize = 4;
 /// How long a body may take, with the wait for its turn.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a small body is waited for that nobody wanted.
+/// How long a body is read that nobody wanted: a small one before the answer, and any other one behind it.
 const UNWANTED_TIMEOUT: Duration = Duration::from_secs(2);
 /// A charged answer goes out in parts of so many bytes.
 const PART_BYTES: usize = 64 << 10;
@@ -85,27 +85,37 @@ pub struct Upload {
 pub(crate) struct Unread(Arc<Mutex<Option<Incoming>>>);
 
 impl Unread {
-    pub(crate) fn of(incoming: Option<Incoming>) -> Self {
-        Self(Arc::new(Mutex::new(incoming.filter(|incoming| !incoming.is_end_stream()))))
+    pub(crate) fn of(incoming: Incoming) -> Self {
+        let incoming = Some(incoming).filter(|incoming| !incoming.is_end_stream());
+        Self(Arc::new(Mutex::new(incoming)))
     }
 
     /// Lets go of it when the request is answered. True if it was read to its end, or is small enough and comes soon enough
     /// for that. Otherwise the connection cannot go on, which its client must be told: it would send the next request into it.
+    /// What it is still sending is read for a moment and thrown away. Closing with unread bytes would reset the connection,
+    /// maybe before its client has read the answer (RFC 9112, section 9.6).
     pub(crate) async fn pass_over(self) -> bool {
         let Some(mut incoming) = self.0.lock().take() else { return true };
-        if length(&incoming) > SMALL_BODY_BYTES as u64 {
-            return false;
+        if length(&incoming) <= SMALL_BODY_BYTES as u64 {
+            return drain(&mut incoming).await;
         }
-        let passing = async {
-            while let Some(frame) = incoming.frame().await {
-                if frame.is_err() {
-                    return false;
-                }
-            }
-            true
-        };
-        rt::timeout(UNWANTED_TIMEOUT, passing).await.unwrap_or(false)
+        // It ends with its time, or with the connection.
+        let _detached = rt::spawn(async move { drain(&mut incoming).await });
+        false
     }
+}
+
+/// Reads what nobody wants, for a moment. Whether all of it came.
+async fn drain(incoming: &mut Incoming) -> bool {
+    let draining = async {
+        while let Some(frame) = incoming.frame().await {
+            if frame.is_err() {
+                return false;
+            }
+        }
+        true
+    };
+    rt::timeout(UNWANTED_TIMEOUT, draining).await.unwrap_or(false)
 }
 
 /// As announced; the greatest there is for one that is not.
@@ -117,7 +127,7 @@ impl Upload {
     /// Nothing.
     #[must_use]
     pub fn none() -> Self {
-        Self::of(Unread::of(None), Arc::new(Semaphore::new(0)))
+        Self::of(Unread(Arc::default()), Arc::new(Semaphore::new(0)))
     }
 
     pub(crate) fn of(unread: Unread, long_bodies: Arc<Semaphore>) -> Self {

@@ -404,6 +404,23 @@ fn a_body_is_as_long_as_it_says_and_no_longer_than_may_be() {
     assert!(put(1 << 20, &long).ends_with("1048576"));
     let refused = put(HTTP_BODY_BYTES_MAX + 1, "");
     assert!(status(&refused) == "413" && refused.contains("too_large"), "{refused}");
+    // Who sends all of it first reads why not, and so does who is refused at the gate. (Closing at once would reset the
+    // connection while it is still sending.)
+    let longest = vec![b'x'; 4 * HTTP_BODY_BYTES_MAX];
+    for (request, why) in
+        [("PUT /v1/kv/a", "too_large"), ("GET /v1/kv/a", "takes no body"), ("POST /", "method")]
+    {
+        let mut socket = connect(&port);
+        let head = format!(
+            "{request} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
+            longest.len()
+        );
+        socket.write_all(head.as_bytes()).unwrap();
+        socket.write_all(&longest).unwrap();
+        let refused = rest(&socket);
+        assert!(refused.contains(why), "{request}: {refused}");
+        assert!(refused.contains("connection: close\r\n"), "{request}: {refused}");
+    }
     // A client that goes in the middle concerns nobody else.
     let mut socket = connect(&port);
     socket

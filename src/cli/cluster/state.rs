@@ -106,7 +106,13 @@ pub(in crate::cli) async fn run(args: StateArgs) -> Result<(), CliError> {
     let node = node_name(reply.str("node").unwrap_or("?"));
     let tock = reply.u64("tock").unwrap_or(0);
     output.line(&format!("as {} sees it, at tock {tock}", printable(node)))?;
-    table_of(&reply, &columns).print(&mut output)?;
+    match table_of(&reply, &columns, is_all) {
+        Some(table) => table.print(&mut output)?,
+        None => {
+            let heads: Vec<&str> = columns.iter().map(|(_, head)| *head).collect();
+            output.line(&format!("{}: none", heads.join(", ")))?;
+        }
+    }
     output.flush()
 }
 
@@ -115,8 +121,8 @@ pub(super) fn node_name(life: &str) -> &str {
     LifeRef::parse(life).map_or(life, |life| life.name)
 }
 
-/// One row per life of a node, one column per part.
-fn table_of(reply: &Message, columns: &[(&str, &str)]) -> Table {
+/// One row per life of a node, one column per part. `is_all`: also rows without any changes; none if there is no row.
+fn table_of(reply: &Message, columns: &[(&str, &str)], is_all: bool) -> Option<Table> {
     let part = |name: &str| -> BTreeMap<&str, &[u8]> {
         let items = map_items(reply.get(name).unwrap_or_default());
         items.filter_map(|(node, value)| Some((as_str(node)?, value))).collect()
@@ -127,10 +133,17 @@ fn table_of(reply: &Message, columns: &[(&str, &str)]) -> Table {
     head.extend(columns.iter().map(|(_, head)| *head));
     let mut table = Table::with_head(&head);
     // A node may be missing from `nodes` and still have ranges.
-    let mut names: Vec<&str> = nodes.keys().copied().collect();
-    names.extend(ranges.iter().flat_map(|part| part.keys().copied()));
+    let parts = ranges.iter().flatten();
+    let some = parts.filter(|(_, ticks)| array_items(ticks).next().is_some());
+    let mut names: Vec<&str> = some.map(|(name, _)| *name).collect();
+    if is_all {
+        names.extend(nodes.keys().copied());
+    }
     names.sort_unstable();
     names.dedup();
+    if names.is_empty() {
+        return None;
+    }
     for name in names {
         let tick = nodes.get(name).and_then(|tick| as_u64(tick));
         let mut cells = vec![name.to_owned(), tick.map(|t| t.to_string()).unwrap_or_default()];
@@ -138,7 +151,7 @@ fn table_of(reply: &Message, columns: &[(&str, &str)]) -> Table {
         cells.extend(ranges.iter().map(|part| text(part).unwrap_or_default()));
         table.row(cells);
     }
-    table
+    Some(table)
 }
 
 /// Ranges for people, both ends included: `1-4, 7, 9-12 … (30 ranges)`.
@@ -185,13 +198,20 @@ mod tests {
 
     #[test]
     fn the_table_has_a_row_per_node() {
-        let mut fields = Fields::new();
-        fields.raw("nodes", b"\x82\xa2n1\x05\xa2n2\xc0").raw("missing", b"\x81\xa2n3\x91\x02");
-        let reply = Message::new(&fields.encode()).unwrap();
-        let lines = table_of(&reply, &[("missing", "MISSING")]).lines();
+        let lines = |missing: &[u8], is_all| {
+            let mut fields = Fields::new();
+            fields.raw("nodes", b"\x82\xa2n1\x05\xa2n2\xc0").raw("missing", missing);
+            let reply = Message::new(&fields.encode()).unwrap();
+            let table = table_of(&reply, &[("missing", "MISSING")], is_all);
+            table.map(|table| table.lines())
+        };
         assert_eq!(
-            lines,
+            lines(b"\x81\xa2n3\x91\x02", true).unwrap(),
             ["LIFE  TICK  MISSING", "n1    5     -", "n2    -     -", "n3    -     2"]
         );
+        // Where a part is asked for, without those that have nothing of it.
+        let some = lines(b"\x81\xa2n3\x91\x02", false).unwrap();
+        assert_eq!(some, ["LIFE  TICK  MISSING", "n3    -     2"]);
+        assert_eq!(lines(b"\x81\xa2n3\x90", false), None);
     }
 }

@@ -146,9 +146,13 @@ fn storage_text(reply: &Message) -> Option<String> {
     let snapshot = match storage.get("snapshot").filter(|value| **value != [0xc0]) {
         None => String::new(),
         Some(snapshot) => {
-            let age = map_items(snapshot).find(|(key, _)| as_str(key) == Some("age_ms"));
-            let age = age.and_then(|(_, age)| as_u64(age)).map(show_millis).unwrap_or_default();
-            format!(", last snapshot {age} ago")
+            let named = |name| map_items(snapshot).find(|(key, _)| as_str(key) == Some(name));
+            let number = |name| named(name).and_then(|(_, value)| as_u64(value));
+            match (number("age_ms"), number("time_ms").map(show_time)) {
+                (Some(age), _) => format!(", last snapshot {} ago", show_millis(age)),
+                (None, Some(at)) => format!(", last snapshot at {at}, when the clock was ahead"),
+                (None, None) => String::new(),
+            }
         }
     };
     let saving = match storage.get("saving") {

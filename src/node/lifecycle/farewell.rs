@@ -60,7 +60,10 @@ pub(in crate::node) fn tell_of_changes(links: &Links, kept: &Kept) {
             "{what}, and the data directory may not have all, because the disk has failed: those that it lacks are lost now"
         ),
         Kept::InMemory => {
-            tracing::warn!("{what} and lost now: this node kept its data in memory");
+            tracing::warn!(
+                "{what}, as far as this one knows: this node kept its data in memory, so what no other has received is \
+                 lost now"
+            );
         }
     }
 }

@@ -9,6 +9,9 @@ use crate::model::ids::{Millis, NodeName};
 
 /// A message that was under way for less than this says nothing about the line.
 pub(super) const UNDER_WAY_MS: Millis = 2_000;
+/// Nor does a shorter one, in bytes: where it did not get through, next to nothing did, so the peer stood still or was out
+/// of reach. At [`RATE_LEAST`] it takes 16 s.
+const LONG_LEAST: usize = 16 << 10;
 /// What happened longer ago is forgotten.
 const MEMORY_MS: Millis = 600_000;
 /// So often it must have happened.
@@ -40,6 +43,9 @@ impl GivenUp {
         bytes: usize,
         now: Millis,
     ) -> Option<String> {
+        if bytes < LONG_LEAST {
+            return None;
+        }
         self.of.retain(|_, times| now.saturating_sub(times.last) < MEMORY_MS);
         let key = (peer.clone(), is_from);
         if self.of.len() >= SLOW_PEERS_MAX && !self.of.contains_key(&key) {
@@ -85,24 +91,27 @@ mod tests {
     fn it_is_told_when_it_happens_again_and_forgotten_later() {
         let mut given_up = GivenUp::default();
         let (n1, n2) = (name("n1"), name("n2"));
-        assert_eq!(given_up.note(&n1, true, 5_000, 0), None);
-        assert_eq!(given_up.note(&n1, false, 5_000, 1), None, "another direction");
-        assert_eq!(given_up.note(&n2, true, 5_000, 2), None, "another peer");
+        assert_eq!(given_up.note(&n1, true, 50_000, 0), None);
+        assert_eq!(given_up.note(&n1, false, 50_000, 1), None, "another direction");
+        assert_eq!(given_up.note(&n2, true, 50_000, 2), None, "another peer");
         assert_eq!(given_up.warnings(3), [""; 0]);
-        let told = given_up.note(&n1, true, 4_000, 3).unwrap();
+        for _ in 0..3 {
+            assert_eq!(given_up.note(&n1, true, 235, 3), None, "a short one");
+        }
+        let told = given_up.note(&n1, true, 40_000, 3).unwrap();
         assert!(told.contains("with n1 has ended 2 times"), "{told}");
-        assert!(told.contains("from it, of 5000 bytes at most"), "{told}");
+        assert!(told.contains("from it, of 50000 bytes at most"), "{told}");
         assert!(told.contains("fewer than 1024 bytes per second, or none for 5 s"), "{told}");
         assert_eq!(given_up.warnings(4), [told]);
         assert_eq!(given_up.warnings(3 + MEMORY_MS), [""; 0]);
-        assert_eq!(given_up.note(&n1, true, 9, 3 + MEMORY_MS), None, "the first one again");
+        assert_eq!(given_up.note(&n1, true, 90_000, 3 + MEMORY_MS), None, "the first one again");
     }
 
     #[test]
     fn no_more_peers_are_remembered_than_a_node_has_links() {
         let mut given_up = GivenUp::default();
         for number in 0..2 * SLOW_PEERS_MAX {
-            given_up.note(&name(&format!("n{number}")), true, 1, 0);
+            given_up.note(&name(&format!("n{number}")), true, LONG_LEAST, 0);
         }
         assert_eq!(given_up.of.len(), SLOW_PEERS_MAX);
     }

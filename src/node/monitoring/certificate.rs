@@ -60,8 +60,9 @@ pub(in crate::node) fn warning(name: &str, period: Period, now: u64) -> Option<S
             length(period.to - now)
         ),
         Trouble::Over => format!(
-            "the certificate for clients, {name}, expired at {at}: clients that use TLS cannot connect until it is \
-             renewed"
+            "the certificate for clients, {name}, expired at {at}, and this machine's clock says {}: clients that have \
+             the same time cannot connect by TLS until it is renewed; is the clock right?",
+            text_of(now)
         ),
     })
 }
@@ -164,9 +165,10 @@ mod tests {
             assert!(told(NOW - left).contains(text), "{}", told(NOW - left));
         }
         assert_eq!(
-            told(NOW + 1),
-            "the certificate for clients, node.pem, expired at 2027-01-15 08:00 UTC: clients that use TLS cannot \
-             connect until it is renewed"
+            told(NOW + DAY),
+            "the certificate for clients, node.pem, expired at 2027-01-15 08:00 UTC, and this machine's clock says \
+             2027-01-16 08:00 UTC: clients that have the same time cannot connect by TLS until it is renewed; is the \
+             clock right?"
         );
         let later = of(NOW, NOW + 365 * DAY);
         assert_eq!(

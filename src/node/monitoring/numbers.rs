@@ -242,8 +242,7 @@ impl Inner {
         numbers.set(Name::DataBytes, &["log"], logs);
         numbers.set(Name::DataBytes, &["snapshot"], snapshots);
         if let Some(snapshot) = &status.snapshot {
-            let made_ms = rt::wall_clock_ms().saturating_sub(snapshot.age_ms);
-            numbers.set(Name::SnapshotTimestampSeconds, &[], seconds(made_ms));
+            numbers.set(Name::SnapshotTimestampSeconds, &[], seconds(snapshot.time_ms));
         }
     }
 

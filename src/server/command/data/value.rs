@@ -12,7 +12,7 @@ use crate::model::count::count_of;
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, Millis, Tock};
 use crate::model::invariant::OrBroken;
-use crate::model::meta::{Family, is_secret, shown};
+use crate::model::meta::{AUTH_PATH, Family, METHODS, is_secret, login, shown};
 use crate::model::value::Value;
 use crate::protocol::client::chain::ChainField;
 use crate::protocol::client::reply::write_error;
@@ -342,7 +342,20 @@ pub(in crate::server) fn check_type(
             let none = TypeChecks::default();
             cx.access.types.as_deref().unwrap_or(&none).check_change(&path.to_path(), value)
         }
+        Some(Family::Auth) if path.as_bytes() == AUTH_PATH => check_login(value).map(|()| None),
         _ => Ok(None),
+    }
+}
+
+/// A client must not lock out everybody, itself included, by a slip. What comes from peers and files may.
+fn check_login(value: &[u8]) -> Result<(), ClientError> {
+    match login(value) {
+        Some(login) if !login.is_known() => Err(ClientError::bad_request(format!(
+            "nobody could log in any more: the value at :n.auth must be nil, or a map whose 'current' is one of {}, \
+             or nil; nothing was changed",
+            METHODS.join(", ")
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -241,7 +241,8 @@ pub(in crate::server::command) fn write_storage(status: Option<&StorageStatus>, 
             inner.str("file", &snapshot.file);
             inner.u64("entries", snapshot.entries);
             inner.u64("bytes", snapshot.bytes);
-            inner.u64("age_ms", snapshot.age_ms);
+            inner.u64("time_ms", snapshot.time_ms);
+            inner.optional_u64("age_ms", snapshot.age_ms);
             inner.finish(map.key("snapshot"));
         }
     }

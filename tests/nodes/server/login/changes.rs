@@ -4,7 +4,7 @@ use distkv::engine::Engine;
 
 use super::sides::{elsewhere, heal, serve, steal};
 use super::{admin, get, last_error, limited, logged_in, login, password, pattern, secured};
-use crate::harness::{Node, Value, has, path, text};
+use crate::harness::{Node, Value, array, has, path, text};
 
 #[test]
 fn who_is_removed_is_closed_whatever_it_is_doing_and_is_told_why() {
@@ -105,6 +105,31 @@ fn connections_without_a_login_end_when_one_is_needed_and_the_one_that_said_so_g
     }
     // Who had logged in before stays.
     known.set("a", 2);
+}
+
+/// By a slip anybody could lock out everybody, for ever: an open node takes all that it is told.
+#[test]
+fn no_client_writes_a_method_by_which_nobody_can_log_in() {
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    let at = || path(":n.auth");
+    let stored = |value: Value| map! {"action": "update", "path": at(), "value": value, "tock": 99};
+    for wrong in
+        [Value::from(5), array(["password"]), map! {"current": 5}, map! {"current": "pasword"}]
+    {
+        let set = map! {"action": "set_value", "path": at(), "value": wrong.clone()};
+        for request in [set, stored(wrong)] {
+            let refused = client.error(request.clone());
+            assert_eq!(text(&refused, "code"), "bad_request", "{request}: {refused}");
+        }
+    }
+    client.set("others", 1);
+    let mut other = node.connect();
+    other.set("others", 2);
+    // What switches logins off, or changes nothing, is taken as before.
+    for right in [map! {"current": Value::Nil}, map! {}, Value::Nil] {
+        client.ok(map! {"action": "set_value", "path": at(), "value": right});
+    }
 }
 
 #[test]

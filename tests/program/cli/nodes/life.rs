@@ -329,7 +329,7 @@ fn a_node_that_ends_says_which_changes_nobody_else_has() {
     let in_memory = ["join", &peer];
     let durable = ["join", &peer, "--data-dir", data.to_str().unwrap()];
     for (arguments, says) in [
-        (&in_memory[..], "12 changes of this node are on no other node and lost now"),
+        (&in_memory[..], "12 changes of this node are on no other node, as far as this one knows"),
         (&durable[..], "12 changes of this node are on no other node: the data directory has all"),
     ] {
         let mut node = Starting::new(&n1.network, "n3", arguments);
