@@ -157,7 +157,15 @@ impl Connection {
         }
         incoming.writer_is(outgoing.queue());
         let (tasks, shut_out) = (tasks.clone(), shut_out.clone());
-        let shared = Shared::new(address, greeting, window, stream, tasks.clone(), shut_out);
+        let shared = Shared::new(
+            address,
+            greeting,
+            window,
+            stream,
+            tasks.clone(),
+            shut_out,
+            may_send_secrets,
+        );
         let shared = Arc::new(shared);
         tasks.spawn(incoming.read_all(Arc::clone(&shared), writer.queue()));
         tasks.spawn(writer.run(Arc::clone(&shared)));
@@ -199,6 +207,12 @@ impl Connection {
     #[must_use]
     pub fn address(&self) -> &str {
         &self.shared.address
+    }
+
+    /// Whether a secret may be sent over it: see [`Access::may_send_secrets`](crate::Access::may_send_secrets).
+    #[must_use]
+    pub fn may_send_secrets(&self) -> bool {
+        self.shared.may_send_secrets
     }
 
     /// Whether the connection has ended; then every request fails.

@@ -44,6 +44,10 @@ const AUTH_REQUIRED: &str = "auth_required";
 /// What to do about it.
 const LOG_IN: &str = "log in with --key, or --user and --secret-file";
 
+/// What to do where a secret is not sent in plain text.
+const INSTEAD_OF_PLAINTEXT: &str =
+    "use a ticket, --key or --node-ca (TLS), a tunnel, or --plaintext-login";
+
 /// Why a command did not end well. Each text is one line: what, where, what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CliError {
@@ -176,6 +180,17 @@ impl CliError {
     #[must_use]
     pub fn not_found(text: String) -> CliError {
         CliError::Request { outcome: Outcome::NotFound, code: None, text }
+    }
+
+    /// A user's new secret is not sent to this address in plain text, nor from there.
+    #[must_use]
+    pub(crate) fn plaintext_secret(address: &str) -> CliError {
+        let text = format!(
+            "the user's new secret would go over the network in plain text, with {address} at the other end, so nothing \
+             was changed: {INSTEAD_OF_PLAINTEXT}"
+        );
+        let code = Some(PLAINTEXT_LOGIN.to_owned());
+        CliError::Request { outcome: Outcome::Refused, code, text }
     }
 
     /// The same, with another text.
@@ -316,8 +331,7 @@ fn told(error: &ServerError) -> String {
 /// That a secret was not sent, in the words of commands.
 fn in_plaintext(address: &str) -> String {
     format!(
-        "{address} asks for a login, and the user's secret would go there in plain text: use a ticket, --key or --node-ca \
-         (TLS), a tunnel, or --plaintext-login"
+        "{address} asks for a login, and the user's secret would go there in plain text: {INSTEAD_OF_PLAINTEXT}"
     )
 }
 

@@ -431,6 +431,17 @@ impl Remote {
         Remote { timeout: self.timeout + NODE_TELLS, ..self }
     }
 
+    /// To be asked before a new secret is sent, or asked for.
+    ///
+    /// # Errors
+    /// Others could read it on its way. Nothing was sent.
+    pub fn require_private(&self) -> Result<(), CliError> {
+        if self.connection.may_send_secrets() {
+            return Ok(());
+        }
+        Err(CliError::plaintext_secret(self.connection.address()))
+    }
+
     /// Asks, and waits for the one reply.
     pub async fn request(&self, action: &str, fields: &Fields) -> Result<Message, CliError> {
         let reply = self.in_time(self.connection.request(action, fields)).await;

@@ -217,6 +217,9 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
             let mut fields = user_fields(method, name);
             // One that is there already is not changed.
             fields.nil("chain");
+            if method == "token" || method == "password" {
+                remote.require_private()?;
+            }
             let more = [("role", role), ("acl", acl)];
             for (field, text) in more {
                 if let Some(text) = text {
@@ -252,6 +255,7 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
             )?;
         }
         UserCommand::Password { name, new_secret_file, .. } => {
+            remote.require_private()?;
             let mut change = Change::of_secret(&remote, Some("password"), name).await?;
             let secret = NewSecret::read_or_make(new_secret_file)?;
             change.fields.str("secret", &secret.text);
@@ -260,6 +264,7 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
             tell_set(&mut output, name, "password", "has a new password", &reply)?;
         }
         UserCommand::Token { name, to, force, .. } => {
+            remote.require_private()?;
             let file = to.as_ref().map(|to| TicketFile::begin(to, Existing::of_force(*force)));
             let file = to.as_ref().zip(file.transpose()?);
             let change = Change::of_secret(&remote, Some("token"), name).await?;

@@ -63,6 +63,7 @@ pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), C
     // Before anybody is asked for a secret, and before the old one is gone for good.
     let new = TicketFile::begin(&args.to, Existing::of_force(args.force))?;
     let remote = &connect.connect().await?;
+    remote.require_private()?;
     let mut change = Change::of_secret(remote, args.method.as_deref(), &args.name).await?;
     let method = change.method.clone();
     let addresses = if args.addresses.is_empty() {

@@ -201,6 +201,47 @@ fn who_has_no_secret_to_lose_is_not_refused() {
     });
 }
 
+/// Where no login is asked for, there is a secret to lose all the same: the new user's.
+#[test]
+fn no_new_secret_is_sent_or_asked_for_in_plain_text() {
+    let name = "secure::plaintext_login::no_new_secret_is_sent_or_asked_for_in_plain_text";
+    inside_own_network(name, || {
+        let _hosts = Hosts::new(&[0]);
+        let folder = tempfile::tempdir().unwrap();
+        let to = folder.path().join("ticket");
+        let to = to.to_str().unwrap();
+        let [open, here] = [ELSEWHERE, HERE].map(|at| Listener::start(at, b"\x91\xc0"));
+        let ask = |at: &Listener, command: &[&str], more: &[&str]| {
+            let at = ["--connect", &at.address.to_string()].map(str::to_owned);
+            let at = [&*at[0], &*at[1]];
+            run(&[&["user"], command, &at, more].concat(), &[], SECRET.as_bytes())
+        };
+        let commands = [
+            &["add", "joe", "--acl", "*"][..],
+            &["add", "joe", "--method", "token", "--acl", "*"],
+            &["password", "joe"],
+            &["token", "joe"],
+            &["token", "joe", "--to", to],
+            &["ticket", "joe", "--to", to],
+        ];
+        for command in commands {
+            let done = ask(&open, command, &[]);
+            is_refused(&done, &open);
+            assert!(done.stderr.contains("nothing was changed"), "{done:?}");
+            open.has_learned_nothing();
+            // Whoever listens has no such action.
+            for done in [ask(&open, command, &["--plaintext-login"]), ask(&here, command, &[])] {
+                assert!(!done.stderr.contains("plain text"), "{done:?}");
+            }
+            assert!(has(&open.heard(), "joe") && has(&here.heard(), "joe"), "{command:?}");
+        }
+        assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none(), "no file is left");
+        // Who has none can be made.
+        ask(&open, &["add", "*", "--method", "root"], &[]);
+        assert!(has(&open.heard(), "auth_set"));
+    });
+}
+
 #[test]
 fn programs_send_no_secret_in_plain_text_to_another_machine_unless_they_are_told_to() {
     let name = "secure::plaintext_login::programs_send_no_secret_in_plain_text_to_another_machine_unless_they_are_told_to";

@@ -43,6 +43,8 @@ pub(super) struct Shared {
     pub(super) last_words: OnceLock<ServerError>,
     /// Hears that, too, if it is against the client.
     shut_out: ShutOut,
+    /// Whether secrets come to nobody else on the way, or that does not matter.
+    pub(super) may_send_secrets: bool,
     /// Notified when the connection ends.
     ended: Event,
 }
@@ -133,6 +135,7 @@ impl Shared {
         stream: TcpStream,
         tasks: Group,
         shut_out: ShutOut,
+        may_send_secrets: bool,
     ) -> Shared {
         Shared {
             address,
@@ -145,6 +148,7 @@ impl Shared {
             heard: AtomicU64::new(rt::now()),
             last_words: OnceLock::new(),
             shut_out,
+            may_send_secrets,
             ended: Event::new(),
         }
     }
