@@ -13,6 +13,7 @@ use crate::cli::files::new_file::{Existing, tell_when_interrupted, tidy_when_int
 use crate::cli::files::ticket_file::TicketFile;
 use crate::cli::remote::{Remote, RemoteArgs, parse_address};
 use crate::cli::terminal::output::{Output, printable};
+use crate::model::host_port::HostPort;
 
 /// Give a user a new secret, and write a ticket with it
 ///
@@ -72,6 +73,7 @@ pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), C
         let parse = |text: &String| parse_address("--address", text);
         args.addresses.iter().map(parse).collect::<Result<_, _>>()?
     };
+    let is_for_here = addresses.iter().all(is_own_machine);
     let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     let (ca, network) = (connect.ca()?, network_of(remote).await?);
     let mut secret = None;
@@ -117,14 +119,24 @@ pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), C
         || {
             let plain =
                 if ca.is_none() { "; without a CA, so its clients use plain text" } else { "" };
+            let here = if is_for_here {
+                "; it names loopback addresses only, so it is for programs of this machine: --address names others"
+            } else {
+                ""
+            };
             let text = format!(
-                "{} ({method}): the ticket with a new secret is in {place}{plain}",
+                "{} ({method}): the ticket with a new secret is in {place}{plain}{here}",
                 args.name
             );
             printable(&text).into_owned()
         },
     )?;
     output.flush()
+}
+
+fn is_own_machine(address: &HostPort) -> bool {
+    address.numeric().is_some_and(|address| address.ip().is_loopback())
+        || address.host == "localhost"
 }
 
 /// The name of the node's network: clients with the ticket use no other one.

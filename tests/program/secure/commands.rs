@@ -161,6 +161,7 @@ fn a_user_s_ticket_is_all_that_its_program_needs_and_the_secret_before_is_worthl
 
     let (code, said) = as_admin(&["user", "ticket", "robot", "--to", &ticket]);
     assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("loopback addresses only"), "{said}");
     let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&ticket).unwrap());
     assert_eq!(mode & 0o777, 0o600);
     let at_file = format!("@{ticket}");
