@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use distkv::client::retry::RetryPolicy;
-use distkv::client::{ClientConfig, PutOptions, ReadMode};
+use distkv::client::{Client, ClientConfig, GetOptions, PutOptions, ReadMode};
+use distkv::model::host_port::HostPort;
+use distkv::model::ids::NodeName;
 use distkv::model::shard::shard_of;
 use distkv::model::value::Value;
 use distkv::node::Node;
 use distkv::rt;
-use distkv::testing::{PATIENCE, TestCluster, block_on, wait_until};
+use distkv::testing::{PATIENCE, TestCluster, block_on, free_addrs, loopback, wait_until};
 
 use super::ops::{connect, path};
 
@@ -109,6 +111,48 @@ fn freshest_does_not_wait_for_a_silent_node_because_of_what_is_purged() {
         assert_eq!(client.get_entry_with(&path("a"), ReadMode::Freshest).await.unwrap(), None);
         assert!(rt::now() - begun < rt::millis(PATIENCE) / 2, "{} ms", rt::now() - begun);
         cluster.shutdown().await;
+    });
+}
+
+/// Else a caller whose reads end before the client's patience does would never be answered.
+#[test]
+fn a_write_that_is_lost_is_given_up_however_short_the_reads_are() {
+    block_on(async {
+        let [address] = free_addrs::<1>().map(|address| address.to_string());
+        let start = || {
+            let mut config = loopback(NodeName::new("n1").unwrap(), Vec::new());
+            config.client.clone_from(&address);
+            Node::start(config)
+        };
+        let node = start().await.unwrap();
+        node.ready().await.unwrap();
+        let seeds = [HostPort::parse(&address, None).unwrap()];
+        let client = Client::connect(seeds, ClientConfig::new()).await.unwrap();
+        let [at, other] = ["a.1", "a.2"].map(path);
+        for at in [&at, &other] {
+            client.put(at, &1).await.unwrap();
+        }
+        // It keeps its data in memory.
+        node.shutdown().await;
+        let node = start().await.unwrap();
+        node.ready().await.unwrap();
+        let short = Duration::from_millis(300);
+        // Given up by whoever called.
+        let answered = rt::timeout(PATIENCE, async {
+            loop {
+                if let Some(Ok(found)) = rt::timeout(short, client.get::<u8>(&at)).await {
+                    break found;
+                }
+            }
+        });
+        assert_eq!(answered.await, Some(None));
+        // With a time of its own, a read takes what there is when that ends, and looks for the write the next time, too.
+        let options = GetOptions::new().deadline(short);
+        assert_eq!(client.get_with::<u8>(&other, options).await, Ok(None));
+        let before = client.stats();
+        assert_eq!(client.get_with::<u8>(&other, options).await, Ok(None));
+        assert!(client.stats().reads.stale_answers > before.reads.stale_answers);
+        node.shutdown().await;
     });
 }
 

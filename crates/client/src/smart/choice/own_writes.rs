@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::model::ids::Millis;
 use crate::model::path::Path;
 use crate::model::shard::shard_of;
 use crate::pool::NodeIdentity;
@@ -30,12 +31,21 @@ pub(in crate::smart) struct OwnWrites {
 struct State {
     /// With the turn at which it became the home.
     homes: HashMap<u16, (NodeIdentity, u64)>,
-    /// The tock, and whose turn it is in `order`.
-    tocks: HashMap<Path, (u64, u64)>,
+    tocks: HashMap<Path, OwnWrite>,
     /// Oldest first; paths that were written again since are skipped. Invariant: at most twice
     /// `max`.
     order: VecDeque<(Path, u64)>,
     turn: u64,
+}
+
+/// The last own write of a path.
+#[derive(Debug, Default)]
+struct OwnWrite {
+    tock: u64,
+    /// Its turn in `order`.
+    turn: u64,
+    /// Since when no answer has had it, over all reads: else one that gives up early would look for it for ever.
+    missed_since: Option<Millis>,
 }
 
 /// How an answer compares with what this client wrote.
@@ -43,8 +53,8 @@ struct State {
 pub(in crate::smart) enum Freshness {
     /// It has it, or something newer, or nothing was written.
     Enough,
-    /// It is older.
-    Stale,
+    /// It is older. The own write has been looked for since then.
+    Stale(Millis),
 }
 
 impl State {
@@ -78,16 +88,16 @@ impl OwnWrites {
         }
         state.turn += 1;
         let turn = state.turn;
-        let known = state.tocks.entry(path.clone()).or_insert((0, 0));
+        let known = state.tocks.entry(path.clone()).or_default();
         // Two writes at once are acknowledged in any order.
-        if tock < known.0 {
+        if tock < known.tock {
             return;
         }
-        *known = (tock, turn);
+        *known = OwnWrite { tock, turn, missed_since: None };
         state.order.push_back((path.clone(), turn));
         while state.tocks.len() > self.max || state.order.len() > self.max.saturating_mul(2) {
             let Some((path, turn)) = state.order.pop_front() else { break };
-            if state.tocks.get(&path).is_some_and(|known| known.1 == turn) {
+            if state.tocks.get(&path).is_some_and(|known| known.turn == turn) {
                 state.tocks.remove(&path);
             }
         }
@@ -113,7 +123,7 @@ impl OwnWrites {
         if !self.is_used() {
             return None;
         }
-        self.state.lock().tocks.get(path).map(|(tock, _)| *tock)
+        self.state.lock().tocks.get(path).map(|own| own.tock)
     }
 
     /// Whether there is something to compare answers about this path with.
@@ -121,23 +131,39 @@ impl OwnWrites {
         self.tock(path).is_some()
     }
 
+    /// Since when the last own write of a path has been looked for; none: not at all, or the last answer had it.
+    pub(in crate::smart) fn missed_since(&self, path: &Path) -> Option<Millis> {
+        self.state.lock().tocks.get(path)?.missed_since
+    }
+
     /// Whether an answer is good enough: `tock` is that of the entry, none if the node has none.
-    pub(super) fn judge(&self, path: &Path, tock: Option<u64>, node: &NodeIdentity) -> Freshness {
-        let state = self.state.lock();
+    pub(super) fn judge(
+        &self,
+        path: &Path,
+        tock: Option<u64>,
+        node: &NodeIdentity,
+        now: Millis,
+    ) -> Freshness {
+        let mut state = self.state.lock();
         if is_broken(Rule::OwnWrites) {
             return Freshness::Enough;
         }
-        let Some((own, turn)) = state.tocks.get(path) else { return Freshness::Enough };
-        let home = state.homes.get(&shard_of(path));
+        let State { homes, tocks, .. } = &mut *state;
+        let Some(own) = tocks.get_mut(path) else { return Freshness::Enough };
+        let home = homes.get(&shard_of(path));
         // Another one may have made it before this one became the home.
         let has_made_it = node.incarnation.is_some()
-            && home.is_some_and(|(home, since)| home == node && since <= turn);
-        match tock {
-            Some(tock) if tock >= *own => Freshness::Enough,
+            && home.is_some_and(|(home, since)| home == node && *since <= own.turn);
+        let is_there = match tock {
+            Some(tock) => tock >= own.tock,
             // It was deleted and purged since.
-            None if has_made_it => Freshness::Enough,
-            Some(_) | None => Freshness::Stale,
+            None => has_made_it,
+        };
+        if is_there {
+            own.missed_since = None;
+            return Freshness::Enough;
         }
+        Freshness::Stale(*own.missed_since.get_or_insert(now))
     }
 
     /// The write is nowhere to be found: it is not looked for again.
@@ -157,17 +183,17 @@ mod tests {
     #[test]
     fn an_older_answer_from_elsewhere_is_stale() {
         let (own, path) = (OwnWrites::new(10), "a.b".parse().unwrap());
-        assert_eq!(own.judge(&path, None, &node("n1", 1)), Freshness::Enough);
+        assert_eq!(own.judge(&path, None, &node("n1", 1), 0), Freshness::Enough);
         own.on_written(&path, 7, &node("n1", 1));
         assert_eq!(own.home(shard_of(&path)), Some(node("n1", 1)));
-        assert_eq!(own.judge(&path, Some(6), &node("n2", 1)), Freshness::Stale);
-        assert_eq!(own.judge(&path, None, &node("n2", 1)), Freshness::Stale);
-        assert_eq!(own.judge(&path, Some(7), &node("n2", 1)), Freshness::Enough);
-        assert_eq!(own.judge(&path, None, &node("n1", 1)), Freshness::Enough);
+        assert_eq!(own.judge(&path, Some(6), &node("n2", 1), 0), Freshness::Stale(0));
+        assert_eq!(own.judge(&path, None, &node("n2", 1), 0), Freshness::Stale(0));
+        assert_eq!(own.judge(&path, Some(7), &node("n2", 1), 0), Freshness::Enough);
+        assert_eq!(own.judge(&path, None, &node("n1", 1), 0), Freshness::Enough);
         // Another life of it is another node.
-        assert_eq!(own.judge(&path, None, &node("n1", 2)), Freshness::Stale);
+        assert_eq!(own.judge(&path, None, &node("n1", 2), 0), Freshness::Stale(0));
         own.give_up(&path);
-        assert_eq!(own.judge(&path, None, &node("n2", 1)), Freshness::Enough);
+        assert_eq!(own.judge(&path, None, &node("n2", 1), 0), Freshness::Enough);
     }
 
     #[test]
@@ -177,17 +203,34 @@ mod tests {
         let (first, second): (Path, Path) = ("a.b".parse().unwrap(), "a.c".parse().unwrap());
         own.on_written(&first, 7, &node("n2", 1));
         own.on_written(&second, 8, &node("n1", 1));
-        assert_eq!(own.judge(&second, None, &node("n1", 1)), Freshness::Enough);
+        assert_eq!(own.judge(&second, None, &node("n1", 1), 0), Freshness::Enough);
         assert_eq!(
-            own.judge(&first, None, &node("n1", 1)),
-            Freshness::Stale,
+            own.judge(&first, None, &node("n1", 1), 0),
+            Freshness::Stale(0),
             "it may be on its way"
         );
         // An older one, of which it is heard later.
         own.on_written(&first, 6, &node("n1", 1));
-        assert_eq!(own.judge(&first, None, &node("n1", 1)), Freshness::Stale);
+        assert_eq!(own.judge(&first, None, &node("n1", 1), 0), Freshness::Stale(0));
         own.on_written(&first, 9, &node("n1", 1));
-        assert_eq!(own.judge(&first, None, &node("n1", 1)), Freshness::Enough);
+        assert_eq!(own.judge(&first, None, &node("n1", 1), 0), Freshness::Enough);
+    }
+
+    /// However short the single reads are.
+    #[test]
+    fn it_has_been_looked_for_since_the_first_answer_without_it() {
+        let (own, path) = (OwnWrites::new(10), "a".parse().unwrap());
+        let (home, other) = (node("n1", 1), node("n2", 1));
+        own.on_written(&path, 7, &home);
+        assert_eq!(own.missed_since(&path), None);
+        assert_eq!(own.judge(&path, Some(6), &other, 100), Freshness::Stale(100));
+        assert_eq!(own.judge(&path, None, &other, 900), Freshness::Stale(100));
+        assert_eq!(own.missed_since(&path), Some(100));
+        // An answer that has it, or another write, begins anew.
+        assert_eq!(own.judge(&path, Some(7), &home, 950), Freshness::Enough);
+        assert_eq!(own.judge(&path, Some(6), &other, 1_000), Freshness::Stale(1_000));
+        own.on_written(&path, 8, &home);
+        assert_eq!(own.judge(&path, Some(7), &other, 3_000), Freshness::Stale(3_000));
     }
 
     #[test]
@@ -195,7 +238,7 @@ mod tests {
         let (own, path) = (OwnWrites::new(10), "a".parse().unwrap());
         own.on_written(&path, 9, &node("n1", 1));
         own.on_written(&path, 8, &node("n1", 1));
-        assert_eq!(own.judge(&path, Some(8), &node("n2", 1)), Freshness::Stale);
+        assert_eq!(own.judge(&path, Some(8), &node("n2", 1), 0), Freshness::Stale(0));
     }
 
     #[test]

@@ -69,9 +69,9 @@ impl Inner {
         let waited = |started: Option<Millis>| {
             started.map_or(Duration::ZERO, |at| Duration::from_millis(rt::now().saturating_sub(at)))
         };
-        // How long to look for an own write.
-        let patience = self.config.own_write_patience.min(deadline.unwrap_or(Duration::MAX));
         let mut stale: Vec<HostPort> = Vec::new();
+        // The newest answer without the own write: it counts where the time ends.
+        let mut in_hand: Option<Entry> = None;
         loop {
             let has_own = self.own_writes.knows(path);
             if started.is_none() && (has_own || deadline.is_some()) {
@@ -85,16 +85,30 @@ impl Inner {
                 ..Plan::read("get_value", shard)
             };
             let request = ReadRequest { path, with_chain: request.with_chain || has_own };
-            let (entry, served) = self.read_once(request, plan).await?.split();
-            if !has_own || self.has_own(path, &entry, served.node()) {
-                return Ok(entry);
-            }
+            let (entry, served) = match self.read_once(request, plan).await {
+                Ok(served) => served.split(),
+                Err(error) => {
+                    let is_late = deadline.is_some_and(|deadline| waited(started) >= deadline);
+                    let taken = in_hand.filter(|_| is_late).ok_or(error)?;
+                    count(&self.counts.stale_taken);
+                    return Ok(taken);
+                }
+            };
+            let missed_since = match self.judge(path, &entry, served.node()) {
+                Freshness::Enough => return Ok(entry),
+                Freshness::Stale(since) => since,
+            };
             count(&self.counts.stale_answers);
-            if waited(started) >= patience {
-                count(&self.counts.stale_taken);
+            let is_given_up = self.patience(missed_since).is_zero();
+            if is_given_up {
                 self.own_writes.give_up(path);
+            }
+            let entry = newer_of(in_hand.take(), entry);
+            if is_given_up || deadline.is_some_and(|deadline| waited(started) >= deadline) {
+                count(&self.counts.stale_taken);
                 return Ok(entry);
             }
+            in_hand = Some(entry);
             if stale.contains(served.address()) {
                 // All nodes were asked.
                 stale.clear();
@@ -191,7 +205,8 @@ impl Inner {
                     break;
                 } else {
                     // More are waited for only because this client knows that there is something newer, and not for long.
-                    let patience = self.config.own_write_patience.saturating_sub(elapsed());
+                    let missed_since = self.own_writes.missed_since(path);
+                    let patience = self.patience(missed_since.unwrap_or_else(rt::now));
                     match rt::timeout(patience, answers.next()).await {
                         Some(next) => next,
                         None => {
@@ -206,7 +221,7 @@ impl Inner {
                 match answer {
                     Ok((entry, node)) => {
                         answered.insert(target.name.clone());
-                        has_own |= self.has_own(path, &entry, &node);
+                        has_own |= self.judge(path, &entry, &node) == Freshness::Enough;
                         newest = Some(newer_of(newest, entry));
                     }
                     Err(error) => {
@@ -259,9 +274,15 @@ impl Inner {
     }
 
     /// Whether an answer has what this client wrote, or something newer.
-    fn has_own(&self, path: &Path, entry: &Entry, node: &NodeIdentity) -> bool {
+    fn judge(&self, path: &Path, entry: &Entry, node: &NodeIdentity) -> Freshness {
         let there = entry.value.is_some() || entry.chain.is_some();
-        self.own_writes.judge(path, there.then_some(entry.tock), node) == Freshness::Enough
+        self.own_writes.judge(path, there.then_some(entry.tock), node, rt::now())
+    }
+
+    /// How long an own write that has been looked for since then is still looked for.
+    fn patience(&self, missed_since: Millis) -> Duration {
+        let missed = Duration::from_millis(rt::now().saturating_sub(missed_since));
+        self.config.own_write_patience.saturating_sub(missed)
     }
 
     /// One node's answer.
