@@ -76,7 +76,10 @@ distkv-node ($version) unstable; urgency=medium
 EOF
 gzip -9n "$root$doc/changelog.Debian"
 gzip -9nc README.md | put "$doc/README.md.gz"
-install_file 644 docs/security.md "$doc/security.md"
+# What README refers to, where it does.
+for guide in docs/*.md ARCHITECTURE.md; do
+    install_file 644 "$guide" "$doc/$guide"
+done
 
 mkdir -p "$root/DEBIAN"
 for script in postinst prerm postrm; do

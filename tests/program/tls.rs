@@ -341,7 +341,7 @@ struct Tunnel {
 
 impl Tunnel {
     fn start(ticket: &str) -> Tunnel {
-        let arguments = ["tunnel", "--listen", "127.0.0.1:0", "--json", "--ticket", ticket];
+        let arguments = ["tunnel", "--listen", "localhost:0", "--json", "--ticket", ticket];
         let mut child = program(&arguments).stderr(Stdio::inherit()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -465,6 +465,10 @@ fn a_tunnel_says_at_once_what_is_wrong_with_its_ticket() {
     let text = authority.ticket(&[node.client]).to_text().unwrap();
     let done = tunnel(&text, "0.0.0.0:0");
     assert!(done.code == 2 && done.stderr.contains("loopback"), "{done:?}");
+    for listen in ["n1.example.org:0", "[::]:0", "1:2:3"] {
+        let done = tunnel(&text, listen);
+        assert!(done.code == 2 && done.stderr.contains("--listen"), "{listen}: {done:?}");
+    }
     let done = cli(&["tunnel", "--connect", &node.client.to_string()]);
     assert!(done.code == 2 && done.stderr.contains("needs a ticket with a CA"), "{done:?}");
 }

@@ -12,10 +12,12 @@ use super::CertArgs;
 use crate::cli::error::CliError;
 use crate::cli::files::new_file::{Existing, NewFile, tidy_when_interrupted};
 use crate::cli::remote::RemoteArgs;
+use crate::cli::run::settings::host::check_certified;
 use crate::cli::terminal::output::{Output, printable};
 use crate::rt;
 
 pub(super) fn run(args: &CertArgs, remote: &RemoteArgs) -> Result<(), CliError> {
+    args.servers.iter().try_for_each(|name| check_certified("--server", name))?;
     let path = remote.key_file()?.ok_or_else(|| {
         CliError::Usage(String::from("--key is missing: the key file, which has the CA"))
     })?;

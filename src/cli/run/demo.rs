@@ -17,7 +17,7 @@ use crate::cli::error::CliError;
 use crate::cli::open_files;
 use crate::cli::terminal::output::{Output, shell_word};
 use crate::node::config::{CLIENT_PORT, Token};
-use crate::node::{Node, StopReason};
+use crate::node::{Node, NodeError, StopReason};
 use crate::rt;
 use secure::Folder;
 
@@ -131,11 +131,10 @@ async fn start_all(
         if let (Access::Open(token), Some(http)) = (access, &mut config.http) {
             http.write_token = Some(Token::new(token));
         }
-        let node = Node::start(config).await.map_err(|error| match start_error(error) {
-            CliError::Failure(text) => {
-                CliError::Failure(format!("{text}; `demo --port 0` takes free ports"))
-            }
-            other => other,
+        let node = Node::start(config).await.map_err(|error| {
+            let is_taken = matches!(error, NodeError::InUse { .. });
+            let advice = if is_taken { "; `demo --port 0` takes free ports" } else { "" };
+            start_error(error).said(|text| format!("{text}{advice}"))
         })?;
         nodes.push(node);
     }

@@ -242,7 +242,9 @@ fn data_of(config: &Config, is_json: bool) -> (Data, Option<check::Problem>) {
                     config.name,
                     config.network
                 );
-                return (Data::Some, error(text));
+                // A key file has the network's name in it.
+                let keys = &["data-dir", "name", "network", "key"];
+                return (Data::Some, Some(check::Problem::error(keys, text)));
             }
             // What it would only warn of, it tells when it starts.
             match read_as_start(dir, &owner, *discard_damaged, is_json) {

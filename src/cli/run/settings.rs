@@ -3,6 +3,7 @@
 
 pub(super) mod apart;
 mod forms;
+pub(in crate::cli) mod host;
 pub(super) mod http_token;
 mod listed;
 pub(super) mod problem;
@@ -14,6 +15,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::host::{check_certified, check_host};
 use crate::cli::data::value_input::{read_bounded, read_input};
 use crate::cli::error::CliError;
 use crate::client::HostPort;
@@ -272,6 +274,7 @@ impl Settings {
         });
         let ca: Option<Arc<Ca>> = ca.transpose()?;
         let names = self.cert_names.clone().unwrap_or_default();
+        names.iter().try_for_each(|name| check_certified("--cert-name", name))?;
         if own.is_none() && ca.is_none() {
             let others = [
                 ("--client-ca", self.client_ca.is_some()),
@@ -356,22 +359,6 @@ impl Settings {
     }
 }
 
-/// A host as requests name it, without what is around it in a URL: a name with more would never be met.
-fn check_http_name(name: &str) -> Result<(), CliError> {
-    let is_name = |name: &str| {
-        let is_fine = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-        !name.is_empty() && name.chars().all(is_fine)
-    };
-    let is_ip = name.parse::<std::net::IpAddr>().is_ok();
-    match is_ip || is_name(name) {
-        true => Ok(()),
-        false => Err(CliError::Usage(format!(
-            "--http-name {name:?} is no host: give a name or an IP address without scheme and port, like \
-             metrics.example.org"
-        ))),
-    }
-}
-
 /// The HTTP port, if there is to be one. `writes`: whether it takes changes, and the file with the token for that, which
 /// `token` gives.
 fn http_config(
@@ -394,7 +381,7 @@ fn http_config(
         }
         Some(address) => {
             for name in &names {
-                check_http_name(name)?;
+                check_host("--http-name", name)?;
             }
             let address = check_address("--http", &address, None)?;
             let write_token = match writes {

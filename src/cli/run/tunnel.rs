@@ -56,7 +56,7 @@ error.
 Exit code: 0 ended by a signal, 1 it cannot listen, 2 usage, 3 the ticket is not accepted.")]
 pub(in crate::cli) struct TunnelArgs {
     /// Where clients connect; port 0 takes a free one
-    #[arg(long, value_name = "ADDR:PORT", default_value_t = default_listen())]
+    #[arg(long, value_name = "ADDR[:PORT]", default_value_t = default_listen(), value_parser = parse_listen)]
     listen: SocketAddr,
 
     #[command(flatten)]
@@ -65,6 +65,14 @@ pub(in crate::cli) struct TunnelArgs {
 
 fn default_listen() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, CLIENT_PORT).into()
+}
+
+fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+    let at = HostPort::parse(text, Some(CLIENT_PORT)).map_err(|error| error.to_string())?;
+    let port = at.port;
+    at.numeric()
+        .or((at.host == "localhost").then_some((Ipv4Addr::LOCALHOST, port).into()))
+        .ok_or_else(|| format!("give a loopback address, like 127.0.0.1:{CLIENT_PORT}"))
 }
 
 pub(in crate::cli) async fn run(args: TunnelArgs) -> Result<(), CliError> {

@@ -374,7 +374,7 @@ mod tests {
     fn me(client: &str) -> Myself {
         let client = client.parse().unwrap();
         let (name, gossip) = (NodeName::new("n1").unwrap(), "127.0.0.1:1".parse().unwrap());
-        let advertised = Advertised::Route { port: 1 };
+        let advertised = Advertised::Route { port: 1, name: None };
         Myself::new(name, String::from("plant"), client, gossip, advertised)
     }
 

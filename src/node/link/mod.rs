@@ -440,11 +440,16 @@ impl Links {
         let (swim, name) = (self.swim.clone(), peer.name.clone());
         match gossip.numeric() {
             Some(addr) => swim.known_peer(Some(name), addr),
-            None => drop(rt::spawn(async move {
-                for addr in rt::resolve(&gossip).await.unwrap_or_default().into_iter().take(1) {
-                    swim.known_peer(Some(name.clone()), addr);
-                }
-            })),
+            None => {
+                let me = Arc::clone(&self.me);
+                drop(rt::spawn(async move {
+                    let mut addrs = rt::resolve(&gossip).await.unwrap_or_default();
+                    me.order(&mut addrs);
+                    if let Some(addr) = addrs.first() {
+                        swim.known_peer(Some(name), *addr);
+                    }
+                }));
+            }
         }
     }
 

@@ -62,12 +62,34 @@ pub(in crate::node) enum Advertised {
         /// For SWIM, which knows no names.
         addr: SocketAddr,
     },
-    /// Bound to all addresses without an explicit address: the address of the route to the peer,
-    /// with this port.
+    /// Bound to all addresses without an explicit one, or with a name that this host has: the address of the route to
+    /// the peer, with this port.
     Route {
-        /// The bound port.
+        /// The bound port, or the name's.
         port: u16,
+        /// What greetings say instead.
+        name: Option<OwnName>,
     },
+}
+
+/// A name that is advertised, and that means this host. Which of its addresses peers can use shows only when they come.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in crate::node) struct OwnName {
+    /// For greetings.
+    pub(super) text: HostPort,
+    /// Those of its addresses that other hosts may reach. Many hosts take their own name for a loopback address.
+    hosts: Vec<IpAddr>,
+}
+
+impl OwnName {
+    /// The address of the name by which a peer comes that is reached from, or has reached, this one.
+    pub(super) fn host_for(&self, local: IpAddr) -> IpAddr {
+        let local = local.to_canonical();
+        let fits = |ip: &&IpAddr| ip.is_ipv4() == local.is_ipv4() && is_of_this_host(**ip);
+        let is_named = self.hosts.contains(&local);
+        let host = self.hosts.iter().find(fits).filter(|_| !is_named);
+        host.copied().unwrap_or(local)
+    }
 }
 
 impl Advertised {
@@ -82,7 +104,7 @@ impl Advertised {
         let Some(setting) = setting else {
             let ip = bound.ip().to_canonical();
             return Ok(if ip.is_unspecified() {
-                Self::Route { port: bound.port() }
+                Self::Route { port: bound.port(), name: None }
             } else {
                 let addr = SocketAddr::new(ip, bound.port());
                 Self::Fixed { text: addr.into(), addr }
@@ -100,15 +122,27 @@ impl Advertised {
             ));
         }
         let found = resolve_setting("advertised", &text).await?;
-        let fits = |addr: &&SocketAddr| addr.is_ipv4() == bound.ip().to_canonical().is_ipv4();
-        let addr = found.iter().find(fits).or(found.first()).copied();
-        match addr {
-            Some(addr) if is_host(addr.ip()) => {
-                let addr = SocketAddr::new(addr.ip().to_canonical(), addr.port());
-                Ok(Self::Fixed { text, addr })
-            }
-            _ => Err(bad("peers cannot connect to it; give the address of one host")),
+        let hosts = found.iter().map(|addr| addr.ip().to_canonical()).filter(|ip| is_host(*ip));
+        let hosts: Vec<IpAddr> = hosts.collect();
+        let own_ip = bound.ip().to_canonical();
+        let fits = hosts.iter().find(|ip| ip.is_ipv4() == own_ip.is_ipv4());
+        let Some(first) = fits.or(hosts.first()).copied() else {
+            return Err(bad("peers cannot connect to it; give the address of one host"));
+        };
+        let fixed = |ip| {
+            let addr = SocketAddr::new(ip, text.port);
+            Ok(Self::Fixed { text: text.clone(), addr })
+        };
+        // A name of another host is that of a gateway, which passes on what comes.
+        if text.numeric().is_some() || !hosts.iter().copied().any(is_of_this_host) {
+            return fixed(first);
         }
+        if !own_ip.is_unspecified() {
+            return fixed(own_ip);
+        }
+        let is_reached = |ip: &IpAddr| !ip.is_loopback() && is_of_this_host(*ip);
+        let hosts = hosts.into_iter().filter(is_reached).collect();
+        Ok(Self::Route { port: text.port, name: Some(OwnName { text, hosts }) })
     }
 }
 
@@ -145,19 +179,44 @@ mod tests {
     fn what_nobody_could_connect_to_is_not_advertised() {
         let bound: SocketAddr = "0.0.0.0:9".parse().unwrap();
         let decide = |setting, bound| rt::block_on(Advertised::decide(setting, bound));
-        assert_eq!(decide(None, bound).unwrap(), Advertised::Route { port: 9 });
+        let anywhere = Advertised::Route { port: 9, name: None };
+        assert_eq!(decide(None, bound).unwrap(), anywhere);
         for bad in ["0.0.0.0", "224.0.0.1", "10.0.0.1:0", "not a host", "[::]:5"] {
             assert!(decide(Some(bad), bound).is_err(), "{bad:?}");
         }
         let fixed = decide(Some("10.0.0.1"), bound).unwrap();
         let addr: SocketAddr = "10.0.0.1:9".parse().unwrap();
         assert_eq!(fixed, Advertised::Fixed { text: addr.into(), addr });
-        let named = decide(Some("localhost:5"), bound).unwrap();
-        let Advertised::Fixed { text, addr } = named else { panic!("{named:?}") };
-        assert_eq!(
-            (text.to_string().as_str(), addr),
-            ("localhost:5", "127.0.0.1:5".parse().unwrap())
-        );
+    }
+
+    #[test]
+    fn of_a_name_that_this_host_has_it_is_open_which_address_peers_use() {
+        let decide = |setting: &str, bound: &str| {
+            rt::block_on(Advertised::decide(Some(setting), bound.parse().unwrap())).unwrap()
+        };
+        let text = HostPort { host: "localhost".into(), port: 5 };
+        let name = Some(OwnName { text: text.clone(), hosts: Vec::new() });
+        for all in ["0.0.0.0:9", "[::]:9"] {
+            let named = decide("localhost:5", all);
+            assert_eq!(named, Advertised::Route { port: 5, name: name.clone() });
+        }
+        // Nothing comes in anywhere else.
+        let addr = "127.0.0.2:5".parse().unwrap();
+        assert_eq!(decide("localhost:5", "127.0.0.2:9"), Advertised::Fixed { text, addr });
+    }
+
+    #[test]
+    fn a_peer_that_comes_by_another_address_is_told_the_names_own() {
+        let (one, other) = ("127.0.0.1".parse().unwrap(), "127.0.0.9".parse().unwrap());
+        let v6: IpAddr = "fd00::1".parse().unwrap();
+        let text = HostPort { host: "n1.example.org".into(), port: 5 };
+        let name = |hosts: &[IpAddr]| OwnName { text: text.clone(), hosts: hosts.to_vec() };
+        assert_eq!(name(&[one]).host_for(one), one);
+        assert_eq!(name(&[one]).host_for(other), one);
+        assert_eq!(name(&[]).host_for(other), other, "it has none");
+        assert_eq!(name(&[one]).host_for(v6), v6, "none of that family");
+        let gone = "192.0.2.1".parse().unwrap();
+        assert_eq!(name(&[gone]).host_for(other), other, "the host has lost it");
     }
 
     #[test]

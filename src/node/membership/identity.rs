@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use parking_lot::Mutex;
 
-use super::address::{Advertised, HostPort, is_host, is_of_this_host};
+use super::address::{Advertised, HostPort, OwnName, is_host, is_of_this_host};
 use super::route::{Families, Route, Source, first_that_fits, own_family_first};
 use crate::hub::Hub;
 use crate::model::ids::{Millis, NodeName, Tock};
@@ -103,7 +103,7 @@ impl Myself {
     pub(in crate::node) fn swim_addr(&self) -> Option<SocketAddr> {
         match &self.advertised {
             Advertised::Fixed { addr, .. } => Some(*addr),
-            Advertised::Route { port } => {
+            Advertised::Route { port, .. } => {
                 self.route.lock().ip().map(|ip| SocketAddr::new(ip, *port))
             }
         }
@@ -136,7 +136,8 @@ impl Myself {
     }
 
     fn learn(&self, local: IpAddr, source: Source) -> Option<SocketAddr> {
-        let Advertised::Route { port } = &self.advertised else { return None };
+        let Advertised::Route { port, name } = &self.advertised else { return None };
+        let local = name.as_ref().map_or(local, |name| name.host_for(local));
         let mut route = self.route.lock();
         let is_new = route.learn(local, source, is_of_this_host);
         route.ip().filter(|_| is_new).map(|ip| SocketAddr::new(ip, *port))
@@ -155,8 +156,9 @@ impl Myself {
     /// address.
     pub(in crate::node) fn gossip_text(&self, local: Option<IpAddr>) -> String {
         match &self.advertised {
-            Advertised::Fixed { text, .. } => text.to_string(),
-            Advertised::Route { port } => {
+            Advertised::Fixed { text, .. }
+            | Advertised::Route { name: Some(OwnName { text, .. }), .. } => text.to_string(),
+            Advertised::Route { port, name: None } => {
                 let ip = self.route.lock().told(local, is_of_this_host);
                 HostPort::from(SocketAddr::new(ip.unwrap_or(self.gossip.ip()), *port)).to_string()
             }
@@ -235,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_wildcard_node_is_where_its_peers_see_it() {
-        let me = myself("0.0.0.0:7", "[::]:6", Advertised::Route { port: 7 });
+        let me = myself("0.0.0.0:7", "[::]:6", Advertised::Route { port: 7, name: None });
         assert_eq!(me.swim_addr(), None);
         let local: IpAddr = "10.0.0.9".parse().unwrap();
         assert_eq!(me.gossip_text(Some(local)), "10.0.0.9:7");
@@ -244,7 +246,7 @@ mod tests {
 
     #[test]
     fn each_connection_is_told_what_is_best_by_then() {
-        let me = myself("[::]:7", "0.0.0.0:6", Advertised::Route { port: 7 });
+        let me = myself("[::]:7", "0.0.0.0:6", Advertised::Route { port: 7, name: None });
         let told = |local: &str| {
             let Told { gossip, client } = me.told(Some(local.parse().unwrap()));
             [gossip, client]
@@ -265,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_guess_is_wanted_until_there_is_a_connection() {
-        let me = myself("0.0.0.0:7", "0.0.0.0:6", Advertised::Route { port: 7 });
+        let me = myself("0.0.0.0:7", "0.0.0.0:6", Advertised::Route { port: 7, name: None });
         assert!(me.wants_guess());
         assert_eq!(me.guess_route("fd00::5".parse().unwrap()), None, "nothing listens there");
         assert_eq!(me.guess_route([127, 0, 0, 1].into()), "127.0.0.1:7".parse().ok());

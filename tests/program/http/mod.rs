@@ -151,6 +151,8 @@ fn a_port_that_other_machines_reach_is_refused_before_anything_is_answered() {
     for name in ["n1:80", "http://n1", "", "[::1]", "n1/"] {
         let said = refused(&["--http", "127.0.0.1:0", "--http-name", name]);
         assert!(said.contains("--http-name") && said.contains("without scheme and port"), "{said}");
+        let said = refused(&["--cert-name", name]);
+        assert!(said.contains("--cert-name") && said.contains("is no host"), "{said}");
     }
 }
 

@@ -100,6 +100,54 @@ fn a_peer_with_an_address_of_each_family_is_joined_by_nodes_that_listen_at_one()
     });
 }
 
+/// A name says where to call, and not which of its addresses membership uses: Debian gives a host's own name, on that host,
+/// an address of the loopback network.
+#[test]
+fn nodes_that_advertise_names_are_up_whatever_their_own_hosts_take_these_for() {
+    let name = "nodes_that_advertise_names_are_up_whatever_their_own_hosts_take_these_for";
+    inside_own_network(test_name!(name), || {
+        let hosts = Hosts::new(&[0, 0, 0]);
+        let folder = tempfile::tempdir().unwrap();
+        // The other hosts have no IPv6.
+        hosts.add_address(0, ip("fd77::1"));
+        let everywhere = "127.0.0.1 localhost\n10.77.0.1 n0.test\nfd77::1 n0.test\n10.77.0.2 n1.test\n10.77.0.3 n2.test\n";
+        let start = |host: usize, at: &str, peer: Option<&str>| {
+            let own = format!("n{host}.test");
+            let elsewhere = everywhere.lines().filter(|line| host == 0 || !line.ends_with(&own));
+            let lines: Vec<&str> = elsewhere.collect();
+            let lines = format!("127.0.1.1 {own}\n{}\n", lines.join("\n"));
+            let lines = if host == 0 { everywhere.to_owned() } else { lines };
+            let names = folder.path().join(&own);
+            std::fs::write(&names, lines).unwrap();
+            let in_place = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
+            let prefix = ["unshare", "--mount", "sh", "-c", in_place, names.to_str().unwrap()];
+            let prefix = [hosts.prefix(host), prefix.map(str::to_owned).to_vec()].concat();
+            let (client, gossip) = (format!("{at}:27586"), format!("{at}:27587"));
+            let mut arguments = vec!["--client", &client, "--gossip", &gossip];
+            arguments.extend(["--insecure", "--advertise", &own]);
+            match peer {
+                None => arguments.insert(0, "run"),
+                Some(peer) => drop(arguments.splice(0..0, ["join", peer])),
+            }
+            let node = NodeProcess::start_by(&prefix, &own[..2], &arguments);
+            Wild { node, client: Client::connect(client_addr(host)) }
+        };
+        let mut n0 = start(0, "[::]", None);
+        let mut n1 = start(1, "0.0.0.0", Some("n0.test"));
+        let mut n2 = start(2, "0.0.0.0", Some("n1.test"));
+        let is_up = |(name, shown): (&String, &Shown)| {
+            let at = |port: u16| format!("{name}.test:{port}");
+            ["up", "self"].contains(&shown.state.as_str()) && shown.client == at(27_586)
+        };
+        for node in [&mut n0, &mut n1, &mut n2] {
+            wait_until("all are up", || {
+                let members = node.members();
+                (members.len() == 3 && members.iter().all(is_up)).then_some(())
+            });
+        }
+    });
+}
+
 #[test]
 fn nodes_that_met_on_one_machine_are_shown_where_others_reach_them() {
     let name = "nodes_that_met_on_one_machine_are_shown_where_others_reach_them";

@@ -80,7 +80,8 @@ fn what_cannot_be_made_is_said_and_leaves_no_file() {
         (&["--key", &key][..], 2, "required"),
         (&["joe"], 2, "--key is missing"),
         (&["joe", "--key", &key, "--days", "0"], 2, "1 to 3650 days"),
-        (&["--server", "né", "--key", &key], 2, "cannot be a name in a certificate"),
+        (&["--server", "né", "--key", &key], 2, "is no host"),
+        (&["--server", "n1", "--server", "[::1]", "--key", &key], 2, "\"[::1]\" is no host"),
     ] {
         let (got, said) = cert(arguments);
         assert!(got == Some(code) && said.contains(why), "{arguments:?}: {said}");

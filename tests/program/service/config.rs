@@ -20,7 +20,8 @@ fn a_good_file_is_good_and_its_node_starts() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("not/yet/there");
     let text = format!(
-        "name = \"n1\"\nclient = \"127.0.0.1:0\"\ngossip = \"127.0.0.1:0\"\ndata-dir = {data:?}\nfound = true\n"
+        "name = \"n1\"\nclient = \"127.0.0.1:0\"\ngossip = \"127.0.0.1:0\"\ndata-dir = {data:?}\nfound = true\n\
+         network = \"plant\"\n"
     );
     let file = write(&folder.path().join("node.toml"), &text);
     let done = check(&file);
@@ -44,6 +45,11 @@ fn a_good_file_is_good_and_its_node_starts() {
     assert!(json["findings"][0]["text"].as_str().unwrap().contains("n1"), "{json}");
     let mut refused = Service::start(&["start", "--config", &other], &[]);
     assert_ne!(refused.ended(), Some(0));
+    // A key that cannot be read leaves open which network it is for: that is one mistake, not two.
+    let text = text.replace("network = \"plant\"", "key = \"no-key\"");
+    let (code, json) = findings(&write(&folder.path().join("node.toml"), &text));
+    let found = json["findings"].as_array().unwrap();
+    assert!(code == 2 && found.len() == 1 && found[0]["key"] == "key", "{json}");
 }
 
 #[test]
