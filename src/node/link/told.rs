@@ -86,17 +86,26 @@ impl Links {
             return;
         }
         let (peer, own) = (&link.peer, self.me.gossip_text(Some(local)));
+        let all = if remote.is_ipv4() { "0.0.0.0" } else { "[::]" };
+        let open = format!("start it with --gossip {all}:{GOSSIP_PORT}");
         let (reason, whose, remedy) = if is_loopback(&own) {
+            if self.me.learns_route() {
+                // Another link is showing a better one.
+                return;
+            }
             let text = format!(
-                "this node listens for peers at {own}, where no other machine reaches it: it"
+                "peers are told to find this node at {own}, where no other machine reaches it: it"
             );
-            ("loopback", text, format!("start it with --gossip 0.0.0.0:{GOSSIP_PORT}"))
+            let is_advertised = self.me.gossip.ip().is_unspecified();
+            let remedy =
+                String::from("start it without --advertise, or with another address there");
+            ("loopback", text, if is_advertised { remedy } else { open })
         } else if is_loopback(&peer.gossip) {
             let at = &peer.gossip;
             let text = format!(
                 "this peer, at {remote}, listens for peers at {at}, where no other machine reaches it: it"
             );
-            ("loopback", text, format!("start it with --gossip 0.0.0.0:{GOSSIP_PORT}"))
+            ("loopback", text, open)
         } else if numeric(&peer.gossip).is_some_and(|at| !self.me.hears(at.ip())) {
             let text = format!(
                 "this peer is called at {}, and this node listens at {}, for the other family of addresses \

@@ -119,9 +119,14 @@ impl Myself {
         own_family_first(self.families_of(self.gossip), peer);
     }
 
+    /// Whether connections show at which address peers reach this node.
+    pub(in crate::node) fn learns_route(&self) -> bool {
+        matches!(self.advertised, Advertised::Route { .. })
+    }
+
     /// Whether this node has to guess at which address peers may reach it: before the first connection.
     pub(in crate::node) fn wants_guess(&self) -> bool {
-        matches!(self.advertised, Advertised::Route { .. }) && self.route.lock().wants_guess()
+        self.learns_route() && self.route.lock().wants_guess()
     }
 
     /// The system would use this local address for a peer. Returns the address for SWIM if it is another one now.
