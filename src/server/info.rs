@@ -576,13 +576,14 @@ const UNHEARD_WARN_MS: u64 = 60_000;
 #[must_use]
 pub(crate) fn unheard_warning(members: &[MemberInfo]) -> Option<String> {
     let is_unheard = |member: &&MemberInfo| {
-        member.state == MemberState::Joining && member.linked && member.since_ms >= UNHEARD_WARN_MS
+        let is_silent = matches!(member.state, MemberState::Joining | MemberState::Down);
+        is_silent && member.linked && member.since_ms >= UNHEARD_WARN_MS
     };
     let unheard: Vec<&MemberInfo> = members.iter().filter(is_unheard).collect();
     let longest = unheard.iter().map(|member| member.since_ms).max()?;
     let names: Vec<String> = unheard.iter().map(|member| member.name.clone()).collect();
     Some(format!(
-        "linked for {}, but no datagrams come through: {}; let UDP through to the gossip ports, and give all of them \
+        "linked, but for {} no datagrams have come through: {}; let UDP through to the gossip ports, and give all of them \
          addresses of one kind (IPv4 or IPv6)",
         show_ms(longest),
         names_text(&names)
@@ -611,12 +612,14 @@ mod tests {
         };
         let (long, short) = (UNHEARD_WARN_MS, UNHEARD_WARN_MS - 1);
         let fine = [member("n1", MemberState::Up, long), member("n2", MemberState::Joining, short)];
+        let down = [member("n1", MemberState::Down, long)];
+        assert!(unheard_warning(&down).unwrap().contains("no datagrams have come through: n1"));
         assert_eq!(unheard_warning(&fine), None);
         let [n3, n4] = [("n3", long), ("n4", 5 * long)]
             .map(|(name, since)| member(name, MemberState::Joining, since));
         let told = unheard_warning(&[fine.to_vec(), vec![n3, n4]].concat()).unwrap();
         assert!(
-            told.starts_with("linked for 5 min, but no datagrams come through: n3 and n4; "),
+            told.starts_with("linked, but for 5 min no datagrams have come through: n3 and n4; "),
             "{told}"
         );
     }

@@ -9,7 +9,7 @@ use crate::engine::delete::GroupView;
 use crate::engine::view::PeerView;
 use crate::engine::{Engine, EngineCounters, MemoryExcess};
 use crate::membership::MemberState;
-use crate::model::ids::{Incarnation, Millis, Tick};
+use crate::model::ids::{Incarnation, Millis, NodeId, Tick};
 use crate::model::seen::Seen;
 use crate::node::Inner;
 use crate::node::membership::identity::SOFTWARE;
@@ -149,7 +149,11 @@ impl Inner {
             };
             note(member.name.as_str(), state);
         }
-        for peer in &moment.peers {
+        // A link says nothing of a life that membership has heard of.
+        let is_heard_of = |id: &NodeId| {
+            roster.members.iter().any(|m| m.name == id.name && m.incarnation == id.incarnation)
+        };
+        for peer in moment.peers.iter().filter(|peer| !is_heard_of(&peer.id)) {
             note(peer.id.name.as_str(), (2, "joining"));
         }
         let listed = moment.group.config.as_ref().map_or(&[][..], |config| config.members());
