@@ -94,6 +94,9 @@ impl Inner {
                     return Ok(taken);
                 }
             };
+            if !has_own {
+                return Ok(entry);
+            }
             let missed_since = match self.judge(path, &entry, served.node()) {
                 Freshness::Enough => return Ok(entry),
                 Freshness::Stale(since) => since,
@@ -273,7 +276,7 @@ impl Inner {
         }
     }
 
-    /// Whether an answer has what this client wrote, or something newer.
+    /// How an answer compares with what this client wrote.
     fn judge(&self, path: &Path, entry: &Entry, node: &NodeIdentity) -> Freshness {
         let there = entry.value.is_some() || entry.chain.is_some();
         self.own_writes.judge(path, there.then_some(entry.tock), node, rt::now())
