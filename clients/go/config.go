@@ -66,7 +66,8 @@ type Config struct {
 	ConnectDeadline time.Duration
 	// CloseGrace is how long open calls may go on when the client is closed, where the context says nothing: 1 s.
 	CloseGrace time.Duration
-	// OwnWritePatience is how long a read looks for a node that has this client's own last write of a path: 1 s.
+	// OwnWritePatience is how long reads look for a node that has this client's own last write of a path, from the first answer
+	// that lacked it on, all reads together: 1 s. A read whose own time, or context's deadline, ends before takes what there is.
 	OwnWritePatience time.Duration
 	// OwnWritesMax is how many paths' own last writes are remembered: 16,384.
 	OwnWritesMax int

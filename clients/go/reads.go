@@ -117,36 +117,79 @@ func (r *reader) ask(first *target, last []address) (served, *Error) {
 	return found, err
 }
 
-// preferred: a version older than an own write is not taken while there is hope for a newer one.
+// preferred: a version older than an own write is not taken while there is hope for a newer one, and time to look for it.
 func (r *reader) preferred() (served, *Error) {
 	shard := r.path.Shard()
 	if !r.own.wrote(r.path) {
 		return r.ask(r.home(r.topology.routing(), shard), nil)
 	}
-	started := now()
+	end := r.ownEnd()
 	r.withChain = true
 	var stale []address
+	var held served // the newest answer so far
+	attempts := 0
 	for {
+		if r.timeout > 0 {
+			r.timeout = max(end-now(), 1)
+		}
 		found, err := r.ask(r.home(r.topology.routing(), shard), stale)
 		if err != nil {
-			return found, err
+			return r.orHeld(held, attempts, err)
 		}
+		attempts += found.attempts
+		found.attempts = attempts
 		if r.own.isEnough(r.path, tockOf(found.message), found.life()) {
 			return found, nil
 		}
 		r.counters.staleAnswers.Add(1)
-		if now()-started >= r.config.OwnWritePatience {
+		if held.conn == nil || isOlder(held.message, found.message) {
+			held = found
+		}
+		held.attempts = attempts
+		if since := r.own.lackedSince(r.path); now()-since >= r.config.OwnWritePatience {
 			r.counters.staleTaken.Add(1)
-			r.own.giveUp(r.path)
-			return found, nil
+			r.own.giveUp(r.path, since)
+			return held, nil
 		}
 		if slices.Contains(stale, found.address) {
 			// All nodes were asked.
 			stale = stale[:0]
-			wait(r.ctx, lookAgain)
+			r.pool.pause(r.ctx, min(lookAgain, end-now()))
+		}
+		if now() >= end {
+			r.counters.staleTaken.Add(1)
+			return held, nil
 		}
 		stale = append(stale, found.address)
 	}
+}
+
+// ownEnd is when the time ends that this read itself has, or its context.
+func (r *reader) ownEnd() instant {
+	if r.timeout > 0 {
+		return now() + r.timeout
+	}
+	if deadline, isSet := r.ctx.Deadline(); isSet {
+		return now() + time.Until(deadline)
+	}
+	return never
+}
+
+// orHeld is what a read comes to whose further tries ended like this, and which may have an answer that lacks an own write: that
+// counts where there was no more time.
+func (r *reader) orHeld(held served, attempts int, err *Error) (served, *Error) {
+	switch {
+	case held.conn == nil:
+		return served{}, err
+	case errors.Is(r.ctx.Err(), context.Canceled):
+		return served{}, canceledError(r.ctx, NotDone, held.conn.name, attempts+err.Attempts)
+	case err.Is(ErrUnavailable):
+		r.counters.staleTaken.Add(1)
+		held.attempts = attempts + err.Attempts
+		return held, nil
+	}
+	err.Attempts += attempts
+	return served{}, err
 }
 
 // tockOf is the tock of the entry in an answer, -1 where the node has none.
@@ -206,7 +249,7 @@ func (r *reader) askMajority() (answer, int, *Error) {
 		return answer{}, 0, refused
 	}
 	started := now()
-	found := majority{answered: map[string]bool{}, patience: started + r.config.OwnWritePatience}
+	found := majority{answered: map[string]bool{}}
 	for attempt := 1; ; attempt++ {
 		view := r.topology.routing()
 		if view.view.Source == "" {
@@ -231,9 +274,12 @@ func (r *reader) askMajority() (answer, int, *Error) {
 		asked := found.unanswered(view.targets, counted)
 		refused := r.askRound(&found, asked, needed, min(now()+policy.TryDeadline, started+total))
 		if found.newest.message != nil && len(found.answered) >= needed {
-			if !found.hasOwn && now() >= found.patience {
+			if !found.hasOwn && errors.Is(r.ctx.Err(), context.Canceled) {
+				return answer{}, attempt, canceledError(r.ctx, NotDone, "", attempt) // Else it would still wait.
+			}
+			if !found.hasOwn && now()-found.lackedAt >= r.config.OwnWritePatience {
 				r.counters.staleTaken.Add(1)
-				r.own.giveUp(r.path)
+				r.own.giveUp(r.path, found.lackedAt)
 			}
 			return found.newest, attempt, nil
 		}
@@ -280,7 +326,7 @@ type majority struct {
 	answered map[string]bool
 	newest   answer
 	hasOwn   bool    // an answer has this client's last write, or is of the node that took it
-	patience instant // until then that is waited for
+	lackedAt instant // when an answer was first found to lack it, also of an earlier read: for a while from then it is waited for
 	out      refusers
 }
 
@@ -325,7 +371,7 @@ func (r *reader) askRound(m *majority, asked []*target, needed int, end instant)
 			break
 		}
 		if len(m.answered) >= needed && late == nil {
-			timer := time.NewTimer(m.patience - now())
+			timer := time.NewTimer(m.lackedAt + r.config.OwnWritePatience - now())
 			defer timer.Stop()
 			late = timer.C
 		}
@@ -343,7 +389,11 @@ func (r *reader) askRound(m *majority, asked []*target, needed int, end instant)
 		case found.err == nil:
 			m.answered[found.node] = true
 			m.newest = newerAnswer(m.newest, found)
-			m.hasOwn = m.hasOwn || r.own.isEnough(r.path, tockOf(found.message), found.life)
+			if !m.hasOwn && !r.own.isEnough(r.path, tockOf(found.message), found.life) {
+				m.lackedAt = r.own.lackedSince(r.path)
+			} else {
+				m.hasOwn = true
+			}
 		case refused == nil && classOf(found.err, true) == classFinal:
 			refused = &found
 		default:
@@ -357,15 +407,17 @@ func (r *reader) askRound(m *majority, asked []*target, needed int, end instant)
 	return refused
 }
 
-// newerAnswer is the newer of two nodes' answers. Nothing at all is older than anything.
+// newerAnswer is the newer of two nodes' answers.
 func newerAnswer(known, other answer) answer {
-	if known.message == nil {
-		return other
-	}
-	one, _ := known.message.version()
-	two, _ := other.message.version()
-	if !two.IsZero() && (one.IsZero() || one.Compare(two) < 0) {
+	if known.message == nil || isOlder(known.message, other.message) {
 		return other
 	}
 	return known
+}
+
+// isOlder compares two nodes' answers. Nothing at all is older than anything.
+func isOlder(known, other message) bool {
+	one, _ := known.version()
+	two, _ := other.version()
+	return !two.IsZero() && (one.IsZero() || one.Compare(two) < 0)
 }
