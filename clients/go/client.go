@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -27,9 +26,7 @@ type Client struct {
 	shards     *shardTable
 	goroutines group
 
-	stop    context.CancelFunc // of what it does by itself
-	closing sync.Once
-	closed  chan struct{}
+	stop context.CancelFunc // of what it does by itself
 }
 
 // Connect connects: it returns as soon as one of the seeds has told which nodes exist.
@@ -61,7 +58,7 @@ func Connect(ctx context.Context, config Config) (*Client, error) {
 	if cause := ctx.Err(); cause != nil {
 		return nil, notBegun(cause)
 	}
-	c := &Client{config: config, closed: make(chan struct{})}
+	c := &Client{config: config}
 	c.pool = newPool(&c.config, &c.goroutines)
 	c.topology = newTopology(seeds, c.pool, &c.config)
 	c.topology.connectBy = now() + config.ConnectDeadline
@@ -114,27 +111,24 @@ func (c *Client) awaitView(ctx context.Context, seed address) error {
 }
 
 // Close closes the client: nothing new begins, and open calls may end until the context does (or for Config.CloseGrace, if
-// the context has no deadline); then they fail with [ErrClosed], as watches do at once. When it returns, no goroutine and no
-// socket is left. It may be called again.
+// the context has no deadline); then they fail with [ErrClosed], as watches do at once. The loop over a Tree is an open call
+// until it has ended: called in its body, Close waits for it in vain, until the context ends; so it is better called after the
+// loop, or with a context that has ended. When it returns, no goroutine and no socket is left. It may be called again.
 func (c *Client) Close(ctx context.Context) error {
 	grace := c.config.CloseGrace
 	if deadline, isSet := ctx.Deadline(); isSet {
 		grace = time.Until(deadline)
 	}
-	c.closing.Do(func() {
-		c.caller.isClosing.Store(true)
-		c.caller.closeEndless()
-		timer := time.NewTimer(max(grace, 0))
-		defer timer.Stop()
-		select {
-		case <-c.caller.calls.none():
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		c.finish()
-		close(c.closed)
-	})
-	<-c.closed
+	c.caller.isClosing.Store(true)
+	c.caller.closeEndless()
+	timer := time.NewTimer(max(grace, 0))
+	defer timer.Stop()
+	select {
+	case <-c.caller.calls.none():
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	c.finish()
 	return nil
 }
 
