@@ -72,6 +72,7 @@ func Connect(ctx context.Context, config Config) (*Client, error) {
 	own, stop := context.WithCancel(context.Background())
 	c.stop = stop
 	c.goAlong(own, c.topology.follow)
+	c.goAlong(own, c.topology.tellAll)
 	if err := c.awaitView(ctx, seeds[0]); err != nil {
 		c.finish()
 		return nil, err
@@ -111,9 +112,10 @@ func (c *Client) awaitView(ctx context.Context, seed address) error {
 }
 
 // Close closes the client: nothing new begins, and open calls may end until the context does (or for Config.CloseGrace, if
-// the context has no deadline); then they fail with [ErrClosed], as watches do at once. The loop over a Tree is an open call
-// until it has ended: called in its body, Close waits for it in vain, until the context ends; so it is better called after the
-// loop, or with a context that has ended. When it returns, no goroutine and no socket is left. It may be called again.
+// the context has no deadline); then they fail with [ErrClosed], as watches do at once. Who calls it within a call, in the loop
+// over a Tree or in an [Observer], waits for that call in vain, until the context ends: it should give one that ends soon, or has
+// ended. When it returns, no goroutine and no socket is left, but for the goroutine of a listener, or an Observer, that still
+// runs. It may be called again: of several contexts, the one that ends first counts.
 func (c *Client) Close(ctx context.Context) error {
 	grace := c.config.CloseGrace
 	if deadline, isSet := ctx.Deadline(); isSet {
@@ -151,8 +153,9 @@ func (c *Client) ClusterView() ClusterView {
 }
 
 // OnTopologyChange calls it for each change of the view or of preferred nodes, one after the other, on a goroutine of the
-// client: it must be quick, and cannot close the client. What it returns takes it off again. What it panics with is logged and stops nothing. More than
-// 1,024 are not taken: the error is an [ErrUsage].
+// client, on which nothing else waits: it may use the client, and close it. While it is still busy with one change, further ones
+// wait; when 64 wait, the last takes in those that follow. What it returns takes it off again. What it panics with is logged and
+// stops nothing. More than 1,024 are not taken: the error is an [ErrUsage].
 func (c *Client) OnTopologyChange(call func(TopologyChange)) (stop func(), err error) {
 	return c.topology.listen(call)
 }

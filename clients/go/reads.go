@@ -234,7 +234,7 @@ func (r *reader) freshest() (answer, *Error) {
 		found, _, err := r.askMajority()
 		return found, err
 	}
-	w := watchCall(r.ctx, r.config, "get_value")
+	w := watchCall(r.ctx, r.config, "get_value", nil)
 	r.ctx = w.ctx
 	found, attempts, err := r.askMajority()
 	w.onEnd(attempts, err)
