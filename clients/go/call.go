@@ -2,6 +2,7 @@ package distkv
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -253,6 +254,10 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 				failure = unconfirmed.err // It says more than that the call's time has cut off the last try.
 			}
 			err := finalError(failure, fate, to.name, attempts)
+			if fate == Unconfirmed && err.kind == ErrFateUnknown {
+				// A node tells how long it has waited itself, in a try that may have been short.
+				err.text = fmt.Sprintf("not confirmed within %v; the last try: %s", (moment - started).Round(time.Millisecond), failure.text)
+			}
 			if why := refused.reason(c.topology.routing().targets); why.weight() > failure.weight() {
 				err = err.because(why)
 			}

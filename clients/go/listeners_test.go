@@ -141,3 +141,44 @@ func TestAListenerThatIsBusyIsToldOfSeveralChangesInOne(t *testing.T) {
 		t.Error(len(told))
 	}
 }
+
+func TestTheObserverIsToldOfEachNodeThatIsAsked(t *testing.T) {
+	config := quick()
+	observer := &noisyObserver{}
+	config.Observer = observer
+	client, _, _, _ := pair(t, config, func(request message) any {
+		if request.text("action") == "conflicts" {
+			return errorReply("bad_request")
+		}
+		return with(writtenReply, "value", "one")
+	})
+	allLive(t, client, 2)
+	calls := map[string]func(){
+		"get_value": func() {
+			_ = must[Value](t)(client.Get(t.Context(), PathOf("a"), &GetOptions{Read: Freshest}))
+		},
+		"conflicts": func() { _, _ = client.ConflictsList(t.Context(), Path{}) },
+	}
+	for action, call := range calls {
+		call()
+		for _, event := range []string{"begin " + action, "try s1 1"} {
+			if !observer.has(event) {
+				t.Error(action, event, observer.events)
+			}
+		}
+		if second := map[string]string{"get_value": "try s2 1", "conflicts": "try s2 2"}[action]; !observer.has(second) {
+			t.Error(action, second, observer.events)
+		}
+	}
+	for range client.Conflicts(t.Context(), Path{}) {
+	}
+	observer.mu.Lock()
+	defer observer.mu.Unlock()
+	count := map[string]int{}
+	for _, event := range observer.events {
+		count[event]++
+	}
+	if count["begin conflicts"] != 2 || count["failed s1 1 final"] != 2 || count["end get_value 1 <nil> token"] != 1 {
+		t.Error(observer.events)
+	}
+}

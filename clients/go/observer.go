@@ -13,7 +13,8 @@ import (
 type Observer interface {
 	// CallBegins: a call begins. The context that it returns is handed to the other three.
 	CallBegins(ctx context.Context, action string) context.Context
-	// TryBegins: a try goes to a node.
+	// TryBegins: a try goes to a node. A read of a majority has one per node in each round, of the same number; a call that asks
+	// all nodes for conflicts one per node.
 	TryBegins(ctx context.Context, node string, attempt int)
 	// TryFailed: a try has failed; class is "unavailable", "overload", "aborted", "try_deadline", "fate_unknown",
 	// "unknown_there", "busy" or "final".
@@ -65,6 +66,35 @@ func watchCall(ctx context.Context, config *Config, action string, own *group) *
 		}
 	})
 	return w
+}
+
+// watch is what the observer is told of a call of a kind of its own; nil, of which nobody is told, where there is no observer. The
+// call goes on with the observer's context.
+func (c *caller) watch(ctx *context.Context, action string) *watched {
+	if c.config.Observer == nil {
+		return nil
+	}
+	w := watchCall(*ctx, c.config, action, nil)
+	*ctx = w.ctx
+	return w
+}
+
+func (w *watched) tries(node string, attempt int) {
+	if w != nil {
+		w.onTry(node, attempt)
+	}
+}
+
+func (w *watched) failed(node string, attempt int, err *tryError) {
+	if w != nil {
+		w.onFailed(node, attempt, classOf(err, true), err)
+	}
+}
+
+func (w *watched) ended(attempts int, err *Error) {
+	if w != nil {
+		w.onEnd(attempts, err)
+	}
 }
 
 func (w *watched) onTry(node string, attempt int) {

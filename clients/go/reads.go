@@ -75,7 +75,7 @@ func (c *Client) read(ctx context.Context, path Path, options *GetOptions, withC
 		}
 		timeout = options.Timeout
 	}
-	r := reader{&c.caller, ctx, path, withChain, timeout}
+	r := reader{caller: &c.caller, ctx: ctx, path: path, withChain: withChain, timeout: timeout}
 	var found served
 	var err *Error
 	switch mode {
@@ -103,6 +103,7 @@ type reader struct {
 	path      Path
 	withChain bool
 	timeout   time.Duration
+	watched   *watched // of a read of a majority; nil: nobody observes it
 }
 
 // bodies are requests in the making, so that a read allocates little.
@@ -230,14 +231,9 @@ func (r *reader) freshest() (answer, *Error) {
 	}
 	r.calls.Add(1)
 	defer r.calls.Done()
-	if r.config.Observer == nil {
-		found, _, err := r.askMajority()
-		return found, err
-	}
-	w := watchCall(r.ctx, r.config, "get_value", nil)
-	r.ctx = w.ctx
+	r.watched = r.watch(&r.ctx, "get_value")
 	found, attempts, err := r.askMajority()
-	w.onEnd(attempts, err)
+	r.watched.ended(attempts, err)
 	return found, err
 }
 
@@ -272,7 +268,7 @@ func (r *reader) askMajority() (answer, int, *Error) {
 			}
 		}
 		asked := found.unanswered(view.targets, counted)
-		refused := r.askRound(&found, asked, needed, min(now()+policy.TryDeadline, started+total))
+		refused := r.askRound(&found, asked, attempt, needed, min(now()+policy.TryDeadline, started+total))
 		if found.newest.message != nil && len(found.answered) >= needed {
 			if !found.hasOwn && errors.Is(r.ctx.Err(), context.Canceled) {
 				return answer{}, attempt, canceledError(r.ctx, NotDone, "", attempt) // Else it would still wait.
@@ -343,11 +339,12 @@ func (m *majority) unanswered(nodes []*target, counted map[string]bool) []*targe
 
 // askRound asks these nodes at once, until enough have answered; the others are not waited for, nor anybody where too many
 // refuse it. It returns the first final refusal.
-func (r *reader) askRound(m *majority, asked []*target, needed int, end instant) *answer {
+func (r *reader) askRound(m *majority, asked []*target, attempt, needed int, end instant) *answer {
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel()
 	answers := make(chan answer, len(asked))
 	for _, one := range asked {
+		r.watched.tries(one.name, attempt)
 		go func() {
 			found := answer{node: one.name, at: one}
 			c, err := r.pool.getAt(ctx, one.place(), end)
@@ -385,6 +382,9 @@ func (r *reader) askRound(m *majority, asked []*target, needed int, end instant)
 		}
 		open--
 		r.counters.toOthers.Add(1)
+		if found.err != nil {
+			r.watched.failed(found.node, attempt, found.err)
+		}
 		switch {
 		case found.err == nil:
 			m.answered[found.node] = true
