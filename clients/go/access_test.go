@@ -5,8 +5,11 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -164,6 +167,35 @@ func TestNobodyAndWrongSecretsAreRefusedAtOnce(t *testing.T) {
 	}
 	secret := PasswordLogin("ann", "her-word")
 	if text := fmt.Sprintf("%v %+v %#v", secret, secret, secret); strings.Contains(text, "her-word") {
+		t.Error(text)
+	}
+}
+
+func TestNoSecretIsShownHoweverItIsPrinted(t *testing.T) {
+	login := PasswordLogin("ann", "her-word")
+	login.Key = []byte("her-word")
+	config := Config{Login: login, Ticket: "her-word", Seeds: []string{"one.example"}}
+	hides := func(text string) {
+		if strings.Contains(text, "her-word") || strings.Contains(text, base64.StdEncoding.EncodeToString(login.Key)) ||
+			strings.Contains(text, hex.EncodeToString(login.Key)) {
+			t.Error(text)
+		}
+	}
+	for _, one := range []any{login, *login, config, &config, []any{*login, config}} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d", "%x", "%q"} {
+			hides(fmt.Sprintf(verb, one))
+		}
+		encoded, err := json.Marshal(one)
+		if err != nil {
+			t.Error(err)
+		}
+		hides(string(encoded))
+		var log syncBuffer
+		slog.New(slog.NewJSONHandler(&log, nil)).Info("started", "it", one)
+		slog.New(slog.NewTextHandler(&log, nil)).Info("started", "it", one)
+		hides(log.String())
+	}
+	if text := fmt.Sprintf("%+v", config); !strings.Contains(text, "one.example") || !strings.Contains(text, "ann") {
 		t.Error(text)
 	}
 }

@@ -26,7 +26,8 @@ type batchOp struct {
 	options *PutOptions // nil: it reads
 }
 
-// BatchReply is what one operation came to: Entry of a Get, Written of a Put or Delete, or Err. The other operations were
+// BatchReply is what one operation came to: Entry of a Get (where there never was one, it is Deleted, and its Version untold),
+// Written of a Put or Delete, or Err. The other operations were
 // done whatever Err says.
 type BatchReply struct {
 	Entry   Entry

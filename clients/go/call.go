@@ -2,6 +2,7 @@ package distkv
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -19,7 +20,7 @@ type plan struct {
 	last        []address     // nodes that come last
 	isLong      bool          // a try may take all the time there is, while the node is alive
 	timeout     time.Duration // for all tries, instead of what the context or the policy says
-	isOwn       bool          // it is the client's own, and not in the counters
+	isOwn       bool          // the client makes it by itself: it is not in the counters, and closing does not wait for it
 }
 
 // served is the reply, and the node that sent it.
@@ -107,12 +108,17 @@ func (c *caller) call(ctx context.Context, p *plan, request []byte, do once) (se
 	if c.isClosing.Load() {
 		return served{}, closedError(1)
 	}
-	c.calls.Add(1)
-	defer c.calls.Done()
+	var own *group
+	if p.isOwn {
+		own = c.pool.goroutines
+	} else {
+		c.calls.Add(1)
+		defer c.calls.Done()
+	}
 	if c.config.Observer == nil {
 		return c.carryOut(ctx, p, request, do, nil)
 	}
-	w := watchCall(ctx, c.config, p.action)
+	w := watchCall(ctx, c.config, p.action, own)
 	found, err := c.carryOut(w.ctx, p, request, do, w)
 	w.onEnd(found.attempts, err)
 	return found, err
@@ -248,6 +254,10 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 				failure = unconfirmed.err // It says more than that the call's time has cut off the last try.
 			}
 			err := finalError(failure, fate, to.name, attempts)
+			if fate == Unconfirmed && err.kind == ErrFateUnknown {
+				// A node tells how long it has waited itself, in a try that may have been short.
+				err.text = fmt.Sprintf("not confirmed within %v; the last try: %s", (moment - started).Round(time.Millisecond), failure.text)
+			}
 			if why := refused.reason(c.topology.routing().targets); why.weight() > failure.weight() {
 				err = err.because(why)
 			}

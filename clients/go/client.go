@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -27,9 +26,7 @@ type Client struct {
 	shards     *shardTable
 	goroutines group
 
-	stop    context.CancelFunc // of what it does by itself
-	closing sync.Once
-	closed  chan struct{}
+	stop context.CancelFunc // of what it does by itself
 }
 
 // Connect connects: it returns as soon as one of the seeds has told which nodes exist.
@@ -61,7 +58,7 @@ func Connect(ctx context.Context, config Config) (*Client, error) {
 	if cause := ctx.Err(); cause != nil {
 		return nil, notBegun(cause)
 	}
-	c := &Client{config: config, closed: make(chan struct{})}
+	c := &Client{config: config}
 	c.pool = newPool(&c.config, &c.goroutines)
 	c.topology = newTopology(seeds, c.pool, &c.config)
 	c.topology.connectBy = now() + config.ConnectDeadline
@@ -75,6 +72,7 @@ func Connect(ctx context.Context, config Config) (*Client, error) {
 	own, stop := context.WithCancel(context.Background())
 	c.stop = stop
 	c.goAlong(own, c.topology.follow)
+	c.goAlong(own, c.topology.tellAll)
 	if err := c.awaitView(ctx, seeds[0]); err != nil {
 		c.finish()
 		return nil, err
@@ -114,27 +112,25 @@ func (c *Client) awaitView(ctx context.Context, seed address) error {
 }
 
 // Close closes the client: nothing new begins, and open calls may end until the context does (or for Config.CloseGrace, if
-// the context has no deadline); then they fail with [ErrClosed], as watches do at once. When it returns, no goroutine and no
-// socket is left. It may be called again.
+// the context has no deadline); then they fail with [ErrClosed], as watches do at once. Who calls it within a call, in the loop
+// over a Tree or in an [Observer], waits for that call in vain, until the context ends: it should give one that ends soon, or has
+// ended. When it returns, no goroutine and no socket is left, but for the goroutine of a listener, or an Observer, that still
+// runs. It may be called again: of several contexts, the one that ends first counts.
 func (c *Client) Close(ctx context.Context) error {
 	grace := c.config.CloseGrace
 	if deadline, isSet := ctx.Deadline(); isSet {
 		grace = time.Until(deadline)
 	}
-	c.closing.Do(func() {
-		c.caller.isClosing.Store(true)
-		c.caller.closeEndless()
-		timer := time.NewTimer(max(grace, 0))
-		defer timer.Stop()
-		select {
-		case <-c.caller.calls.none():
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		c.finish()
-		close(c.closed)
-	})
-	<-c.closed
+	c.caller.isClosing.Store(true)
+	c.caller.closeEndless()
+	timer := time.NewTimer(max(grace, 0))
+	defer timer.Stop()
+	select {
+	case <-c.caller.calls.none():
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	c.finish()
 	return nil
 }
 
@@ -157,8 +153,9 @@ func (c *Client) ClusterView() ClusterView {
 }
 
 // OnTopologyChange calls it for each change of the view or of preferred nodes, one after the other, on a goroutine of the
-// client: it must be quick, and cannot close the client. What it returns takes it off again. What it panics with is logged and stops nothing. More than
-// 1,024 are not taken: the error is an [ErrUsage].
+// client, on which nothing else waits: it may use the client, and close it. While it is still busy with one change, further ones
+// wait; when 64 wait, the last takes in those that follow. What it returns takes it off again. What it panics with is logged and
+// stops nothing. More than 1,024 are not taken: the error is an [ErrUsage].
 func (c *Client) OnTopologyChange(call func(TopologyChange)) (stop func(), err error) {
 	return c.topology.listen(call)
 }
@@ -179,49 +176,4 @@ func (c *Client) Stats() Stats {
 		}
 	}
 	return s
-}
-
-// RequestOptions are those of [Client.Request]; nil is none.
-type RequestOptions struct {
-	// Path is the field "path", and by which the node is chosen; nil: there is none.
-	Path *Path
-	// Idempotent: it may be retried.
-	Idempotent bool
-	// Timeout is for all tries; without one the context's deadline counts, or the configuration. With a negative one, as
-	// with a context that has ended, nothing is sent.
-	Timeout time.Duration
-}
-
-// Request is any other request of the protocol with one reply, which is returned as it comes.
-func (c *Client) Request(ctx context.Context, action string, fields map[string]any, options *RequestOptions) (map[string]any, error) {
-	if options == nil {
-		options = &RequestOptions{}
-	}
-	b := newBody(action)
-	p := plan{action: action, idempotency: unguarded, timeout: options.Timeout}
-	if options.Path != nil {
-		b.path("path", *options.Path)
-		p.shard = options.Path.Shard()
-	}
-	if options.Idempotent {
-		p.idempotency = reading
-	} else {
-		c.caller.own.orderInto(b, Path{}, false) // What the caller says comes later, and counts.
-	}
-	for _, field := range sortedPairs(fields) {
-		value, err := Encode(field.Value)
-		if err != nil {
-			return nil, err
-		}
-		b.raw(field.Key.(string), value)
-	}
-	found, err := c.caller.call(ctx, &p, b.head(), nil)
-	if err != nil {
-		return nil, err
-	}
-	reply, wrong := As[map[string]any](Value(found.message))
-	if wrong != nil {
-		return nil, wrong
-	}
-	return reply, nil
 }

@@ -1,9 +1,10 @@
 package distkv
 
-// A client that is closed while calls wait for their next try.
+// A client that is closed while calls wait for their next try, and while trees are listed.
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 )
@@ -35,5 +36,96 @@ func TestCallsThatPauseAreClosedAtOnce(t *testing.T) {
 		case <-time.After(20 * time.Second):
 			t.Fatal("a call still waits for its next try")
 		}
+	}
+}
+
+// slowTree is a client of a node that sends what comes of a tree.
+func slowTree(t *testing.T) (client *Client, path Path, more flowing) {
+	more = make(flowing, 8)
+	one := &scripted{name: "s1", script: always(more)}
+	client = connect(t, Config{Seeds: startScripted(t, one)})
+	t.Cleanup(func() { close(more) })
+	path = PathOf("a")
+	more <- fields{"state": "start"}
+	more <- fields{"path": path.MustJoin(1), "value": 1, "tock": 5}
+	return client, path, more
+}
+
+func TestATreeMayComeToItsEndWhenTheClientIsClosed(t *testing.T) {
+	client, path, more := slowTree(t)
+	closed := make(chan error, 1)
+	var found []Path
+	for entry, err := range client.Tree(t.Context(), path, nil) {
+		if err != nil {
+			t.Fatal(len(found), err)
+		}
+		if found = append(found, entry.Path); len(found) > 1 {
+			continue
+		}
+		go func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			closed <- client.Close(ctx)
+		}()
+		until(t, client.Closed)
+		// By now, it would be cut off.
+		select {
+		case <-closed:
+			t.Error("it is closed before the loop has ended")
+		case <-time.After(50 * time.Millisecond):
+		}
+		more <- fields{"path": path.MustJoin(2), "value": 1, "tock": 5}
+		more <- fields{"state": "end"}
+	}
+	if err := <-closed; len(found) != 2 || err != nil {
+		t.Error(found, err)
+	}
+}
+
+func TestATreeThatDoesNotEndIsClosed(t *testing.T) {
+	client, path, _ := slowTree(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	count := 0
+	for _, err := range client.Tree(t.Context(), path, nil) {
+		if count++; count == 2 {
+			wantError(t, err, ErrClosed)
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		// It waits for this loop itself, no longer than it may.
+		started := time.Now()
+		if err := client.Close(ctx); err != nil || time.Since(started) > patient {
+			t.Error(err, time.Since(started))
+		}
+	}
+	if count != 2 {
+		t.Error(count)
+	}
+}
+
+func TestOfSeveralContextsOfCloseTheOneThatEndsFirstCounts(t *testing.T) {
+	one := &scripted{name: "s1", script: always(silence{})}
+	client := connect(t, Config{Seeds: startScripted(t, one), Retry: RetryPolicy{TryDeadline: time.Hour, TotalDeadline: time.Hour}})
+	result, closed := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := client.Get(context.Background(), PathOf("a"), nil)
+		result <- err
+	}()
+	until(t, func() bool { return len(one.actions("get_value")) == 1 })
+	long, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	go func() { closed <- client.Close(long) }()
+	until(t, client.Closed)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = client.Close(ended)
+	if err := <-result; !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
 	}
 }

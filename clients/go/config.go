@@ -2,6 +2,7 @@ package distkv
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net"
@@ -66,7 +67,8 @@ type Config struct {
 	ConnectDeadline time.Duration
 	// CloseGrace is how long open calls may go on when the client is closed, where the context says nothing: 1 s.
 	CloseGrace time.Duration
-	// OwnWritePatience is how long a read looks for a node that has this client's own last write of a path: 1 s.
+	// OwnWritePatience is how long reads look for a node that has this client's own last write of a path, from the first answer
+	// that lacked it on, all reads together: 1 s. A read whose own time, or context's deadline, ends before takes what there is.
 	OwnWritePatience time.Duration
 	// OwnWritesMax is how many paths' own last writes are remembered: 16,384.
 	OwnWritesMax int
@@ -104,6 +106,31 @@ type Config struct {
 	Logger *slog.Logger
 	// Observer is told of calls and tries; none: that costs nothing.
 	Observer Observer
+}
+
+// shownConfig is a configuration as it is shown: without the secrets that a ticket has. A Login shows none itself.
+type shownConfig Config
+
+func (c Config) shown() shownConfig {
+	if c.Ticket != "" && !strings.HasPrefix(c.Ticket, "@") {
+		c.Ticket = "(a ticket)"
+	}
+	return shownConfig(c)
+}
+
+// Format has nothing secret: it is that of a struct otherwise.
+func (c Config) Format(to fmt.State, verb rune) {
+	_, _ = fmt.Fprintf(to, fmt.FormatString(to, verb), c.shown())
+}
+
+// LogValue has nothing secret either.
+func (c Config) LogValue() slog.Value { return slog.AnyValue(c.shown()) }
+
+// MarshalJSON has nothing secret either. It is for logs: what it writes cannot be read back.
+func (c Config) MarshalJSON() ([]byte, error) {
+	shown := c.shown()
+	shown.Logger, shown.Observer = nil, nil // They may have no form in JSON.
+	return json.Marshal(shown)
 }
 
 // PoolConfig is how connections are kept.

@@ -16,7 +16,7 @@ type ConflictsFound struct {
 	Conflicts []Conflict
 	// Nodes are those that answered.
 	Nodes []string
-	// Missing are live nodes that did not, and why: they may have found others.
+	// Missing are live nodes that did not, and why, each an [*Error]: they may have found others.
 	Missing map[string]error
 }
 
@@ -29,9 +29,20 @@ func (c *Client) ConflictsList(ctx context.Context, path Path) (ConflictsFound, 
 	}
 	caller.calls.Add(1)
 	defer caller.calls.Done()
+	w := caller.watch(&ctx, "conflicts")
+	found, asked, err := c.listConflicts(ctx, path, w)
+	w.ended(asked, err)
+	if err != nil {
+		return found, err
+	}
+	return found, nil
+}
+
+func (c *Client) listConflicts(ctx context.Context, path Path, w *watched) (ConflictsFound, int, *Error) {
+	caller := &c.caller
 	total, refused := caller.total(ctx, 0)
 	if refused != nil {
-		return ConflictsFound{}, refused
+		return ConflictsFound{}, 0, refused
 	}
 	limited, cancel := context.WithTimeout(ctx, total)
 	defer cancel()
@@ -40,6 +51,7 @@ func (c *Client) ConflictsList(ctx context.Context, path Path) (ConflictsFound, 
 	errs := make([]*tryError, len(live))
 	var asked sync.WaitGroup
 	for i, to := range live {
+		w.tries(to.name, i+1)
 		asked.Go(func() {
 			errs[i] = c.conflictsOf(limited, to, path, func(one Conflict) bool {
 				lists[i] = append(lists[i], one)
@@ -52,7 +64,8 @@ func (c *Client) ConflictsList(ctx context.Context, path Path) (ConflictsFound, 
 	known := map[string]bool{}
 	for i, to := range live {
 		if errs[i] != nil {
-			found.Missing[to.name] = errs[i]
+			w.failed(to.name, i+1, errs[i])
+			found.Missing[to.name] = missingError(errs[i], to.name)
 			continue
 		}
 		found.Nodes = append(found.Nodes, to.name)
@@ -65,11 +78,22 @@ func (c *Client) ConflictsList(ctx context.Context, path Path) (ConflictsFound, 
 	}
 	switch {
 	case len(found.Nodes) == 0:
-		return found, caller.unlisted(ctx, limited.Err() != nil, live, errs)
+		return found, len(live), caller.unlisted(ctx, limited.Err() != nil, live, errs)
 	case len(found.Missing) > 0 && errors.Is(ctx.Err(), context.Canceled):
-		return found, canceledError(ctx, NotDone, "", 1)
+		return found, len(live), canceledError(ctx, NotDone, "", 1)
 	}
-	return found, nil
+	return found, len(live), nil
+}
+
+// missingError is why one node has not listed its conflicts.
+func missingError(err *tryError, node string) *Error {
+	switch {
+	case err.kind == tryNoAccess:
+		return noAccess(err, node, 1)
+	case classOf(err, true) == classFinal:
+		return finalError(err, NotDone, node, 1)
+	}
+	return &Error{Code: "unavailable", text: err.text, kind: ErrUnavailable, Node: node, Attempts: 1, cause: err}
 }
 
 // unlisted is the error where no node has listed its conflicts: a refusal counts more than what may pass. isLate: there was no
@@ -113,37 +137,56 @@ func (c *Client) Conflicts(ctx context.Context, path Path) iter.Seq2[Conflict, e
 			yield(Conflict{}, closedError(1))
 			return
 		}
-		if _, refused := caller.total(ctx, 0); refused != nil {
-			yield(Conflict{}, refused)
-			return
-		}
-		known := map[string]bool{}
-		isAnswered := false
-		live := liveTargets(caller.topology.routing())
-		errs := make([]*tryError, len(live))
-		for i, to := range live {
-			isLeft := false
-			errs[i] = c.conflictsOf(ctx, to, path, func(one Conflict) bool {
-				if known[one.key()] {
-					return true
-				}
-				known[one.key()] = true
-				isLeft = !yield(one, nil)
-				return !isLeft
-			})
-			if isLeft {
-				return
-			}
-			if errs[i] != nil && ctx.Err() != nil {
-				yield(Conflict{}, canceledError(ctx, NotDone, to.name, 1))
-				return
-			}
-			isAnswered = isAnswered || errs[i] == nil
-		}
-		if !isAnswered {
-			yield(Conflict{}, caller.unlisted(ctx, false, live, errs))
+		caller.calls.Add(1)
+		defer caller.calls.Done()
+		w := caller.watch(&ctx, "conflicts")
+		asked, err := c.tellConflicts(ctx, path, w, yield)
+		w.ended(asked, err)
+		if err != nil {
+			yield(Conflict{}, err)
 		}
 	}
+}
+
+// tellConflicts yields them, and returns how many nodes were asked.
+func (c *Client) tellConflicts(ctx context.Context, path Path, w *watched, yield func(Conflict, error) bool) (int, *Error) {
+	caller := &c.caller
+	if _, refused := caller.total(ctx, 0); refused != nil {
+		return 0, refused
+	}
+	known := map[string]bool{}
+	isAnswered := false
+	live := liveTargets(caller.topology.routing())
+	errs := make([]*tryError, len(live))
+	for i, to := range live {
+		isLeft := false
+		w.tries(to.name, i+1)
+		errs[i] = c.conflictsOf(ctx, to, path, func(one Conflict) bool {
+			if known[one.key()] {
+				return true
+			}
+			known[one.key()] = true
+			isLeft = !yield(one, nil)
+			return !isLeft
+		})
+		if isLeft {
+			return i + 1, nil
+		}
+		if errs[i] != nil {
+			w.failed(to.name, i+1, errs[i])
+			if ctx.Err() != nil {
+				return i + 1, canceledError(ctx, NotDone, to.name, i+1)
+			}
+			if caller.pool.closed() {
+				return i + 1, closedError(i + 1)
+			}
+		}
+		isAnswered = isAnswered || errs[i] == nil
+	}
+	if !isAnswered {
+		return len(live), caller.unlisted(ctx, false, live, errs)
+	}
+	return len(live), nil
 }
 
 func liveTargets(r *routing) []*target {

@@ -33,7 +33,7 @@ var (
 	ErrBadValue = errors.New("bad value")
 	// ErrUsage: the call cannot be made like that. Nothing was sent.
 	ErrUsage = errors.New("usage")
-	// ErrClosed: the client, or the watch, was closed.
+	// ErrClosed: the client, or the watch, was closed. A write that this has cut off may be an ErrFateUnknown, too.
 	ErrClosed = errors.New("closed")
 )
 
@@ -106,8 +106,8 @@ func (e *Error) Is(target error) bool {
 	case ErrRefused:
 		return e.kind == ErrDenied || e.Is(ErrPrecondition)
 	case ErrFateUnknown:
-		// A call that its caller gave up.
-		return e.Fate != NotDone && (e.kind == context.Canceled || e.kind == context.DeadlineExceeded)
+		// A call that its caller gave up, or that the client's end has cut off.
+		return e.Fate != NotDone && (e.kind == context.Canceled || e.kind == context.DeadlineExceeded || e.kind == ErrClosed)
 	}
 	return false
 }

@@ -397,7 +397,7 @@ func TestCallsThatDoNotEndAreClosed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_ = client.Close(ctx)
-	if failed := wantError(t, <-result, ErrClosed); failed.Fate != Unknown {
+	if failed := wantError(t, <-result, ErrClosed); failed.Fate != Unknown || !errors.Is(failed, ErrFateUnknown) {
 		t.Errorf("%+v", failed)
 	}
 }

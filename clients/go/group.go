@@ -21,6 +21,14 @@ func (g *group) Add(n int) {
 
 func (g *group) Done() { g.Add(-1) }
 
+// outside calls a function of the program on a goroutine of the group, which does not count meanwhile: whoever waits for the
+// group does not wait for that, which may itself be what waits.
+func (g *group) outside(call func()) {
+	g.Done()
+	defer g.Add(1)
+	call()
+}
+
 // none is closed when there are none.
 func (g *group) none() <-chan struct{} {
 	g.mu.Lock()

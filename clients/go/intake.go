@@ -238,6 +238,7 @@ func (c *conn) onMessage(m message, mayWait bool) bool {
 		c.intake.loneAnswers = (c.intake.loneAnswers + 1) * boolean(isAlone)
 		if m.get("state") != nil && m.get("error") == nil {
 			w.reply <- result{err: &tryError{kind: tryProtocol, text: "a stream came as the answer to a request"}}
+			c.forgetStream(seq, true) // Nobody will read it.
 		} else {
 			w.reply <- result{message: m}
 		}

@@ -6,7 +6,9 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 
 	"distkv.example/client/internal/msgpack"
@@ -34,13 +36,16 @@ func PasswordLogin(user, password string) *Login { return &Login{user, password,
 func TokenLogin(user, token string) *Login { return &Login{user, token, "token", nil} }
 
 // String has nothing secret.
-func (l *Login) String() string { return fmt.Sprintf("Login(%s, %s)", l.User, l.Method) }
+func (l Login) String() string { return fmt.Sprintf("Login(%s, %s)", l.User, l.Method) }
 
-// GoString has nothing secret either.
-func (l *Login) GoString() string { return l.String() }
+// Format has nothing secret either, whatever the verb is.
+func (l Login) Format(to fmt.State, _ rune) { _, _ = io.WriteString(to, l.String()) }
 
 // LogValue has nothing secret either.
-func (l *Login) LogValue() slog.Value { return slog.StringValue(l.String()) }
+func (l Login) LogValue() slog.Value { return slog.StringValue(l.String()) }
+
+// MarshalJSON has nothing secret either: what it writes cannot be read back.
+func (l Login) MarshalJSON() ([]byte, error) { return json.Marshal(l.String()) }
 
 // blame is what may be wrong when a node refuses it.
 func (l *Login) blame() string {

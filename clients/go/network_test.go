@@ -243,7 +243,7 @@ func TestOfTwoNodesThatAreMetAtOnceTheLaterOneIsLeft(t *testing.T) {
 	if err := get(one); err != nil {
 		t.Error(err)
 	}
-	answers <- with(other.view(), "tock", huge)
+	answers <- with(other.view(), "tock", int64(huge))
 	if err := <-ended; err == nil || err.text != otherNetwork(other, "a", "") {
 		t.Error(err)
 	}

@@ -6,12 +6,15 @@ import (
 	"time"
 )
 
-// Observer is told of calls. Its methods are called on the caller's goroutine and must be quick and safe for many; what
-// they panic with is logged and stops nothing.
+// Observer is told of calls. Its methods are called on the caller's goroutine, or on the client's own where the client asks by
+// itself (for the table of shards), and must be quick and safe for many; what they panic with is logged and stops nothing. They
+// are part of the call: one that closes the client waits for its own call, until the context ends. RefreshShards and PreferShard
+// may wait for what the client is just telling of: an Observer calls them with a context that ends, or not at all.
 type Observer interface {
 	// CallBegins: a call begins. The context that it returns is handed to the other three.
 	CallBegins(ctx context.Context, action string) context.Context
-	// TryBegins: a try goes to a node.
+	// TryBegins: a try goes to a node. A read of a majority has one per node in each round, of the same number; a call that asks
+	// all nodes for conflicts one per node.
 	TryBegins(ctx context.Context, node string, attempt int)
 	// TryFailed: a try has failed; class is "unavailable", "overload", "aborted", "try_deadline", "fate_unknown",
 	// "unknown_there", "busy" or "final".
@@ -36,6 +39,17 @@ type watched struct {
 	ctx      context.Context
 	action   string
 	started  instant
+	group    *group // of a call that the client makes by itself, on a goroutine of its own
+}
+
+// tell calls the observer. Who closes the client there does not wait for this goroutine of the client.
+func (w *watched) tell(where string, call func()) {
+	defer w.guard(where)
+	if w.group == nil {
+		call()
+		return
+	}
+	w.group.outside(call)
 }
 
 func (w *watched) guard(where string) {
@@ -44,32 +58,57 @@ func (w *watched) guard(where string) {
 	}
 }
 
-func watchCall(ctx context.Context, config *Config, action string) *watched {
-	w := &watched{config.Observer, config.Logger, ctx, action, now()}
-	func() {
-		defer w.guard("at the beginning of a call")
+func watchCall(ctx context.Context, config *Config, action string, own *group) *watched {
+	w := &watched{config.Observer, config.Logger, ctx, action, now(), own}
+	w.tell("at the beginning of a call", func() {
 		if told := w.observer.CallBegins(ctx, action); told != nil {
 			w.ctx = told
 		}
-	}()
+	})
 	return w
 }
 
+// watch is what the observer is told of a call of a kind of its own; nil, of which nobody is told, where there is no observer. The
+// call goes on with the observer's context.
+func (c *caller) watch(ctx *context.Context, action string) *watched {
+	if c.config.Observer == nil {
+		return nil
+	}
+	w := watchCall(*ctx, c.config, action, nil)
+	*ctx = w.ctx
+	return w
+}
+
+func (w *watched) tries(node string, attempt int) {
+	if w != nil {
+		w.onTry(node, attempt)
+	}
+}
+
+func (w *watched) failed(node string, attempt int, err *tryError) {
+	if w != nil {
+		w.onFailed(node, attempt, classOf(err, true), err)
+	}
+}
+
+func (w *watched) ended(attempts int, err *Error) {
+	if w != nil {
+		w.onEnd(attempts, err)
+	}
+}
+
 func (w *watched) onTry(node string, attempt int) {
-	defer w.guard("at a try")
-	w.observer.TryBegins(w.ctx, node, attempt)
+	w.tell("at a try", func() { w.observer.TryBegins(w.ctx, node, attempt) })
 }
 
 func (w *watched) onFailed(node string, attempt int, kind class, err error) {
-	defer w.guard("at a failed try")
-	w.observer.TryFailed(w.ctx, node, attempt, kind.String(), err)
+	w.tell("at a failed try", func() { w.observer.TryFailed(w.ctx, node, attempt, kind.String(), err) })
 }
 
 func (w *watched) onEnd(attempts int, failure *Error) {
-	defer w.guard("at the end of a call")
 	end := CallEnd{Action: w.action, Took: now() - w.started, Attempts: attempts}
 	if failure != nil {
 		end.Fate, end.Err, end.Attempts = failure.Fate, failure, failure.Attempts
 	}
-	w.observer.CallEnds(w.ctx, end)
+	w.tell("at the end of a call", func() { w.observer.CallEnds(w.ctx, end) })
 }

@@ -35,6 +35,8 @@ type ownWrite struct {
 	path Path
 	tock int64
 	turn uint64 // of its acknowledgement
+	// lackedAt is when an answer was first found to lack it, of all reads; 0: none was. The patience of all begins there.
+	lackedAt instant
 }
 
 func newOwnWrites(max int, heard *clock) *ownWrites {
@@ -49,7 +51,7 @@ func (o *ownWrites) onWritten(path Path, tock int64, where life) {
 	if o.max <= 0 {
 		return
 	}
-	written := ownWrite{path, tock, o.turn}
+	written := ownWrite{path: path, tock: tock, turn: o.turn}
 	if known := o.tocks[path]; known != nil {
 		// Two writes at once are acknowledged in any order.
 		if tock >= known.Value.(ownWrite).tock {
@@ -130,11 +132,28 @@ func (o *ownWrites) isEnough(path Path, tock int64, where life) bool {
 	return tock >= written.tock
 }
 
-// giveUp: the write is nowhere to be found; it is not looked for again.
-func (o *ownWrites) giveUp(path Path) {
+// lackedSince: an answer lacks the own write. It returns when one did first.
+func (o *ownWrites) lackedSince(path Path) instant {
+	moment := now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if known := o.tocks[path]; known != nil {
+	known := o.tocks[path]
+	if known == nil {
+		return moment // Another read has just given it up.
+	}
+	own := known.Value.(ownWrite)
+	if own.lackedAt == 0 {
+		own.lackedAt = moment
+		known.Value = own
+	}
+	return own.lackedAt
+}
+
+// giveUp: the write that answers have lacked since then is nowhere to be found; it is not looked for again.
+func (o *ownWrites) giveUp(path Path, lackedAt instant) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if known := o.tocks[path]; known != nil && known.Value.(ownWrite).lackedAt == lackedAt {
 		o.oldest.Remove(known)
 		delete(o.tocks, path)
 	}

@@ -75,7 +75,7 @@ func (c *Client) read(ctx context.Context, path Path, options *GetOptions, withC
 		}
 		timeout = options.Timeout
 	}
-	r := reader{&c.caller, ctx, path, withChain, timeout}
+	r := reader{caller: &c.caller, ctx: ctx, path: path, withChain: withChain, timeout: timeout}
 	var found served
 	var err *Error
 	switch mode {
@@ -103,6 +103,7 @@ type reader struct {
 	path      Path
 	withChain bool
 	timeout   time.Duration
+	watched   *watched // of a read of a majority; nil: nobody observes it
 }
 
 // bodies are requests in the making, so that a read allocates little.
@@ -117,36 +118,79 @@ func (r *reader) ask(first *target, last []address) (served, *Error) {
 	return found, err
 }
 
-// preferred: a version older than an own write is not taken while there is hope for a newer one.
+// preferred: a version older than an own write is not taken while there is hope for a newer one, and time to look for it.
 func (r *reader) preferred() (served, *Error) {
 	shard := r.path.Shard()
 	if !r.own.wrote(r.path) {
 		return r.ask(r.home(r.topology.routing(), shard), nil)
 	}
-	started := now()
+	end := r.ownEnd()
 	r.withChain = true
 	var stale []address
+	var held served // the newest answer so far
+	attempts := 0
 	for {
+		if r.timeout > 0 {
+			r.timeout = max(end-now(), 1)
+		}
 		found, err := r.ask(r.home(r.topology.routing(), shard), stale)
 		if err != nil {
-			return found, err
+			return r.orHeld(held, attempts, err)
 		}
+		attempts += found.attempts
+		found.attempts = attempts
 		if r.own.isEnough(r.path, tockOf(found.message), found.life()) {
 			return found, nil
 		}
 		r.counters.staleAnswers.Add(1)
-		if now()-started >= r.config.OwnWritePatience {
+		if held.conn == nil || isOlder(held.message, found.message) {
+			held = found
+		}
+		held.attempts = attempts
+		if since := r.own.lackedSince(r.path); now()-since >= r.config.OwnWritePatience {
 			r.counters.staleTaken.Add(1)
-			r.own.giveUp(r.path)
-			return found, nil
+			r.own.giveUp(r.path, since)
+			return held, nil
 		}
 		if slices.Contains(stale, found.address) {
 			// All nodes were asked.
 			stale = stale[:0]
-			wait(r.ctx, lookAgain)
+			r.pool.pause(r.ctx, min(lookAgain, end-now()))
+		}
+		if now() >= end {
+			r.counters.staleTaken.Add(1)
+			return held, nil
 		}
 		stale = append(stale, found.address)
 	}
+}
+
+// ownEnd is when the time ends that this read itself has, or its context.
+func (r *reader) ownEnd() instant {
+	if r.timeout > 0 {
+		return now() + r.timeout
+	}
+	if deadline, isSet := r.ctx.Deadline(); isSet {
+		return now() + time.Until(deadline)
+	}
+	return never
+}
+
+// orHeld is what a read comes to whose further tries ended like this, and which may have an answer that lacks an own write: that
+// counts where there was no more time.
+func (r *reader) orHeld(held served, attempts int, err *Error) (served, *Error) {
+	switch {
+	case held.conn == nil:
+		return served{}, err
+	case errors.Is(r.ctx.Err(), context.Canceled):
+		return served{}, canceledError(r.ctx, NotDone, held.conn.name, attempts+err.Attempts)
+	case err.Is(ErrUnavailable):
+		r.counters.staleTaken.Add(1)
+		held.attempts = attempts + err.Attempts
+		return held, nil
+	}
+	err.Attempts += attempts
+	return served{}, err
 }
 
 // tockOf is the tock of the entry in an answer, -1 where the node has none.
@@ -187,14 +231,9 @@ func (r *reader) freshest() (answer, *Error) {
 	}
 	r.calls.Add(1)
 	defer r.calls.Done()
-	if r.config.Observer == nil {
-		found, _, err := r.askMajority()
-		return found, err
-	}
-	w := watchCall(r.ctx, r.config, "get_value")
-	r.ctx = w.ctx
+	r.watched = r.watch(&r.ctx, "get_value")
 	found, attempts, err := r.askMajority()
-	w.onEnd(attempts, err)
+	r.watched.ended(attempts, err)
 	return found, err
 }
 
@@ -206,7 +245,7 @@ func (r *reader) askMajority() (answer, int, *Error) {
 		return answer{}, 0, refused
 	}
 	started := now()
-	found := majority{answered: map[string]bool{}, patience: started + r.config.OwnWritePatience}
+	found := majority{answered: map[string]bool{}}
 	for attempt := 1; ; attempt++ {
 		view := r.topology.routing()
 		if view.view.Source == "" {
@@ -229,11 +268,14 @@ func (r *reader) askMajority() (answer, int, *Error) {
 			}
 		}
 		asked := found.unanswered(view.targets, counted)
-		refused := r.askRound(&found, asked, needed, min(now()+policy.TryDeadline, started+total))
+		refused := r.askRound(&found, asked, attempt, needed, min(now()+policy.TryDeadline, started+total))
 		if found.newest.message != nil && len(found.answered) >= needed {
-			if !found.hasOwn && now() >= found.patience {
+			if !found.hasOwn && errors.Is(r.ctx.Err(), context.Canceled) {
+				return answer{}, attempt, canceledError(r.ctx, NotDone, "", attempt) // Else it would still wait.
+			}
+			if !found.hasOwn && now()-found.lackedAt >= r.config.OwnWritePatience {
 				r.counters.staleTaken.Add(1)
-				r.own.giveUp(r.path)
+				r.own.giveUp(r.path, found.lackedAt)
 			}
 			return found.newest, attempt, nil
 		}
@@ -280,7 +322,7 @@ type majority struct {
 	answered map[string]bool
 	newest   answer
 	hasOwn   bool    // an answer has this client's last write, or is of the node that took it
-	patience instant // until then that is waited for
+	lackedAt instant // when an answer was first found to lack it, also of an earlier read: for a while from then it is waited for
 	out      refusers
 }
 
@@ -297,11 +339,12 @@ func (m *majority) unanswered(nodes []*target, counted map[string]bool) []*targe
 
 // askRound asks these nodes at once, until enough have answered; the others are not waited for, nor anybody where too many
 // refuse it. It returns the first final refusal.
-func (r *reader) askRound(m *majority, asked []*target, needed int, end instant) *answer {
+func (r *reader) askRound(m *majority, asked []*target, attempt, needed int, end instant) *answer {
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel()
 	answers := make(chan answer, len(asked))
 	for _, one := range asked {
+		r.watched.tries(one.name, attempt)
 		go func() {
 			found := answer{node: one.name, at: one}
 			c, err := r.pool.getAt(ctx, one.place(), end)
@@ -325,7 +368,7 @@ func (r *reader) askRound(m *majority, asked []*target, needed int, end instant)
 			break
 		}
 		if len(m.answered) >= needed && late == nil {
-			timer := time.NewTimer(m.patience - now())
+			timer := time.NewTimer(m.lackedAt + r.config.OwnWritePatience - now())
 			defer timer.Stop()
 			late = timer.C
 		}
@@ -339,11 +382,18 @@ func (r *reader) askRound(m *majority, asked []*target, needed int, end instant)
 		}
 		open--
 		r.counters.toOthers.Add(1)
+		if found.err != nil {
+			r.watched.failed(found.node, attempt, found.err)
+		}
 		switch {
 		case found.err == nil:
 			m.answered[found.node] = true
 			m.newest = newerAnswer(m.newest, found)
-			m.hasOwn = m.hasOwn || r.own.isEnough(r.path, tockOf(found.message), found.life)
+			if !m.hasOwn && !r.own.isEnough(r.path, tockOf(found.message), found.life) {
+				m.lackedAt = r.own.lackedSince(r.path)
+			} else {
+				m.hasOwn = true
+			}
 		case refused == nil && classOf(found.err, true) == classFinal:
 			refused = &found
 		default:
@@ -357,15 +407,17 @@ func (r *reader) askRound(m *majority, asked []*target, needed int, end instant)
 	return refused
 }
 
-// newerAnswer is the newer of two nodes' answers. Nothing at all is older than anything.
+// newerAnswer is the newer of two nodes' answers.
 func newerAnswer(known, other answer) answer {
-	if known.message == nil {
-		return other
-	}
-	one, _ := known.message.version()
-	two, _ := other.message.version()
-	if !two.IsZero() && (one.IsZero() || one.Compare(two) < 0) {
+	if known.message == nil || isOlder(known.message, other.message) {
 		return other
 	}
 	return known
+}
+
+// isOlder compares two nodes' answers. Nothing at all is older than anything.
+func isOlder(known, other message) bool {
+	one, _ := known.version()
+	two, _ := other.version()
+	return !two.IsZero() && (one.IsZero() || one.Compare(two) < 0)
 }

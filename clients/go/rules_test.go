@@ -122,6 +122,10 @@ func TestWhatANodeSaidCountsMoreThanThatItsLastAnswerIsCutOff(t *testing.T) {
 	if failed.Fate != Unconfirmed || failed.Code != "unknown_fate" || failed.Node != "s1" || !strings.Contains(err.Error(), "only 1 of 2") {
 		t.Errorf("%+v", failed)
 	}
+	// The node tells only how long its own last try was.
+	if !strings.Contains(err.Error(), "not confirmed within ") {
+		t.Error(err)
+	}
 }
 
 func TestUncertainCodesWithAndWithoutAnID(t *testing.T) {

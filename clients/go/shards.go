@@ -51,8 +51,8 @@ func newShardTable(c *caller) *shardTable {
 	return &shardTable{caller: c, wanted: make(chan struct{}, 1), fetched: make(chan struct{})}
 }
 
-// fetch is the table of now, from a node, page by page.
-func (t *shardTable) fetch(ctx context.Context) ([]ShardRow, *Error) {
+// fetch is the table of now, from a node, page by page; isOwn: the client wants it itself.
+func (t *shardTable) fetch(ctx context.Context, isOwn bool) ([]ShardRow, *Error) {
 	var rows []ShardRow
 	var after []byte
 	for range tablePagesMax {
@@ -61,7 +61,7 @@ func (t *shardTable) fetch(ctx context.Context) ([]ShardRow, *Error) {
 			b.binary("after", after)
 		}
 		// The node that took an override has it first.
-		p := plan{action: "list_shards", isOwn: true, first: t.caller.home(t.caller.topology.routing(), tableShard)}
+		p := plan{action: "list_shards", isOwn: isOwn, first: t.caller.home(t.caller.topology.routing(), tableShard)}
 		found, err := t.caller.call(ctx, &p, b.head(), nil)
 		if err != nil {
 			return nil, err
@@ -132,7 +132,7 @@ func (t *shardTable) keep(ctx context.Context) {
 		t.mu.Unlock()
 		counters.shardFetches.Add(1)
 		pause := t.caller.config.ShardTableAge
-		rows, err := t.fetch(ctx)
+		rows, err := t.fetch(ctx, true)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -177,7 +177,7 @@ func (t *shardTable) take(rows []ShardRow) {
 
 // ListShards is the virtual shards with their overrides, as a node has them now.
 func (c *Client) ListShards(ctx context.Context) ([]ShardRow, error) {
-	rows, err := c.shards.fetch(ctx)
+	rows, err := c.shards.fetch(ctx, false)
 	if err != nil {
 		return nil, err
 	}

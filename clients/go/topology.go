@@ -3,6 +3,7 @@ package distkv
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -11,9 +12,6 @@ import (
 
 	"distkv.example/client/internal/msgpack"
 )
-
-// listenersMax is the most listeners of one client.
-const listenersMax = 1024
 
 // askAnewAfter: for so long a view that has proved wrong is not asked for anew once more; it may be wrong at all nodes.
 const askAnewAfter = 10 * time.Second
@@ -32,7 +30,6 @@ type topology struct {
 
 	connectBy instant // by when there must be a first view
 
-	telling   sync.Mutex // listeners are told one change after the other; taken before mu
 	mu        sync.Mutex // taken before the pool's
 	stats     TopologyStats
 	failure   *tryError // why no node could be reached the last time that all were tried
@@ -42,11 +39,13 @@ type topology struct {
 	changed   chan struct{}
 	listeners map[int]func(TopologyChange)
 	last      int
+	toTell    []untoldChange
+	isToTell  chan struct{}
 }
 
 func newTopology(seeds []address, p *pool, config *Config) *topology {
 	t := &topology{seeds: seeds, pool: p, config: &config.Topology, log: config.Logger, changed: make(chan struct{}),
-		listeners: map[int]func(TopologyChange){}, connectBy: never}
+		listeners: map[int]func(TopologyChange){}, isToTell: make(chan struct{}, 1), connectBy: never}
 	t.now.Store(newRouting(ClusterView{}, seeds, nil))
 	p.onOtherNode = t.askAnew
 	return t
@@ -81,23 +80,6 @@ func (t *topology) lastFailure() *tryError {
 	return t.failure
 }
 
-// listen calls it for each change from now on; what it returns takes it off again.
-func (t *topology) listen(call func(TopologyChange)) (func(), error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.listeners) >= listenersMax {
-		return nil, usage("there are too many listeners")
-	}
-	t.last++
-	number := t.last
-	t.listeners[number] = call
-	return func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		delete(t.listeners, number)
-	}, nil
-}
-
 // askAnew: this node is not where the view has it, so another one may know better than the one that is watched. Of a node that
 // is not live, nobody says that it is there.
 func (t *topology) askAnew(name string) {
@@ -118,31 +100,15 @@ func (t *topology) askAnew(name string) {
 
 // prefer takes new overrides of preferred nodes: listeners are told which shards moved.
 func (t *topology) prefer(overrides map[int]string) {
-	t.telling.Lock()
-	defer t.telling.Unlock()
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	old := t.routing()
-	if mapsEqual(overrides, old.overrides) {
-		t.mu.Unlock()
+	if maps.Equal(overrides, old.overrides) {
 		return
 	}
 	newer := newRouting(old.view, t.seeds, overrides)
 	t.now.Store(newer)
-	listeners := t.listening()
-	t.mu.Unlock()
-	t.tell(listeners, old, newer, TopologyChange{})
-}
-
-func mapsEqual(a, b map[int]string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for shard, name := range a {
-		if other, isThere := b[shard]; !isThere || other != name {
-			return false
-		}
-	}
-	return true
+	t.willTell(old, newer)
 }
 
 func (t *topology) fillStats() TopologyStats {
@@ -160,8 +126,6 @@ func (t *topology) fillStats() TopologyStats {
 // -- views ---------------------------------------------------------------------------------------
 
 func (t *topology) apply(nodes []Node, source string) {
-	t.telling.Lock()
-	defer t.telling.Unlock()
 	t.mu.Lock()
 	t.stats.Views++
 	t.stats.SeedsOnly = source == ""
@@ -174,7 +138,7 @@ func (t *topology) apply(nodes []Node, source string) {
 	}
 	newer := newRouting(ClusterView{old.view.Epoch + 1, nodes, source}, t.seeds, old.overrides)
 	t.now.Store(newer)
-	listeners := t.listening()
+	t.willTell(old, newer)
 	t.notify()
 	t.mu.Unlock()
 	t.pool.retain(func(where address) bool { return newer.addresses[where] != nil })
@@ -188,56 +152,12 @@ func (t *topology) apply(nodes []Node, source string) {
 			t.pool.probe(node.address)
 		}
 	}
-	t.tell(listeners, old, newer, TopologyChange{Added: added, Removed: removed, Changed: changed})
 }
 
 // notify is called with the lock.
 func (t *topology) notify() {
 	close(t.changed)
 	t.changed = make(chan struct{})
-}
-
-// listening is who hears of a change: who listens when it is made, and nobody who comes later and sees it already. It is
-// called with the lock under which the change is made.
-func (t *topology) listening() []int {
-	numbers := make([]int, 0, len(t.listeners))
-	for number := range t.listeners {
-		numbers = append(numbers, number)
-	}
-	slices.Sort(numbers)
-	return numbers
-}
-
-// tell is called while no other change is told.
-func (t *topology) tell(numbers []int, old, newer *routing, change TopologyChange) {
-	if len(numbers) == 0 {
-		return
-	}
-	change.Moved = old.movesTo(newer)
-	change.PreviousEpoch, change.Epoch = old.view.Epoch, newer.view.Epoch
-	if len(change.Added)+len(change.Removed)+len(change.Changed)+len(change.Moved) == 0 {
-		return
-	}
-	t.mu.Lock()
-	t.stats.Moved += uint64(len(change.Moved))
-	t.mu.Unlock()
-	for _, number := range numbers {
-		t.mu.Lock()
-		call := t.listeners[number]
-		t.mu.Unlock()
-		if call != nil {
-			t.tellOne(call, change)
-		}
-	}
-}
-
-func (t *topology) tellOne(call func(TopologyChange), change TopologyChange) {
-	defer func() {
-		if reason := recover(); reason != nil {
-			t.log.Error("distkv: a listener to topology changes failed", "panic", reason)
-		}
-	}()
-	call(change)
 }
 
 func (t *topology) applySeeds() {

@@ -49,9 +49,12 @@ func (c *Client) untilSilent(end instant) instant { return min(end, now()+c.conf
 
 // Tree is all values at and below a path, entry after entry, parents first, in the order of paths, as one node has them at
 // one moment. It is retried only before the first entry; an error comes last. A node that sends nothing for as long as one try
-// may take is given up; the time in which the loop's body runs does not count.
+// may take is given up; the time in which the loop's body runs does not count. It is one call until the loop has ended: Close
+// waits for it, also where it is called in the loop's body.
 func (c *Client) Tree(ctx context.Context, path Path, options *TreeOptions) iter.Seq2[TreeEntry, error] {
 	return func(yield func(TreeEntry, error) bool) {
+		c.caller.calls.Add(1)
+		defer c.caller.calls.Done()
 		head := options.head(path)
 		p := c.treePlan(path)
 		var s *stream
@@ -81,14 +84,17 @@ func (c *Client) Tree(ctx context.Context, path Path, options *TreeOptions) iter
 				if err.kind == tryTimedOut {
 					c.pool.onTimeout(found.address, found.conn, asked)
 				}
-				yield(TreeEntry{}, streamError(ctx, err, found.conn.name, found.attempts))
+				yield(TreeEntry{}, c.streamError(ctx, err, found.conn.name, found.attempts))
 				return
 			}
 		}
 	}
 }
 
-func streamError(ctx context.Context, err *tryError, node string, attempts int) *Error {
+func (c *Client) streamError(ctx context.Context, err *tryError, node string, attempts int) *Error {
+	if c.pool.closed() && err.kind != tryServer && ctx.Err() == nil {
+		return closedError(attempts)
+	}
 	if ctx.Err() != nil && (err.kind == tryCanceled || err.kind == tryTimedOut) {
 		return canceledError(ctx, NotDone, node, attempts)
 	}

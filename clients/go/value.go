@@ -27,7 +27,8 @@ var Nil = Value{0xc0}
 
 // As reads a value as a type of yours: structs (with the tags `msgpack:"name,omitempty"`), maps, slices, numbers, texts,
 // byte strings, pointers (nil where the value is nil), time.Time, [Path], and any. Fields that a struct does not know
-// are left out. The error is an [ErrBadValue].
+// are left out. A number that is read as a float is the nearest one. The error is an [ErrBadValue]: for a number beyond the
+// type's range, say, or for a map two of whose keys are one in the type, as 1 and 1.0 are as float64.
 func As[T any](v Value) (T, error) {
 	var found T
 	err := v.Decode(&found)
@@ -47,7 +48,7 @@ func Encode(v any) (Value, error) {
 func (v Value) Decode(into any) error { return decodeInto(v, into) }
 
 // Any is the value as Go's own types: nil, bool, int64, uint64 (beyond int64), float64, string, []byte, []any,
-// map[string]any, [Map] where a key is no text, *big.Int, [Path], time.Time, [Ext].
+// map[string]any, [Map] where a key is no text, or comes twice, *big.Int, [Path], time.Time, [Ext].
 func (v Value) Any() (any, error) { return decodeAny(v) }
 
 // String is for people.
@@ -62,7 +63,8 @@ func (v Value) String() string {
 	return fmt.Sprint(found)
 }
 
-// Map is a map some of whose keys are no texts, in its own order.
+// Map is a map as pairs. Read as one, they come as they are stored. [Value.Any] makes one where a key is no text, or comes twice;
+// texts that are stored before the first such key come sorted there.
 type Map []Pair
 
 // Pair is a key and its value.
@@ -204,6 +206,23 @@ func (d *decoder) anyMap(count, depth int) (any, error) {
 		return pairs, nil
 	}
 	return texts, nil
+}
+
+// pairs is a map in its own order.
+func (d *decoder) pairs(count, depth int) (Map, error) {
+	found := make(Map, 0, min(count, 4096))
+	for range count {
+		key, err := d.any(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		value, err := d.any(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, Pair{key, value})
+	}
+	return found, nil
 }
 
 func extension(kind int8, data []byte) any {

@@ -68,7 +68,6 @@ func (d *decoder) into(v reflect.Value, depth int) error {
 		d.at = end
 		return nil
 	}
-	start := d.at
 	switch v.Kind() {
 	case reflect.Pointer:
 		if d.at < len(d.b) && d.b[d.at] == 0xc0 {
@@ -76,12 +75,24 @@ func (d *decoder) into(v reflect.Value, depth int) error {
 			v.SetZero()
 			return nil
 		}
-		if v.IsNil() {
-			v.Set(reflect.New(v.Type().Elem()))
+		// As where it is written, what points is no level, and there is no circle.
+		for behind := 0; v.Kind() == reflect.Pointer; behind++ {
+			if behind > valueDepthMax {
+				return badValue(fmt.Sprintf("a value cannot be read as %s: it is pointers only", v.Type()))
+			}
+			if v.IsNil() {
+				v.Set(reflect.New(v.Type().Elem()))
+			}
+			v = v.Elem()
 		}
-		return d.into(v.Elem(), depth+1)
+		return d.into(v, depth)
 	case reflect.Interface:
 		if v.NumMethod() > 0 {
+			if d.at < len(d.b) && d.b[d.at] == 0xc0 {
+				d.at++
+				v.SetZero()
+				return nil
+			}
 			return badValue(fmt.Sprintf("a value cannot be read as %s", v.Type()))
 		}
 		found, err := d.any(depth)
@@ -99,7 +110,7 @@ func (d *decoder) into(v reflect.Value, depth int) error {
 	if err != nil {
 		return err
 	}
-	if done, err := d.known(v, head, data, start, depth); done || err != nil {
+	if done, err := d.known(v, head, data, depth); done || err != nil {
 		return err
 	}
 	switch v.Kind() {
@@ -124,7 +135,7 @@ func (d *decoder) into(v reflect.Value, depth int) error {
 }
 
 // known reads the types that have a form of their own.
-func (d *decoder) known(v reflect.Value, head msgpack.Head, data []byte, start, depth int) (bool, error) {
+func (d *decoder) known(v reflect.Value, head msgpack.Head, data []byte, depth int) (bool, error) {
 	switch v.Type() {
 	case timeType:
 		if head.Kind == msgpack.Ext && head.Type == extTime {
@@ -160,19 +171,16 @@ func (d *decoder) known(v reflect.Value, head msgpack.Head, data []byte, start, 
 		v.Set(reflect.ValueOf(Ext{head.Type, append([]byte{}, data...)}))
 		return true, nil
 	case mapType:
-		if head.Kind != msgpack.Map {
-			return true, misfit(head, v)
-		}
-		d.at = start
-		found, err := d.any(depth)
-		if err != nil {
+		switch head.Kind {
+		case msgpack.Nil:
+			v.SetZero()
+			return true, nil
+		case msgpack.Map:
+			found, err := d.pairs(head.Len, depth)
+			v.Set(reflect.ValueOf(found))
 			return true, err
 		}
-		if texts, ok := found.(map[string]any); ok {
-			found = sortedPairs(texts)
-		}
-		v.Set(reflect.ValueOf(found))
-		return true, nil
+		return true, misfit(head, v)
 	}
 	if head.Kind == msgpack.String && v.Kind() != reflect.String && v.CanAddr() && v.CanInterface() {
 		if reader, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
@@ -217,7 +225,7 @@ func number(v reflect.Value, head msgpack.Head, data []byte) error {
 			v.SetInt(int64(head.Bits))
 			return nil
 		}
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
 		isNegative := head.Kind == msgpack.Int && int64(head.Bits) < 0
 		if (head.Kind == msgpack.Int || head.Kind == msgpack.Uint) && !isNegative && !v.OverflowUint(head.Bits) {
 			v.SetUint(head.Bits)
@@ -226,8 +234,10 @@ func number(v reflect.Value, head msgpack.Head, data []byte) error {
 	case reflect.Float32, reflect.Float64:
 		switch head.Kind {
 		case msgpack.Float:
-			v.SetFloat(floatOf(head))
-			return nil
+			if number := floatOf(head); !v.OverflowFloat(number) {
+				v.SetFloat(number)
+				return nil
+			}
 		case msgpack.Int:
 			v.SetFloat(float64(int64(head.Bits)))
 			return nil
@@ -256,7 +266,9 @@ func (d *decoder) items(v reflect.Value, head msgpack.Head, data []byte, depth i
 			return nil
 		}
 		if len(data) == v.Len() {
-			reflect.Copy(v, reflect.ValueOf(data))
+			for i, one := range data { // They may be of a type of their own.
+				v.Index(i).SetUint(uint64(one))
+			}
 			return nil
 		}
 	case head.Kind == msgpack.Array && v.Kind() == reflect.Array && head.Len == v.Len():
@@ -295,6 +307,12 @@ func (d *decoder) mapping(v reflect.Value, count, depth int) error {
 		if err := d.into(value, depth+1); err != nil {
 			return err
 		}
+		switch {
+		case !key.Comparable():
+			return badValue(fmt.Sprintf("the value does not fit %s: a key is an array or a map; use distkv.Map", v.Type()))
+		case found.MapIndex(key).IsValid():
+			return badValue(fmt.Sprintf("the value does not fit %s: two of its keys are %v there; use distkv.Map", v.Type(), key))
+		}
 		found.SetMapIndex(key, value)
 	}
 	v.Set(found)
@@ -309,6 +327,7 @@ func (d *decoder) structure(v reflect.Value, count, depth int) error {
 	if len(fields.list) == 0 && hasTextForm(v.Type()) {
 		return badValue(fmt.Sprintf("the value does not fit %s: it is a map", v.Type()))
 	}
+	isRead := make([]bool, len(fields.list))
 	for range count {
 		head, data, err := d.head()
 		if err != nil {
@@ -324,6 +343,10 @@ func (d *decoder) structure(v reflect.Value, count, depth int) error {
 			}
 			continue
 		}
+		if isRead[number] {
+			return badValue(fmt.Sprintf("the value does not fit %s: it has %q twice", v.Type(), data))
+		}
+		isRead[number] = true
 		if err := d.into(v.FieldByIndex(fields.list[number].index), depth+1); err != nil {
 			return err
 		}

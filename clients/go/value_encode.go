@@ -127,7 +127,9 @@ func (e encoder) append(b []byte, v reflect.Value, depth int) ([]byte, error) {
 				return msgpack.AppendString(b, text), err
 			}
 			data := make([]byte, v.Len())
-			reflect.Copy(reflect.ValueOf(data), v)
+			for i := range data { // They may be of a type of their own.
+				data[i] = byte(v.Index(i).Uint())
+			}
 			return msgpack.AppendBinary(b, data), nil
 		}
 		return e.items(b, v, depth)

@@ -447,15 +447,15 @@ func TestShardsAreListedAndMoved(t *testing.T) {
 	path := MustPath("moved")
 	before := client.Preferred(path)
 	to := map[string]string{"n1": "n2", "n2": "n1"}[before]
-	var told []Move
-	stop := must[func()](t)(client.OnTopologyChange(func(change TopologyChange) { told = append(told, change.Moved...) }))
+	told := make(chan []Move, 8)
+	stop := must[func()](t)(client.OnTopologyChange(func(change TopologyChange) { told <- change.Moved }))
 	if err := client.PreferShard(t.Context(), path.Shard(), to); err != nil {
 		t.Fatal(err)
 	}
-	stop()
-	if client.Preferred(path) != to || len(told) != 1 || told[0] != (Move{path.Shard(), before, to}) {
-		t.Error(client.Preferred(path), told)
+	if moves := <-told; client.Preferred(path) != to || len(moves) != 1 || moves[0] != (Move{path.Shard(), before, to}) {
+		t.Error(client.Preferred(path), moves)
 	}
+	stop()
 	until(t, func() bool {
 		_ = other.RefreshShards(t.Context())
 		return other.Preferred(path) == to

@@ -101,7 +101,7 @@ func (n *Node) tryStart(client, gossip string) error {
 	if err != nil {
 		return err
 	}
-	if err := process.Start(); err != nil {
+	if err := start(process); err != nil {
 		return err
 	}
 	lines := make(chan []byte, 1)

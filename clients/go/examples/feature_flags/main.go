@@ -28,6 +28,8 @@ func (f *flags) isOn(name string) bool {
 }
 
 func (f *flags) follow(ctx context.Context, client *distkv.Client) {
+	// What is asked meanwhile is the last state that was whole.
+	state := map[distkv.Path]bool{}
 	for event, err := range client.Watch(ctx, above, &distkv.WatchOptions{MinDepth: 1, MaxDepth: 1}) {
 		if err != nil {
 			return // The context has ended, or the client was closed.
@@ -36,10 +38,11 @@ func (f *flags) follow(ctx context.Context, client *distkv.Client) {
 		switch e := event.(type) {
 		case distkv.Change:
 			on, err := distkv.As[bool](e.Value)
-			f.on[e.Path] = on && err == nil
+			state[e.Path] = on && err == nil
 		case distkv.Restarted:
-			clear(f.on)
+			state = map[distkv.Path]bool{}
 		case distkv.UpToDate:
+			f.on = state
 			select {
 			case <-f.ready:
 			default:
@@ -64,7 +67,7 @@ func main() {
 		}
 	}
 	put("dark_mode")
-	found := &flags{on: map[distkv.Path]bool{}, ready: make(chan struct{})}
+	found := &flags{ready: make(chan struct{})}
 	go found.follow(ctx, client)
 	<-found.ready
 	fmt.Println("dark mode:", found.isOn("dark_mode"), "- beta:", found.isOn("beta"))
