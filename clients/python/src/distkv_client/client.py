@@ -235,6 +235,8 @@ class Client:
             if not is_enough:
                 # Older than an own write, or it cannot be told.
                 message, node = await self._reader.message(path, mode, False, timeout)
+            elif own is not None:
+                caller.own_writes.found(path)
         if "value" not in message:
             if default is not UNSET:
                 return default

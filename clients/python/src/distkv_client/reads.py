@@ -7,9 +7,10 @@ import random
 from typing import Any
 
 from .call import Caller, Failed, Plan
+from .checks import seconds_of
 from .codec import Message, with_raw_value
 from .config import Address, ReadMode
-from .errors import Fate, NoMajorityError, TryError, UsageError
+from .errors import Fate, NoMajorityError, TryError, UnavailableError, UsageError
 from .model import Entry, entry_of, tock_of
 from .outcome import check_time, final_error, no_access
 from .own_writes import Life
@@ -73,25 +74,45 @@ class Reader:
             plan = Plan("get_value", path.shard, first=caller.home(path.shard), deadline=deadline)
             served = await caller.call(plan, path.get_head_chain if with_chain else path.get_head, raw=raw)
             return _message(served.reply), served.connection.name
-        started = caller.loop.time()
+        total = caller.config.retry.total_deadline if deadline is None else seconds_of(deadline, "a timeout")
+        ends = caller.loop.time() + total
         stale: list[Address] = []
+        answer: tuple[Any, str] | None = None
         while True:
             first = caller.home(path.shard)
             plan = Plan("get_value", path.shard, first=first, last=stale, deadline=deadline)
-            served = await caller.call(plan, path.get_head_chain, raw=raw)
+            try:
+                served = await caller.call(plan, path.get_head_chain, raw=raw)
+            except UnavailableError:
+                if answer is None:
+                    raise
+                # No other node has one in that time.
+                break
             message = _message(served.reply)
+            answer = message, served.connection.name
             if own.is_enough(path, _tock_there(message), served.life):
-                return message, served.connection.name
+                own.found(path)
+                return answer
             caller.stats.reads.stale_answers += 1
-            if caller.loop.time() - started >= caller.config.own_write_patience:
-                caller.stats.reads.stale_taken += 1
-                own.give_up(path)
-                return message, served.connection.name
+            stop = min(ends, self._patience_ends(path))
             if served.address in stale:
                 # All nodes were asked.
                 stale.clear()
-                await asyncio.sleep(LOOK_AGAIN)
+                await asyncio.sleep(min(LOOK_AGAIN, max(stop - caller.loop.time(), 0)))
             stale.append(served.address)
+            deadline = stop - caller.loop.time()
+            if deadline <= 0:
+                break
+        caller.stats.reads.stale_taken += 1
+        # Where it was the read's own time that ended, others look further.
+        if self._patience_ends(path) <= caller.loop.time():
+            own.give_up(path)
+        return answer
+
+    def _patience_ends(self, path: Path) -> float:
+        """Until when an own write of a path is looked for that an answer lacks."""
+        caller = self._caller
+        return caller.own_writes.missing_since(path, caller.loop.time()) + caller.config.own_write_patience
 
     def _any_live(self) -> Target | None:
         live = [target for target in self._caller.topology.routing.targets if target.is_live]
@@ -121,8 +142,7 @@ class Reader:
             found.answered &= {node.name for node in routing.view.nodes}
             members = [target for target in routing.targets if target.name in counted]
             end = min(caller.loop.time() + policy.try_deadline, started + total)
-            patience_ends = started + caller.config.own_write_patience
-            refusal = await self._ask_all(members, path, found, needed, patience_ends, end, raw)
+            refusal = await self._ask_all(members, path, found, needed, end, raw)
             if found.newest is not None and len(found.answered) >= needed:
                 return found.newest
             if refusal is not None:
@@ -149,7 +169,6 @@ class Reader:
         path: Path,
         found: _Found,
         needed: int,
-        patience_ends: float,
         end: float,
         raw: bool,
     ) -> tuple[str, TryError] | None:
@@ -163,7 +182,10 @@ class Reader:
         tasks = {caller.loop.create_task(self._ask(target, path, end, raw)) for target in asked}
         try:
             while tasks and (len(found.answered) < needed or not found.is_enough):
-                left = None if len(found.answered) < needed else max(patience_ends - caller.loop.time(), 0)
+                left = None
+                if found.answered and not found.is_enough:
+                    patience = max(self._patience_ends(path) - caller.loop.time(), 0)
+                    left = patience if len(found.answered) >= needed else None
                 done, tasks = await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 if not done:
                     caller.stats.reads.stale_taken += 1
@@ -182,6 +204,8 @@ class Reader:
                         found.answered.add(target.name)
                         found.newest = _newer(found.newest, (message, target.name))
                         found.is_enough |= caller.own_writes.is_enough(path, _tock_there(message), life)
+            if found.is_enough:
+                caller.own_writes.found(path)
         finally:
             for task in tasks:
                 task.cancel()
