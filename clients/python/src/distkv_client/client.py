@@ -36,6 +36,7 @@ from .patience import long_once
 from .pool import Pool
 from .reads import Reader
 from .replies import check_reply
+from .request import request
 from .retry import Idempotency
 from .shard import SHARD_COUNT
 from .shards import TABLE, ShardRow, ShardTable
@@ -485,15 +486,7 @@ class Client:
         timeout: float | None = None,
         **fields: object,
     ) -> dict[str, Any]:
-        """Any other request with one reply, which is returned as it comes. `idempotent`: it may be retried."""
-        if "seq" in fields:
-            raise UsageError("the field seq is the client's own")
-        told = self._caller.own_writes.order_into(Fields(Path.of(path) if path is not None else None))
-        for name, value in fields.items():
-            told.add(name, value)
-        shard = Path.of(path).shard if path is not None else 0
-        kind = Idempotency.READ if bool_of(idempotent, "idempotent") else Idempotency.UNGUARDED
-        plan = Plan(text_of(action, "an action"), shard, kind, deadline=timeout)
-        served = await self._caller.call(plan, told.head(action))
-        reply: dict[str, Any] = served.reply
-        return reply
+        """Any other request with one reply, which is returned as it comes. `idempotent`: it may be retried, since a
+        second one does no harm. Actions that are answered with a stream are a
+        :class:`~distkv_client.errors.UsageError`."""
+        return await request(self._caller, action, path, idempotent, timeout, fields)
