@@ -17,6 +17,8 @@ from distkv_client import (
     ClosedError,
     Config,
     ExistsError,
+    Fate,
+    FateUnknownError,
     KeyNotFoundError,
     UnavailableError,
     UpToDate,
@@ -171,6 +173,7 @@ def test_work_that_is_under_way_when_the_loop_ends_ends(shared):
     client.close()
     waiting.join(20)
     assert not waiting.is_alive() and isinstance(outcome[0], ClosedError), outcome
+    assert outcome[0].fate is Fate.UNKNOWN, "nobody knows what it was"
 
 
 def test_a_callback_that_closes_the_client_is_told_and_stops_nobody(shared):
@@ -288,3 +291,23 @@ print([thread for thread in left if thread.is_alive()])
 )
 def test_a_program_that_uses_it_while_it_ends_ends(shared, program):
     assert run_alone(shared.seeds[0], program) == ""
+
+
+def test_a_write_that_another_thread_cuts_off_may_have_been_done(shared, base):
+    """However the end of the loop meets it."""
+    told = []
+    for turn in range(20):
+        client = Client(*shared.seeds, config=UNHURRIED)
+        writing, outcome = outcome_of(lambda client=client, turn=turn: client.put(base, turn, copies=7))
+        before = client.stats().retry.calls
+        writing.start()
+        while client._client._caller.open_calls == 0 and writing.is_alive() and client.stats().retry.calls == before:
+            pass
+        client.close(grace=0)
+        writing.join(20)
+        assert not writing.is_alive()
+        told += outcome
+    assert len(told) == 20 and all(isinstance(error, ClosedError) for error in told), told
+    for error in told:
+        assert isinstance(error, FateUnknownError) == (error.fate is not Fate.NOT_DONE)
+    assert any(isinstance(error, FateUnknownError) for error in told), "at least one was sent"

@@ -133,25 +133,29 @@ class Client:
         return self._pool.is_closed
 
     async def close(self, *, grace: float = 1.0) -> None:
-        """Closes the client: nothing new begins, open calls may end for so many seconds, then they fail with
-        :class:`~distkv_client.errors.ClosedError`, as watches do at once."""
-        self._caller.check_loop()
-        grace = seconds_of(grace, "grace")
+        """Closes the client: nothing new begins; open calls, and trees that are iterated over, may end for so many
+        seconds, then they fail with :class:`~distkv_client.errors.ClosedError`, as watches do at once. Called again, or
+        by several, it is over when the first of them has waited for so long."""
+        caller = self._caller
+        caller.check_loop()
+        grace = max(seconds_of(grace, "grace"), 0)
         if self._closing is None:
-            self._closing = self._caller.loop.create_task(self._close(grace), name="distkv_client: close")
+            caller.idle = caller.loop.create_future()
+            self._closing = caller.loop.create_task(self._close(caller.idle), name="distkv_client: close")
+        timer = caller.loop.call_later(grace, caller.tell_idle, True)
+        self._closing.add_done_callback(lambda _: timer.cancel())
         # Whoever waits may be cancelled; what is begun is brought to its end.
         await asyncio.shield(self._closing)
 
-    async def _close(self, grace: float) -> None:
+    async def _close(self, idle: asyncio.Future[None]) -> None:
         caller = self._caller
         caller.is_closing = True
         if self._shards is not None:
             await self._shards.close()
         for stream in list(caller.endless):
             await stream.client_closed()
-        if caller.open_calls and grace > 0:
-            caller.idle = caller.loop.create_future()
-            await asyncio.wait({caller.idle}, timeout=grace)
+        caller.tell_idle()
+        await idle
         await close_all(caller.parts)
 
     # -- reading -----------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from .checks import seconds_of
 from .codec import Message, with_raw_value
 from .config import Address, ReadMode
 from .errors import Fate, NoMajorityError, TryError, UnavailableError, UsageError
+from .held import Tries, observed
 from .model import Entry, entry_of, tock_of
 from .outcome import check_time, final_error, no_access
 from .own_writes import Life
@@ -120,8 +121,11 @@ class Reader:
 
     async def _freshest(self, path: Path, deadline: float | None, raw: bool) -> tuple[Any, str]:
         """Asks all live nodes until a majority of those in the view has answered."""
+        with observed(self._caller, "get_value") as tries:
+            return await self._of_majority(path, deadline, raw, tries)
+
+    async def _of_majority(self, path: Path, deadline: float | None, raw: bool, tries: Tries) -> tuple[Any, str]:
         caller = self._caller
-        caller.check_loop()
         policy = caller.policy_of(deadline)
         total = policy.total_deadline
         started = caller.loop.time()
@@ -129,20 +133,21 @@ class Reader:
         attempt = 0
         caller.stats.retry.calls += 1
         while True:
-            attempt += 1
+            tries.attempts = attempt = attempt + 1
             routing = caller.topology.routing
             if routing.view.source is None:
                 raise UsageError(
                     "the nodes cannot tell which nodes there are, so none knows what a majority of them is; read "
                     "mode 'freshest' needs that"
                 )
-            caller.check_open(attempt)
+            if attempt == 1 or caller.pool.is_closed:
+                caller.check_open(attempt)
             counted = {node.name for node in routing.view.nodes if node.counts}
             needed = len(counted) // 2 + 1
             found.answered &= {node.name for node in routing.view.nodes}
             members = [target for target in routing.targets if target.name in counted]
             end = min(caller.loop.time() + policy.try_deadline, started + total)
-            refusal = await self._ask_all(members, path, found, needed, end, raw)
+            refusal = await self._ask_all(members, path, found, needed, end, raw, tries)
             if found.newest is not None and len(found.answered) >= needed:
                 return found.newest
             if refusal is not None:
@@ -171,6 +176,7 @@ class Reader:
         needed: int,
         end: float,
         raw: bool,
+        tries: Tries,
     ) -> tuple[str, TryError] | None:
         """Asks those that have not answered, until enough have. The first final refusal, and who said it.
 
@@ -179,6 +185,8 @@ class Reader:
         caller = self._caller
         refusal: tuple[str, TryError] | None = None
         asked = [target for target in members if target.name not in found.answered]
+        for target in asked:
+            tries.on_try(target.name)
         tasks = {caller.loop.create_task(self._ask(target, path, end, raw)) for target in asked}
         try:
             while tasks and (len(found.answered) < needed or not found.is_enough):
@@ -196,6 +204,7 @@ class Reader:
                     caller.stats.router.to_others += 1
                     if isinstance(message, TryError):
                         kind = class_of(message)
+                        tries.on_failed(target.name, message)
                         caller.count_failure(kind)
                         found.refusals.note(target, message)
                         if kind is ErrorClass.FINAL:
