@@ -11,9 +11,9 @@ from typing import Any, TypeVar, overload
 from .abandoned import close_all
 from .batch import Batch
 from .call import Caller, Failed, Plan
-from .checks import bool_of, check_fields, instance_of, integer_of, seconds_of, text_of
+from .checks import bool_of, integer_of, seconds_of, text_of
 from .codec import Fields, encode_value, one_value
-from .config import Address, Config, ReadMode
+from .config import Address, Config, ReadMode, checked
 from .connecting import Connecting
 from .connection import Connection
 from .convert import convert
@@ -92,7 +92,7 @@ class Client:
 
     @classmethod
     async def _connect(cls, seeds: tuple[str, ...], config: Config) -> Client:
-        check_fields(instance_of(config, Config, "config"), "config")
+        config = checked(config)
         source = "configuration" if config.network else "ticket"
         seeds, config = with_ticket(seeds, config)
         if len(seeds) > SEEDS_MAX:
