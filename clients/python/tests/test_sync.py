@@ -176,6 +176,24 @@ def test_work_that_is_under_way_when_the_loop_ends_ends(shared):
     assert outcome[0].fate is Fate.UNKNOWN, "nobody knows what it was"
 
 
+def test_of_several_threads_that_close_a_client_the_least_patient_counts(shared, base):
+    client = Client(*shared.seeds, config=UNHURRIED)
+    writing, outcome = outcome_of(lambda: client.put(base, 1, copies=7, timeout=1000))
+    closing, closed = outcome_of(lambda: client.close(grace=1000))
+    caller = client._client._caller
+    for thread, is_begun in ((writing, lambda: caller.open_calls), (closing, lambda: caller.is_closing)):
+        thread.start()
+        while not is_begun():
+            assert thread.is_alive()
+    impatient, _ = outcome_of(lambda: client.close(grace=0))
+    for thread in (impatient, closing, writing):
+        if thread is impatient:
+            thread.start()
+        thread.join(20)
+        assert not thread.is_alive()
+    assert closed == [None] and client.is_closed and isinstance(outcome[0], ClosedError)
+
+
 def test_a_callback_that_closes_the_client_is_told_and_stops_nobody(shared):
     client = Client(*shared.seeds)
 
