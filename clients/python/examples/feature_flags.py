@@ -30,16 +30,19 @@ class Flags:
         return self._flags.get(name, False)
 
     async def _follow(self) -> None:
+        found = self._flags
         async with self._client.watch("flags", min_depth=1, max_depth=1) as watch:
             async for event in watch:
                 match event:
                     case Change(path, _, deleted=True):
-                        self._flags.pop(str(path[-1]), None)
+                        found.pop(str(path[-1]), None)
                     case Change(path, value):
-                        self._flags[str(path[-1])] = value is True
+                        found[str(path[-1])] = value is True
                     case Restarted():
-                        self._flags.clear()
+                        # All of them follow. Until they are there, those of before count.
+                        found = {}
                     case UpToDate():
+                        self._flags = found
                         self._ready.set()
 
 

@@ -320,6 +320,13 @@ async def test_other_arguments_of_wrong_types_are_told():
         (Config(retry=RetryPolicy(total_deadline=math.nan)), "config.retry.total_deadline must be a number of seconds"),
         (Config(connect_deadline=True), "config.connect_deadline must be a number of seconds, not bool"),
         (Config(own_writes_max=True), "config.own_writes_max must be an integer, not bool"),
+        (Config(connect_deadline=0), "config.connect_deadline must be longer than zero"),
+        (Config(retry=RetryPolicy(initial_delay=0.0)), "config.retry.initial_delay must be longer than zero"),
+        (Config(pool=PoolConfig(connect_timeout=-1)), "config.pool.connect_timeout must be longer than zero"),
+        (
+            Config(topology=TopologyConfig(retry_delay_max=0)),
+            "config.topology.retry_delay_max must be longer than zero",
+        ),
     ],
     ids=lambda value: value.split()[0] if isinstance(value, str) else "",
 )

@@ -1,9 +1,11 @@
 """What is read back of a client's own writes where several nodes took them."""
 
+import asyncio
 import time
 from dataclasses import replace
 
 import pytest
+from conftest import until
 from scripted import SILENCE, WRITTEN, ScriptedNode, error
 from test_rules import once, preferred_path, scene
 
@@ -29,16 +31,20 @@ def by_action(written, read):
     return lambda request: read(request) if request["action"] == "get_value" else written(request)
 
 
-async def read_raw(client, path, mode):
+async def read_raw(client, path, mode, timeout=None):
     """As `get` with a default of None."""
     try:
-        return decode(await client.get_raw(path, read=mode))
+        return decode(await client.get_raw(path, read=mode, timeout=timeout))
     except KeyNotFoundError as error:
         assert error.node is not None
         return None
 
 
-READS = {"get": lambda client, path, mode: client.get(path, default=None, read=mode), "get_raw": read_raw}
+async def read_value(client, path, mode, timeout=None):
+    return await client.get(path, default=None, read=mode, timeout=timeout)
+
+
+READS = {"get": read_value, "get_raw": read_raw}
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
@@ -116,3 +122,93 @@ def test_nothing_counts_of_a_home_that_has_taken_the_newest_write_of_the_path():
     assert after((path, 6, here)) == (True, False)
     assert after((path, 2, there)) == (False, False), "an older one, of which the answer came late"
     assert after((path, 7, ("s2", None))) == (False, False), "it cannot be told which life it is"
+
+
+OLD = {**WRITTEN, "value": "old", "tock": 1}
+PATIENT = replace(CONFIG, own_write_patience=30.0)
+"""Nobody waits for so long here: the clock is set forward."""
+
+
+def forgetful(mode):
+    """Nodes of which none has the write of `s1` any more, and what they answer from now on. A majority waits for the
+    last one."""
+    answer = {"all": OLD}
+
+    def read(request):
+        return answer["all"]
+
+    nodes = [ScriptedNode(name, by_action(lambda request: WRITTEN, read)) for name in ("s1", "s2")]
+    return nodes + [ScriptedNode("s3", lambda request: SILENCE)] * (mode == "freshest"), answer
+
+
+async def give_up_reading(client, path, mode):
+    """A read that is cancelled once it knows that the own write is not there."""
+    reading = asyncio.create_task(client.get(path, read=mode))
+    await until(lambda: client._caller.own_writes.missed)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+
+
+@pytest.mark.parametrize("mode", ["preferred", "freshest"])
+async def test_the_patience_for_an_own_write_is_that_of_all_reads_of_it(mode, jump):
+    nodes, _ = forgetful(mode)
+    async with scene(*nodes, config=PATIENT) as client:
+        path = preferred_path(client, "s1")
+        await client.put(path, "here")
+        await give_up_reading(client, path, mode)
+        jump(20)
+        await give_up_reading(client, path, mode)
+        assert client.stats().reads.stale_taken == 0
+        jump(11)
+        async with asyncio.timeout(20):
+            assert await client.get(path, read=mode) == "old"
+        assert client.stats().reads.stale_taken == 1 and path not in client._caller.own_writes.tocks
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+@pytest.mark.parametrize("mode", ["preferred", "freshest"])
+async def test_a_read_takes_the_answer_that_it_has_when_its_own_time_ends(mode, read):
+    nodes, answer = forgetful(mode)
+    async with scene(*nodes, config=PATIENT) as client:
+        path = preferred_path(client, "s1")
+        await client.put(path, "here")
+        started = time.monotonic()
+        assert await read(client, path, mode, timeout=0.3) == "old"
+        assert 0.3 <= time.monotonic() - started < 20
+        assert path in client._caller.own_writes.tocks, "it is looked for further on"
+        answer["all"] = HERE
+        assert await read(client, path, mode) == "here"
+    async with scene(*nodes, config=replace(PATIENT, retry=replace(CONFIG.retry, total_deadline=0.3))) as client:
+        await client.put(path, "here")
+        answer["all"] = OLD
+        assert await read(client, path, mode) == "old"
+
+
+async def test_a_silent_node_does_not_hold_up_a_read_that_has_an_answer():
+    """`s2` might have the write, but for longer than the patience nobody knows."""
+    one = ScriptedNode("s1", by_action(lambda request: WRITTEN, lambda request: OLD))
+    async with scene(one, ScriptedNode("s2", lambda request: SILENCE), config=CONFIG) as client:
+        path = preferred_path(client, "s1")
+        await client.put(path, "here")
+        started = time.monotonic()
+        assert await client.get(path) == "old"
+        assert CONFIG.own_write_patience <= time.monotonic() - started < 20
+
+
+@pytest.mark.parametrize("again", ["found", "written"])
+async def test_an_own_write_that_is_there_after_all_is_looked_for_anew(again, jump):
+    nodes, answer = forgetful("preferred")
+    async with scene(*nodes, config=PATIENT) as client:
+        path = preferred_path(client, "s1")
+        await client.put(path, "here")
+        await give_up_reading(client, path, "preferred")
+        if again == "found":
+            answer["all"] = HERE
+            assert await client.get(path) == "here"
+            answer["all"] = OLD
+        else:
+            await client.put(path, "here")
+        jump(31)
+        await give_up_reading(client, path, "preferred")
+        assert client.stats().reads.stale_taken == 0

@@ -17,6 +17,8 @@ from distkv_client import (
     ClosedError,
     Config,
     ExistsError,
+    Fate,
+    FateUnknownError,
     KeyNotFoundError,
     UnavailableError,
     UpToDate,
@@ -171,6 +173,25 @@ def test_work_that_is_under_way_when_the_loop_ends_ends(shared):
     client.close()
     waiting.join(20)
     assert not waiting.is_alive() and isinstance(outcome[0], ClosedError), outcome
+    assert outcome[0].fate is Fate.UNKNOWN, "nobody knows what it was"
+
+
+def test_of_several_threads_that_close_a_client_the_least_patient_counts(shared, base):
+    client = Client(*shared.seeds, config=UNHURRIED)
+    writing, outcome = outcome_of(lambda: client.put(base, 1, copies=7, timeout=1000))
+    closing, closed = outcome_of(lambda: client.close(grace=1000))
+    caller = client._client._caller
+    for thread, is_begun in ((writing, lambda: caller.open_calls), (closing, lambda: caller.is_closing)):
+        thread.start()
+        while not is_begun():
+            assert thread.is_alive()
+    impatient, _ = outcome_of(lambda: client.close(grace=0))
+    for thread in (impatient, closing, writing):
+        if thread is impatient:
+            thread.start()
+        thread.join(20)
+        assert not thread.is_alive()
+    assert closed == [None] and client.is_closed and isinstance(outcome[0], ClosedError)
 
 
 def test_a_callback_that_closes_the_client_is_told_and_stops_nobody(shared):
@@ -288,3 +309,22 @@ print([thread for thread in left if thread.is_alive()])
 )
 def test_a_program_that_uses_it_while_it_ends_ends(shared, program):
     assert run_alone(shared.seeds[0], program) == ""
+
+
+def test_a_write_that_another_thread_cuts_off_may_have_been_done(synced, shared, base):
+    """However the end of the loop meets it."""
+    for turn in range(20):
+        is_made = turn % 2 == 0
+        client = Client(*shared.seeds, config=UNHURRIED)
+        writing, outcome = outcome_of(lambda client=client, turn=turn: client.put(base, turn, copies=7))
+        before = client.stats().retry.calls
+        writing.start()
+        while client._client._caller.open_calls == 0 and writing.is_alive() and client.stats().retry.calls == before:
+            pass
+        while is_made and synced.get(base, default=None) != turn:
+            pass
+        client.close(grace=0)
+        writing.join(20)
+        assert not writing.is_alive() and isinstance(outcome[0], ClosedError), outcome
+        assert isinstance(outcome[0], FateUnknownError) == (outcome[0].fate is not Fate.NOT_DONE)
+        assert outcome[0].fate is Fate.UNKNOWN or not is_made

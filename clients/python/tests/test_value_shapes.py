@@ -89,6 +89,9 @@ LOSES = {
         b"\x84\xc2\x01\x00\x02\xcb" + bytes(8) + b"\x03\xcb\x80" + bytes(7) + b"\x04",
         ((False, 1), (0, 2), (0.0, 3), (-0.0, 4)),
     ),
+    "a text twice": (b"\x83\xa1a\x01\xa1b\x02\xa1a\x03", (("a", 1), ("b", 2), ("a", 3))),
+    "bytes twice": (b"\x82\xc4\x01a\x01\xc4\x01a\x02", ((b"a", 1), (b"a", 2))),
+    "an integer twice": (b"\x82\x05\x01\x05\x02", ((5, 1), (5, 2))),
     "beside others": (b"\x83\xa1x\x91\x01\xc3\x02\x01\x03", (("x", [1]), (True, 2), (1, 3))),
     "within arrays": (b"\x82\x91\xc3\x02\x91\x01\x03", (((True,), 2), ((1,), 3))),
 }

@@ -254,9 +254,9 @@ class Caller:
         if self.idle is not None:
             self.tell_idle()
 
-    def tell_idle(self) -> None:
-        """Wakes whoever waits for the end of all calls."""
-        if self.idle is not None and not self.open_calls and not self.idle.done():
+    def tell_idle(self, is_over: bool = False) -> None:
+        """Wakes whoever waits for the end of all calls; `is_over`: though there are some still."""
+        if self.idle is not None and (is_over or not self.open_calls) and not self.idle.done():
             self.idle.set_result(None)
 
     async def _call(self, plan: Plan, head: bytes, once: Once | None, raw: bool, watched: Watched | None) -> Served:
@@ -353,6 +353,8 @@ class Caller:
             elif decision.reason is not Reason.DEADLINE:
                 if decision.reason is Reason.FATE_UNKNOWN:
                     stats.unsafe_to_retry += 1
+                    if self.pool.is_closed:
+                        raise closed_error(attempts, fate)
                 raise final_error(most_telling(failure, unconfirmed), fate, target.name, attempts)
             stats.deadlines += 1
             name, failure = refusals.most_telling()

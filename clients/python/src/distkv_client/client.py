@@ -11,9 +11,9 @@ from typing import Any, TypeVar, overload
 from .abandoned import close_all
 from .batch import Batch
 from .call import Caller, Failed, Plan
-from .checks import bool_of, check_fields, instance_of, integer_of, seconds_of, text_of
+from .checks import bool_of, integer_of, seconds_of, text_of
 from .codec import Fields, encode_value, one_value
-from .config import Address, Config, ReadMode
+from .config import Address, Config, ReadMode, checked
 from .connecting import Connecting
 from .connection import Connection
 from .convert import convert
@@ -36,6 +36,7 @@ from .patience import long_once
 from .pool import Pool
 from .reads import Reader
 from .replies import check_reply
+from .request import request
 from .retry import Idempotency
 from .shard import SHARD_COUNT
 from .shards import TABLE, ShardRow, ShardTable
@@ -91,7 +92,7 @@ class Client:
 
     @classmethod
     async def _connect(cls, seeds: tuple[str, ...], config: Config) -> Client:
-        check_fields(instance_of(config, Config, "config"), "config")
+        config = checked(config)
         source = "configuration" if config.network else "ticket"
         seeds, config = with_ticket(seeds, config)
         if len(seeds) > SEEDS_MAX:
@@ -132,25 +133,29 @@ class Client:
         return self._pool.is_closed
 
     async def close(self, *, grace: float = 1.0) -> None:
-        """Closes the client: nothing new begins, open calls may end for so many seconds, then they fail with
-        :class:`~distkv_client.errors.ClosedError`, as watches do at once."""
-        self._caller.check_loop()
-        grace = seconds_of(grace, "grace")
+        """Closes the client: nothing new begins; open calls, and trees that are iterated over, may end for so many
+        seconds, then they fail with :class:`~distkv_client.errors.ClosedError`, as watches do at once. Called again, or
+        by several, it is over when the first of them has waited for so long."""
+        caller = self._caller
+        caller.check_loop()
+        grace = max(seconds_of(grace, "grace"), 0)
         if self._closing is None:
-            self._closing = self._caller.loop.create_task(self._close(grace), name="distkv_client: close")
+            caller.idle = caller.loop.create_future()
+            self._closing = caller.loop.create_task(self._close(caller.idle), name="distkv_client: close")
+        timer = caller.loop.call_later(grace, caller.tell_idle, True)
+        self._closing.add_done_callback(lambda _: timer.cancel())
         # Whoever waits may be cancelled; what is begun is brought to its end.
         await asyncio.shield(self._closing)
 
-    async def _close(self, grace: float) -> None:
+    async def _close(self, idle: asyncio.Future[None]) -> None:
         caller = self._caller
         caller.is_closing = True
         if self._shards is not None:
             await self._shards.close()
         for stream in list(caller.endless):
             await stream.client_closed()
-        if caller.open_calls and grace > 0:
-            caller.idle = caller.loop.create_future()
-            await asyncio.wait({caller.idle}, timeout=grace)
+        caller.tell_idle()
+        await idle
         await close_all(caller.parts)
 
     # -- reading -----------------------------------------------------------------------------
@@ -235,6 +240,8 @@ class Client:
             if not is_enough:
                 # Older than an own write, or it cannot be told.
                 message, node = await self._reader.message(path, mode, False, timeout)
+            elif own is not None:
+                caller.own_writes.found(path)
         if "value" not in message:
             if default is not UNSET:
                 return default
@@ -483,15 +490,7 @@ class Client:
         timeout: float | None = None,
         **fields: object,
     ) -> dict[str, Any]:
-        """Any other request with one reply, which is returned as it comes. `idempotent`: it may be retried."""
-        if "seq" in fields:
-            raise UsageError("the field seq is the client's own")
-        told = self._caller.own_writes.order_into(Fields(Path.of(path) if path is not None else None))
-        for name, value in fields.items():
-            told.add(name, value)
-        shard = Path.of(path).shard if path is not None else 0
-        kind = Idempotency.READ if bool_of(idempotent, "idempotent") else Idempotency.UNGUARDED
-        plan = Plan(text_of(action, "an action"), shard, kind, deadline=timeout)
-        served = await self._caller.call(plan, told.head(action))
-        reply: dict[str, Any] = served.reply
-        return reply
+        """Any other request with one reply, which is returned as it comes. `idempotent`: it may be retried, since a
+        second one does no harm. Actions that are answered with a stream are a
+        :class:`~distkv_client.errors.UsageError`."""
+        return await request(self._caller, action, path, idempotent, timeout, fields)

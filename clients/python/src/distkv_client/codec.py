@@ -122,10 +122,10 @@ def _default(value: Any) -> object:
 
 
 _packer = msgpack.Packer(default=_default, unicode_errors="surrogateescape", use_bin_type=True)
-# Keys that are no texts or bytes are left to the slower way: a dict cannot tell all of them apart.
-unpack = partial(msgpack.unpackb, unicode_errors="surrogateescape", ext_hook=_ext_hook)
-unpacker_of = partial(msgpack.Unpacker, unicode_errors="surrogateescape", ext_hook=_ext_hook)
-_unpack_all_keys = partial(unpack, strict_map_key=False, object_pairs_hook=map_of)
+# Keys that are no texts or bytes, of which a message has none itself, are left to a second try.
+unpack = partial(msgpack.unpackb, unicode_errors="surrogateescape", ext_hook=_ext_hook, object_pairs_hook=map_of)
+unpacker_of = partial(msgpack.Unpacker, unicode_errors="surrogateescape", ext_hook=_ext_hook, object_pairs_hook=map_of)
+_unpack_all_keys = partial(unpack, strict_map_key=False)
 
 pack_int = msgpack.Packer().pack
 

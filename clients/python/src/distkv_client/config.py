@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from .checks import text_of
+from .checks import check_fields, instance_of, text_of
 from .errors import UsageError
 from .login import Login
 from .observer import Observer
@@ -176,7 +176,28 @@ class Config:
     network: str | None = None
     """The network's name: nodes of another one are not used. Without it, the ticket's counts, or else that of the first
     node that lets the client in and tells it."""
-    ticket: str | None = None
+    ticket: str | None = field(default=None, repr=False)
     """A ticket, or `@FILE` with one: seeds, TLS, login and network at once. Without seeds, `DISTKV_TICKET` is taken."""
     observer: Observer | None = None
     """Is told of calls and tries."""
+
+
+NOT_ZERO: dict[str, tuple[str, ...]] = {
+    "retry": ("initial_delay", "delay_max", "try_deadline"),
+    "topology": ("first_view_timeout", "retry_delay", "retry_delay_max", "old_nodes_delay"),
+    "pool": ("connect_timeout", "probe_timeout"),
+}
+"""Times in which nothing could be done if they were zero, or pauses without which a client would not pause at all."""
+
+
+def checked(config: object) -> Config:
+    """A configuration that a client can have. Raises :class:`~distkv_client.errors.UsageError`."""
+    told = instance_of(config, Config, "config")
+    check_fields(told, "config")
+    times = {"config.connect_deadline": told.connect_deadline}
+    for part, names in NOT_ZERO.items():
+        times |= {f"config.{part}.{name}": getattr(getattr(told, part), name) for name in names}
+    for name, seconds in times.items():
+        if seconds <= 0:
+            raise UsageError(f"{name} must be longer than zero")
+    return told

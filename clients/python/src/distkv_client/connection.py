@@ -199,6 +199,8 @@ class Connection(asyncio.BufferedProtocol):
             await self.writable(deadline)
         message: Any = await self.send_request(head, deadline, raw)
         if type(message) is dict:
+            if "state" in message:  # Nobody reads the stream that it begins.
+                self.forget_stream(message["seq"], stop=True)  # pyright: ignore[reportUnknownArgumentType]
             check_reply(message)  # pyright: ignore[reportUnknownArgumentType]
         return message  # pyright: ignore[reportUnknownVariableType]
 

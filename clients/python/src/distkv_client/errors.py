@@ -252,6 +252,10 @@ class ClosedError(DistKVError):
     default_code = "closed"
 
 
+class ClosedFateUnknownError(ClosedError, FateUnknownError):
+    """The client was closed while a try was under way that may have been carried out. It is both of its bases."""
+
+
 REFUSALS: dict[str, type[RefusedError]] = {
     "already_exists": ExistsError,
     "is_new": ChangedError,

@@ -10,8 +10,12 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
 
 from .client import Client
-from .errors import ClosedError, DistKVError, UsageError
+from .errors import ClosedError, DistKVError, Fate, UsageError
 from .handed import Handed
+from .pool import closed_error
+
+LAST_WORDS = 1.0
+"""Seconds until calls are cut off that do not end with their client."""
 
 R = TypeVar("R")
 
@@ -43,8 +47,11 @@ class LoopThread:
             loop.run_forever()
             # Before what is left is looked at: who hands more over later sees this.
             self._takes_no_more = True
-            # What was handed over before the end, and waits still, ends: threads wait for it.
+            # What was handed over before the end, and waits still, ends: threads wait for it. What the end of the
+            # client has cut off knows best what it leaves in doubt.
             left = asyncio.all_tasks(loop)
+            if left:
+                _, left = loop.run_until_complete(asyncio.wait(left, timeout=LAST_WORDS))
             for task in left:
                 task.cancel()
             if left:
@@ -112,7 +119,8 @@ class LoopThread:
 
     def _end(self, handed: Handed[Any], task: asyncio.Task[Any]) -> None:
         if task.cancelled():
-            handed.error = ClosedError("the client was closed")
+            # It had begun, whatever it was.
+            handed.error = closed_error(1, Fate.UNKNOWN)
         elif (error := task.exception()) is not None:
             handed.error = error
         else:
@@ -124,7 +132,7 @@ class LoopThread:
         """It is not begun; in any thread."""
         if self._take(handed):
             handed.work.close()
-            handed.error = ClosedError("the client was closed")
+            handed.error = closed_error()
             handed.is_over.release()
 
     def _take(self, handed: Handed[Any]) -> bool:

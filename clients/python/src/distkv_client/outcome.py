@@ -48,7 +48,10 @@ def final_error(error: TryError, fate: Fate, node: str | None, attempts: int) ->
         return kind(error.text, code=error.code, fate=fate, node=node, attempts=attempts, cause=error)
     code = error.code if isinstance(error, ServerError) else None
     if fate is not Fate.NOT_DONE:
-        text = f"it may have been done: {error}"
+        is_unknown = fate is Fate.UNKNOWN
+        # A node tells how long it has waited in the last try, which may be a short rest of the call's time.
+        what = "it may have been done" if is_unknown else "it is done, but not confirmed in time; of the last try"
+        text = f"{what}: {error}"
         return FateUnknownError(text, code=code, fate=fate, node=node, attempts=attempts, cause=error)
     text = f"no node could do it in time; the last try: {error}"
     return UnavailableError(text, node=node, attempts=attempts, cause=error)

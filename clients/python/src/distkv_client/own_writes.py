@@ -30,6 +30,8 @@ class OwnWrites:
         """Oldest first."""
         self._turns: dict[Path, int] = {}
         """The turn of the write that got that tock."""
+        self.missed: dict[Path, float] = {}
+        """When an answer was first found to lack that write, since it was made or last found."""
 
     def on_home(self, shard: int, life: Life) -> None:
         """A node acknowledged a write somewhere in a shard."""
@@ -46,6 +48,7 @@ class OwnWrites:
         # Two writes at once are acknowledged in any order.
         known = self.tocks.pop(path, 0)
         if tock >= known:
+            self.found(path)
             self.tocks[path] = tock
             self._turns[path] = self._turn
         else:
@@ -73,7 +76,17 @@ class OwnWrites:
             return is_home and self._turns[path] >= self._since[path.shard]
         return tock >= own
 
+    def missing_since(self, path: Path, now: float) -> float:
+        """An answer lacks the write: since when that is so. All reads of a path look for its write for a while
+        together, since each of them may be cut off before that. Ever since, where it is not looked for any more."""
+        return self.missed.setdefault(path, now) if path in self.tocks else float("-inf")
+
+    def found(self, path: Path) -> None:
+        """An answer has the write."""
+        self.missed.pop(path, None)
+
     def give_up(self, path: Path) -> None:
         """The write is nowhere to be found: it is not looked for again."""
         self.tocks.pop(path, None)
         self._turns.pop(path, None)
+        self.missed.pop(path, None)

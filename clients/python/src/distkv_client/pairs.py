@@ -1,4 +1,5 @@
-"""Maps that a dict cannot hold: in Python, `True`, `1` and `1.0` are one key, and so are 0.0 and -0.0. Pure.
+"""Maps that a dict cannot hold: in Python, `True`, `1` and `1.0` are one key, and so are 0.0 and -0.0; or a key is
+there twice, as other clients may write it. Pure.
 
 >>> map_of([(True, "a"), (2, "b")])
 {True: 'a', 2: 'b'}

@@ -18,6 +18,7 @@ from .connection import Connection
 from .errors import (
     ACCESS_CODES,
     ClosedError,
+    ClosedFateUnknownError,
     ConnectError,
     Fate,
     LoginWaitError,
@@ -400,4 +401,5 @@ class Pool:
 
 def closed_error(attempts: int = 0, fate: Fate = Fate.NOT_DONE) -> ClosedError:
     """What calls of a closed client get."""
-    return ClosedError("the client was closed", attempts=attempts, fate=fate)
+    kind = ClosedError if fate is Fate.NOT_DONE else ClosedFateUnknownError
+    return kind("the client was closed", attempts=attempts, fate=fate)

@@ -7,9 +7,11 @@ import random
 from typing import Any
 
 from .call import Caller, Failed, Plan
+from .checks import seconds_of
 from .codec import Message, with_raw_value
 from .config import Address, ReadMode
-from .errors import Fate, NoMajorityError, TryError, UsageError
+from .errors import Fate, NoMajorityError, TryError, UnavailableError, UsageError
+from .held import Tries, observed
 from .model import Entry, entry_of, tock_of
 from .outcome import check_time, final_error, no_access
 from .own_writes import Life
@@ -73,25 +75,45 @@ class Reader:
             plan = Plan("get_value", path.shard, first=caller.home(path.shard), deadline=deadline)
             served = await caller.call(plan, path.get_head_chain if with_chain else path.get_head, raw=raw)
             return _message(served.reply), served.connection.name
-        started = caller.loop.time()
+        total = caller.config.retry.total_deadline if deadline is None else seconds_of(deadline, "a timeout")
+        ends = caller.loop.time() + total
         stale: list[Address] = []
+        answer: tuple[Any, str] | None = None
         while True:
             first = caller.home(path.shard)
             plan = Plan("get_value", path.shard, first=first, last=stale, deadline=deadline)
-            served = await caller.call(plan, path.get_head_chain, raw=raw)
+            try:
+                served = await caller.call(plan, path.get_head_chain, raw=raw)
+            except UnavailableError:
+                if answer is None:
+                    raise
+                # No other node has one in that time.
+                break
             message = _message(served.reply)
+            answer = message, served.connection.name
             if own.is_enough(path, _tock_there(message), served.life):
-                return message, served.connection.name
+                own.found(path)
+                return answer
             caller.stats.reads.stale_answers += 1
-            if caller.loop.time() - started >= caller.config.own_write_patience:
-                caller.stats.reads.stale_taken += 1
-                own.give_up(path)
-                return message, served.connection.name
+            stop = min(ends, self._patience_ends(path))
             if served.address in stale:
                 # All nodes were asked.
                 stale.clear()
-                await asyncio.sleep(LOOK_AGAIN)
+                await asyncio.sleep(min(LOOK_AGAIN, max(stop - caller.loop.time(), 0)))
             stale.append(served.address)
+            deadline = stop - caller.loop.time()
+            if deadline <= 0:
+                break
+        caller.stats.reads.stale_taken += 1
+        # Where it was the read's own time that ended, others look further.
+        if self._patience_ends(path) <= caller.loop.time():
+            own.give_up(path)
+        return answer
+
+    def _patience_ends(self, path: Path) -> float:
+        """Until when an own write of a path is looked for that an answer lacks."""
+        caller = self._caller
+        return caller.own_writes.missing_since(path, caller.loop.time()) + caller.config.own_write_patience
 
     def _any_live(self) -> Target | None:
         live = [target for target in self._caller.topology.routing.targets if target.is_live]
@@ -99,8 +121,11 @@ class Reader:
 
     async def _freshest(self, path: Path, deadline: float | None, raw: bool) -> tuple[Any, str]:
         """Asks all live nodes until a majority of those in the view has answered."""
+        with observed(self._caller, "get_value") as tries:
+            return await self._of_majority(path, deadline, raw, tries)
+
+    async def _of_majority(self, path: Path, deadline: float | None, raw: bool, tries: Tries) -> tuple[Any, str]:
         caller = self._caller
-        caller.check_loop()
         policy = caller.policy_of(deadline)
         total = policy.total_deadline
         started = caller.loop.time()
@@ -108,21 +133,21 @@ class Reader:
         attempt = 0
         caller.stats.retry.calls += 1
         while True:
-            attempt += 1
+            tries.attempts = attempt = attempt + 1
             routing = caller.topology.routing
             if routing.view.source is None:
                 raise UsageError(
                     "the nodes cannot tell which nodes there are, so none knows what a majority of them is; read "
                     "mode 'freshest' needs that"
                 )
-            caller.check_open(attempt)
+            if attempt == 1 or caller.pool.is_closed:
+                caller.check_open(attempt)
             counted = {node.name for node in routing.view.nodes if node.counts}
             needed = len(counted) // 2 + 1
             found.answered &= {node.name for node in routing.view.nodes}
             members = [target for target in routing.targets if target.name in counted]
             end = min(caller.loop.time() + policy.try_deadline, started + total)
-            patience_ends = started + caller.config.own_write_patience
-            refusal = await self._ask_all(members, path, found, needed, patience_ends, end, raw)
+            refusal = await self._ask_all(members, path, found, needed, end, raw, tries)
             if found.newest is not None and len(found.answered) >= needed:
                 return found.newest
             if refusal is not None:
@@ -149,9 +174,9 @@ class Reader:
         path: Path,
         found: _Found,
         needed: int,
-        patience_ends: float,
         end: float,
         raw: bool,
+        tries: Tries,
     ) -> tuple[str, TryError] | None:
         """Asks those that have not answered, until enough have. The first final refusal, and who said it.
 
@@ -160,10 +185,15 @@ class Reader:
         caller = self._caller
         refusal: tuple[str, TryError] | None = None
         asked = [target for target in members if target.name not in found.answered]
+        for target in asked:
+            tries.on_try(target.name)
         tasks = {caller.loop.create_task(self._ask(target, path, end, raw)) for target in asked}
         try:
             while tasks and (len(found.answered) < needed or not found.is_enough):
-                left = None if len(found.answered) < needed else max(patience_ends - caller.loop.time(), 0)
+                left = None
+                if found.answered and not found.is_enough:
+                    patience = max(self._patience_ends(path) - caller.loop.time(), 0)
+                    left = patience if len(found.answered) >= needed else None
                 done, tasks = await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 if not done:
                     caller.stats.reads.stale_taken += 1
@@ -174,6 +204,7 @@ class Reader:
                     caller.stats.router.to_others += 1
                     if isinstance(message, TryError):
                         kind = class_of(message)
+                        tries.on_failed(target.name, message)
                         caller.count_failure(kind)
                         found.refusals.note(target, message)
                         if kind is ErrorClass.FINAL:
@@ -182,6 +213,8 @@ class Reader:
                         found.answered.add(target.name)
                         found.newest = _newer(found.newest, (message, target.name))
                         found.is_enough |= caller.own_writes.is_enough(path, _tock_there(message), life)
+            if found.is_enough:
+                caller.own_writes.found(path)
         finally:
             for task in tasks:
                 task.cancel()

@@ -48,7 +48,7 @@ class Client:
     def __init__(self, *seeds: str, config: Config | None = None) -> None:
         # Until it is connected.
         self._is_closed = True
-        # A signal handler may close the client while it is being closed.
+        # Held while the thread ends. A signal handler may close the client while it is being closed.
         self._closing = threading.RLock()
         self._worker = LoopThread()
 
@@ -85,12 +85,13 @@ class Client:
             self._is_closed = True
             return
         self._worker.check_thread()
+        if not self._is_closed:
+            # Not behind a thread that waits for longer.
+            try:
+                self._run(self._client.close(grace=grace))
+            except ClosedError:
+                pass  # By another thread or a signal's handler, meanwhile.
         with self._closing:
-            if not self._is_closed:
-                try:
-                    self._run(self._client.close(grace=grace))
-                except ClosedError:
-                    pass  # By a signal's handler, meanwhile.
             self._is_closed = True
             # Also where that was begun before, and interrupted.
             self._worker.end()

@@ -31,6 +31,8 @@ from .stats import TopologyStats
 from .stream import Stream
 from .view import ClusterView, Node, Routing, TopologyChange, by_name, compare, decode_view
 
+RETRY_DELAY_MIN, OLD_NODES_DELAY_MIN = 0.001, 0.01
+"""Seconds of a pause, whatever is configured: who looks for nodes without one would do nothing else."""
 LISTENERS_MAX = 1024
 """Most listeners of one client."""
 ASK_ANEW_AFTER = 10.0
@@ -217,7 +219,7 @@ class Topology:
             takes_any = not_ready
             if is_old and not not_ready:
                 self._apply_seeds()
-                await asyncio.sleep(self._config.old_nodes_delay)
+                await asyncio.sleep(max(self._config.old_nodes_delay, OLD_NODES_DELAY_MIN))
                 continue
             if failures:
                 refusals = [error for error in failures if isinstance(error, (NoAccessError, OtherNetworkError))]
@@ -227,7 +229,7 @@ class Topology:
                 self.is_refused = len(refusals) == len(failures) and not not_ready
                 self._notify()
             # From half of a delay to all of it, so that many clients do not come at the same moment.
-            await asyncio.sleep(delay * (0.5 + random.random() / 2))
+            await asyncio.sleep(max(delay * (0.5 + random.random() / 2), RETRY_DELAY_MIN))
             delay = min(delay * 2, self._config.retry_delay_max)
 
     def _candidates(self, last: Address | None) -> list[Address]:

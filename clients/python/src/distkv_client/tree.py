@@ -12,6 +12,7 @@ from .checks import bool_of
 from .codec import Fields
 from .connection import Connection
 from .errors import DistKVError, Fate, ProtocolError, TimedOutError, TryError, UnavailableError, UsageError
+from .held import Tries, held, observed
 from .model import Conflict, TreeEntry, entry_of
 from .outcome import final_error, no_access
 from .path import Path
@@ -115,17 +116,20 @@ class Tree:
             return TreeEntry(path, entry.value, entry.version, entry.tock)
 
     async def __aiter__(self) -> AsyncIterator[TreeEntry]:
-        served = await self._caller.call(self._plan(), b"", self._begin)
-        reply: tuple[Stream, TreeEntry | None] = served.reply
-        stream, entry = reply
-        try:
-            while entry is not None:
-                yield entry
-                entry = await self._next(stream)
-        except TryError as error:
-            raise final_error(error, Fate.NOT_DONE, served.life[0], served.attempts) from error
-        finally:
-            stream.close()
+        caller = self._caller
+        with held(caller):
+            served = await caller.call(self._plan(), b"", self._begin)
+            reply: tuple[Stream, TreeEntry | None] = served.reply
+            stream, entry = reply
+            try:
+                while entry is not None:
+                    yield entry
+                    entry = await self._next(stream)
+            except TryError as error:
+                caller.check_open(served.attempts)
+                raise final_error(error, Fate.NOT_DONE, served.life[0], served.attempts) from error
+            finally:
+                stream.close()
 
 
 @dataclass(slots=True)
@@ -152,12 +156,15 @@ class Conflicts:
         return self._collect().__await__()
 
     async def _collect(self) -> ConflictsFound:
+        with observed(self._caller, "conflicts") as tries:
+            return await self._of_all(tries)
+
+    async def _of_all(self, tries: Tries) -> ConflictsFound:
         caller = self._caller
-        caller.check_loop()
         caller.check_open()
         live = [target for target in caller.topology.routing.targets if target.is_live]
         total = caller.config.retry.total_deadline
-        answers = await asyncio.gather(*(self._within(target, total) for target in live))
+        answers = await asyncio.gather(*(self._within(target, total, tries) for target in live))
         found = ConflictsFound()
         known: set[object] = set()
         failed: list[tuple[Target, TryError]] = []
@@ -190,17 +197,21 @@ class Conflicts:
         why = "; ".join(f"{target.name}: {error}" for target, error in failed)
         return UnavailableError(f"no node listed its conflicts: {why or 'none is live'}", attempts=1)
 
-    async def _within(self, target: Target, total: float) -> list[Conflict] | TryError:
+    async def _within(self, target: Target, total: float, tries: Tries) -> list[Conflict] | TryError:
         try:
             async with asyncio.timeout(total):
-                return [conflict async for conflict in self._of(target)]
+                return [conflict async for conflict in self._of(target, tries)]
         except TimeoutError:
-            return TimedOutError(f"no whole list from {target.name} within {total} s")
+            late = TimedOutError(f"no whole list from {target.name} within {total} s")
+            tries.on_failed(target.name, late)
+            return late
         except TryError as error:
+            tries.on_failed(target.name, error)
             return error
 
-    async def _of(self, target: Target) -> AsyncIterator[Conflict]:
+    async def _of(self, target: Target, tries: Tries) -> AsyncIterator[Conflict]:
         """What one node lists: a bounded number."""
+        tries.on_try(target.name)
         caller = self._caller
         patience = caller.config.retry.try_deadline
         connection = await caller.pool.get(target.address, caller.loop.time() + patience, target.expected)
@@ -223,20 +234,21 @@ class Conflicts:
 
     async def __aiter__(self) -> AsyncIterator[Conflict]:
         caller = self._caller
-        caller.check_loop()
-        caller.check_open()
-        known: set[object] = set()
-        failed: list[tuple[Target, TryError]] = []
-        answered = False
-        for target in [target for target in caller.topology.routing.targets if target.is_live]:
-            try:
-                async for conflict in self._of(target):
-                    if conflict.key not in known:
-                        known.add(conflict.key)
-                        yield conflict
-                answered = True
-            except TryError as error:
-                caller.check_open(1)
-                failed.append((target, error))
-        if not answered:
-            raise self._nobody(failed)
+        with observed(caller, "conflicts") as tries:
+            caller.check_open()
+            known: set[object] = set()
+            failed: list[tuple[Target, TryError]] = []
+            answered = False
+            for target in [target for target in caller.topology.routing.targets if target.is_live]:
+                try:
+                    async for conflict in self._of(target, tries):
+                        if conflict.key not in known:
+                            known.add(conflict.key)
+                            yield conflict
+                    answered = True
+                except TryError as error:
+                    tries.on_failed(target.name, error)
+                    caller.check_open(1)
+                    failed.append((target, error))
+            if not answered:
+                raise self._nobody(failed)

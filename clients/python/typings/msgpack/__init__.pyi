@@ -34,6 +34,7 @@ class Unpacker:
         use_list: bool = ...,
         strict_map_key: bool = ...,
         unicode_errors: str = ...,
+        object_pairs_hook: Callable[[Iterable[tuple[Any, Any]]], Any] = ...,
         ext_hook: Callable[[int, bytes], Any] = ...,
         max_buffer_size: int = ...,
     ) -> None: ...
