@@ -35,7 +35,8 @@ type ownWrite struct {
 	path Path
 	tock int64
 	turn uint64 // of its acknowledgement
-	// lackedAt is when an answer was first found to lack it, of all reads; 0: none was. The patience of all begins there.
+	// lackedAt is when an answer was first found to lack it, of all reads since one that had it; 0: none was. The patience
+	// of all begins there.
 	lackedAt instant
 }
 
@@ -117,19 +118,33 @@ func (o *ownWrites) isEnough(path Path, tock int64, where life) bool {
 		return true
 	}
 	o.mu.RLock()
-	defer o.mu.RUnlock()
-	own := o.tocks[path]
-	if own == nil {
-		return true
+	isEnough, wasLacked := true, false
+	if own := o.tocks[path]; own != nil {
+		written := own.Value.(ownWrite)
+		isEnough, wasLacked = tock >= written.tock, written.lackedAt != 0
+		if tock < 0 {
+			// At the node that took the write, it was deleted and purged since. One that became the shard's home later took
+			// writes of other paths, and may not have heard of this one.
+			at := o.homes[path.Shard()]
+			isEnough = where.incarnation >= 0 && at.life == where && written.turn >= at.since
+		}
 	}
-	written := own.Value.(ownWrite)
-	if tock < 0 {
-		// At the node that took the write, it was deleted and purged since. One that became the shard's home later took
-		// writes of other paths, and may not have heard of this one.
-		at := o.homes[path.Shard()]
-		return where.incarnation >= 0 && at.life == where && written.turn >= at.since
+	o.mu.RUnlock()
+	if isEnough && wasLacked {
+		o.onFound(path)
 	}
-	return tock >= written.tock
+	return isEnough
+}
+
+// onFound: an answer has the own write, so who lacks it is only behind.
+func (o *ownWrites) onFound(path Path) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if known := o.tocks[path]; known != nil {
+		own := known.Value.(ownWrite)
+		own.lackedAt = 0
+		known.Value = own
+	}
 }
 
 // lackedSince: an answer lacks the own write. It returns when one did first.

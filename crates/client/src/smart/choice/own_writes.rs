@@ -166,9 +166,12 @@ impl OwnWrites {
         Freshness::Stale(*own.missed_since.get_or_insert(now))
     }
 
-    /// The write is nowhere to be found: it is not looked for again.
-    pub(in crate::smart) fn give_up(&self, path: &Path) {
-        self.state.lock().tocks.remove(path);
+    /// The write that has been looked for since then is nowhere to be found: it is not looked for again.
+    pub(in crate::smart) fn give_up(&self, path: &Path, missed_since: Millis) {
+        let mut state = self.state.lock();
+        if state.tocks.get(path).is_some_and(|own| own.missed_since == Some(missed_since)) {
+            state.tocks.remove(path);
+        }
     }
 }
 
@@ -192,7 +195,9 @@ mod tests {
         assert_eq!(own.judge(&path, None, &node("n1", 1), 0), Freshness::Enough);
         // Another life of it is another node.
         assert_eq!(own.judge(&path, None, &node("n1", 2), 0), Freshness::Stale(0));
-        own.give_up(&path);
+        own.give_up(&path, 5);
+        assert!(own.knows(&path), "another write");
+        own.give_up(&path, 0);
         assert_eq!(own.judge(&path, None, &node("n2", 1), 0), Freshness::Enough);
     }
 

@@ -104,7 +104,7 @@ impl Inner {
             count(&self.counts.stale_answers);
             let is_given_up = self.patience(missed_since).is_zero();
             if is_given_up {
-                self.own_writes.give_up(path);
+                self.own_writes.give_up(path, missed_since);
             }
             let entry = newer_of(in_hand.take(), entry);
             if is_given_up || deadline.is_some_and(|deadline| waited(started) >= deadline) {
@@ -208,13 +208,13 @@ impl Inner {
                     break;
                 } else {
                     // More are waited for only because this client knows that there is something newer, and not for long.
-                    let missed_since = self.own_writes.missed_since(path);
-                    let patience = self.patience(missed_since.unwrap_or_else(rt::now));
+                    let missed_since = self.own_writes.missed_since(path).unwrap_or_else(rt::now);
+                    let patience = self.patience(missed_since);
                     match rt::timeout(patience, answers.next()).await {
                         Some(next) => next,
                         None => {
                             count(&self.counts.stale_taken);
-                            self.own_writes.give_up(path);
+                            self.own_writes.give_up(path, missed_since);
                             break;
                         }
                     }
