@@ -20,6 +20,7 @@ mod tasks;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::secure::key_file::KeyFile;
@@ -146,6 +147,8 @@ struct Inner {
     server: Server,
     swim: SwimHandle,
     stop: Stop,
+    /// See [`Node::has_lost_changes`].
+    has_lost: AtomicBool,
     /// Takes peers' connections, and owns the listener.
     accepting: Mutex<Option<Task<()>>>,
     /// Follows the members, and owns the list of known peers on disk.
@@ -315,6 +318,7 @@ impl Node {
             server,
             swim,
             stop,
+            has_lost: AtomicBool::new(false),
             accepting: Mutex::new(None),
             following: Mutex::new(None),
             durable,
@@ -416,6 +420,11 @@ impl Node {
     pub async fn stopped(&self) -> StopReason {
         self.inner.stop.finished().await;
         self.inner.stop.reason().unwrap_or(StopReason::Requested)
+    }
+
+    /// Once it has ended: whether its disk had failed, so that its data directory may lack changes that no other node has.
+    pub fn has_lost_changes(&self) -> bool {
+        self.inner.has_lost.load(Ordering::Acquire)
     }
 
     /// Of a secured node: takes the keys of its file, which has changed, for links and datagrams from now on.
@@ -601,7 +610,9 @@ impl Inner {
             }
         };
         let (kept, _) = futures::future::join(links, members).await;
-        lifecycle::farewell::tell_of_changes(&self.links, &kept);
+        if lifecycle::farewell::tell_of_changes(&self.links, &kept) {
+            self.has_lost.store(true, Ordering::Release);
+        }
         let accepting = self.accepting.lock().take();
         if let Some(accepting) = accepting {
             accepting.cancel().await;

@@ -381,10 +381,14 @@ impl Logger {
     }
 
     fn stop(&mut self, number: u64, image: &Image, time_ms: u64) -> Result<(), StorageError> {
-        let Some(log) = self.log.take() else {
-            tracing::error!("the disk fails, so there is no record that this node has stopped");
-            return Ok(());
-        };
+        if self.log.is_none() {
+            // Whoever has freed the disk stops the node next: the pause between two looks at it must not cost what came since.
+            let anew = self.begin_anew(number, image, time_ms, self.system.now());
+            anew.inspect_err(|_| {
+                tracing::error!("the disk fails, so there is no record that this node has stopped");
+            })?;
+        }
+        let Some(log) = self.log.take() else { return Ok(()) };
         let (knowledge, table, header) =
             (image.knowledge(), &image.replica.table, log.header().clone());
         self.files.dir.stop(log, time_ms, &knowledge, table)?;

@@ -120,6 +120,12 @@ impl World {
         while self.step() {}
     }
 
+    /// The same, with no time for another look at a disk that has failed.
+    fn stop_at_once(mut self) {
+        self.hub.stop_log();
+        while self.logger.step(Duration::ZERO) {}
+    }
+
     fn value(&self, path: &str) -> Option<u8> {
         let path: Path = path.parse().unwrap();
         self.hub.read(|e| e.get(path.as_bytes()).and_then(|e| e.value()?.first().copied()))
@@ -462,6 +468,39 @@ fn a_request_behind_what_the_disk_refused_is_not_forgotten() {
     disk.set_fault(None);
     (0..3).for_each(|_| assert!(world.step()));
     assert!(world.queue.failure().is_none() && world.logger.open_requests().is_empty());
+}
+
+/// Whoever frees a disk that was full stops the node next, and loses nothing by that.
+#[test]
+fn a_stop_tries_the_disk_once_more_before_it_gives_up_what_is_not_logged() {
+    for policy in [SyncPolicy::EverySecond, SyncPolicy::EveryBatch, SyncPolicy::Never] {
+        let disk = MemoryDisk::new();
+        let mut world = World::must_start(&disk, policy);
+        world.set("a", 1);
+        world.step();
+        let life = world.id();
+        disk.set_fault(Some((1, Fault::Full)));
+        world.set("a", 2);
+        world.step();
+        world.set("a", 3);
+        assert!(world.queue.failure().is_some());
+        // There is room again, and the next look at it is not due yet.
+        disk.set_fault(None);
+        world.stop_at_once();
+        let world = World::must_start(&disk, policy);
+        assert_eq!(world.value("a"), Some(3), "{policy:?}");
+        assert!(is_known(&world, &life, 3), "{policy:?}");
+        drop(world);
+        // Where there is none, what was logged is there.
+        let mut world = World::must_start(&disk, policy);
+        disk.set_fault(Some((1, Fault::Full)));
+        world.set("a", 4);
+        world.step();
+        world.stop_at_once();
+        disk.set_fault(None);
+        let world = World::must_start(&disk, policy);
+        assert_eq!(world.value("a"), Some(3), "{policy:?}");
+    }
 }
 
 #[test]

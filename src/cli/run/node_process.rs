@@ -107,7 +107,13 @@ async fn serve(
     if rt::timeout(goodbye_max, node.shutdown()).await.is_none() {
         tracing::warn!("ended before all peers were told: it took too long");
     }
-    match stopped? {
+    let stopped = stopped?;
+    if node.has_lost_changes() {
+        return Err(CliError::Failure(String::from(
+            "the disk has failed, and changes that no other node has may be lost: the log says how many",
+        )));
+    }
+    match stopped {
         None => Ok(()),
         Some(reason) => end_of(&reason),
     }

@@ -40,11 +40,11 @@ pub(in crate::node) enum Kept {
     InPart,
 }
 
-/// Says how many changes leave the network with this node.
-pub(in crate::node) fn tell_of_changes(links: &Links, kept: &Kept) {
+/// Says how many changes leave the network with this node. Returns whether the disk has lost some that it should have kept.
+pub(in crate::node) fn tell_of_changes(links: &Links, kept: &Kept) -> bool {
     let changes = links.hub.read(Engine::unshared_changes);
     if changes == 0 {
-        return;
+        return false;
     }
     let are = count_of(changes, "change of this node is", "changes of this node are");
     let what = format!("{are} on no other node");
@@ -66,4 +66,5 @@ pub(in crate::node) fn tell_of_changes(links: &Links, kept: &Kept) {
             );
         }
     }
+    *kept == Kept::InPart
 }
