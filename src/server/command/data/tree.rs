@@ -157,7 +157,12 @@ impl Session {
         let shortener = Shortener::new(&top);
         let sight = Sight::new(Action::DeleteTree, top.clone());
         let scope = WatchScope { top, depth_min: 0, depth_max: None };
-        let walk = self.pinned_walk(&tree, scope, Include::Values);
+        // What is only counted goes at the node's pace, and however slowly its client reads: what the snapshot keeps of it
+        // until then was there before, so nobody is charged with it. Charged with it, the client would be closed half-way.
+        let walk = match chain.is_none() {
+            true => ScopeWalk::new(&tree, scope, Include::Values),
+            false => self.pinned_walk(&tree, scope, Include::Values),
+        };
         let mut source = DeleteSource::new(walk, sight, chain, shortener, names, above);
         source.begin(cx)?;
         self.open_stream(cx, seq, Box::new(source));

@@ -1,5 +1,7 @@
 //! Whole subtrees: get_tree, enum, delete_tree.
 
+use distkv::server::ServerConfig;
+
 use crate::harness::{Client, Node, Value, array, fields, has, path, text};
 
 const TREE: [(&str, i64); 7] =
@@ -200,6 +202,20 @@ fn delete_tree_of_many_entries_is_complete() {
     other.set("other", 1);
     assert_eq!(client.reply(seq)["changed"].as_u64(), Some(2000));
     assert!(client.stream(map! {"action": "get_tree", "path": path("m")}).is_empty());
+}
+
+/// Who deletes reads one number: it is no slow reader, however much goes.
+#[test]
+fn delete_tree_takes_more_than_is_kept_for_clients() {
+    let config = ServerConfig { client_memory_max: 8 << 20, ..ServerConfig::default() };
+    let node = Node::found_with("n1", config);
+    let mut client = node.connect();
+    for i in 0..600_u16 {
+        client.set(&format!("m:{i}"), Value::Binary(vec![0; 100_000]));
+    }
+    let done = client.ok(map! {"action": "delete_tree", "path": path("m")});
+    assert_eq!(done["changed"].as_u64(), Some(600));
+    assert_eq!(node.hub.client_memory().view().closed, 0);
 }
 
 #[test]
