@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use futures::future::join_all;
+use rustix::fs::FileType;
 use serde_json::{Map, Value as Json, json};
 
 use super::copy::told_at;
@@ -60,8 +61,9 @@ Examples:
   distkv-node tree --json --connect other | distkv-node apply -
 
 Sets what differs, and leaves alone what is equal. What the file does not have stays, unless --delete \
-is given. With --delete a file without a line is refused, since a command that failed in a pipe leaves \
-just that: --allow-empty takes it, and deletes everything. Each entry is changed only if nobody else has changed it since it was compared; such an entry \
+is given. With --delete, what comes out of a pipe is refused: a command that fails there leaves only a part, \
+and the rest would be deleted. Write it to a file, look at the command's exit code, and apply the file; or add \
+--allow-pipe. A file without a line is refused, too: --allow-empty takes it, and deletes everything. Each entry is changed only if nobody else has changed it since it was compared; such an entry \
 is left as it is, and counted.
 
 Exit code: 0 done, 1 failed, or somebody else changed something meanwhile; 2 usage, 3 refused, 6 no node \
@@ -77,6 +79,10 @@ pub(in crate::cli) struct ApplyArgs {
     /// With --delete: take a file without a line, too, and delete everything
     #[arg(long, requires = "delete")]
     allow_empty: bool,
+
+    /// With --delete: read from a pipe, too, and delete what a command that failed there has left out
+    #[arg(long, requires = "delete")]
+    allow_pipe: bool,
 
     /// Print what would be done, and do nothing
     #[arg(short = 'n', long)]
@@ -135,6 +141,13 @@ pub(in crate::cli) async fn run_apply(args: ApplyArgs) -> Result<(), CliError> {
             args.wanted.below
         )));
     }
+    if lines > 0 && args.delete && !args.allow_pipe && !args.dry_run && !args.wanted.is_regular() {
+        let file = name_of(&args.wanted.file);
+        return Err(CliError::Failure(format!(
+            "{file} comes out of a pipe, so nobody can tell whether all of it has come, and --delete would delete the rest; \
+             nothing was changed; write it to a file first, or add --allow-pipe"
+        )));
+    }
     differences.retain(|difference| args.delete || difference.then.is_some());
     let mut output = Output::new(args.remote.json);
     if args.dry_run {
@@ -172,6 +185,15 @@ pub(in crate::cli) async fn run_apply(args: ApplyArgs) -> Result<(), CliError> {
 }
 
 impl WantedArgs {
+    /// Whether it is a file that somebody has written before, and not what another command is writing.
+    fn is_regular(&self) -> bool {
+        if self.file.as_os_str() == "-" {
+            let stat = rustix::fs::fstat(std::io::stdin());
+            return stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file());
+        }
+        std::fs::metadata(&self.file).is_ok_and(|found| found.is_file())
+    }
+
     /// Connects, and compares the file with what is there. Also tells how many lines the file has.
     async fn compare(
         &self,

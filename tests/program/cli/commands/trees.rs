@@ -196,6 +196,19 @@ fn a_network_is_made_what_a_file_says_and_nothing_else_is_touched() {
         assert!(done.code == 1 && done.stderr.contains(why), "{}", done.stderr);
         assert_eq!(serde_json::to_value(all(&node)).unwrap(), expected);
     }
+    // Nor does a pipe: the command that writes it may fail at any line.
+    let address = node.client.to_string();
+    let from_stdin = ["apply", "-", "--delete", "--connect", &address, "--below", "site"];
+    let piped =
+        |words: &[&str]| run(&[&from_stdin, words].concat(), &[], format!("{lamp}\n").as_bytes());
+    let done = piped(&[]);
+    assert!(done.code == 1 && done.stderr.contains("--allow-pipe"), "{}", done.stderr);
+    assert_eq!(serde_json::to_value(all(&node)).unwrap(), expected);
+    let done = piped(&["--dry-run"]);
+    assert_eq!((done.code, &*done.stderr), (0, "2 entries would be changed\n"));
+    assert_eq!(piped(&["--allow-pipe"]).stdout, "0 set, 2 deleted\n");
+    ok(&node, &["set", "site.hall.fan", "5"]);
+    ok(&node, &["set", "site.new", "[true]"]);
     // Nor does an empty one, which a command that failed in a pipe leaves.
     write(&["", ""]);
     for words in [&["apply", file, "--delete"][..], &["apply", file, "--delete", "--dry-run"]] {
