@@ -217,7 +217,7 @@ impl Logger {
             }
         }
         if let Err(error) = done.and_then(|()| self.make_safe(now)) {
-            self.fail(&error.to_string());
+            self.fail(&error);
         }
         if !is_over {
             self.maintain(now);
@@ -455,9 +455,15 @@ impl Logger {
     }
 
     /// The disk refused something.
-    fn fail(&mut self, why: &str) {
-        self.failures = self.queue.fail(why);
-        self.on_failed(why);
+    fn fail(&mut self, error: &StorageError) {
+        let why = error.to_string();
+        let is_first = self.state.view().failing_since.is_none();
+        self.failures = self.queue.fail(&why);
+        self.on_failed(&why);
+        if is_first && error.is_full() {
+            // The snapshot with which logging begins anew makes room, where there is something to remove.
+            self.retry_at = self.system.now();
+        }
     }
 
     /// Logging has failed, here or elsewhere.
@@ -513,7 +519,7 @@ impl Logger {
         {
             self.place_at = now + PLACE_INTERVAL_MS;
             if let Err(error) = self.files.dir.check_log(log) {
-                self.fail(&error.to_string());
+                self.fail(&error);
             }
         }
         let Some(log) = &self.log else {

@@ -470,6 +470,23 @@ fn a_request_behind_what_the_disk_refused_is_not_forgotten() {
     assert!(world.queue.failure().is_none() && world.logger.open_requests().is_empty());
 }
 
+/// The snapshot with which logging begins anew makes room, where there is something to remove.
+#[test]
+fn a_full_disk_is_tried_again_at_once() {
+    let disk = MemoryDisk::new();
+    let mut world = World::must_start(&disk, SyncPolicy::EveryBatch);
+    world.set("a", 1);
+    world.step();
+    disk.set_fault(Some((1, Fault::Full)));
+    let number = world.set("a", 2);
+    assert!(world.logger.step(Duration::ZERO));
+    assert!(world.queue.failure().is_some());
+    disk.set_fault(None);
+    // With no time between them.
+    (0..3).for_each(|_| assert!(world.logger.step(Duration::ZERO)));
+    assert!(world.queue.failure().is_none() && world.is_synced(number));
+}
+
 /// Whoever frees a disk that was full stops the node next, and loses nothing by that.
 #[test]
 fn a_stop_tries_the_disk_once_more_before_it_gives_up_what_is_not_logged() {

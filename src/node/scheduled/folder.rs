@@ -1,7 +1,7 @@
 //! The files of scheduled snapshots: `NODE-20261123T030000Z.dkv`, written whole or not at all, verified, and removed
 //! by number and age. Other files in the directory are left alone.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, BufWriter, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -30,6 +30,9 @@ pub(super) struct Folder {
     path: PathBuf,
     /// What the names of this node's files begin with.
     prefix: String,
+    /// Locked as long as it is open, so that no node of the same name (and of another network, it may be) takes this one's
+    /// files for its own.
+    _lock: File,
 }
 
 /// A snapshot that was made.
@@ -49,10 +52,24 @@ impl Folder {
     /// Makes the directory if it is not there, and removes what a crash left half written.
     ///
     /// # Errors
-    /// Those of the file system; also if no file can be made there.
+    /// Those of the file system; also if no file can be made there, or another node of that name has its snapshots there.
     pub(super) fn open(path: &Path, node: &str) -> io::Result<Self> {
         fs::create_dir_all(path)?;
-        let folder = Self { path: path.to_owned(), prefix: format!("{}-", plain(node)) };
+        let prefix = format!("{}-", plain(node));
+        let lock = path.join(format!(".{prefix}lock"));
+        let lock =
+            File::options().write(true).create(true).truncate(false).mode(0o600).open(lock)?;
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                let text = format!(
+                    "another node named {node} has its snapshots there; give each a directory of its own"
+                );
+                return Err(io::Error::other(text));
+            }
+            // Without locks, as on some network file systems, it is up to the operator.
+            Err(TryLockError::Error(_)) | Ok(()) => {}
+        }
+        let folder = Self { path: path.to_owned(), prefix, _lock: lock };
         for entry in folder.entries()? {
             let name = entry.file_name();
             let name = name.to_string_lossy();
@@ -105,7 +122,11 @@ impl Folder {
             let source = File::open(&place).map_err(failed)?;
             verify_snapshot(&partial, Box::new(source), &mut |_| {})
                 .map_err(|error| error.to_string())?;
-            fs::rename(&place, self.path.join(&name)).map_err(failed)?;
+            let whole = self.path.join(&name);
+            if whole.exists() {
+                return Err(format!("{}: it is there already, and stays", whole.display()));
+            }
+            fs::rename(&place, whole).map_err(failed)?;
             File::open(&self.path).and_then(|folder| folder.sync_all()).map_err(failed)?;
             let time_ms = header.time_ms;
             Ok(Made { file: name, time_ms, bytes: info.bytes, entries: Some(info.entries) })
@@ -202,6 +223,16 @@ mod tests {
     }
 
     #[test]
+    fn of_two_nodes_with_one_name_the_second_one_takes_another_directory() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::open(place.path(), "n1").unwrap();
+        let refused = Folder::open(place.path(), "n1").map(|_| ()).unwrap_err().to_string();
+        assert!(refused.contains("another node named n1"), "{refused}");
+        drop(folder);
+        Folder::open(place.path(), "n1").unwrap();
+    }
+
+    #[test]
     fn number_and_age_decide_what_is_kept_and_other_files_stay() {
         let place = tempfile::tempdir().unwrap();
         let folder = Folder::open(place.path(), "n1").unwrap();
@@ -218,7 +249,7 @@ mod tests {
         let left: Vec<String> =
             folder.list(now).unwrap().into_iter().map(|made| made.file).collect();
         assert_eq!(left, names[4..]);
-        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 3);
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 3 + 2, "and two locks");
     }
 
     /// Where a new one was removed at once, because those of the clock that was ahead looked newer.
