@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import ipaddress
 from dataclasses import dataclass, field
 
 from .checks import check_fields, instance_of, text_of
@@ -49,6 +50,13 @@ class ReadMode(enum.Enum):
             ) from None
 
 
+def _is_ipv6(text: str) -> bool:
+    try:
+        return ipaddress.ip_address(text).version == 6 and "%" not in text
+    except ValueError:
+        return False
+
+
 class Address:
     """Where a node listens for clients; never changed."""
 
@@ -85,17 +93,29 @@ class Address:
             raise UsageError(f"{text!r} is no address; write host:port, without '{scheme}://'")
         if text.startswith("["):
             host, bracket, rest = text[1:].partition("]")
-            if not bracket or (rest and not rest.startswith(":")):
-                raise UsageError(f"{text!r} is no address")
-            port = rest[1:]
-        elif text.count(":") > 1:
-            host, port = text, ""
+            if not bracket or not _is_ipv6(host.partition("%")[0]) or (rest and not rest.startswith(":")):
+                raise UsageError(f"{text!r} has no IPv6 address in its brackets; write [ADDRESS]:PORT")
+            port = rest[1:] if rest else None
+        elif _is_ipv6(text):
+            host, port = text, None
         else:
-            host, _, port = text.partition(":")
-        if not port and default_port is not None:
-            port = str(default_port)
-        if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-            raise UsageError(f"{text!r} is no address; write host:port")
+            host, colon, rest = text.partition(":")
+            port = rest if colon else None
+        if port is None:
+            port = "" if default_port is None else str(default_port)
+        elif port.isascii() and port.isdigit() and int(port) == 0:
+            raise UsageError(f"{text!r}: nothing listens at port 0; write host:port, with the port that the node has")
+        if not host:
+            raise UsageError(f"{text!r} has no host; write host:port")
+        if not port.isascii() or not port.isdigit() or len(port) > 5 or int(port) > 65535:
+            raise UsageError(
+                f"{text!r}: {port!r} is no port; write host:port, with a port up to 65535, and an IPv6 address as "
+                "[ADDRESS]:PORT"
+            )
+        for character in host:
+            # A zone ("fe80::1%eth0") has more; the system judges it.
+            if not character.isalnum() and character not in "-_.:%":
+                raise UsageError(f"{text!r}: {character!r} cannot be part of a host name")
         return cls(host, int(port))
 
     def __str__(self) -> str:
