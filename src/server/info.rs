@@ -404,6 +404,8 @@ pub enum FileJob {
         format: FileFormat,
         /// First the state as it is.
         fetch: bool,
+        /// In the place of a file of that name, if a client had it made.
+        replaces: bool,
     },
     /// No such log any more.
     LogStop,

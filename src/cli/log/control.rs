@@ -40,6 +40,10 @@ pub(super) struct StartArgs {
     #[arg(long)]
     fetch: bool,
 
+    /// Replace the file if there is one, and lose what it has
+    #[arg(long)]
+    force: bool,
+
     /// What to write
     #[arg(long, value_enum, default_value = "log")]
     format: LogFormat,
@@ -64,7 +68,7 @@ pub(super) struct StopArgs {
 
 pub(super) async fn start(args: &StartArgs, remote: &RemoteArgs) -> Result<(), CliError> {
     let mut fields = Fields::new();
-    fields.str("path", &args.name).bool("fetch", args.fetch);
+    fields.str("path", &args.name).bool("fetch", args.fetch).bool("force", args.force);
     if args.format == LogFormat::Distkv {
         fields.str("format", "distkv");
     }

@@ -59,8 +59,13 @@ impl Saving {
                 let _turn = self.turn.try_lock().ok_or(FileRefusal::Busy)?;
                 self.save(&name, format, internal)
             }
-            FileJob::LogStart { name, format, fetch } => {
+            FileJob::LogStart { name, format, fetch, replaces } => {
                 let _turn = self.turn.try_lock().ok_or(FileRefusal::Busy)?;
+                if !replaces && self.files()?.has(&name) {
+                    return Err(FileRefusal::Name(format!(
+                        "{name:?} is there already; choose another name, or have it replaced (--force)"
+                    )));
+                }
                 self.start_log(name, format, fetch)
             }
             FileJob::LogStop => {

@@ -194,6 +194,12 @@ impl ClientFiles {
         Ok(NewFile { files: self, name: name.to_owned(), temporary, file, is_named: false })
     }
 
+    /// Whether there is anything of this name.
+    pub(in crate::node) fn has(&self, name: &str) -> bool {
+        let is_none = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        check_name(name).is_ok() && !self.open_at(name, OFlags::RDONLY).as_ref().is_err_and(is_none)
+    }
+
     fn create(&self, name: &str) -> io::Result<File> {
         let file = self.open_at(name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
         rustix::fs::unlinkat(&self.directory, name, AtFlags::empty())?;

@@ -432,8 +432,8 @@ impl Session {
             Request::Log { file, fetch } => self.log(cx, seq, *file, *fetch),
             Request::Update(change) => self.update(cx, seq, change, out),
             Request::Snapshot { file } => self.snapshot(cx, seq, *file),
-            Request::LogStart { file, distkv, fetch } => {
-                self.log_start(cx, seq, file, *distkv, *fetch)
+            Request::LogStart { file, distkv, fetch, force } => {
+                self.log_start(cx, seq, file, *distkv, *fetch, *force)
             }
             Request::LogStop => self.log_stop(cx, seq),
             Request::Leave { for_good_ms: None } => self.leave(cx, seq, out),

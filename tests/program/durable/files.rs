@@ -195,6 +195,16 @@ fn a_log_in_our_own_form_can_be_replayed_and_a_snapshot_read() {
     assert_eq!(code(&reply), None, "{reply}");
     client.set(&["k", "1000"], Value::from(7));
     assert_eq!(field(&client.call("log_stop", &[]), "result"), Some(Value::from(true)));
+    // It is not replaced by the next one, unless that is said.
+    let length = || fs::metadata(folder.path().join("own.dkv")).unwrap().len();
+    let before = length();
+    let reply = client.call("log_start", &[file("own.dkv")]);
+    assert_eq!(code(&reply).as_deref(), Some("bad_request"), "{reply}");
+    assert_eq!(length(), before);
+    let reply = client.call("log_start", &[file("other.dkv")]);
+    assert_eq!(code(&reply), None, "{reply}");
+    let forced = [file("other.dkv"), ("force", Value::from(true))];
+    assert_eq!(code(&client.call("log_start", &forced)), None);
     let saved = client.call("snapshot", &[file("state.dkv")]);
     let result = field(&saved, "result").unwrap();
     assert_eq!(field(&result, "entries"), Some(Value::from(301)), "{saved}");

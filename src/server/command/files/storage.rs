@@ -45,9 +45,13 @@ impl Session {
         fetch: bool,
     ) -> Result<Then, ClientError> {
         let job = match file {
-            Some(file) => {
-                FileJob::LogStart { name: file.to_owned(), format: FileFormat::Distkv, fetch }
-            }
+            // As in the original.
+            Some(file) => FileJob::LogStart {
+                name: file.to_owned(),
+                format: FileFormat::Distkv,
+                fetch,
+                replaces: true,
+            },
             None => FileJob::LogStop,
         };
         self.write_file(cx, seq, Action::Log, job)
@@ -75,9 +79,10 @@ impl Session {
         file: &str,
         distkv: bool,
         fetch: bool,
+        replaces: bool,
     ) -> Result<Then, ClientError> {
         let format = if distkv { FileFormat::Distkv } else { FileFormat::Own };
-        let job = FileJob::LogStart { name: file.to_owned(), format, fetch };
+        let job = FileJob::LogStart { name: file.to_owned(), format, fetch, replaces };
         self.write_file(cx, seq, Action::LogStart, job)
     }
 

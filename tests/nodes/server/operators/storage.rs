@@ -30,19 +30,26 @@ fn requests_for_files_become_jobs_of_the_node() {
     client.ok(map! {"action": "snapshot", "path": "h"});
     client.ok(map! {"action": "log_start", "path": "i"});
     client.ok(map! {"action": "log_start", "path": "j", "format": "distkv", "fetch": true});
+    client.ok(map! {"action": "log_start", "path": "k", "force": true});
     assert_eq!(client.ok(map! {"action": "log_stop"})["result"].as_bool(), Some(true));
     let save = |name: &str, format, internal| FileJob::Save { name: name.into(), format, internal };
-    let log = |name: &str, format, fetch| FileJob::LogStart { name: name.into(), format, fetch };
+    let log = |name: &str, format, fetch, replaces| FileJob::LogStart {
+        name: name.into(),
+        format,
+        fetch,
+        replaces,
+    };
     let (own, distkv) = (FileFormat::Own, FileFormat::Distkv);
     let expected = [
         save("f", distkv, true),
-        log("g", distkv, true),
+        log("g", distkv, true, true),
         FileJob::LogStop,
         FileJob::LogStop,
         FileJob::Snapshot,
         save("h", own, true),
-        log("i", own, false),
-        log("j", distkv, true),
+        log("i", own, false, false),
+        log("j", distkv, true, false),
+        log("k", own, false, true),
         FileJob::LogStop,
     ];
     assert_eq!(*node.info.jobs.lock().unwrap(), expected);

@@ -211,6 +211,7 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
             file: fields.text(Field::Path)?,
             distkv: is_distkv_format(fields)?,
             fetch: fields.flag(Field::Fetch)?,
+            force: fields.flag(Field::Force)?,
         },
         Action::LogStop => Request::LogStop,
         Action::Leave => {

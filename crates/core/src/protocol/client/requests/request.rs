@@ -420,6 +420,8 @@ pub enum Request<'a> {
         distkv: bool,
         /// First the state as it is.
         fetch: bool,
+        /// In the place of a file that is there.
+        force: bool,
     },
     /// `log_stop`.
     LogStop,
