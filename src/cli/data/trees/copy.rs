@@ -126,16 +126,25 @@ async fn run(places: &Places, remote: &RemoteArgs, moves: bool) -> Result<(), Cl
         false => json!({"copied": copied}),
     };
     let text = || {
-        let count = count_of(copied, "entry", "entries");
+        let count = count_of(if moves { deleted } else { copied }, "entry", "entries");
         let (from, to) = (places.from.to_string(), places.to.to_string());
         let verb = if moves { "moved" } else { "copied" };
         format!("{count} {verb} from {} to {}", printable(&from), printable(&to))
     };
     output.either(json, text)?;
     output.flush()?;
+    let both = match copied.saturating_sub(deleted + changed) {
+        both @ 1.. if moves => {
+            format!("{} at both paths, ", count_of(both, "entry is", "entries are"))
+        }
+        _ => String::new(),
+    };
     let rest = if moves { "the rest is where it was" } else { "the rest was not copied" };
-    let rest = format!("{rest}; the same command with --force goes on from there");
-    carried.map_err(|error| error.left(&rest))?;
+    let rest = format!("{both}{rest}; the same command with --force goes on from there");
+    carried.map_err(|error| match copied {
+        0 => error.left(&rest),
+        _ => error.left(&rest).said(|text| format!("{text}; {rest}")),
+    })?;
     if copied == 0 {
         return Err(CliError::Failure(places.nothing_there()));
     }

@@ -105,6 +105,30 @@ fn entries_and_trees_are_copied_and_replace_nothing_unless_forced() {
 }
 
 #[test]
+fn a_move_that_is_refused_half_way_says_what_is_where_and_how_to_go_on() {
+    let arguments =
+        ["run", "--peer-wait", "0s", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+    let node = NodeProcess::start("n1", &[&arguments[..], &["--max-memory", "500KB"]].concat());
+    let value = "x".repeat(100);
+    let lines: String = (0..1_500)
+        .map(|n| format!("{{\"path\": \"s.n:{n}\", \"value\": \"{value}\"}}\n"))
+        .collect();
+    let connect = node.client.to_string();
+    let done = run(&["import", "-", "--connect", &connect], &[], lines.as_bytes());
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    let done = at(&node, &["mv", "s", "t", "--recursive"]);
+    assert!(done.code == 3 && done.stderr.contains("memory limit"), "{done:?}");
+    let count = |top: &str| ok(&node, &["tree", top, "--json"]).lines().count();
+    let (old, new) = (count("s"), count("t"));
+    let both = old + new - 1_500;
+    assert!(new > 0 && old > both, "{old} {new}");
+    assert_eq!(done.stdout, format!("{} entries moved from s to t\n", new - both));
+    let told = if both == 0 { String::new() } else { format!("{both} entr") };
+    assert!(done.stderr.contains(&told), "{both}: {}", done.stderr);
+    assert!(done.stderr.contains("the same command with --force goes on from there"), "{done:?}");
+}
+
+#[test]
 fn a_tree_is_moved_and_more_of_it_than_goes_at_once() {
     let node = site();
     let lines: String =
