@@ -51,8 +51,8 @@ class Packed(dict[Any, Any]):
 
 def map_of(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any] | Pairs:
     """The map of these pairs; an array that is a key becomes a tuple, and a map that is one, pairs."""
-    # msgpack without its C code reads each pair when it is asked for it.
-    told = list(pairs)
+    # Each reply comes by here. msgpack without its C code reads each pair when it is asked for it.
+    told: list[tuple[Any, Any]] = pairs if isinstance(pairs, list) else list(pairs)
     try:
         found = dict(told)
     except TypeError:
