@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use distkv::testing::free_addrs;
 use rmpv::Value;
 
 use crate::processes::{self, NodeProcess, PROGRAM, field, wait_until};
@@ -55,15 +56,17 @@ impl Keys {
 
     /// The first node of the network, with these options.
     pub fn run(&self, name: &str, options: &[&str]) -> NodeProcess {
-        let own =
-            ["run", "--peer-wait", "0s", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+        // A test may start it again where it was.
+        let [client, gossip] = free_addrs().map(|addr| addr.to_string());
+        let own = ["run", "--peer-wait", "0s", "--client", &client, "--gossip", &gossip];
         NodeProcess::start_in(&self.network, name, &[&own[..], options].concat())
     }
 
     /// One that joins.
     pub fn join(&self, name: &str, peer: &NodeProcess, options: &[&str]) -> NodeProcess {
-        let gossip = peer.gossip.to_string();
-        let own = ["join", &gossip, "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+        let peer = peer.gossip.to_string();
+        let [client, gossip] = free_addrs().map(|addr| addr.to_string());
+        let own = ["join", &peer, "--client", &client, "--gossip", &gossip];
         NodeProcess::start_in(&self.network, name, &[&own[..], options].concat())
     }
 
