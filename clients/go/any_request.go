@@ -8,10 +8,9 @@ import (
 	"distkv.example/client/internal/msgpack"
 )
 
-// onlyReads are the actions that change nothing, whatever becomes of their answer, as nodes have them.
-var onlyReads = setOf("get_value", "get_tree", "enum", "enumerate", "watch", "get_state", "enum_node", "get_internal",
-	"enum_internal", "get_tree_internal", "msg_monitor", "check_deleted", "conflicts", "status", "members", "clients", "history",
-	"list_shards", "cluster", "watch_cluster", "key_list", "get_snapshot", "auth_info", "auth_get", "auth_list", "test_acl")
+// onlyReads are the actions with one reply that change nothing, whatever becomes of that, as nodes have them.
+var onlyReads = setOf("get_value", "enum", "enumerate", "get_state", "enum_node", "get_internal", "enum_internal", "check_deleted",
+	"status", "members", "clients", "history", "list_shards", "cluster", "key_list", "auth_info", "auth_get", "test_acl")
 
 // streaming are the actions that are answered with a stream.
 var streaming = setOf("get_tree", "get_tree_internal", "watch", "msg_monitor", "conflicts", "watch_cluster", "get_snapshot", "auth",

@@ -179,15 +179,11 @@ func (d *decoder) anyMap(count, depth int) (any, error) {
 	texts := make(map[string]any, min(count, 4096))
 	var pairs Map
 	for i := range count {
-		key, err := d.any(depth + 1)
+		pair, err := d.pair(depth)
 		if err != nil {
 			return nil, err
 		}
-		value, err := d.any(depth + 1)
-		if err != nil {
-			return nil, err
-		}
-		text, isText := key.(string)
+		text, isText := pair.Key.(string)
 		_, isTwice := texts[text]
 		if pairs == nil && (!isText || isTwice) {
 			pairs = make(Map, 0, min(count, 4096))
@@ -197,9 +193,9 @@ func (d *decoder) anyMap(count, depth int) (any, error) {
 			}
 		}
 		if pairs != nil {
-			pairs = append(pairs, Pair{key, value})
+			pairs = append(pairs, pair)
 		} else {
-			texts[text] = value
+			texts[text] = pair.Value
 		}
 	}
 	if pairs != nil {
@@ -208,19 +204,25 @@ func (d *decoder) anyMap(count, depth int) (any, error) {
 	return texts, nil
 }
 
+// pair is a key and its value in a map at that depth.
+func (d *decoder) pair(depth int) (Pair, error) {
+	key, err := d.any(depth + 1)
+	if err != nil {
+		return Pair{}, err
+	}
+	value, err := d.any(depth + 1)
+	return Pair{key, value}, err
+}
+
 // pairs is a map in its own order.
 func (d *decoder) pairs(count, depth int) (Map, error) {
 	found := make(Map, 0, min(count, 4096))
 	for range count {
-		key, err := d.any(depth + 1)
+		pair, err := d.pair(depth)
 		if err != nil {
 			return nil, err
 		}
-		value, err := d.any(depth + 1)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, Pair{key, value})
+		found = append(found, pair)
 	}
 	return found, nil
 }

@@ -134,14 +134,14 @@ impl Advertised {
             Ok(Self::Fixed { text: text.clone(), addr })
         };
         // A name of another host is that of a gateway, which passes on what comes.
-        if text.numeric().is_some() || !hosts.iter().copied().any(is_of_this_host) {
+        let own: Vec<IpAddr> = hosts.into_iter().filter(|ip| is_of_this_host(*ip)).collect();
+        if text.numeric().is_some() || own.is_empty() {
             return fixed(first);
         }
         if !own_ip.is_unspecified() {
             return fixed(own_ip);
         }
-        let is_reached = |ip: &IpAddr| !ip.is_loopback() && is_of_this_host(*ip);
-        let hosts = hosts.into_iter().filter(is_reached).collect();
+        let hosts = own.into_iter().filter(|ip| !ip.is_loopback()).collect();
         Ok(Self::Route { port: text.port, name: Some(OwnName { text, hosts }) })
     }
 }

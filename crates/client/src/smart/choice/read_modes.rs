@@ -69,6 +69,8 @@ impl Inner {
         let waited = |started: Option<Millis>| {
             started.map_or(Duration::ZERO, |at| Duration::from_millis(rt::now().saturating_sub(at)))
         };
+        let is_late =
+            |started| deadline.is_some_and(|deadline: Duration| waited(started) >= deadline);
         let mut stale: Vec<HostPort> = Vec::new();
         // The newest answer without the own write: it counts where the time ends.
         let mut in_hand: Option<Entry> = None;
@@ -88,8 +90,7 @@ impl Inner {
             let (entry, served) = match self.read_once(request, plan).await {
                 Ok(served) => served.split(),
                 Err(error) => {
-                    let is_late = deadline.is_some_and(|deadline| waited(started) >= deadline);
-                    let taken = in_hand.filter(|_| is_late).ok_or(error)?;
+                    let taken = in_hand.filter(|_| is_late(started)).ok_or(error)?;
                     count(&self.counts.stale_taken);
                     return Ok(taken);
                 }
@@ -107,7 +108,7 @@ impl Inner {
                 self.own_writes.give_up(path, missed_since);
             }
             let entry = newer_of(in_hand.take(), entry);
-            if is_given_up || deadline.is_some_and(|deadline| waited(started) >= deadline) {
+            if is_given_up || is_late(started) {
                 count(&self.counts.stale_taken);
                 return Ok(entry);
             }
