@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import os
 import sys
@@ -38,7 +39,24 @@ class LoopThread:
 
     def start(self) -> None:
         """Starts the thread, once."""
-        self._thread.start()
+        begun = _thread.allocate_lock()
+        begun.acquire()
+        errors: list[BaseException] = []
+
+        def begin() -> None:
+            try:
+                self._thread.start()
+            except BaseException as error:
+                errors.append(error)
+            finally:
+                begun.release()
+
+        # In a thread where no signal's handler raises anything: `start` holds a lock in its midst that the new thread
+        # waits for, and that would stay locked. This wait has no midst.
+        _thread.start_new_thread(begin, ())
+        begun.acquire()
+        if errors:
+            raise errors[0]
 
     def _run_loop(self) -> None:
         loop = self._loop
