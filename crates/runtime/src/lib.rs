@@ -27,7 +27,7 @@ use futures::task::AtomicWaker;
 use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
 pub use deadlines::timeout;
-pub use threads::{node_threads, start, start_for_node, start_if_needed};
+pub use threads::{compute, node_threads, start, start_for_node, start_if_needed};
 
 /// All tasks of the process.
 static EXECUTOR: Executor<'static> = Executor::new();
@@ -42,6 +42,11 @@ fn executor() -> &'static Executor<'static> {
 /// Has the calling thread run tasks for as long as the process lives. Those that panic are caught; the reactor may panic.
 fn run_tasks() {
     async_io::block_on(EXECUTOR.run(pending::<()>()));
+}
+
+/// As above, until the other side of a channel is dropped.
+fn run_tasks_until(is_over: &async_channel::Receiver<()>) {
+    let _ = async_io::block_on(EXECUTOR.run(is_over.recv()));
 }
 
 /// Has the reactor begin, which panics where the system does not give it what it needs.

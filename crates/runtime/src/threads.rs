@@ -2,12 +2,14 @@
 
 use std::io;
 use std::panic::{RefUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::{begin_reactor, millis, now, pause, run_tasks, spawn_blocking, spawn_thread};
+use super::{
+    begin_reactor, millis, now, pause, run_tasks, run_tasks_until, spawn_blocking, spawn_thread,
+};
 
 /// The threads that run them.
 static THREADS: Mutex<Threads> = Mutex::new(Threads { running: 0, chosen: None });
@@ -20,6 +22,10 @@ const NEEDED: usize = 3;
 const CALM: Duration = Duration::from_secs(1);
 /// Doublings of a millisecond until that pause is the longest.
 const PAUSE_DOUBLINGS: u32 = 10;
+/// Most threads at a time that run tasks in the place of those that compute.
+const STAND_INS_MAX: usize = 16;
+/// So many there are.
+static STAND_INS: AtomicUsize = AtomicUsize::new(0);
 
 struct Threads {
     running: usize,
@@ -83,6 +89,36 @@ fn start_threads(wanted: usize, is_chosen: bool) -> io::Result<()> {
         drop(spawn_blocking(|| ()));
     }
     Ok(())
+}
+
+/// Computes for milliseconds or seconds in the midst of a task. Another thread runs the other tasks meanwhile; only
+/// this one waits. Where there are sixteen such threads already, or the system has none to give, the others may wait, too.
+pub fn compute<T>(work: impl FnOnce() -> T) -> T {
+    let (_over, is_over) = async_channel::bounded::<()>(1);
+    if let Some(place) = StandIn::take() {
+        // Where the system has no thread to give, `place` is dropped with the rest.
+        let _ = spawn_thread("stand-in", move || {
+            let _place = place;
+            run_again_and_again(|| run_tasks_until(&is_over));
+        });
+    }
+    work()
+}
+
+/// One of those that are counted.
+struct StandIn;
+
+impl StandIn {
+    fn take() -> Option<StandIn> {
+        let more = |count| (count < STAND_INS_MAX).then_some(count + 1);
+        STAND_INS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| StandIn)
+    }
+}
+
+impl Drop for StandIn {
+    fn drop(&mut self) {
+        STAND_INS.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Runs this until it ends without a panic, with longer and longer pauses.
@@ -152,7 +188,30 @@ fn have_descriptors() -> io::Result<()> {
 mod tests {
     use std::sync::atomic::AtomicU32;
 
+    use super::super::{block_on, spawn};
     use super::*;
+
+    #[test]
+    fn while_one_task_computes_others_go_on() {
+        start(1);
+        let (told, answer) = std::sync::mpsc::channel();
+        let computing = spawn(async move {
+            // It would wait for ever for a task that only its own thread could run.
+            let begin = || answer.recv_timeout(Duration::from_secs(60));
+            spawn(async move { told.send("told") });
+            compute(begin)
+        });
+        assert_eq!(block_on(computing), Ok("told"));
+    }
+
+    #[test]
+    fn where_too_many_compute_the_others_wait() {
+        let places: Vec<_> = std::iter::from_fn(StandIn::take).collect();
+        assert!(places.len() <= STAND_INS_MAX);
+        assert_eq!(compute(|| 5), 5);
+        drop(places);
+        assert!(StandIn::take().is_some());
+    }
 
     #[test]
     fn what_panics_again_and_again_is_begun_anew_after_a_pause() {

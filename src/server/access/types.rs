@@ -6,6 +6,12 @@
 use crate::model::path::Path;
 use crate::model::value::Value;
 use crate::protocol::client::{ClientError, ErrorCode};
+#[cfg(feature = "types")]
+use crate::rt;
+
+/// A type up to which its examples are checked at once.
+#[cfg(feature = "types")]
+const SHORT_TYPE_BYTES: usize = 4 << 10;
 
 /// All types and matches of the tree, compiled.
 #[derive(Debug, Default)]
@@ -40,7 +46,13 @@ impl TypeChecks {
     /// # Errors
     /// It does not fit. Nothing was changed.
     pub(crate) fn check(&self, path: &[u8], value: &[u8]) -> Result<(), ClientError> {
-        self.types.check(path, value).map_err(|error| misfit(&error))
+        let check = || self.types.check(path, value);
+        // A client's own choice of types and values holds up nobody else.
+        let checked = match self.types.may_take_long(value.len()) {
+            true => rt::compute(check),
+            false => check(),
+        };
+        checked.map_err(|error| misfit(&error))
     }
 
     /// Whether a client may store this at a whole path below nil, and what is stored instead, if that is
@@ -53,7 +65,12 @@ impl TypeChecks {
         path: &Path,
         value: &[u8],
     ) -> Result<Option<Value>, ClientError> {
-        self.types.check_change(path, value).map_err(|error| misfit(&error))
+        let check = || self.types.check_change(path, value);
+        let checked = match value.len() > SHORT_TYPE_BYTES {
+            true => rt::compute(check),
+            false => check(),
+        };
+        checked.map_err(|error| misfit(&error))
     }
 }
 

@@ -33,6 +33,8 @@ use json::{repr, repr_text, to_json};
 use record::{TypeRecord, match_value, read_match};
 pub use schema::SchemaError;
 
+/// From which product of a type's weight and a value's bytes on a check may take more than some milliseconds.
+const LONG: usize = 4 << 20;
 /// Most types; further ones cannot be made.
 const TYPES_MAX: usize = 1_024;
 
@@ -112,6 +114,8 @@ pub struct Types {
     matches: Patterns<Option<Path>>,
     /// There are more types or matches than are looked at, so what is not known may exist.
     is_over: bool,
+    /// Of the heaviest type.
+    weight: usize,
 }
 
 impl Types {
@@ -127,6 +131,7 @@ impl Types {
                 Family::Type => {
                     let same = before.types.get(rest.as_bytes()).filter(|t| *t.source == *value);
                     let compiled = same.cloned().unwrap_or_else(|| Type::of(value));
+                    types.weight = types.weight.max(compiled.check.weight());
                     types.types.insert(rest.as_bytes().into(), compiled);
                 }
                 Family::Match => {
@@ -143,6 +148,12 @@ impl Types {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.types.is_empty() && self.matches.is_empty() && !self.is_over
+    }
+
+    /// Whether checking a value of so many bytes may take more than some milliseconds.
+    #[must_use]
+    pub fn may_take_long(&self, value_bytes: usize) -> bool {
+        self.weight.saturating_mul(value_bytes) >= LONG
     }
 
     /// Whether a client may store this value (one checked MessagePack value) at a whole path, in canonical
@@ -263,6 +274,15 @@ impl Types {
             return Err(TypeError::TooMany);
         }
         match_value(value, &target)
+    }
+}
+
+impl Check {
+    fn weight(&self) -> usize {
+        match self {
+            Self::Schema(schema) => schema.weight(),
+            Self::Nothing | Self::Broken => 0,
+        }
     }
 }
 

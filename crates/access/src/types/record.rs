@@ -56,7 +56,7 @@ pub(super) fn compile(schema: &[u8]) -> Result<Schema, SchemaError> {
         return Err(SchemaError::TooLarge("64 KiB"));
     }
     let json = to_json(schema).map_err(|error| SchemaError::Invalid(format!("it {error}")))?;
-    Schema::compile(json)
+    Schema::compile(json, schema.len())
 }
 
 const NO_TYPE: TypeError = TypeError::Form("a match is a map with a 'type'");

@@ -22,6 +22,10 @@ pub(crate) const SCHEMA_DEPTH_MAX: usize = 64;
 pub(crate) const REGEXES_MAX: usize = 100;
 /// Most bytes that a regular expression takes when compiled: 256 KiB.
 const REGEX_BYTES_MAX: usize = 256 << 10;
+/// What a subschema adds to a schema's weight, references replaced.
+const SUBSCHEMA_WEIGHT: usize = 16;
+/// What a regular expression adds: a short one may have thousands of states.
+const REGEX_WEIGHT: usize = 1 << 10;
 
 /// Why a schema is not taken.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -47,17 +51,22 @@ pub enum SchemaError {
 #[derive(Debug)]
 pub(super) struct Schema {
     validator: Validator,
+    /// What checking a value takes, roughly, per byte of the value: bytes of the schema, and more for what is large
+    /// only when it is compiled.
+    weight: usize,
 }
 
 impl Schema {
-    pub(super) fn compile(mut json: Json) -> Result<Self, SchemaError> {
+    /// `size` is the schema's, in bytes.
+    pub(super) fn compile(mut json: Json, size: usize) -> Result<Self, SchemaError> {
         if let Json::Object(fields) = &mut json {
             // They would give references another base, and have other rules looked for.
             fields.shift_remove("$schema");
             fields.shift_remove("$id");
         }
         let subschemas = Subschemas::find(&json)?;
-        Expansion::new(&subschemas).check()?;
+        let expanded = Expansion::new(&subschemas).check()?;
+        let weight = size + SUBSCHEMA_WEIGHT * expanded + REGEX_WEIGHT * subschemas.regexes;
         let patterns = PatternOptions::regex();
         let patterns = patterns.size_limit(REGEX_BYTES_MAX).dfa_size_limit(REGEX_BYTES_MAX);
         let validator = jsonschema::options()
@@ -67,7 +76,12 @@ impl Schema {
             .should_validate_formats(false)
             .build(&json)
             .map_err(|error| SchemaError::Invalid(describe(&error, SCHEMA_DEPTH_MAX)))?;
-        Ok(Self { validator })
+        Ok(Self { validator, weight })
+    }
+
+    /// See the field.
+    pub(super) fn weight(&self) -> usize {
+        self.weight
     }
 
     /// What does not fit, in words.
@@ -122,12 +136,12 @@ struct Subschemas {
     list: Vec<Subschema>,
     /// By JSON pointer.
     places: HashMap<String, usize>,
+    regexes: usize,
 }
 
 impl Subschemas {
     fn find(json: &Json) -> Result<Self, SchemaError> {
-        let mut found = Self { list: Vec::new(), places: HashMap::new() };
-        let mut regexes = 0;
+        let mut found = Self { list: Vec::new(), places: HashMap::new(), regexes: 0 };
         // What is still to be looked at: where, what, below which one.
         let mut waiting = vec![(String::new(), json, None)];
         while let Some((place, json, above)) = waiting.pop() {
@@ -142,7 +156,7 @@ impl Subschemas {
                     if let Some(name) = UNSUPPORTED.iter().find(|other| *other == name) {
                         return Err(SchemaError::Unsupported(name));
                     }
-                    regexes += match (name.as_str(), value) {
+                    found.regexes += match (name.as_str(), value) {
                         ("pattern", _) => 1,
                         ("patternProperties", Json::Object(fields)) => fields.len(),
                         _ => 0,
@@ -157,7 +171,7 @@ impl Subschemas {
                     }
                 }
             }
-            if regexes > REGEXES_MAX {
+            if found.regexes > REGEXES_MAX {
                 return Err(SchemaError::TooLarge("100 regular expressions"));
             }
             found.list.push(subschema);
@@ -226,9 +240,10 @@ impl<'s> Expansion<'s> {
         Self { subschemas, seen: vec![Seen::Not; subschemas.list.len()] }
     }
 
-    fn check(mut self) -> Result<(), SchemaError> {
+    /// How many subschemas it has then.
+    fn check(mut self) -> Result<usize, SchemaError> {
         // Those that only references lead to are below another one, too.
-        self.size_of(0, SCHEMA_DEPTH_MAX).map(|_| ())
+        self.size_of(0, SCHEMA_DEPTH_MAX).map(|(size, _)| size)
     }
 
     /// `levels` bounds the recursion.

@@ -236,7 +236,7 @@ fn values_that_are_not_json_do_not_fit_any_schema() {
 }
 
 fn compile(json: Json) -> Result<Schema, SchemaError> {
-    Schema::compile(json)
+    Schema::compile(json, 0)
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Types as clients meet them: made by `set_internal`, asked wherever a client writes, and nowhere else.
 
-use crate::harness::{Client, Node, Value, array, path, text};
+use std::thread;
+
+use crate::harness::{Client, Node, Value, array, has, path, text};
 
 /// An integer from 0, and below it one up to 9.
 fn with_types() -> (Node, Client) {
@@ -83,4 +85,29 @@ fn a_type_or_match_that_is_none_is_refused_with_the_originals_words() {
     // A match is kept as a path, also if it came as text.
     let kept = client.ok(map! {"action": "get_internal", "path": path("match.m.+.v")});
     assert!(matches!(kept["value"]["type"], Value::Ext(3, _)), "{kept}");
+}
+
+#[test]
+fn a_check_that_takes_long_holds_up_only_the_client_that_writes() {
+    let node = Node::found("n1");
+    let mut slow = node.connect();
+    // As many comparisons as items times constants.
+    let constants = array((0..2_000_i64).map(|number| array([number])));
+    let one_of_many = map! {
+        "schema": map! {"items": map! {"enum": constants}},
+        "good": array([array::<i64>([]), array([array([0])])]), "bad": array([array([-1])])
+    };
+    slow.ok(map! {"action": "set_internal", "path": path("type.many"), "value": one_of_many});
+    let value = map! {"type": "many"};
+    slow.ok(map! {"action": "set_internal", "path": path("match.many"), "value": value});
+    let written = slow.start(set("many", array((0..20_000).map(|_| array([1_999])))));
+    let (is_written, mut others) = (thread::spawn(move || slow.reply(written)), 0);
+    let mut other = node.connect();
+    while !is_written.is_finished() {
+        other.ok(map! {"action": "get_tock"});
+        others += 1;
+    }
+    let reply = is_written.join().expect("an answer");
+    assert!(has(&reply, "changed"), "{reply}");
+    assert!(others >= 100, "{others} requests of others while one value was checked");
 }
