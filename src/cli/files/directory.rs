@@ -122,12 +122,20 @@ pub(in crate::cli) fn read_directory(
     })
 }
 
-/// Whether a node would start with a directory: reads it as a start does, and keeps nothing of the state. A node may use
-/// it meanwhile. None if it is no node's; else what a start would warn of that no file shows by itself.
+/// What a check of a directory has found.
+pub(in crate::cli) struct Checked {
+    /// What a start would warn of that no file shows by itself.
+    pub(in crate::cli) notes: Vec<String>,
+    /// Logs that were being begun when their node was killed: nothing is in them yet.
+    pub(in crate::cli) unborn: Vec<String>,
+}
+
+/// Whether a node would start with a directory, and with anything of what was in it: reads it as a start does, and
+/// keeps nothing of the state. A node may use it meanwhile. None if it is no node's.
 pub(in crate::cli) fn check_directory(
     path: &FilePath,
     json: bool,
-) -> Result<Option<Vec<String>>, CliError> {
+) -> Result<Option<Checked>, CliError> {
     let disk = Directory::new(path);
     check_identity(&disk).map_err(failure)?;
     let files = Files::list(&disk).map_err(failure)?;
@@ -137,11 +145,27 @@ pub(in crate::cli) fn check_directory(
     }
     let Some(owner) = owner_of(&disk).map_err(failure)? else { return Ok(None) };
     let warnings = read_as_start(path, &owner, false, json).map_err(failure)?.warnings;
-    let is_of_a_file =
-        |warning: &&Warning| matches!(warning, Warning::TornTail { .. } | Warning::BadSnapshot(_));
-    let notes = warnings.iter().filter(|warning| !is_of_a_file(warning)).map(note_text);
-    let left = has_left(&disk).then(|| String::from(LEFT_NOTE));
-    Ok(Some(notes.chain(left).collect()))
+    let mut checked = Checked { notes: Vec::new(), unborn: Vec::new() };
+    for warning in &warnings {
+        match warning {
+            Warning::TornTail { .. } | Warning::BadSnapshot(_) => {}
+            Warning::Unborn { file } => checked.unborn.push(file.clone()),
+            Warning::Older { log } if files.logs.is_empty() && files.snapshots.is_empty() => {
+                return Err(CliError::Failure(all_gone(path, *log)));
+            }
+            _ => checked.notes.push(note_text(warning)),
+        }
+    }
+    checked.notes.extend(has_left(&disk).then(|| String::from(LEFT_NOTE)));
+    Ok(Some(checked))
+}
+
+fn all_gone(path: &FilePath, log: u64) -> String {
+    format!(
+        "{}: neither a log nor a snapshot is left, and by the file 'identity' there was a log {log} once: a node would \
+         start, but with nothing; put the files back from a backup, or have the node `join` others that have everything",
+        path.display()
+    )
 }
 
 /// What a start makes of a directory.

@@ -1,5 +1,6 @@
 //! `snapshot verify`: whether files are good.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path as FilePath, PathBuf};
 
@@ -7,7 +8,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::cli::error::CliError;
-use crate::cli::files::directory::check_directory;
+use crate::cli::files::directory::{Checked, check_directory};
 use crate::cli::files::read::{notes_of, notes_on_meta, read_saved_states, read_state};
 use crate::cli::files::{FileKind, Format, cannot, kind_of};
 use crate::cli::terminal::output::{Output, count_of, printable};
@@ -56,13 +57,19 @@ pub(super) fn run(args: &VerifyArgs, json: bool) -> Result<(), CliError> {
     let mut is_bad = false;
     for given in &args.files {
         // Read before its files, whose lines come first: without any, it says why.
-        let whole = if given.is_dir() { verify_directory(given, json).transpose() } else { None };
+        let whole = match given.is_dir() {
+            true => check_directory(given, json).transpose(),
+            false => None,
+        };
         let files = match all_files(given) {
             Err(_) if whole.is_some() => Vec::new(),
             files => files?,
         };
         for path in files {
-            let found = verify(&path, json);
+            let found = match &whole {
+                Some(Ok(checked)) if is_among(&path, &checked.unborn) => Ok(unborn()),
+                _ => verify(&path, json),
+            };
             if found.is_err() && path != *given && !path.exists() {
                 // It was listed, and its node has removed it since: nobody needs it.
                 continue;
@@ -70,6 +77,11 @@ pub(super) fn run(args: &VerifyArgs, json: bool) -> Result<(), CliError> {
             is_bad |= !tell(&path, found, &mut output)?;
         }
         if let Some(whole) = whole {
+            let whole = whole.map(|Checked { notes, .. }| Good {
+                what: "data directory",
+                entries: None,
+                notes,
+            });
             is_bad |= !tell(given, whole, &mut output)?;
         }
     }
@@ -114,10 +126,15 @@ fn tell(
     }
 }
 
-/// A node's data directory as a whole; none if it is no node's.
-fn verify_directory(path: &FilePath, json: bool) -> Result<Option<Good>, CliError> {
-    let checked = check_directory(path, json)?;
-    Ok(checked.map(|notes| Good { what: "data directory", entries: None, notes }))
+/// Whether it is one of these in its directory.
+fn is_among(path: &FilePath, names: &[String]) -> bool {
+    names.iter().any(|name| path.file_name() == Some(OsStr::new(name)))
+}
+
+/// A log in which nothing is yet.
+fn unborn() -> Good {
+    let note = "it was being begun when the node or the machine stopped; a start sets it aside";
+    Good { what: "event log", entries: Some(0), notes: vec![note.to_owned()] }
 }
 
 /// The file, or those in the directory: snapshots and event logs, by their names' end.

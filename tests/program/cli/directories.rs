@@ -108,6 +108,30 @@ fn a_directory_that_a_node_refuses_is_bad_in_the_node_s_own_words() {
     let notes = last(&older.stdout)["notes"].to_string();
     assert!(notes.contains("log 3 once") && notes.contains("was copied"), "{notes}");
 
+    // A node that is killed while it begins a log leaves an empty one, or half of its head.
+    for bytes in [0, 30] {
+        let copy = stopped.copy();
+        let killed = ["run", "--data-dir", copy.to_str().unwrap()];
+        NodeProcess::start(&stopped.name, &[&killed[..], &PORTS].concat()).kill();
+        let head = fs::read(copy.join("log-1.dkv")).unwrap();
+        fs::write(copy.join("log-9.dkv"), &head[..bytes]).unwrap();
+        let begun = verify(&copy);
+        assert_eq!(begun.code, 0, "{}", begun.stdout);
+        let lines: Vec<Json> =
+            begun.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let file = copy.join("log-9.dkv");
+        let line = lines.iter().find(|line| line["file"] == file.to_str().unwrap()).unwrap();
+        assert_eq!((&line["good"], &line["entries"]), (&true.into(), &0.into()));
+        assert!(line["notes"].to_string().contains("being begun"), "{line}");
+    }
+    // A node starts without any, too, but with nothing of what there was.
+    let copy = stopped.copy();
+    (1..=3).for_each(|log| fs::remove_file(copy.join(format!("log-{log}.dkv"))).unwrap());
+    let gone = verify(&copy);
+    assert_eq!(gone.code, 1, "{}", gone.stdout);
+    let error = last(&gone.stdout)["error"].to_string();
+    assert!(error.contains("a log 3 once") && error.contains("with nothing"), "{error}");
+
     type Damage = fn(&Path);
     let damages: [(&str, Damage); 4] = [
         ("log-2.dkv is missing", |data| fs::remove_file(data.join("log-2.dkv")).unwrap()),
