@@ -6,7 +6,7 @@ use clap::error::ErrorKind;
 use distkv_client::{CallError, ClientError, PLAINTEXT_LOGIN, ServerError};
 use serde_json::json;
 
-use crate::output::printable_lines;
+use crate::output::{longest_wait, printable_lines};
 
 /// The exit code of a command that did what it was asked.
 pub const EXIT_OK: u8 = 0;
@@ -38,6 +38,10 @@ pub(crate) const EXIT_UNWRITTEN: u8 = 8;
 
 /// The exit code of a command that SIGINT or SIGTERM has interrupted: 128 and the number of SIGINT, as shells have it.
 pub const EXIT_INTERRUPTED: u8 = 130;
+
+/// From which time on it is told that nobody took what a command printed. A node waits for 60 s, and not for what the
+/// system keeps in between.
+const UNREAD_MS: u64 = 30_000;
 
 /// The code of a node that knows its clients.
 const AUTH_REQUIRED: &str = "auth_required";
@@ -153,7 +157,13 @@ impl CliError {
     /// What a stream ends with. None of them changes anything.
     #[must_use]
     pub fn of_stream(error: ClientError) -> CliError {
-        CliError::from(error).of_read()
+        let is_lost = matches!(error, ClientError::Lost { .. });
+        match CliError::from(error).of_read() {
+            CliError::Request { outcome, code, text } if is_lost => {
+                CliError::Request { outcome, code, text: unread(text, longest_wait()) }
+            }
+            error => error,
+        }
     }
 
     /// Of a request that changes nothing: there is nothing that may have been done.
@@ -372,6 +382,18 @@ impl From<ClientError> for CliError {
     }
 }
 
+/// Why a connection was lost, where that may be because nobody read what was printed for so long.
+fn unread(text: String, wait_ms: u64) -> String {
+    if wait_ms < UNREAD_MS {
+        return text;
+    }
+    let wait = wait_ms / 1_000;
+    format!(
+        "{text}; what this command prints was not read for {wait} s, and a node closes a connection from which nothing \
+         is read for 60 s: print into a file, and read that"
+    )
+}
+
 fn outcome_of(error: &ClientError) -> Outcome {
     match error {
         ClientError::Server(server) => Outcome::of(server),
@@ -508,5 +530,21 @@ mod tests {
             CliError::from(ClientError::Server(server)).said(|text| format!("line 3: {text}"));
         assert_eq!(error.to_string(), "line 3: the node refuses: no (denied)");
         assert!(error.has_code("denied") && error.exit_code() == EXIT_REFUSED);
+    }
+
+    #[test]
+    fn a_stream_whose_output_nobody_read_says_why_its_node_may_have_gone() {
+        let lost = || {
+            CliError::of_stream(ClientError::Lost {
+                address: String::from("n1:5"),
+                reason: String::from("gone"),
+            })
+        };
+        assert!(!lost().to_string().contains("not read"));
+        crate::output::note_wait(75_400);
+        let text = lost().to_string();
+        assert!(text.contains("gone") && text.contains("not read for 75 s"), "{text}");
+        let other = ClientError::Busy(5);
+        assert!(!CliError::of_stream(other).to_string().contains("not read"));
     }
 }

@@ -5,17 +5,32 @@ use std::fmt::Write as _;
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::os::fd::AsFd;
 use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use distkv_model::count::count_of;
 
 use distkv_core::protocol::json::{json_from_msgpack, make_integers_safe, text_from_msgpack};
-use distkv_runtime::spawn_thread;
+use distkv_runtime::{now, spawn_thread};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat, stat};
 use rustix::io::Errno;
 use serde_json::Value as Json;
 
 use crate::error::CliError;
+
+/// The longest time for which nobody took what was printed, in milliseconds.
+static LONGEST_WAIT: AtomicU64 = AtomicU64::new(0);
+
+/// For how long, at most, what was printed waited for its reader (a pager, say) at a time: so long, nothing was read from a
+/// node, either. Milliseconds.
+pub(crate) fn longest_wait() -> u64 {
+    LONGEST_WAIT.load(Ordering::Relaxed)
+}
+
+/// It has waited for so long once.
+pub(crate) fn note_wait(wait_ms: u64) {
+    LONGEST_WAIT.fetch_max(wait_ms, Ordering::Relaxed);
+}
 
 /// Standard output, for one command.
 pub struct Output {
@@ -40,14 +55,12 @@ impl Output {
 
     /// One line. It may stay in the buffer until [`Output::flush`].
     pub fn line(&mut self, text: &str) -> Result<(), CliError> {
-        let written = writeln!(self.writer, "{text}");
-        self.told(written)
+        self.write(|writer| writeln!(writer, "{text}"))
     }
 
     /// Bytes as they are.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), CliError> {
-        let written = self.writer.write_all(bytes);
-        self.told(written)
+        self.write(|writer| writer.write_all(bytes))
     }
 
     /// One line of JSON, for programs: integers that many of them would round are text.
@@ -67,7 +80,16 @@ impl Output {
 
     /// Hands over all that was printed.
     pub fn flush(&mut self) -> Result<(), CliError> {
-        let written = self.writer.flush();
+        self.write(Write::flush)
+    }
+
+    fn write(
+        &mut self,
+        write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
+    ) -> Result<(), CliError> {
+        let began = now();
+        let written = write(&mut self.writer);
+        note_wait(now().saturating_sub(began));
         self.told(written)
     }
 
