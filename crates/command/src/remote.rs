@@ -9,7 +9,7 @@ use clap::Args;
 use distkv_client::smart::{RawRequest, WriteId};
 use distkv_client::{
     Access, Client, ClientConfig, ClientError, Connection, Fields, HostPort, Idempotency, Login,
-    Message, Options, OwnNetwork, ReplyStream, RetryPolicy, ShutOut, StreamEvent,
+    Message, Options, OwnNetwork, ReplyStream, RetryPolicy, ServerError, ShutOut, StreamEvent,
 };
 use distkv_core::protocol::client::Action;
 use distkv_model::host_port::CLIENT_PORT;
@@ -444,9 +444,9 @@ impl Remote {
 
     /// Asks, and waits for the one reply.
     pub async fn request(&self, action: &str, fields: &Fields) -> Result<Message, CliError> {
-        let reply = self.in_time(self.connection.request(action, fields)).await;
-        let only_reads = Action::of(action.as_bytes()).is_some_and(Action::only_reads);
-        if only_reads { reply.map_err(CliError::of_read) } else { reply }
+        let reply = self.try_request(action, fields).await?;
+        let reply = reply.map_err(|error| CliError::from(ClientError::Server(error)));
+        if only_reads(action) { reply.map_err(CliError::of_read) } else { reply }
     }
 
     /// The same, where the caller has something to say of the node's errors.
@@ -454,8 +454,15 @@ impl Remote {
         &self,
         action: &str,
         fields: &Fields,
-    ) -> Result<Result<Message, ClientError>, CliError> {
-        self.in_time(async { Ok(self.connection.request(action, fields).await) }).await
+    ) -> Result<Result<Message, ServerError>, CliError> {
+        let asked = async {
+            match self.connection.request(action, fields).await {
+                Err(ClientError::Server(error)) => Ok(Err(error)),
+                reply => reply.map(Ok),
+            }
+        };
+        let reply = self.in_time(asked).await;
+        if only_reads(action) { reply.map_err(CliError::of_read) } else { reply }
     }
 
     /// Asks for a stream, and waits for its start. No stream changes anything.
@@ -497,6 +504,10 @@ impl Remote {
             }),
         }
     }
+}
+
+fn only_reads(action: &str) -> bool {
+    Action::of(action.as_bytes()).is_some_and(Action::only_reads)
 }
 
 /// Why no connection came about.

@@ -3,7 +3,7 @@
 
 use crate::cli::error::CliError;
 use crate::cli::remote::Remote;
-use crate::client::{Fields, Message};
+use crate::client::{ClientError, Fields, Message};
 use crate::model::meta::METHODS;
 
 /// A user who is there.
@@ -52,8 +52,8 @@ pub(super) async fn ask_if_there(
 ) -> Result<Option<Message>, CliError> {
     match remote.try_request(action, fields).await? {
         Ok(told) => Ok(Some(told)),
-        Err(error) if error.server().is_some_and(|error| error.has_code("not_found")) => Ok(None),
-        Err(error) => Err(error.into()),
+        Err(error) if error.has_code("not_found") => Ok(None),
+        Err(error) => Err(ClientError::Server(error).into()),
     }
 }
 

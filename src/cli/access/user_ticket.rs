@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use distkv_command::login::read_secret;
 use distkv_tls::{Login, Ticket};
 use serde_json::json;
 
 use super::existing::Change;
+use super::new_secret::NewSecret;
 use crate::cli::error::CliError;
 use crate::cli::files::new_file::{Existing, tell_when_interrupted, tidy_when_interrupted};
 use crate::cli::files::ticket_file::TicketFile;
@@ -19,7 +19,7 @@ use crate::model::host_port::HostPort;
 ///
 /// The ticket has all that a program needs: where the nodes are, by which CA they are known, and the user with its new
 /// secret. The secret before is not valid any more. A user with a token gets a new token; for one with a password,
-/// --new-secret-file has the new one.
+/// --new-secret-file names the file with the new one.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
@@ -50,7 +50,8 @@ pub(super) struct TicketArgs {
     #[arg(long)]
     method: Option<String>,
 
-    /// The file with the new password; - is standard input
+    /// The file with the new password; - is standard input. If there is none, a password is made
+    /// at random and written there
     #[arg(long, value_name = "FILE")]
     new_secret_file: Option<PathBuf>,
 
@@ -80,9 +81,9 @@ pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), C
     match (&*method, &args.new_secret_file) {
         ("token", None) => {}
         ("password" | "token", Some(file)) => {
-            let text = read_secret(file)?;
-            change.fields.str("secret", &text);
-            secret = Some(text);
+            let made = NewSecret::read_or_make(file)?;
+            change.fields.str("secret", &made.text);
+            secret = Some(made);
         }
         ("password", None) => {
             let text = "a user with a password gets a ticket with a new one: give it with --new-secret-file, or make \
@@ -102,7 +103,11 @@ pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), C
         args.name
     ));
     let reply = change.make(remote).await?;
-    let secret = secret.or_else(|| reply.str("token").map(str::to_owned));
+    let text = secret.as_ref().map(|secret| secret.text.clone());
+    if let Some(secret) = secret {
+        secret.keep();
+    }
+    let secret = text.or_else(|| reply.str("token").map(str::to_owned));
     let login = Login { method: method.clone(), user: args.name.clone(), secret };
     let ticket = Ticket { addresses, network, login: Some(login), ca, certificate: None };
     let text = ticket.to_text().map_err(|error| CliError::Usage(error.to_string()))?;

@@ -60,12 +60,12 @@ pub(in crate::cli) async fn run(args: LeaveArgs) -> Result<(), CliError> {
         fields.bool("for_good", true).f64("timeout", patience.as_secs_f64());
         remote = Remote::over(remote.connection, patience + SETTLING).patient();
     }
-    remote.try_request("leave", &fields).await?.map_err(|error| match &error {
-        ClientError::Server(server) if is_closed(server) => {
-            let text = format!("{node} asks for a login (--user); or end it with SIGTERM: {error}");
-            CliError::from(error).said(|_| text)
-        }
-        _ => error.into(),
+    remote.try_request("leave", &fields).await?.map_err(|error| {
+        let is_closed = is_closed(&error);
+        let error = ClientError::Server(error);
+        let text = format!("{node} asks for a login (--user); or end it with SIGTERM: {error}");
+        let told = CliError::from(error);
+        if is_closed { told.said(|_| text) } else { told }
     })?;
     // It closes this connection last of all, when its ports are free.
     let timeout = args.remote.timeout.filter(|_| !args.for_good).unwrap_or(GOING_MAX);

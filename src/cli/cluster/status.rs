@@ -36,7 +36,7 @@ pub(in crate::cli) async fn run(args: StatusArgs) -> Result<(), CliError> {
     let mut output = Output::of_verdict(args.remote.json);
     let reply = match remote.try_request("status", &Fields::new()).await? {
         Ok(reply) => reply,
-        Err(ClientError::Server(error)) if is_closed(&error) => {
+        Err(error) if is_closed(&error) => {
             let name = &remote.connection.greeting().node;
             output.either(
                 || json!({"name": name, "ready": false, "closed": error.text}),
@@ -51,7 +51,7 @@ pub(in crate::cli) async fn run(args: StatusArgs) -> Result<(), CliError> {
             output.flush()?;
             return Err(CliError::Told);
         }
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(ClientError::Server(error).into()),
     };
     if output.json {
         output.json_line(status_json(&reply))?;

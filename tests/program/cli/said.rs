@@ -107,6 +107,20 @@ fn what_is_refused_has_not_begun() {
 }
 
 #[test]
+fn of_what_only_reads_nothing_may_have_been_done() {
+    // It greets, and answers nothing.
+    let node = FakeNode::start(|_| Vec::new());
+    for arguments in
+        [&["status"][..], &["acl", "explain", "joe", "k"], &["get", "a"], &["user", "show", "joe"]]
+    {
+        let done = cli_with(&node, &[arguments, &["--timeout", "200ms"]].concat());
+        assert_eq!(done.code, 6, "{arguments:?}: {}", done.stderr);
+    }
+    let done = cli_with(&node, &["set", "a", "1", "--timeout", "200ms"]);
+    assert_eq!(done.code, 7, "{}", done.stderr);
+}
+
+#[test]
 fn of_a_bench_too() {
     let node = NodeProcess::run("n1");
     let load = ["--keys", "10", "--warm-up", "0s", "--count", "10", "--json"];

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use distkv::client::Fields;
 
-use crate::cli::command::{Done, program, run};
+use crate::cli::command::{Done, cli, program, run};
 use crate::cli::fake::{FakeNode, error};
 use crate::processes::{NodeProcess, wait_until};
 
@@ -264,6 +264,21 @@ fn nobody_is_made_by_a_change_of_who_is_not_there() {
             assert_eq!(machine.ok(&["user", "list"]), "there are no users\n", "{change:?}");
         }
     }
+}
+
+#[test]
+fn a_ticket_for_a_user_with_a_password_may_have_one_that_is_made() {
+    let machine = Machine::new();
+    let (joe, made, to) =
+        (machine.secret("joe", "geheim12"), machine.path("made"), machine.path("t"));
+    machine.ok(&["user", "add", "joe", "--acl", "lamps", "--new-secret-file", &joe]);
+    machine.ok(&["user", "add", "boss", "--new-secret-file", &joe]);
+    machine.ok(&["user", "ticket", "joe", "--new-secret-file", &made, "--to", &to]);
+    machine.ok(&["auth", "on", "password"]);
+    let whoami = ["whoami", "--user", "joe", "--secret-file", &made];
+    assert!(machine.ok(&whoami).contains("joe"));
+    let by_ticket = cli(&["whoami", "--ticket", &format!("@{to}")]);
+    assert!(by_ticket.stdout.contains("joe"), "{by_ticket:?}");
 }
 
 #[test]
