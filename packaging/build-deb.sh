@@ -77,9 +77,12 @@ EOF
 gzip -9n "$root$doc/changelog.Debian"
 gzip -9nc README.md | put "$doc/README.md.gz"
 # What README refers to, where it does.
-for guide in docs/*.md ARCHITECTURE.md; do
+for guide in docs/*.md docs/decisions/*.md docs/model/*.md docs/page/* ARCHITECTURE.md \
+    packaging/alerts.yml packaging/alerts.test.yml packaging/dashboard.json \
+    clients/go/README.md clients/python/README.md crates/client/README.md; do
     install_file 644 "$guide" "$doc/$guide"
 done
+ln -s changelog.gz "$root$doc/CHANGELOG.md.gz"
 
 mkdir -p "$root/DEBIAN"
 for script in postinst prerm postrm; do

@@ -26,6 +26,23 @@ new=$(build --to "$work" --revision 2)
 again=$(build --to "$work/again" --revision 2)
 cmp "$new" "$again"
 
+say "what its documents refer to is in it, but for the sources"
+mkdir "$work/unpacked"
+dpkg-deb -x "$old" "$work/unpacked"
+(
+    cd "$work/unpacked/usr/share/doc/distkv-node"
+    gunzip -k README.md.gz
+    find . -name '*.md' | while read -r document; do
+        { grep -oE '\]\([a-zA-Z0-9_./-]+(\.(md|png|yml|json)|/[a-z]+)[)#]' "$document" || true; } | tr -d '](#)' | while read -r link; do
+            place=$(dirname "$document")/$link
+            case $link in
+            */examples | */conformance/*) ;;
+            *) [ -e "$place" ] || [ -e "$place.gz" ] || { echo "$document: $link is not there" >&2; exit 1; } ;;
+            esac
+        done
+    done
+)
+
 if command -v lintian >/dev/null 2>&1; then
     say "lintian"
     # A user other than root is what it wants to be; the errors are what counts.

@@ -22,8 +22,8 @@ const CHUNK_BYTES: usize = 4 << 10;
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 64 << 10;
 /// What is said, in plain text, to whoever speaks plain text where TLS is needed.
-const TLS_NEEDED: &str = "{\"code\":\"tls\",\"error\":\"this port speaks TLS with other machines: ask by https:// (the CA's \
-     certificate is in the node's key file: distkv-node key cert --ca)\"}\n";
+const TLS_NEEDED: &str = "{\"code\":\"tls\",\"error\":\"this port speaks TLS with other machines: ask by https:// (the \
+     certificate of its CA: that of the node's --cert, or of its key file, which `distkv-node key cert --ca` writes)\"}\n";
 
 /// How a port uses TLS.
 #[derive(Clone, Debug)]
