@@ -30,7 +30,7 @@ type RequestOptions struct {
 	Path *Path
 	// Idempotent: it may be retried. Where it is no action that only reads, it may have been done, once or more, when it fails.
 	Idempotent bool
-	// Timeout is for all tries; without one the context's deadline counts, or the configuration. With a negative one, as
+	// Timeout is for all tries; without one (zero) the context's deadline counts, or the configuration. With a negative one, as
 	// with a context that has ended, nothing is sent.
 	Timeout time.Duration
 }

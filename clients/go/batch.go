@@ -184,7 +184,7 @@ func (b *Batch) reply(op batchOp, result message, found *served) BatchReply {
 		if op.options == nil {
 			what = reading
 		}
-		return BatchReply{Err: refusal(err, fateOf(classOf(err, true), what), name, found.attempts)}
+		return BatchReply{Err: refusal(err, fateOf(classOf(err, true), err.made, what), name, found.attempts)}
 	}
 	var reply BatchReply
 	var malformed *tryError

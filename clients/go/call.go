@@ -2,6 +2,7 @@ package distkv
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -208,7 +209,7 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 		if failure.kind == tryCanceled && sent < 0 {
 			kind = classUnavailable
 		}
-		if this := fateOf(kind, what); this != NotDone {
+		if this := fateOf(kind, failure.made, what); this != NotDone {
 			inDoubt = append(inDoubt, to.address)
 			fate = fate.worse(this)
 		}
@@ -266,9 +267,11 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 				// It may be a moment before the context says so itself.
 				reason = context.DeadlineExceeded
 			}
-			if reason != nil && err.cause == failure && failure.cause == nil {
+			if reason != nil && err.cause == failure && !errors.Is(failure, reason) {
 				// For errors.Is: its time was the context's.
-				err.cause = &tryError{kind: failure.kind, text: failure.text, code: failure.code, cause: reason}
+				timed := *failure
+				timed.cause = errors.Join(failure.cause, reason)
+				err.cause = &timed
 			}
 			return served{}, err
 		}

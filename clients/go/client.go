@@ -32,8 +32,9 @@ type Client struct {
 // Connect connects: it returns as soon as one of the seeds has told which nodes exist.
 //
 // An [ErrUnavailable]: none could be reached in time, which is that of the context (then the error is a
-// [context.DeadlineExceeded], too) or Config.ConnectDeadline, whichever is shorter; an [ErrDenied], at once: all refuse this
-// user, or are of another network; an [ErrUsage]: the configuration cannot be used. Nothing is left running then.
+// [context.DeadlineExceeded], too) or Config.ConnectDeadline, whichever is shorter, or, at once (then it is a [syscall.EMFILE] or
+// [syscall.ENFILE], too), there is no free file descriptor; an [ErrDenied], at once: all refuse this user, or are of another
+// network; an [ErrUsage]: the configuration cannot be used. Nothing is left running then.
 func Connect(ctx context.Context, config Config) (*Client, error) {
 	if err := config.checkNumbers(); err != nil {
 		return nil, err
@@ -93,21 +94,24 @@ func (c *Client) awaitView(ctx context.Context, seed address) error {
 	started := time.Now()
 	limited, cancel := context.WithTimeout(ctx, c.config.ConnectDeadline)
 	defer cancel()
-	refused := c.topology.firstView(limited)
+	failure := c.topology.firstView(limited)
 	switch {
-	case refused != nil:
-		return noAccess(refused, seed.String(), 1)
 	case c.topology.routing().view.Epoch > 0:
 		return nil
+	case failure.isFinal && failure.why.outOfFiles():
+		return &Error{Code: "unavailable", kind: ErrUnavailable, Attempts: 1, cause: failure.why,
+			text: "this process, or its machine, has no free file descriptor: " + failure.why.text}
+	case failure.isFinal:
+		return noAccess(failure.why, failure.at.String(), 1)
 	case errors.Is(ctx.Err(), context.Canceled):
 		return canceledError(ctx, NotDone, seed.String(), 1)
 	}
-	why := c.topology.lastFailure()
+	why, at := failure.why, failure.at
 	if why == nil {
-		why = &tryError{kind: tryTimedOut, text: "no answer"}
+		why, at = &tryError{kind: tryTimedOut, text: "no answer"}, seed
 	}
 	// The context's error, too, where its time was shorter than what the configuration says.
-	return &Error{Code: "unavailable", kind: ErrUnavailable, Node: seed.String(), Attempts: 1, cause: errors.Join(why, ctx.Err()),
+	return &Error{Code: "unavailable", kind: ErrUnavailable, Node: at.String(), Attempts: 1, cause: errors.Join(why, ctx.Err()),
 		text: fmt.Sprintf("no node could be reached within %v: %s", time.Since(started).Round(time.Millisecond), why.text)}
 }
 

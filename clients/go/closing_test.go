@@ -5,6 +5,7 @@ package distkv
 import (
 	"context"
 	"errors"
+	"iter"
 	"testing"
 	"time"
 )
@@ -128,4 +129,54 @@ func TestOfSeveralContextsOfCloseTheOneThatEndsFirstCounts(t *testing.T) {
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}
+}
+
+// What has come to its end, with an error, is no call any more: neither in the loop's body, nor where somebody still has it.
+func TestWhatHasEndedDoesNotHoldUpTheEndOfTheClient(t *testing.T) {
+	for _, action := range []string{"get_tree", "cut off", "conflicts"} {
+		for _, isPulled := range []bool{false, true} {
+			answers := map[string]any{"get_tree": errorReply("denied"), "conflicts": errorReply("denied"),
+				"cut off": several{{"state": "start"}, {"path": PathOf("a", 1), "value": 1, "tock": 5}, errorReply("too_slow")}}
+			one := &scripted{name: "s1", script: always(answers[action])}
+			client := connect(t, Config{Seeds: startScripted(t, one), CloseGrace: time.Hour})
+			closed := make(chan error, 1)
+			closeIt := func(err error) {
+				if err == nil {
+					return
+				}
+				go func() { closed <- client.Close(context.Background()) }()
+				wantClosed(t, closed)
+			}
+			if isPulled {
+				next, stop := pulled(t, client, action)
+				for err := next(); err == nil; err = next() {
+				}
+				closeIt(errors.New("it is still there"))
+				stop()
+				continue
+			}
+			if action == "conflicts" {
+				for _, err := range client.Conflicts(t.Context(), Path{}) {
+					closeIt(err)
+				}
+			} else {
+				for _, err := range client.Tree(t.Context(), PathOf("a"), nil) {
+					closeIt(err)
+				}
+			}
+			if !client.Closed() {
+				t.Error(action, "no error has come")
+			}
+		}
+	}
+}
+
+// pulled is one that is read one by one; next is how the next one has failed.
+func pulled(t *testing.T, client *Client, action string) (next func() error, stop func()) {
+	if action == "conflicts" {
+		next, stop := iter.Pull2(client.Conflicts(t.Context(), Path{}))
+		return func() error { _, err, _ := next(); return err }, stop
+	}
+	more, stop := iter.Pull2(client.Tree(t.Context(), PathOf("a"), nil))
+	return func() error { _, err, _ := more(); return err }, stop
 }

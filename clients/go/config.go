@@ -51,7 +51,7 @@ func (m ReadMode) check(byDefault ReadMode) (ReadMode, error) {
 	return "", &Error{Code: "read_mode", text: text, kind: ErrUsage}
 }
 
-// Config is what a client does. Fields that are zero have their defaults, which are for a program that would rather
+// Config is what a client does. Fields that are zero, also times, have their defaults, which are for a program that would rather
 // wait some seconds than get an error; negative numbers are refused.
 type Config struct {
 	// Seeds are "host:port" or "host"; one is enough. Without any, those of the ticket count, or of the environment's
@@ -85,7 +85,7 @@ type Config struct {
 	Pool     PoolConfig
 	Topology TopologyConfig
 
-	// Login is as whom the nodes are used, where they ask for a login.
+	// Login is as whom the nodes are used, where they ask for a login. The user of a Ticket beside it does not count.
 	Login *Login
 	// PlaintextLogin: a password or token is also sent without TLS to another machine, where whoever is in between, or answers in
 	// the node's place, can read it. Otherwise a node that asks for it there counts as one that refuses the client.
@@ -95,14 +95,16 @@ type Config struct {
 	// Network is the network's name: nodes of another one are not used. Without it, the ticket's counts, or else that of the
 	// first node that lets the client in and tells it.
 	Network string
-	// Ticket is a ticket, or "@FILE" with one: seeds, TLS, login and network at once.
+	// Ticket is a ticket, or "@FILE" with one: seeds, TLS, login and network at once. What the configuration says itself counts
+	// instead of that part of the ticket: its Seeds, its TLS (also of the ticket's client certificate), its Login, its Network.
 	Ticket string
 
 	isTicketsNetwork bool // Network is the ticket's
 	// dial makes sockets; nil: as usual.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	// Logger gets what the program cannot be told otherwise; none: nothing is logged.
+	// Logger gets what the program cannot be told otherwise, without the words of nodes, which name paths and values; none:
+	// nothing is logged.
 	Logger *slog.Logger
 	// Observer is told of calls and tries; none: that costs nothing.
 	Observer Observer

@@ -137,15 +137,21 @@ func (c *Client) Conflicts(ctx context.Context, path Path) iter.Seq2[Conflict, e
 			yield(Conflict{}, closedError(1))
 			return
 		}
-		caller.calls.Add(1)
-		defer caller.calls.Done()
-		w := caller.watch(&ctx, "conflicts")
-		asked, err := c.tellConflicts(ctx, path, w, yield)
-		w.ended(asked, err)
+		err := c.conflictsCall(ctx, path, yield)
 		if err != nil {
 			yield(Conflict{}, err)
 		}
 	}
+}
+
+// conflictsCall is all that is one call: when an error is yielded, it has ended.
+func (c *Client) conflictsCall(ctx context.Context, path Path, yield func(Conflict, error) bool) *Error {
+	c.caller.calls.Add(1)
+	defer c.caller.calls.Done()
+	w := c.caller.watch(&ctx, "conflicts")
+	asked, err := c.tellConflicts(ctx, path, w, yield)
+	w.ended(asked, err)
+	return err
 }
 
 // tellConflicts yields them, and returns how many nodes were asked.

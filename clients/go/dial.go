@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"syscall"
 	"time"
 
 	"distkv.example/client/internal/msgpack"
@@ -77,7 +78,14 @@ func connectError(where address, config *Config, err error) *tryError {
 		return tryErrorf(tryConnect, "cannot connect to %s: no greeting within %v; is this a node's client port?", where,
 			config.Pool.ConnectTimeout)
 	}
-	return tryErrorf(tryConnect, "cannot connect to %s: %v", where, err)
+	failure := tryErrorf(tryConnect, "cannot connect to %s: %v", where, err)
+	switch {
+	case isOutOfFiles(err):
+		failure.cause = outOfFiles{err}
+	case errors.As(err, new(syscall.Errno)):
+		failure.cause = err
+	}
+	return failure
 }
 
 // isOwnMachine tells whether nothing that is sent there leaves the machine; peer: what a socket is connected to.

@@ -25,7 +25,8 @@ var (
 	ErrValueChanged = errors.New("it is another value")
 	// ErrUnavailable: the deadline passed while no node could do it, or before anything was sent. It was not done.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrFateUnknown: it may have been done, and another try could do it twice, or the deadline passed after it.
+	// ErrFateUnknown: it may have been done, or a part of it, and another try could do it twice, or the deadline passed after it.
+	// Any error whose Fate is not NotDone is one, also one of another kind, such as an ErrDenied of a tree that is deleted in part.
 	ErrFateUnknown = errors.New("it may have been done")
 	// ErrNoMajority: fewer than a majority of the nodes answered a read that needs one.
 	ErrNoMajority = errors.New("no majority")
@@ -44,7 +45,7 @@ type Fate uint8
 const (
 	// NotDone: it was not done, and will not be.
 	NotDone Fate = iota
-	// Unknown: it may have been done, or may still be, once.
+	// Unknown: it, or a part of it, may have been done, or may still be, once.
 	Unknown
 	// Unconfirmed: a node has made the change, but not as many others as were asked for have confirmed it.
 	Unconfirmed
@@ -106,8 +107,8 @@ func (e *Error) Is(target error) bool {
 	case ErrRefused:
 		return e.kind == ErrDenied || e.Is(ErrPrecondition)
 	case ErrFateUnknown:
-		// A call that its caller gave up, or that the client's end has cut off.
-		return e.Fate != NotDone && (e.kind == context.Canceled || e.kind == context.DeadlineExceeded || e.kind == ErrClosed)
+		// Also a call that its caller gave up, or that the client's end has cut off, and a refusal by a node that has made a part.
+		return e.Fate != NotDone
 	}
 	return false
 }
@@ -242,7 +243,11 @@ func finalError(e *tryError, fate Fate, node string, attempts int) *Error {
 		if code == "" {
 			code = "fate_unknown"
 		}
-		return &Error{Code: code, text: "it may have been done: " + e.text, kind: ErrFateUnknown, Fate: fate,
+		text := "it may have been done: " + e.text
+		if e.kind == tryConnect || e.kind == tryNoAccess || e.kind == tryBusy {
+			text = "it may have been done, by an earlier try; the last one was not sent: " + e.text
+		}
+		return &Error{Code: code, text: text, kind: ErrFateUnknown, Fate: fate,
 			Node: node, Attempts: attempts, cause: e}
 	}
 	return &Error{Code: "unavailable", text: "no node could do it in time; the last try: " + e.text,

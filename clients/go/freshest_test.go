@@ -28,6 +28,12 @@ func wroteOnce(t *testing.T, patience time.Duration, reads ...any) (client *Clie
 // readers is three nodes that take writes, and answer reads like this.
 func readers(t *testing.T, patience time.Duration, reads ...any) (client *Client, nodes []*scripted) {
 	t.Helper()
+	return readersOf(t, Config{OwnWritePatience: patience, Retry: RetryPolicy{TryDeadline: time.Hour}}, reads...)
+}
+
+// readersOf is the same with a client of this configuration.
+func readersOf(t *testing.T, config Config, reads ...any) (client *Client, nodes []*scripted) {
+	t.Helper()
 	for i, name := range []string{"s1", "s2", "s3"} {
 		nodes = append(nodes, &scripted{name: name, script: func(request message) any {
 			if request.text("action") == "get_value" {
@@ -36,7 +42,8 @@ func readers(t *testing.T, patience time.Duration, reads ...any) (client *Client
 			return with(writtenReply, "tock", 9)
 		}})
 	}
-	client = connect(t, Config{Seeds: startScripted(t, nodes...), OwnWritePatience: patience, Retry: RetryPolicy{TryDeadline: time.Hour}})
+	config.Seeds = startScripted(t, nodes...)
+	client = connect(t, config)
 	allLive(t, client, 3)
 	return client, nodes
 }

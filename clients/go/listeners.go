@@ -93,7 +93,7 @@ func (t *topology) tell(ctx context.Context, untold untoldChange) {
 func (t *topology) tellOne(call func(TopologyChange), change TopologyChange) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			t.log.Error("distkv: a listener to topology changes failed", "panic", reason)
+			t.log.Error("distkv: a listener to topology changes failed", "panic", panicShown(reason))
 		}
 	}()
 	t.pool.goroutines.outside(func() { call(change) })

@@ -9,7 +9,10 @@ import (
 // Observer is told of calls. Its methods are called on the caller's goroutine, or on the client's own where the client asks by
 // itself (for the table of shards), and must be quick and safe for many; what they panic with is logged and stops nothing. They
 // are part of the call: one that closes the client waits for its own call, until the context ends. RefreshShards and PreferShard
-// may wait for what the client is just telling of: an Observer calls them with a context that ends, or not at all.
+// may wait for what the client is just telling of: with the context of its own list_shards they are refused, an [ErrUsage]; with
+// another one without a deadline, an Observer waits there in vain as long as a call may take.
+//
+// The errors that it is told of have a code, but not the words of a node, which name paths and values: it may log all of them.
 type Observer interface {
 	// CallBegins: a call begins. The context that it returns is handed to the other three.
 	CallBegins(ctx context.Context, action string) context.Context
@@ -54,7 +57,7 @@ func (w *watched) tell(where string, call func()) {
 
 func (w *watched) guard(where string) {
 	if reason := recover(); reason != nil {
-		w.log.Error("distkv: an observer failed "+where, "action", w.action, "panic", reason)
+		w.log.Error("distkv: an observer failed "+where, "action", w.action, "panic", panicShown(reason))
 	}
 }
 
@@ -101,14 +104,14 @@ func (w *watched) onTry(node string, attempt int) {
 	w.tell("at a try", func() { w.observer.TryBegins(w.ctx, node, attempt) })
 }
 
-func (w *watched) onFailed(node string, attempt int, kind class, err error) {
-	w.tell("at a failed try", func() { w.observer.TryFailed(w.ctx, node, attempt, kind.String(), err) })
+func (w *watched) onFailed(node string, attempt int, kind class, err *tryError) {
+	w.tell("at a failed try", func() { w.observer.TryFailed(w.ctx, node, attempt, kind.String(), err.withoutWords()) })
 }
 
 func (w *watched) onEnd(attempts int, failure *Error) {
 	end := CallEnd{Action: w.action, Took: now() - w.started, Attempts: attempts}
 	if failure != nil {
-		end.Fate, end.Err, end.Attempts = failure.Fate, failure, failure.Attempts
+		end.Fate, end.Err, end.Attempts = failure.Fate, withoutWords(failure), failure.Attempts
 	}
 	w.tell("at the end of a call", func() { w.observer.CallEnds(w.ctx, end) })
 }

@@ -19,7 +19,7 @@ const lookAgain = 20 * time.Millisecond
 type GetOptions struct {
 	// Read is whose answer counts, instead of what the configuration says.
 	Read ReadMode
-	// Timeout is for all tries; without one the context's deadline counts, or the configuration. With a negative one, as
+	// Timeout is for all tries; without one (zero) the context's deadline counts, or the configuration. With a negative one, as
 	// with a context that has ended, nothing is sent.
 	Timeout time.Duration
 }
@@ -123,6 +123,9 @@ func (r *reader) preferred() (served, *Error) {
 	shard := r.path.Shard()
 	if !r.own.wrote(r.path) {
 		return r.ask(r.home(r.topology.routing(), shard), nil)
+	}
+	if _, isSet := r.ctx.Deadline(); !isSet && r.timeout == 0 {
+		r.timeout = r.config.Retry.TotalDeadline // It is one call, however many nodes are asked.
 	}
 	end := r.ownEnd()
 	r.withChain = true
@@ -245,7 +248,7 @@ func (r *reader) askMajority() (answer, int, *Error) {
 		return answer{}, 0, refused
 	}
 	started := now()
-	found := majority{answered: map[string]bool{}}
+	found := majority{answered: map[string]bool{}, refused: map[string]bool{}}
 	for attempt := 1; ; attempt++ {
 		view := r.topology.routing()
 		if view.view.Source == "" {
@@ -267,15 +270,20 @@ func (r *reader) askMajority() (answer, int, *Error) {
 				delete(found.answered, name)
 			}
 		}
-		asked := found.unanswered(view.targets, counted)
+		asked := found.toAsk(view.targets, counted)
 		refused := r.askRound(&found, asked, attempt, needed, min(now()+policy.TryDeadline, started+total))
 		if found.newest.message != nil && len(found.answered) >= needed {
+			if !found.hasOwn && r.pauseForOwn(&found, attempt, started+total) {
+				continue
+			}
 			if !found.hasOwn && errors.Is(r.ctx.Err(), context.Canceled) {
 				return answer{}, attempt, canceledError(r.ctx, NotDone, "", attempt) // Else it would still wait.
 			}
-			if !found.hasOwn && now()-found.lackedAt >= r.config.OwnWritePatience {
+			if !found.hasOwn {
 				r.counters.staleTaken.Add(1)
-				r.own.giveUp(r.path, found.lackedAt)
+				if now()-found.lackedAt >= r.config.OwnWritePatience {
+					r.own.giveUp(r.path, found.lackedAt)
+				}
 			}
 			return found.newest, attempt, nil
 		}
@@ -309,6 +317,19 @@ func (r *reader) askMajority() (answer, int, *Error) {
 	}
 }
 
+// pauseForOwn pauses before nodes are asked again, since an own write is missing in what a majority has.
+// False: there is no more time for that, or no further try.
+func (r *reader) pauseForOwn(found *majority, attempt int, end instant) bool {
+	policy := &r.config.Retry
+	isLast := policy.AttemptsMax > 0 && attempt >= policy.AttemptsMax
+	left := min(found.lackedAt+r.config.OwnWritePatience, end) - now()
+	if isLast || left <= 0 {
+		return false
+	}
+	pause := min(policy.delay(attempt, rand.Float64()), left)
+	return r.pool.pause(r.ctx, pause) && pause < left
+}
+
 func noMajority(found *majority, needed, nodes int, why *tryError, attempts int) *Error {
 	text := fmt.Sprintf("of %d nodes %d answered, %d must", nodes, len(found.answered), needed)
 	if why != nil {
@@ -320,10 +341,21 @@ func noMajority(found *majority, needed, nodes int, why *tryError, attempts int)
 // majority is what has come of a read that asks for one.
 type majority struct {
 	answered map[string]bool
+	refused  map[string]bool // for good: they would again
 	newest   answer
 	hasOwn   bool    // an answer has this client's last write, or is of the node that took it
 	lackedAt instant // when an answer was first found to lack it, also of an earlier read: for a while from then it is waited for
 	out      refusers
+}
+
+// toAsk is those of these nodes that are asked next: who has not answered; if all have, which means that all lack the own write, all
+// again.
+func (m *majority) toAsk(nodes []*target, counted map[string]bool) []*target {
+	left := slices.DeleteFunc(slices.Clone(nodes), func(one *target) bool { return !counted[one.name] || m.refused[one.name] })
+	if found := m.unanswered(left, counted); len(found) > 0 {
+		return found
+	}
+	return left
 }
 
 // unanswered is those of these nodes that count, and have not answered.
@@ -394,8 +426,11 @@ func (r *reader) askRound(m *majority, asked []*target, attempt, needed int, end
 			} else {
 				m.hasOwn = true
 			}
-		case refused == nil && classOf(found.err, true) == classFinal:
-			refused = &found
+		case classOf(found.err, true) == classFinal:
+			m.refused[found.node] = true
+			if refused == nil {
+				refused = &found
+			}
 		default:
 			m.out.onFailure(found.at, found.err)
 		}

@@ -97,14 +97,15 @@ func classOf(e *tryError, maybeSent bool) class {
 	return classFinal
 }
 
-// fateOf is what a failed try leaves in doubt.
-func fateOf(kind class, what idempotency) Fate {
+// fateOf is what a failed try leaves in doubt. isMade: the node says that it has made it, or a part of it; then it is not left
+// undone, whatever its word for the rest is.
+func fateOf(kind class, isMade bool, what idempotency) Fate {
 	switch {
 	case what == reading:
 		return NotDone
 	case kind == classUnknownThere:
 		return Unconfirmed
-	case kind == classTryDeadline || kind == classFateUnknown || kind == classAborted:
+	case isMade || kind == classTryDeadline || kind == classFateUnknown || kind == classAborted:
 		return Unknown
 	}
 	return NotDone

@@ -24,6 +24,7 @@ type scripted struct {
 	greets    fields // more of its greeting
 	tock      int64  // what its clock shows in all that it answers by itself; 0: it is not told
 	cluster   later  // how it answers who it is; nil: at once
+	shards    any    // how it answers which shards have overrides; nil: none has
 	tls       *tls.Config
 	host      string // where it listens; "": at a loopback address
 
@@ -324,6 +325,8 @@ func (s *scripted) answer(socket net.Conn, request message) bool {
 		send(socket, fields{"seq": seq, "cluster": s.view(), "wseq": 2})
 		s.views = append(s.views, viewer{socket, seq})
 		return true
+	case action == "list_shards" && s.shards != nil:
+		reply = s.shards
 	case action == "list_shards":
 		reply = fields{"result": []any{}, "next": nil}
 	case action == "auth_info":

@@ -3,6 +3,7 @@ package distkv
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
 	"sync"
@@ -92,11 +93,27 @@ func shardRowOf(m message) (ShardRow, bool) {
 	return ShardRow{head.Bits, [16]byte(start), [16]byte(end), int(first), int(last), m.text("prefer")}, true
 }
 
-// refresh fetches it again, and waits until that has ended: a fetch that was under way already may be too old.
-func (t *shardTable) refresh(ctx context.Context) error {
-	if cause := ctx.Err(); cause != nil {
-		return notBegun(cause)
+// fetching marks the contexts with which observers are told of the client's own fetches.
+type fetching struct{}
+
+// isWithin tells whether a context is that of a fetch of this very table, of which an observer is told: whoever waited there for the
+// table would wait for himself.
+func (t *shardTable) isWithin(ctx context.Context) bool { return ctx.Value(fetching{}) == t }
+
+var errWithin = usage("an Observer that is told of the client's own list_shards cannot wait for the table of shards")
+
+// refresh fetches it again, and waits until that has ended: a fetch that was under way already may be too old. It waits no longer
+// than any call: an observer that is told of a fetch, and uses another context, waits for itself. Fate is that of what was done before.
+func (t *shardTable) refresh(ctx context.Context, fate Fate) error {
+	if t.isWithin(ctx) {
+		return errWithin
 	}
+	total, late := t.caller.total(ctx, 0)
+	if late != nil {
+		return unfetched(late.cause, fate)
+	}
+	timer := time.NewTimer(total)
+	defer timer.Stop()
 	t.mu.Lock()
 	mine := t.begun + 1
 	t.mu.Unlock()
@@ -111,11 +128,32 @@ func (t *shardTable) refresh(ctx context.Context) error {
 		select {
 		case <-fetched:
 		case <-t.caller.pool.ctx.Done():
-			return closedError(0)
+			err := closedError(0)
+			err.Fate = fate
+			return err
 		case <-ctx.Done():
-			return canceledError(ctx, NotDone, "", 0)
+			return canceledError(ctx, fate, "", 0)
+		case <-timer.C:
+			var cause error
+			if _, isSet := ctx.Deadline(); isSet {
+				cause = context.DeadlineExceeded // It may be a moment before the context says so itself.
+			}
+			return unfetched(cause, fate)
 		}
 	}
+}
+
+// unfetched is the error of a refresh that had no time, after what has this fate; cause: the context's error, if it was its time.
+func unfetched(cause error, fate Fate) *Error {
+	if errors.Is(cause, context.Canceled) {
+		return contextError(cause, "the table of shards was not waited for", fate, "", 0)
+	}
+	err := &Error{Code: "unavailable", text: "the table of shards was not fetched in time", kind: ErrUnavailable, cause: cause}
+	if fate != NotDone {
+		err.Code, err.kind, err.Fate = "fate_unknown", ErrFateUnknown, fate
+		err.text = "the override was made, but " + err.text
+	}
+	return err
 }
 
 // keep is the goroutine that fetches it.
@@ -132,7 +170,7 @@ func (t *shardTable) keep(ctx context.Context) {
 		t.mu.Unlock()
 		counters.shardFetches.Add(1)
 		pause := t.caller.config.ShardTableAge
-		rows, err := t.fetch(ctx, true)
+		rows, err := t.fetch(context.WithValue(ctx, fetching{}, t), true)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -145,7 +183,7 @@ func (t *shardTable) keep(ctx context.Context) {
 			failures++
 			counters.shardFailures.Add(1)
 			pause = backoff(tableBackoffFirst, 2, tableBackoffMax, failures, mathrand.Float64())
-			t.caller.config.Logger.Debug("distkv: the table of shards could not be fetched", "err", err)
+			t.caller.config.Logger.Debug("distkv: the table of shards could not be fetched", "err", withoutWords(err))
 		}
 		t.mu.Lock()
 		t.ended++
@@ -184,10 +222,14 @@ func (c *Client) ListShards(ctx context.Context) ([]ShardRow, error) {
 	return rows, nil
 }
 
-// PreferShard makes a node the preferred one of a shard for all clients; "" takes that back. For operators.
+// PreferShard makes a node the preferred one of a shard for all clients; "" takes that back. For operators. Then it waits until this
+// client has fetched the table anew: an error of that leaves the Fate Unknown.
 func (c *Client) PreferShard(ctx context.Context, shard int, node string) error {
 	if shard < 0 || shard >= ShardCount {
 		return usage(fmt.Sprintf("there is no shard %d; shards are 0 to %d", shard, ShardCount-1))
+	}
+	if c.shards.isWithin(ctx) {
+		return errWithin // Before anything is done.
 	}
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // It never fails.
@@ -206,8 +248,9 @@ func (c *Client) PreferShard(ctx context.Context, shard int, node string) error 
 		return err
 	}
 	c.caller.own.onTree(tableShard, found.life())
-	return c.RefreshShards(ctx)
+	return c.shards.refresh(ctx, Unknown)
 }
 
-// RefreshShards fetches the table of overrides again, which happens by itself now and then.
-func (c *Client) RefreshShards(ctx context.Context) error { return c.shards.refresh(ctx) }
+// RefreshShards fetches the table of overrides again, which happens by itself now and then. It waits for that until the context's
+// deadline; without one, as long as any call.
+func (c *Client) RefreshShards(ctx context.Context) error { return c.shards.refresh(ctx, NotDone) }

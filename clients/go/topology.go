@@ -32,10 +32,9 @@ type topology struct {
 
 	mu        sync.Mutex // taken before the pool's
 	stats     TopologyStats
-	failure   *tryError // why no node could be reached the last time that all were tried
-	isRefused bool      // all of them refused this client, or are of another network
-	watched   *stream   // the views of the node that is watched; nil while none is
-	askAgain  instant   // from then on a wrong view may be asked for anew
+	failure   connectFailure // the last time that all were tried
+	watched   *stream        // the views of the node that is watched; nil while none is
+	askAgain  instant        // from then on a wrong view may be asked for anew
 	changed   chan struct{}
 	listeners map[int]func(TopologyChange)
 	last      int
@@ -54,30 +53,46 @@ func newTopology(seeds []address, p *pool, config *Config) *topology {
 // routing is what there is now.
 func (t *topology) routing() *routing { return t.now.Load() }
 
-// firstView waits until there is a view, or all candidates have refused this client, or are of another network.
-func (t *topology) firstView(ctx context.Context) *tryError {
+// connectFailure is why no node could be reached.
+type connectFailure struct {
+	why     *tryError // nil: nobody has failed yet
+	at      address   // of the node that it is about
+	isFinal bool      // all nodes refused this client, or are of another network; or no socket can be made
+}
+
+// note takes the error of one more node, if it says more: that no socket can be made the most, since then nobody was asked; then a
+// refusal, or that a login has to wait.
+func (f *connectFailure) note(err *tryError, at address) {
+	switch {
+	case f.why == nil:
+		f.isFinal = err.isRefusal()
+	case f.why.outOfFiles():
+		return
+	case !err.isRefusal():
+		f.isFinal = false
+	}
+	if f.why == nil || err.outOfFiles() || (!f.why.isRefusal() && err.weight() >= f.why.weight()) {
+		f.why, f.at = err, at
+	}
+	f.isFinal = f.isFinal || err.outOfFiles()
+}
+
+// firstView waits until there is a view, or what stands in its way is final; it returns what has failed last.
+func (t *topology) firstView(ctx context.Context) connectFailure {
 	for {
 		t.mu.Lock()
-		failure, isRefused, changed := t.failure, t.isRefused, t.changed
+		failure, changed := t.failure, t.changed
 		t.mu.Unlock()
-		if t.routing().view.Epoch > 0 {
-			return nil
-		}
-		if failure != nil && isRefused {
+		if t.routing().view.Epoch > 0 || failure.isFinal {
 			return failure
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil
+			failure.isFinal = false
+			return failure
 		}
 	}
-}
-
-func (t *topology) lastFailure() *tryError {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.failure
 }
 
 // askAnew: this node is not where the view has it, so another one may know better than the one that is watched. Of a node that
@@ -129,7 +144,7 @@ func (t *topology) apply(nodes []Node, source string) {
 	t.mu.Lock()
 	t.stats.Views++
 	t.stats.SeedsOnly = source == ""
-	t.failure = nil
+	t.failure = connectFailure{}
 	old := t.routing()
 	added, removed, changed := compareViews(old.view.Nodes, nodes)
 	if len(added)+len(removed)+len(changed) == 0 && old.view.Epoch > 0 {
@@ -192,8 +207,7 @@ func (t *topology) follow(ctx context.Context) {
 	var unready []address
 	for ctx.Err() == nil {
 		var isFollowed, isOld, isNotReady bool
-		var failure *tryError
-		isRefused := true // by all
+		var failure connectFailure
 		candidates := t.candidates(last)
 		if takesAny {
 			slices.SortStableFunc(candidates, func(a, b address) int {
@@ -212,11 +226,7 @@ func (t *topology) follow(ctx context.Context) {
 				return
 			}
 			if err != nil {
-				// A refusal, or that a login has to wait, says more than that somebody else cannot be reached.
-				if failure == nil || (!failure.isRefusal() && err.weight() >= failure.weight()) {
-					failure = err
-				}
-				isRefused = isRefused && err.isRefusal()
+				failure.note(err, candidate)
 				continue
 			}
 			if found == followed {
@@ -241,9 +251,10 @@ func (t *topology) follow(ctx context.Context) {
 			wait(ctx, t.config.OldNodesDelay)
 			continue
 		}
-		if failure != nil {
+		if failure.why != nil {
+			failure.isFinal = failure.isFinal && !isNotReady
 			t.mu.Lock()
-			t.failure, t.isRefused = failure, isRefused && !isNotReady
+			t.failure = failure
 			t.notify()
 			t.mu.Unlock()
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"sync"
 
 	"distkv.example/client/internal/msgpack"
 )
@@ -49,12 +50,13 @@ func (c *Client) untilSilent(end instant) instant { return min(end, now()+c.conf
 
 // Tree is all values at and below a path, entry after entry, parents first, in the order of paths, as one node has them at
 // one moment. It is retried only before the first entry; an error comes last. A node that sends nothing for as long as one try
-// may take is given up; the time in which the loop's body runs does not count. It is one call until the loop has ended: Close
-// waits for it, also where it is called in the loop's body.
+// may take is given up; the time in which the loop's body runs does not count. It is one call until the loop has ended, or an error
+// has come: Close waits for it, also where it is called in the loop's body.
 func (c *Client) Tree(ctx context.Context, path Path, options *TreeOptions) iter.Seq2[TreeEntry, error] {
 	return func(yield func(TreeEntry, error) bool) {
 		c.caller.calls.Add(1)
-		defer c.caller.calls.Done()
+		done := sync.OnceFunc(c.caller.calls.Done)
+		defer done()
 		head := options.head(path)
 		p := c.treePlan(path)
 		var s *stream
@@ -70,6 +72,7 @@ func (c *Client) Tree(ctx context.Context, path Path, options *TreeOptions) iter
 			return err
 		})
 		if failed != nil {
+			done() // Nothing more comes, whatever the loop's body does with that.
 			yield(TreeEntry{}, failed)
 			return
 		}
@@ -84,7 +87,10 @@ func (c *Client) Tree(ctx context.Context, path Path, options *TreeOptions) iter
 				if err.kind == tryTimedOut {
 					c.pool.onTimeout(found.address, found.conn, asked)
 				}
-				yield(TreeEntry{}, c.streamError(ctx, err, found.conn.name, found.attempts))
+				failed := c.streamError(ctx, err, found.conn.name, found.attempts)
+				s.close()
+				done()
+				yield(TreeEntry{}, failed)
 				return
 			}
 		}

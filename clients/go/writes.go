@@ -66,7 +66,7 @@ type PutOptions struct {
 	Copies int
 	// Idempotent: the same value again is no change.
 	Idempotent bool
-	// Timeout is for all tries; without one the context's deadline counts, or the configuration. With a negative one, as
+	// Timeout is for all tries; without one (zero) the context's deadline counts, or the configuration. With a negative one, as
 	// with a context that has ended, nothing is sent.
 	Timeout time.Duration
 }
@@ -223,7 +223,7 @@ type DeleteTreeOptions struct {
 
 // DeleteTree deletes all values at and below a path, as the node that is asked has them; it returns how many. It may take
 // all the time that the call has; but a node that is silent for as long as one try may take is given up, and it is unknown
-// then whether it was done.
+// then whether it was done. Where a node has deleted a part and refuses the rest (an [ErrDenied], say), the Fate is Unknown, too.
 func (c *Client) DeleteTree(ctx context.Context, path Path, options *DeleteTreeOptions) (int, error) {
 	p := plan{action: "delete_tree", shard: path.Shard(), idempotency: unguarded, isLong: true}
 	if options != nil && options.AgainIfUnknown {

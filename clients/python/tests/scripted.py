@@ -33,6 +33,8 @@ class ScriptedNode:
         """Its network's name; older nodes tell none."""
         self.tock: int | None = None
         """What its clock shows in all that it answers by itself; none: it is not told."""
+        self.table: Callable[[dict], object] | None = None
+        """What answers for the table of shards; none: that it is empty."""
         self.tls: ssl.SSLContext | None = None
         self.host = "127.0.0.1"
         self.port = 0
@@ -158,7 +160,7 @@ class ScriptedNode:
             self._views.append((writer, seq))
             return True
         elif action == "list_shards":
-            reply = {"result": [], "next": None}
+            reply = {"result": [], "next": None} if self.table is None else self.table(request)
         elif action == "auth_info":
             reply = self._shown()
         else:

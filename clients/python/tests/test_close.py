@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 from conftest import until
-from scripted import SILENCE, ScriptedNode
+from scripted import SILENCE, ScriptedNode, error
 from test_patience import LASTING, listed, send, slow_tree
 from test_rules import scene
 
-from distkv_client import ClosedError, ClosedFateUnknownError, Fate, FateUnknownError
+from distkv_client import ClosedError, ClosedFateUnknownError, DeniedError, Fate, FateUnknownError
 from distkv_client.codec import encode
 
 CONFIG = replace(LASTING, own_writes_max=0)
@@ -67,6 +67,33 @@ async def test_a_tree_that_does_not_end_is_closed():
         with pytest.raises(ClosedError) as caught:
             await reading
         assert caught.value.attempts == 1 and caught.value.fate is Fate.NOT_DONE
+
+
+def begins(request, *then):
+    """A stream's start, and what follows at once."""
+    parts = ({"state": "start", "wseq": 1}, *then)
+    return b"".join(encode({**part, "seq": request["seq"]}) for part in parts)
+
+
+ITERATED = {"tree": lambda client: client.tree("a"), "conflicts": lambda client: client.conflicts("a")}
+
+
+@pytest.mark.parametrize("end", ["its end", "an error", "aclose"])
+@pytest.mark.parametrize("what", ITERATED)
+async def test_what_was_iterated_to_its_end_does_not_hold_up_the_end_of_the_client(what, end):
+    """Though the iterator is still in scope."""
+    last = error("denied") if end == "an error" else {"state": "end"}
+    async with scene(ScriptedNode("s1", lambda request: begins(request, last)), config=CONFIG) as client:
+        things = aiter(ITERATED[what](client))
+        if end == "aclose":
+            await things.aclose()
+        else:
+            with pytest.raises(StopAsyncIteration if end == "its end" else DeniedError):
+                await anext(things)
+        async with asyncio.timeout(SOON):
+            await client.close(grace=1000)
+        with pytest.raises(StopAsyncIteration):
+            await anext(things)
 
 
 async def test_who_closes_the_client_while_it_iterates_waits_no_longer_than_it_says(client, base):

@@ -100,7 +100,7 @@ class Batch:
                 error = server_error(result)
                 kind = REFUSALS.get(error.code or "", RefusedError)
                 what = Idempotency.READ if action == "get_value" else Idempotency.UNGUARDED
-                fate = fate_of(class_of_server(error), what)
+                fate = fate_of(error, class_of_server(error), what)
                 replies.append(
                     kind(error.text, code=error.code, fate=fate, node=served.life[0], attempts=served.attempts)
                 )

@@ -18,15 +18,13 @@ from .config import Address, Config
 from .connection import Connection
 from .errors import (
     DistKVError,
-    Fate,
     TimedOutError,
     TryError,
     UnavailableError,
     UsageError,
-    worse_fate,
 )
 from .observer import Watched
-from .outcome import check_time, fate_of, final_error, most_telling, no_access
+from .outcome import Doubt, check_time, fate_of, final_error, no_access
 from .own_writes import Life, OwnWrites
 from .path import Path
 from .pool import Pool, Slot, closed_error
@@ -268,9 +266,7 @@ class Caller:
         tries = Round()
         refusals = Refusals()
         attempts = 0
-        fate = Fate.NOT_DONE
-        in_doubt: set[Address] | None = None
-        unconfirmed: TryError | None = None
+        doubt = Doubt()
         stats = self.stats.retry
         if not plan.is_own and plan.failed is None:
             stats.calls += 1
@@ -285,7 +281,7 @@ class Caller:
                 raise UsageError("there is no node to ask")
             attempts += 1
             if self.pool.is_closed or (self.is_closing and attempts == 1):
-                raise closed_error(attempts, fate)
+                raise closed_error(attempts, doubt.fate)
             node = self._count_try(routing, plan, target, attempts, made is not None)
             if watched is not None:
                 watched.on_try(target.name, attempts)
@@ -309,8 +305,7 @@ class Caller:
                     async with asyncio.timeout_at(None if plan.goes_on else end):
                         reply = await once(connection, end)
                 node.note(time() - sent)
-                maybe_twice = in_doubt is not None and any(other != address for other in in_doubt)
-                return Served(reply, connection, address, attempts, maybe_twice)
+                return Served(reply, connection, address, attempts, doubt.is_elsewhere(address))
             except TryError as error:
                 failure = error
             except TimeoutError:
@@ -323,12 +318,7 @@ class Caller:
             if plan.needs_id and connection is not None and connection.incarnation is None:
                 # Old nodes heed no write ids.
                 idempotency = Idempotency.UNGUARDED
-            this = fate_of(kind, idempotency)
-            if this is not Fate.NOT_DONE:
-                in_doubt = {address} if in_doubt is None else in_doubt | {address}
-                fate = worse_fate(fate, this)
-                if this is Fate.UNCONFIRMED:
-                    unconfirmed = failure
+            doubt.note(fate_of(failure, kind, idempotency), address, target.name, failure)
             if watched is not None:
                 watched.on_failed(target.name, attempts, kind, str(failure))
             if not plan.is_own:
@@ -339,8 +329,9 @@ class Caller:
             # What the deadline has cut off may have let the client in.
             if refused is not None and now - started < total:
                 if not self.is_open:
-                    raise closed_error(attempts, fate)
-                raise no_access(most_telling(refused[1], unconfirmed), fate, refused[0], attempts)
+                    raise closed_error(attempts, doubt.fate)
+                name, failure = doubt.told(*refused)
+                raise no_access(failure, doubt.fate, name, attempts)
             decision = policy.decide(kind, attempts, now - started, idempotency, random.random())
             if isinstance(decision, Retry):
                 if not decision.other_node:
@@ -354,11 +345,12 @@ class Caller:
                 if decision.reason is Reason.FATE_UNKNOWN:
                     stats.unsafe_to_retry += 1
                     if self.pool.is_closed:
-                        raise closed_error(attempts, fate)
-                raise final_error(most_telling(failure, unconfirmed), fate, target.name, attempts)
+                        raise closed_error(attempts, doubt.fate)
+                name, failure = doubt.told(target.name, failure)
+                raise final_error(failure, doubt.fate, name, attempts)
             stats.deadlines += 1
-            name, failure = refusals.most_telling()
-            raise final_error(most_telling(failure, unconfirmed), fate, name, attempts)
+            name, failure = doubt.told(*refusals.most_telling())
+            raise final_error(failure, doubt.fate, name, attempts)
 
     def quick(self, path: Path) -> tuple[asyncio.Future[Any], Route, Connection, float] | None:
         """Sends a read to the node that it goes to first, if nothing stands in the way: what :meth:`call` does,

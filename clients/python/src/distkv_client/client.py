@@ -14,16 +14,12 @@ from .call import Caller, Failed, Plan
 from .checks import bool_of, integer_of, seconds_of, text_of
 from .codec import Fields, encode_value, one_value
 from .config import Address, Config, ReadMode, checked
-from .connecting import Connecting
+from .connecting import Connecting, first_view
 from .connection import Connection
 from .convert import convert
 from .errors import (
-    DeniedError,
     KeyNotFoundError,
-    NoAccessError,
-    OtherNetworkError,
     TryError,
-    UnavailableError,
     UsageError,
 )
 from .login import Access
@@ -84,9 +80,9 @@ class Client:
         Seeds are `host:port` or `host`. Without any, those of the ticket in the configuration count, or of the
         environment's `DISTKV_TICKET`, or else `127.0.0.1`.
 
-        Raises :class:`~distkv_client.errors.UnavailableError` when none could be reached in time, and
-        :class:`~distkv_client.errors.DeniedError` at once when all refuse this user, or are of another network. Nothing
-        is left running.
+        Raises :class:`~distkv_client.errors.UnavailableError` when none could be reached in time, and at once when this
+        program may open no more files; :class:`~distkv_client.errors.DeniedError` at once when all refuse this user, or
+        are of another network. Nothing is left running.
         """
         return Connecting(lambda: cls._connect(seeds, Config() if config is None else config))
 
@@ -99,19 +95,7 @@ class Client:
             raise UsageError(f"a client has at most {SEEDS_MAX} seeds")
         client = cls([Address.parse(seed) for seed in seeds], config, Network(config.network, source))
         try:
-            async with asyncio.timeout(config.connect_deadline):
-                await client._topology.first_view()
-        except (NoAccessError, OtherNetworkError) as error:
-            await client.close(grace=0)
-            code = error.code if isinstance(error, NoAccessError) else "no_access"
-            raise DeniedError(str(error), code=code, node=seeds[0], attempts=1, cause=error) from None
-        except TimeoutError:
-            failure = client._topology.failure
-            await client.close(grace=0)
-            text = str(failure or f"no answer within {config.connect_deadline} s")
-            raise UnavailableError(
-                f"no node could be reached: {text}", node=seeds[0], attempts=1, cause=failure
-            ) from None
+            await first_view(client._topology, config.connect_deadline)
         except BaseException:
             await client.close(grace=0)
             raise
@@ -239,7 +223,7 @@ class Client:
                     caller.tell_idle()
             if not is_enough:
                 # Older than an own write, or it cannot be told.
-                message, node = await self._reader.message(path, mode, False, timeout)
+                message, node = await self._reader.newer(path, (message, node), now)
             elif own is not None:
                 caller.own_writes.found(path)
         if "value" not in message:
@@ -387,6 +371,9 @@ class Client:
 
         `again_if_unknown`: retry also if it is unknown whether all of it was done; entries that others wrote
         between two tries are deleted as well.
+
+        Raises :class:`~distkv_client.errors.RefusedError` with the fate `UNKNOWN`, if a part of it was deleted before
+        the node refused the rest; :class:`~distkv_client.errors.FateUnknownError`, if a part may have been.
         """
         path = Path.of(path)
         idempotency = Idempotency.GUARDED if bool_of(again_if_unknown, "again_if_unknown") else Idempotency.UNGUARDED

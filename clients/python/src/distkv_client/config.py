@@ -187,7 +187,7 @@ class Config:
     shard_table_age: float = 30.0
     """How old the table of overrides of preferred nodes gets before it is fetched again; at least 0.1."""
     login: Login | None = None
-    """As whom the nodes are used, where they ask for a login."""
+    """As whom the nodes are used, where they ask for a login; instead of the user of a ticket."""
     plaintext_login: bool = False
     """Whether a password or token is also sent without TLS to another machine: whoever is in between, or answers in the
     node's place, can read it. Otherwise a node that asks for it there counts as one that refuses the client."""
@@ -197,7 +197,8 @@ class Config:
     """The network's name: nodes of another one are not used. Without it, the ticket's counts, or else that of the first
     node that lets the client in and tells it."""
     ticket: str | None = field(default=None, repr=False)
-    """A ticket, or `@FILE` with one: seeds, TLS, login and network at once. Without seeds, `DISTKV_TICKET` is taken."""
+    """A ticket, or `@FILE` with one: seeds, TLS, login and network at once. Without seeds, `DISTKV_TICKET` is taken.
+    What is given beside it, seeds, `tls`, `login` or `network`, counts instead of what the ticket has of that."""
     observer: Observer | None = None
     """Is told of calls and tries."""
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
+import os
 import socket
 
 from .config import Address
-from .errors import ConnectError
+from .errors import ConnectError, NoSocketError
 from .tls import ChainReader
 
 ADDRESSES_MAX = 16
@@ -27,10 +29,17 @@ async def dial(
     try:
         infos = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except OSError as error:
+        # Looking up needs files, too, and does not say what it lacks.
+        _socket(address, socket.AF_INET, socket.SOCK_STREAM, 0).close()
         raise ConnectError(f"cannot look up {address}: {error.strerror or error}") from None
     reasons: list[str] = []
     for number, (family, kind, proto, _, where) in enumerate(infos[:ADDRESSES_MAX]):
-        sock = socket.socket(family, kind, proto)
+        try:
+            sock = _socket(address, family, kind, proto)
+        except OSError as error:
+            # The system may lack IPv6, for example.
+            reasons.append(error.strerror or str(error))
+            continue
         try:
             sock.setblocking(False)
             # The last one may take all the time that is left; those before it must leave some.
@@ -40,13 +49,24 @@ async def dial(
             await loop.create_connection(lambda: protocol, sock=sock)
             return
         except OSError as error:
-            # That of a timeout says nothing.
+            # That of a timeout says nothing, and asyncio puts words of its own in place of the system's.
             sock.close()
-            reasons.append(error.strerror or "no answer")
+            reasons.append(os.strerror(error.errno) if error.errno else "no answer")
         except BaseException:
             sock.close()
             raise
     raise ConnectError(f"cannot connect to {address}: {'; '.join(reasons) or 'it has no address'}")
+
+
+def _socket(address: Address, family: int, kind: int, proto: int) -> socket.socket:
+    """Raises :class:`~distkv_client.errors.NoSocketError` where no more files may be opened."""
+    try:
+        return socket.socket(family, kind, proto)
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            text = f"cannot connect to {address}: no more files may be opened here: {error.strerror}"
+            raise NoSocketError(text) from None
+        raise
 
 
 async def look(address: Address, loop: asyncio.AbstractEventLoop, patience: float) -> list[bytes]:

@@ -15,7 +15,7 @@ class Fate(enum.Enum):
     NOT_DONE = "not_done"
     """It was not done, and will not be."""
     UNKNOWN = "unknown"
-    """It may have been done, or may still be, once."""
+    """It may have been done, or may still be, once; or a part of it was done, as of the deletion of a tree."""
     UNCONFIRMED = "unconfirmed"
     """A node has made the change, but not as many others as were asked for have confirmed it."""
 
@@ -69,6 +69,10 @@ class ConnectError(TryError):
 
 class LateError(ConnectError):
     """The connection was there, but there was no time left to ask. Nothing was sent."""
+
+
+class NoSocketError(ConnectError):
+    """This program, or its machine, may open no more files, so that nothing is known of the node. Nothing was sent."""
 
 
 class LoginWaitError(ConnectError):
@@ -181,7 +185,8 @@ class KeyNotFoundError(DistKVError, KeyError):
 
 
 class RefusedError(DistKVError):
-    """A node refused it, and no other try can help. `code` is the node's word."""
+    """A node refused it, and no other try can help. `code` is the node's word. If it was refused in its middle, or an
+    earlier try may have done it, `fate` says so."""
 
 
 class DeniedError(RefusedError):

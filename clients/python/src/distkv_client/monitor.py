@@ -74,7 +74,7 @@ class Monitor(Subscription[MonitorEvent]):
     async def _find(self) -> Gap | None:
         if self._work is None:
             search = self._search.again()
-            self._work = self._caller.loop.create_task(search, name=f"distkv_client: monitor {self.topic}")
+            self._work = self._caller.loop.create_task(search, name="distkv_client: monitor")
         await asyncio.wait({self._work})
         work, self._work = self._work, None
         if self._ended is not None or work is None:  # pyright: ignore[reportUnnecessaryComparison]

@@ -1,4 +1,8 @@
-"""What an observer is told of calls: their beginning, each try, their end. Costs nothing where there is none."""
+"""What an observer is told of calls: their beginning, each try, their end. Costs nothing where there is none.
+
+What is logged tells no path and no value: others may read logs. So it has no error of the client either, in which
+there may be a node's words, such as the value that a precondition was about.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import logging
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from .errors import DistKVError, Fate
+from .errors import DistKVError, Fate, TryError
 from .retry import ErrorClass
 
 log = logging.getLogger("distkv_client")
@@ -21,7 +25,7 @@ class CallEnd:
     attempts: int
     fate: Fate
     error: DistKVError | None
-    """None: it succeeded."""
+    """None: it succeeded. Its text may have paths and values in it, which a node has told: log its `code`, or class."""
 
 
 @runtime_checkable
@@ -35,7 +39,7 @@ class Observer(Protocol):
         """A try goes to a node."""
 
     def try_failed(self, token: object, node: str, attempt: int, kind: ErrorClass, text: str) -> None:
-        """A try has failed."""
+        """A try has failed. `text` may have paths and values in it, which a node has told: log `kind` instead."""
 
     def call_ends(self, token: object, end: CallEnd) -> None:
         """The call has ended, in whatever way but cancellation."""
@@ -53,22 +57,22 @@ class Watched:
         self.token: object = None
         try:
             self.token = observer.call_begins(action)
-        except Exception:
-            log.exception("an observer failed at the beginning of %s", action)
+        except Exception as error:
+            log_failure(error, "an observer failed at the beginning of %s", action)
 
     def on_try(self, node: str, attempt: int) -> None:
         """See :meth:`Observer.try_begins`."""
         try:
             self.observer.try_begins(self.token, node, attempt)
-        except Exception:
-            log.exception("an observer failed at a try of %s", self.action)
+        except Exception as error:
+            log_failure(error, "an observer failed at a try of %s", self.action)
 
     def on_failed(self, node: str, attempt: int, kind: ErrorClass, text: str) -> None:
         """See :meth:`Observer.try_failed`."""
         try:
             self.observer.try_failed(self.token, node, attempt, kind, text)
-        except Exception:
-            log.exception("an observer failed at a failed try of %s", self.action)
+        except Exception as error:
+            log_failure(error, "an observer failed at a failed try of %s", self.action)
 
     def on_end(self, now: float, attempts: int, error: DistKVError | None) -> None:
         """See :meth:`Observer.call_ends`."""
@@ -76,5 +80,15 @@ class Watched:
         try:
             end = CallEnd(self.action, now - self.started, attempts, fate, error)
             self.observer.call_ends(self.token, end)
-        except Exception:
-            log.exception("an observer failed at the end of %s", self.action)
+        except Exception as failure:
+            log_failure(failure, "an observer failed at the end of %s", self.action)
+
+
+def log_failure(failure: Exception, text: str, *args: object) -> None:
+    """Logs what a program's own function has raised; alone, since behind it there may be the call's own error."""
+    told = failure
+    if isinstance(failure, (DistKVError, TryError)):
+        told = RuntimeError(f"it raised a {type(failure).__name__}")
+        told.__traceback__ = failure.__traceback__
+    told.__cause__ = told.__context__ = None
+    log.error(text, *args, exc_info=told)

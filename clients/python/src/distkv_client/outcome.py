@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from .config import Address
 from .errors import (
     REFUSALS,
+    ConnectError,
     DeniedError,
     DistKVError,
     Fate,
@@ -16,6 +18,7 @@ from .errors import (
     TryError,
     UnavailableError,
     UsageError,
+    worse_fate,
 )
 from .retry import ErrorClass, Idempotency, class_of_code
 
@@ -26,7 +29,7 @@ def check_time(now: float, end: float, node: str) -> None:
         raise LateError(f"there was no time left to ask {node}")
 
 
-def fate_of(kind: ErrorClass, idempotency: Idempotency) -> Fate:
+def fate_of(failure: TryError, kind: ErrorClass, idempotency: Idempotency) -> Fate:
     """What a failed try leaves in doubt."""
     if idempotency is Idempotency.READ:
         return Fate.NOT_DONE
@@ -34,7 +37,45 @@ def fate_of(kind: ErrorClass, idempotency: Idempotency) -> Fate:
         return Fate.UNCONFIRMED
     if kind in (ErrorClass.TRY_DEADLINE, ErrorClass.FATE_UNKNOWN, ErrorClass.ABORTED):
         return Fate.UNKNOWN
-    return Fate.NOT_DONE
+    # Also who is refused for good may have been refused in the middle, as in the deletion of a tree.
+    is_made = isinstance(failure, ServerError) and failure.is_made
+    return Fate.UNKNOWN if is_made else Fate.NOT_DONE
+
+
+class Doubt:
+    """What the tries of one call have left in doubt together."""
+
+    __slots__ = ("_failure", "_places", "fate")
+
+    def __init__(self) -> None:
+        self.fate = Fate.NOT_DONE
+        self._failure: tuple[str, TryError] | None = None
+        """The last one that has left this fate, and its node's name."""
+        self._places: set[Address] = set()
+        """Where it may have been done."""
+
+    def note(self, fate: Fate, address: Address, node: str, failure: TryError) -> None:
+        """A try has failed, and leaves this in doubt."""
+        if fate is Fate.NOT_DONE:
+            return
+        self._places.add(address)
+        self.fate = worse_fate(self.fate, fate)
+        if self.fate is fate:
+            self._failure = node, failure
+
+    def is_elsewhere(self, address: Address) -> bool:
+        """Another node than this one may have done it, too."""
+        return any(other != address for other in self._places)
+
+    def told(self, node: str, last: TryError) -> tuple[str, TryError]:
+        """Which failure the call's error tells, and its node's name: the last one that a node itself has told. Else,
+        of a change that others have not confirmed, what the node says that has made it, since the last try is mostly
+        just cut off by the deadline. Of any other one not that nobody could be asked again, but the try that was
+        sent."""
+        if self._failure is None or isinstance(last, ServerError):
+            return node, last
+        is_unsent = isinstance(last, ConnectError)
+        return self._failure if self.fate is Fate.UNCONFIRMED or is_unsent else (node, last)
 
 
 def final_error(error: TryError, fate: Fate, node: str | None, attempts: int) -> DistKVError:
@@ -62,9 +103,3 @@ def no_access(error: TryError, fate: Fate, node: str, attempts: int) -> DistKVEr
     if isinstance(error, NoAccessError) and fate is Fate.NOT_DONE:
         return DeniedError(str(error), code=error.code, node=node, attempts=attempts, cause=error)
     return final_error(error, fate, node, attempts)
-
-
-def most_telling(last: TryError, unconfirmed: TryError | None) -> TryError:
-    """Of the last failure, and a node's word that others have not confirmed what it has made: that word, unless a
-    node had the last one, too. The last try is mostly just cut off by the deadline."""
-    return last if unconfirmed is None or isinstance(last, ServerError) else unconfirmed

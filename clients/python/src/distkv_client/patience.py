@@ -44,3 +44,6 @@ async def _request(connection: Connection, head: bytes, end: float, patience: fl
     finally:
         reply.cancel()
         await asyncio.wait({reply})
+        if not reply.cancelled():
+            # Else asyncio logs the error that nobody has asked for, with the node's words.
+            reply.exception()

@@ -17,7 +17,7 @@ from .outcome import check_time, final_error, no_access
 from .own_writes import Life
 from .path import Path
 from .refusals import Refusals
-from .retry import ErrorClass, GiveUp, Idempotency, class_of
+from .retry import ErrorClass, GiveUp, Idempotency, RetryPolicy, class_of
 from .view import Target
 
 LOOK_AGAIN = 0.02
@@ -33,7 +33,15 @@ class _Found:
         """The newest answer, and whose it is."""
         self.is_enough = False
         """An answer is as new as this client's own write."""
+        self.refused: set[str] = set()
+        """Those that will not answer, however often they are asked."""
         self.refusals = Refusals()
+
+    def asked(self, members: list[Target]) -> list[Target]:
+        """The nodes to ask next: those that have not answered; if all have, which means that they all lack the own
+        write, all."""
+        left = [target for target in members if target.name not in self.refused]
+        return [target for target in left if target.name not in self.answered] or left
 
 
 class Reader:
@@ -61,25 +69,41 @@ class Reader:
         served = await caller.call(plan, path.get_head)
         return served.reply, served.connection.name
 
+    async def newer(self, path: Path, answer: tuple[Any, str], began: float) -> tuple[Any, str]:
+        """The rest of a read that has begun then, and whose first answer may be older than an own write."""
+        return await self._preferred(path, False, None, False, answer, began)
+
     async def entry(self, path: Path, mode: ReadMode, deadline: float | None) -> Entry | None:
         """The entry; none if there never was one, or it was deleted and purged."""
         message, node = await self.message(path, mode, True, deadline)
         entry = entry_of(message, node)
         return None if entry.deleted and entry.version is None else entry
 
-    async def _preferred(self, path: Path, with_chain: bool, deadline: float | None, raw: bool) -> tuple[Any, str]:
-        """A version older than an own write is not taken while there is hope for a newer one."""
+    async def _preferred(
+        self,
+        path: Path,
+        with_chain: bool,
+        deadline: float | None,
+        raw: bool,
+        answer: tuple[Any, str] | None = None,
+        began: float | None = None,
+    ) -> tuple[Any, str]:
+        """A version older than an own write is not taken while there is hope for a newer one. `answer`: what is taken
+        where none is found; `began`: when the read has begun, if that is not now."""
         caller = self._caller
         own = caller.own_writes
         if path not in own.tocks:
+            if answer is not None:
+                return answer
             plan = Plan("get_value", path.shard, first=caller.home(path.shard), deadline=deadline)
             served = await caller.call(plan, path.get_head_chain if with_chain else path.get_head, raw=raw)
             return _message(served.reply), served.connection.name
         total = caller.config.retry.total_deadline if deadline is None else seconds_of(deadline, "a timeout")
-        ends = caller.loop.time() + total
+        ends = (caller.loop.time() if began is None else began) + total
         stale: list[Address] = []
-        answer: tuple[Any, str] | None = None
-        while True:
+        if answer is not None:
+            deadline = ends - caller.loop.time()
+        while answer is None or deadline is None or deadline > 0:
             first = caller.home(path.shard)
             plan = Plan("get_value", path.shard, first=first, last=stale, deadline=deadline)
             try:
@@ -87,13 +111,13 @@ class Reader:
             except UnavailableError:
                 if answer is None:
                     raise
-                # No other node has one in that time.
+                # No other node has one in that time, which may not be over: no further try would fit.
                 break
             message = _message(served.reply)
-            answer = message, served.connection.name
             if own.is_enough(path, _tock_there(message), served.life):
                 own.found(path)
-                return answer
+                return message, served.connection.name
+            answer = _newer(answer, (message, served.connection.name))
             caller.stats.reads.stale_answers += 1
             stop = min(ends, self._patience_ends(path))
             if served.address in stale:
@@ -102,12 +126,15 @@ class Reader:
                 await asyncio.sleep(min(LOOK_AGAIN, max(stop - caller.loop.time(), 0)))
             stale.append(served.address)
             deadline = stop - caller.loop.time()
-            if deadline <= 0:
-                break
+        return self._taken(path, answer)
+
+    def _taken(self, path: Path, answer: tuple[Any, str]) -> tuple[Any, str]:
+        """An answer that counts though it lacks an own write."""
+        caller = self._caller
         caller.stats.reads.stale_taken += 1
         # Where it was the read's own time that ended, others look further.
         if self._patience_ends(path) <= caller.loop.time():
-            own.give_up(path)
+            caller.own_writes.give_up(path)
         return answer
 
     def _patience_ends(self, path: Path) -> float:
@@ -120,7 +147,8 @@ class Reader:
         return random.choice(live) if live else None
 
     async def _freshest(self, path: Path, deadline: float | None, raw: bool) -> tuple[Any, str]:
-        """Asks all live nodes until a majority of those in the view has answered."""
+        """Asks all nodes until a majority of those in the view has answered. While no answer has this client's own
+        write, nodes are asked again, as patiently as by any other read."""
         with observed(self._caller, "get_value") as tries:
             return await self._of_majority(path, deadline, raw, tries)
 
@@ -149,7 +177,13 @@ class Reader:
             end = min(caller.loop.time() + policy.try_deadline, started + total)
             refusal = await self._ask_all(members, path, found, needed, end, raw, tries)
             if found.newest is not None and len(found.answered) >= needed:
-                return found.newest
+                # Another read may have given it up.
+                if found.is_enough or path not in caller.own_writes.tocks:
+                    return found.newest
+                stop = min(started + total, self._patience_ends(path))
+                if not await self._waits(stop, policy, attempt, started):
+                    return self._taken(path, found.newest)
+                continue
             if refusal is not None:
                 # No other try would find a majority that allows it.
                 raise final_error(refusal[1], Fate.NOT_DONE, refusal[0], attempt)
@@ -168,6 +202,16 @@ class Reader:
                 error = None if refused is None else refused[1]
                 raise NoMajorityError(len(found.answered), needed, len(counted), attempt, error)
 
+    async def _waits(self, stop: float, policy: RetryPolicy, attempt: int, started: float) -> bool:
+        """Pauses before nodes are asked again; whether there is time for that."""
+        caller = self._caller
+        now = caller.loop.time()
+        decision = policy.decide(ErrorClass.UNAVAILABLE, attempt, now - started, Idempotency.READ, random.random())
+        if isinstance(decision, GiveUp) or now >= stop:
+            return False
+        await caller.pool.pause(min(decision.delay, stop - now))
+        return caller.loop.time() < stop
+
     async def _ask_all(
         self,
         members: list[Target],
@@ -178,13 +222,13 @@ class Reader:
         raw: bool,
         tries: Tries,
     ) -> tuple[str, TryError] | None:
-        """Asks those that have not answered, until enough have. The first final refusal, and who said it.
+        """Asks nodes once, until enough of all have answered. The first final refusal, and who said it.
 
         More are waited for only if this client knows that there is something newer, and not for long.
         """
         caller = self._caller
         refusal: tuple[str, TryError] | None = None
-        asked = [target for target in members if target.name not in found.answered]
+        asked = found.asked(members)
         for target in asked:
             tries.on_try(target.name)
         tasks = {caller.loop.create_task(self._ask(target, path, end, raw)) for target in asked}
@@ -196,8 +240,6 @@ class Reader:
                     left = patience if len(found.answered) >= needed else None
                 done, tasks = await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 if not done:
-                    caller.stats.reads.stale_taken += 1
-                    caller.own_writes.give_up(path)
                     break
                 for task in done:
                     target, life, message = task.result()
@@ -208,6 +250,7 @@ class Reader:
                         caller.count_failure(kind)
                         found.refusals.note(target, message)
                         if kind is ErrorClass.FINAL:
+                            found.refused.add(target.name)
                             refusal = refusal or (target.name, message)
                     else:
                         found.answered.add(target.name)

@@ -107,7 +107,10 @@ def class_of(error: TryError, maybe_sent: bool = True) -> ErrorClass:
     """What this error means; `maybe_sent`: some or all of the request may have left."""
     match error:
         case ServerError():
-            return class_of_server(error)
+            found = class_of_server(error)
+            # As in `class_of_server`: it has begun, so whoever does it anew may do harm.
+            is_begun = error.is_made and found in (ErrorClass.OVERLOAD, ErrorClass.ABORTED)
+            return ErrorClass.FATE_UNKNOWN if is_begun else found
         case ConnectError() | NoAccessError():
             # One node that lets nobody in is like one that is not there.
             return ErrorClass.UNAVAILABLE

@@ -116,7 +116,8 @@ class ShardTable:
                 failures += 1
                 stats.failures += 1
                 pause = backoff(BACKOFF_FIRST, 2, BACKOFF_MAX, failures, random.random())
-                log.debug("the table of shards could not be fetched: %s", error)
+                # A node's own words are not for logs.
+                log.debug("the table of shards could not be fetched: %s (at %s)", error.code, error.node)
             fetched.set_result(None)
             try:
                 async with asyncio.timeout(pause):

@@ -104,7 +104,8 @@ class Ticket:
 
 
 def with_ticket(seeds: tuple[str, ...], config: Config) -> tuple[tuple[str, ...], Config]:
-    """Seeds and configuration, completed from a ticket if there is one."""
+    """Seeds and configuration, completed from a ticket if there is one: what they have already counts instead of what
+    it has."""
     text = config.ticket
     if text is None and not seeds:
         text = os.environ.get("DISTKV_TICKET") or None

@@ -18,13 +18,14 @@ from .connection import Connection
 from .errors import (
     LoginWaitError,
     NoAccessError,
+    NoSocketError,
     OtherNetworkError,
     ServerError,
     TimedOutError,
     TryError,
     UsageError,
 )
-from .observer import log
+from .observer import log_failure
 from .pool import Pool
 from .shard import SHARD_COUNT
 from .stats import TopologyStats
@@ -65,6 +66,8 @@ class Topology:
         self.stats = TopologyStats()
         self.failure: TryError | None = None
         """Why no node could be reached the last time that all were tried; none while one is watched."""
+        self.failed_at: Address | None = None
+        """The node that this was."""
         self.is_refused = False
         """All of them have refused this client, or are of another network."""
         self._config = config
@@ -86,10 +89,11 @@ class Topology:
         """Waits until there is a view.
 
         Raises :class:`~distkv_client.errors.NoAccessError` or :class:`~distkv_client.errors.OtherNetworkError` as soon
-        as all candidates refused this client, or are of another network.
+        as all candidates refused this client, or are of another network; and at once
+        :class:`~distkv_client.errors.NoSocketError`, which waiting does not mend.
         """
         while self.routing.view.epoch == 0:
-            if self.failure is not None and self.is_refused:
+            if self.failure is not None and (self.is_refused or isinstance(self.failure, NoSocketError)):
                 raise self.failure
             await asyncio.wait({self._changed})
 
@@ -173,8 +177,8 @@ class Topology:
         for call in list(self._listeners.values()):
             try:
                 call(change)
-            except Exception:
-                log.exception("a listener to topology changes failed")
+            except Exception as failure:
+                log_failure(failure, "a listener to topology changes failed")
 
     def _notify(self) -> None:
         changed, self._changed = self._changed, self._loop.create_future()
@@ -196,14 +200,14 @@ class Topology:
         takes_any = False
         while True:
             followed = is_old = not_ready = False
-            failures: list[TryError] = []
+            failures: list[tuple[Address, TryError]] = []
             candidates = self._candidates(last)
             for number, candidate in enumerate(candidates):
                 try:
                     patience = self._patience(len(candidates) - number)
                     outcome = await self._follow(candidate, takes_any, patience)
                 except TryError as error:
-                    failures.append(error)
+                    failures.append((candidate, error))
                     continue
                 finally:
                     self.stats.watching = None
@@ -222,10 +226,12 @@ class Topology:
                 await asyncio.sleep(max(self._config.old_nodes_delay, OLD_NODES_DELAY_MIN))
                 continue
             if failures:
-                refusals = [error for error in failures if isinstance(error, (NoAccessError, OtherNetworkError))]
-                waits = [error for error in failures if isinstance(error, LoginWaitError)]
-                # A refusal says more than that somebody else cannot be reached; so does who makes the login wait.
-                self.failure = (refusals or waits or failures)[-1]
+                refusals = [one for one in failures if isinstance(one[1], (NoAccessError, OtherNetworkError))]
+                waits = [one for one in failures if isinstance(one[1], LoginWaitError)]
+                unasked = [one for one in failures if isinstance(one[1], NoSocketError)]
+                # A refusal says more than that somebody else cannot be reached; so does who makes the login wait. Who
+                # could not even be asked says nothing of itself.
+                self.failed_at, self.failure = (unasked or refusals or waits or failures)[-1]
                 self.is_refused = len(refusals) == len(failures) and not not_ready
                 self._notify()
             # From half of a delay to all of it, so that many clients do not come at the same moment.

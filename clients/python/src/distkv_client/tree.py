@@ -163,7 +163,7 @@ class Conflicts:
         caller = self._caller
         caller.check_open()
         live = [target for target in caller.topology.routing.targets if target.is_live]
-        total = caller.config.retry.total_deadline
+        total = caller.policy_of(None).total_deadline
         answers = await asyncio.gather(*(self._within(target, total, tries) for target in live))
         found = ConflictsFound()
         known: set[object] = set()
@@ -236,6 +236,8 @@ class Conflicts:
         caller = self._caller
         with observed(caller, "conflicts") as tries:
             caller.check_open()
+            # Without any time, nobody is asked.
+            caller.policy_of(None)
             known: set[object] = set()
             failed: list[tuple[Target, TryError]] = []
             answered = False

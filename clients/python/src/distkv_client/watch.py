@@ -121,7 +121,7 @@ class Watch(Subscription[WatchEvent]):
         if self._opened is None or self._doubts:
             if self._work is None:
                 work = self._settle(LOOK_INTERVAL) if self._doubts else self._search.again()
-                self._work = self._caller.loop.create_task(work, name=f"distkv_client: watch {self.path}")
+                self._work = self._caller.loop.create_task(work, name="distkv_client: watch")
             await asyncio.wait({self._work})
             work_done, self._work = self._work, None
             if self._ended is not None or work_done is None:  # pyright: ignore[reportUnnecessaryComparison]
@@ -223,7 +223,7 @@ class Watch(Subscription[WatchEvent]):
         caller = self._caller
         self._doubts, self._was_live = doubts, was_live
         self._doubts_until = caller.loop.time() + caller.config.watch_patience
-        self._work = caller.loop.create_task(self._settle(0.0), name=f"distkv_client: watch {self.path}")
+        self._work = caller.loop.create_task(self._settle(0.0), name="distkv_client: watch")
 
     async def _settle(self, delay: float) -> list[tuple[Settled, Entry]]:
         assert self._opened is not None
