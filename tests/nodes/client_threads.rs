@@ -2,6 +2,7 @@
 //! system gives, where that is no thread or no file descriptor when they are first used.
 
 use std::future::Future;
+use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::process::Command;
 use std::task::{Context, Waker};
@@ -175,5 +176,33 @@ fn who_finds_no_thread_is_told_so_and_connects_later() {
 fn who_finds_no_file_descriptor_is_told_so_and_connects_later() {
     in_a_process_of_its_own("who_finds_no_file_descriptor_is_told_so_and_connects_later", || {
         is_told_and_connects_later(Resource::Nofile, 3, "gives this process no file descriptor");
+    });
+}
+
+#[test]
+fn who_finds_no_file_descriptor_for_a_connection_is_told_so_at_once() {
+    let name = "who_finds_no_file_descriptor_for_a_connection_is_told_so_at_once";
+    in_a_process_of_its_own(name, || {
+        block_on(async {
+            let cluster = TestCluster::start(1).await.unwrap();
+            connect(&cluster, ClientConfig::new()).await.close().await;
+            let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+            // All below the lowest free one are in use.
+            let lowest = std::fs::File::open("/dev/null").unwrap().as_raw_fd();
+            let most = Some(u64::try_from(lowest).unwrap());
+            setrlimit(Resource::Nofile, Rlimit { current: most, maximum }).unwrap();
+            let config = ClientConfig::new().connect_deadline(100 * PATIENCE);
+            let seeds = ["127.0.0.1:1", "127.0.0.2:1"].map(|seed| seed.parse().unwrap());
+            let connecting = rt::timeout(PATIENCE, Client::connect(seeds, config));
+            let error = connecting.await.expect("it is not told at once").unwrap_err();
+            setrlimit(Resource::Nofile, Rlimit { current, maximum }).unwrap();
+            assert_eq!(error.code(), Some("unavailable"), "{error}");
+            let told = error.to_string();
+            assert!(told.contains("gives this process no file descriptor"), "{told}");
+            assert!(!told.contains("cannot connect"), "{told}");
+            let client = Client::connect(cluster.seeds(), ClientConfig::new()).await.unwrap();
+            client.close().await;
+            cluster.shutdown().await;
+        });
     });
 }

@@ -371,6 +371,20 @@ fn delete_takes_one_entry_or_a_tree() {
 }
 
 #[test]
+fn a_tree_that_may_be_deleted_in_part_only_is_refused_with_the_number_of_what_is_gone() {
+    let text = "not for all entries here: 3 were deleted, the others are left";
+    let node = FakeNode::start(move |_| one(error(text, "denied").bool("made", true).clone()));
+    let delete = cli_with(&node, &["delete", "a", "-r"]);
+    assert_eq!((delete.code, delete.stdout.as_str()), (3, ""), "{}", delete.stderr);
+    let told = format!("error: the node refuses: {text} (denied)");
+    assert!(delete.stderr.starts_with(&told), "{}", delete.stderr);
+    assert!(!delete.stderr.contains("may have been done"), "{}", delete.stderr);
+    let delete = cli_with(&node, &["delete", "a", "-r", "--json"]);
+    assert!(delete.stderr.contains("\"outcome\":\"refused\""), "{}", delete.stderr);
+    assert_eq!(delete.code, 3, "{}", delete.stderr);
+}
+
+#[test]
 fn tree_prints_whole_paths_aligned() {
     let answer = |request: &distkv::client::Message| {
         // Then whether there is more below.

@@ -25,6 +25,16 @@ pub enum ClientError {
         /// Why not.
         reason: String,
     },
+    /// The system gives this process no file descriptor for a connection: that says nothing of the node. Nothing was sent.
+    #[error(
+        "the system gives this process no file descriptor for a connection to {address}: {reason}"
+    )]
+    NoDescriptor {
+        /// Where to.
+        address: String,
+        /// What the system said.
+        reason: String,
+    },
     /// No TLS came about, or the node does not know the user: the reason says which of address, name, CA, time, user
     /// and secret is wrong. No request was sent.
     #[error("cannot get into {address}: {reason}")]
@@ -69,6 +79,17 @@ pub enum ClientError {
         /// How.
         reason: String,
     },
+    /// The node has the request, and did not answer in time. Whether it was carried out is not known.
+    #[error("{address} is silent: {reason}")]
+    Silent {
+        /// Where.
+        address: String,
+        /// What did not come, and for how long.
+        reason: String,
+    },
+    /// The call had no time. Nothing was sent.
+    #[error("there was none, because the call had no time")]
+    NoTime,
     /// The other side does not keep to the protocol. An unanswered request may have been
     /// carried out.
     #[error("{address} does not speak the client protocol: {reason}")]
@@ -137,12 +158,36 @@ impl ClientError {
             ClientError::LoginWaits { error, .. } => Some(error),
             ClientError::Resolve { .. }
             | ClientError::Connect { .. }
+            | ClientError::NoDescriptor { .. }
             | ClientError::NoAccess { .. }
             | ClientError::OtherNetwork { .. }
             | ClientError::Lost { .. }
+            | ClientError::Silent { .. }
+            | ClientError::NoTime
             | ClientError::Protocol { .. }
             | ClientError::TooLarge(_)
             | ClientError::Busy(_) => None,
+        }
+    }
+
+    /// The word for programs: a node's, or what kind of error it is. Unlike the error's text, which may be a node's, it names
+    /// neither paths nor values.
+    #[must_use]
+    pub fn code(&self) -> &str {
+        match self {
+            ClientError::Server(error) => error.code.as_deref().unwrap_or("refused"),
+            ClientError::Resolve { .. } => "resolve",
+            ClientError::Connect { .. } => "connect",
+            ClientError::NoDescriptor { .. } => "no_descriptor",
+            ClientError::NoAccess { code, .. } => code.as_deref().unwrap_or("no_access"),
+            ClientError::LoginWaits { .. } => "login_waits",
+            ClientError::OtherNetwork { .. } => "other_network",
+            ClientError::Lost { .. } => "lost",
+            ClientError::Silent { .. } => "silent",
+            ClientError::NoTime => "no_time",
+            ClientError::Protocol { .. } => "protocol",
+            ClientError::TooLarge(_) => "too_large",
+            ClientError::Busy(_) => "busy",
         }
     }
 
@@ -150,13 +195,16 @@ impl ClientError {
     pub(crate) fn address(&self) -> Option<&str> {
         match self {
             ClientError::Connect { address, .. }
+            | ClientError::NoDescriptor { address, .. }
             | ClientError::NoAccess { address, .. }
             | ClientError::LoginWaits { address, .. }
             | ClientError::OtherNetwork { address, .. }
             | ClientError::Lost { address, .. }
+            | ClientError::Silent { address, .. }
             | ClientError::Protocol { address, .. } => Some(address),
             ClientError::Resolve { .. }
             | ClientError::Server(_)
+            | ClientError::NoTime
             | ClientError::TooLarge(_)
             | ClientError::Busy(_) => None,
         }

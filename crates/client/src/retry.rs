@@ -86,7 +86,11 @@ impl ErrorClass {
     pub fn of(error: &ClientError, sent: Sent) -> ErrorClass {
         match error {
             ClientError::Server(error) => ErrorClass::of_server(error),
-            ClientError::Resolve { .. } | ClientError::Connect { .. } => ErrorClass::Unavailable,
+            ClientError::Resolve { .. }
+            | ClientError::Connect { .. }
+            | ClientError::NoDescriptor { .. }
+            | ClientError::NoTime => ErrorClass::Unavailable,
+            ClientError::Silent { .. } => ErrorClass::TryDeadline,
             ClientError::Lost { .. } | ClientError::Protocol { .. } => match sent {
                 Sent::Nothing => ErrorClass::Unavailable,
                 Sent::Maybe => ErrorClass::FateUnknown,

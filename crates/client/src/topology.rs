@@ -259,6 +259,7 @@ impl TopologyManager {
         }
     }
 
+    /// Also that there is no file descriptor for a connection to any.
     fn refusal_by_all(&self) -> Option<ClientError> {
         let state = self.shared.state.lock();
         state.failure.clone().filter(|_| state.all_refuse)

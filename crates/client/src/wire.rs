@@ -168,11 +168,23 @@ async fn connect_any(to: &HostPort, timeout: Duration) -> Result<(TcpStream, IpA
                 // It has ended already.
                 Err(error) => reasons.push((*address, error.to_string())),
             },
+            // So it would be at the next address.
+            Some(Err(error)) if is_out_of_descriptors(&error) => {
+                let (address, reason) = (to.to_string(), error.to_string());
+                return Err(ClientError::NoDescriptor { address, reason });
+            }
             Some(Err(error)) => reasons.push((*address, error.to_string())),
             None => reasons.push((*address, String::from("no answer"))),
         }
     }
     Err(ClientError::Connect { address: to.to_string(), reason: list_reasons(&reasons) })
+}
+
+/// Whether this process, or the whole system, has as many files open as it may (EMFILE, ENFILE).
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
 }
 
 /// Options of the socket. Where the system refuses them, things are slower, not wrong.

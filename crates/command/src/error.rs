@@ -6,7 +6,7 @@ use clap::error::ErrorKind;
 use distkv_client::{CallError, ClientError, PLAINTEXT_LOGIN, ServerError};
 use serde_json::json;
 
-use crate::output::{longest_wait, printable_lines};
+use crate::output::{longest_wait, printable, printable_lines};
 
 /// The exit code of a command that did what it was asked.
 pub const EXIT_OK: u8 = 0;
@@ -112,6 +112,8 @@ impl Outcome {
     /// Of what a node answers. A node that is not ready yet, or has failed, refuses nothing.
     fn of(error: &ServerError) -> Outcome {
         match error.code.as_deref() {
+            // What may be deleted of a tree is, and the rest is refused for good: its text says how much.
+            Some("denied" | "auth_required") => Outcome::Refused,
             _ if error.is_made => Outcome::UnknownFate,
             Some("not_found") => Outcome::NotFound,
             Some(
@@ -254,7 +256,7 @@ impl CliError {
             _ if is_json => {
                 let (text, exit_code) = (self.to_string(), self.exit_code());
                 let error = json!({"error": text, "outcome": outcome, "code": code, "exit_code": exit_code});
-                tell(&format!("{error}\n"));
+                tell(&format!("{}\n", printable(&error.to_string())));
             }
             // Who has pressed Ctrl-C knows that.
             CliError::Interrupted(left) if left.is_empty() => {}
@@ -333,7 +335,9 @@ fn tell(text: &str) {
 /// node that is not ready yet refuses nothing either.
 fn told(error: &ServerError) -> String {
     let code = error.code.as_ref().map(|code| format!(" ({code})")).unwrap_or_default();
-    let is_refusal = !error.is_made && Outcome::of(error) != Outcome::Unreachable;
+    let outcome = Outcome::of(error);
+    let is_refusal =
+        outcome == Outcome::Refused || !error.is_made && outcome != Outcome::Unreachable;
     let refuses = if is_refusal { "the node refuses: " } else { "" };
     format!("{refuses}{}{code}", error.text)
 }
@@ -371,6 +375,9 @@ impl From<ClientError> for CliError {
             | ClientError::LoginWaits { .. }
             | ClientError::OtherNetwork { .. }
             | ClientError::Lost { .. }
+            | ClientError::NoDescriptor { .. }
+            | ClientError::Silent { .. }
+            | ClientError::NoTime
             | ClientError::TooLarge(_)
             | ClientError::Busy(_) => error.to_string(),
         };
@@ -399,11 +406,13 @@ fn outcome_of(error: &ClientError) -> Outcome {
         ClientError::Server(server) => Outcome::of(server),
         // Another network's node is none of those that are meant, and one that makes the login wait has refused nothing.
         ClientError::Connect { .. }
+        | ClientError::NoDescriptor { .. }
+        | ClientError::NoTime
         | ClientError::LoginWaits { .. }
         | ClientError::Resolve { .. }
         | ClientError::OtherNetwork { .. } => Outcome::Unreachable,
         ClientError::NoAccess { .. } => Outcome::Refused,
-        ClientError::Lost { .. } => Outcome::UnknownFate,
+        ClientError::Lost { .. } | ClientError::Silent { .. } => Outcome::UnknownFate,
         ClientError::Protocol { .. } | ClientError::TooLarge(_) | ClientError::Busy(_) => {
             Outcome::Failed
         }
@@ -414,7 +423,7 @@ impl From<CallError> for CliError {
     fn from(error: CallError) -> CliError {
         let (outcome, text) = match &error {
             CallError::Refused { error: server, at } => {
-                (Outcome::of(server), format!("{} {at}", told(server)))
+                (Outcome::of(server), format!("{} {}", told(server), at.of_refusal(server)))
             }
             CallError::NoAccess {
                 error: ClientError::NoAccess { code: Some(code), greeted: true, .. },

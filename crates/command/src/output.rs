@@ -66,7 +66,8 @@ impl Output {
     /// One line of JSON, for programs: integers that many of them would round are text.
     pub fn json_line(&mut self, mut json: Json) -> Result<(), CliError> {
         make_integers_safe(&mut json);
-        self.line(&json.to_string())
+        // Its escapes are those of JSON, too.
+        self.line(&printable(&json.to_string()))
     }
 
     /// One line of JSON, or what people get in its place.

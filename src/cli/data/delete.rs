@@ -35,7 +35,8 @@ path, changed, chain, tock, and below, the number of entries below the path if t
 With --recursive, the node may take 10 minutes, unless --timeout says otherwise. The root (':') is not \
 deleted that way.
 
-Exit code: 0 it is gone (or was not there), 1 failed, 2 usage, 3 refused, 5 a precondition does not hold, \
+Exit code: 0 it is gone (or was not there), 1 failed, 2 usage, 3 refused (with --recursive, the error says how \
+many were deleted before), 5 a precondition does not hold, \
 6 no node was reached, 7 it may have been done.")]
 pub(in crate::cli) struct DeleteArgs {
     /// The entry's path, like a.b:1.c

@@ -227,7 +227,10 @@ impl DeleteSource {
              the others are left",
             count_of(self.count, "was", "were")
         );
-        ClientError::new(ErrorCode::Denied, text)
+        match self.count {
+            0 => ClientError::new(ErrorCode::Denied, text),
+            _ => ClientError::of_made(ErrorCode::Denied, text),
+        }
     }
 
     fn write_count(&self, emit: &mut Emit<'_>, cx: &Context<'_>) {

@@ -208,6 +208,33 @@ fn watches_end_at_once_and_trees_may_come_to_their_end() {
     });
 }
 
+#[test]
+fn streams_that_have_ended_do_not_hold_up_the_end_while_somebody_has_them() {
+    block_on(async {
+        let mut cluster = TestCluster::start(1).await.unwrap();
+        let client = connect(&cluster, ClientConfig::new()).await;
+        let mut batch = Batch::new();
+        for i in 0..1000 {
+            batch.put(&path("t").push(i).unwrap(), &i).unwrap();
+        }
+        client.batch(&batch).await.unwrap();
+        let mut tree = client.tree_stream(&path("t"), TreeOptions::default()).await.unwrap();
+        while tree.next().await.unwrap().is_some() {}
+        let none = client.tree_stream(&path("none"), TreeOptions::default()).await.unwrap();
+        let mut conflicts = client.conflict_stream(&Path::root()).unwrap();
+        assert_eq!(conflicts.next().await, Ok(None));
+        // So is it with those that have broken off.
+        let mut broken = client.tree_stream(&path("t"), TreeOptions::default()).await.unwrap();
+        let mut unlisted = client.conflict_stream(&Path::root()).unwrap();
+        drop(cluster.take(0));
+        while broken.next().await.is_ok() {}
+        unlisted.next().await.unwrap_err();
+        let closing = client.close().grace(100 * PATIENCE);
+        assert!(rt::timeout(PATIENCE, closing.into_future()).await.is_some());
+        drop((tree, none, conflicts, broken, unlisted));
+    });
+}
+
 /// How often an operation is begun until it could be cancelled.
 const ROUNDS: usize = 100;
 

@@ -162,6 +162,10 @@ fn a_call_is_a_span_and_a_failed_try_an_event() {
     tracing::subscriber::with_default(subscriber, || {
         block_on(async {
             client.put(&path("secret.path"), &"secret value").await.unwrap();
+            // The node's words tell all of it.
+            let other = PutOptions::new().prev(Value::new(b"\xacsecret guess").unwrap());
+            let error = client.put_with(&path("secret.path"), &1, &other).await.unwrap_err();
+            assert!(error.to_string().contains("secret value"), "{error}");
             cluster.shutdown().await;
             client.get::<String>(&path("secret.path")).await.unwrap_err();
         });
@@ -182,7 +186,10 @@ fn a_call_is_a_span_and_a_failed_try_an_event() {
         (&"not_done".into(), &"ERROR".into())
     );
     let failed = lines.iter().filter(|line| line["fields"]["message"] == "a try has failed");
-    let classes: Vec<_> = failed.map(|line| &line["fields"]["distkv.class"]).collect();
+    let failed: Vec<_> = failed.map(|line| &line["fields"]).collect();
+    let types: Vec<_> = failed.iter().map(|fields| &fields["error.type"]).collect();
+    assert!(types.contains(&&"data_mismatch".into()), "{text}");
+    let classes: Vec<_> = failed.iter().map(|fields| &fields["distkv.class"]).collect();
     assert!(classes.len() >= 2 && classes.iter().all(|class| class.is_string()), "{text}");
     assert!(!text.contains("secret"), "{text}");
 }

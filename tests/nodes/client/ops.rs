@@ -6,7 +6,10 @@ use std::time::Duration;
 use distkv::client::smart::{
     Batch, DeleteTreeOptions, GetOptions, ReadMode, Repeated, TreeOptions, WatchOptions, WriteId,
 };
-use distkv::client::{CallError, Client, ClientConfig, Fate, HostPort, PutOptions, RetryPolicy};
+use distkv::client::{
+    CallError, Client, ClientConfig, Fate, Fields, HostPort, Idempotency, PutOptions, RawRequest,
+    RetryPolicy,
+};
 use distkv::model::path::Path;
 use distkv::rt::{self, TcpListener};
 use distkv::testing::{PATIENCE, TestCluster, block_on, free_addrs, wait_until};
@@ -197,6 +200,49 @@ fn without_a_node_the_deadline_is_kept_and_the_fate_is_told() {
         assert_eq!((error.code(), error.fate()), (Some("unavailable"), Fate::NotDone), "{error}");
         assert!(error.attempts() > 1);
         assert_eq!(client.stats().retry.deadlines, 1);
+    });
+}
+
+#[test]
+fn a_request_that_is_answered_with_a_stream_is_refused_before_it_is_sent() {
+    block_on(async {
+        let cluster = TestCluster::start(1).await.unwrap();
+        let client = connect(&cluster, ClientConfig::new()).await;
+        let at = path("a");
+        client.put(&at, &1).await.unwrap();
+        let request = async |action: &str, fields: &Fields| {
+            let (idempotency, needs_id) = (Idempotency::Read, false);
+            let (path, try_deadline) = (&at, None);
+            let request = RawRequest { action, fields, path, idempotency, needs_id, try_deadline };
+            client.request(request).await
+        };
+        let plain = Fields::at(&at);
+        for action in [
+            "get_tree",
+            "get_tree_internal",
+            "watch",
+            "msg_monitor",
+            "conflicts",
+            "watch_cluster",
+            "get_snapshot",
+            "auth",
+            "auth_list",
+        ] {
+            let error = request(action, &plain).await.unwrap_err();
+            let told = format!("{action} is answered with a stream, which `request` does not read");
+            assert_eq!((error.code(), error.to_string()), (Some("usage"), told));
+        }
+        // With versions, it tells each entry.
+        let mut versions = plain.clone();
+        let error = request("delete_tree", versions.u64("nchain", 2)).await.unwrap_err();
+        assert_eq!(error.code(), Some("usage"), "{error}");
+        assert_eq!(client.get::<u8>(&at).await.unwrap(), Some(1));
+        // What is answered with one message is not.
+        assert_eq!(request("get_value", &plain).await.unwrap().u64("value"), Some(1));
+        let mut count = plain.clone();
+        let deleted = request("delete_tree", count.u64("nchain", 0)).await.unwrap();
+        assert_eq!(deleted.u64("changed"), Some(1));
+        cluster.shutdown().await;
     });
 }
 

@@ -1,5 +1,7 @@
 //! Whose answer a read takes.
 
+mod own_writes;
+
 use std::time::Duration;
 
 use distkv::client::retry::RetryPolicy;

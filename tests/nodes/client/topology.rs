@@ -1,6 +1,7 @@
 //! The cluster view of a client: from seeds to a watch, to the next node when that one is lost.
 
 mod other_node;
+pub(super) mod scripted;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

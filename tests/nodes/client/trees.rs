@@ -12,6 +12,7 @@ use distkv::testing::{PATIENCE, TestCluster, block_on, free_addrs};
 use futures::{AsyncReadExt, AsyncWriteExt, StreamExt};
 
 use super::ops::{connect, path};
+use super::topology::scripted::Scripted;
 
 #[test]
 fn a_tree_comes_entry_by_entry_whatever_its_size() {
@@ -157,6 +158,43 @@ fn a_silent_node_is_given_up_by_who_deletes_a_tree_and_a_slow_one_is_not() {
             }
             script.cancel().await;
         }
+    });
+}
+
+#[test]
+fn a_tree_that_is_deleted_in_part_is_not_told_as_not_done() {
+    block_on(async {
+        let node = Scripted::start("s1");
+        node.change(|state| state.told = vec![("s1".into(), node.address.clone())]);
+        let client = Client::connect([node.seed()], ClientConfig::new()).await.unwrap();
+        let at = path("t");
+        for again_if_unknown in [false, true] {
+            for (code, is_made, fate) in [
+                ("denied", true, Fate::Unknown),
+                ("memory_full", true, Fate::Unknown),
+                ("of_a_later_version", true, Fate::Unknown),
+                ("denied", false, Fate::NotDone),
+            ] {
+                node.change(|state| (state.refuses, state.is_made) = (vec![code], is_made));
+                let options = DeleteTreeOptions { again_if_unknown };
+                let error = client.delete_tree(&at, options).await.unwrap_err();
+                assert!(matches!(error, CallError::Refused { .. }), "{error:?}");
+                let told = (error.code(), error.fate(), error.attempts());
+                assert_eq!(told, (Some(code), fate, 1), "{error}");
+                assert_eq!(error.to_string().contains("done in part"), is_made, "{error}");
+            }
+        }
+        // What is done in part is not done further by whoever has not said that it may be.
+        for code in ["too_many", "too_slow", "not_ready"] {
+            node.change(|state| (state.refuses, state.is_made) = (vec![code], true));
+            let error = client.delete_tree(&at, DeleteTreeOptions::default()).await.unwrap_err();
+            assert!(matches!(error, CallError::FateUnknown { .. }), "{error:?}");
+            assert_eq!((error.fate(), error.attempts()), (Fate::Unknown, 1), "{error}");
+            node.change(|state| state.refuses = vec![code]);
+            let again = DeleteTreeOptions { again_if_unknown: true };
+            client.delete_tree(&at, again).await.unwrap();
+        }
+        client.close().await;
     });
 }
 

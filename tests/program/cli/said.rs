@@ -121,6 +121,22 @@ fn of_what_only_reads_nothing_may_have_been_done() {
 }
 
 #[test]
+fn nothing_that_a_terminal_obeys_is_printed() {
+    let node = NodeProcess::run("n1");
+    let value = "\u{9b}31m\u{202e}\u{7f}\u{e4}";
+    assert_eq!(at(&node, &["set", "--string", "a", value]).code, 0);
+    for command in [&["get", "a", "--json"][..], &["tree", "--json"], &["get", "a"]] {
+        let done = at(&node, command);
+        let bad = |c: char| c != '\n' && (c.is_control() || c == '\u{202e}');
+        assert!(!done.stdout.contains(bad) && done.stdout.contains('\u{e4}'), "{:?}", done.stdout);
+        if command.contains(&"--json") {
+            let told: Json = serde_json::from_str(&done.stdout).unwrap();
+            assert_eq!(told["value"], value);
+        }
+    }
+}
+
+#[test]
 fn of_a_bench_too() {
     let node = NodeProcess::run("n1");
     let load = ["--keys", "10", "--warm-up", "0s", "--count", "10", "--json"];

@@ -143,7 +143,7 @@ impl ClientConfig {
         ClientConfig { pool, ..self }
     }
 
-    /// As whom the nodes are used, where they ask for a login.
+    /// As whom the nodes are used, where they ask for a login. An [`Access`] that is given later replaces it.
     #[must_use]
     pub fn login(mut self, login: Login) -> ClientConfig {
         self.pool.options.access = self.pool.options.access.log_in(login);
@@ -159,8 +159,9 @@ impl ClientConfig {
         self
     }
 
-    /// To which network, whether by TLS, and as whom: at each node. A network that was named before counts more, and
-    /// [`ClientConfig::plaintext_login`] that was allowed before stays so.
+    /// To which network, whether by TLS, and as whom: at each node. It replaces a [`ClientConfig::login`] that was given before,
+    /// also where it has none itself: give that one later, or as [`Access::log_in`]. A network that was named before counts
+    /// more, and [`ClientConfig::plaintext_login`] that was allowed before stays so.
     #[must_use]
     pub fn access(mut self, access: Access) -> ClientConfig {
         let before = &self.pool.options.access;

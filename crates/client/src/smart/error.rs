@@ -45,15 +45,30 @@ pub struct At {
 impl fmt::Display for At {
     /// `(at n1, 3 tries, may have been done)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tries = count_of(u64::from(self.attempts), "try", "tries");
         let fate = match self.fate {
             Fate::NotDone => "",
             Fate::Unknown => ", may have been done",
             Fate::Unconfirmed => ", done but not confirmed",
         };
+        f.write_str(&self.told(fate))
+    }
+}
+
+impl At {
+    fn told(&self, fate: &str) -> String {
+        let tries = count_of(u64::from(self.attempts), "try", "tries");
         match &self.node {
-            Some(node) => write!(f, "(at {node}, {tries}{fate})"),
-            None => write!(f, "({tries}{fate})"),
+            Some(node) => format!("(at {node}, {tries}{fate})"),
+            None => format!("({tries}{fate})"),
+        }
+    }
+
+    /// The same of a refusal: where the node has done a part before, `(at n1, 1 try, done in part)`.
+    #[must_use]
+    pub fn of_refusal(&self, error: &ServerError) -> String {
+        match error.is_made {
+            true => self.told(", done in part"),
+            false => self.to_string(),
         }
     }
 }
@@ -62,8 +77,9 @@ impl fmt::Display for At {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// A node refused it, and no other try can help: a precondition does not hold, the request is bad,
-    /// it is not allowed …
-    #[error("{error} {at}")]
+    /// it is not allowed … Where the fate is unknown, an earlier try may have done it, or the node has done a part before: it
+    /// has deleted what may be deleted of a tree ([`ServerError::is_made`]).
+    #[error("{error} {}", .at.of_refusal(.error))]
     Refused {
         /// What the node said.
         error: ServerError,

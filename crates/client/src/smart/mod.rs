@@ -179,6 +179,9 @@ impl Client {
         };
         match rt::timeout(patience, topology.first_view_if_let_in()).await {
             Some(Ok(())) => return Ok(()),
+            Some(Err(error @ ClientError::NoDescriptor { .. })) => {
+                return Err(CallError::Unavailable { at: at(&error), error });
+            }
             Some(Err(error)) => return Err(CallError::NoAccess { at: at(&error), error }),
             None => {}
         }

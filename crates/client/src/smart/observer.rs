@@ -63,7 +63,8 @@ pub trait CallObserver: Send {
         let _ = (node, attempt);
     }
 
-    /// That try has failed; `class` says what follows from that.
+    /// That try has failed; `class` says what follows from that. The error's text may be the node's, and name paths and
+    /// values; its [`ClientError::code`] does not.
     fn try_failed(&mut self, node: &str, attempt: u32, class: ErrorClass, error: &ClientError) {
         let _ = (node, attempt, class, error);
     }

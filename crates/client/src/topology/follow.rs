@@ -41,6 +41,8 @@ struct Round {
     failure: Option<ClientError>,
     /// One might let this client in.
     is_hope: bool,
+    /// One could not be asked, because this process has no file descriptor left: so it is with all.
+    is_starved: bool,
 }
 
 impl Round {
@@ -50,8 +52,9 @@ impl Round {
             Unusable::NotReady => (self.not_ready, self.is_hope) = (true, true),
             Unusable::Failed(error) => {
                 self.is_hope |= !is_refusal(&error);
-                // A refusal says more than that somebody else cannot be reached.
-                if !self.failure.as_ref().is_some_and(is_refusal) {
+                self.is_starved |= matches!(error, ClientError::NoDescriptor { .. });
+                // A refusal, and that there is no file descriptor, say more than that somebody else cannot be reached.
+                if self.failure.as_ref().is_none_or(|known| weight(known) < weight(&error).max(1)) {
                     self.failure = Some(error);
                 }
             }
@@ -88,7 +91,7 @@ pub(super) async fn follow_views(shared: &Shared) {
             continue;
         }
         if let Some(failure) = round.failure {
-            shared.on_failure(failure, !round.is_hope);
+            shared.on_failure(failure, !round.is_hope || round.is_starved);
         }
         rt::sleep(spread(delay)).await;
         delay = (delay * 2).min(shared.config.retry_delay_max);
@@ -142,6 +145,14 @@ async fn turn(share: Option<Duration>) {
     match share {
         Some(share) => rt::sleep(share).await,
         None => std::future::pending().await,
+    }
+}
+
+/// How much an error says of why there is no view.
+fn weight(error: &ClientError) -> u8 {
+    match error {
+        ClientError::NoDescriptor { .. } => 2,
+        error => u8::from(is_refusal(error)),
     }
 }
 

@@ -26,6 +26,11 @@ fn what_may_not_be_deleted_stays_and_the_end_says_so_without_naming_it() {
             assert_eq!(text(&refusal, "code"), "denied");
             assert!(text(&refusal, "error").contains("4 were deleted"), "{refusal}");
             assert!(!text(&refusal, "error").contains("shut"), "{refusal}");
+            assert_eq!(refusal["made"].as_bool(), Some(true), "{refusal}");
+            // Nothing is left that it may delete.
+            let refusal = user.error(delete("a", 0));
+            assert!(text(&refusal, "error").contains("0 were deleted"), "{refusal}");
+            assert!(!has(&refusal, "made"), "{refusal}");
         } else {
             let told = user.stream(delete("a", nchain));
             let values = told.iter().map(|m| has(m, "old_value").then(|| m["old_value"].as_i64()));
@@ -34,6 +39,7 @@ fn what_may_not_be_deleted_stays_and_the_end_says_so_without_naming_it() {
             assert_eq!(values.collect::<Vec<_>>(), old);
             assert!(!has(&told[2], "prev") && has(&told[1], "prev"), "{told:?}");
             assert_eq!(entries(&told).pop(), Some(failed("denied")));
+            assert_eq!(told.last().unwrap()["made"].as_bool(), Some(true), "{told:?}");
         }
         let left = place.admin.stream(map! {"action": "get_tree", "path": path("a")});
         assert_eq!(entries(&left), numbers(&[("shut.x", 3)]));
@@ -85,6 +91,7 @@ fn a_deletion_stops_where_the_right_is_lost() {
     };
     assert_eq!(text(&end, "code"), "denied");
     assert!(text(&end, "error").contains("2999 were deleted"), "{end}");
+    assert_eq!(end["made"].as_bool(), Some(true), "{end}");
     let left = place.admin.stream(map! {"action": "get_tree", "path": path("a")});
     assert_eq!(entries(&left), numbers(&[(":2990", 2990)]));
 

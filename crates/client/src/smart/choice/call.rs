@@ -183,7 +183,7 @@ pub(in crate::smart) struct Refusals(SmallVec<[(Place, Said); 4]>);
 #[derive(Debug)]
 enum Said {
     /// It does not let this client in. Whether it had greeted: otherwise it may be anybody's.
-    Refused { error: ClientError, greeted: bool },
+    Refused { error: ClientError, greeted: bool, node: String },
     /// It cannot be reached, makes the login wait, or is of another network.
     Unreachable,
     /// It lets this client in, or may: it failed otherwise, or was slow.
@@ -200,7 +200,8 @@ impl Refusals {
     ) {
         let said = match error {
             ClientError::NoAccess { greeted, .. } => {
-                Said::Refused { error: error.clone(), greeted: *greeted }
+                let (error, node) = (error.clone(), at.name.clone());
+                Said::Refused { error, greeted: *greeted, node }
             }
             // Without an answer in time there was a connection.
             _ if class == ErrorClass::TryDeadline => Said::Hope,
@@ -210,6 +211,7 @@ impl Refusals {
             | ClientError::LoginWaits { .. }
             | ClientError::Resolve { .. }
             | ClientError::Connect { .. }
+            | ClientError::NoDescriptor { .. }
             | ClientError::Lost { .. } => Said::Unreachable,
             _ => Said::Hope,
         };
@@ -217,23 +219,24 @@ impl Refusals {
         self.0.push((Place::of(at), said));
     }
 
-    /// If none of these nodes may let this client in, the error to end with: each has refused it, or cannot be reached, and
+    /// If none of these nodes may let this client in, the error to end with and the node that it is from: each has refused it, or cannot be reached, and
     /// one has refused it after its greeting. One without a greeting may be another network's, at a stray address: that
     /// counts only where all refuse.
     pub(in crate::smart) fn verdict<'t>(
         &self,
         targets: impl IntoIterator<Item = &'t Target>,
-    ) -> Option<ClientError> {
+    ) -> Option<(String, ClientError)> {
         let (mut met, mut unmet, mut all_refuse) = (None, None, true);
         for target in targets {
             match &self.0.iter().find(|(other, _)| other.is_of(target))?.1 {
-                Said::Refused { error, greeted: true } => met = Some(error),
-                Said::Refused { error, greeted: false } => unmet = Some(error),
+                Said::Refused { error, greeted: true, node } => met = Some((node, error)),
+                Said::Refused { error, greeted: false, node } => unmet = Some((node, error)),
                 Said::Unreachable => all_refuse = false,
                 Said::Hope => return None,
             }
         }
-        met.or(unmet.filter(|_| all_refuse)).cloned()
+        let (node, error) = met.or(unmet.filter(|_| all_refuse))?;
+        Some((node.clone(), error.clone()))
     }
 }
 
@@ -367,7 +370,13 @@ impl Inner {
             let random = rt::random_u64();
             let mut decision = match refusal {
                 Some(_) => Decision::GiveUp(Reason::Final),
-                None => policy.decide(failed.class, attempts, elapsed(), idempotency, random),
+                None => policy.decide(
+                    class_for_retry(&failed),
+                    attempts,
+                    elapsed(),
+                    idempotency,
+                    random,
+                ),
             };
             if let Decision::RetryAfter { delay, other_node } = decision {
                 if !other_node {
@@ -386,12 +395,20 @@ impl Inner {
                 if let Some(counts) = counts {
                     counts.give_up(reason);
                 }
+                let mut at = at(fate);
+                let error = match refusal {
+                    Some((node, error)) => {
+                        at.node = Some(node);
+                        error
+                    }
+                    None => failed.error,
+                };
                 // That says more than that the deadline has cut off the last try.
-                let error = match (refusal.unwrap_or(failed.error), unconfirmed) {
+                let error = match (error, unconfirmed) {
                     (error @ ClientError::Server(_), _) | (error, None) => error,
                     (_, Some(error)) => error,
                 };
-                return Err(final_error(error, at(fate), reason));
+                return Err(final_error(error, at, reason));
             }
         }
     }
@@ -412,10 +429,8 @@ impl Inner {
         let policy = self.config.retry;
         let total_deadline = deadline.unwrap_or(policy.total_deadline);
         if total_deadline.is_zero() {
-            let (address, reason) = (String::from("any node"), String::from("there is no time"));
             let at = At { node: None, attempts: 0, fate: Fate::NotDone };
-            let error = ClientError::Connect { address, reason };
-            return Err(CallError::Unavailable { error, at });
+            return Err(CallError::Unavailable { error: ClientError::NoTime, at });
         }
         Ok(RetryPolicy { total_deadline, ..policy })
     }
@@ -526,18 +541,33 @@ impl Inner {
             }
             None => {
                 self.pool.on_timeout(address, &used, sent_us / 1000);
-                let (error, class) = (slow("no answer", patience), ErrorClass::TryDeadline);
-                Err(Failed { error, class, is_old })
+                let (address, reason) =
+                    (address.to_string(), format!("no answer within {patience:?}"));
+                let error = ClientError::Silent { address, reason };
+                Err(Failed { error, class: ErrorClass::TryDeadline, is_old })
             }
         }
     }
 }
 
+/// What a failed try means for another one. Of what a node has done in part, another node would do the rest once more: only
+/// who says that this does no harm wants that.
+fn class_for_retry(failed: &Failed) -> ErrorClass {
+    let is_made = failed.error.server().is_some_and(|error| error.is_made);
+    match failed.class {
+        ErrorClass::Overload | ErrorClass::Aborted if is_made => ErrorClass::FateUnknown,
+        class => class,
+    }
+}
+
 /// What a failed try leaves in doubt.
 fn fate_of(failed: &Failed, idempotency: Idempotency) -> Fate {
+    let is_made = failed.error.server().is_some_and(|error| error.is_made);
     match failed.class {
         _ if idempotency == Idempotency::Read => Fate::NotDone,
         ErrorClass::UnknownThere => Fate::Unconfirmed,
+        // Part of a tree may be deleted, and the rest refused for good.
+        _ if is_made => Fate::Unknown,
         ErrorClass::TryDeadline | ErrorClass::FateUnknown | ErrorClass::Aborted => Fate::Unknown,
         ErrorClass::Unavailable | ErrorClass::Overload | ErrorClass::Busy | ErrorClass::Final => {
             Fate::NotDone

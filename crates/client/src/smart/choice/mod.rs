@@ -1,6 +1,7 @@
 //! Which node is asked, and whose answer counts.
 
 pub(super) mod call;
+mod majority;
 pub(super) mod own_writes;
 pub(super) mod read_modes;
 pub(super) mod shard_table;

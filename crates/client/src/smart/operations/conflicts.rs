@@ -48,8 +48,8 @@ pub struct ConflictsFound {
 /// Conflicts as they come, of all live nodes at once. Dropping it ends it.
 pub struct ConflictStream {
     client: Arc<Inner>,
-    /// Closing the client waits for it.
-    _open: Member,
+    /// Closing the client waits for it, until it has ended.
+    open: Option<Member>,
     listings: SelectAll<BoxStream<'static, Told>>,
     /// Of those that were given: at most as many as all nodes list.
     known: BTreeSet<Key>,
@@ -80,9 +80,9 @@ impl Client {
         let answers = join_all(listings.into_iter().map(|mut listing| async move {
             let name = listing.target.name.clone();
             let all = rt::timeout(patience, listing.all()).await;
-            let silent = || ClientError::Connect {
+            let silent = || ClientError::Silent {
                 address: listing.target.address.to_string(),
-                reason: format!("no whole list within {patience:?}"),
+                reason: format!("no whole list of conflicts within {patience:?}"),
             };
             (name, all.unwrap_or_else(|| Err(silent())))
         }));
@@ -136,7 +136,7 @@ impl Client {
         let listings = self.listings(path);
         Ok(ConflictStream {
             client: Arc::clone(&self.inner),
-            _open: open,
+            open: Some(open),
             listings: select_all(listings.into_iter().map(Listing::into_stream)),
             known: BTreeSet::new(),
             nodes: Vec::new(),
@@ -174,6 +174,7 @@ impl ConflictStream {
                 Err(error) => self.missing.push((node, error)),
             }
         }
+        self.open = None;
         match (self.nodes.is_empty(), self.missing.last()) {
             (true, Some((node, _))) if self.client.pool.is_closed() => {
                 let at = At { node: Some(node.clone()), attempts: 1, fate: Fate::NotDone };
@@ -259,14 +260,18 @@ impl Inner {
         path: &Path,
     ) -> Result<ReplyStream, ClientError> {
         let patience = self.config.retry.try_deadline;
-        let beginning = async {
-            let used = self.pool.get_named(&target.address, target.expected()).await?;
-            let mut fields = Fields::at(path);
-            fields.u64("nchain", 1).bool("with_time", true);
-            used.connection().stream("conflicts", &fields).await
+        let address = || target.address.to_string();
+        let getting = self.pool.get_named(&target.address, target.expected());
+        let unreachable = || ClientError::Connect {
+            address: address(),
+            reason: format!("no connection within {patience:?}"),
         };
-        let silent = || ClientError::Connect {
-            address: target.address.to_string(),
+        let used = rt::timeout(patience, getting).await.unwrap_or_else(|| Err(unreachable()))?;
+        let mut fields = Fields::at(path);
+        fields.u64("nchain", 1).bool("with_time", true);
+        let beginning = used.connection().stream("conflicts", &fields);
+        let silent = || ClientError::Silent {
+            address: address(),
             reason: format!("no list of conflicts within {patience:?}"),
         };
         rt::timeout(patience, beginning).await.unwrap_or_else(|| Err(silent()))

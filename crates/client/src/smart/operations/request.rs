@@ -2,13 +2,29 @@
 
 use std::time::Duration;
 
-use crate::message::{Fields, Message};
+use crate::message::{Fields, Message, as_bool, as_u64};
 use crate::model::path::Path;
 use crate::model::shard::shard_of;
 use crate::retry::Idempotency;
 use crate::smart::Client;
 use crate::smart::choice::call::Plan;
 use crate::smart::error::CallError;
+
+/// Nil as MessagePack.
+const NIL: u8 = 0xc0;
+
+/// The actions that are answered with a stream.
+const STREAMING: [&str; 9] = [
+    "get_tree",
+    "get_tree_internal",
+    "watch",
+    "msg_monitor",
+    "conflicts",
+    "watch_cluster",
+    "get_snapshot",
+    "auth",
+    "auth_list",
+];
 
 /// A request by its fields.
 #[derive(Debug, Clone, Copy)]
@@ -34,9 +50,14 @@ impl Client {
     /// Its writes are not remembered for this client's reads; but they come after all that it knows.
     ///
     /// # Errors
-    /// [`CallError`]; its [`CallError::fate`] says whether it may have been carried out.
+    /// [`CallError`]; its [`CallError::fate`] says whether it may have been carried out. [`CallError::Usage`] where the
+    /// action is answered with a stream, which has operations of its own.
     pub async fn request(&self, request: RawRequest<'_>) -> Result<Message, CallError> {
         let RawRequest { action, fields, path, idempotency, needs_id, try_deadline } = request;
+        if is_streaming(action, fields) {
+            let text = format!("{action} is answered with a stream, which `request` does not read");
+            return Err(CallError::Usage(text));
+        }
         let plan =
             Plan { try_deadline, needs_id, ..Plan::new(action, shard_of(path), idempotency) };
         if idempotency == Idempotency::Read {
@@ -47,4 +68,16 @@ impl Client {
         self.inner.order_into(path, false, &mut all);
         Ok(self.inner.request(plan, all.append(fields)).await?.value)
     }
+}
+
+fn is_streaming(action: &str, fields: &Fields) -> bool {
+    // With versions, it tells each entry.
+    let has_versions = || {
+        let fields = Message::new(&fields.encode()).ok();
+        let counted = fields.as_ref().and_then(|fields| fields.get("nchain"));
+        counted.is_some_and(|count| {
+            as_u64(count) != Some(0) && as_bool(count) != Some(false) && *count != [NIL]
+        })
+    };
+    STREAMING.contains(&action) || action == "delete_tree" && has_versions()
 }

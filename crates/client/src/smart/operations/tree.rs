@@ -30,11 +30,9 @@ pub const TREE_ENTRIES_MAX: usize = 1 << 20;
 #[derive(Debug)]
 pub struct TreeStream {
     client: Arc<Inner>,
-    /// Closing the client waits for it.
-    _open: Member,
     path: Path,
-    /// None once it has ended.
-    stream: Option<ReplyStream>,
+    /// None once it has ended. Until then, closing the client waits for it.
+    stream: Option<(ReplyStream, Member)>,
     /// It ended with this.
     failed: Option<CallError>,
     /// It came when the tree was begun.
@@ -152,10 +150,9 @@ impl Client {
         let ((stream, first), served) = begun.await?.split();
         Ok(TreeStream {
             client: Arc::clone(&self.inner),
-            _open: open,
             path: path.clone(),
             // It has ended if there is no entry.
-            stream: first.is_some().then_some(stream),
+            stream: first.is_some().then_some((stream, open)),
             failed: None,
             first,
             node: served.node().name.clone(),
@@ -212,7 +209,7 @@ impl TreeStream {
         if let Some(first) = self.first.take() {
             return Ok(Some(first));
         }
-        let Some(stream) = &mut self.stream else {
+        let Some((stream, _)) = &mut self.stream else {
             return self.failed.clone().map_or(Ok(None), Err);
         };
         let next = next_entry(stream, &self.path, &self.node, self.patience).await;

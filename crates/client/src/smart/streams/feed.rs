@@ -160,17 +160,15 @@ impl Inner {
                 Err(failed) => {
                     search.round.on_failed(target);
                     self.counts.on_failure(failed.class);
-                    let at = || {
-                        let node = Some(target.name.clone());
-                        At { node, attempts: search.attempts, fate: Fate::NotDone }
-                    };
+                    let attempts = search.attempts;
+                    let at = |node| At { node: Some(node), attempts, fate: Fate::NotDone };
                     if failed.class == ErrorClass::Final {
-                        return Err(failed.into_refusal(at()));
+                        return Err(failed.into_refusal(at(target.name.clone())));
                     }
                     refusals.on_failed(target, &failed.error, failed.class);
                     let refusal = refusals.verdict(&routing.targets);
-                    if let Some(error) = refusal.filter(|_| !self.pool.is_closed()) {
-                        return Err(CallError::NoAccess { error, at: at() });
+                    if let Some((node, error)) = refusal.filter(|_| !self.pool.is_closed()) {
+                        return Err(CallError::NoAccess { error, at: at(node) });
                     }
                 }
             }

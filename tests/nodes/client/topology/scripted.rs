@@ -1,0 +1,180 @@
+//! Nodes that are played: they answer by what is in them at the moment, so a test decides what each one says.
+
+use std::io::{BufReader, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use distkv::client::HostPort;
+use rmpv::Value;
+
+/// A node that answers by what is in it at the moment.
+#[derive(Clone)]
+pub(in crate::client) struct Scripted {
+    pub(in crate::client) address: String,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+pub(in crate::client) struct State {
+    pub(in crate::client) name: String,
+    /// The nodes that it knows, and where it says that they are.
+    pub(in crate::client) told: Vec<(String, String)>,
+    /// What it holds at each path, and of what time; none: it is not ready.
+    pub(in crate::client) held: Option<(&'static str, u64)>,
+    /// It holds that for so many more reads; none: for ever.
+    pub(in crate::client) reads_left: Option<usize>,
+    /// The codes with which it refuses its next requests about entries.
+    pub(in crate::client) refuses: Vec<&'static str>,
+    /// It has the requests about entries, and answers none.
+    pub(in crate::client) is_silent: bool,
+    /// They say that the change is made all the same, or part of it.
+    pub(in crate::client) is_made: bool,
+    /// What it was asked.
+    actions: Vec<String>,
+    streams: Vec<TcpStream>,
+}
+
+impl Scripted {
+    pub(in crate::client) fn start(name: &str) -> Scripted {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let state = State { name: name.into(), held: Some(("old", 1)), ..State::default() };
+        let state = Arc::new(Mutex::new(state));
+        let node = Scripted { address: listener.local_addr().unwrap().to_string(), state };
+        let accepting = node.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let serving = accepting.clone();
+                serving.state.lock().unwrap().streams.push(stream.try_clone().unwrap());
+                thread::spawn(move || serving.serve(stream));
+            }
+        });
+        node
+    }
+
+    pub(in crate::client) fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock().unwrap());
+    }
+
+    pub(in crate::client) fn seed(&self) -> HostPort {
+        self.address.parse().unwrap()
+    }
+
+    pub(in crate::client) fn asked(&self, action: &str) -> usize {
+        self.state.lock().unwrap().actions.iter().filter(|asked| *asked == action).count()
+    }
+
+    /// Another node is there from now on.
+    pub(in crate::client) fn rename(&self, name: &str) {
+        self.change(|state| {
+            state.name = name.into();
+            state.told = vec![(name.into(), self.address.clone())];
+            for stream in state.streams.drain(..) {
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+        });
+    }
+
+    fn serve(&self, mut stream: TcpStream) {
+        let version = Value::Array(vec![0.into(), 65.into(), 0.into()]);
+        let name = self.state.lock().unwrap().name.clone();
+        let greeting = [
+            ("node", Value::from(name)),
+            ("version", version),
+            ("tick", 1.into()),
+            ("tock", 1.into()),
+            ("qlen", 10.into()),
+        ];
+        let mut asking = BufReader::new(stream.try_clone().unwrap());
+        let mut is_open = send(&mut stream, &0.into(), greeting);
+        while let (true, Ok(request)) = (is_open, rmpv::decode::read_value(&mut asking)) {
+            let field = |name: &str| {
+                let fields = request.as_map().into_iter().flatten();
+                fields.filter(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value).next()
+            };
+            let (Some(seq), Some(action)) = (field("seq"), field("action")) else { continue };
+            let action = action.as_str().unwrap_or_default();
+            is_open = self.answer(action).into_iter().all(|part| send(&mut stream, seq, part));
+        }
+    }
+
+    fn answer(&self, action: &str) -> Vec<Vec<(&'static str, Value)>> {
+        let mut state = self.state.lock().unwrap();
+        state.actions.push(action.to_owned());
+        let begin = vec![("state", "start".into()), ("wseq", 1.into())];
+        let is_made = state.is_made;
+        let refused = |code: &str| {
+            vec![vec![("error", "no".into()), ("code", code.into()), ("made", is_made.into())]]
+        };
+        match action {
+            "cluster" => vec![state.view()],
+            "watch_cluster" => {
+                vec![begin, vec![("cluster", map(state.view())), ("wseq", 2.into())]]
+            }
+            "conflicts" => vec![begin, vec![("state", "end".into())]],
+            "list_shards" => vec![vec![("result", Value::Array(vec![])), ("next", Value::Nil)]],
+            _ if state.is_silent => vec![],
+            _ if !state.refuses.is_empty() => refused(state.refuses.remove(0)),
+            _ if action == "get_value" && !state.may_be_read() => refused("not_ready"),
+            _ => match state.held {
+                None => refused("not_ready"),
+                Some((value, tock)) => vec![vec![
+                    ("value", value.into()),
+                    ("tock", tock.into()),
+                    ("changed", true.into()),
+                    (
+                        "chain",
+                        map(vec![
+                            ("node", "x~7".into()),
+                            ("tick", tock.into()),
+                            ("prev", Value::Nil),
+                        ]),
+                    ),
+                ]],
+            },
+        }
+    }
+}
+
+impl State {
+    /// Whether it still answers a read.
+    fn may_be_read(&mut self) -> bool {
+        let left = self.reads_left.map(|left| left.checked_sub(1));
+        self.reads_left = left.map(Option::unwrap_or_default);
+        left != Some(None)
+    }
+
+    fn view(&self) -> Vec<(&'static str, Value)> {
+        let node = |(name, address): &(String, String)| {
+            let state = if *name == self.name { "self" } else { "up" };
+            map(vec![
+                ("name", name.as_str().into()),
+                ("incarnation", 7.into()),
+                ("client", address.as_str().into()),
+                ("gossip", Value::Nil),
+                ("state", state.into()),
+                ("ready", true.into()),
+                ("housekeeper", Value::Nil),
+            ])
+        };
+        let nodes = self.told.iter().map(node).collect();
+        let id = vec![("name", self.name.as_str().into()), ("incarnation", 7.into())];
+        vec![("epoch", 1.into()), ("nodes", Value::Array(nodes)), ("id", map(id))]
+    }
+}
+
+fn map(fields: Vec<(&'static str, Value)>) -> Value {
+    Value::Map(fields.into_iter().map(|(name, value)| (name.into(), value)).collect())
+}
+
+/// Whether the other side is still there.
+fn send(
+    stream: &mut TcpStream,
+    seq: &Value,
+    fields: impl IntoIterator<Item = (&'static str, Value)>,
+) -> bool {
+    let mut bytes = Vec::new();
+    let fields = [("seq", seq.clone())].into_iter().chain(fields).collect();
+    rmpv::encode::write_value(&mut bytes, &map(fields)).unwrap();
+    stream.write_all(&bytes).is_ok()
+}
