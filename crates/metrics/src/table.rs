@@ -121,7 +121,7 @@ metrics! {
     BuildInfo: Kind::Gauge, "distkv_build_info", [Free("version")], "Always 1; the label tells the software's version.";
     NodeInfo: Kind::Gauge, "distkv_node_info", [Free("node"), Free("network"), Free("sync")], "Always 1; the labels tell the node's name, its network's, and the sync policy of its log (`memory` without a data directory).";
     Ready: Kind::Gauge, "distkv_ready", [], "1 while the node serves clients, else 0.";
-    Writable: Kind::Gauge, "distkv_writable", [], "1 while clients can change data: the node is ready, not read-only, its disk works where changes wait for it, and memory is left; else 0.";
+    Writable: Kind::Gauge, "distkv_writable", [], "1 while clients can change data: the node is ready, not read-only, its disk works where changes wait for it, memory is left, and no counter is at its end; else 0.";
     Warnings: Kind::Gauge, "distkv_warnings", [Fixed("kind", &["disk", "snapshot", "purge", "memory", "client_log", "split", "scheduled_snapshot", "certificate"])], "1 while `status` warns of it, else 0.";
     Entries: Kind::Gauge, "distkv_entries", [Fixed("kind", &["live", "deleted"])], "Entries with a value, and tombstones of deleted ones.";
     EntriesBytes: Kind::Gauge, "distkv_entries_bytes", [], "Memory that entries take, bytes.";
@@ -155,10 +155,10 @@ metrics! {
     LinkOverflows: Kind::Counter, "distkv_link_overflows", [], "Times that a link's queue was emptied because the peer did not keep up; it fetches what it missed.";
     LinkSentFrames: Kind::Counter, "distkv_link_sent_frames", [], "Messages that were queued for other nodes, without answers to catch-ups.";
     LinkSentBytes: Kind::Counter, "distkv_link_sent_bytes", [], "Their bytes.";
-    SplitMembers: Kind::Gauge, "distkv_split_members", [], "Members that were here and do not answer any more, without having left.";
-    SplitSeconds: Kind::Gauge, "distkv_split_seconds", [], "For how long the first of them has been silent, seconds; 0 if there is none.";
+    SplitMembers: Kind::Gauge, "distkv_split_members", [], "Members that were here, in this life of the node or before it, and do not answer, without having left.";
+    SplitSeconds: Kind::Gauge, "distkv_split_seconds", [], "For how long the first of them has been silent, seconds, at most since the node's start; 0 if there is none.";
     SplitChanges: Kind::Gauge, "distkv_split_changes", [], "Changes that came to be known here since then.";
-    Splits: Kind::Counter, "distkv_splits", [], "Times that members that were here have gone silent.";
+    Splits: Kind::Counter, "distkv_splits", [], "Times that members have gone silent, or were found to be at the node's start.";
     SplitsHealed: Kind::Counter, "distkv_splits_healed", [], "Times that two sides of a split met again.";
     ResyncSeconds: Kind::Gauge, "distkv_resync_seconds", [], "For how long the present healing of a split has been going on, seconds; 0 if there is none.";
     DeleteMembers: Kind::Gauge, "distkv_delete_members", [Fixed("state", &["here", "away"])], "Members of the Delete group.";

@@ -205,11 +205,12 @@ impl Inner {
 
     fn writable(&self) -> Vec<Check> {
         let now = rt::now();
-        let (is_read_only, excess) =
-            self.hub.read(|engine| (engine.is_read_only(), engine.memory_excess()));
+        let (is_read_only, used_up, excess) = self
+            .hub
+            .read(|engine| (engine.is_read_only(), engine.used_up(), engine.memory_excess()));
         let read_only = is_read_only.then(|| String::from("the node was started with --read-only"));
         vec![
-            Check::new("changes", read_only),
+            Check::new("changes", read_only.or(used_up.map(String::from))),
             Check::new("memory", excess.map(|excess| excess.text())),
             self.disk(now),
         ]

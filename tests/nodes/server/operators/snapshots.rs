@@ -2,10 +2,13 @@
 
 use std::io::Cursor;
 
+use distkv::engine::changes::{BeginTakeIn, EndTakeIn, TakeInSome};
 use distkv::engine::{Config, Input};
-use distkv::model::ids::{Incarnation, NodeId, NodeName};
+use distkv::model::ids::{Incarnation, NodeId, NodeName, Tock};
 use distkv::server::ServerConfig;
-use distkv::storage::{SnapshotSummary, verify_snapshot};
+use distkv::storage::{
+    FileId, SnapshotSummary, read_snapshot, verify_snapshot, write_snapshot_to,
+};
 
 use crate::harness::{Client, Node, Value, array, fields, path, refusing, text};
 
@@ -217,6 +220,49 @@ fn a_node_that_takes_no_changes_takes_no_snapshot() {
     assert_eq!(node.connect().code(first(&bytes)), "read_only");
     let strange = map! {"action": "restore", "start": 5, "data": array::<Value>([])};
     assert_eq!(node.connect().code(strange), "bad_request");
+}
+
+/// The same snapshot, from a node whose clock is there.
+fn with_clock(bytes: Vec<u8>, tock: Tock) -> Vec<u8> {
+    let source = Box::new(Cursor::new(bytes));
+    let (header, mut image) = read_snapshot("test", source, 1, &mut |_| {}).unwrap();
+    image.replica.tock = tock;
+    let mut out = Vec::new();
+    write_snapshot_to(&mut out, &header, FileId::default(), &image, &mut |_| {}).unwrap();
+    out
+}
+
+#[test]
+fn a_snapshot_whose_clock_is_near_its_end_is_not_taken_in() {
+    let bytes = some_snapshot("other", &[("a", 1)]);
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    client.ok(first(&with_clock(bytes.clone(), Tock::MAX)));
+    let error = client.error(last());
+    assert_eq!(text(&error, "code"), "bad_request");
+    assert!(text(&error, "error").contains("near its end"), "{error}");
+    assert_eq!(client.get("a"), None);
+    client.set("b", 2);
+    restore(&mut client, &with_clock(bytes, Tock::new(1 << 60).unwrap()));
+    client.set("a", 3);
+    assert_eq!(client.get("a"), Some(3.into()));
+}
+
+#[test]
+fn a_node_whose_clock_is_at_its_end_says_so() {
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    assert_eq!(client.ok(map! {"action": "status"})["warnings"], array::<Value>([]));
+    // As a peer may bring it there.
+    let bytes = with_clock(some_snapshot("other", &[("a", 1)]), Tock::MAX);
+    let (_, image) = read_snapshot("test", Box::new(Cursor::new(bytes)), 1, &mut |_| {}).unwrap();
+    let mut taken = node.hub.handle(BeginTakeIn(image), 0).unwrap();
+    let entries = taken.next_batch(10);
+    node.hub.handle(TakeInSome { state: &mut taken, entries: &entries }, 0).unwrap();
+    node.hub.handle(EndTakeIn(&taken), 0).unwrap();
+    assert_eq!(client.code(map! {"action": "set_value", "path": path("b"), "value": 1}), "no_event");
+    let warnings = client.ok(map! {"action": "status"})["warnings"].to_string();
+    assert!(warnings.contains("a counter is at its end"), "{warnings}");
 }
 
 /// Bytes that a node keeps for its clients.
