@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, chown};
 use std::path::{Path, PathBuf};
 
 use crate::error::CliError;
@@ -133,8 +133,8 @@ pub fn create(path: &Path, file: &KeyFile) -> Result<(), KeyFileTrouble> {
 }
 
 /// Puts a key file in the place of the one that is there, if any: beside it first, then in its place. It belongs to
-/// the same user and group: the node that runs as that user must be able to read it, also if an administrator (root)
-/// has changed it. Behind a symbolic link, the file that it names is replaced.
+/// the same user, and to the same group if that can be: the node that runs as that user must be able to read it, also
+/// if an administrator (root) has changed it. Behind a symbolic link, the file that it names is replaced.
 ///
 /// # Errors
 /// [`KeyFileTrouble::Unwritable`]; what was there is as it was.
@@ -146,7 +146,14 @@ pub fn replace(path: &Path, file: &KeyFile) -> Result<(), KeyFileTrouble> {
     // Of a replacement that was interrupted.
     let _ = fs::remove_file(&beside);
     let written = write_new(&beside, file)
-        .and_then(|()| keep_owner(&real, &beside))
+        .and_then(|()| match fs::metadata(&real) {
+            Ok(before) => {
+                let chown = |at: &Path, uid, gid| chown(at, uid, gid);
+                keep_owner((before.uid(), before.gid()), &beside, chown)
+            }
+            // There is none that it replaces.
+            Err(_) => Ok(()),
+        })
         .and_then(|()| fs::rename(&beside, &real));
     if written.is_err() {
         let _ = fs::remove_file(&beside);
@@ -190,14 +197,23 @@ fn write_new(path: &Path, file: &KeyFile) -> io::Result<()> {
     })
 }
 
-/// Gives a file to the owner of the one that it replaces, if there is one.
-fn keep_owner(replaced: &Path, new: &Path) -> io::Result<()> {
-    let Ok(before) = fs::metadata(replaced) else { return Ok(()) };
+/// Gives a new file to the owner (user and group) of the one that it replaces. Who is not root can give it to groups of its own
+/// only: then it keeps the group that it has. Nobody gets anything by that, for the file is its owner's alone ([`MODE`]).
+fn keep_owner(
+    before: (u32, u32),
+    new: &Path,
+    chown: impl Fn(&Path, Option<u32>, Option<u32>) -> io::Result<()>,
+) -> io::Result<()> {
     let after = fs::metadata(new)?;
-    if (before.uid(), before.gid()) == (after.uid(), after.gid()) {
+    if before == (after.uid(), after.gid()) {
         return Ok(());
     }
-    std::os::unix::fs::chown(new, Some(before.uid()), Some(before.gid()))
+    let (user, group) = before;
+    match chown(new, Some(user), Some(group)) {
+        Err(_) if user == after.uid() => Ok(()),
+        Err(error) => chown(new, Some(user), None).map_err(|_| error),
+        Ok(()) => Ok(()),
+    }
 }
 
 /// So that the name survives a power cut as well.
@@ -242,13 +258,40 @@ mod tests {
         let path = dir.path().join("key");
         create(&path, &file(1)).unwrap();
         // Only root can give a file away; for others, nothing is to change.
-        let _ = std::os::unix::fs::chown(&path, Some(65_534), Some(65_534));
+        let _ = chown(&path, Some(65_534), Some(65_534));
         let owner = |path: &Path| fs::metadata(path).map(|meta| (meta.uid(), meta.gid())).unwrap();
         let before = owner(&path);
         update(&path, |file| file.ring.order_add(Key::new([2; 32])).map(|_| ())).unwrap().unwrap();
         assert_eq!(owner(&path), before);
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
         assert_eq!(read(&path).unwrap().ring.keys().len(), 2);
+    }
+
+    #[test]
+    fn a_group_that_is_none_of_the_process_s_own_is_left_and_a_user_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let new = dir.path().join("key.new");
+        write_new(&new, &file(1)).unwrap();
+        assert_eq!(fs::metadata(&new).unwrap().mode() & 0o7777, 0o600, "no group may read it");
+        let own = fs::metadata(&new).unwrap();
+        let (uid, gid) = (own.uid(), own.gid());
+        let denied = || Err(io::Error::from(io::ErrorKind::PermissionDenied));
+        keep_owner((uid, gid + 1), &new, |_, _, _| denied()).unwrap();
+        // Whoever runs the node could not read its file any more.
+        keep_owner((uid + 1, gid), &new, |_, _, _| denied()).unwrap_err();
+        // As where one has the right to do so, and the system does not know the group.
+        let no_group = |_: &Path, _, group: Option<u32>| group.map_or(Ok(()), |_| denied());
+        keep_owner((uid + 1, gid + 1), &new, no_group).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_was_open_to_its_group_is_not_open_to_any_when_it_was_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        create(&path, &file(1)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        replace(&path, &file(2)).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
     }
 
     #[test]

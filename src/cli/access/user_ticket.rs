@@ -29,7 +29,7 @@ Examples:
 
 The file is made for its owner only (mode 0600), and whole or not at all. Nodes are given by the names or addresses that \
 their certificates have; without --address, those that this command connects to. The CA is that \
-of the key file (--key), or of the ticket that this command uses.")]
+of --node-ca, of the key file (--key), or of the ticket that this command uses.")]
 pub(super) struct TicketArgs {
     /// The user's name
     name: String,
@@ -77,6 +77,11 @@ pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), C
     let is_for_here = addresses.iter().all(is_own_machine);
     let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     let (ca, network) = (connect.ca()?, network_of(remote).await?);
+    let plain = match (ca, is_for_here) {
+        (Some(_), _) => "",
+        (None, false) if has_key(remote).await? => WITHOUT_CA,
+        (None, _) => "; without a CA, so its clients use plain text",
+    };
     let mut secret = None;
     match (&*method, &args.new_secret_file) {
         ("token", None) => {}
@@ -122,8 +127,6 @@ pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), C
             })
         },
         || {
-            let plain =
-                if ca.is_none() { "; without a CA, so its clients use plain text" } else { "" };
             let here = if is_for_here {
                 "; it names loopback addresses only, so it is for programs of this machine: --address names others"
             } else {
@@ -142,6 +145,17 @@ pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), C
 fn is_own_machine(address: &HostPort) -> bool {
     address.numeric().is_some_and(|address| address.ip().is_loopback())
         || address.host == "localhost"
+}
+
+/// What is said where the node has a key, and yet the command was not told of its CA: it does not ask for logins yet.
+const WITHOUT_CA: &str = "; without a CA: a node with a key takes other machines by TLS only, once it runs without --plaintext-peers, \
+                          and then this ticket is of no use there. For one that is, type this again with --force --node-ca \
+                          ca.pem, which `distkv-node key cert --ca --key KEYFILE` writes";
+
+/// Whether the node has a key, also where it does not ask for logins yet.
+async fn has_key(remote: &Remote) -> Result<bool, CliError> {
+    let keys = remote.try_request("key_list", &crate::client::Fields::new()).await?;
+    Ok(keys.is_ok())
 }
 
 /// The name of the node's network: clients with the ticket use no other one.

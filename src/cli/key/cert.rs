@@ -80,6 +80,16 @@ pub(super) fn run(args: &CertArgs, remote: &RemoteArgs) -> Result<(), CliError> 
     output.flush()
 }
 
+/// What is said where a key is taken out of use, so that nobody takes that for all that a thief has. None where the key file has
+/// no CA; without a file, the nodes may have one.
+pub(super) fn ca_stays(key_file: Option<&Path>) -> Option<&'static str> {
+    let has_ca = key_file.is_none_or(|path| read(path).is_ok_and(|file| file.ca.is_some()));
+    has_ca.then_some(
+        "The CA in the key files stays: who has an old one can still make certificates for any user. After a theft, only \
+         files of `key new` at all nodes help (`key --help`)",
+    )
+}
+
 fn with_end(stem: &Path, end: &str) -> PathBuf {
     let mut name = stem.as_os_str().to_owned();
     name.push(end);

@@ -68,26 +68,28 @@ pub(super) fn list(path: &Path, json: bool) -> Result<(), CliError> {
 pub(super) fn add(path: &Path, json: bool) -> Result<(), CliError> {
     let key = random_key()?;
     let id = key.id();
-    change(path, id, json, "added", |ring, _| ring.add(key))
+    change(path, id, json, "added", None, |ring, _| ring.add(key))
 }
 
-/// Changes a file's ring.
+/// Changes a file's ring. `more`: another line for people.
 pub(super) fn change(
     path: &Path,
     id: KeyId,
     json: bool,
     done: &str,
+    more: Option<&str>,
     change: impl FnOnce(&mut KeyRing, KeyId) -> Result<Applied, RingError>,
 ) -> Result<(), CliError> {
     let mut applied = Applied::Already;
     let changed = update(path, |file| change(&mut file.ring, id).map(|did| applied = did));
     changed?.map_err(|error| CliError::Failure(format!("{}: {error}", path.display())))?;
+    let more = more.map(|line| format!("\n{line}")).unwrap_or_default();
     let mut output = Output::new(json);
     output.either(
         || json!({"key": id.to_string(), "changed": applied == Applied::Changed}),
         || match applied {
             Applied::Changed => {
-                format!("key {id} is {done}; a running node reads the file at SIGHUP")
+                format!("key {id} is {done}; a running node reads the file at SIGHUP{more}")
             }
             Applied::Already => format!("key {id} is {done} already"),
         },

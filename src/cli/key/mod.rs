@@ -1,8 +1,10 @@
 //! `key`: the cluster's keys: making a key file, changing its keys, and changing those of a running network.
 
 mod cert;
+mod end;
 mod file;
 mod last_step;
+mod left;
 mod network;
 mod rotate;
 
@@ -36,13 +38,20 @@ every node with --key FILE.
 `list`, `add`, `use` and `remove` work on the FILE that is named. Without one they work on the running \
 network: what is changed there goes from node to node, and into the key file of each.
 
-If somebody may have stolen the key, do not rotate: whoever has the old key would be handed the new one. \
-Carry a new key by hand, each step on every node before the next:
+If somebody may have stolen the file, do not rotate: whoever has the old key would be handed the new one. \
+And the file has the CA with its private key, which no rotation changes: with it, the thief makes \
+certificates for any user, admins included. What helps:
+  1. `key new` on one machine; carry the file to all nodes by hand (scp)
+  2. stop all nodes, and start them with it
+  3. make all tickets anew; docs/security.md has the rest
+
+To change the key alone by hand, do each step on every node before the next:
   1. `key add FILE` on one node; copy it to the others; SIGHUP on every node
   2. `key use NEW FILE` on every node, and SIGHUP
   3. `key remove OLD FILE` on every node, and SIGHUP
 
-A running node reads its key file again at SIGHUP. Links that are sealed with a key that is gone end then.")]
+A running node reads its key file again at SIGHUP. Links that are sealed with a key that is gone end then. \
+It takes another CA only when it is started.")]
 pub(super) struct KeyArgs {
     #[command(subcommand)]
     what: What,
@@ -128,10 +137,13 @@ A rotation ends when its old key is removed. Until then the command makes no oth
 a timer, it needs --remove-old. A file beside that of --key, FILE.last-step, is there while the old key is removed: if \
 that was interrupted, the command only ends it.
 
-Do not rotate after a theft: whoever has the old key would be handed the new one. `key --help` says what \
-to do then.
+Do not rotate after a theft: whoever has the old key would be handed the new one, and could still make \
+certificates with the CA in the file, which stays. `key --help` says what to do then.
 
-Exit code: 0 done, 1 it has stopped at a step, 2 usage.")]
+Old keys that only other nodes have are removed, too. One that somebody has added there by hand since \
+then may be about to be used: it is named, with the command that removes it.
+
+Exit code: 0 done, 1 it has stopped at a step or another key is left, 2 usage.")]
 struct RotateArgs {
     /// Remove the old keys, too; until then, they open what is sealed with them, and log in
     #[arg(long)]
@@ -202,7 +214,9 @@ Examples:
   distkv-node key remove 4db59c1b --key key  # at all running nodes
 
 Every node must use another key before. A node that was away meanwhile and has only the removed key \
-needs the new file. Running nodes refuse while a member is known that uses the key, unless --force is given.")]
+needs the new file. Running nodes refuse while a member is known that uses the key, unless --force is given.
+
+The CA in the key file stays. After a theft that is not enough: `key --help` says what to do.")]
 struct RemoveArgs {
     /// The key's id
     #[arg(value_name = "ID")]
@@ -283,14 +297,17 @@ pub(super) fn run(args: KeyArgs) -> Result<(), CliError> {
         },
         What::Use(args) => match on(args.file, args.remote.or(before))? {
             On::File(path, json) => {
-                file::change(&path, args.id, json, "in use", KeyRing::make_primary)
+                file::change(&path, args.id, json, "in use", None, KeyRing::make_primary)
             }
             On::Network(remote) => {
                 rt::block_on(network::change(&remote, network::Step::Use, args.id, args.force))
             }
         },
         What::Remove(args) => match on(args.file, args.remote.or(before))? {
-            On::File(path, json) => file::change(&path, args.id, json, "removed", KeyRing::remove),
+            On::File(path, json) => {
+                let ca = cert::ca_stays(Some(&path));
+                file::change(&path, args.id, json, "removed", ca, KeyRing::remove)
+            }
             On::Network(remote) => {
                 rt::block_on(network::change(&remote, network::Step::Remove, args.id, args.force))
             }

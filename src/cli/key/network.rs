@@ -5,6 +5,7 @@ use std::path::Path;
 use distkv_command::key_file::update;
 use serde_json::json;
 
+use super::cert::ca_stays;
 use super::file::random_key;
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
@@ -141,7 +142,12 @@ pub(super) async fn change(
         Step::Use => "in use; `key list` shows which nodes use it",
         Step::Remove => "removed; `key list` shows which nodes still have it",
     };
-    say(args, id, changed, done)
+    let ca = match step {
+        Step::Use => None,
+        Step::Remove => ca_stays(args.key_file()?.as_deref()),
+    };
+    let ca = ca.map(|line| format!("\n{line}")).unwrap_or_default();
+    say(args, id, changed, &format!("{done}{ca}"))
 }
 
 fn say(args: &RemoteArgs, id: KeyId, changed: bool, done: &str) -> Result<(), CliError> {
@@ -196,8 +202,10 @@ pub(super) fn follow(path: &Path, step: Step, id: KeyId) -> Result<(), CliError>
         Step::Remove => ring.remove(id),
     });
     followed.map_err(|error| {
-        let text =
-            format!("{error}; the network has done it: copy the key file of a node over this one");
+        let text = format!(
+            "{error}; the network has done it: copy the key file of a node over this one, or, when it can be written, \
+             type the same command again"
+        );
         CliError::Failure(text)
     })
 }

@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use distkv_command::key_file::read;
-use serde_json::json;
 
 use super::RotateArgs;
+use super::cert::ca_stays;
+use super::end::End;
 use super::file::random_key;
 use super::last_step::LastStep;
+use super::left::{Unused, elsewhere, old_keys, own};
 use super::network::{NodeKeys, Step, View, add_key, change_own, follow, take_step};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
@@ -31,13 +33,15 @@ struct Rotation<'a> {
     output: Output,
     /// Who was passed over with `--force`, and why.
     missing: Vec<String>,
+    /// Who has not removed the old key yet, and does so as soon as it can.
+    late: Vec<String>,
 }
 
 pub(super) async fn run(args: &RotateArgs, remote_args: &RemoteArgs) -> Result<(), CliError> {
     let file = remote_args.key_file()?;
     let remote = remote_args.connect().await?;
-    let (output, missing) = (Output::new(remote_args.json), Vec::new());
-    let mut rotation = Rotation { args, remote, file, output, missing };
+    let (output, missing, late) = (Output::new(remote_args.json), Vec::new(), Vec::new());
+    let mut rotation = Rotation { args, remote, file, output, missing, late };
     let view = View::ask(&rotation.remote).await?;
     let Plan { next, .. } = plan(&view)?;
     if let Some(new) = rotation.removed_before(&view, next) {
@@ -51,25 +55,16 @@ pub(super) async fn run(args: &RotateArgs, remote_args: &RemoteArgs) -> Result<(
     if !matches!(next, Next::InUse(_)) {
         rotation.wait_until_kept(new).await?;
         take_step(&rotation.remote, Step::Use, new, args.force).await?;
-        rotation.follow(Step::Use, new)?;
     }
+    // Also where the nodes use it already: perhaps the file could not be written when they began to.
+    rotation.follow(Step::Use, new)?;
     rotation.wait_until_used(new).await?;
-    let old = plan(&View::ask(&rotation.remote).await?)?.old;
+    let old = old_keys(&View::ask(&rotation.remote).await?);
     if args.remove_old {
         rotation.remove(new, &old).await?;
     }
-    // Somebody else may have begun another rotation, on the other side of a split, say.
-    let unused = match plan(&View::ask(&rotation.remote).await?)?.next {
-        Next::GoOn(id) if id != new => Some(id),
-        _ => None,
-    };
     let made = !matches!(next, Next::InUse(_));
-    rotation.end(new, &old, made, unused)
-}
-
-/// The node that was asked.
-fn own(view: &View) -> Option<&NodeKeys> {
-    view.nodes.iter().find(|node| node.state == "self")
+    rotation.end(new, &old, made).await
 }
 
 /// Where the rotation stands, by the keys of the node that was asked.
@@ -218,10 +213,7 @@ impl Rotation<'_> {
         }
         let has_old =
             |node: &NodeKeys| old.iter().any(|id| !node.keys.iter().flatten().all(|k| k != id));
-        let missing = self.wait("have removed the old key", "still has it", has_old).await?;
-        if !missing.is_empty() {
-            self.say("the others remove it as soon as they are back")?;
-        }
+        self.late = self.wait("have removed the old key", "still has it", has_old).await?;
         Ok(())
     }
 
@@ -254,87 +246,53 @@ impl Rotation<'_> {
         let ring = self.file.as_deref().map(read).transpose()?.map(|file| file.ring.summary());
         let before = ring.map(|ring| ring.ids.into_iter().take_while(|id| *id != new).collect());
         let before: Vec<KeyId> = before.unwrap_or_default();
+        self.follow(Step::Use, new)?;
         for id in before.into_iter().filter(|id| !kept.contains(id)) {
             self.follow(Step::Remove, id)?;
+        }
+        // Those of the others that were not told of it yet, and those that only they had.
+        let old = old_keys(view);
+        for id in &old {
+            take_step(&self.remote, Step::Remove, *id, self.args.force).await?;
         }
         // Nobody waited for them, or they came meanwhile: it cannot be taken back.
         let others = view.nodes.iter().filter(|node| node.primary != Some(new));
         self.missing = others.map(|node| node.why("uses another one")).collect();
         let has_old = |node: &NodeKeys| {
-            node.is_coming() && node.keys.iter().flatten().any(|id| !kept.contains(id))
+            node.is_coming() && node.keys.iter().flatten().any(|id| old.contains(id))
         };
-        self.wait("have removed the old key", "still has it", has_old).await?;
-        self.end(new, &[], false, None)
+        self.late = self.wait("have removed the old key", "still has it", has_old).await?;
+        self.end(new, &old, false).await
     }
 
     /// `made`: the new key was not in use when the command began.
-    fn end(
-        mut self,
-        new: KeyId,
-        old: &[KeyId],
-        made: bool,
-        unused: Option<KeyId>,
-    ) -> Result<(), CliError> {
-        let (removed, missing) = (self.args.remove_old, &self.missing);
-        let ids = old.iter().map(ToString::to_string).collect::<Vec<_>>();
-        self.output.either(
-            || {
-                json!({
-                    "key": new.to_string(), "made": made, "old": ids, "removed": removed, "missing": missing,
-                    "not_in_use": unused.map(|id| id.to_string()),
-                })
-            },
-            || end_text(new, &ids, made, removed, missing, unused),
-        )?;
+    async fn end(mut self, new: KeyId, old: &[KeyId], made: bool) -> Result<(), CliError> {
+        let view = View::ask(&self.remote).await?;
+        // Somebody else may have begun another rotation, on the other side of a split, say, or by hand.
+        let here = match plan(&view)?.next {
+            Next::GoOn(id) if id != new => Some(Unused { id, at: Vec::new() }),
+            _ => None,
+        };
+        let elsewhere = elsewhere(&view, old);
+        let is_left = self.args.remove_old && !elsewhere.is_empty();
+        let end = End {
+            new,
+            old: old.iter().map(ToString::to_string).collect(),
+            made,
+            removed: self.args.remove_old,
+            missing: &self.missing,
+            late: &self.late,
+            unused: here.iter().chain(&elsewhere).collect(),
+            ca: ca_stays(self.file.as_deref()),
+        };
+        self.output.either(|| end.json(), || end.text())?;
         self.output.flush()?;
         if let Some(path) = &self.file {
             LastStep::of(path).end();
         }
-        Ok(())
+        // The same command does not take what only others have for its own work: whoever runs it by a timer is to know.
+        if is_left { Err(CliError::Told) } else { Ok(()) }
     }
-}
-
-fn end_text(
-    new: KeyId,
-    old: &[String],
-    made: bool,
-    removed: bool,
-    missing: &[String],
-    unused: Option<KeyId>,
-) -> String {
-    let mut text = match missing {
-        [] => format!("all nodes use key {new}"),
-        _ => format!("key {new} is in use, but not everywhere: {}", missing.join("; ")),
-    };
-    if removed || old.is_empty() {
-        text.push_str(match (missing, unused) {
-            ([], None) if old.is_empty() && !made => {
-                ", and no other is left. The last rotation has ended with that, and no other key was made: for \
-                 another one, type the same command again"
-            }
-            ([], None) => ", and no other is left",
-            ([], Some(_)) => "",
-            _ => ". The old key is removed: who has no other is shut out until it gets the new key file by hand",
-        });
-    } else {
-        text.push_str(match missing {
-            [] if !made => ". No other key was made: the last rotation ends when its old key is removed. When nobody needs \
-                            that one any more, type:",
-            [] => "; the old key still opens what is sealed with it, and logs in. When nobody needs it any more, type:",
-            _ => ". Who is missing is handed it when it is back, while the old key is there. Later, type:",
-        });
-        for id in old {
-            text.push_str("\n  distkv-node key remove ");
-            text.push_str(id);
-        }
-    }
-    if let Some(id) = unused {
-        text.push_str(&format!(
-            "\nkey {id} was added by somebody else, and is not in use: `distkv-node key rotate` goes on with it, \
-             `distkv-node key remove {id}` takes it back"
-        ));
-    }
-    text
 }
 
 fn lacks_text(path: &Path, id: KeyId) -> String {
@@ -358,29 +316,4 @@ fn prepared(path: &Path, view: &View) -> Result<Key, CliError> {
     let key = random_key()?;
     change_own(path, |ring| ring.add(key.clone()))?;
     Ok(key)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_end_says_what_is_left_and_nothing_else() {
-        let (new, other) = (KeyId([1; 4]), KeyId([2; 4]));
-        let none: [String; 0] = [];
-        let alone = end_text(new, &none, true, true, &none, None);
-        assert_eq!(alone, "all nodes use key 01010101, and no other is left");
-        let two = end_text(new, &none, true, true, &none, Some(other));
-        assert!(!two.contains("no other") && two.contains("key remove 02020202"), "{two}");
-        let old = [String::from("03030303")];
-        let later = end_text(new, &old, true, false, &none, Some(other));
-        assert!(later.contains("key remove 03030303\n") && later.contains("02020202"), "{later}");
-        let ended = end_text(new, &none, false, true, &none, None);
-        assert!(ended.contains("no other key was made") && !alone.contains("made"), "{ended}");
-        let again = end_text(new, &old, false, false, &none, None);
-        assert!(
-            again.contains("No other key was made") && again.contains("key remove 03030303"),
-            "{again}"
-        );
-    }
 }

@@ -98,13 +98,25 @@ pub(super) fn change(
             (id, Order::Remove(id), force)
         }
     };
-    let is_known = keys.ring().lookup(id).is_some();
-    let may_shut_out = !matches!(order, Order::Add(_));
-    if may_shut_out && !force && is_known {
-        let known = known(links, keys, members);
+    let is_here = keys.ring().lookup(id).is_some();
+    let known = known(links, keys, members);
+    let elsewhere = if is_here { String::new() } else { holders(&known, id) };
+    let is_ordered = keys.ring().removed().contains(&id) && keys.ring().is_shared(id);
+    let order = match order {
+        Order::Remove(id) if !elsewhere.is_empty() && !is_ordered => Order::RemoveElsewhere(id),
+        order => order,
+    };
+    let may_shut_out = match order {
+        Order::Add(_) => false,
+        Order::Use(_) | Order::Remove(_) => is_here,
+        Order::RemoveElsewhere(_) => true,
+    };
+    if may_shut_out && !force {
         let members = || known.iter().map(|node| (node, node.kept()));
         let (what, blocking) = match order {
-            Order::Remove(_) => ("removed", blocks_removal(id, members())),
+            Order::Remove(_) | Order::RemoveElsewhere(_) => {
+                ("removed", blocks_removal(id, members()))
+            }
             Order::Use(_) | Order::Add(_) => ("used", blocks_use(id, members())),
         };
         if !blocking.is_empty() {
@@ -114,9 +126,12 @@ pub(super) fn change(
     let what = match &order {
         Order::Add(_) => "added",
         Order::Use(_) => "in use",
-        Order::Remove(_) => "removed",
+        Order::Remove(_) | Order::RemoveElsewhere(_) => "removed",
     };
     let applied = keys.order(order).map_err(|error| match error {
+        OrderError::Ring(RingError::Unknown(_)) if !elsewhere.is_empty() => {
+            KeyRefusal::Unknown(format!("{error} of this node; it is at {elsewhere}"))
+        }
         OrderError::Ring(RingError::Unknown(_)) => KeyRefusal::Unknown(error.to_string()),
         OrderError::Ring(_) => KeyRefusal::Blocked(error.to_string()),
         OrderError::NotKept(_) => KeyRefusal::NotKept(error.to_string()),
@@ -145,6 +160,12 @@ pub(super) fn forget(links: &Links, members: &[MemberInfo], name: &NodeName) -> 
         keys.forget(name);
     }
     is_known
+}
+
+/// The names of the nodes that have a key, as they have said last.
+fn holders(nodes: &[Known], id: KeyId) -> String {
+    let has = |node: &&Known| node.report.as_ref().is_some_and(|said| said.ring.ids.contains(&id));
+    nodes.iter().filter(has).map(|node| node.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 fn bad_id(id: &str) -> KeyRefusal {

@@ -111,7 +111,8 @@ pub const ROWS: &[Row] = &[
     down(0),
     up(
         0,
-        "distkv-node join n2.example.org --key moving.key --plaintext-peers --name n1 --gossip 0.0.0.0:27587",
+        "distkv-node join n2.example.org --key moving.key --plaintext-peers --name n1 --client 0.0.0.0:27586 \
+         --gossip 0.0.0.0:27587 --cert-name n1.example.org",
         "node n1 of network distkv",
     ),
     hidden(0, "distkv-node get site.lamp | grep true"),
@@ -123,16 +124,34 @@ pub const ROWS: &[Row] = &[
         "node n2 of",
     ),
     run(0, "distkv-node members", &["secured"]),
-    hidden(0, "distkv-node user add panel --method token --acl '*'"),
+    hidden(0, "rm ca.pem"),
+    run(0, "distkv-node key cert --ca --key moving.key", &["is in ca.pem"]),
+    hidden(0, "distkv-node acl set plant-floor 'site.#' rwcdxen"),
+    // Said before.
+    hidden(0, "distkv-node user add panel --method token --acl plant-floor"),
+    hidden(
+        0,
+        "distkv-node user ticket panel --to bare.ticket --address n1.example.org | grep 'without --plaintext-peers'",
+    ),
+    run(
+        0,
+        "distkv-node user ticket panel --to moved.ticket --node-ca ca.pem --address n1.example.org \
+         --address n2.example.org",
+        &["the ticket with a new secret is in moved.ticket\n"],
+    ),
+    hidden(2, "distkv-node get site.lamp --ticket @moved.ticket | grep true"),
     run(0, "distkv-node auth on token --grace 1h", &["those without a login go on"]),
     run(0, "distkv-node auth", &["clients must log in (method token)", "served until then"]),
     hidden(1, "distkv-node get site.lamp | grep true"),
     down(0),
     up(
         0,
-        "distkv-node join n2.example.org --key moving.key --name n1 --gossip 0.0.0.0:27587",
+        "distkv-node join n2.example.org --key moving.key --name n1 --client 0.0.0.0:27586 --gossip 0.0.0.0:27587 \
+         --cert-name n1.example.org",
         "node n1 of network distkv",
     ),
     hidden(0, "! distkv-node get site.lamp"),
     hidden(0, "distkv-node get site.lamp --key moving.key | grep true"),
+    hidden(2, "distkv-node get site.lamp --ticket @moved.ticket | grep true"),
+    hidden(2, "distkv-node whoami --ticket @moved.ticket | grep 'panel (token)'"),
 ];

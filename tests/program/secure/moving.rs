@@ -100,3 +100,43 @@ fn who_uses_the_key_too_soon_is_told_that_the_network_is_still_moving() {
     let (code, said) = program(&["members", "--connect", &connect]);
     assert_eq!(code, Some(0), "{said}");
 }
+
+#[test]
+fn a_ticket_without_a_ca_is_said_to_end_with_the_move_and_one_with_the_ca_works_before_and_after_it()
+ {
+    let keys = Keys::new();
+    let (key, _) = keys.make("key");
+    let data = keys.path("data");
+    let data = ["--data-dir", &data];
+    let moving = ["--key", &key, "--plaintext-peers"];
+    let mut node = keys.run("a", &[&moving[..], &data].concat());
+    let connect = node.client.to_string();
+    let (code, said) =
+        program(&["user", "add", "prog", "--method", "token", "--connect", &connect]);
+    assert_eq!(code, Some(0), "{said}");
+    let (bare, good) = (keys.path("bare"), keys.path("good"));
+    let ticket = |to: &str, more: &[&str]| {
+        let new = ["user", "ticket", "prog", "--to", to, "--connect", &connect];
+        let (code, said) = program(&[&new[..], more].concat());
+        assert_eq!(code, Some(0), "{said}");
+        said
+    };
+    // On the node's own machine, plain text stays.
+    assert!(!ticket(&bare, &["--force"]).contains("--node-ca"));
+    let said = ticket(&bare, &["--force", "--address", "n1.example.org"]);
+    let words = ["without a CA", "takes other machines by TLS only", "--node-ca", "key cert --ca"];
+    assert!(words.iter().all(|word| said.contains(word)), "{said}");
+    let (code, said) = program(&["key", "cert", "--ca", "--key", &key, "--to", &keys.path("ca")]);
+    assert_eq!(code, Some(0), "{said}");
+    let said = ticket(&good, &["--node-ca", &keys.path("ca.pem")]);
+    assert!(!said.contains("without a CA"), "{said}");
+    let (code, said) = program(&["set", "a", "1", "--ticket", &format!("@{good}")]);
+    assert_eq!(code, Some(0), "{said}");
+    node.signal("TERM");
+    assert!(node.wait().success(), "{:#?}", node.log());
+    let at =
+        [&["run", "--peer-wait", "0s", "--client", &connect, "--key", &key][..], &data].concat();
+    let _node = NodeProcess::start_in(&keys.network, "a", &at);
+    let (code, said) = program(&["whoami", "--ticket", &format!("@{good}")]);
+    assert!(code == Some(0) && said.contains("prog (token)"), "{said}");
+}

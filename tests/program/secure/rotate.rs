@@ -10,6 +10,9 @@ use serde_json::Value as Json;
 use super::{Keys, copy, links, program, wait_for_links, wait_for_log};
 use crate::processes::{NodeProcess, field, wait_until};
 
+mod stolen_ca;
+mod stray_keys;
+
 /// Runs `key …` as who has this key file, at a node: the exit code, and all that it said.
 fn key(node: &NodeProcess, file: &str, arguments: &[&str]) -> (Option<i32>, String) {
     let client = node.client.to_string();

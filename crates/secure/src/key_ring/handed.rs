@@ -83,6 +83,16 @@ impl KeyRing {
         Ok(if is_new { Applied::Changed } else { removed })
     }
 
+    /// As [`Self::order_remove`], also of a key that this ring does not have, because somebody has added it at another
+    /// node by hand. For ids that a node says it has, and no others: few are remembered.
+    ///
+    /// # Errors
+    /// [`RingError::Last`], [`RingError::Primary`].
+    pub fn order_remove_elsewhere(&mut self, id: KeyId) -> Result<Applied, RingError> {
+        self.remember_removed(id);
+        self.order_remove(id)
+    }
+
     /// What is handed to other nodes.
     #[must_use]
     pub fn handed(&self) -> Handed {

@@ -107,6 +107,22 @@ fn what_is_ordered_over_the_network_is_handed_and_what_a_hand_changes_is_not() {
 }
 
 #[test]
+fn a_key_that_only_another_ring_has_is_removed_there_by_an_order() {
+    let (stray, mut mine, mut theirs) = (key(3).id(), ordered(&[1, 2]), ordered(&[1, 2]));
+    theirs.add(key(3)).unwrap();
+    assert_eq!(mine.order_remove(stray), Err(RingError::Unknown(stray)));
+    assert_eq!(mine.order_remove_elsewhere(stray), Ok(Applied::Changed));
+    assert_eq!(mine.order_remove_elsewhere(stray), Ok(Applied::Already));
+    assert_eq!(theirs.merge(&mine.handed()).unwrap().removed, [stray]);
+    assert_eq!(theirs, mine);
+    // What this ring has itself is under the same rules as ever.
+    let (first, second) = (key(1).id(), key(2).id());
+    assert_eq!(mine.order_remove_elsewhere(first), Err(RingError::Primary(first)));
+    assert_eq!(mine.order_remove_elsewhere(second), Ok(Applied::Changed));
+    assert_eq!(mine.order_remove_elsewhere(first), Err(RingError::Last(first)));
+}
+
+#[test]
 fn of_two_orders_the_later_one_counts_and_a_hand_s_primary_stays_until_the_next() {
     let mut mine = ordered(&[1, 2, 3]);
     let mut theirs = mine.clone();
