@@ -92,12 +92,13 @@ Exit codes:
      diff` found a difference
   2  usage: an option, path or value is not valid; or a file that says how to
      work (configuration, key, certificate, ticket, secret) is not, or cannot
-     be read
+     be read; of `run`, `join` and `start` also: the data directory is not
+     this node's
   3  refused: by a node, because of rights, a limit or the value itself; of
-     `run` and `join`: by the network, until something is changed; the name is
-     taken, or all peers are of another network
-  4  `run`, `join`, `demo`: the node has found a defect of its own and ended at
-     once; restart it, and report what it has printed
+     `run`, `join` and `start`: by the network, until something is changed; the
+     name is taken, or all peers are of another network
+  4  `run`, `join`, `start`, `demo`: the node has found a defect of its own and
+     ended at once; restart it, and report what it has printed
   5  a precondition does not hold (--if-new, --if-value, --chain): nothing was
      changed
   6  no node was reached, or none that was is ready, or the login has to wait:
@@ -360,6 +361,24 @@ mod tests {
                 assert!(!is_continued, "{command}: {before}\n{line}");
                 before = line;
             }
+        }
+    }
+
+    /// Who writes a service's restart rules reads them there.
+    #[test]
+    fn what_starts_nodes_tells_of_all_their_exit_codes() {
+        let mut all = Vec::new();
+        texts_of(&command(), "", &mut all);
+        for name in ["run", "join", "start"] {
+            let of_it = |(command, _): &&(String, String)| command.ends_with(&format!(" {name}"));
+            let helps: Vec<&String> = all.iter().filter(of_it).map(|(_, text)| text).collect();
+            let told = helps.iter().any(|text| {
+                let codes = text.split_once("Exit code:").map(|(_, codes)| codes);
+                codes.is_some_and(|codes| {
+                    ["0 ", " 1 ", " 2 ", " 3 ", " 4 "].iter().all(|code| codes.contains(code))
+                })
+            });
+            assert!(told, "{name}: {helps:?}");
         }
     }
 

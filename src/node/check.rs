@@ -171,9 +171,9 @@ async fn check_peers(config: &Config, data: Data, found: &mut Vec<Problem>) {
     let is_readable = config.peer_file.is_some() || data != Data::Unknown;
     let keys = &["peer-file", "data-dir"];
     let stored = match is_readable.then(|| peer_file::stored(config, data == Data::Some)) {
-        Some(Ok((stored, damage))) => {
-            found.extend(damage.map(|damage| Problem::warning(keys, damage.to_string())));
-            stored
+        Some(Ok(stored)) => {
+            found.extend(stored.damage.map(|damage| Problem::warning(keys, damage.to_string())));
+            stored.peers
         }
         Some(Err(error)) => {
             found.push(Problem::error(keys, error.to_string()));

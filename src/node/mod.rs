@@ -42,10 +42,11 @@ use link::{Links, Origin, accept_peers, dial_peers};
 use membership::door::Door;
 use membership::identity::Myself;
 use membership::members::{PeerFile, follow_members};
-use membership::peer_file::{self, KnownPeer};
+use membership::peer_file::{self, Stored};
 use membership::swim::SwimHandle;
 use monitoring::audit::AuditLog;
 use monitoring::isolation::Isolation;
+use monitoring::split::unseen::{self, Unseen};
 use parking_lot::Mutex;
 use scheduled::{Scheduled, keep_schedule};
 use security::{Keys, KeysRead, OtherNetwork, share_keys};
@@ -200,7 +201,7 @@ impl Node {
         let scheduled =
             scheduled.map(|scheduled| Scheduled::open(&config, scheduled)).transpose()?;
         let stored = known_peers(&config, has_data)?;
-        let knows_peers = !config.peers.is_empty() || !stored.is_empty();
+        let knows_peers = !config.peers.is_empty() || !stored.peers.is_empty();
         let plan = Plan::make(&config.start, has_data, knows_peers).await?;
         let ports = Ports::open(&config).await?;
         let me = Arc::new(ports.myself(&config));
@@ -216,10 +217,12 @@ impl Node {
         for peer in &config.peers {
             links.add_target(peer, Origin::Configured, None);
         }
-        for peer in &stored {
+        for peer in &stored.peers {
             links.add_target(&peer.address, Origin::Configured, peer.name.clone());
         }
         let is_given = config.peer_file.is_some();
+        expect_members(links, &stored, &timing);
+        let stored = stored.peers;
         let file = peer_file::path_of(&config).map(|path| PeerFile::new(path, stored, is_given));
         let tock = links.hub.read(Engine::tock);
         links.me.set_may_begin(plan.may_begin(tock));
@@ -534,16 +537,26 @@ fn engine_config(config: &Config, id: NodeId) -> crate::engine::Config {
     }
 }
 
+/// Notes whom this node knows as members from before, so that they are missed if they do not show themselves.
+fn expect_members(links: &Links, stored: &Stored, timing: &Timing) {
+    let now = rt::now();
+    let config = links.hub.read(|engine| engine.group_view(now).config);
+    let listed = config.iter().flat_map(|config| config.members());
+    let listed = listed.map(|member| member.name.clone());
+    let names = unseen::expected(stored, listed, &links.me.name);
+    links.observed.expect(Unseen::new(names, timing.no_answer_ms, now));
+}
+
 /// The peers of the peer file, after a look at those of the options.
-fn known_peers(config: &Config, has_data: bool) -> Result<Vec<KnownPeer>, NodeError> {
+fn known_peers(config: &Config, has_data: bool) -> Result<Stored, NodeError> {
     for peer in &config.peers {
         membership::address::parse_peer(peer)?;
     }
-    let (stored, damage) = peer_file::stored(config, has_data)?;
-    if let Some(damage) = damage {
+    let stored = peer_file::stored(config, has_data)?;
+    if let Some(damage) = &stored.damage {
         tracing::warn!("{damage}; this node goes on with what is good in it");
     }
-    let knows_nobody = config.peers.is_empty() && stored.is_empty();
+    let knows_nobody = config.peers.is_empty() && stored.peers.is_empty();
     if knows_nobody && !has_data {
         match config.start {
             Start::Join => return Err(NodeError::NoPeers),

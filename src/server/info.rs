@@ -2,7 +2,7 @@
 //! `members` and `leave`.
 
 use super::cluster::purge_block::show_ms;
-use crate::engine::Image;
+use super::past::{PastRefusal, PastState};
 use crate::model::count::count_of;
 use crate::model::ids::{Incarnation, NodeName, Tick};
 use crate::model::path::Path;
@@ -88,7 +88,7 @@ pub trait NodeInfo: Send + Sync {
     ///
     /// # Errors
     /// [`PastRefusal`].
-    fn past(&self, at: PastMoment, below: &Path) -> Result<Image, PastRefusal> {
+    fn past(&self, at: PastMoment, below: &Path) -> Result<PastState, PastRefusal> {
         let _ = (at, below);
         Err(PastRefusal::NoDataDirectory)
     }
@@ -117,27 +117,6 @@ pub trait NodeInfo: Send + Sync {
         let _ = job;
         Err(FileRefusal::NotAllowed)
     }
-}
-
-/// Why a past state cannot be had.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum PastRefusal {
-    /// The node keeps no data on disk.
-    NoDataDirectory,
-    /// What is kept begins later, at this moment.
-    Before {
-        /// The node's time, milliseconds since 1970.
-        time_ms: u64,
-        /// The network's counter.
-        tock: u64,
-    },
-    /// By the node's clock, that moment is still to come.
-    NotYet {
-        /// What the clock says, milliseconds since 1970.
-        now_ms: u64,
-    },
-    /// It cannot be read.
-    Failed(String),
 }
 
 /// The cluster keys of the network's nodes.
@@ -220,6 +199,10 @@ pub(crate) struct SilentMembers {
     pub(crate) since_ms: u64,
     /// How many changes came to be known here since.
     pub(crate) changes: u64,
+    /// They have not been seen since this node was started, which is that long ago; it knew them from before.
+    pub(crate) is_from_start: bool,
+    /// One of them that answers that there will be no link, and why.
+    pub(crate) refusing: Option<(String, String)>,
 }
 
 /// So many names stand in a line for people; of more, how many.
@@ -235,14 +218,27 @@ impl SilentInfo {
         };
         let text = |silent: &SilentMembers| {
             let (who, how_long) = (names_text(&silent.names), show_ms(silent.since_ms));
-            let what = match silent.names.len() {
-                1 => "has been silent for {}: it has failed, or the network is split",
-                _ => {
+            let what = match (silent.is_from_start, silent.names.len()) {
+                (true, 1) => {
+                    "has not been seen since this node started, {} ago: it has failed or was stopped, or the network is split"
+                }
+                (true, _) => {
+                    "have not been seen since this node started, {} ago: the network is split, or all of them have failed or \
+                     were stopped"
+                }
+                (false, 1) => "has been silent for {}: it has failed, or the network is split",
+                (false, _) => {
                     "have been silent together for {}: the network is split, or all of them have failed"
                 }
             };
             let changes = count_of(silent.changes, "change", "changes");
-            format!("{who} {}; {goes_on}, {changes} since", what.replace("{}", &how_long))
+            let refusing = silent.refusing.as_ref();
+            let refusing = refusing.map(|(name, why)| format!("; no link to {name}: {why}"));
+            format!(
+                "{who} {}; {goes_on}, {changes} since{}",
+                what.replace("{}", &how_long),
+                refusing.unwrap_or_default()
+            )
         };
         self.together.iter().map(text).collect()
     }
@@ -631,7 +627,27 @@ mod tests {
             names: names.iter().map(|name| (*name).to_owned()).collect(),
             since_ms,
             changes,
+            is_from_start: false,
+            refusing: None,
         }
+    }
+
+    #[test]
+    fn who_was_not_seen_since_the_start_is_told_as_such_and_so_is_why_it_is_not_linked() {
+        let one = SilentMembers { is_from_start: true, ..silent(&["n2"], 12_000, 1) };
+        let why = Some((String::from("n4"), String::from("the peer refused")));
+        let two =
+            SilentMembers { is_from_start: true, refusing: why, ..silent(&["n3", "n4"], 1_000, 0) };
+        let texts = SilentInfo { together: vec![one, two], with: Vec::new() }.warnings();
+        assert_eq!(
+            texts,
+            [
+                "n2 has not been seen since this node started, 12 s ago: it has failed or was stopped, or the network is \
+                 split; this node goes on alone, 1 change since",
+                "n3 and n4 have not been seen since this node started, 1 s ago: the network is split, or all of them \
+                 have failed or were stopped; this node goes on alone, 0 changes since; no link to n4: the peer refused",
+            ]
+        );
     }
 
     #[test]

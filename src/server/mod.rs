@@ -10,6 +10,7 @@
 //! | `command` | what the actions do, one file per family |
 //! | [`local_client`] | a client in the same process, which HTTP asks through |
 //! | `stream` | streams: turns, flow control, walks over snapshots |
+//! | `past` | a state of the node's past |
 //! | `snapshot_upload` | a snapshot that a client uploads |
 //! | `cluster` | what clients and operators are told of the network: nodes, shards, what blocks purging |
 //! | [`access`] | who a client is, and what it may do |
@@ -22,6 +23,7 @@ mod connections;
 pub(crate) mod counts;
 pub(crate) mod info;
 pub(crate) mod local_client;
+pub(crate) mod past;
 mod snapshot_upload;
 mod stream;
 
@@ -42,13 +44,14 @@ pub(crate) use connections::session::KEPT_CONNECTIONS_MAX;
 pub use connections::tls::TlsSettings;
 pub(crate) use connections::tls::{IpNetwork, NetworkError};
 pub(crate) use info::{
-    ClientLogStatus, KeyOrder, KeyRefusal, KeysView, LeaveRefusal, NodeKeys, PastRefusal,
-    ScheduledStatus, SilentInfo, SilentMembers, SnapshotStatus,
+    ClientLogStatus, KeyOrder, KeyRefusal, KeysView, LeaveRefusal, NodeKeys, ScheduledStatus,
+    SilentInfo, SilentMembers, SnapshotStatus,
 };
 pub use info::{
     FileFormat, FileJob, FileRefusal, FileReport, MemberInfo, MemberState, NodeInfo, NodeStatus,
     StorageStatus,
 };
+pub(crate) use past::{PastGap, PastRefusal, PastState};
 pub(crate) use purge_block::PurgeBlock;
 
 use crate::engine::Engine;

@@ -62,6 +62,11 @@ impl NodeInfo for Info {
         [own].into_iter().chain(self.others.lock().unwrap().iter().cloned()).collect()
     }
 
+    /// Of a member that is called so, only keys are known.
+    fn forget_keys_of(&self, name: &NodeName) -> bool {
+        name.as_str() == "only-keys"
+    }
+
     fn leave(&self) {
         self.left.store(true, Ordering::SeqCst);
     }

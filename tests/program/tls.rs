@@ -52,9 +52,27 @@ impl Authority {
     fn write_as_of(&self, names: &[&str], made: u64) {
         let identity = self.ca.issue_node(names, made).unwrap();
         let (cert, key) = identity.pem().unwrap();
+        self.put(cert, key);
+    }
+
+    fn put(&self, cert: &str, key: &str) {
         // The key first: both are read when either has changed.
         fs::write(self.path("node.key"), key).unwrap();
         fs::write(self.path("node.pem"), cert).unwrap();
+    }
+
+    /// Certificates that no client believes: one without its CA behind it, and one for clients. And what is said of them.
+    fn unfit(&self) -> [(String, String, &'static str); 2] {
+        let node = self.ca.issue_node(&["127.0.0.1"], now()).unwrap();
+        let (chain, key) = node.pem().unwrap();
+        let end = "-----END CERTIFICATE-----\n";
+        let alone = format!("{}{end}", chain.split(end).next().unwrap());
+        let user = self.ca.issue_user("joe", 30, now()).unwrap();
+        let (of_user, its_key) = user.pem().unwrap();
+        [
+            (alone, key.to_owned(), "no CA that has issued the certificate is in the file"),
+            (of_user.to_owned(), its_key.to_owned(), "the certificate is not for servers"),
+        ]
     }
 
     fn start(&self, more: &[&str]) -> NodeProcess {
@@ -292,6 +310,68 @@ fn a_certificate_is_read_again_when_its_file_changes_or_at_a_signal_and_a_bad_on
     authority.write(&["127.0.0.1", "localhost"]);
     node.signal("HUP");
     wait_until("the new certificate is shown", || (names().code == 0).then_some(()));
+}
+
+#[test]
+fn a_certificate_that_no_client_believes_is_not_taken() {
+    let authority = Authority::new();
+    let node = authority.start(&[]);
+    let file = authority.at_file(&[node.client]);
+    let said = |what: &str| node.log().iter().filter(|line| line.contains(what)).count();
+    for (cert, key, why) in authority.unfit() {
+        authority.put(&cert, &key);
+        node.signal("HUP");
+        wait_until("it is complained of", || (said(why) > 0).then_some(()));
+        let status = cli(&["status", "--ticket", &file]);
+        assert!(status.code == 0, "the certificate before it is gone: {status:?}");
+        let stays = "the certificate for clients stays as it is";
+        assert!(status.stdout.contains(stays) && status.stdout.contains(why), "{status:?}");
+        let (cert, key) = (authority.text("node.pem"), authority.text("node.key"));
+        let started = cli(&[
+            "run",
+            "--client",
+            "127.0.0.1:0",
+            "--gossip",
+            "127.0.0.1:0",
+            "--cert",
+            &cert,
+            "--cert-key",
+            &key,
+        ]);
+        assert!(started.code == 2, "{started:?}");
+        assert!(started.stderr.contains(&cert) && started.stderr.contains(why), "{started:?}");
+    }
+}
+
+/// Who moves a node, or gives it another CA, has a reason. Who has mixed up files is told.
+#[test]
+fn a_certificate_of_another_name_or_ca_is_taken_with_a_warning() {
+    let authority = Authority::new();
+    let node = authority.start(&[]);
+    let warned = |what: &str| {
+        node.log().iter().filter(|line| line.contains("WARN") && line.contains(what)).count()
+    };
+    let read = |times: usize| {
+        node.signal("HUP");
+        let taken = "the certificate for clients was read again";
+        let count = || node.log().iter().filter(|line| line.contains(taken)).count();
+        wait_until("it is taken", || (count() == times).then_some(()));
+    };
+    let of_name =
+        "the certificate for clients is for elsewhere.example now, and for none of the names";
+    authority.write(&["127.0.0.1", "n1.example"]);
+    read(1);
+    authority.write(&["elsewhere.example"]);
+    read(2);
+    assert_eq!(warned(of_name), 1, "{:#?}", node.log());
+    let of_ca = "the CA by which clients knew the certificate for clients so far";
+    assert_eq!(warned(of_ca), 0);
+    let other = Authority::new();
+    other.write(&["elsewhere.example"]);
+    let text = |name: &str| fs::read_to_string(other.path(name)).unwrap();
+    authority.put(&text("node.pem"), &text("node.key"));
+    read(3);
+    assert_eq!((warned(of_name), warned(of_ca)), (1, 1), "{:#?}", node.log());
 }
 
 #[test]

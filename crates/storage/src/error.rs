@@ -217,8 +217,8 @@ impl StorageError {
                 format!("{file}: this is no distkv {kind} (byte 0 is not the start of one)")
             }
             Self::OtherOwner { file, found_name, found_network, name, network } => format!(
-                "{file}: it belongs (at byte 0) to node {found_name:?} of network \
-                 {found_network:?}, not to {name:?} of {network:?}"
+                "{file}: it belongs to node {found_name:?} of network {found_network:?}, not to {name:?} of \
+                 {network:?}"
             ),
             Self::Misnamed { file, found } => {
                 format!("{file}: it says (at byte 0) that its number is {found}")

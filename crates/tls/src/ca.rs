@@ -176,7 +176,12 @@ impl Identity {
     /// When all certificates of the chain are valid; none if that cannot be read.
     #[must_use]
     pub fn period(&self) -> Option<Period> {
-        Period::of_all(&self.chain)
+        Self::period_of(&self.chain)
+    }
+
+    /// The same of another chain.
+    pub(crate) fn period_of(chain: &[CertificateDer<'_>]) -> Option<Period> {
+        Period::of_all(chain)
     }
 
     /// What clients pin: the hash of the chain's last certificate.

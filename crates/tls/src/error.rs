@@ -52,7 +52,8 @@ pub enum TlsError {
     /// Another CA than the one that the client was told.
     #[error(
         "wrong CA: the node's is {found}, not {wanted}. It is of another network, or its key was made anew: get a new ticket, \
-         or its present key file. If the nodes have certificates of another CA (--cert), `--node-ca FILE` names that CA to \
+         or its present key file. Or the node does not send its CA along: the file of its --cert must have the CA's \
+         certificate, too. If the nodes have certificates of another CA (--cert), `--node-ca FILE` names that CA to \
          commands"
     )]
     OtherCa {
@@ -230,14 +231,19 @@ fn name_text(name: &ServerName<'_>) -> String {
 }
 
 /// The names of a certificate, as people write them. They come as `DnsName("n1")` and `IpAddress(10.0.0.5)`.
-fn list_names(names: &[String]) -> String {
+pub(crate) fn plain_names(names: &[String]) -> Vec<String> {
     let plain = |name: &String| {
         let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
         let inner = inner.unwrap_or(name).trim_matches('"');
         // They come as `0::1`, too.
         inner.parse::<IpAddr>().map_or_else(|_| inner.to_owned(), |address| address.to_string())
     };
-    let mut shown: Vec<String> = names.iter().take(NAMES_SHOWN).map(plain).collect();
+    names.iter().map(plain).collect()
+}
+
+/// The same as a text.
+fn list_names(names: &[String]) -> String {
+    let mut shown = plain_names(names.get(..NAMES_SHOWN).unwrap_or(names));
     if names.len() > NAMES_SHOWN {
         shown.push(format!("{} more", names.len() - NAMES_SHOWN));
     }

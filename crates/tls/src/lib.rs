@@ -10,12 +10,14 @@
 //! | [`channel`] | one TLS session, for both sides: bytes in, bytes out |
 //! | [`ticket`] | addresses, CA and login in one string |
 //! | [`error`] | what can go wrong, and which of address, name, CA and time it is |
+//! | `fitness` | whether clients could believe what a node is to show |
 //! | `der` | the few fields of a certificate that nothing else tells |
 
 pub mod ca;
 pub mod channel;
 mod der;
 pub mod error;
+mod fitness;
 pub mod pem;
 pub mod server;
 pub mod ticket;
@@ -34,6 +36,7 @@ use rustls::time_provider::TimeProvider;
 pub use ca::{Ca, CaHash, Identity, Period};
 pub use channel::Channel;
 pub use error::TlsError;
+pub use fitness::{Presented, Unfit};
 pub use server::ServerTls;
 pub use ticket::{Login, Ticket};
 pub use trust::{ClientTls, Trust};

@@ -40,6 +40,10 @@ not needed. Its data directory records that it has left: a node that is started 
 empty, as a newcomer, and puts the old files aside. If not all members agree within --timeout \
 (default here: 10s, at most 60s), the node stays a member, and the error says who is missing.
 
+In a network with a key, `key rotate` waits for each node that has left without --for-good, also \
+for one without a data directory, which `members` no longer shows: it may come back, with the old \
+key in its key file, and nobody would take it. `members forget` ends that, too.
+
 Exit code: 0 it has left, 1 it is still there after --timeout (default here: 15s), 2 usage, 3 \
 it refuses, 6 it was not reached, 7 it may be leaving.")]
 pub(in crate::cli) struct LeaveArgs {

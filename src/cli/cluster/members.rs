@@ -209,6 +209,9 @@ async fn forget(name: &str, yes: bool, remote: &RemoteArgs) -> Result<(), CliErr
     let mut fields = Fields::new();
     fields.str("node", name);
     let did = match connection.request("forget_member", &fields).await {
+        Ok(reply) if reply.bool("was_listed") == Some(false) => {
+            "forgotten; it was not in the Delete group, and its keys are waited for no more"
+        }
         Ok(_) => "forgotten; the Delete group goes on without it",
         // Why it was refused says more than why nothing else is known.
         Err(_) if is_off_the_list(name, &connection).await.unwrap_or(false) => {

@@ -176,7 +176,11 @@ fn scheduled_text(reply: &Message) -> Option<String> {
         (Some(file), Some(at)) => format!("last {} at {at}", printable(file)),
         _ => String::from("none yet"),
     };
-    let next = time("due_ms").map(|at| format!(", next at {at}")).unwrap_or_default();
+    let due_ms = scheduled.get("due_ms").and_then(|value| as_u64(value));
+    // While it cannot be made, it is tried again and again.
+    let is_over = due_ms.is_some_and(|due| reply.u64("time").is_some_and(|now| due <= now));
+    let when = if is_over { "due since" } else { "next at" };
+    let next = time("due_ms").map(|at| format!(", {when} {at}")).unwrap_or_default();
     Some(format!("{schedule} in {directory} ({last}{next})"))
 }
 
@@ -229,5 +233,39 @@ fn memory_text(reply: &Message) -> String {
     match reply.u64("memory_max") {
         Some(max) => format!("{used} of {}", show_bytes(max)),
         None => used,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::value::{write_map_len, write_str, write_u64};
+
+    /// A scheduled snapshot is tried again and again while it fails: the time for which it was due is over then.
+    #[test]
+    fn a_scheduled_snapshot_that_is_overdue_is_not_told_as_the_next_one() {
+        let told = |now_ms: Option<u64>| {
+            let mut reply = Vec::new();
+            write_map_len(1 + usize::from(now_ms.is_some()), &mut reply);
+            if let Some(now_ms) = now_ms {
+                write_str("time", &mut reply);
+                write_u64(now_ms, &mut reply);
+            }
+            write_str("scheduled", &mut reply);
+            write_map_len(3, &mut reply);
+            for (name, text) in [("schedule", "every 1d"), ("directory", "/var/snapshots")] {
+                write_str(name, &mut reply);
+                write_str(text, &mut reply);
+            }
+            write_str("due_ms", &mut reply);
+            write_u64(60_000, &mut reply);
+            scheduled_text(&Message::new(&reply).unwrap()).unwrap()
+        };
+        let before = "every 1d in /var/snapshots (none yet, ";
+        let next = format!("{before}next at 1970-01-01T00:01:00.000Z)");
+        assert_eq!(told(Some(59_999)), next);
+        assert_eq!(told(Some(60_000)), format!("{before}due since 1970-01-01T00:01:00.000Z)"));
+        // Nodes of earlier versions do not tell their time.
+        assert_eq!(told(None), next);
     }
 }

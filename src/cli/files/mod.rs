@@ -5,12 +5,14 @@
 //! |---|---|
 //! | this one | the kinds of file, and how they are told apart |
 //! | `directory` | a node's data directory as an image, and an image put into one |
+//! | `gap` | a time of which a node has logged nothing |
 //! | `new_file` | a file that is written beside its place, and gets its name when it is whole |
 //! | `read` | a file of any kind as an image |
 //! | `ticket_file` | a file with a ticket |
 //! | `write` | an image as a file of any kind |
 
 pub(super) mod directory;
+pub(super) mod gap;
 pub(super) mod new_file;
 pub(super) mod read;
 pub(super) mod ticket_file;

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path as FilePath;
 
+use super::gap::Gap;
 use super::new_file::{Existing, NewFile, write_to_stdout};
 use super::{Format, cannot};
 use crate::cli::error::CliError;
@@ -41,6 +42,8 @@ pub(in crate::cli) struct Written {
     pub(in crate::cli) entries: u64,
     /// What a file for the Python DistKV lacks.
     pub(in crate::cli) report: Option<ExportReport>,
+    /// If it is of a moment in a time of which the node has logged nothing.
+    pub(in crate::cli) gap: Option<Gap>,
 }
 
 /// Writes to a file; `-` is standard output.

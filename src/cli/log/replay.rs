@@ -41,8 +41,8 @@ order; without a snapshot, or with a gap, the state holds only what the logs the
 hold. Times are those at which changes came to the node whose log it is; tocks are the \
 network's. If the node's clock was set back, a time stands for the last change that is not \
 later: what was stamped with later times before counts as earlier. At a moment at which \
-nothing was logged, because the disk had failed, a note says so and the state is the last one \
-before it. The file of --to is replaced with --force only, if it is there already.
+nothing was logged, because the disk had failed or the node did not run, a note says so and the \
+state is the last one before it. The file of --to is replaced with --force only, if it is there already.
 
 Exit code: 0 done, 1 a log is damaged or does not reach back so far, 2 usage, 130 interrupted.")]
 pub(super) struct ReplayArgs {

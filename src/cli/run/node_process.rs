@@ -23,6 +23,7 @@ use crate::node::config::Config;
 use crate::node::security::OtherNetwork;
 use crate::node::{LOG_FAREWELL_TIMEOUT, Node, NodeError, StopReason};
 use crate::rt;
+use crate::storage::StorageError;
 
 /// How long saying goodbye may take; then the process ends without it.
 pub(super) const GOODBYE_MAX: Duration = Duration::from_millis(2800);
@@ -157,6 +158,12 @@ async fn read_keys(node: &Node, path: PathBuf) {
     match set {
         Ok(Some(keys)) => {
             let ids = keys.ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+            if keys.is_other_ca {
+                tracing::warn!(
+                    "the key file has another CA than the one that this node was started with: certificates, clients' ones \
+                     included, stay of that one until the node is restarted"
+                );
+            }
             match keys.is_change {
                 true => tracing::warn!(
                     keys = ids, primary = %keys.primary, "the key file was read again; it has changed"
@@ -241,8 +248,16 @@ pub(super) fn start_error(error: NodeError) -> CliError {
         | NodeError::KeyNetwork { .. }
         | NodeError::PeerFile { .. }
         | NodeError::Certificate(_) => CliError::Usage(error.to_string()),
+        NodeError::Storage { ref source, .. } if is_misdirected(source) => {
+            CliError::Usage(error.to_string())
+        }
         other => CliError::Failure(other.to_string()),
     }
+}
+
+/// Whether the configuration names a data directory that is not this node's: another start finds the same.
+fn is_misdirected(error: &StorageError) -> bool {
+    matches!(error, StorageError::OtherOwner { .. } | StorageError::Foreign { .. })
 }
 
 /// The future's output; `None` when a signal to end came first. Then it was dropped.

@@ -129,6 +129,9 @@ pub(in crate::cli) fn tell_written(
     if let Some(report) = &written.report {
         tell_report(report);
     }
+    if let Some(gap) = &written.gap {
+        say::note(&gap.note());
+    }
     let text = || {
         let entries = count_of(written.entries, "entry", "entries");
         let to = match to == std::path::Path::new("-") {
@@ -154,6 +157,9 @@ fn written_json(to: &std::path::Path, format: Format, written: &Written) -> Json
     out.insert("format".into(), format.word().into());
     out.insert("entries".into(), written.entries.into());
     out.insert("bytes".into(), written.bytes.into());
+    if let Some(gap) = &written.gap {
+        out.insert("gap".into(), gap.json());
+    }
     if let Some(report) = &written.report {
         out.insert("tombstones".into(), report.tombstones.into());
         out.insert("lives".into(), report.lives.into());

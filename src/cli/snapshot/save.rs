@@ -9,6 +9,7 @@ use clap::Args;
 
 use super::convert::{FormArgs, tell_written};
 use crate::cli::error::CliError;
+use crate::cli::files::gap::Gap;
 use crate::cli::files::new_file::{NewFile, tidy_when_interrupted};
 use crate::cli::files::read::read_state;
 use crate::cli::files::write::{Written, write_state};
@@ -40,6 +41,9 @@ The node goes on serving meanwhile; the file holds the state at one moment. With
 node makes a snapshot in its own data directory, as it does by itself from time to time. A \
 file on this machine is written under a temporary name and renamed once it is complete and \
 verified. One that is there already is replaced with --force only.
+
+With --at, it is what the node had logged up to that moment. Where it had not run then, or its disk had \
+failed, a note says so, and the state is that before that time.
 
 Exit code: 0 saved, 1 failed, 2 usage, 3 refused, 6 no node was reached, 130 interrupted.")]
 pub(super) struct SaveArgs {
@@ -89,12 +93,13 @@ pub(super) async fn run(args: &SaveArgs, remote: &RemoteArgs) -> Result<(), CliE
     let is_stdout = to == FilePath::new("-");
     let beside = if is_stdout { env::temp_dir().join("distkv-snapshot") } else { to.clone() };
     let mut new = NewFile::scratch(&beside)?;
-    fetch(&mut new, &beside, &node, &wanted, json).await?;
+    let fetched = fetch(&mut new, &beside, &node, &wanted, json).await?;
     let path = new.temporary();
     let (form, to) = (args.form.clone(), to.clone());
     let written = rt::spawn_blocking(move || {
         let state = read_state(&path, json)?;
         let written = write_state(&to, existing, &form.to_write(&state), json)?;
+        let written = Written { gap: fetched.gap, ..written };
         Ok::<_, CliError>((to, form.format, written))
     })
     .await;
@@ -117,6 +122,7 @@ pub(in crate::cli) async fn fetch(
     let mut written = Written::default();
     while let Some(event) = node.next(&mut stream).await? {
         let StreamEvent::Item { message, .. } = event else { continue };
+        written.gap = written.gap.or_else(|| Gap::of(&message));
         let data = message.get("data").and_then(bytes_of).unwrap_or_default();
         new.file.write_all(data).map_err(|error| new.give_up(&error))?;
         written.bytes += data.len() as u64;

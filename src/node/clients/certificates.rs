@@ -1,6 +1,7 @@
 //! The certificate that this node shows its clients: issued from the network's CA and renewed in memory, or the operator's
-//! own, read again when its files change. A bad file is warned of, and the certificate before it stays; until it is good or
-//! another one is there, it is tried again and again: what keeps it from being read may pass.
+//! own, read again when its files change. A bad file is warned of, and so is one that no client could believe, and the
+//! certificate before it stays; until it is good or another one is there, it is tried again and again: what keeps it from being
+//! read may pass.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,10 +15,11 @@ use std::time::Duration;
 use distkv_command::plain_file;
 use distkv_tls::pem::PEM_BYTES_MAX;
 use distkv_tls::server::ClientRoots;
-use distkv_tls::{CaHash, Clock, Identity, ServerTls, pem};
+use distkv_tls::{CaHash, Clock, Identity, Presented, ServerTls, pem};
 use event_listener::Event;
 use parking_lot::Mutex;
 
+use super::changed_certificate::oddities;
 use crate::model::host_port::HostPort;
 use crate::node::config::{HttpConfig, TlsConfig};
 use crate::node::error::NodeError;
@@ -43,6 +45,8 @@ pub(in crate::node) struct Certificates {
     http: Option<String>,
     me: Arc<Myself>,
     server: Arc<ServerTls>,
+    /// What clients are shown.
+    presented: Mutex<Presented>,
     /// What the last try was made of, whether it came to something or not.
     shown: Mutex<Shown>,
     refused: Mutex<Refused>,
@@ -98,6 +102,7 @@ impl Certificates {
             http,
             me: Arc::clone(me),
             server: Arc::new(server),
+            presented: Mutex::new(identity.presented()),
             shown: Mutex::new(shown),
             refused: Mutex::default(),
             expiry: Mutex::default(),
@@ -192,7 +197,16 @@ impl Certificates {
         {
             return Err(format!("{}: {why}", cert.display()));
         }
-        self.server.replace(&identity, &clients).map_err(|error| error.to_string())
+        self.server.replace(&identity, &clients).map_err(|error| error.to_string())?;
+        let before = std::mem::replace(&mut *self.presented.lock(), identity.presented());
+        if self.config.own.is_some() {
+            let told = HostPort::parse(&self.me.client_text(None), Some(0));
+            let host = told.ok().map(|told| told.host).filter(|host| !is_wildcard(host));
+            for odd in oddities(&before, &identity.presented(), host.as_deref()) {
+                tracing::warn!("{odd}");
+            }
+        }
+        Ok(())
     }
 }
 
@@ -277,8 +291,11 @@ fn make(config: &TlsConfig, shown: &Shown) -> Result<(Identity, ClientRoots), St
     let identity = match (&config.own, &config.ca) {
         (Some((cert, key)), _) => {
             let identity = pem::identity_of_any_time(&read(cert)?, &read(key)?);
+            let identity = identity
+                .map_err(|error| format!("{} and {}: {error}", cert.display(), key.display()))?;
+            let fits = identity.presented().check();
+            fits.map_err(|error| format!("{}: {error}", cert.display()))?;
             identity
-                .map_err(|error| format!("{} and {}: {error}", cert.display(), key.display()))?
         }
         (None, Some(ca)) => {
             let names: Vec<&str> = shown.names.iter().map(String::as_str).collect();

@@ -18,7 +18,9 @@ use crate::node::config::SyncPolicy;
 use crate::node::durable::Durable;
 use crate::protocol::client::request::PastMoment;
 use crate::rt;
-use crate::server::{ClientLogStatus, FileFormat, FileJob, FileRefusal, FileReport, PastRefusal};
+use crate::server::{
+    ClientLogStatus, FileFormat, FileJob, FileRefusal, FileReport, PastRefusal, PastState,
+};
 use crate::storage::history::History;
 use crate::storage::snapshot::write_snapshot_to;
 use crate::storage::{FileHeader, FileId, verify_snapshot};
@@ -77,11 +79,16 @@ impl Saving {
     }
 
     /// The state of a past moment. Takes as long as reading it takes; one at a time is read.
-    pub(in crate::node) fn past(&self, at: PastMoment, below: &Path) -> Result<Image, PastRefusal> {
+    pub(in crate::node) fn past(
+        &self,
+        at: PastMoment,
+        below: &Path,
+    ) -> Result<PastState, PastRefusal> {
         let durable = self.durable.as_ref().ok_or(PastRefusal::NoDataDirectory)?;
         let _turn = self.past_turn.lock();
         let id = self.hub.read(|engine| engine.id().clone());
-        past::recall(durable.directory(), &self.network, &id.name, at, below)
+        let failing_ms = || durable.failing_ms(rt::now());
+        past::recall(durable.directory(), (&self.network, &id.name), at, below, &failing_ms)
     }
 
     /// See [`past::history`].

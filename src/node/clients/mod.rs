@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `port` | opens the client port, and answers its questions about the rest of the node |
 //! | `certificates` | the certificate that clients are shown |
+//! | `changed_certificate` | what is odd about one that takes another's place |
 //! | `file_jobs` | what clients may have this node write: files, snapshots, a log |
 //! | `files` | the directory in which clients may write files |
 //! | `keys` | which cluster keys the nodes have, and changing them |
@@ -13,6 +14,7 @@
 //! | `load` | takes in a saved state or a change log of the Python DistKV |
 
 pub(super) mod certificates;
+mod changed_certificate;
 pub(super) mod file_jobs;
 pub(super) mod files;
 mod keys;

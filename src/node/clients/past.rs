@@ -3,27 +3,27 @@
 
 use std::path::Path as FilePath;
 
-use crate::engine::Image;
-use crate::model::ids::NodeName;
+use crate::model::ids::{Millis, NodeName};
 use crate::model::path::Path;
 use crate::protocol::client::request::PastMoment;
 use crate::rt;
-use crate::server::PastRefusal;
+use crate::server::{PastGap, PastRefusal, PastState};
 use crate::storage::history::{History, history as read_history};
 use crate::storage::past::{reach_after, read_past};
-use crate::storage::{Directory, RecoverOptions, StorageError, Until, recover};
+use crate::storage::recover::Recovered;
+use crate::storage::{Directory, RecoverOptions, StorageError, Until, Warning, recover};
 
-/// The state of a moment, at and below a path.
+/// The state of a moment, at and below a path. `failing_ms`: for how long the log has failed, if it does.
 ///
 /// # Errors
 /// [`PastRefusal`].
 pub(super) fn recall(
     directory: &FilePath,
-    network: &str,
-    name: &NodeName,
+    (network, name): (&str, &NodeName),
     at: PastMoment,
     below: &Path,
-) -> Result<Image, PastRefusal> {
+    failing_ms: &dyn Fn() -> Option<Millis>,
+) -> Result<PastState, PastRefusal> {
     let until = match at {
         PastMoment::Time(time_ms) => Until::Time(time_ms),
         PastMoment::Tock(tock) => Until::Tock(tock),
@@ -39,18 +39,41 @@ pub(super) fn recall(
         below: (!below.is_root()).then(|| below.clone()),
         ..RecoverOptions::default()
     };
+    let was_failing_ms = failing_ms();
     let found = read_past(&disk, || {
         if let Some(first) = reach_after(&disk, until)? {
             return Ok(Err(first));
         }
-        Ok(Ok(recover(&disk, network, name.as_str(), &options, &mut |_, _| {})?.image))
+        Ok(Ok(recover(&disk, network, name.as_str(), &options, &mut |_, _| {})?))
     });
-    match found.map_err(failed)? {
-        Ok(image) => image.ok_or_else(|| {
-            PastRefusal::Failed(String::from("the logs hold nothing up to that moment"))
-        }),
-        Err(first) => Err(PastRefusal::Before { time_ms: first.time_ms, tock: first.tock.get() }),
-    }
+    let found = found.map_err(failed)?.map_err(|first| {
+        let (time_ms, tock) = (first.time_ms, first.tock.get());
+        PastRefusal::Before { time_ms, tock }
+    })?;
+    // It may begin to work again, or to fail, while the files are read.
+    let failing_since_ms = was_failing_ms.or_else(failing_ms).map(|ms| now_ms.saturating_sub(ms));
+    let gap = gap_of(&found, until, failing_since_ms);
+    let image = found.image.ok_or_else(|| {
+        PastRefusal::Failed(String::from("the logs hold nothing up to that moment"))
+    })?;
+    Ok(PastState { image, gap })
+}
+
+/// The time around a moment of which nothing was logged: between two logs, or from the end of all until now.
+fn gap_of(found: &Recovered, until: Until, failing_since_ms: Option<u64>) -> Option<PastGap> {
+    let between_logs = found.warnings.iter().find_map(|warning| match warning {
+        Warning::Gap { from_ms, to_ms, .. } => {
+            Some(PastGap { from_ms: *from_ms, to_ms: Some(*to_ms) })
+        }
+        _ => None,
+    });
+    between_logs.or_else(|| {
+        let failing_since_ms = failing_since_ms?;
+        // Without a log there is no end of one.
+        let is_later = matches!(until, Until::Time(time_ms) if time_ms >= failing_since_ms);
+        let from_ms = found.last_logged_ms.or_else(|| is_later.then_some(failing_since_ms))?;
+        Some(PastGap { from_ms, to_ms: None })
+    })
 }
 
 /// The changes of an entry since a moment, milliseconds since 1970, the last `limit` of them.

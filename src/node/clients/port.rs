@@ -6,8 +6,8 @@ use std::sync::{Arc, Weak};
 use super::certificates::Certificates;
 use super::file_jobs::Saving;
 use super::keys;
+use crate::engine::Engine;
 use crate::engine::view::StateView;
-use crate::engine::{Engine, Image};
 use crate::membership;
 use crate::model::count::count_of;
 use crate::model::ids::{Millis, NodeName};
@@ -26,8 +26,8 @@ use crate::rt::{self, TcpListener};
 use crate::server::access::audit::Audit;
 use crate::server::{
     FileJob, FileRefusal, FileReport, KeyOrder, KeyRefusal, KeysView, LeaveRefusal, MemberInfo,
-    MemberState, NodeInfo, NodeStatus, PastRefusal, ScheduledStatus, Server, ServerConfig,
-    SilentInfo, StorageStatus,
+    MemberState, NodeInfo, NodeStatus, PastRefusal, PastState, ScheduledStatus, Server,
+    ServerConfig, SilentInfo, StorageStatus,
 };
 use crate::storage::history::History;
 
@@ -276,7 +276,7 @@ impl NodeInfo for ClientPortInfo {
         self.links.upgrade().map_or_else(Vec::new, |links| links.slow_warnings())
     }
 
-    fn past(&self, at: PastMoment, below: &Path) -> Result<Image, PastRefusal> {
+    fn past(&self, at: PastMoment, below: &Path) -> Result<PastState, PastRefusal> {
         self.saving.past(at, below)
     }
 

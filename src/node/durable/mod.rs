@@ -151,6 +151,14 @@ impl Durable {
         is_taken
     }
 
+    /// For how long nothing could be logged, milliseconds; none while that works.
+    pub(super) fn failing_ms(&self, now: Millis) -> Option<Millis> {
+        let since = self.state.view().failing_since;
+        // The queue knows of a failure before the log's thread does.
+        let is_failing = since.is_some() || self.queue.failure().is_some();
+        is_failing.then(|| since.map_or(0, |since| now.saturating_sub(since)))
+    }
+
     /// The status for operators.
     pub(super) fn status(&self, now: Millis) -> StorageStatus {
         let view = self.state.view();

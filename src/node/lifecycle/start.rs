@@ -12,13 +12,16 @@ use crate::node::Timing;
 use crate::node::clients::load::{self, Loaded};
 use crate::node::config::Start;
 use crate::node::error::NodeError;
-use crate::node::link::{Links, Refused};
+use crate::node::link::{Links, Refused, Trouble};
 use crate::rt;
 
 /// How often what keeps a node from being ready is written to the log.
 const PROGRESS_INTERVAL_MS: Millis = 5_000;
 /// The time between two looks at a condition, besides looks after events.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// So many addresses stand in a line of the log, with what is wrong there.
+const TROUBLES_SHOWN: usize = 16;
 
 /// What a node does to come to serve; everything that can fail beforehand has been done.
 pub(in crate::node) enum Plan {
@@ -330,6 +333,12 @@ fn tell_alone(links: &Links, knows_peers: bool, waited_ms: Millis) {
             "all peers that answer wait for a network; this node begins with what it has, and they \
              catch up with it"
         );
+    } else if let Some(refusals) = refusals(&links.troubles()) {
+        tracing::warn!(
+            entries,
+            waited_s,
+            "no peer takes this node in: {refusals}; this node continues alone with what it has, and keeps calling"
+        );
     } else if knows_peers {
         tracing::warn!(
             tried = ?links.addresses(),
@@ -345,6 +354,13 @@ fn tell_alone(links: &Links, knows_peers: bool, waited_ms: Millis) {
     }
 }
 
+/// Which peers have answered that there will be no link as long as nothing is changed, and why; none if nobody has.
+fn refusals(troubles: &[Trouble]) -> Option<String> {
+    let lasting = troubles.iter().filter(|trouble| trouble.is_lasting).take(TROUBLES_SHOWN);
+    let texts: Vec<String> = lasting.map(ToString::to_string).collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
+}
+
 fn log_progress(links: &Links, waited_ms: Millis) {
     let waited_s = waited_ms / 1_000;
     if let Some(progress) = links.hub.read(Engine::catch_up_progress) {
@@ -354,12 +370,9 @@ fn log_progress(links: &Links, waited_ms: Millis) {
         tracing::info!(peer, entries, waited_s, "catching up");
         return;
     }
-    let troubles: Vec<String> = links
-        .troubles()
-        .into_iter()
-        .take(16)
-        .map(|trouble| format!("{}: {}", trouble.address, trouble.why))
-        .collect();
+    let found = links.troubles();
+    let troubles: Vec<String> =
+        found.iter().take(TROUBLES_SHOWN).map(ToString::to_string).collect();
     let linked: Vec<String> = links.infos().iter().map(|info| info.peer.name.to_string()).collect();
     if !linked.is_empty() && !links.hub.read(Engine::has_ready_peer) {
         let mut able = links.infos().into_iter().map(|info| info.peer.may_begin.is_some());
@@ -369,6 +382,8 @@ fn log_progress(links: &Links, waited_ms: Millis) {
         tracing::info!(?linked, waited_s, "waiting for a peer to send its data");
     } else if troubles.is_empty() {
         tracing::info!(tried = ?links.addresses(), waited_s, "no peer has answered yet; still trying");
+    } else if let Some(refusals) = refusals(&found) {
+        tracing::info!(waited_s, "no peer takes this node in; still trying: {refusals}");
     } else {
         tracing::info!(waited_s, "no peer has answered yet; still trying: {}", troubles.join("; "));
     }
@@ -404,6 +419,18 @@ mod tests {
     fn peers_that_could_begin_are_not_said_to_have_no_data() {
         assert!(!what_is_missing(true).contains("no data"));
         assert!(what_is_missing(false).contains("start one with `run`"));
+    }
+
+    #[test]
+    fn who_refuses_is_not_said_to_be_silent() {
+        let trouble = |address: &str, is_lasting| Trouble {
+            address: address.to_owned(),
+            why: "because".into(),
+            is_lasting,
+        };
+        assert_eq!(refusals(&[trouble("a:1", false)]), None);
+        let some = [trouble("a:1", false), trouble("b:1", true), trouble("c:1", true)];
+        assert_eq!(refusals(&some).unwrap(), "b:1: because; c:1: because");
     }
 
     const NOTHING: Found = Found {

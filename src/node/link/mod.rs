@@ -33,8 +33,9 @@ pub(super) use connect::dial::dial_peers;
 pub(in crate::node) use connect::handshakes::GREETINGS_MAX;
 use connect::handshakes::Greetings;
 use connect::name_conflict::NameTrouble;
+pub(super) use connect::targets::Origin;
 use connect::targets::{Dialled, Standing, Targets};
-pub(super) use connect::targets::{Origin, Refused, Trouble};
+pub(super) use connect::trouble::{Refused, Trouble};
 use link::{Link, LinkEnd, SILENCE_MS};
 use log_once::LogOnce;
 use slow::GivenUp;
@@ -179,6 +180,11 @@ impl Links {
     /// What keeps addresses from answering, for the log.
     pub(super) fn troubles(&self) -> Vec<Trouble> {
         self.targets.lock().troubles()
+    }
+
+    /// See [`Targets::refusing`].
+    pub(super) fn refusing(&self) -> BTreeMap<NodeName, Arc<str>> {
+        self.targets.lock().refusing()
     }
 
     /// See [`Targets::refused_by_all`].

@@ -1,7 +1,7 @@
 //! Follows SWIM: tells the engine and the links which members came and went, keeps the peer file,
 //! and writes to the log what the SWIM thread, which must not wait for a terminal, could not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,6 +41,7 @@ pub(in crate::node) async fn follow_members(links: Arc<Links>, mut file: Option<
         if let Some(file) = &mut file {
             let linked = links.infos().into_iter().map(|link| (link.peer.name, link.peer.gossip));
             file.update(&roster.members, linked.collect());
+            file.note_given_up(links.observed.given_up());
             file.store().await;
         }
         if is_last {
@@ -125,6 +126,8 @@ pub(in crate::node) struct PeerFile {
     is_given: bool,
     /// By name, with the address as peers write it: a host name if they advertise one.
     named: BTreeMap<NodeName, String>,
+    /// Of these, those that are not missed any more.
+    given_up: BTreeSet<NodeName>,
     /// Lines that people wrote without a name.
     unnamed: Vec<KnownPeer>,
     stored: Vec<KnownPeer>,
@@ -135,11 +138,13 @@ impl PeerFile {
     /// `loaded`: its content; `is_given`: it is one of the operator's.
     pub(in crate::node) fn new(path: PathBuf, loaded: Vec<KnownPeer>, is_given: bool) -> Self {
         let named = loaded.iter().filter_map(|p| Some((p.name.clone()?, p.address.clone())));
+        let given_up = loaded.iter().filter(|p| !p.is_missed).filter_map(|p| p.name.clone());
         let unnamed = loaded.iter().filter(|p| p.name.is_none()).cloned();
         Self {
             path,
             is_given,
             named: named.collect(),
+            given_up: given_up.collect(),
             unnamed: unnamed.collect(),
             stored: loaded,
             failed: false,
@@ -180,17 +185,33 @@ impl PeerFile {
         let is_going = |name: &NodeName| {
             is_any(name, |state| state == MemberState::Left) && !is_any(name, is_up)
         };
-        self.named.extend(linked.into_iter().filter(|(name, _)| !is_going(name)));
+        let linked = linked.into_iter().filter(|(name, _)| !is_going(name));
+        for (name, address) in linked {
+            self.given_up.remove(&name);
+            self.named.insert(name, address);
+        }
+        self.given_up.retain(|name| self.named.contains_key(name) && !is_any(name, is_up));
     }
 
-    async fn store(&mut self) {
+    /// These are not missed any more, as long as they do not come back.
+    fn note_given_up(&mut self, names: BTreeSet<NodeName>) {
+        self.given_up.extend(names.into_iter().filter(|name| self.named.contains_key(name)));
+    }
+
+    /// What is to stand in the file.
+    fn peers(&self) -> Vec<KnownPeer> {
         let named = self.named.iter().map(|(name, address)| KnownPeer {
             address: address.clone(),
             name: Some(name.clone()),
+            is_missed: !self.given_up.contains(name),
         });
         let is_named = |address: &String| self.named.values().any(|known| known == address);
         let unnamed = self.unnamed.iter().filter(|peer| !is_named(&peer.address)).cloned();
-        let peers: Vec<KnownPeer> = named.chain(unnamed).take(PEERS_MAX).collect();
+        named.chain(unnamed).take(PEERS_MAX).collect()
+    }
+
+    async fn store(&mut self) {
+        let peers = self.peers();
         if peers == self.stored {
             return;
         }
@@ -246,5 +267,19 @@ mod tests {
         // It may come back.
         file.update(&[member("b", 3, MemberState::Down)], BTreeMap::new());
         assert_eq!(known(&file), [("b", "b.example:3")]);
+    }
+
+    #[test]
+    fn who_is_not_missed_any_more_is_kept_as_such_until_it_is_back() {
+        let mut file = PeerFile::new(PathBuf::new(), Vec::new(), false);
+        file.update(&[member("b", 2, MemberState::Up)], BTreeMap::new());
+        file.note_given_up(BTreeSet::from([name("b"), name("never-a-peer")]));
+        file.update(&[member("b", 2, MemberState::Down)], BTreeMap::new());
+        assert_eq!(known(&file), [("b", "127.0.0.1:2")]);
+        assert_eq!(file.given_up, BTreeSet::from([name("b")]));
+        let again = PeerFile::new(PathBuf::new(), file.peers(), false);
+        assert_eq!(again.given_up, file.given_up);
+        file.update(&[], BTreeMap::from([(name("b"), String::from("127.0.0.1:2"))]));
+        assert_eq!(file.given_up, BTreeSet::new());
     }
 }

@@ -1,6 +1,7 @@
 //! The list of known peers on disk, so that a node that restarts finds its network even if all
 //! peers that it was once given are gone. Text, one `host:port name` per line; people may edit it
-//! while the node is down.
+//! while the node is down. Behind a name, the comment `# not missed` says that this node does not wait for that
+//! member any more: it was forgotten, or has been away for long.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
@@ -20,6 +21,8 @@ const PEER_FILE: &str = "peers";
 const FILE_MODE: u32 = 0o600;
 /// Most bytes that are read: 1,024 peers with the longest host names fit.
 const FILE_BYTES_MAX: u64 = 512 << 10;
+/// The comment of one that is not missed. As a comment, older versions of this software take it, too.
+const NOT_MISSED: &str = "not missed";
 /// Most peers that are taken from the file.
 const PEERS_MAX: usize = 1024;
 
@@ -29,6 +32,26 @@ pub(in crate::node) struct KnownPeer {
     /// `host:port`
     pub(in crate::node) address: String,
     pub(in crate::node) name: Option<NodeName>,
+    /// Whether it is missed if it does not come back.
+    pub(in crate::node) is_missed: bool,
+}
+
+/// What a start finds.
+#[derive(Default, Debug)]
+pub(in crate::node) struct Stored {
+    pub(in crate::node) peers: Vec<KnownPeer>,
+    /// What is wrong with the file, if the node does without that.
+    pub(in crate::node) damage: Option<NodeError>,
+    /// There was a file, and nothing was wrong with it.
+    pub(in crate::node) is_whole: bool,
+}
+
+impl Stored {
+    /// Whether each member that has not left is in it, as in what a node writes. People may write addresses only.
+    pub(in crate::node) fn is_complete(&self) -> bool {
+        let mut peers = self.peers.iter();
+        self.is_whole && (self.peers.is_empty() || peers.any(|peer| peer.name.is_some()))
+    }
 }
 
 /// The file of known peers: in the data directory by default.
@@ -37,20 +60,20 @@ pub(in crate::node) fn path_of(config: &Config) -> Option<PathBuf> {
     config.peer_file.clone().or_else(in_data)
 }
 
-/// The peers of the file, and what is wrong with it if the node does without that.
+/// The peers of the file.
 ///
 /// # Errors
 /// [`NodeError::PeerFile`]: the node cannot do without.
-pub(in crate::node) fn stored(
-    config: &Config,
-    has_data: bool,
-) -> Result<(Vec<KnownPeer>, Option<NodeError>), NodeError> {
-    match path_of(config) {
+pub(in crate::node) fn stored(config: &Config, has_data: bool) -> Result<Stored, NodeError> {
+    let Some(path) = path_of(config) else { return Ok(Stored::default()) };
+    let is_there = path.exists();
+    let (peers, damage) = match config.peer_file {
         // It has written the list itself, and has its data: no reason to stay away.
-        Some(path) if has_data && config.peer_file.is_none() => Ok(load_what_is_good(&path)),
-        Some(path) => Ok((load(&path)?, None)),
-        None => Ok((Vec::new(), None)),
-    }
+        None if has_data => load_what_is_good(&path),
+        _ => (load(&path)?, None),
+    };
+    let is_whole = is_there && damage.is_none();
+    Ok(Stored { peers, damage, is_whole })
 }
 
 /// Reads the list; an empty one if there is no such file.
@@ -103,8 +126,9 @@ fn lines<'a>(
     text: &'a str,
 ) -> impl Iterator<Item = Result<KnownPeer, NodeError>> + 'a {
     let peers = text.lines().enumerate().filter_map(|(at, line)| {
-        let content = line.split('#').next().unwrap_or_default().trim();
-        (!content.is_empty()).then(|| (at, peer_of(content)))
+        let (content, comment) = line.split_once('#').unwrap_or((line, ""));
+        let (content, is_missed) = (content.trim(), comment.trim() != NOT_MISSED);
+        (!content.is_empty()).then(|| (at, peer_of(content, is_missed)))
     });
     peers.map(|(at, peer)| {
         peer.map_err(|why| NodeError::PeerFile { path: path.to_owned(), line: Some(at + 1), why })
@@ -112,7 +136,7 @@ fn lines<'a>(
 }
 
 /// A line's peer, or what is wrong with the line.
-fn peer_of(content: &str) -> Result<KnownPeer, String> {
+fn peer_of(content: &str, is_missed: bool) -> Result<KnownPeer, String> {
     let mut words = content.split_whitespace();
     let address = words.next().unwrap_or_default();
     let address =
@@ -121,7 +145,7 @@ fn peer_of(content: &str) -> Result<KnownPeer, String> {
     if words.next().is_some() {
         return Err("more than an address and a name".into());
     }
-    Ok(KnownPeer { address: address.to_string(), name })
+    Ok(KnownPeer { address: address.to_string(), name, is_missed })
 }
 
 /// Writes the list: beside the file first, then in its place, so that it is whole at any time. `is_given`: it is one of the
@@ -144,6 +168,10 @@ pub(in crate::node) fn store(path: &Path, peers: &[KnownPeer], is_given: bool) -
         if let Some(name) = &peer.name {
             text.push(' ');
             text.push_str(name.as_str());
+            if !peer.is_missed {
+                text.push_str(" # ");
+                text.push_str(NOT_MISSED);
+            }
         }
         text.push('\n');
     }
@@ -173,7 +201,7 @@ mod tests {
 
     fn peer(address: &str, name: Option<&str>) -> KnownPeer {
         let name = name.map(|name| NodeName::new(name).unwrap());
-        KnownPeer { address: address.into(), name }
+        KnownPeer { address: address.into(), name, is_missed: true }
     }
 
     #[test]
@@ -181,7 +209,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("peers");
         assert_eq!(load(&path).unwrap(), []);
-        let peers = [peer("[::1]:5", Some("a")), peer("db.example:7", None)];
+        let away = KnownPeer { is_missed: false, ..peer("10.0.0.1:5", Some("b")) };
+        let peers = [peer("[::1]:5", Some("a")), away, peer("db.example:7", None)];
         store(&path, &peers, false).unwrap();
         store(&path, &peers, false).unwrap();
         assert_eq!(load(&path).unwrap(), peers);

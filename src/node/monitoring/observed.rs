@@ -1,7 +1,7 @@
 //! What a node counts and notices about itself, besides what its parts count anyway: all of it off the way that
 //! changes take.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,6 +9,7 @@ use distkv_metrics::{Histogram, HistogramNumbers, Name};
 use parking_lot::Mutex;
 
 use super::live::Live;
+use super::split::unseen::Unseen;
 use super::split::{Network, News, SplitWatch};
 use crate::model::ids::{Incarnation, Millis, NodeName, Tick};
 use crate::rt;
@@ -112,6 +113,16 @@ impl Observed {
         now: Millis,
     ) -> Vec<News> {
         self.splits.lock().look(network, forget_after_ms, now)
+    }
+
+    /// Whom this node knew when it was started.
+    pub(in crate::node) fn expect(&self, unseen: Unseen) {
+        self.splits.lock().expect(unseen);
+    }
+
+    /// Who is not missed any more, and not back.
+    pub(in crate::node) fn given_up(&self) -> BTreeSet<NodeName> {
+        self.splits.lock().given_up()
     }
 
     /// The Delete group has these members now.

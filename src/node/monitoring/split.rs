@@ -2,9 +2,13 @@
 //! which from here, so it is told as loudly for one as for many: `status`, `members`, the log and the metrics say
 //! who is silent, since when, how many changes were made since, and with whom this node goes on.
 //!
+//! So are members that this node knew when it was started and that do not show themselves (`unseen`).
+//!
 //! A member that leaves says so, and is not missed. One that is silent is, until it is back, has left, or is
 //! forgotten: when it is taken off the Delete group; alone, when `--forget-down-after` is over; of several that
 //! went together, after a week.
+
+pub(in crate::node) mod unseen;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,6 +21,7 @@ use crate::model::ids::{Millis, NodeName};
 use crate::node::link::Links;
 use crate::rt;
 use crate::server::{SilentInfo, SilentMembers};
+use unseen::{Missed, Unseen};
 
 /// The time between two looks.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -34,8 +39,9 @@ pub(in crate::node) async fn watch_split(links: Arc<Links>, forget_after_ms: Mil
     while links.stop.or(rt::sleep(INTERVAL)).await.is_some() {
         let present = present(&links);
         let now = rt::now();
-        let look = |engine: &Engine| (engine.group_view(now).config, engine.counters());
-        let (config, counters) = links.hub.read(look);
+        let look =
+            |engine: &Engine| (engine.group_view(now).config, engine.counters(), engine.is_ready());
+        let (config, counters, serves) = links.hub.read(look);
         // Not what is accounted for: among that are events that nodes make for themselves, such as a lineage's.
         let known = counters.writes + counters.applied;
         let listed = config.iter().flat_map(|config| config.members());
@@ -44,6 +50,8 @@ pub(in crate::node) async fn watch_split(links: Arc<Links>, forget_after_ms: Mil
             known,
             listed: listed.map(|member| member.name.clone()).collect(),
             linked: links.infos().into_iter().map(|link| link.peer.name).collect(),
+            refusing: links.refusing(),
+            serves,
         };
         for news in links.observed.look_for_splits(&network, forget_after_ms, now) {
             match news {
@@ -83,13 +91,26 @@ fn present(links: &Links) -> BTreeMap<NodeName, Presence> {
 #[derive(Clone, Default, Debug)]
 pub(in crate::node) struct Network {
     /// The members but this node.
-    present: BTreeMap<NodeName, Presence>,
+    pub(super) present: BTreeMap<NodeName, Presence>,
     /// How many changes were made here, or taken from peers, since the start.
-    known: u64,
+    pub(super) known: u64,
     /// The members of the Delete group.
-    listed: BTreeSet<NodeName>,
+    pub(super) listed: BTreeSet<NodeName>,
     /// The nodes that a link stands to.
-    linked: BTreeSet<NodeName>,
+    pub(super) linked: BTreeSet<NodeName>,
+    /// Nodes that link with this one under no circumstances, or this one with them; and why.
+    pub(super) refusing: BTreeMap<NodeName, Arc<str>>,
+    /// This node serves clients.
+    pub(super) serves: bool,
+}
+
+impl Network {
+    /// Whether a member is missed that has not been seen in this life. Where others are here, they know whether it has left:
+    /// then it is only if it has a say in what is purged, and so cannot go unnoticed.
+    pub(super) fn is_missed_from_start(&self, name: &NodeName) -> bool {
+        let is_alone = !self.present.values().any(|is| *is < Presence::Left);
+        is_alone || self.listed.contains(name)
+    }
 }
 
 /// How a member is.
@@ -117,6 +138,12 @@ pub(in crate::node) struct SplitWatch {
     /// Of these, those that have not answered lately: when that began, and what was known here then.
     doubtful: BTreeMap<NodeName, (Millis, u64)>,
     splits: Vec<Split>,
+    /// Members that may have been lost before this life.
+    unseen: Unseen,
+    /// Members that are not missed any more although they are not back.
+    given_up: BTreeSet<NodeName>,
+    /// At the last look; see [`Network`].
+    refusing: BTreeMap<NodeName, Arc<str>>,
     /// The members of the Delete group at the last look.
     listed: BTreeSet<NodeName>,
     /// Members that were taken off it while they were not linked: an operator has forgotten them, perhaps before
@@ -136,6 +163,8 @@ struct Split {
     names: BTreeSet<NodeName>,
     /// How many they were, with those that are back.
     were: usize,
+    /// They have not been seen since this node was started.
+    is_from_start: bool,
     said_at: Option<Millis>,
 }
 
@@ -143,6 +172,16 @@ impl SplitWatch {
     /// How often members have gone silent.
     pub(in crate::node) fn count(&self) -> u64 {
         self.count
+    }
+
+    /// Whom this node knew when it was started.
+    pub(in crate::node) fn expect(&mut self, unseen: Unseen) {
+        self.unseen = unseen;
+    }
+
+    /// Who is not missed any more, and not back.
+    pub(in crate::node) fn given_up(&self) -> BTreeSet<NodeName> {
+        self.given_up.clone()
     }
 
     /// Who is silent.
@@ -154,6 +193,11 @@ impl SplitWatch {
             names: split.names.iter().map(ToString::to_string).collect(),
             since_ms: now.saturating_sub(split.since),
             changes: self.known.saturating_sub(split.known),
+            is_from_start: split.is_from_start,
+            refusing: split
+                .names
+                .iter()
+                .find_map(|name| Some((name.to_string(), self.refusing.get(name)?.to_string()))),
         };
         let with = self.here.iter().map(ToString::to_string).collect();
         Some(SilentInfo { together: self.splits.iter().map(of).collect(), with })
@@ -176,6 +220,7 @@ impl SplitWatch {
         self.known = known;
         self.note_listed(network.listed.clone());
         self.forgotten.retain(|name| !network.linked.contains(name));
+        self.refusing.clone_from(&network.refusing);
         let mut back = BTreeSet::new();
         for (name, is) in present {
             match is {
@@ -211,15 +256,21 @@ impl SplitWatch {
             let (since, known) = self.doubtful.remove(&name).unwrap_or((now, known));
             self.lose(name, since, known);
         }
-        let mut news = self.returns(&back, now);
+        if let Some(missed) = self.unseen.look(network, &self.forgotten, now) {
+            self.miss(missed);
+        }
+        let mut news = self.returns(network, &back, now);
         self.forget(forget_after_ms, now);
+        self.given_up.retain(|name| present.get(name).is_none_or(|is| *is == Presence::Silent));
         news.extend(self.say(now));
         news
     }
 
     fn lose(&mut self, name: NodeName, since: Millis, known: u64) {
         let last = self.splits.last_mut();
-        match last.filter(|split| since.abs_diff(split.since) < TOGETHER_MS) {
+        let is_with =
+            |split: &&mut Split| !split.is_from_start && since.abs_diff(split.since) < TOGETHER_MS;
+        match last.filter(is_with) {
             Some(split) => {
                 split.since = split.since.min(since);
                 split.known = split.known.min(known);
@@ -231,18 +282,37 @@ impl SplitWatch {
             None => {
                 self.count += 1;
                 let names = BTreeSet::from([name]);
-                self.splits.push(Split { since, known, names, were: 1, said_at: None });
+                self.splits.push(Split {
+                    since,
+                    known,
+                    names,
+                    were: 1,
+                    is_from_start: false,
+                    said_at: None,
+                });
             }
         }
     }
 
+    fn miss(&mut self, missed: Missed) {
+        let Missed { names, since, known } = missed;
+        self.count += 1;
+        let were = names.len();
+        // Nobody can have gone earlier.
+        self.splits
+            .insert(0, Split { since, known, names, were, is_from_start: true, said_at: None });
+    }
+
     /// Members that are here again.
-    fn returns(&mut self, back: &BTreeSet<&NodeName>, now: Millis) -> Vec<News> {
+    fn returns(&mut self, network: &Network, back: &BTreeSet<&NodeName>, now: Millis) -> Vec<News> {
         let mut news = Vec::new();
         let known = self.known;
         self.splits.retain_mut(|split| {
             let before = split.names.len();
-            split.names.retain(|name| !back.contains(name));
+            split.names.retain(|name| {
+                let is_missed = !split.is_from_start || network.is_missed_from_start(name);
+                !back.contains(name) && is_missed
+            });
             if split.names.is_empty() && before > 0 {
                 let who = match split.were {
                     1 => String::from("the member that was silent is back"),
@@ -261,14 +331,23 @@ impl SplitWatch {
 
     fn forget(&mut self, forget_after_ms: Millis, now: Millis) {
         let forgotten = std::mem::take(&mut self.forgotten);
+        self.given_up.extend(forgotten.iter().cloned());
+        let given_up = &mut self.given_up;
         self.splits.retain_mut(|split| {
             split.names.retain(|name| !forgotten.contains(name));
             if split.names.is_empty() {
                 return false;
             }
             let missed_for = if split.were == 1 { forget_after_ms } else { MISSED_TOGETHER_MS };
-            now.saturating_sub(split.since) < missed_for
+            let is_missed = now.saturating_sub(split.since) < missed_for;
+            if !is_missed {
+                given_up.append(&mut split.names);
+            }
+            is_missed
         });
+        while self.given_up.len() > SILENT_MEMBERS_MAX {
+            self.given_up.pop_first();
+        }
         // It counts as long as the others still take it for a member.
         self.forgotten = forgotten.intersection(&self.here).cloned().collect();
         while self.splits.iter().map(|split| split.names.len()).sum::<usize>() > SILENT_MEMBERS_MAX
@@ -319,7 +398,8 @@ mod tests {
         let listed = |name: &str| BTreeSet::from([NodeName::new(name).unwrap()]);
         let present = members(&[("b", Here), ("c", Here)]);
         let linked = members(&[("b", Here), ("c", Here)]).into_keys().collect();
-        let mut network = Network { present, known: 1, listed: listed("b"), linked };
+        let mut network =
+            Network { present, known: 1, listed: listed("b"), linked, ..Network::default() };
         watch.look(&network, FORGET_MS, 0);
         // While it is linked, another one has just taken its place.
         network.listed = listed("c");
@@ -356,6 +436,80 @@ mod tests {
         watch.look(&network, FORGET_MS, 4_000);
         network.present = members(&[("b", Silent), ("c", Here)]);
         assert_eq!(watch.look(&network, FORGET_MS, 5_000).len(), 1);
+    }
+
+    fn started_with(list: &[&str]) -> SplitWatch {
+        let names = list.iter().map(|name| NodeName::new(name).unwrap()).collect();
+        let mut watch = SplitWatch::default();
+        watch.expect(Unseen::new(names, 0, 0));
+        watch
+    }
+
+    fn missed(watch: &SplitWatch, now: Millis) -> Vec<Vec<String>> {
+        let told = watch.silent(now);
+        told.into_iter().flat_map(|told| told.together).map(|split| split.names).collect()
+    }
+
+    #[test]
+    fn who_was_known_before_the_start_is_missed_until_it_is_back_or_has_left() {
+        let mut watch = started_with(&["b", "c", "d"]);
+        let listed = members(&[("b", Here), ("c", Here), ("d", Here)]).into_keys().collect();
+        let mut network = Network { serves: true, listed, ..Network::default() };
+        network.refusing.insert(NodeName::new("c").unwrap(), "no".into());
+        assert_eq!(watch.look(&network, FORGET_MS, 9_999), []);
+        let news = watch.look(&network, FORGET_MS, 10_000);
+        let News::Silent(text) = &news[0] else { panic!("{news:?}") };
+        assert!(
+            text.starts_with("b, c and d have not been seen since this node started, 10 s ago"),
+            "{text}"
+        );
+        assert!(text.ends_with("; no link to c: no"), "{text}");
+        assert_eq!(watch.count(), 1);
+        network.present = members(&[("b", Here), ("d", Left)]);
+        watch.look(&network, FORGET_MS, 11_000);
+        assert_eq!(missed(&watch, 11_000), [["c"]]);
+        // One that goes now has not gone at the start.
+        network.present = members(&[("b", Silent), ("d", Left)]);
+        watch.look(&network, FORGET_MS, 12_000);
+        assert_eq!(missed(&watch, 12_000), [["c"], ["b"]]);
+        network.present = members(&[("b", Here), ("c", Here)]);
+        let news = watch.look(&network, FORGET_MS, 13_000);
+        assert!(news.iter().all(|news| matches!(news, News::Back(_))), "{news:?}");
+        assert_eq!(watch.silent(13_000), None);
+    }
+
+    #[test]
+    fn who_has_no_say_is_missed_from_the_start_only_while_nobody_is_here() {
+        let mut watch = started_with(&["b", "c"]);
+        let mut network = Network { serves: true, ..Network::default() };
+        watch.look(&network, FORGET_MS, 10_000);
+        assert_eq!(missed(&watch, 10_000), [["b", "c"]]);
+        network.present = members(&[("b", Here)]);
+        watch.look(&network, FORGET_MS, 11_000);
+        assert_eq!(watch.silent(11_000), None, "b knows whether c has left");
+    }
+
+    #[test]
+    fn who_is_not_missed_any_more_is_known_as_such_until_it_is_here() {
+        let mut watch = started_with(&["b", "c"]);
+        let mut network = Network {
+            serves: true,
+            listed: BTreeSet::from([NodeName::new("c").unwrap()]),
+            ..Network::default()
+        };
+        watch.look(&network, FORGET_MS, 10_000);
+        network.listed = BTreeSet::new();
+        watch.look(&network, FORGET_MS, 11_000);
+        assert_eq!(missed(&watch, 11_000), [["b"]], "an operator has forgotten c");
+        let given_up = |watch: &SplitWatch| -> Vec<String> {
+            watch.given_up().iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(given_up(&watch), ["c"]);
+        watch.look(&network, FORGET_MS, MISSED_TOGETHER_MS);
+        assert_eq!((watch.silent(MISSED_TOGETHER_MS), given_up(&watch).len()), (None, 2));
+        network.present = members(&[("c", Doubtful)]);
+        watch.look(&network, FORGET_MS, MISSED_TOGETHER_MS + 1);
+        assert_eq!(given_up(&watch), ["b"]);
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::secure::hand_over::{HandOver, HandOverError, Report, trouble_text};
 use crate::secure::key::{Key, KeyId, Purpose};
 use crate::secure::key_file::KeyFile;
 use crate::secure::key_ring::handed::{Handed, Merged};
-use crate::secure::key_ring::{Applied, KeyRing, RingError};
+use crate::secure::key_ring::{Applied, KeyRing, RingError, RingSummary};
 use crate::secure::link::{Ephemeral, Suites};
 use crate::secure::reports::Reports;
 use crate::server::access::cluster_key::ClusterKeys;
@@ -77,6 +77,8 @@ pub(crate) struct KeysRead {
     pub primary: KeyId,
     /// Whether the ring is another one than before.
     pub is_change: bool,
+    /// Whether the file has another CA than the one that the node was started with, and uses until it ends.
+    pub is_other_ca: bool,
 }
 
 /// A key file is of another network than the running node.
@@ -94,6 +96,8 @@ pub(in crate::node) enum Order {
     Add(Key),
     Use(KeyId),
     Remove(KeyId),
+    /// Of a key that only other nodes have.
+    RemoveElsewhere(KeyId),
 }
 
 /// Why an order was not taken. Nothing was changed.
@@ -118,6 +122,8 @@ pub(in crate::node) struct Keys {
     /// This node does not come back.
     is_gone: AtomicBool,
     plaintext_peers: bool,
+    /// The certificate of the CA that the node was started with.
+    ca: Option<Vec<u8>>,
     suites: Suites,
     /// What clients prove to have.
     logins: ClusterKeys,
@@ -134,6 +140,7 @@ impl Keys {
             reports: Mutex::new(Reports::new(name.clone())),
             name,
             logins: ClusterKeys::new(for_logins(&config.file.ring)),
+            ca: config.file.ca.map(|ca| ca.certificate),
             ring: Mutex::new(Arc::new(config.file.ring)),
             store: config.store,
             trouble: Mutex::default(),
@@ -184,6 +191,7 @@ impl Keys {
                 node: ring.network().as_str().to_owned(),
             });
         }
+        let is_other_ca = file.ca.map(|ca| ca.certificate) != self.ca;
         let mut after = file.ring;
         if let Err(error) = after.merge(&ring.handed()) {
             tracing::warn!("the key file and the keys of the network do not fit together: {error}");
@@ -191,7 +199,8 @@ impl Keys {
         let is_change = **ring != after;
         self.replace(&mut ring, after);
         self.is_file_stale.store(true, Ordering::Release);
-        Ok(told(&ring, is_change))
+        let RingSummary { ids, primary } = ring.summary();
+        Ok(KeysRead { ids, primary, is_change, is_other_ca })
     }
 
     fn replace(&self, ring: &mut Arc<KeyRing>, after: KeyRing) {
@@ -212,6 +221,7 @@ impl Keys {
             Order::Add(key) => after.order_add(key)?,
             Order::Use(id) => after.order_use(id)?,
             Order::Remove(id) => after.order_remove(id)?,
+            Order::RemoveElsewhere(id) => after.order_remove_elsewhere(id)?,
         };
         let handed = after.handed();
         self.keep(&handed).map_err(OrderError::NotKept)?;
@@ -286,9 +296,4 @@ impl Keys {
 
 fn for_logins(ring: &KeyRing) -> Vec<[u8; 32]> {
     ring.keys().iter().map(|key| *key.derive(Purpose::AdminLogin)).collect()
-}
-
-fn told(ring: &KeyRing, is_change: bool) -> KeysRead {
-    let summary = ring.summary();
-    KeysRead { ids: summary.ids, primary: summary.primary, is_change }
 }

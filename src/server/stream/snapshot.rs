@@ -10,13 +10,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_channel::{Receiver, Sender, TryRecvError};
 
 use super::{Emit, Garbage, Progress, Source};
-use crate::engine::Image;
 use crate::hub::client_memory::Pin;
 use crate::hub::inbox::Inbox;
+use crate::model::value::{write_map_len, write_nil, write_str, write_u64};
 use crate::protocol::client::{ClientError, ErrorCode};
 use crate::rt;
 use crate::server::connections::exchange::no_thread;
 use crate::server::connections::session::Context;
+use crate::server::past::{PastGap, PastState};
 use crate::storage::snapshot::write_snapshot_to;
 use crate::storage::{FileHeader, FileId};
 
@@ -55,14 +56,15 @@ pub(in crate::server) struct SnapshotSource {
 }
 
 enum Piece {
-    Bytes(Vec<u8>),
+    /// The first has the gap that the moment is in.
+    Bytes(Vec<u8>, Option<PastGap>),
     End,
     Failed(ClientError),
 }
 
 /// Makes the state, where it may take as long as it takes; the pin accounts for it as long as it is here.
 pub(in crate::server) type StateOfMoment =
-    Box<dyn FnOnce() -> Result<(Image, Pin), ClientError> + Send>;
+    Box<dyn FnOnce() -> Result<(PastState, Pin), ClientError> + Send>;
 
 impl SnapshotSource {
     /// Begins to make the snapshot. The inbox's event tells the connection that there is more.
@@ -78,12 +80,13 @@ impl SnapshotSource {
         let (sender, pieces) = async_channel::bounded(PIECES_AHEAD);
         let spawned = rt::spawn_thread("download", move || {
             let _slot = slot;
-            let mut writer = PieceWriter { sender, inbox, buffer: Vec::new() };
-            let (image, _pin) = match state() {
+            let mut writer = PieceWriter { sender, inbox, buffer: Vec::new(), gap: None };
+            let (PastState { image, gap }, _pin) = match state() {
                 Ok(state) => state,
                 // Here, too: nobody may be listening any more.
                 Err(error) => return drop(writer.send(Piece::Failed(error))),
             };
+            writer.gap = gap;
             let (id, time_ms) = (image.id().clone(), rt::wall_clock_ms());
             let header = FileHeader { number: 0, network, id, store: 0, time_ms };
             let written =
@@ -101,9 +104,12 @@ impl SnapshotSource {
 impl Source for SnapshotSource {
     fn next(&mut self, _: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
         match self.pieces.try_recv() {
-            Ok(Piece::Bytes(bytes)) => {
+            Ok(Piece::Bytes(bytes, gap)) => {
                 let tock = emit.tock();
                 let (mut message, tag) = emit.begin();
+                if let Some(gap) = gap {
+                    write_gap(gap, message.key("gap"));
+                }
                 message.bin("data", &bytes).tag(tag).tock(tock);
                 Progress::Wrote
             }
@@ -126,11 +132,24 @@ impl Source for SnapshotSource {
     }
 }
 
+fn write_gap(gap: PastGap, out: &mut Vec<u8>) {
+    write_map_len(2, out);
+    write_str("from", out);
+    write_u64(gap.from_ms, out);
+    write_str("to", out);
+    match gap.to_ms {
+        Some(to_ms) => write_u64(to_ms, out),
+        None => write_nil(out),
+    }
+}
+
 /// Cuts the written bytes into pieces, and waits if the client does not keep up.
 struct PieceWriter {
     sender: Sender<Piece>,
     inbox: Arc<Inbox>,
     buffer: Vec<u8>,
+    /// Goes with the first piece.
+    gap: Option<PastGap>,
 }
 
 impl PieceWriter {
@@ -156,7 +175,7 @@ impl Write for PieceWriter {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        let piece = Piece::Bytes(std::mem::take(&mut self.buffer));
+        let piece = Piece::Bytes(std::mem::take(&mut self.buffer), self.gap.take());
         self.send(piece)
     }
 }

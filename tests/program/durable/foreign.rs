@@ -32,7 +32,7 @@ fn a_directory_with_files_of_something_else_is_refused_and_stays_as_it_is() {
         };
         let place = place(folder.path());
         for how in [&["run"][..], &["join", "127.0.0.1:1"], &["start", "--found"]] {
-            is_refused(&place.refusal(how));
+            is_refused(&place.refusal_with(2, how));
         }
         for command in [
             &["snapshot", "restore", SAVED_STATE, "--into", dir, "--name", "n1"][..],

@@ -210,6 +210,79 @@ fn under_never_the_node_goes_on_without_a_log_and_begins_a_new_one() {
     with_small_disk(name, |disk| goes_on(disk, "never"));
 }
 
+/// While nothing is logged, "now" is no moment of a node's past; nor is, later, what was then.
+#[test]
+fn a_moment_at_which_the_disk_had_failed_is_told_and_nothing_is_set_back_to_it() {
+    let name = "a_moment_at_which_the_disk_had_failed_is_told_and_nothing_is_set_back_to_it";
+    with_small_disk(name, |disk| {
+        let place = place_on(disk, "every-second");
+        let node = place.run();
+        let at = |arguments: &[&str]| crate::cli::command::at(&node, arguments);
+        let get = |path: &str| at(&["get", path]).stdout;
+        assert_eq!(at(&["set", "cfg.a", "1"]).code, 0);
+        assert_eq!(at(&["set", "cfg.b", "1"]).code, 0);
+        let mut client = node.connect();
+        let ballast = fill(disk, 1 << 20);
+        let mut key = 0;
+        wait_until("the log fails", || {
+            key += 1;
+            set(&mut client, key);
+            is_failing(&mut client).then_some(())
+        });
+        assert_eq!(at(&["set", "cfg.a", "2"]).code, 0);
+        assert_eq!(at(&["delete", "cfg.b"]).code, 0);
+        let undo = ["undo", "--below", "cfg", "--overwrite", "--at"];
+        let refused = at(&[&undo[..], &["0s"]].concat());
+        assert_eq!((refused.code, refused.stdout.as_str()), (1, ""), "{}", refused.stderr);
+        for part in ["could not log", "still", "--allow-gap"] {
+            assert!(refused.stderr.contains(part), "{part}: {}", refused.stderr);
+        }
+        let shown = at(&[&undo[..], &["0s", "--dry-run"]].concat());
+        assert!(shown.code == 0 && shown.stderr.contains("could not log"), "{}", shown.stderr);
+        let ms = distkv::rt::wall_clock_ms();
+        let then = format!("@{}.{:03}", ms / 1_000, ms % 1_000);
+        wait_until("it is later", || (distkv::rt::wall_clock_ms() > ms + 1).then_some(()));
+
+        std::fs::remove_file(ballast).unwrap();
+        wait_until("it works again", || (!is_failing(&mut client)).then_some(()));
+        let refused = at(&[&undo[..], &[&then]].concat());
+        assert_eq!((refused.code, refused.stdout.as_str()), (1, ""), "{}", refused.stderr);
+        for part in ["could not log", "from 20", " to 20"] {
+            assert!(refused.stderr.contains(part), "{part}: {}", refused.stderr);
+        }
+        assert_eq!((get("cfg.a"), get("cfg.b")), ("2\n".into(), String::new()));
+        // Now it knows its state again.
+        let done = at(&[&undo[..], &["0s"]].concat());
+        assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{}", done.stdout);
+        assert_eq!((get("cfg.a"), get("cfg.b")), ("2\n".into(), String::new()));
+    });
+}
+
+/// Nobody wrote to it, so nothing is lost with it: its own list of one member is nothing that anybody lacks.
+#[test]
+fn a_node_that_nobody_wrote_to_stops_on_a_full_disk_without_a_complaint() {
+    let name = "a_node_that_nobody_wrote_to_stops_on_a_full_disk_without_a_complaint";
+    with_small_disk(name, |disk| {
+        let place = place_on(disk, "every-second");
+        let mut node = place.run();
+        let mut client = node.connect();
+        let ballast = disk.join("ballast");
+        let mut filler = File::create(&ballast).unwrap();
+        // To the last byte.
+        for piece in [64 << 10, 1] {
+            while filler.write_all(&vec![0; piece]).is_ok() {}
+        }
+        wait_until("it has founded its list", || {
+            let state = client.call("get_state", &[("delete_group", Value::from(true))]);
+            state.to_string().contains("lineage").then_some(())
+        });
+        node.signal("TERM");
+        assert_eq!(node.wait().code(), Some(0), "{:#?}", node.log());
+        let said = node.log().join("\n");
+        assert!(!said.contains("on no other node"), "{said}");
+    });
+}
+
 #[test]
 fn a_node_starts_on_a_full_disk_and_is_whole_when_there_is_room() {
     with_small_disk("a_node_starts_on_a_full_disk_and_is_whole_when_there_is_room", |disk| {

@@ -6,6 +6,7 @@ mod api;
 pub mod asking;
 mod children;
 mod encrypted;
+mod missed;
 mod tickets;
 
 use std::io::{Read, Write};

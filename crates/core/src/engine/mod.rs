@@ -276,6 +276,17 @@ impl Engine {
         self.replica.tock()
     }
 
+    /// Why this node can make no changes any more, if that is so because a counter is at its end.
+    #[must_use]
+    pub fn used_up(&self) -> Option<&'static str> {
+        let replica = &self.replica;
+        let is_used_up = replica.tock().next().is_none() || replica.tick().next().is_none();
+        is_used_up.then_some(
+            "no changes can be made any more: a counter is at its end, which no network reaches by its changes; a peer or \
+             a file has brought it there: found a network anew with a snapshot from before that",
+        )
+    }
+
     /// Whether the node serves clients.
     #[must_use]
     pub fn is_ready(&self) -> bool {
@@ -340,11 +351,11 @@ impl Engine {
         self.peers.iter().filter(|(_, p)| p.seen.contains(event) || p.id == *maker).count()
     }
 
-    /// How many changes this node has made since its start that no other node has acknowledged, as
+    /// How many changes of entries this node has made since its start that no other node has acknowledged, as
     /// far as it knows. Those of an identity that it has given up are not counted.
     #[must_use]
     pub fn unshared_changes(&self) -> u64 {
-        let unshared = self.replica.tick().get().checked_sub(self.peers.shared().get());
+        let unshared = self.peers.unshared(self.replica.tick());
         unshared.or_broken("no peer has acknowledged more than was made")
     }
 

@@ -67,6 +67,9 @@ pub struct Recovered {
     pub next: NextLog,
     /// What an operator should read.
     pub warnings: Vec<Warning>,
+    /// When the last batch of all logs was logged, milliseconds since 1970; none where there is no log, and where the
+    /// wanted moment is before that batch, or in a gap.
+    pub last_logged_ms: Option<u64>,
     repairs: Vec<Repair>,
 }
 
@@ -122,6 +125,7 @@ pub fn recover(
     if !discarded_all {
         chain.read(&files, from, progress)?;
     }
+    let last_logged_ms = chain.last_logged_ms();
     let Chain { replay, last, mut found, mut cuts, discarded, .. } = chain;
     warnings.append(&mut found);
     repairs.append(&mut cuts);
@@ -158,6 +162,7 @@ pub fn recover(
         keeps_store,
         next,
         warnings,
+        last_logged_ms,
         repairs,
     })
 }

@@ -9,12 +9,13 @@ use crate::Until;
 use crate::batch::Batch;
 use crate::data_dir::DataDir;
 use crate::disk::Disk;
+use crate::engine::Input;
 use crate::error::StorageError;
 use crate::header::{FileHeader, LogStart};
 use crate::history::{Step, Version, history};
 use crate::log::log_name;
 use crate::memory_disk::MemoryDisk;
-use crate::model::ids::Tock;
+use crate::model::ids::{Incarnation, Tock};
 use crate::model::path::Path;
 use crate::past::{Keep, reach, reach_after, read_past};
 use crate::recover::RecoverOptions;
@@ -172,6 +173,97 @@ fn a_moment_at_which_nothing_was_logged_is_no_damage() {
     bytes[middle] ^= 1;
     disk.put(&log_name(1), &bytes);
     assert!(replayed(&disk, 50_000).is_err());
+}
+
+/// A directory whose node set k to 1, rotated its log, stopped or was killed, and was started again two minutes later as
+/// the given life.
+fn directory_of_a_node_that_was_off(stops: bool, next_life: u64) -> MemoryDisk {
+    let disk = MemoryDisk::new();
+    let dir = DataDir::on(Arc::new(disk.clone()));
+    let mut node = TestNode::new(7);
+    let at = |number, life, time_ms| FileHeader { time_ms, ..header(number, life) };
+    let state = |node: &TestNode| (node.engine.knowledge(), Arc::clone(node.engine.table()));
+    let (knowledge, table) = state(&node);
+    let mut log = dir.begin_log(&at(1, 7, 10_000), LogStart::Empty, &knowledge, &table).unwrap();
+    log.append(&Batch { time_ms: 20_000, ..node.set("k", Some(1)) }).unwrap();
+    let (knowledge, table) = state(&node);
+    let mut log = dir.rotate(log, &at(2, 7, 30_000), &knowledge, &table).unwrap();
+    let bytes = if stops {
+        dir.stop(log, 40_000, &knowledge, &table).unwrap();
+        disk.content(&log_name(2)).unwrap().len() as u64
+    } else {
+        log.append(&Batch { time_ms: 40_000, ..node.set("other", Some(1)) }).unwrap();
+        log.sync().unwrap();
+        log.len()
+    };
+    let mut node = TestNode::restored(&node.image(), next_life);
+    let (knowledge, table) = state(&node);
+    let start = LogStart::After { number: 2, bytes };
+    let mut log = dir.begin_log(&at(3, next_life, 160_000), start, &knowledge, &table).unwrap();
+    log.append(&Batch { time_ms: 170_000, ..node.set("k", Some(3)) }).unwrap();
+    log.sync().unwrap();
+    disk
+}
+
+#[test]
+fn a_moment_at_which_a_node_was_off_is_told() {
+    for stops in [true, false] {
+        let disk = directory_of_a_node_that_was_off(stops, 8);
+        for time_ms in [20_000, 25_000, 30_000, 39_999] {
+            assert_eq!(replayed(&disk, time_ms).unwrap(), (1, vec![]), "it ran, {time_ms}");
+        }
+        assert_eq!(replayed(&disk, 165_000).unwrap(), (1, vec![]));
+        assert_eq!(replayed(&disk, 170_000).unwrap(), (3, vec![]));
+        for time_ms in [40_001, 100_000, 159_999] {
+            let (value, told) = replayed(&disk, time_ms).unwrap();
+            let [told] = told.as_slice() else { panic!("stops: {stops}, {time_ms}: {told:?}") };
+            assert_eq!(value, 1);
+            for part in ["log-2.dkv", "log-3.dkv", "120 s", "nothing was logged"] {
+                assert!(told.contains(part), "{part}: {told}");
+            }
+        }
+        // Tocks are the network's: a node that was off has missed none of them in the end.
+        let until = Some(Until::Tock(Tock::new(2).unwrap()));
+        let found = start(&disk, &RecoverOptions { until, ..OPTIONS }).unwrap();
+        assert!(found.warnings.is_empty(), "{:?}", found.warnings);
+    }
+}
+
+/// A life that begins while the node runs has not been off.
+#[test]
+fn a_node_that_renewed_itself_was_not_off() {
+    let disk = MemoryDisk::new();
+    let dir = DataDir::on(Arc::new(disk.clone()));
+    let mut node = TestNode::new(7);
+    let at = |number, life, time_ms| FileHeader { time_ms, ..header(number, life) };
+    let state = |node: &TestNode| (node.engine.knowledge(), Arc::clone(node.engine.table()));
+    let (knowledge, table) = state(&node);
+    let mut log = dir.begin_log(&at(1, 7, 10_000), LogStart::Empty, &knowledge, &table).unwrap();
+    log.append(&Batch { time_ms: 20_000, ..node.set("k", Some(1)) }).unwrap();
+    let incarnation = Incarnation(8);
+    let renewed = node.batch(|engine, out| engine.handle(Input::Renewed { incarnation }, 0, out));
+    assert_eq!(renewed.knowledge.as_ref().map(|knowledge| knowledge.id.incarnation.0), Some(8));
+    log.append(&Batch { time_ms: 20_000, ..renewed }).unwrap();
+    let (knowledge, table) = state(&node);
+    let mut log = dir.rotate(log, &at(2, 8, 30_000), &knowledge, &table).unwrap();
+    log.append(&Batch { time_ms: 40_000, ..node.set("k", Some(2)) }).unwrap();
+    log.sync().unwrap();
+    assert_eq!(replayed(&disk, 25_000).unwrap(), (1, vec![]));
+}
+
+#[test]
+fn where_the_logs_end_is_told_of_a_moment_that_is_not_before_it() {
+    let disk = directory_with_a_gap(b"");
+    let end = |until| {
+        let found = start(&disk, &RecoverOptions { until: Some(until), ..OPTIONS }).unwrap();
+        found.last_logged_ms
+    };
+    assert_eq!(end(Until::Time(90_000)), Some(90_000));
+    assert_eq!(end(Until::Time(u64::MAX)), Some(90_000));
+    assert_eq!(end(Until::Tock(Tock::new(1_000).unwrap())), Some(90_000));
+    for before in [Until::Time(89_999), Until::Time(50_000), Until::Tock(Tock::new(1).unwrap())] {
+        assert_eq!(end(before), None, "{before:?}");
+    }
 }
 
 /// A directory whose clock was an hour ahead while k was set to 3 and 4, and in whose log of that time it was set back. In

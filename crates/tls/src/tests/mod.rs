@@ -1,6 +1,7 @@
 //! TLS between two channels, without sockets.
 
 mod certificates;
+mod fitness;
 mod handshake;
 mod hostile;
 mod records;

@@ -9,9 +9,11 @@ use serde_json::{Value as Json, json};
 
 use super::apply::{Difference, Done, carry_out, compare};
 use crate::cli::error::CliError;
+use crate::cli::files::gap::Gap;
 use crate::cli::files::new_file::NewFile;
 use crate::cli::files::read::read_state;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
+use crate::cli::say;
 use crate::cli::snapshot::save::{PAST_TIMEOUT, fetch};
 use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{Output, count_of, json_of, printable, text_of};
@@ -37,9 +39,11 @@ is printed, and kept, unless --overwrite is given: that sets changed entries bac
 deleted. Each entry is set only if nobody changes it meanwhile.
 
 A time is when a change came to the node that is asked, by that node's clock; '10m' counts back from \
-now by the same clock.
+now by the same clock. Of a moment at which that node did not run, or could not log because its disk had \
+failed, it knows only the state before that time: nothing is undone then, unless --allow-gap is given. \
+Better ask another node (--connect), or take a moment at which it ran.
 
-Exit code: 0 done, 1 failed, or the node does not remember that moment; 2 usage, 3 refused, 6 no node was \
+Exit code: 0 done, 1 failed, or the node does not remember that moment, or not surely; 2 usage, 3 refused, 6 no node was \
 reached, 7 it may have been done, 130 interrupted (what was done is told).")]
 pub(in crate::cli) struct UndoArgs {
     /// Only what is at and below this path; ':' is everything
@@ -54,6 +58,10 @@ pub(in crate::cli) struct UndoArgs {
     /// Also set back what has another value now
     #[arg(long)]
     overwrite: bool,
+
+    /// Also if the node did not run at that moment, or could not log: go by its state before that
+    #[arg(long)]
+    allow_gap: bool,
 
     /// Print what would be done, and do nothing
     #[arg(short = 'n', long)]
@@ -71,8 +79,11 @@ pub(in crate::cli) async fn run(args: UndoArgs) -> Result<(), CliError> {
         return Err(CliError::Usage(text.to_owned()));
     }
     let past = interrupt.or(args.look_up()).await;
-    let (remote, Past { at, remembered, found }) =
+    let (remote, Past { at, remembered, found, gap }) =
         past.map_err(|error| error.left("nothing was changed"))?;
+    if let Some(gap) = &gap {
+        say::note(&gap.note());
+    }
     let is_undone = |difference: &Difference| {
         difference.then.is_some() && (difference.now.is_none() || args.overwrite)
     };
@@ -109,10 +120,14 @@ pub(in crate::cli) async fn run(args: UndoArgs) -> Result<(), CliError> {
     };
     output.either(
         || {
-            json!({
+            let mut told = json!({
                 "restored": restored, "kept": kept, "changed_meanwhile": done.changed,
                 "dry_run": args.dry_run,
-            })
+            });
+            if let (Some(gap), Some(told)) = (&gap, told.as_object_mut()) {
+                told.insert("gap".into(), gap.json());
+            }
+            told
         },
         text,
     )?;
@@ -135,6 +150,8 @@ struct Past {
     remembered: u64,
     /// What is different now.
     found: Vec<Difference>,
+    /// If the node knows only an older state than that of the moment.
+    gap: Option<Gap>,
 }
 
 impl UndoArgs {
@@ -149,7 +166,15 @@ impl UndoArgs {
         // By way of a file: it may be more than memory should hold twice.
         let beside = env::temp_dir().join("distkv-undo");
         let mut file = NewFile::scratch(&beside)?;
-        fetch(&mut file, FilePath::new("the past state"), &node, &wanted, remote.json).await?;
+        let past = FilePath::new("the past state");
+        let gap = fetch(&mut file, past, &node, &wanted, remote.json).await?.gap;
+        if let Some(gap) = gap.filter(|_| !self.allow_gap && !self.dry_run) {
+            return Err(CliError::Failure(format!(
+                "{}; nothing was changed: take another moment, ask another node (--connect), or look with --dry-run \
+                 and go by that state with --allow-gap",
+                gap.note()
+            )));
+        }
         let (path, json) = (file.temporary(), self.remote.json);
         let state = rt::spawn_blocking(move || read_state(&path, json)).await?;
         drop(file);
@@ -166,7 +191,7 @@ impl UndoArgs {
         let remembered = then.len() as u64;
         let remote = self.remote.connect().await?;
         let found = compare(&remote, &self.below, then, self.remote.json).await?;
-        Ok((remote, Past { at, remembered, found }))
+        Ok((remote, Past { at, remembered, found, gap }))
     }
 }
 

@@ -4,6 +4,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`targets`] | whom to dial, and when |
+//! | `trouble` | what is told of addresses at which no link comes about |
 //! | `dial` | connections that we make |
 //! | `accept` | connections that peers make |
 //! | `secure` | the handshake of a sealed link |
@@ -20,3 +21,4 @@ pub(super) mod handshakes;
 pub(super) mod name_conflict;
 mod secure;
 pub(super) mod targets;
+pub(super) mod trouble;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use super::trouble::{Refused, Trouble};
 use crate::model::ids::{Millis, NodeName};
 
 /// The first pause after an attempt that failed.
@@ -104,24 +105,6 @@ struct Target {
     unknown_since: Option<Millis>,
     /// Since when it has been found to be this node's own address.
     own_since: Option<Millis>,
-}
-
-/// Every address that this node was given belongs to a node that refuses it for good.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(in crate::node) struct Refused {
-    /// Since when.
-    pub(in crate::node) since: Millis,
-    /// One of them.
-    pub(in crate::node) address: String,
-    /// In its words, or, if it is not a node of another network, what it is instead.
-    pub(in crate::node) why: Arc<str>,
-}
-
-/// One address as the log shows it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(in crate::node) struct Trouble {
-    pub(in crate::node) address: String,
-    pub(in crate::node) why: Arc<str>,
 }
 
 /// All addresses.
@@ -383,9 +366,16 @@ impl Targets {
         self.targets
             .iter()
             .filter_map(|(address, t)| {
-                Some(Trouble { address: address.clone(), why: t.trouble.clone()? })
+                let is_lasting = t.refused_since.is_some();
+                Some(Trouble { address: address.clone(), why: t.trouble.clone()?, is_lasting })
             })
             .collect()
+    }
+
+    /// The nodes with which there is no link as long as neither side is configured otherwise, and why.
+    pub(in crate::node::link) fn refusing(&self) -> BTreeMap<NodeName, Arc<str>> {
+        let refusing = self.targets.values().filter(|t| t.refused_since.is_some());
+        refusing.filter_map(|t| Some((t.name.clone()?, t.trouble.clone()?))).collect()
     }
 
     /// All addresses, for the log.
@@ -481,6 +471,10 @@ mod tests {
         refuse(&mut targets, "x:1", 9);
         let refused = targets.refused_by_all().unwrap();
         assert_eq!((refused.since, refused.address.as_str()), (7, "y:1"));
+        assert!(targets.troubles().iter().all(|trouble| trouble.is_lasting));
+        assert_eq!(targets.refusing(), BTreeMap::new(), "whose addresses they are is not known");
+        targets.add("y:1", Origin::Configured, Some(name("y")), 8);
+        assert_eq!(targets.refusing().into_keys().collect::<Vec<_>>(), [name("y")]);
         targets.on_dialled("x:1", Dialled::Unreachable("down".into()), 11, 0);
         assert_eq!(targets.refused_by_all(), None, "x may come back as another");
         assert_eq!(targets.only_own(), None);

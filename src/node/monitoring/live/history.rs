@@ -182,7 +182,9 @@ impl History {
         };
         if !new.is_empty() {
             let new: Vec<&str> = new.into_iter().map(String::as_str).collect();
-            self.note("silent", format!("{} went silent", names_text(&new)), now);
+            let what =
+                if members.is_from_start { "not seen since the start" } else { "went silent" };
+            self.note("silent", format!("{} {what}", names_text(&new)), now);
         }
     }
 
@@ -253,7 +255,8 @@ mod tests {
 
     fn silent(names: &[&str], since_ms: u64, changes: u64) -> SilentInfo {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
-        let together = vec![SilentMembers { names, since_ms, changes }];
+        let together =
+            vec![SilentMembers { names, since_ms, changes, is_from_start: false, refusing: None }];
         SilentInfo { together, with: vec![String::from("n2")] }
     }
 

@@ -114,6 +114,7 @@ impl Session {
         // Its keys do not keep those of the network from being changed any more.
         let was_known =
             forgotten != Err(ForgetError::IsHere) && cx.shared.info.forget_keys_of(&name);
+        let was_listed = forgotten != Err(ForgetError::NotAMember);
         let forgotten = match forgotten {
             Err(ForgetError::NotAMember) if was_known => Ok(()),
             other => other,
@@ -128,7 +129,12 @@ impl Session {
             ClientError::new(code, format!("{name}: {error}"))
         })?;
         let from = out.len();
-        MessageWriter::new(out).bool("result", true).u64("seq", seq).tock(tock);
+        let mut reply = MessageWriter::new(out);
+        reply.bool("result", true);
+        if !was_listed {
+            reply.bool("was_listed", false);
+        }
+        reply.u64("seq", seq).tock(tock);
         self.unsynced.note(from, out.len(), number, StreamTag { seq, wseq: None });
         Ok(Then::Continue)
     }

@@ -20,7 +20,7 @@ use crate::protocol::client::stored::RestorePiece;
 use crate::protocol::client::{Action, ClientError, ErrorCode};
 use crate::server::access::authorise::Target;
 use crate::server::connections::session::{Context, HeavyJob, Session, Then};
-use crate::server::info::PastRefusal;
+use crate::server::past::{PastRefusal, PastState};
 use crate::server::snapshot_upload::Upload;
 use crate::server::stream::{DownloadSlot, SnapshotSource, StateOfMoment};
 use crate::storage::FileHeader;
@@ -44,15 +44,15 @@ impl Session {
             None => {
                 let image = cx.hub.read(Engine::image);
                 let pin = account.pin(image.replica.tree.memory_bytes());
-                Box::new(move || Ok((image, pin)))
+                Box::new(move || Ok((PastState { image, gap: None }, pin)))
             }
             Some(at) => {
                 let below = wanted.below.as_ref().map_or_else(Path::root, PathBytes::to_path);
                 let info = Arc::clone(&cx.shared.info);
                 Box::new(move || {
-                    let image = info.past(at, &below).map_err(not_recalled)?;
-                    let pin = account.pin(image.replica.tree.memory_bytes());
-                    Ok((image, pin))
+                    let state = info.past(at, &below).map_err(not_recalled)?;
+                    let pin = account.pin(state.image.replica.tree.memory_bytes());
+                    Ok((state, pin))
                 })
             }
         };

@@ -165,6 +165,9 @@ fn a_member_is_forgotten_and_purging_goes_on_without_it() {
         (fields(&reply), reply["result"].as_bool()),
         (vec!["result", "seq", "tock"], Some(true))
     );
+    let only_keys = client.ok(forget("only-keys"));
+    assert_eq!(fields(&only_keys), ["result", "was_listed", "seq", "tock"]);
+    assert_eq!(only_keys["was_listed"], Value::from(false));
     let after = group(&mut client);
     assert_eq!(after["version"].as_u64(), Some(6));
     assert!(text(&after, "lineage").starts_with("n1~1:"), "{after}");

@@ -6,9 +6,7 @@ use distkv::engine::changes::{BeginTakeIn, EndTakeIn, TakeInSome};
 use distkv::engine::{Config, Input};
 use distkv::model::ids::{Incarnation, NodeId, NodeName, Tock};
 use distkv::server::ServerConfig;
-use distkv::storage::{
-    FileId, SnapshotSummary, read_snapshot, verify_snapshot, write_snapshot_to,
-};
+use distkv::storage::{FileId, SnapshotSummary, read_snapshot, verify_snapshot, write_snapshot_to};
 
 use crate::harness::{Client, Node, Value, array, fields, path, refusing, text};
 
@@ -260,7 +258,10 @@ fn a_node_whose_clock_is_at_its_end_says_so() {
     let entries = taken.next_batch(10);
     node.hub.handle(TakeInSome { state: &mut taken, entries: &entries }, 0).unwrap();
     node.hub.handle(EndTakeIn(&taken), 0).unwrap();
-    assert_eq!(client.code(map! {"action": "set_value", "path": path("b"), "value": 1}), "no_event");
+    assert_eq!(
+        client.code(map! {"action": "set_value", "path": path("b"), "value": 1}),
+        "no_event"
+    );
     let warnings = client.ok(map! {"action": "status"})["warnings"].to_string();
     assert!(warnings.contains("a counter is at its end"), "{warnings}");
 }

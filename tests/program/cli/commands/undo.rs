@@ -8,7 +8,7 @@ use distkv::client::Fields;
 use distkv::rt::wall_clock_ms;
 use serde_json::Value as Json;
 
-use crate::cli::command::{at, cli_with, ok, run};
+use crate::cli::command::{at, cli_with, note, ok, run};
 use crate::cli::fake::{FakeNode, error};
 use crate::hosts::{Hosts, client_addr, gossip_addr, inside_own_network};
 use crate::processes::{NodeProcess, PROGRAM, wait_until};
@@ -111,6 +111,58 @@ fn a_past_state_is_saved_by_a_client() {
     assert_eq!((&line["path"], &line["value"]), (&"a".into(), &1.into()), "{text}");
     assert_eq!(ok(&n1, &["get", "a"]), "3\n");
     assert_eq!(at(&n1, &["snapshot", "save", "--at", &then]).code, 2, "without --to");
+}
+
+/// What a node does not know of a moment is no state to go back to: changes of other nodes came to it later.
+#[test]
+fn a_moment_at_which_the_node_was_off_is_told_and_nothing_is_set_back_to_it_unasked() {
+    let folder = tempfile::tempdir().unwrap();
+    let network = format!("off-{}", std::process::id());
+    let dir = folder.path().join("n1");
+    let mut n1 = with_data("n1", &network, &dir);
+    ok(&n1, &["set", "cfg.a", "1"]);
+    let on = moment();
+    n1.signal("TERM");
+    n1.wait();
+    let off = moment();
+    let n1 = with_data("n1", &network, &dir);
+    ok(&n1, &["set", "cfg.a", "2"]);
+
+    let undo = ["undo", "--below", "cfg", "--overwrite", "--at"];
+    let refused = at(&n1, &[&undo[..], &[&off]].concat());
+    assert_eq!((refused.code, refused.stdout.as_str()), (1, ""), "{}", refused.stderr);
+    for part in ["from 20", " to 20", "did not run", "--allow-gap", "--connect", "nothing was"] {
+        assert!(refused.stderr.contains(part), "{part}: {}", refused.stderr);
+    }
+    assert_eq!(ok(&n1, &["get", "cfg.a"]), "2\n");
+    // Who only looks is told of it.
+    let shown = at(&n1, &[&undo[..], &[&off, "--dry-run", "--json"]].concat());
+    assert_eq!(shown.code, 0, "{}", shown.stderr);
+    let told = note(shown.stderr.lines().next().unwrap());
+    assert!(told.contains("did not run") && told.contains("from 20"), "{told}");
+    let last: Json = serde_json::from_str(shown.stdout.lines().last().unwrap()).unwrap();
+    let time = |end: &str| last["gap"][end].as_str().unwrap().to_owned();
+    assert!(time("from") < time("to") && last["restored"] == 1, "{last}");
+    let file = folder.path().join("then.dkv");
+    let save = ["snapshot", "save", "--to", file.to_str().unwrap(), "--force", "--at"];
+    let saved = at(&n1, &[&save[..], &[&off]].concat());
+    assert_eq!(saved.code, 0, "{}", saved.stderr);
+    assert!(saved.stderr.contains("note: ") && saved.stderr.contains("did not run"));
+    let saved: Json =
+        serde_json::from_str(&ok(&n1, &[&save[..], &[&off, "--json"]].concat())).unwrap();
+    assert_eq!((&saved["gap"], &saved["entries"]), (&last["gap"], &1.into()), "{saved}");
+    // Where the node knows its state, there is nothing to say.
+    let saved = at(&n1, &[&save[..], &[&on, "--json"]].concat());
+    let said: Json = serde_json::from_str(&saved.stdout).unwrap();
+    assert!(saved.stderr.is_empty() && said.get("gap").is_none(), "{saved:?}");
+
+    let done = at(&n1, &[&undo[..], &[&off, "--allow-gap"]].concat());
+    assert!(done.code == 0 && done.stderr.contains("did not run"), "{}", done.stderr);
+    assert_eq!(ok(&n1, &["get", "cfg.a"]), "1\n");
+    ok(&n1, &["set", "cfg.a", "3"]);
+    let done = at(&n1, &[&undo[..], &[&on]].concat());
+    assert_eq!((done.code, done.stderr.as_str()), (0, ""));
+    assert_eq!(ok(&n1, &["get", "cfg.a"]), "1\n");
 }
 
 /// "10m" is ten minutes before now by the clock of the node whose past it is. By this machine's it could be an hour of

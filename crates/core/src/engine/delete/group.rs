@@ -139,6 +139,7 @@ impl Engine {
         let version = self.delete.config.as_ref().map_or(0, |c| c.version).saturating_add(1);
         let Some(event) = self.replica.burn_event() else { return false };
         self.peers.note_change(event.node);
+        self.peers.note_burnt(event.tick);
         self.note_knowledge();
         let mut lineage = Lineage(Some((self.config.id.clone(), event.tick)));
         if self.config.defects.has(Defect::OneLineage)

@@ -1,7 +1,7 @@
 //! The linked peers: what each has accounted for, acknowledgements, and the changes that arrive
 //! from them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::digest::{Extents, Heard, Schedule};
 use super::spread::LinkEdge;
@@ -21,6 +21,9 @@ use crate::replica::apply::{Applied, Conflict};
 
 /// How often acknowledgements go out that no write waits for.
 pub(super) const ACK_INTERVAL_MS: Millis = 100;
+/// Most of this node's ticks that are remembered as no changes of entries, until a peer has them.
+const BURNT_TICKS_MAX: usize = 64;
+
 /// One linked peer.
 pub(in crate::engine) struct Peer {
     pub(in crate::engine) id: NodeId,
@@ -79,6 +82,8 @@ pub(in crate::engine) struct Peers {
     ack_due: Millis,
     /// This node's ticks up to here are accounted for at some peer, or were made before its start.
     shared: Tick,
+    /// Those above it that are no change of an entry, ascending.
+    burnt: VecDeque<Tick>,
 }
 
 impl Peers {
@@ -110,16 +115,26 @@ impl Peers {
     /// Some peer has accounted for this node's ticks up to that one.
     pub(in crate::engine) fn note_shared(&mut self, tick: Tick) {
         self.shared = self.shared.max(tick);
+        self.burnt.retain(|burnt| *burnt > self.shared);
     }
 
-    /// See [`Engine::unshared_changes`].
-    pub(in crate::engine) fn shared(&self) -> Tick {
-        self.shared
+    /// This tick of this node, its newest, is no change of an entry.
+    pub(in crate::engine) fn note_burnt(&mut self, tick: Tick) {
+        if self.burnt.len() == BURNT_TICKS_MAX {
+            self.burnt.pop_front();
+        }
+        self.burnt.push_back(tick);
+    }
+
+    /// How many changes of entries no peer has accounted for, if this is the newest tick; none if a peer has more than that.
+    pub(in crate::engine) fn unshared(&self, newest: Tick) -> Option<u64> {
+        newest.get().checked_sub(self.shared.get())?.checked_sub(self.burnt.len() as u64)
     }
 
     /// This node has a new incarnation, of which no peer has acknowledged anything.
     pub(in crate::engine) fn on_renewed(&mut self) {
         self.shared = Tick::default();
+        self.burnt.clear();
         for peer in self.links.values_mut() {
             peer.acked = Tick::default();
             peer.acks_count = false;

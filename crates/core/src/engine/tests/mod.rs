@@ -85,6 +85,26 @@ fn changes_that_no_peer_has_acknowledged_are_counted() {
     assert_eq!(net.engine(0).unshared_changes(), 0);
 }
 
+/// Nobody has lost anything with a list that a node alone has founded.
+#[test]
+fn what_names_a_lineage_is_no_change_that_anybody_lacks() {
+    let mut net = Net::purging(1, false);
+    net.write(0, "a", Some(&[1])).unwrap();
+    assert_eq!(net.engine(0).unshared_changes(), 1);
+    net.pass_until(|net| !net.group(0).is_empty());
+    assert_eq!(net.engine(0).unshared_changes(), 1);
+    net.write(0, "b", Some(&[1])).unwrap();
+    assert_eq!(net.engine(0).unshared_changes(), 2);
+    let ticks = net.engine(0).group().unwrap().lineage.0.clone().unwrap().1.get();
+    assert_eq!(ticks, 2, "between the two changes, the list's lineage was given a tick");
+    let joiner = net.join();
+    net.connect(0, joiner);
+    net.settle();
+    assert_eq!(net.engine(0).unshared_changes(), 0);
+    net.write(0, "c", Some(&[1])).unwrap();
+    assert_eq!(net.engine(0).unshared_changes(), 1);
+}
+
 #[test]
 fn a_hole_is_mended_by_catch_up() {
     let mut net = Net::new(3);

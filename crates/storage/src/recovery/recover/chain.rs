@@ -6,6 +6,7 @@ use crate::frame::FrameReader;
 use crate::header::LogStart;
 use crate::identity::Life;
 use crate::log::{LogReader, log_name};
+use crate::model::ids::Incarnation;
 use crate::recover::files::Files;
 use crate::recover::report::{Repair, Warning};
 use crate::recover::{Owner, RecoverOptions};
@@ -31,6 +32,8 @@ pub(super) struct Chain<'a> {
     pub(super) cuts: Vec<Repair>,
     /// Whether damage, and everything after it, was left out.
     pub(super) discarded: bool,
+    /// Whether the wanted moment was reached before the end of all.
+    is_cut_off: bool,
 }
 
 /// What is known of the last log that was read.
@@ -44,6 +47,8 @@ pub(super) struct LastLog {
     pub(super) is_same_file: bool,
     /// The time of that batch, milliseconds since 1970; the log's own if it has none.
     time_ms: u64,
+    /// The life of the node that had written it.
+    life: Incarnation,
 }
 
 /// Whether to go on.
@@ -133,7 +138,13 @@ impl<'a> Chain<'a> {
             found: Vec::new(),
             cuts: Vec::new(),
             discarded: false,
+            is_cut_off: false,
         }
+    }
+
+    /// When the last batch of all was logged, if the wanted moment is not before it.
+    pub(super) fn last_logged_ms(&self) -> Option<u64> {
+        self.last.as_ref().filter(|_| !self.is_cut_off).map(|last| last.time_ms)
     }
 
     /// Reads all logs from a number on.
@@ -151,13 +162,17 @@ impl<'a> Chain<'a> {
                 || self.cut.is_some() && next.is_some_and(|next| self.begins_anew(next));
             match self.read_log(*number, entry, from, may_be_torn, progress) {
                 Ok(Flow::GoOn) => {}
-                Ok(Flow::Enough) => break,
+                Ok(Flow::Enough) => {
+                    self.is_cut_off = true;
+                    break;
+                }
                 // What follows a gap is later than the wanted moment; otherwise its snapshot would
                 // be wanted.
                 Err(StorageError::NeedsSnapshot { .. })
                     if self.cut.is_some() && self.last.is_some() =>
                 {
                     self.tell_gap(entry)?;
+                    self.is_cut_off = true;
                     break;
                 }
                 Err(error) if self.options.discard_damaged && error.is_damage() => {
@@ -178,15 +193,27 @@ impl<'a> Chain<'a> {
 
     /// The wanted moment is later than all that was logged before a gap, and earlier than the log behind it.
     fn tell_gap(&mut self, behind: &DiskEntry) -> Result<(), StorageError> {
-        let Some(last) = &self.last else { return Ok(()) };
         let name = behind.name.as_str();
         let source = self.disk.open(name).map_err(StorageError::io(name, "open"))?;
         let to_ms = LogReader::new(name, source)?.header().time_ms;
+        self.tell_gap_until(name, to_ms);
+        Ok(())
+    }
+
+    fn tell_gap_until(&mut self, next: &str, to_ms: u64) {
+        let Some(last) = &self.last else { return };
         // What is not whole at its end says no more than this.
         self.found.retain(|warning| !matches!(warning, Warning::TornTail { .. }));
         let (file, from_ms) = (log_name(last.number), last.time_ms);
-        self.found.push(Warning::Gap { file, from_ms, next: name.to_owned(), to_ms });
-        Ok(())
+        self.found.push(Warning::Gap { file, from_ms, next: next.to_owned(), to_ms });
+    }
+
+    /// Whether a log is of another life than the one before it, so that the node was off between the two. For tocks that
+    /// says nothing: they are the network's, and a node gets all of them in the end.
+    fn was_off_before(&self, reader: &LogReader) -> bool {
+        let life = reader.header().id.incarnation;
+        matches!(self.cut, Some(Cut::Behind { .. }))
+            && self.last.as_ref().is_some_and(|last| last.life != life)
     }
 
     fn read_log(
@@ -208,6 +235,7 @@ impl<'a> Chain<'a> {
             is_stop: false,
             is_same_file: reader.file_id().is_same(&entry.id),
             time_ms: reader.header().time_ms,
+            life: reader.header().id.incarnation,
         };
         let read = self.read_batches(&mut reader, &mut last, name, progress);
         let judged = match read {
@@ -277,13 +305,18 @@ impl<'a> Chain<'a> {
                     problem: FormatError::Lacks("state in the first batch"),
                 });
             }
-            is_first = false;
             if self.cut.is_some_and(|cut| cut.apply(last.number, &mut batch)) {
+                if is_first && self.was_off_before(reader) {
+                    self.tell_gap_until(name, reader.header().time_ms);
+                }
                 self.replay.apply(batch, reader.table());
                 return Ok(Flow::Enough);
             }
             (last.end, last.is_stop) = (batch.end, batch.is_stop);
+            is_first = false;
             last.time_ms = last.time_ms.max(batch.time_ms);
+            // It may renew itself while it runs, and says so at the end of a log.
+            last.life = batch.knowledge.as_ref().map_or(last.life, |known| known.id.incarnation);
             self.replay.apply(batch, reader.table());
             if self.replay.batches().is_multiple_of(REPORT_BATCHES) {
                 let entries = self.replay.batches();
