@@ -78,8 +78,11 @@ func classOf(e *tryError, maybeSent bool) class {
 	switch e.kind {
 	case tryServer:
 		found := classOfCode(e.code)
-		if e.made && found == classUnavailable {
-			return classFateUnknown // it did it, or part of it: another node would do it again
+		switch found {
+		case classUnavailable, classOverload, classAborted:
+			if e.made {
+				return classFateUnknown // it did it, or part of it: another node would do it again
+			}
 		}
 		return found
 	case tryConnect, tryNoAccess:

@@ -1,8 +1,10 @@
 //! Addresses for nodes that must be known before they start, or that somebody looks for in vain.
 
+use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
-use std::process;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::{env, process};
 
 /// Below all that systems hand out for port 0 and for outgoing connections (Linux: 32,768; RFC 6335: 49,152).
 const FIRST: u16 = 10_000;
@@ -12,7 +14,8 @@ const PER_PROCESS: u16 = 20;
 
 /// Loopback addresses where nobody listens, neither for TCP nor for UDP. The system gives their ports to nobody
 /// who asks for any port, so that they stay free until they are used: a port that was asked for with 0 and
-/// freed again may be another program's by then.
+/// freed again may be another program's by then. Nor does this give them to another process while this one lives: a node
+/// that is started again finds them as it left them.
 ///
 /// # Panics
 ///
@@ -28,12 +31,25 @@ pub fn free_addrs<const N: usize>() -> [SocketAddr; N] {
             let next = TAKEN.fetch_add(1, Ordering::Relaxed) % COUNT;
             let port = FIRST + (begin + next) % COUNT;
             let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-            if TcpListener::bind(addr).is_ok() && UdpSocket::bind(addr).is_ok() {
+            let is_free = || TcpListener::bind(addr).is_ok() && UdpSocket::bind(addr).is_ok();
+            if let Some(mark) = mark_of(port).filter(|_| is_free()) {
+                MARKS.lock().unwrap_or_else(PoisonError::into_inner).push(mark);
                 return addr;
             }
         }
         panic!("no port from {FIRST} to {} is free", FIRST + COUNT - 1)
     })
+}
+
+/// Of the ports that this process has got. They are locked until it ends.
+static MARKS: Mutex<Vec<File>> = Mutex::new(Vec::new());
+
+/// A file for a port, locked; none if another process has that.
+fn mark_of(port: u16) -> Option<File> {
+    let folder = env::temp_dir().join("distkv-test-ports");
+    fs::create_dir_all(&folder).ok()?;
+    let mark = File::create(folder.join(port.to_string())).ok()?;
+    mark.try_lock().ok().map(|()| mark)
 }
 
 #[cfg(test)]

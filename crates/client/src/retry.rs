@@ -110,7 +110,11 @@ impl ErrorClass {
     pub fn of_server(error: &ServerError) -> ErrorClass {
         match error.code.as_deref().and_then(ErrorClass::of_code) {
             // It did it, or part of it: another node would do it again.
-            Some(ErrorClass::Unavailable) if error.is_made => ErrorClass::FateUnknown,
+            Some(ErrorClass::Unavailable | ErrorClass::Overload | ErrorClass::Aborted)
+                if error.is_made =>
+            {
+                ErrorClass::FateUnknown
+            }
             class => class.unwrap_or(ErrorClass::Final),
         }
     }

@@ -11,7 +11,7 @@ use distkv::rt;
 use distkv::testing::free_addrs;
 
 use crate::cli::command::run;
-use crate::processes::wait_until;
+use crate::processes::{wait_until, within_patience};
 
 use super::Service;
 use super::starts::file;
@@ -43,11 +43,13 @@ async fn work(client: Client, load: Arc<Load>, task: u64) -> u64 {
     number
 }
 
-fn wait_for_all(nodes: &[[SocketAddr; 2]]) {
+fn wait_for_all(nodes: &[[SocketAddr; 2]], services: &[Service]) {
     for [client, _] in nodes {
         let connect = client.to_string();
         let arguments = ["wait", "--members", "3", "--connect", &connect, "--timeout", "5s"];
-        wait_until("all three are there", || (run(&arguments, &[], b"").code == 0).then_some(()));
+        let are_there = within_patience(|| run(&arguments, &[], b"").code == 0);
+        let logs = || services.iter().map(Service::log).collect::<Vec<_>>().join("\n");
+        assert!(are_there, "not three members at {client}:\n{}", logs());
     }
 }
 
@@ -65,7 +67,7 @@ fn a_rolling_restart_fails_no_request() {
         .collect();
     let start = |file: &String| Service::start(&["start", "--config", file], &[]);
     let mut services: Vec<Service> = files.iter().map(start).collect();
-    wait_for_all(&nodes);
+    wait_for_all(&nodes, &services);
 
     let seeds: Vec<HostPort> = nodes.iter().map(|[client, _]| HostPort::from(*client)).collect();
     let clients: Vec<Client> = (0..2)
@@ -79,12 +81,12 @@ fn a_rolling_restart_fails_no_request() {
         })
         .collect();
     let served = || load.done.load(Ordering::Relaxed);
-    for (service, file) in services.iter_mut().zip(&files) {
+    for (at, file) in files.iter().enumerate() {
         let before = served();
         wait_until("there is load", || (served() > before + 100).then_some(()));
-        service.end();
-        *service = start(file);
-        wait_for_all(&nodes);
+        services[at].end();
+        services[at] = start(file);
+        wait_for_all(&nodes, &services);
     }
     let before = served();
     wait_until("there is load", || (served() > before + 100).then_some(()));

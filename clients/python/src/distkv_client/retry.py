@@ -87,6 +87,8 @@ CODES: dict[str, ErrorClass] = {
 
 UNCERTAIN = frozenset((ErrorClass.TRY_DEADLINE, ErrorClass.FATE_UNKNOWN, ErrorClass.UNKNOWN_THERE))
 """The request may have been carried out."""
+BEGUN = frozenset((ErrorClass.UNAVAILABLE, ErrorClass.OVERLOAD, ErrorClass.ABORTED))
+"""Where the node says that the change is made, or a part of it, it is as if it had not answered."""
 SAME_NODE = frozenset((ErrorClass.UNKNOWN_THERE, ErrorClass.BUSY))
 """The same node is asked again."""
 
@@ -100,17 +102,14 @@ def class_of_server(error: ServerError) -> ErrorClass:
     """What a node's error means."""
     found = class_of_code(error.code)
     # It did it, or part of it: another node would do it again.
-    return ErrorClass.FATE_UNKNOWN if error.is_made and found is ErrorClass.UNAVAILABLE else found
+    return ErrorClass.FATE_UNKNOWN if error.is_made and found in BEGUN else found
 
 
 def class_of(error: TryError, maybe_sent: bool = True) -> ErrorClass:
     """What this error means; `maybe_sent`: some or all of the request may have left."""
     match error:
         case ServerError():
-            found = class_of_server(error)
-            # As in `class_of_server`: it has begun, so whoever does it anew may do harm.
-            is_begun = error.is_made and found in (ErrorClass.OVERLOAD, ErrorClass.ABORTED)
-            return ErrorClass.FATE_UNKNOWN if is_begun else found
+            return class_of_server(error)
         case ConnectError() | NoAccessError():
             # One node that lets nobody in is like one that is not there.
             return ErrorClass.UNAVAILABLE

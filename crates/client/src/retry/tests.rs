@@ -62,7 +62,10 @@ fn a_change_that_the_node_has_made_is_not_made_elsewhere_as_if_it_had_not() {
     for (code, class) in CODES {
         let error =
             ServerError { is_made: true, ..ServerError::new(Some(code.into()), "no".into()) };
-        let expected = if class == Unavailable { FateUnknown } else { class };
+        let expected = match class {
+            Unavailable | Overload | Aborted => FateUnknown,
+            class => class,
+        };
         assert_eq!(ErrorClass::of_server(&error), expected, "{code}");
     }
 }

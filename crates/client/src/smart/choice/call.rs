@@ -370,13 +370,7 @@ impl Inner {
             let random = rt::random_u64();
             let mut decision = match refusal {
                 Some(_) => Decision::GiveUp(Reason::Final),
-                None => policy.decide(
-                    class_for_retry(&failed),
-                    attempts,
-                    elapsed(),
-                    idempotency,
-                    random,
-                ),
+                None => policy.decide(failed.class, attempts, elapsed(), idempotency, random),
             };
             if let Decision::RetryAfter { delay, other_node } = decision {
                 if !other_node {
@@ -547,16 +541,6 @@ impl Inner {
                 Err(Failed { error, class: ErrorClass::TryDeadline, is_old })
             }
         }
-    }
-}
-
-/// What a failed try means for another one. Of what a node has done in part, another node would do the rest once more: only
-/// who says that this does no harm wants that.
-fn class_for_retry(failed: &Failed) -> ErrorClass {
-    let is_made = failed.error.server().is_some_and(|error| error.is_made);
-    match failed.class {
-        ErrorClass::Overload | ErrorClass::Aborted if is_made => ErrorClass::FateUnknown,
-        class => class,
     }
 }
 
