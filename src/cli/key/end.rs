@@ -12,6 +12,8 @@ pub(super) struct End<'a> {
     pub(super) old: Vec<String>,
     /// The new key was not in use when the command began.
     pub(super) made: bool,
+    /// It only ends a rotation that was broken off in its last step.
+    pub(super) of_former: bool,
     /// The old keys were to be removed, too.
     pub(super) removed: bool,
     /// Who was passed over, and why.
@@ -99,7 +101,8 @@ impl End<'_> {
                 self.late.join("; ")
             );
         }
-        match (self.unused.is_empty(), self.made || self.removed && !self.old.is_empty()) {
+        let has_removed = self.removed && !self.old.is_empty() && !self.of_former;
+        match (self.unused.is_empty(), self.made || has_removed) {
             (false, _) => String::new(),
             (true, true) => String::from(", and no other is left"),
             (true, false) => String::from(
@@ -119,7 +122,8 @@ mod tests {
     fn end() -> End<'static> {
         let (old, unused) = (Vec::new(), Vec::new());
         let (missing, late) = (&[], &[]);
-        End { new: KEY, old, made: true, removed: true, missing, late, unused, ca: None }
+        let of_former = false;
+        End { new: KEY, old, made: true, of_former, removed: true, missing, late, unused, ca: None }
     }
 
     #[test]
@@ -134,6 +138,9 @@ mod tests {
         assert!(later.contains("key remove 03030303\n") && later.contains("02020202"), "{later}");
         let ended = End { made: false, ..end() }.text();
         assert!(ended.contains("no other key was made") && !alone.contains("made"), "{ended}");
+        // Who came back last still had the old key when it was repeated.
+        let former = End { old: old(), made: false, of_former: true, ..end() }.text();
+        assert!(former.contains("no other key was made"), "{former}");
         let again = End { old: old(), made: false, removed: false, ..end() }.text();
         assert!(
             again.contains("No other key was made") && again.contains("key remove 03030303"),

@@ -35,13 +35,16 @@ struct Rotation<'a> {
     missing: Vec<String>,
     /// Who has not removed the old key yet, and does so as soon as it can.
     late: Vec<String>,
+    /// It only ends one that was broken off in its last step.
+    of_former: bool,
 }
 
 pub(super) async fn run(args: &RotateArgs, remote_args: &RemoteArgs) -> Result<(), CliError> {
     let file = remote_args.key_file()?;
     let remote = remote_args.connect().await?;
     let (output, missing, late) = (Output::new(remote_args.json), Vec::new(), Vec::new());
-    let mut rotation = Rotation { args, remote, file, output, missing, late };
+    let of_former = false;
+    let mut rotation = Rotation { args, remote, file, output, missing, late, of_former };
     let view = View::ask(&rotation.remote).await?;
     let Plan { next, .. } = plan(&view)?;
     if let Some(new) = rotation.removed_before(&view, next) {
@@ -262,6 +265,7 @@ impl Rotation<'_> {
             node.is_coming() && node.keys.iter().flatten().any(|id| old.contains(id))
         };
         self.late = self.wait("have removed the old key", "still has it", has_old).await?;
+        self.of_former = true;
         self.end(new, &old, false).await
     }
 
@@ -279,6 +283,7 @@ impl Rotation<'_> {
             new,
             old: old.iter().map(ToString::to_string).collect(),
             made,
+            of_former: self.of_former,
             removed: self.args.remove_old,
             missing: &self.missing,
             late: &self.late,
