@@ -187,12 +187,8 @@ impl Upload {
 
     /// Takes the state into the engine, some entries at a time, as fast as the disk keeps up.
     pub(super) fn take_in(&self, hub: &Hub, image: Image) -> Result<TakenIn, ClientError> {
-        if let Some(clock) = image.clock_too_far() {
-            let text = format!(
-                "the file's clock is at {clock}, near its end, after which nobody could make changes any more: the file \
-                 is none that a network has made; nothing was taken in"
-            );
-            return Err(ClientError::bad_request(text));
+        if let Some(why) = image.clock_too_far() {
+            return Err(ClientError::bad_request(format!("{why}; nothing was taken in")));
         }
         let mut state = hub.handle(BeginTakeIn(image), rt::now()).map_err(refused)?;
         loop {

@@ -389,6 +389,12 @@ impl From<ClientError> for CliError {
     }
 }
 
+impl From<ServerError> for CliError {
+    fn from(error: ServerError) -> CliError {
+        ClientError::Server(error).into()
+    }
+}
+
 /// Why a connection was lost, where that may be because nobody read what was printed for so long.
 fn unread(text: String, wait_ms: u64) -> String {
     if wait_ms < UNREAD_MS {

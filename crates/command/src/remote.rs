@@ -445,7 +445,7 @@ impl Remote {
     /// Asks, and waits for the one reply.
     pub async fn request(&self, action: &str, fields: &Fields) -> Result<Message, CliError> {
         let reply = self.try_request(action, fields).await?;
-        let reply = reply.map_err(|error| CliError::from(ClientError::Server(error)));
+        let reply = reply.map_err(CliError::from);
         if only_reads(action) { reply.map_err(CliError::of_read) } else { reply }
     }
 

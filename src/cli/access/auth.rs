@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::admins::admins_of;
+use super::existing::has_key;
 use super::users_of;
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
@@ -160,8 +161,7 @@ async fn show(remote: &Remote, output: &mut Output) -> Result<(), CliError> {
 /// # Errors
 /// Nothing was changed. Or the node could not be asked.
 async fn refuse_lockout(remote: &Remote, method: &str) -> Result<(), CliError> {
-    // A node that is being moved to a key does not ask for it yet.
-    let has_key = remote.try_request("key_list", &Fields::new()).await?.is_ok();
+    let has_key = has_key(remote).await?;
     // A method without users is refused by the node itself.
     let has_users = METHODS.contains(&method) && !users_of(remote, method).await?.is_empty();
     if has_key || !has_users {

@@ -3,7 +3,7 @@
 
 use crate::cli::error::CliError;
 use crate::cli::remote::Remote;
-use crate::client::{ClientError, Fields, Message};
+use crate::client::{Fields, Message};
 use crate::model::meta::METHODS;
 
 /// A user who is there.
@@ -53,8 +53,13 @@ pub(super) async fn ask_if_there(
     match remote.try_request(action, fields).await? {
         Ok(told) => Ok(Some(told)),
         Err(error) if error.has_code("not_found") => Ok(None),
-        Err(error) => Err(ClientError::Server(error).into()),
+        Err(error) => Err(error.into()),
     }
+}
+
+/// Whether the node has a key, also where it does not ask for logins yet, as it is being moved to the key.
+pub(super) async fn has_key(remote: &Remote) -> Result<bool, CliError> {
+    Ok(remote.try_request("key_list", &Fields::new()).await?.is_ok())
 }
 
 /// The only one of that name.

@@ -6,7 +6,7 @@ use clap::Args;
 use distkv_tls::{Login, Ticket};
 use serde_json::json;
 
-use super::existing::Change;
+use super::existing::{Change, has_key};
 use super::new_secret::NewSecret;
 use crate::cli::error::CliError;
 use crate::cli::files::new_file::{Existing, tell_when_interrupted, tidy_when_interrupted};
@@ -151,12 +151,6 @@ fn is_own_machine(address: &HostPort) -> bool {
 const WITHOUT_CA: &str = "; without a CA: a node with a key takes other machines by TLS only, once it runs without --plaintext-peers, \
                           and then this ticket is of no use there. For one that is, type this again with --force --node-ca \
                           ca.pem, which `distkv-node key cert --ca --key KEYFILE` writes";
-
-/// Whether the node has a key, also where it does not ask for logins yet.
-async fn has_key(remote: &Remote) -> Result<bool, CliError> {
-    let keys = remote.try_request("key_list", &crate::client::Fields::new()).await?;
-    Ok(keys.is_ok())
-}
 
 /// The name of the node's network: clients with the ticket use no other one.
 async fn network_of(remote: &Remote) -> Result<String, CliError> {

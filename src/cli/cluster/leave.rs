@@ -9,7 +9,7 @@ use super::status::is_closed;
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::output::Output;
-use crate::client::{ClientError, Fields};
+use crate::client::Fields;
 use crate::rt;
 
 /// How long a node may take to go unless told otherwise: more than the 3 s for its goodbye and the
@@ -66,7 +66,6 @@ pub(in crate::cli) async fn run(args: LeaveArgs) -> Result<(), CliError> {
     }
     remote.try_request("leave", &fields).await?.map_err(|error| {
         let is_closed = is_closed(&error);
-        let error = ClientError::Server(error);
         let text = format!("{node} asks for a login (--user); or end it with SIGTERM: {error}");
         let told = CliError::from(error);
         if is_closed { told.said(|_| text) } else { told }

@@ -12,7 +12,7 @@ use crate::cli::terminal::output::{Output, Table, count_of, json_of, printable, 
 use crate::cli::terminal::times::show_time;
 use crate::cli::terminal::units::{show_bytes, show_millis};
 use crate::client::message::{array_items, as_str, as_u64, map_items};
-use crate::client::{ClientError, Fields, Message, ServerError};
+use crate::client::{Fields, Message, ServerError};
 use crate::node::config::SyncPolicy;
 use crate::protocol::client::ErrorCode;
 
@@ -51,7 +51,7 @@ pub(in crate::cli) async fn run(args: StatusArgs) -> Result<(), CliError> {
             output.flush()?;
             return Err(CliError::Told);
         }
-        Err(error) => return Err(ClientError::Server(error).into()),
+        Err(error) => return Err(error.into()),
     };
     if output.json {
         output.json_line(status_json(&reply))?;

@@ -308,11 +308,8 @@ fn put_into_locked(
         directory.recover(&owner.network, name, &options, &mut look).map_err(failure)?;
     drop(bar);
     let is_merged = recovered.image.is_some();
-    if let Some(clock) = states.iter().find_map(|state| state.image.clock_too_far()) {
-        return Err(CliError::Failure(format!(
-            "the file's clock is at {clock}, near its end, after which nobody could make changes any more: the file is none \
-             that a network has made"
-        )));
+    if let Some(why) = states.iter().find_map(|state| state.image.clock_too_far()) {
+        return Err(CliError::Failure(why));
     }
     let mut images = states.into_iter().map(|state| state.image);
     let image = match recovered.image {

@@ -11,7 +11,7 @@ use distkv::rt::{self, TcpListener, TcpStream};
 use distkv::testing::{PATIENCE, TestCluster, block_on, wait_until};
 use futures::{AsyncReadExt, AsyncWriteExt};
 
-use super::ops::{connect, path};
+use super::ops::{connect, fill, path};
 
 /// Open sockets of this process.
 fn sockets() -> usize {
@@ -213,11 +213,7 @@ fn streams_that_have_ended_do_not_hold_up_the_end_while_somebody_has_them() {
     block_on(async {
         let mut cluster = TestCluster::start(1).await.unwrap();
         let client = connect(&cluster, ClientConfig::new()).await;
-        let mut batch = Batch::new();
-        for i in 0..1000 {
-            batch.put(&path("t").push(i).unwrap(), &i).unwrap();
-        }
-        client.batch(&batch).await.unwrap();
+        fill(&client).await;
         let mut tree = client.tree_stream(&path("t"), TreeOptions::default()).await.unwrap();
         while tree.next().await.unwrap().is_some() {}
         let none = client.tree_stream(&path("none"), TreeOptions::default()).await.unwrap();

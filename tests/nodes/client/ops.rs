@@ -29,6 +29,15 @@ pub(crate) async fn connect(cluster: &TestCluster, config: ClientConfig) -> Clie
     client
 }
 
+/// Sets a thousand entries below `t`.
+pub(crate) async fn fill(client: &Client) {
+    let mut batch = Batch::new();
+    for i in 0..1000 {
+        batch.put(&path("t").push(i).unwrap(), &i).unwrap();
+    }
+    client.batch(&batch).await.unwrap();
+}
+
 pub(crate) fn path(text: &str) -> Path {
     text.parse().unwrap()
 }

@@ -11,7 +11,7 @@ use distkv::rt::{self, TcpListener, TcpStream};
 use distkv::testing::{PATIENCE, TestCluster, block_on, free_addrs};
 use futures::{AsyncReadExt, AsyncWriteExt, StreamExt};
 
-use super::ops::{connect, path};
+use super::ops::{connect, fill, path};
 use super::topology::scripted::Scripted;
 
 #[test]
@@ -19,11 +19,7 @@ fn a_tree_comes_entry_by_entry_whatever_its_size() {
     block_on(async {
         let cluster = TestCluster::start(1).await.unwrap();
         let client = connect(&cluster, ClientConfig::new()).await;
-        let mut batch = Batch::new();
-        for i in 0..1000 {
-            batch.put(&path("t").push(i).unwrap(), &i).unwrap();
-        }
-        client.batch(&batch).await.unwrap();
+        fill(&client).await;
         let mut tree = client.tree_stream(&path("t"), TreeOptions::default()).await.unwrap();
         assert_eq!(tree.node(), "n0");
         let mut count = 0;
@@ -59,11 +55,7 @@ fn a_tree_whose_node_is_lost_says_so() {
     block_on(async {
         let mut cluster = TestCluster::start(1).await.unwrap();
         let client = connect(&cluster, ClientConfig::new()).await;
-        let mut batch = Batch::new();
-        for i in 0..1000 {
-            batch.put(&path("t").push(i).unwrap(), &i).unwrap();
-        }
-        client.batch(&batch).await.unwrap();
+        fill(&client).await;
         let mut tree = client.tree_stream(&path("t"), TreeOptions::default()).await.unwrap();
         tree.next().await.unwrap().unwrap();
         drop(cluster.take(0));

@@ -9,13 +9,13 @@ use crate::Until;
 use crate::batch::Batch;
 use crate::data_dir::DataDir;
 use crate::disk::Disk;
-use crate::engine::Input;
+use crate::engine::{Input, Knowledge};
 use crate::error::StorageError;
 use crate::header::{FileHeader, LogStart};
 use crate::history::{Step, Version, history};
-use crate::log::log_name;
+use crate::log::{LogWriter, log_name};
 use crate::memory_disk::MemoryDisk;
-use crate::model::ids::{Incarnation, Tock};
+use crate::model::ids::{Incarnation, NodeTable, Tock};
 use crate::model::path::Path;
 use crate::past::{Keep, reach, reach_after, read_past};
 use crate::recover::RecoverOptions;
@@ -117,16 +117,31 @@ fn a_damaged_snapshot_is_no_base() {
     assert_eq!(reach(&disk).unwrap().unwrap().tock.get(), 3);
 }
 
-/// A directory whose log 1 was cut off by a disk that failed, and whose log 2 begins with a snapshot, a
-/// minute after that. What is at the end of log 1 may be anything.
-fn directory_with_a_gap(tail: &[u8]) -> MemoryDisk {
+/// The head of a file of one of the node's lives, begun at this time.
+fn at(number: u64, life: u64, time_ms: u64) -> FileHeader {
+    FileHeader { time_ms, ..header(number, life) }
+}
+
+/// What a log begins with.
+fn state(node: &TestNode) -> (Knowledge, Arc<NodeTable>) {
+    (node.engine.knowledge(), Arc::clone(node.engine.table()))
+}
+
+/// A directory whose log 1 was begun at 10 s and is still open, in which k was set to 1 at 20 s.
+fn directory_with_one_change() -> (MemoryDisk, DataDir, TestNode, LogWriter) {
     let disk = MemoryDisk::new();
     let dir = DataDir::on(Arc::new(disk.clone()));
     let mut node = TestNode::new(7);
-    let at = |number, time_ms| FileHeader { time_ms, ..header(number, 7) };
-    let (knowledge, table) = (node.engine.knowledge(), Arc::clone(node.engine.table()));
-    let mut log = dir.begin_log(&at(1, 10_000), LogStart::Empty, &knowledge, &table).unwrap();
+    let (knowledge, table) = state(&node);
+    let mut log = dir.begin_log(&at(1, 7, 10_000), LogStart::Empty, &knowledge, &table).unwrap();
     log.append(&Batch { time_ms: 20_000, ..node.set("k", Some(1)) }).unwrap();
+    (disk, dir, node, log)
+}
+
+/// A directory whose log 1 was cut off by a disk that failed, and whose log 2 begins with a snapshot, a
+/// minute after that. What is at the end of log 1 may be anything.
+fn directory_with_a_gap(tail: &[u8]) -> MemoryDisk {
+    let (disk, dir, mut node, mut log) = directory_with_one_change();
     log.sync().unwrap();
     drop(log);
     let name = log_name(1);
@@ -134,9 +149,9 @@ fn directory_with_a_gap(tail: &[u8]) -> MemoryDisk {
     disk.put(&name, &[&whole[..], tail].concat());
     // This was not logged.
     let _lost = node.set("k", Some(2));
-    dir.save(&at(2, 80_000), &node.image(), &mut |_| {}).unwrap();
-    let (knowledge, table) = (node.engine.knowledge(), Arc::clone(node.engine.table()));
-    let mut log = dir.begin_log(&at(2, 80_000), LogStart::Snapshot, &knowledge, &table).unwrap();
+    dir.save(&at(2, 7, 80_000), &node.image(), &mut |_| {}).unwrap();
+    let (knowledge, table) = state(&node);
+    let mut log = dir.begin_log(&at(2, 7, 80_000), LogStart::Snapshot, &knowledge, &table).unwrap();
     log.append(&Batch { time_ms: 90_000, ..node.set("k", Some(3)) }).unwrap();
     log.sync().unwrap();
     disk
@@ -178,14 +193,7 @@ fn a_moment_at_which_nothing_was_logged_is_no_damage() {
 /// A directory whose node set k to 1, rotated its log, stopped or was killed, and was started again two minutes later as
 /// the given life.
 fn directory_of_a_node_that_was_off(stops: bool, next_life: u64) -> MemoryDisk {
-    let disk = MemoryDisk::new();
-    let dir = DataDir::on(Arc::new(disk.clone()));
-    let mut node = TestNode::new(7);
-    let at = |number, life, time_ms| FileHeader { time_ms, ..header(number, life) };
-    let state = |node: &TestNode| (node.engine.knowledge(), Arc::clone(node.engine.table()));
-    let (knowledge, table) = state(&node);
-    let mut log = dir.begin_log(&at(1, 7, 10_000), LogStart::Empty, &knowledge, &table).unwrap();
-    log.append(&Batch { time_ms: 20_000, ..node.set("k", Some(1)) }).unwrap();
+    let (disk, dir, mut node, log) = directory_with_one_change();
     let (knowledge, table) = state(&node);
     let mut log = dir.rotate(log, &at(2, 7, 30_000), &knowledge, &table).unwrap();
     let bytes = if stops {
@@ -232,14 +240,7 @@ fn a_moment_at_which_a_node_was_off_is_told() {
 /// A life that begins while the node runs has not been off.
 #[test]
 fn a_node_that_renewed_itself_was_not_off() {
-    let disk = MemoryDisk::new();
-    let dir = DataDir::on(Arc::new(disk.clone()));
-    let mut node = TestNode::new(7);
-    let at = |number, life, time_ms| FileHeader { time_ms, ..header(number, life) };
-    let state = |node: &TestNode| (node.engine.knowledge(), Arc::clone(node.engine.table()));
-    let (knowledge, table) = state(&node);
-    let mut log = dir.begin_log(&at(1, 7, 10_000), LogStart::Empty, &knowledge, &table).unwrap();
-    log.append(&Batch { time_ms: 20_000, ..node.set("k", Some(1)) }).unwrap();
+    let (disk, dir, mut node, mut log) = directory_with_one_change();
     let incarnation = Incarnation(8);
     let renewed = node.batch(|engine, out| engine.handle(Input::Renewed { incarnation }, 0, out));
     assert_eq!(renewed.knowledge.as_ref().map(|knowledge| knowledge.id.incarnation.0), Some(8));
@@ -273,7 +274,7 @@ fn directory_of_a_clock_ahead() -> MemoryDisk {
     let disk = MemoryDisk::new();
     let dir = DataDir::on(Arc::new(disk.clone()));
     let mut node = TestNode::new(7);
-    let at = |number, time_ms| FileHeader { time_ms, ..header(number, 7) };
+    let at = |number, time_ms| at(number, 7, time_ms);
     let (knowledge, table) = (node.engine.knowledge(), Arc::clone(node.engine.table()));
     let mut log = dir.begin_log(&at(1, 10_000), LogStart::Empty, &knowledge, &table).unwrap();
     let times = [

@@ -50,11 +50,17 @@ impl Image {
         &self.replica.id
     }
 
-    /// Its clock, if that is so far ahead that a file with it must not be taken in: a network whose clock is at its end
-    /// can make no changes any more, and nothing turns a clock back. A file can be anybody's.
+    /// Why it must not be taken in from a file, if its clock is too far ahead: a network whose clock is at its end can
+    /// make no changes any more, and nothing turns a clock back. A file can be anybody's.
     #[must_use]
-    pub fn clock_too_far(&self) -> Option<Tock> {
-        Some(self.replica.tock).filter(|tock| tock.get() > RESTORED_CLOCK_MAX)
+    pub fn clock_too_far(&self) -> Option<String> {
+        let clock = self.replica.tock;
+        (clock.get() > RESTORED_CLOCK_MAX).then(|| {
+            format!(
+                "the file's clock is at {clock}, near its end, after which nobody could make changes any more: the file is \
+                 none that a network has made"
+            )
+        })
     }
 
     /// All but the tree and the node table.
