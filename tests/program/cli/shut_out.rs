@@ -42,11 +42,15 @@ impl Played {
         node
     }
 
+    /// From now on nobody gets in, and no watch begins.
+    fn bar(&self) {
+        *self.shut_at.lock().unwrap() = Some(Instant::now());
+    }
+
     /// Closes all connections, and says why, as at the removal of their user.
     fn shut(&self) {
-        *self.shut_at.lock().unwrap() = Some(Instant::now());
         for mut stream in std::mem::take(&mut *self.open.lock().unwrap()) {
-            let _ = stream.write_all(&error("this user was removed", "auth_required").encode());
+            let _ = stream.write_all(&removed().encode());
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
@@ -64,6 +68,8 @@ impl Played {
                 let Some(seq @ 1..) = asked.u64("seq") else { continue };
                 let answers = match asked.str("action") {
                     Some("auth") => self.log_in(&stream),
+                    // Asked on a connection that is about to be closed.
+                    Some("watch") if self.shut_at.lock().unwrap().is_some() => vec![removed()],
                     Some("watch") => vec![state("start"), state("uptodate")],
                     _ => vec![error("no such action", "unknown_action")],
                 };
@@ -89,6 +95,10 @@ impl Played {
     }
 }
 
+fn removed() -> Fields {
+    error("this user was removed", "auth_required")
+}
+
 #[test]
 fn a_watch_that_all_nodes_shut_out_does_not_say_that_none_can_be_reached() {
     let nodes = [(); 3].map(|()| Played::start());
@@ -99,6 +109,8 @@ fn a_watch_that_all_nodes_shut_out_does_not_say_that_none_can_be_reached() {
     let mut first = String::new();
     said.read_line(&mut first).unwrap();
     assert!(first.starts_with("watching site at "), "{first}");
+    // All at once: the watch must not go on at one that is shut a little later.
+    nodes.iter().for_each(Played::bar);
     nodes.iter().for_each(Played::shut);
     let mut rest = String::new();
     said.read_to_string(&mut rest).unwrap();
