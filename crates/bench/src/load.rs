@@ -96,6 +96,9 @@ pub enum LoadError {
         "{0} requests were refused while the keys were set; is the node ready, and is there room?"
     )]
     Refused(u64),
+    /// There is nothing to tell.
+    #[error("no request was answered while it was measured; measure for longer (--duration)")]
+    Nothing,
     /// A thread panicked.
     #[error("a thread of the load generator failed")]
     Thread,
@@ -198,7 +201,7 @@ struct Generator<P> {
     poll: Poll,
     connections: Vec<Connection>,
     tally: Tally,
-    /// Requests that may still be sent, where they are counted.
+    /// Requests that may still be sent after the warm-up, where they are counted.
     left: Option<u64>,
     /// Nothing is sent any more.
     is_over: bool,
@@ -301,7 +304,8 @@ impl<P: Protocol> Generator<P> {
 
 /// Notes an answer.
 fn count<P>(request: Request, is_error: bool, now: u64, work: &Work<P>, tally: &mut Tally) {
-    if now < work.counted_from {
+    let is_of_warm_up = work.count.is_some() && request.sent < work.counted_from;
+    if now < work.counted_from || is_of_warm_up {
         return;
     }
     tally.errors += u64::from(is_error);
@@ -323,13 +327,15 @@ impl Connection {
         work: &mut Work<P>,
         left: &mut Option<u64>,
     ) {
-        if *left == Some(0) {
+        // What warms up is not counted.
+        let is_counted = now >= work.counted_from;
+        if is_counted && *left == Some(0) {
             return;
         }
         let depth = self.slots.len() as u64;
         let Some(slot) = self.slots.get_mut(index) else { return };
         let Some(op) = work.ops.next() else { return };
-        if let Some(left) = left {
+        if let Some(left) = left.as_mut().filter(|_| is_counted) {
             *left -= 1;
         }
         slot.seq = match slot.seq {

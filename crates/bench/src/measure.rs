@@ -77,7 +77,7 @@ pub fn measure(
 /// Warms up and measures; the CPU and memory of some processes meanwhile.
 ///
 /// # Errors
-/// [`CliError::Failure`] if a server fails.
+/// [`CliError::Failure`] if a server fails, or nothing was answered.
 pub fn measure_those(
     targets: &[SocketAddr],
     processes: &[Process],
@@ -87,6 +87,10 @@ pub fn measure_those(
     let counted_from = rt::now_ns() + nanos(shape.warm_up);
     let end = counted_from.saturating_add(nanos(shape.duration));
     let threads = shape.threads.min(shape.connections);
+    // Together exactly as many as are wanted.
+    let share = |count: u64, thread: usize| {
+        (count / threads as u64) + u64::from((thread as u64) < count % threads as u64)
+    };
     let work = |thread: usize| Work {
         secure: shape.secure.clone(),
         protocol,
@@ -99,12 +103,15 @@ pub fn measure_those(
         values: Values::new(shape.value, shape.seed),
         counted_from,
         end,
-        count: shape.count.map(|count| count.div_ceil(threads as u64)),
+        count: shape.count.map(|count| share(count, thread)),
     };
     let running: Vec<_> = (0..threads).map(|thread| start(work(thread))).collect();
     wait_until(counted_from);
     let before = usage(processes);
     let tally = join(running)?;
+    if tally.answers() == 0 {
+        return Err(LoadError::Nothing.into());
+    }
     let after = usage(processes);
     let cpu_s = before.zip(after).map(|(before, after)| after.cpu_s - before.cpu_s);
     Ok(Measured { tally, cpu_s, resident: after.map(|usage| usage.resident) })

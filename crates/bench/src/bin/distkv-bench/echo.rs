@@ -140,22 +140,27 @@ mod tests {
     #[test]
     fn the_generator_counts_every_answer_once() {
         let target = start().unwrap().0;
-        let work = Work {
-            secure: None,
-            protocol: DistKv::Root,
-            targets: vec![target; 3],
-            depth: 7,
-            ops: Ops::new(Distribution::Uniform, 1_000, 0.5, 1),
-            values: Values::new(2_000, 1),
-            counted_from: rt::now_ns(),
-            end: u64::MAX / 2,
-            count: Some(10_000),
-        };
-        let tally = load::run(work).unwrap();
-        assert_eq!((tally.answers(), tally.errors), (10_000, 0));
-        assert!(tally.reads.len() > 4_000 && tally.writes.len() > 4_000);
-        assert_eq!(tally.bytes_in, tally.bytes_out);
-        assert_eq!(tally.pieces.iter().sum::<u64>(), 10_000);
+        // Without and with a warm-up, whose requests are none of those that are wanted.
+        for warm_up_ns in [0, 100_000_000] {
+            let work = Work {
+                secure: None,
+                protocol: DistKv::Root,
+                targets: vec![target; 3],
+                depth: 7,
+                ops: Ops::new(Distribution::Uniform, 1_000, 0.5, 1),
+                values: Values::new(2_000, 1),
+                counted_from: rt::now_ns() + warm_up_ns,
+                end: u64::MAX / 2,
+                count: Some(10_000),
+            };
+            let tally = load::run(work).unwrap();
+            assert_eq!((tally.answers(), tally.errors), (10_000, 0));
+            assert!(tally.reads.len() > 4_000 && tally.writes.len() > 4_000);
+            if warm_up_ns == 0 {
+                assert_eq!(tally.bytes_in, tally.bytes_out);
+            }
+            assert_eq!(tally.pieces.iter().sum::<u64>(), 10_000);
+        }
     }
 
     #[test]
