@@ -49,7 +49,7 @@ struct Arguments {
     #[arg(long, conflicts_with_all = ["small", "whole"])]
     nodes: bool,
     /// How many seeds.
-    #[arg(long, default_value_t = 10_000)]
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// The first seed.
     #[arg(long, default_value_t = 0)]
@@ -57,14 +57,14 @@ struct Arguments {
     /// How many threads; as many as there are processors if left out.
     #[arg(long)]
     threads: Option<usize>,
-    /// What to seek: any, calm, splits, crashes, overflows, forks, coordinators or rollbacks.
-    #[arg(long, default_value = "any", value_parser = parse_focus)]
+    /// What to seek: any, calm, splits, crashes, overflows, forks, coordinators or rollbacks; whole nodes have all.
+    #[arg(long, default_value = "any", value_parser = parse_focus, conflicts_with = "nodes")]
     profile: Focus,
     /// Run this seed alone, leave out what it does not need to fail, and print what happened.
     #[arg(long, value_name = "SEED")]
     trace: Option<u64>,
     /// With --trace: leave nothing out.
-    #[arg(long)]
+    #[arg(long, requires = "trace")]
     whole_script: bool,
     /// Plant a defect, which should then be found.
     #[arg(long, value_parser = parse_defect)]
@@ -128,6 +128,13 @@ fn main() -> ExitCode {
         _ => Family::Small,
     };
     let options = Options { family, focus: arguments.profile, defects };
+    if arguments.start.checked_add(arguments.seeds).is_none() {
+        eprintln!("error: there are no seeds past {}; give a smaller --start", u64::MAX);
+        return ExitCode::from(2);
+    }
+    if !arguments.defects {
+        note_elsewhere(&arguments.defect, family);
+    }
     if let Some(seed) = arguments.trace {
         return trace(seed, &options, arguments.whole_script);
     }
@@ -154,6 +161,48 @@ fn main() -> ExitCode {
     let found = shared.found.into_inner().unwrap_or_default();
     report(&arguments, &options, &found, rt::now() - began);
     if found.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Says which defects are sought elsewhere: some are in parts of a node that not every network here has, and then a run
+/// without a failing seed says nothing of them.
+fn note_elsewhere(defects: &[Defect], family: Family) {
+    for defect in defects {
+        let name = defect_name(*defect);
+        match SOUGHT.iter().find(|sought| sought.defect == *defect) {
+            Some(sought) if sought.family == family => {}
+            Some(sought) => eprintln!(
+                "note: `{name}` is sought with {}, and may do nothing here",
+                family_option(sought.family)
+            ),
+            None => {
+                eprintln!("note: no seed finds `{name}`; other tests do (--defects says which)")
+            }
+        }
+    }
+}
+
+fn family_option(family: Family) -> &'static str {
+    match family {
+        Family::Small => "--small",
+        Family::Whole => "--whole",
+        Family::Nodes => "--nodes",
+    }
+}
+
+/// What to type to see a seed again.
+fn repeat(seed: u64, options: &Options, defects: &[Defect]) -> String {
+    let mut command = format!(
+        "cargo run --profile sim -p distkv-sim --example simulate -- {} --trace {seed}",
+        family_option(options.family)
+    );
+    let focus = Focus::ALL.iter().find(|(_, focus)| *focus == options.focus);
+    if let Some((name, _)) = focus.filter(|(name, _)| *name != "any") {
+        command.push_str(&format!(" --profile {name}"));
+    }
+    for defect in defects {
+        command.push_str(&format!(" --defect {}", defect_name(*defect)));
+    }
+    command
 }
 
 /// Takes seeds until there are no more.
@@ -240,6 +289,7 @@ fn report(arguments: &Arguments, options: &Options, found: &Found, ms: u64) {
     if let Some(seed) = failures.keys().next() {
         say!("the first of them, with what it needs to fail:");
         trace(*seed, options, false);
+        say!("again: {}", repeat(*seed, options, &arguments.defect));
     }
 }
 

@@ -49,6 +49,21 @@ fn assert_found(defect: Defect) {
         found.unwrap_or_else(|| panic!("{defect:?} is not found within {} seeds", sought.seeds));
     let clean = run(found.seed, &options(Defects::default()));
     assert!(clean.failure.is_none(), "seed {} fails without a defect, too", found.seed);
+    let check = found.failure.unwrap().check;
+    let (first, judged) = documented(defect);
+    assert_eq!((found.seed, check), (first, judged), "{defect:?}, and docs/simulator.md");
+}
+
+/// The first seed that finds a defect, and what the judge says of it, by the table in docs/simulator.md.
+fn documented(defect: Defect) -> (u64, &'static str) {
+    let is_row = |line: &&str| {
+        let name = line.split('`').nth(1).unwrap_or_default();
+        line.starts_with("| `") && name.replace('_', "") == format!("{defect:?}").to_lowercase()
+    };
+    let row = include_str!("../../../../docs/simulator.md").lines().find(is_row);
+    let row = row.unwrap_or_else(|| panic!("{defect:?} has no row in docs/simulator.md"));
+    let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+    (cells[3].parse().unwrap(), cells[5])
 }
 
 #[test]
