@@ -140,6 +140,11 @@ impl State {
     }
 }
 
+/// What stands for all addresses that count as one host's.
+pub(crate) fn group_of(address: IpAddr) -> IpAddr {
+    host_of(canonical(address))
+}
+
 /// An IPv4 address as such, and one for all of this machine's.
 fn canonical(address: IpAddr) -> IpAddr {
     let address = address.to_canonical();
@@ -265,6 +270,20 @@ mod tests {
         let one_more = test.enter("127.0.0.1", 9_999).unwrap();
         assert_eq!(gone(&home), [0], "it has most");
         assert!(!one_more.gave_way());
+    }
+
+    #[test]
+    fn addresses_of_one_host_count_as_one() {
+        let group = |text: &str| group_of(text.parse().unwrap()).to_string();
+        for (address, expected) in [
+            ("10.0.0.1", "10.0.0.1"),
+            ("::ffff:10.0.0.1", "10.0.0.1"),
+            ("2001:db8:0:1::ffff", "2001:db8:0:1::"),
+            ("127.9.9.9", "127.0.0.1"),
+            ("::1", "127.0.0.1"),
+        ] {
+            assert_eq!(group(address), expected, "{address}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use distkv::client::{Connection, Fields, HostPort, Options};
 use distkv::engine::NO_LATER;
 use distkv::engine::changes::SendTopic;
+use distkv::hub::shares::Holder;
 use distkv::model::value::Value;
 use distkv::node::config::{Config, Start};
 use distkv::node::{Node, NodeError, StopReason, Timing};
@@ -577,7 +578,8 @@ fn messages_on_topics_reach_monitors_on_other_nodes() {
     block_on(async {
         let cluster = TestCluster::start(2).await.unwrap();
         let inbox = Arc::new(distkv::hub::inbox::Inbox::new());
-        let monitor = cluster.node(1).hub().monitor(path("t.#"), &inbox).unwrap();
+        let hub = cluster.node(1).hub();
+        let monitor = hub.monitor(path("t.#"), &inbox, &Holder::KeyHolder).unwrap();
         cluster.node(0).hub().handle(SendTopic { topic: &path("t.x"), data: &[1, 2] }, NO_LATER);
         let mut got = Vec::new();
         let arrived = || {

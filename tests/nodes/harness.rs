@@ -367,8 +367,13 @@ impl Client {
     /// Asserts that nothing of a request has been sent: what was due before comes before the
     /// reply to another request.
     pub fn silence(&mut self, seq: u64) {
+        let message = self.due(seq);
+        assert!(message.is_none(), "{message:?}");
+    }
+
+    /// The next message of a request, if it has been sent.
+    pub fn due(&mut self, seq: u64) -> Option<Value> {
         self.ok(map! {"action": "get_tock"});
-        let waiting = self.waiting.entry(Some(seq)).or_default();
-        assert!(waiting.is_empty(), "{waiting:?}");
+        self.waiting.entry(Some(seq)).or_default().pop_front()
     }
 }

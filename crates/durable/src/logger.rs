@@ -39,6 +39,8 @@ const SAVE_RETRY_MS: Millis = 60_000;
 /// A sync that takes this long is logged, and another one only after some time.
 const SLOW_MS: Millis = 1_000;
 const COMPLAIN_INTERVAL_MS: Millis = 60_000;
+/// When nothing was logged for so long, the log says that nothing was missed until then.
+const MARK_AFTER_MS: Millis = 60_000;
 /// How often it is looked whether the data directory is still where it was.
 const PLACE_INTERVAL_MS: Millis = 2_000;
 /// Most requests for a safe state that are open at once. The engine has two at most, and forgets
@@ -101,6 +103,8 @@ pub struct Logger {
     log: Option<LogWriter>,
     /// When it was begun.
     begun: Millis,
+    /// When something was appended to a log for the last time.
+    appended_at: Millis,
     /// The last batch that was appended.
     last: u64,
     /// The last one that is in an earlier log.
@@ -154,6 +158,7 @@ impl Logger {
             files,
             log,
             begun: system.now(),
+            appended_at: 0,
             last: 0,
             last_before: 0,
             unsynced_since: None,
@@ -216,7 +221,8 @@ impl Logger {
                 self.note_requests(persist);
             }
         }
-        if let Err(error) = done.and_then(|()| self.make_safe(now)) {
+        let done = done.and_then(|()| self.mark(now)).and_then(|()| self.make_safe(now));
+        if let Err(error) = done {
             self.fail(&error);
         }
         if !is_over {
@@ -257,6 +263,7 @@ impl Logger {
         );
         self.since_snapshot.bytes += log.append(&batch)?;
         self.last = number;
+        self.appended_at = now;
         self.unsynced_since.get_or_insert(now);
         match &batch.knowledge {
             Some(knowledge) if knowledge.id != self.files.id => {
@@ -264,6 +271,21 @@ impl Logger {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Once a minute while nothing happens, the log says so: else, of a node that is killed, all the time since its last
+    /// change would count as one at which it was off.
+    fn mark(&mut self, now: Millis) -> Result<(), StorageError> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        if now.saturating_sub(self.begun.max(self.appended_at)) < MARK_AFTER_MS {
+            return Ok(());
+        }
+        // What waits was done before, and is not in the log.
+        let Some(time_ms) = self.queue.caught_up_ms() else { return Ok(()) };
+        self.since_snapshot.bytes += log.append(&Batch::nothing(time_ms))?;
+        self.appended_at = now;
+        self.unsynced_since.get_or_insert(now);
+        Ok(())
     }
 
     /// The node continues under a new incarnation, as another member of the Delete group: it must

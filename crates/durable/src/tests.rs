@@ -17,6 +17,8 @@ use crate::replica::write::Write;
 use crate::storage::memory_disk::{Fault, MemoryDisk};
 use crate::storage::{DataDir, Disk, RecoverOptions, Until, recover};
 
+mod idle;
+
 /// A node on a disk, whose log is written when the test says so.
 struct World {
     hub: Arc<Hub>,
@@ -84,9 +86,15 @@ fn config(sync: SyncPolicy) -> LogSettings {
 
 impl World {
     fn start(disk: &MemoryDisk, config: &LogSettings) -> Option<Self> {
+        Self::start_at(disk, config, 0)
+    }
+
+    /// With a clock that stands there.
+    fn start_at(disk: &MemoryDisk, config: &LogSettings, now: u64) -> Option<Self> {
         let dir = DataDir::on(Arc::new(disk.clone()));
         let name = NodeName::new("n1").unwrap();
         let system = Arc::new(TestSystem::default());
+        system.set_clock(now);
         let asked: Arc<dyn System> = Arc::<TestSystem>::clone(&system);
         let opened = Opened::read(dir, *config, ("net", &name), asked).ok()?;
         let prepared = opened.prepare(&name, |id| engine::Config::new(id, 1)).ok()?;

@@ -23,6 +23,7 @@ pub mod link_queue;
 pub mod log_queue;
 mod outputs;
 mod policy_watch;
+pub mod shares;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,8 +55,9 @@ use inbox::{Inbox, MonitorId, WatchContent};
 use link_queue::{LinkQueue, QueuedTotal};
 use log_queue::{CutPurpose, LogQueue};
 pub use outputs::batch_of;
-use outputs::{Aftermath, Monitor, Outputs, Wakes, split_dropped};
+use outputs::{Aftermath, Monitor, Outputs, Wakes, Watching, split_dropped};
 use policy_watch::PolicyWatch;
+use shares::{Holder, Refusal};
 
 /// Most monitors of topics, all clients together.
 pub(crate) const MONITORS_MAX: usize = 1 << 14;
@@ -302,10 +304,10 @@ impl Hub {
                 Output::NotifyConflict { watchers, number } => {
                     outputs.tell(&mut aftermath, wakes);
                     for id in watchers {
-                        if let Some(inbox) = outputs.watches.get(&id)
-                            && inbox.push_conflict(id, number)
+                        if let Some(watch) = outputs.watches.get(&id)
+                            && watch.inbox.push_conflict(id, number)
                         {
-                            wakes.inboxes.push(Arc::clone(inbox));
+                            wakes.inboxes.push(Arc::clone(&watch.inbox));
                         }
                     }
                 }
@@ -443,17 +445,26 @@ impl Hub {
 
     /// Adds a watch whose changes go to the inbox, and takes the snapshot of the same moment:
     /// what the snapshot lacks will come as a change, and nothing older follows.
+    ///
+    /// # Errors
+    /// There are too many, or its holder has too many.
     pub fn watch(
         &self,
         scope: WatchScope,
         content: WatchContent,
         inbox: &Arc<Inbox>,
-    ) -> Option<(WatchId, Tree)> {
+        holder: &Holder,
+    ) -> Result<(WatchId, Tree), Refusal> {
         let added = self.change(|engine, out| {
-            let id = engine.handle(AddWatch(scope), NO_LATER, out)?;
+            let holder = self.outputs.lock().watch_shares.take(holder)?;
+            let Some(id) = engine.handle(AddWatch(scope), NO_LATER, out) else {
+                self.outputs.lock().watch_shares.give_back(&holder);
+                return Err(Refusal::Full);
+            };
             inbox.add_watch(id, content, engine.conflicts().last());
-            self.outputs.lock().watches.insert(id, Arc::clone(inbox));
-            Some((id, engine.tree().clone()))
+            let watch = Watching { inbox: Arc::clone(inbox), holder };
+            self.outputs.lock().watches.insert(id, watch);
+            Ok((id, engine.tree().clone()))
         });
         added.0
     }
@@ -464,8 +475,9 @@ impl Hub {
         let _freed = self.change(|engine, out| {
             engine.handle(EndWatch(id), NO_LATER, out);
             let mut outputs = self.outputs.lock();
-            if let Some(inbox) = outputs.watches.remove(&id) {
-                inbox.remove_watch(id);
+            if let Some(watch) = outputs.watches.remove(&id) {
+                outputs.watch_shares.give_back(&watch.holder);
+                watch.inbox.remove_watch(id);
             }
             outputs.gone.end(id)
         });
@@ -487,25 +499,46 @@ impl Hub {
         Some(walk.map_or(Resumption::Lost, |walk| Resumption::From(Box::new(walk))))
     }
 
-    /// Adds a monitor for the topics that match a pattern ([`distkv_core::protocol::client::topic::topic_matches`]). `None` when there
-    /// are too many.
-    pub fn monitor(&self, pattern: Path, inbox: &Arc<Inbox>) -> Option<MonitorId> {
+    /// Adds a monitor for the topics that match a pattern ([`distkv_core::protocol::client::topic::topic_matches`]).
+    ///
+    /// # Errors
+    /// There are too many, or its holder has too many.
+    pub fn monitor(
+        &self,
+        pattern: Path,
+        inbox: &Arc<Inbox>,
+        holder: &Holder,
+    ) -> Result<MonitorId, Refusal> {
         let mut outputs = self.outputs.lock();
-        if outputs.monitors.len() >= MONITORS_MAX {
-            return None;
-        }
+        let holder = outputs.monitor_shares.take(holder)?;
         let id = MonitorId(outputs.next_monitor);
         outputs.next_monitor += 1;
         inbox.add_monitor(id);
-        outputs.monitors.insert(id, Monitor { pattern, inbox: Arc::clone(inbox) });
-        Some(id)
+        outputs.monitors.insert(id, Monitor { pattern, inbox: Arc::clone(inbox), holder });
+        Ok(id)
     }
 
     /// Ends a monitor.
     pub fn unmonitor(&self, id: MonitorId) {
-        if let Some(monitor) = self.outputs.lock().monitors.remove(&id) {
+        let mut outputs = self.outputs.lock();
+        if let Some(monitor) = outputs.monitors.remove(&id) {
+            outputs.monitor_shares.give_back(&monitor.holder);
             monitor.inbox.remove_monitor(id);
         }
+    }
+
+    /// Why clients, or some of them, may soon begin no watches or no monitors any more.
+    #[must_use]
+    pub fn scarce(&self) -> Vec<String> {
+        let outputs = self.outputs.lock();
+        let watches = outputs.watch_shares.scarce("watches");
+        watches.into_iter().chain(outputs.monitor_shares.scarce("monitors")).collect()
+    }
+
+    /// How many monitors there are.
+    #[must_use]
+    pub fn monitor_count(&self) -> usize {
+        self.outputs.lock().monitors.len()
     }
 
     /// Bytes that wait for clients in their inboxes, all together.
@@ -514,7 +547,7 @@ impl Hub {
         let inboxes: BTreeMap<*const Inbox, Arc<Inbox>> = {
             let outputs = self.outputs.lock();
             let monitors = outputs.monitors.values().map(|monitor| &monitor.inbox);
-            let all = outputs.watches.values().chain(monitors);
+            let all = outputs.watches.values().map(|watch| &watch.inbox).chain(monitors);
             all.map(|inbox| (Arc::as_ptr(inbox), Arc::clone(inbox))).collect()
         };
         inboxes.values().map(|inbox| inbox.bytes()).sum()

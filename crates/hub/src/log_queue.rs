@@ -366,6 +366,14 @@ impl LogQueue {
         Taken { items, requests, failures, is_over }
     }
 
+    /// For the thread: the time, if it has taken all that was done before, and all of that is kept.
+    #[must_use]
+    pub fn caught_up_ms(&self) -> Option<u64> {
+        // What is pushed from now on gets its time with the same lock, and so a later one.
+        let state = self.state.lock();
+        (state.mode == Mode::Open && state.items.is_empty()).then(|| (self.clock)())
+    }
+
     fn set_bytes(&self, state: &mut State, change: impl FnOnce(usize) -> usize) {
         state.bytes = change(state.bytes);
         self.bytes.store(state.bytes, Ordering::Release);

@@ -4,19 +4,21 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use super::MONITORS_MAX;
 use super::bundle::Collecting;
 use super::client_memory::ClientMemory;
 use super::gone::{FreedChunks, GoneLog};
 use super::inbox::{Inbox, MonitorId, Pushed, TopicMessage};
 use super::link_queue::{LinkQueue, QueuedTotal, Together};
 use super::log_queue::{LogItem, LogQueue};
+use super::shares::{Holder, Shares};
 use crate::engine::{Engine, LinkId, Outbox, Output, Report, ServeJob};
 use crate::model::defects::Defect;
 use crate::model::path::Path;
 use crate::protocol::client::topic::topic_matches;
 use crate::replica::Committed;
 use crate::replica::catch_up::CatchUpSnapshot;
-use crate::replica::watch::WatchId;
+use crate::replica::watch::{WATCHES_MAX, WatchId};
 use crate::storage::{Batch, Op};
 
 /// Most reports that wait for the log; further ones are dropped and counted.
@@ -29,8 +31,11 @@ const REPORTS_BYTES_MAX: usize = 16 << 20;
 #[derive(Default)]
 pub(super) struct Outputs {
     pub(super) links: BTreeMap<LinkId, Arc<LinkQueue>>,
-    pub(super) watches: BTreeMap<WatchId, Arc<Inbox>>,
+    pub(super) watches: BTreeMap<WatchId, Watching>,
     pub(super) monitors: BTreeMap<MonitorId, Monitor>,
+    /// Whose these are.
+    pub(super) watch_shares: Shares<WATCHES_MAX>,
+    pub(super) monitor_shares: Shares<MONITORS_MAX>,
     pub(super) next_link: u64,
     /// What was queued for links that are gone.
     pub(super) queued_before: QueuedTotal,
@@ -50,9 +55,15 @@ pub(super) struct Outputs {
     pub(super) extra_logs: Vec<Arc<LogQueue>>,
 }
 
+pub(super) struct Watching {
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) holder: Arc<Holder>,
+}
+
 pub(super) struct Monitor {
     pub(super) pattern: Path,
     pub(super) inbox: Arc<Inbox>,
+    pub(super) holder: Arc<Holder>,
 }
 
 /// Who must be woken after the guard is released.
@@ -139,7 +150,7 @@ impl Outputs {
             return;
         };
         for id in watchers {
-            let Some(inbox) = self.watches.get(&id) else { continue };
+            let Some(Watching { inbox, .. }) = self.watches.get(&id) else { continue };
             match inbox.push_changes(id, &bundle) {
                 Pushed::Quietly => continue,
                 Pushed::Wake => {}

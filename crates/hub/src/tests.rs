@@ -11,7 +11,10 @@ use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, Tick, Tock};
 use crate::replica::Committed;
 use crate::replica::apply::Conflict;
+use crate::replica::watch::WATCHES_MAX;
 use crate::storage::{Batch, Op};
+
+const HOLDER: Holder = Holder::KeyHolder;
 
 fn hub() -> Hub {
     let id = NodeId { name: NodeName::new("a").unwrap(), incarnation: Incarnation(1) };
@@ -98,7 +101,7 @@ fn a_watch_gets_what_its_snapshot_lacks_and_nothing_else() {
     let hub = hub();
     set(&hub, "a.old", Some(&[1]));
     let inbox = Arc::new(Inbox::new());
-    let (id, snapshot) = hub.watch(scope("a"), WatchContent::Changes, &inbox).unwrap();
+    let (id, snapshot) = hub.watch(scope("a"), WatchContent::Changes, &inbox, &HOLDER).unwrap();
     set(&hub, "a.new", Some(&[2]));
     set(&hub, "b", Some(&[3]));
     assert_eq!(snapshot.len(), 1);
@@ -114,7 +117,7 @@ fn a_watch_that_overflows_starts_over_and_misses_nothing() {
     set(&hub, "a.before", Some(&[1]));
     set(&hub, "a.gone", Some(&[1]));
     let inbox = Arc::new(Inbox::new());
-    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox).unwrap();
+    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox, &HOLDER).unwrap();
     set(&hub, "a.first", Some(&[2]));
     set(&hub, "a.gone", None);
     for i in 0..=WATCH_QUEUE_MAX {
@@ -132,7 +135,7 @@ fn a_watch_that_overflows_starts_over_and_misses_nothing() {
 fn changes_of_the_moment_in_which_a_watch_overflows_are_not_missed_either() {
     let hub = hub();
     let inbox = Arc::new(Inbox::new());
-    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox).unwrap();
+    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox, &HOLDER).unwrap();
     for _ in 0..WATCH_QUEUE_MAX {
         set(&hub, "a.busy", Some(&[1]));
     }
@@ -150,8 +153,8 @@ fn changes_of_the_moment_in_which_a_watch_overflows_are_not_missed_either() {
 fn a_purge_is_told_only_to_a_watch_that_starts_over_and_a_dropped_value_to_all() {
     let hub = hub();
     let (quick, slow) = (Arc::new(Inbox::new()), Arc::new(Inbox::new()));
-    let (quick_id, _) = hub.watch(scope("a"), WatchContent::Changes, &quick).unwrap();
-    let (slow_id, _) = hub.watch(scope("a"), WatchContent::Changes, &slow).unwrap();
+    let (quick_id, _) = hub.watch(scope("a"), WatchContent::Changes, &quick, &HOLDER).unwrap();
+    let (slow_id, _) = hub.watch(scope("a"), WatchContent::Changes, &slow, &HOLDER).unwrap();
     // A deletion with an event that was seen before: the client has been told.
     set(&hub, "b.first", Some(&[1]));
     let known = tombstone("a.known", 1);
@@ -181,7 +184,7 @@ fn what_the_node_itself_purges_is_told_to_a_watch_that_starts_over() {
     set(&hub, "a.kept", Some(&[1]));
     set(&hub, "a.gone", Some(&[1]));
     let inbox = Arc::new(Inbox::new());
-    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox).unwrap();
+    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox, &HOLDER).unwrap();
     for _ in 0..=WATCH_QUEUE_MAX {
         set(&hub, "a.busy", Some(&[1]));
     }
@@ -200,7 +203,7 @@ fn what_the_node_itself_purges_is_told_to_a_watch_that_starts_over() {
 fn a_deletion_that_waited_when_the_watch_overflowed_is_told_though_it_was_purged_before() {
     let hub = hub();
     let inbox = Arc::new(Inbox::new());
-    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox).unwrap();
+    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox, &HOLDER).unwrap();
     // Deleted, and the deletion waits in the queue; purged; only then too much comes.
     let deletion = tombstone("a.gone", 1 << 20);
     hub.change(|_, out| {
@@ -217,7 +220,7 @@ fn a_deletion_that_waited_when_the_watch_overflowed_is_told_though_it_was_purged
 fn a_dropped_value_is_told_once_to_a_watch_that_overflows_in_that_moment() {
     let hub = hub();
     let inbox = Arc::new(Inbox::new());
-    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox).unwrap();
+    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox, &HOLDER).unwrap();
     for _ in 0..WATCH_QUEUE_MAX {
         set(&hub, "a.busy", Some(&[1]));
     }
@@ -232,7 +235,7 @@ fn a_dropped_value_is_told_once_to_a_watch_that_overflows_in_that_moment() {
 fn a_watch_for_which_too_much_is_gone_is_lost_and_says_so() {
     let hub = hub();
     let inbox = Arc::new(Inbox::new());
-    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox).unwrap();
+    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox, &HOLDER).unwrap();
     for _ in 0..=WATCH_QUEUE_MAX {
         set(&hub, "a.busy", Some(&[1]));
     }
@@ -250,7 +253,7 @@ fn a_watch_hears_of_conflicts_if_it_wants_to_each_after_its_change() {
     let hub = hub();
     let watch = |content| {
         let inbox = Arc::new(Inbox::new());
-        let (id, _) = hub.watch(scope("a"), content, &inbox).unwrap();
+        let (id, _) = hub.watch(scope("a"), content, &inbox, &HOLDER).unwrap();
         (inbox, id)
     };
     let both = watch(WatchContent::ChangesAndConflicts);
@@ -279,7 +282,7 @@ fn a_watch_that_starts_over_is_told_of_conflicts_again() {
     let hub = hub();
     let inbox = Arc::new(Inbox::new());
     let content = WatchContent::ChangesAndConflicts;
-    let (id, _) = hub.watch(scope("a"), content, &inbox).unwrap();
+    let (id, _) = hub.watch(scope("a"), content, &inbox, &HOLDER).unwrap();
     for _ in 0..=WATCH_QUEUE_MAX {
         set(&hub, "a.busy", Some(&[1]));
     }
@@ -304,7 +307,7 @@ fn reports_that_wait_for_the_log_are_bounded_in_bytes_too() {
 fn messages_reach_the_monitors_of_their_topic() {
     let hub = hub();
     let inbox = Arc::new(Inbox::new());
-    let id = hub.monitor("t.#".parse().unwrap(), &inbox).unwrap();
+    let id = hub.monitor("t.#".parse().unwrap(), &inbox, &HOLDER).unwrap();
     send(&hub, "t.x", &[1]);
     send(&hub, "u", &[2]);
     let (messages, dropped) = inbox.take_messages(id, 10);
@@ -312,6 +315,48 @@ fn messages_reach_the_monitors_of_their_topic() {
     hub.unmonitor(id);
     send(&hub, "t", &[3]);
     assert_eq!(inbox.take_messages(id, 10).0.len(), 0);
+}
+
+/// As many as are let in.
+fn all<T>(mut begin: impl FnMut() -> Result<T, Refusal>) -> Vec<T> {
+    std::iter::from_fn(|| begin().ok()).collect()
+}
+
+#[test]
+fn one_holder_leaves_watches_to_others_and_gets_its_own_back_when_they_end() {
+    let (hub, inbox) = (hub(), Arc::new(Inbox::new()));
+    let others = Holder::Host([10, 0, 0, 1].into());
+    let watch = |holder| hub.watch(scope("a"), WatchContent::Changes, &inbox, holder);
+    for _ in 0..2 {
+        let own = all(|| watch(&HOLDER));
+        assert_eq!((own.len(), hub.scarce().len()), (WATCHES_MAX / 2, 1));
+        let theirs = all(|| watch(&others));
+        assert_eq!(theirs.len(), WATCHES_MAX / 4);
+        for (id, _) in own.iter().chain(&theirs) {
+            hub.unwatch(*id);
+            // It has ended already.
+            hub.unwatch(*id);
+        }
+        assert_eq!((hub.read(Engine::watch_count), hub.scarce().len()), (0, 0));
+    }
+}
+
+#[test]
+fn one_holder_leaves_monitors_to_others_and_gets_its_own_back_when_they_end() {
+    let (hub, inbox) = (hub(), Arc::new(Inbox::new()));
+    let others = Holder::Host([10, 0, 0, 1].into());
+    let monitor = |holder| hub.monitor("t".parse().unwrap(), &inbox, holder);
+    for _ in 0..2 {
+        let own = all(|| monitor(&HOLDER));
+        assert_eq!((own.len(), hub.scarce().len()), (MONITORS_MAX / 2, 1));
+        let theirs = all(|| monitor(&others));
+        assert_eq!(theirs.len(), MONITORS_MAX / 4);
+        for id in own.iter().chain(&theirs) {
+            hub.unmonitor(*id);
+            hub.unmonitor(*id);
+        }
+        assert_eq!((hub.monitor_count(), hub.scarce().len()), (0, 0));
+    }
 }
 
 fn logged(gates: bool) -> (Hub, Arc<LogQueue>) {

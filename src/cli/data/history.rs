@@ -96,7 +96,10 @@ pub(in crate::cli) async fn run(args: HistoryArgs) -> Result<(), CliError> {
         say::line(&format!("this node's past begins at {reach}"));
     }
     if reply.bool("gaps") == Some(true) {
-        say::line("for some time nothing was logged: changes of that time may be missing");
+        say::line(
+            "for some time nothing was logged (this node did not run, or its disk had failed): changes of that time \
+             may be missing",
+        );
     }
     Ok(())
 }

@@ -103,7 +103,8 @@ impl Saving {
     ) -> Result<History, PastRefusal> {
         let durable = self.durable.as_ref().ok_or(PastRefusal::NoDataDirectory)?;
         let _turn = self.past_turn.lock();
-        past::history(durable.directory(), path, since_ms, limit)
+        let failing_ms = || durable.failing_ms(rt::now());
+        past::history(durable.directory(), path, since_ms, limit, &failing_ms)
     }
 
     /// Ends the file being written, because the node stops. May wait for the disk.

@@ -76,7 +76,7 @@ fn gap_of(found: &Recovered, until: Until, failing_since_ms: Option<u64>) -> Opt
     })
 }
 
-/// The changes of an entry since a moment, milliseconds since 1970, the last `limit` of them.
+/// The changes of an entry since a moment, milliseconds since 1970, the last `limit` of them. `failing_ms`: as in [`recall`].
 ///
 /// # Errors
 /// [`PastRefusal`].
@@ -85,10 +85,15 @@ pub(super) fn history(
     path: &Path,
     since_ms: u64,
     limit: usize,
+    failing_ms: &dyn Fn() -> Option<Millis>,
 ) -> Result<History, PastRefusal> {
     let disk = Directory::new(directory);
+    let was_failing = failing_ms().is_some();
     let found = read_past(&disk, || read_history(&disk, path, since_ms, limit)).map_err(failed)?;
-    found.ok_or_else(|| PastRefusal::Failed(String::from("there is no state to begin with")))
+    let none = || PastRefusal::Failed(String::from("there is no state to begin with"));
+    let mut history = found.ok_or_else(none)?;
+    history.has_gaps |= was_failing || failing_ms().is_some();
+    Ok(history)
 }
 
 fn failed(error: StorageError) -> PastRefusal {

@@ -59,10 +59,8 @@ impl Session {
         }
         Self::check_ready(cx)?;
         self.check_room(cx, seq)?;
-        let Some(id) = cx.hub.monitor(topic.clone(), &self.inbox) else {
-            let text = "this node has as many monitors as it allows, all clients together";
-            return Err(ClientError::new(ErrorCode::TooMany, text));
-        };
+        let added = cx.hub.monitor(topic.clone(), &self.inbox, &self.holder());
+        let id = added.map_err(|no| ClientError::new(ErrorCode::TooMany, no.text("monitors")))?;
         let source = MonitorSource::new(id, Arc::clone(&self.inbox), raw);
         self.open_stream(cx, seq, Box::new(source));
         Ok(Then::Continue)

@@ -239,6 +239,8 @@ fn a_moment_at_which_the_disk_had_failed_is_told_and_nothing_is_set_back_to_it()
         }
         let shown = at(&[&undo[..], &["0s", "--dry-run"]].concat());
         assert!(shown.code == 0 && shown.stderr.contains("could not log"), "{}", shown.stderr);
+        let told = at(&["history", "cfg.a"]);
+        assert!(told.stderr.contains("for some time nothing was logged"), "{}", told.stderr);
         let ms = distkv::rt::wall_clock_ms();
         let then = format!("@{}.{:03}", ms / 1_000, ms % 1_000);
         wait_until("it is later", || (distkv::rt::wall_clock_ms() > ms + 1).then_some(()));

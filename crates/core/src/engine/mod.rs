@@ -59,7 +59,7 @@ use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
 use crate::protocol::peer::PeerMessage;
 pub use crate::replica::Policies;
-use crate::replica::watch::{WATCHES_MAX, WatchId, WatchScope, Watches};
+use crate::replica::watch::{WatchId, WatchScope, Watches};
 use crate::replica::{Committed, Replica};
 use crate::tree::Tree;
 use crate::tree::shard_sums::ShardSums;
@@ -326,18 +326,6 @@ impl Engine {
     #[must_use]
     pub fn watch_count(&self) -> usize {
         self.watches.len()
-    }
-
-    /// Why clients may soon begin no watches any more, if nearly all places are taken.
-    #[must_use]
-    pub fn watches_scarce(&self) -> Option<String> {
-        let (count, tenth) = (self.watch_count(), WATCHES_MAX / 10);
-        (count >= WATCHES_MAX - tenth).then(|| {
-            format!(
-                "clients have {count} of the {WATCHES_MAX} watches that a node allows, and then no further one begins: \
-                 `distkv-node clients` says whose they are"
-            )
-        })
     }
 
     /// How many peers have acknowledged this node's change with that tick.

@@ -22,6 +22,14 @@ pub struct Batch {
     pub knowledge: Option<Knowledge>,
 }
 
+impl Batch {
+    /// Says that nothing happened until this time.
+    #[must_use]
+    pub fn nothing(time_ms: u64) -> Self {
+        Self { time_ms, table: Arc::new(NodeTable::new()), ops: Vec::new(), knowledge: None }
+    }
+}
+
 impl fmt::Debug for Batch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Batch")

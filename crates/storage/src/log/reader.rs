@@ -11,7 +11,7 @@ use crate::format::knowledge::KnowledgeParts;
 use crate::format::record::{Dictionary, Record};
 use crate::frame::{Beyond, FrameReader, Step};
 use crate::header::{Content, FileHeader, LogStart, read_header};
-use crate::model::ids::NodeTable;
+use crate::model::ids::{Incarnation, NodeTable};
 use crate::model::value::Reader;
 use crate::replica::Committed;
 
@@ -21,6 +21,8 @@ pub struct LogReader {
     header: FileHeader,
     file_id: FileId,
     start: LogStart,
+    /// The node's, as far as was read: it may renew itself while it runs, and says so.
+    life: Incarnation,
     nodes: Dictionary,
     /// The position after the last complete batch, or after the header.
     end: u64,
@@ -73,6 +75,7 @@ impl LogReader {
         };
         Ok(Self {
             end: frames.position(),
+            life: read.header.id.incarnation,
             header: read.header,
             file_id: read.file,
             start,
@@ -99,6 +102,12 @@ impl LogReader {
     #[must_use]
     pub fn start(&self) -> LogStart {
         self.start
+    }
+
+    /// The life that the node was in at the end of what was read; at first, the one in which it began this log.
+    #[must_use]
+    pub(crate) fn life(&self) -> Incarnation {
+        self.life
     }
 
     /// The incarnations named so far.
@@ -143,6 +152,9 @@ impl LogReader {
                         let mut batch = std::mem::take(&mut self.partial);
                         batch.end = self.end;
                         batch.knowledge = self.parts.take();
+                        if let Some(knowledge) = &batch.knowledge {
+                            self.life = knowledge.id.incarnation;
+                        }
                         return Ok(Some(batch));
                     }
                 }

@@ -55,7 +55,8 @@ pub struct History {
     pub steps: Vec<Step>,
     /// There were more since the moment that was asked for: these are the last of them.
     pub is_cut: bool,
-    /// For some time nothing was logged: of what happened then, only the end is known.
+    /// For some time since the moment, or between the changes that are told, nothing was logged: the disk had failed, or the
+    /// node did not run. Of what happened then, only the end is known.
     pub has_gaps: bool,
 }
 
@@ -77,6 +78,7 @@ pub fn history(
         limit: limit.clamp(1, HISTORY_STEPS_MAX),
         before: None,
         steps: VecDeque::new(),
+        gap: None,
         bytes: 0,
         is_cut: false,
     };
@@ -85,7 +87,7 @@ pub fn history(
         teller.before = in_snapshot(disk, entry, path)?;
     }
     let first = base.map_or(0, |(number, _)| number);
-    let (mut last, mut has_gaps) = (None, false);
+    let mut last = None;
     for (number, entry) in files.logs.range(first..).map(|(number, entry)| (*number, entry)) {
         if is_being_begun(disk, &files, number, entry)? {
             continue;
@@ -93,16 +95,19 @@ pub fn history(
         let mut log = LogReader::open(disk, number)?;
         let is_lost = match log.start() {
             LogStart::Empty => false,
-            LogStart::After { number: before, .. } => last.is_some_and(|last| last != before),
+            LogStart::After { number: before, .. } => last.is_some_and(|(last, _)| last != before),
             LogStart::Snapshot => last.is_some(),
         };
-        if is_lost {
-            has_gaps = true;
-            if let Some(version) = behind_gap(disk, &files, number, path)?
-                && teller.last() != version.as_ref()
-            {
-                teller.tell(Step { time_ms: None, after: version });
-            }
+        let begun = log.header();
+        let was_off = last.is_some_and(|(_, life)| life != begun.id.incarnation);
+        if is_lost || was_off && !teller.is_before(begun.time_ms) {
+            teller.note_gap();
+        }
+        if is_lost
+            && let Some(version) = behind_gap(disk, &files, number, path)?
+            && teller.last() != version.as_ref()
+        {
+            teller.tell(Step { time_ms: None, after: version });
         }
         loop {
             match log.next() {
@@ -118,10 +123,10 @@ pub fn history(
                 Err(error) => return Err(error),
             }
         }
-        last = Some(number);
+        last = Some((number, log.life()));
     }
-    let Teller { before, steps, is_cut, .. } = teller;
-    Ok(Some(History { reach, before, steps: steps.into(), is_cut, has_gaps }))
+    let Teller { before, steps, gap, is_cut, .. } = teller;
+    Ok(Some(History { reach, before, steps: steps.into(), is_cut, has_gaps: gap.is_some() }))
 }
 
 /// Whether a log has no batch yet: a node is just beginning it, or the disk has failed meanwhile.
@@ -229,6 +234,8 @@ struct Teller {
     before: Option<Version>,
     /// Invariant: at most `limit`, and [`HISTORY_BYTES_MAX`] bytes of values but for one.
     steps: VecDeque<Step>,
+    /// How many of these were told when the last time ended at which nothing was logged.
+    gap: Option<usize>,
     bytes: usize,
     is_cut: bool,
 }
@@ -240,6 +247,17 @@ impl Teller {
             Some(step) => step.after.as_ref(),
             None => self.before.as_ref(),
         }
+    }
+
+    /// Whether what has this time, and comes next, is older than what is asked for. Behind the first that is told nothing
+    /// is: a clock that was set back makes none of it older than that.
+    fn is_before(&self, time_ms: u64) -> bool {
+        time_ms < self.since_ms && self.steps.is_empty()
+    }
+
+    /// Nothing was logged for some time before what comes next.
+    fn note_gap(&mut self) {
+        self.gap = Some(self.steps.len());
     }
 
     fn take(&mut self, op: &Op, path: &Path, time_ms: u64, table: &NodeTable) {
@@ -258,8 +276,7 @@ impl Teller {
         if self.last() == after.as_ref() {
             return;
         }
-        // Behind the first that is told all are: a clock that was set back makes none of them older than it.
-        if time_ms < self.since_ms && self.steps.is_empty() {
+        if self.is_before(time_ms) {
             self.before = after;
             return;
         }
@@ -275,6 +292,8 @@ impl Teller {
             let Some(oldest) = self.steps.pop_front() else { return };
             self.bytes = self.bytes.saturating_sub(bytes_of(&oldest));
             self.before = oldest.after;
+            // One before that is before all that is told.
+            self.gap = self.gap.and_then(|told| told.checked_sub(1));
             self.is_cut = true;
         }
     }

@@ -18,7 +18,7 @@ use crate::memory_disk::MemoryDisk;
 use crate::model::ids::{Incarnation, NodeTable, Tock};
 use crate::model::path::Path;
 use crate::past::{Keep, reach, reach_after, read_past};
-use crate::recover::RecoverOptions;
+use crate::recover::{RecoverOptions, Recovered};
 use crate::snapshot::snapshot_name;
 
 /// A directory with logs 1 to 6 and snapshots 2 to 6. In log n, k was set to n.
@@ -157,6 +157,11 @@ fn directory_with_a_gap(tail: &[u8]) -> MemoryDisk {
     disk
 }
 
+/// What there is of a moment.
+fn start_until(disk: &MemoryDisk, until: Until) -> Recovered {
+    start(disk, &RecoverOptions { until: Some(until), ..OPTIONS }).unwrap()
+}
+
 /// The value of `k` at a time, and what an operator is told.
 fn replayed(disk: &MemoryDisk, time_ms: u64) -> Result<(u8, Vec<String>), StorageError> {
     let until = Some(Until::Time(time_ms));
@@ -237,6 +242,51 @@ fn a_moment_at_which_a_node_was_off_is_told() {
     }
 }
 
+/// What is told of an idle node that was killed goes by what it said last, however it was killed.
+#[test]
+fn a_batch_of_nothing_says_until_when_nothing_was_missed() {
+    let (disk, dir, node, mut log) = directory_with_one_change();
+    for time_ms in [80_000, 140_000] {
+        log.append(&Batch::nothing(time_ms)).unwrap();
+    }
+    log.sync().unwrap();
+    let start = LogStart::After { number: 1, bytes: log.len() };
+    let mut node = TestNode::restored(&node.image(), 8);
+    let (knowledge, table) = state(&node);
+    let mut log = dir.begin_log(&at(2, 8, 160_000), start, &knowledge, &table).unwrap();
+    log.append(&Batch { time_ms: 170_000, ..node.set("k", Some(2)) }).unwrap();
+    log.sync().unwrap();
+    for time_ms in [20_000, 20_001, 79_999, 80_000, 139_999, 160_000] {
+        assert_eq!(replayed(&disk, time_ms).unwrap(), (1, vec![]), "{time_ms}");
+    }
+    for time_ms in [140_001, 159_999] {
+        let (value, told) = replayed(&disk, time_ms).unwrap();
+        let [told] = told.as_slice() else { panic!("{time_ms}: {told:?}") };
+        assert!(value == 1 && told.contains("in the 20 s between"), "{told}");
+    }
+    let (steps, end) = (vec![(Some(20_000), 1), (Some(170_000), 2)], Until::Time(u64::MAX));
+    assert_eq!(told(&disk, "k", 0), (None, steps, true));
+    let found = start_until(&disk, end);
+    assert_eq!((found.last_logged_ms, found.warnings.len()), (Some(170_000), 0));
+}
+
+/// A gap begins where the clock stood at its beginning, not where it has stood once.
+#[test]
+fn a_gap_behind_a_clock_that_was_set_back_begins_with_what_the_clock_said_then() {
+    let (disk, dir, node, mut log) = directory_with_one_change();
+    for time_ms in [3_600_000, 60_000] {
+        log.append(&Batch::nothing(time_ms)).unwrap();
+    }
+    log.sync().unwrap();
+    let start = LogStart::After { number: 1, bytes: log.len() };
+    let node = TestNode::restored(&node.image(), 8);
+    let (knowledge, table) = state(&node);
+    dir.begin_log(&at(2, 8, 160_000), start, &knowledge, &table).unwrap();
+    assert_eq!(replayed(&disk, 59_999).unwrap(), (1, vec![]));
+    let (value, told) = replayed(&disk, 100_000).unwrap();
+    assert!(value == 1 && told[0].contains("in the 100 s between"), "{told:?}");
+}
+
 /// A life that begins while the node runs has not been off.
 #[test]
 fn a_node_that_renewed_itself_was_not_off() {
@@ -250,15 +300,14 @@ fn a_node_that_renewed_itself_was_not_off() {
     log.append(&Batch { time_ms: 40_000, ..node.set("k", Some(2)) }).unwrap();
     log.sync().unwrap();
     assert_eq!(replayed(&disk, 25_000).unwrap(), (1, vec![]));
+    let steps = vec![(Some(20_000), 1), (Some(40_000), 2)];
+    assert_eq!(told(&disk, "k", 0), (None, steps, false));
 }
 
 #[test]
 fn where_the_logs_end_is_told_of_a_moment_that_is_not_before_it() {
     let disk = directory_with_a_gap(b"");
-    let end = |until| {
-        let found = start(&disk, &RecoverOptions { until: Some(until), ..OPTIONS }).unwrap();
-        found.last_logged_ms
-    };
+    let end = |until| start_until(&disk, until).last_logged_ms;
     assert_eq!(end(Until::Time(90_000)), Some(90_000));
     assert_eq!(end(Until::Time(u64::MAX)), Some(90_000));
     assert_eq!(end(Until::Tock(Tock::new(1_000).unwrap())), Some(90_000));
@@ -359,6 +408,46 @@ fn a_history_has_what_a_gap_has_ended_with_and_says_that_there_is_one() {
         assert_eq!(told(&disk, "k", 80_000), (Some(2), vec![three], false));
         assert_eq!(told(&disk, "k", 95_000), (Some(3), vec![], false));
         assert_eq!(told(&disk, "other", 0), (None, vec![], true));
+    }
+}
+
+/// What came while a node was off comes to it when it is on again, and only what has become of it.
+#[test]
+fn a_history_says_that_the_node_was_off() {
+    let (one, three) = ((Some(20_000), 1), (Some(170_000), 3));
+    for stops in [true, false] {
+        let disk = directory_of_a_node_that_was_off(stops, 8);
+        assert_eq!(told(&disk, "k", 0), (None, vec![one, three], true));
+        assert_eq!(told(&disk, "k", 50_000), (Some(1), vec![three], true));
+        assert_eq!(told(&disk, "k", 159_999), (Some(1), vec![three], true));
+        // It was on again.
+        assert_eq!(told(&disk, "k", 160_001), (Some(1), vec![three], false));
+        assert_eq!(told(&disk, "k", 175_000), (Some(3), vec![], false));
+    }
+}
+
+/// Only the last changes are asked for, and it was off before what was there before them.
+#[test]
+fn a_history_that_is_cut_says_nothing_of_gaps_before_it() {
+    let (disk, dir, mut node, mut log) = directory_with_one_change();
+    log.sync().unwrap();
+    for (number, value) in [(2, 2), (3, 4)] {
+        let start = LogStart::After { number: number - 1, bytes: log.len() };
+        node = TestNode::restored(&node.image(), 6 + number);
+        let (knowledge, table) = state(&node);
+        let header = at(number, 6 + number, number * 100_000);
+        log = dir.begin_log(&header, start, &knowledge, &table).unwrap();
+        for (value, later_ms) in [(value, 10_000), (value + 1, 20_000)] {
+            let time_ms = header.time_ms + later_ms;
+            log.append(&Batch { time_ms, ..node.set("k", Some(value)) }).unwrap();
+        }
+        log.sync().unwrap();
+    }
+    let path = Path::root().push("k").unwrap();
+    for (limit, expected) in [(1, false), (2, true), (3, true), (5, true)] {
+        let told = history(&disk, &path, 0, limit).unwrap().unwrap();
+        assert_eq!((told.steps.len(), told.has_gaps), (limit, expected), "{limit}");
+        assert_eq!(told.is_cut, limit < 5);
     }
 }
 

@@ -224,10 +224,8 @@ fn warnings(
 ) -> Vec<String> {
     let of_storage = storage.and_then(StorageStatus::warning).into_iter();
     let of_log = client_log.and_then(ClientLogStatus::warning);
-    let (used_up, scarce, excess, tree) = cx.hub.read(|engine| {
-        let (used_up, scarce) = (engine.used_up(), engine.watches_scarce());
-        (used_up, scarce, engine.memory_excess(), engine.tree().clone())
-    });
+    let (used_up, excess, tree) =
+        cx.hub.read(|engine| (engine.used_up(), engine.memory_excess(), engine.tree().clone()));
     let of_memory = excess.map(MemoryExcess::text);
     let of_schedule = cx.shared.info.scheduled().and_then(|scheduled| scheduled.warning());
     let of_certificate = cx.shared.info.certificate_warning();
@@ -238,7 +236,7 @@ fn warnings(
         .chain(of_log)
         .chain(of_memory)
         .chain(used_up.map(String::from))
-        .chain(scarce)
+        .chain(cx.hub.scarce())
         .chain(of_certificate)
         .collect();
     all.extend(cx.shared.info.slow_links());

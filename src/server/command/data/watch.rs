@@ -41,10 +41,9 @@ impl Session {
         let feed = content
             .has_conflicts()
             .then(|| cx.hub.read(|engine| ConflictFeed::from_now_on(engine.conflicts())));
-        let Some((id, tree)) = cx.hub.watch(watched.clone(), content, &self.inbox) else {
-            let text = "this node has as many watches as it allows, all clients together";
-            return Err(ClientError::new(ErrorCode::TooMany, text));
-        };
+        let added = cx.hub.watch(watched.clone(), content, &self.inbox, &self.holder());
+        let (id, tree) =
+            added.map_err(|no| ClientError::new(ErrorCode::TooMany, no.text("watches")))?;
         let shortener = Shortener::new(&watched.top);
         let names = cx.hub.read(NodeNames::of);
         let style = EntryStyle { shortener, chain: scope.chain, names };

@@ -1,13 +1,15 @@
 //! How a client comes in and is let go: what it may do before it has logged in, who it turns out to be, and what of
 //! this the audit log is told.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use distkv_access::users::is_before_login;
 
 use super::{Context, Decoded, Session, Then};
+use crate::crowd::group_of;
 use crate::engine::Engine;
+use crate::hub::shares::Holder;
 use crate::model::ids::Millis;
 use crate::protocol::client::error::ErrorCode;
 use crate::protocol::client::reply::write_error;
@@ -115,12 +117,27 @@ impl Session {
         }
         if self.context(shared, now).access.is_stranger() {
             let account = Arc::clone(&self.account);
-            // This machine has other addresses besides those of the loopback.
-            let from = if self.is_local { Ipv4Addr::LOCALHOST.into() } else { address };
+            let from = self.host();
             let place = shared.logins.strangers.enter(from, now, move || account.close());
             self.guest.keep_waiting(place.ok_or_else(|| self.crowded_out(shared))?, now);
         }
         Ok(())
+    }
+
+    /// Where the client has come from. This machine has other addresses besides those of the loopback.
+    fn host(&self) -> IpAddr {
+        if self.is_local { Ipv4Addr::LOCALHOST.into() } else { self.guest.address }
+    }
+
+    /// Whose share of the node's watches and monitors the client takes from.
+    pub(in crate::server) fn holder(&self) -> Holder {
+        match &self.identity {
+            Identity::User { method, name, .. } => {
+                Holder::User { method: Arc::clone(method), name: Arc::clone(name) }
+            }
+            Identity::KeyHolder => Holder::KeyHolder,
+            Identity::Unknown => Holder::Host(group_of(self.host())),
+        }
     }
 
     /// The error of a client for whom there is no place among those that have not logged in.

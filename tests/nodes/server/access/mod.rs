@@ -7,6 +7,7 @@ mod messages;
 mod model;
 mod reads;
 mod roles;
+mod shares;
 mod trees;
 mod watches;
 mod writes;

@@ -95,6 +95,9 @@ fn history_tells_the_changes_of_an_entry_with_what_was_before() {
     assert!(rows.iter().all(|row| row["event"].as_str().unwrap().starts_with("n1~")), "{rows:?}");
     assert_ne!(rows[0]["event"].as_str().unwrap()[..8], rows[3]["event"].as_str().unwrap()[..8]);
     assert!(told.stderr.contains("this node's past begins at "), "{}", told.stderr);
+    // Between the third and the fourth it was off.
+    let was_off = "nothing was logged (this node did not run,";
+    assert!(told.stderr.contains(was_off), "{}", told.stderr);
     let text = ok(&node, &["history", "lamp"]);
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[1].contains("  set      1 -> {\"on\":true}  (n1~"), "{text}");
@@ -106,6 +109,7 @@ fn history_tells_the_changes_of_an_entry_with_what_was_before() {
     let since = rows[3]["time"].as_str().unwrap();
     let since = at(&node, &["history", "lamp", "--since", since, "--json"]);
     assert_eq!(json(&since.stdout), rows[3..]);
+    assert!(!since.stderr.contains(was_off), "{}", since.stderr);
     let nothing = at(&node, &["history", "nobody", "--since", "1h"]);
     assert_eq!((nothing.code, nothing.stdout.as_str()), (0, ""));
     assert!(nothing.stderr.contains("nobody: no changes since "), "{}", nothing.stderr);

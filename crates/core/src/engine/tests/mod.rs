@@ -410,17 +410,3 @@ fn an_incarnation_that_is_in_use_is_no_renewal() {
     assert_eq!(*net.engine(0).id(), id);
     assert!(!net.reports.iter().any(|(_, report)| matches!(report, Report::Renewed { .. })));
 }
-
-#[test]
-fn it_is_told_when_nearly_all_watches_are_taken() {
-    let mut me = Hand::with_peers(1);
-    let scope = WatchScope { top: "a".parse().unwrap(), depth_min: 0, depth_max: None };
-    let few = WATCHES_MAX - WATCHES_MAX / 10 - 1;
-    let ids: Vec<_> = (0..few).map(|_| me.engine.watch(scope.clone()).unwrap()).collect();
-    assert_eq!(me.engine.watches_scarce(), None);
-    me.engine.watch(scope.clone()).unwrap();
-    let told = me.engine.watches_scarce().unwrap();
-    assert!(told.contains("58983 of the 65536"), "{told}");
-    assert!(me.engine.unwatch(ids[0]));
-    assert_eq!(me.engine.watches_scarce(), None);
-}

@@ -10,7 +10,7 @@ use crate::model::path::Path;
 
 /// Most watches of one node, all clients together. Each costs a place here and a bounded queue
 /// at its connection.
-pub(crate) const WATCHES_MAX: usize = 1 << 16;
+pub const WATCHES_MAX: usize = 1 << 16;
 
 /// Names one watch of one node; never used twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

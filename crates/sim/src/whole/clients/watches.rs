@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::hub::Resumption;
 use crate::hub::gone::GoneLook;
 use crate::hub::inbox::{Inbox, Waiting, WatchContent, WatchItem};
+use crate::hub::shares::Holder;
 use crate::model::ids::Millis;
 use crate::model::path::Path;
 use crate::replica::watch::{WatchId, WatchScope};
@@ -187,8 +188,9 @@ impl Whole<'_> {
         }
         let defects = self.options.defects;
         let inbox = Arc::new(Inbox::bounded(self.plan.watch_changes, BYTES_MAX, defects));
-        let added = process.hub.watch(watch.scope(), WatchContent::Changes, &inbox);
-        let Some((id, tree)) = added else { return };
+        let holder = Holder::KeyHolder;
+        let added = process.hub.watch(watch.scope(), WatchContent::Changes, &inbox, &holder);
+        let Ok((id, tree)) = added else { return };
         let table = process.hub.read(|engine| Arc::clone(engine.table()));
         let gate = process.gate();
         let (mut items, mut older) = (Vec::new(), Vec::new());

@@ -47,7 +47,7 @@ pub(super) struct LastLog {
     pub(super) is_same_file: bool,
     /// The time of that batch, milliseconds since 1970; the log's own if it has none.
     time_ms: u64,
-    /// The life of the node that had written it.
+    /// The life of the node that had written it, at its end.
     life: Incarnation,
 }
 
@@ -235,7 +235,7 @@ impl<'a> Chain<'a> {
             is_stop: false,
             is_same_file: reader.file_id().is_same(&entry.id),
             time_ms: reader.header().time_ms,
-            life: reader.header().id.incarnation,
+            life: reader.life(),
         };
         let read = self.read_batches(&mut reader, &mut last, name, progress);
         let judged = match read {
@@ -314,9 +314,8 @@ impl<'a> Chain<'a> {
             }
             (last.end, last.is_stop) = (batch.end, batch.is_stop);
             is_first = false;
-            last.time_ms = last.time_ms.max(batch.time_ms);
-            // It may renew itself while it runs, and says so at the end of a log.
-            last.life = batch.knowledge.as_ref().map_or(last.life, |known| known.id.incarnation);
+            // Not the latest of all: the clock may have been set back meanwhile.
+            (last.time_ms, last.life) = (batch.time_ms, reader.life());
             self.replay.apply(batch, reader.table());
             if self.replay.batches().is_multiple_of(REPORT_BATCHES) {
                 let entries = self.replay.batches();

@@ -28,14 +28,14 @@ pub enum Warning {
     },
     /// A wanted moment at which nothing was logged.
     #[error(
-        "nothing was logged in the {} s between the last change in {file} and the beginning of {next} (the \
-         disk failed, or the node did not run): the state is that after the last change in {file}",
+        "nothing was logged in the {} s between the end of {file} and the beginning of {next} (the disk \
+         failed, or the node did not run): the state is that at the end of {file}",
         to_ms.saturating_sub(*from_ms).div_ceil(1_000)
     )]
     Gap {
         /// The log before it.
         file: String,
-        /// Its last change, milliseconds since 1970.
+        /// Until when it tells what happened, milliseconds since 1970.
         from_ms: u64,
         /// The log behind it.
         next: String,
