@@ -2,7 +2,7 @@
 //!
 //! The layers, from the bottom; `tests/pure/tidy.rs` enforces who may import whom.
 //!
-//! | module | pure? | what |
+//! | module or crate | pure? | what |
 //! |---|---|---|
 //! | [`model`] | yes | the vocabulary: paths, values, ticks, chains, entries |
 //! | [`protocol`] | yes | bytes to types and back: frames, peer messages, client messages |
@@ -12,19 +12,22 @@
 //! | [`engine`] | yes | the composition: one state, `&self` methods read, `handle` and `write_batch` change |
 //! | [`membership`] | yes | SWIM (foca) wrapped as data in, data out |
 //! | [`rt`] | no | the only file that names the async runtime and the clock |
-//! | [`hub`] | no I/O, but locks | the one lock around the engine, and the queues in which outputs leave |
+//! | [`access`](distkv_access) | yes | who may do what: users, their secrets, access lists |
+//! | [`hub`] | yes (it has locks) | the one lock around the engine, and the queues in which outputs leave |
 //! | [`storage`] | no | snapshots and event logs on disk, and what they give back at a start |
 //! | [`durable`](distkv_durable) | yes | what a data directory's node starts with, and who writes its log |
 //! | [`metrics`](distkv_metrics) | yes | the table of metrics, and their text |
+//! | [`tls`](distkv_tls) | but for randomness | TLS, certificates, tickets |
 //! | [`http`](distkv_http) | no | the HTTP port |
 //! | [`secure`] | yes | the cluster key, key files, sealed links and datagrams |
 //! | `crowd` | yes | connections of strangers: how many, and which gives way |
 //! | [`server`] | no | client connections |
-//! | [`api`] | no | the HTTP API: each request is one of a client in the same process |
+//! | [`api`] | yes | the HTTP API: each request is one of a client in the same process |
 //! | [`node`] | no | owns the engine; timers, peer links, configuration, shutdown |
 //! | [`client`] | no | the client library |
+//! | [`command`](distkv_command) | no | what the command lines of all programs share |
+//! | [`bench`](distkv_bench) | no | the load generator |
 //! | [`cli`] | no | the command line |
-//! | `sim` | yes | the simulator, for tests (feature `planted-defects`) |
 //! | [`testing`] | no | a node and a cluster in process, for users' own tests |
 
 pub use distkv_client as client;

@@ -4,13 +4,16 @@
 
 mod bounds;
 mod documents;
+mod source;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Who may import what of ours; whatever is not listed here is an error. Between crates the compiler
-/// sees to it; this is for the modules within `crates/core` and within the program.
+use source::Source;
+
+/// Which layer imports what of ours, no more and no less: crates, and the modules within `crates/core`
+/// and within the program.
 const LAYERS: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("tree", &["model"]),
@@ -18,9 +21,20 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("access", &["model", "protocol"]),
     ("actor", &["model"]),
     ("replica", &["model", "tree"]),
-    ("membership", &["model", "protocol"]),
+    ("membership", &["model"]),
     ("engine", &["model", "tree", "protocol", "actor", "replica"]),
     ("virtual_net", &[]),
+    ("rt", &["model"]),
+    ("storage", &["model", "tree", "replica", "engine", "rt"]),
+    ("hub", &["model", "tree", "protocol", "replica", "engine", "storage"]),
+    ("metrics", &[]),
+    ("durable", &["model", "engine", "hub", "storage", "metrics"]),
+    ("secure", &["model", "protocol", "membership"]),
+    ("tls", &[]),
+    ("http", &["rt", "metrics", "tls"]),
+    ("client", &["model", "rt", "tls"]),
+    ("command", &["model", "protocol", "rt", "client", "secure", "tls"]),
+    ("bench", &["model", "rt", "client", "command", "tls"]),
     (
         "sim",
         &[
@@ -36,23 +50,16 @@ const LAYERS: &[(&str, &[&str])] = &[
             "durable",
         ],
     ),
-    ("metrics", &[]),
-    ("http", &["rt"]),
-    ("durable", &["model", "engine", "hub", "storage"]),
-    ("hub", &["model", "tree", "protocol", "replica", "engine", "storage"]),
-    ("storage", &["model", "tree", "protocol", "replica", "engine", "rt"]),
-    ("rt", &["model"]),
-    ("secure", &["model", "protocol", "membership"]),
     ("crowd", &["model"]),
     (
         "server",
-        &["crowd", "model", "tree", "protocol", "replica", "engine", "storage", "hub", "rt", "tls"],
+        &[
+            "crowd", "model", "tree", "protocol", "access", "replica", "engine", "storage", "hub",
+            "metrics", "rt", "tls",
+        ],
     ),
-    ("client", &["model", "rt", "tls"]),
-    ("api", &["model", "protocol", "client", "server", "rt"]),
-    ("tls", &[]),
-    ("command", &["protocol", "client", "model", "rt"]),
-    ("bench", &["command", "client", "model", "rt"]),
+    ("api", &["model", "protocol", "access", "client", "server", "http", "tls"]),
+    // Of `command`, a node takes what opens plain files.
     (
         "node",
         &[
@@ -60,13 +67,18 @@ const LAYERS: &[(&str, &[&str])] = &[
             "model",
             "tree",
             "protocol",
+            "access",
             "membership",
             "replica",
             "engine",
             "storage",
             "hub",
             "durable",
+            "metrics",
+            "http",
             "secure",
+            "tls",
+            "command",
             "server",
             "api",
             "rt",
@@ -78,20 +90,22 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "node",
             "client",
+            "command",
+            "bench",
             "secure",
+            "tls",
             "membership",
             "storage",
             "engine",
-            "replica",
             "protocol",
-            "tree",
+            "access",
             "model",
             "rt",
         ],
     ),
 ];
 
-/// Modules without a clock, randomness, sockets, files or the environment.
+/// Modules without a clock, randomness, sockets, files or the environment; some have locks.
 const PURE: &[&str] = &[
     "model",
     "tree",
@@ -103,11 +117,16 @@ const PURE: &[&str] = &[
     "engine",
     "virtual_net",
     "metrics",
+    "hub",
     "durable",
     "secure",
     "crowd",
+    "api",
     "sim",
 ];
+
+/// Modules that are pure, but for what they make at random.
+const PURE_BUT_RANDOM: &[&str] = &["tls"];
 
 /// What a pure module must not name outside of its tests.
 const IMPURE: &[&str] = &[
@@ -118,16 +137,32 @@ const IMPURE: &[&str] = &[
     "std::thread",
     "Instant::now",
     "SystemTime",
-    "rand::rng()",
-    "rand::random",
-    "thread_rng",
+    "std::process",
+    "std::os",
+    "std::io::std",
     "async_executor",
     "async_io",
     "blocking::",
     "distkv_runtime",
     "socket2",
+    "rustix",
+    "print!",
     "println!",
-    "eprintln!",
+    "dbg!",
+];
+
+/// What a module that is pure in all respects must not name, either.
+const RANDOM: &[&str] = &[
+    "rand::rng()",
+    "rand::random",
+    "thread_rng",
+    "OsRng",
+    "SysRng",
+    "getrandom",
+    "SystemRandom",
+    "KeyPair::generate",
+    "default_provider",
+    "RandomState::new",
 ];
 
 /// What only `crates/runtime/src/lib.rs` may name.
@@ -135,8 +170,10 @@ const RUNTIME: &[&str] =
     &["async_executor", "async_io", "blocking::", "Instant::now", "SystemTime::now"];
 
 /// What a node is made of: these refuse what comes from outside, and never work around a defect of their own.
+/// Without `rt`: its threads go on after a panic of the libraries that it wraps.
 const OF_A_NODE: &[&str] = &[
     "model",
+    "tree",
     "protocol",
     "access",
     "actor",
@@ -145,14 +182,27 @@ const OF_A_NODE: &[&str] = &[
     "engine",
     "storage",
     "hub",
+    "metrics",
+    "durable",
+    "secure",
+    "tls",
+    "http",
     "crowd",
     "server",
+    "api",
     "node",
 ];
 
 /// How a defect ends a thread, or is passed over, other than by `crates/model/src/invariant.rs`.
-const PANICS: &[&str] =
-    &["panic!(", "unreachable!(", "unimplemented!(", "debug_assert", "PoisonError", "catch_unwind"];
+const PANICS: &[&str] = &[
+    "panic!",
+    "unreachable!",
+    "unimplemented!",
+    "debug_assert",
+    "PoisonError",
+    "catch_unwind",
+    "panic_any",
+];
 
 const LINES_MAX: usize = 700;
 
@@ -195,6 +245,16 @@ fn source_files() -> Vec<PathBuf> {
     source_folders().iter().flat_map(|folder| rust_files(folder)).collect()
 }
 
+/// All other Rust files: tests, examples and measurements, of the program and of its crates.
+fn other_files() -> Vec<PathBuf> {
+    let mut folders = vec![root().join("fuzz/fuzz_targets")];
+    for owner in source_folders() {
+        folders.extend(["tests", "examples", "benches"].map(|name| owner.with_file_name(name)));
+    }
+    let folders = folders.iter().filter(|folder| folder.is_dir());
+    folders.flat_map(|folder| rust_files(folder)).collect()
+}
+
 /// The layer that a source file belongs to: the folder below src/ in the program and in
 /// `crates/core`, else the crate.
 fn module_of(file: &Path) -> String {
@@ -223,64 +283,209 @@ fn is_test_file(file: &Path) -> bool {
     })
 }
 
-/// The lines of a file with their numbers, without comments and without its test module.
-fn code_lines(file: &Path) -> Vec<(usize, String)> {
-    let text = fs::read_to_string(file).unwrap();
-    let mut lines = Vec::new();
-    let mut previous = String::new();
-    for (number, line) in text.lines().enumerate() {
-        if previous.trim() == "#[cfg(test)]" && line.trim_end().ends_with('{') {
-            break;
+/// The layer that a path leads into, if it leads into one of ours. What takes all names of a crate
+/// that has layers is one, `*`.
+fn layer_of(names: &[String]) -> Option<&str> {
+    match names[0].as_str() {
+        "distkv" | "distkv_core" => {
+            let name = names.get(1)?;
+            let is_layer = name == "*" || LAYERS.iter().any(|(layer, _)| layer == name);
+            is_layer.then_some(name)
         }
-        previous = line.to_owned();
-        if !line.trim_start().starts_with("//") {
-            lines.push((number + 1, line.to_owned()));
-        }
+        "distkv_runtime" => Some("rt"),
+        name => name.strip_prefix("distkv_"),
     }
-    lines
+}
+
+/// The source files that a node or its tools are made of, with their layers.
+fn layered_files() -> Vec<(PathBuf, String)> {
+    let files = source_files().into_iter().filter(|file| !is_test_file(file));
+    let files = files.map(|file| (module_of(&file), file));
+    files.filter(|(name, _)| name != "lib" && name != "bin").map(|(name, f)| (f, name)).collect()
+}
+
+/// The layers that this code of a layer imports, with lines.
+fn imports(layer: &str, source: &Source) -> Vec<(usize, String)> {
+    let paths = source.paths().into_iter();
+    let found = paths.filter_map(|(line, names)| Some((line, layer_of(&names)?.to_owned())));
+    found.filter(|(_, name)| name != layer).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 #[test]
 fn layers_import_only_what_lies_below_them() {
     let mut wrong = Vec::new();
-    for file in source_files() {
-        let module = module_of(&file);
-        if module == "lib" || module == "bin" || is_test_file(&file) {
-            continue;
-        }
-        let Some((_, allowed)) = LAYERS.iter().find(|(name, _)| *name == module) else {
-            wrong.push(format!("{}: {module} is in no layer; add it to LAYERS", file.display()));
+    let mut used = BTreeMap::<String, BTreeSet<String>>::new();
+    for (file, layer) in layered_files() {
+        let Some((_, allowed)) = LAYERS.iter().find(|(name, _)| *name == layer) else {
+            wrong.push(format!("{}: {layer} is in no layer; add it to LAYERS", file.display()));
             continue;
         };
-        for (number, line) in code_lines(&file) {
-            for found in line.match_indices("crate::").map(|(at, _)| &line[at + 7..]) {
-                let name: String =
-                    found.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-                let is_layer = LAYERS.iter().any(|(layer, _)| *layer == name);
-                if is_layer && name != module && !allowed.contains(&name.as_str()) {
-                    let place = format!("{}:{number}", file.display());
-                    wrong.push(format!("{place}: {module} must not import {name}"));
-                }
+        for (line, name) in imports(&layer, &Source::read(&file)) {
+            if !allowed.contains(&name.as_str()) {
+                wrong.push(format!("{}:{line}: {layer} must not import {name}", file.display()));
             }
+            used.entry(layer.clone()).or_default().insert(name);
+        }
+    }
+    for (layer, allowed) in LAYERS {
+        let used = used.remove(*layer).unwrap_or_default();
+        for name in allowed.iter().filter(|name| !used.contains(**name)) {
+            wrong.push(format!("LAYERS: {layer} does not import {name}; take it out"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The layers that reach themselves through what they may import.
+fn circular<'a>(layers: &[(&'a str, &[&'a str])]) -> Vec<&'a str> {
+    let mut left = layers.to_vec();
+    loop {
+        let names: Vec<&str> = left.iter().map(|(name, _)| *name).collect();
+        let before = left.len();
+        left.retain(|(_, below)| below.iter().any(|name| names.contains(name)));
+        if left.len() == before {
+            return names;
+        }
+    }
+}
+
+#[test]
+fn no_layer_lies_below_itself() {
+    assert_eq!(circular(LAYERS), Vec::<&str>::new());
+    assert_eq!(
+        circular(&[("a", &["b"]), ("b", &["c"]), ("c", &["b"]), ("d", &[])]),
+        ["a", "b", "c"]
+    );
+}
+
+#[test]
+fn what_a_layer_imports_is_seen_however_it_is_written() {
+    for (file, text, expected) in [
+        ("crates/core/src/replica/mod.rs", "use super::engine::Engine;", "engine"),
+        ("crates/core/src/tree/sums.rs", "use super::super::engine::Engine;", "engine"),
+        ("crates/core/src/tree.rs", "use crate::{\n    engine::Engine, tree};", "engine"),
+        ("crates/core/src/tree.rs", "use crate as c;\nuse c::engine;", "engine"),
+        ("crates/core/src/tree.rs", "use crate::*;", "*"),
+        ("src/api/mod.rs", "use distkv_hub::Hub;", "hub"),
+        ("src/api/mod.rs", "fn f() { distkv_runtime::now(); }", "rt"),
+        ("src/api/mod.rs", "use distkv_core::{engine};", "engine"),
+        ("src/api/mod.rs", "use super::node::{Node};", "node"),
+        ("crates/durable/src/open.rs", "#[cfg(test)]\nfn f() {}\nuse distkv_tls::Ca;", "tls"),
+    ] {
+        let layer = module_of(&root().join(file));
+        let found = imports(&layer, &Source::of(file, text));
+        assert_eq!(found, [(text.lines().count(), expected.to_owned())], "{file}: {text}");
+    }
+    let own =
+        "use super::sums::A;\nuse crate::tree::{B};\nuse std::engine::C;\n// use crate::engine;";
+    assert_eq!(imports("tree", &Source::of("crates/core/src/tree/table.rs", own)), []);
+}
+
+/// The words of a list that code has, as it is written or as what its names stand for, with lines.
+fn named<'a>(source: &Source, words: &[&'a str]) -> BTreeSet<(usize, &'a str)> {
+    let paths = source.paths().into_iter().map(|(line, names)| (line, names.join("::")));
+    let mut texts: Vec<(usize, String)> = paths.collect();
+    texts.extend(source.lines().map(|(line, text)| (line, text.to_owned())));
+    let found = texts.iter().flat_map(|(line, text)| {
+        let is_named = move |word: &&&str| {
+            // All names of a module are also those that must not be named.
+            let all = text.strip_suffix('*').is_some_and(|module| word.starts_with(module));
+            all && text.contains("::") || text.contains(**word)
+        };
+        words.iter().filter(is_named).map(|word| (*line, *word))
+    });
+    found.collect()
+}
+
 #[test]
 fn the_core_is_pure() {
     let mut wrong = Vec::new();
-    for file in source_files() {
-        if !PURE.contains(&module_of(&file).as_str()) || is_test_file(&file) {
+    let mut random = BTreeSet::new();
+    for (file, layer) in layered_files() {
+        let is_pure = PURE.contains(&layer.as_str());
+        if !is_pure && !PURE_BUT_RANDOM.contains(&layer.as_str()) {
             continue;
         }
-        for (number, line) in code_lines(&file) {
-            for word in IMPURE.iter().filter(|w| line.contains(**w)) {
-                wrong.push(format!("{}:{number}: a pure module names {word}", file.display()));
-            }
+        let source = Source::read(&file);
+        let mut found = named(&source, IMPURE);
+        if is_pure {
+            found.extend(named(&source, RANDOM));
+        } else if !named(&source, RANDOM).is_empty() {
+            random.insert(layer);
+        }
+        for (line, word) in found {
+            wrong.push(format!("{}:{line}: a pure module names {word}", file.display()));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(random.iter().eq(PURE_BUT_RANDOM), "of PURE_BUT_RANDOM, only {random:?} are random");
+}
+
+/// The rows of a document's table whose first cells name one of ours, with what stands in this cell.
+fn rows_of_layers(table: &str, cell: usize) -> Vec<(String, String)> {
+    let mut rows = Vec::new();
+    for line in table.lines() {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let names = cells.iter().take(cell).map(|cell| cell.split('`').nth(1).unwrap_or(""));
+        let names = names.map(|name| match name.strip_prefix("distkv-").unwrap_or(name) {
+            "runtime" => "rt",
+            name => name,
+        });
+        let layer = names.rev().find(|name| LAYERS.iter().any(|(layer, _)| layer == name));
+        if let (Some(layer), Some(told)) = (layer, cells.get(cell)) {
+            rows.push((layer.to_owned(), (*told).to_owned()));
+        }
+    }
+    rows
+}
+
+#[test]
+fn documents_call_pure_what_is_checked_to_be_pure() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let (_, map) = text.split_once("\n## Code map\n").unwrap();
+    let map = rows_of_layers(map.split("\n## ").next().unwrap(), 3);
+    let lib = fs::read_to_string(root().join("src/lib.rs")).unwrap();
+    let modules = rows_of_layers(&lib.replace("//! ", ""), 2);
+    let mut wrong = Vec::new();
+    for (layer, told) in map.iter().chain(&modules) {
+        let is_pure = ["none", "locks", "yes", "yes (it has locks)"].contains(&told.as_str());
+        let is_random = ["randomness", "but for randomness"].contains(&told.as_str());
+        if is_pure != PURE.contains(&layer.as_str())
+            || is_random != PURE_BUT_RANDOM.contains(&layer.as_str())
+        {
+            wrong.push(format!("{layer} is called {told:?}; see PURE in tests/pure/tidy.rs"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    for (document, rows, without) in [
+        ("ARCHITECTURE.md", map, &["virtual_net", "crowd"][..]),
+        ("src/lib.rs", modules, &["virtual_net", "sim"]),
+    ] {
+        let told: BTreeSet<&str> = rows.iter().map(|(layer, _)| layer.as_str()).collect();
+        let layers = LAYERS.iter().map(|(layer, _)| *layer);
+        let expected: BTreeSet<&str> = layers.filter(|layer| !without.contains(layer)).collect();
+        assert_eq!(told, expected, "{document}");
+    }
+}
+
+#[test]
+fn what_is_impure_is_seen_however_it_is_written() {
+    for (text, expected) in [
+        ("use std::{env, fs};", &["std::env", "std::fs"][..]),
+        (
+            "use std::net::{self, IpAddr};\nfn f() { net::TcpStream::connect(a); }",
+            &["std::net::Tcp"],
+        ),
+        ("use std::net::*;", &["std::net::Tcp", "std::net::Udp"]),
+        ("use std::time::{Instant as I};\nfn f() { I::now() }", &["Instant::now"]),
+        ("use std as s;\nfn f() { s::env::var(a) }", &["std::env"]),
+        ("#[cfg(test)]\nfn a() {}\nfn b() { std::fs::read(c) }", &["std::fs"]),
+        ("fn a() {} // std::fs\nfn b() { c(\"std::fs\") }\n#[cfg(test)]\nuse std::fs;", &[]),
+    ] {
+        let found = named(&Source::of("crates/core/src/tree.rs", text), IMPURE);
+        let found: BTreeSet<&str> = found.into_iter().map(|(_, word)| word).collect();
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), expected, "{text}");
+    }
 }
 
 #[test]
@@ -290,33 +495,36 @@ fn only_one_file_names_the_runtime_and_the_clock() {
         if file.ends_with("crates/runtime/src/lib.rs") {
             continue;
         }
-        for (number, line) in code_lines(&file) {
-            for word in RUNTIME.iter().filter(|w| line.contains(**w)) {
-                wrong.push(format!(
-                    "{}:{number}: only crates/runtime/src/lib.rs may name {word}",
-                    file.display()
-                ));
-            }
+        for (line, word) in named(&Source::read(&file), RUNTIME) {
+            wrong.push(format!(
+                "{}:{line}: only crates/runtime/src/lib.rs may name {word}",
+                file.display()
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The files that a node is made of.
+fn files_of_a_node() -> Vec<PathBuf> {
+    let files = layered_files().into_iter();
+    files.filter(|(_, layer)| OF_A_NODE.contains(&layer.as_str())).map(|(file, _)| file).collect()
+}
+
 #[test]
 fn only_one_file_panics_on_purpose_and_none_goes_on_after_a_panic() {
     let mut wrong = Vec::new();
-    for file in rust_files(&root().join("src")) {
-        let is_of_a_node = OF_A_NODE.contains(&module_of(&file).as_str());
-        if !is_of_a_node || is_test_file(&file) || file.ends_with("model/invariant.rs") {
-            continue;
-        }
-        for (number, line) in code_lines(&file) {
-            for word in PANICS.iter().filter(|w| line.contains(**w)) {
-                wrong.push(format!("{}:{number}: {word}; use model::invariant", file.display()));
-            }
+    let files = files_of_a_node();
+    for file in files.iter().filter(|file| !file.ends_with("crates/model/src/invariant.rs")) {
+        for (line, word) in named(&Source::read(file), PANICS) {
+            wrong.push(format!("{}:{line}: {word}; use model::invariant", file.display()));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    for layer in OF_A_NODE {
+        let has_files = files.iter().any(|file| module_of(file) == *layer);
+        assert!(has_files, "OF_A_NODE: no file is of {layer}");
+    }
 }
 
 #[test]
@@ -324,7 +532,7 @@ fn commands_write_to_standard_error_in_one_place() {
     let folders = ["src/cli", "crates/command/src", "crates/bench/src"];
     let mut wrong = Vec::new();
     for file in folders.iter().flat_map(|folder| rust_files(&root().join(folder))) {
-        for (number, line) in code_lines(&file) {
+        for (number, line) in Source::read(&file).lines() {
             if line.contains("eprintln!") {
                 let file = file.display();
                 wrong.push(format!("{file}:{number}: use distkv_command::say, for --json"));
@@ -337,8 +545,7 @@ fn commands_write_to_standard_error_in_one_place() {
 #[test]
 fn every_file_says_what_it_is_for_and_is_one_thing() {
     let mut wrong = Vec::new();
-    let others = ["tests", "examples"].iter().flat_map(|f| rust_files(&root().join(f)));
-    for file in source_files().into_iter().chain(others) {
+    for file in source_files().into_iter().chain(other_files()) {
         let text = fs::read_to_string(&file).unwrap();
         let name = file.display();
         if !text.starts_with("//!") {
@@ -379,7 +586,8 @@ fn crowded_folders(files: &[PathBuf], max: usize) -> Vec<(PathBuf, usize)> {
 #[test]
 fn no_folder_has_more_files_than_one_sees_at_a_glance() {
     let mut files = source_files();
-    files.extend(rust_files(&root().join("tests")));
+    files.extend(other_files());
+    files.retain(|file| file.parent() != Some(&root().join("examples")));
     assert_eq!(crowded_folders(&files, FILES_MAX), []);
     let three = ["a/b/x.rs", "a/b/y.rs", "a/c/z.rs"].map(PathBuf::from);
     assert_eq!(crowded_folders(&three, 1), [(PathBuf::from("a/b"), 2)]);
@@ -403,13 +611,20 @@ fn every_rust_file_is_reached_from_its_parent() {
         } else {
             (stem, candidates(folder))
         };
-        let declared = parents.iter().any(|parent| {
-            fs::read_to_string(parent).is_ok_and(|text| {
-                text.lines().any(|l| l.trim_end().ends_with(&format!("mod {name};")))
-            })
-        });
-        if !declared {
+        let line = format!("mod {name};");
+        let texts = parents.iter().filter_map(|parent| fs::read_to_string(parent).ok());
+        let texts: Vec<String> = texts.collect();
+        if !texts.iter().any(|text| text.lines().any(|l| l.trim_end().ends_with(&line))) {
             wrong.push(format!("{}: no parent declares it", file.display()));
+        }
+        // What is called a test is not looked at, so it must be one.
+        let mut parents = parents.iter().filter(|parent| parent.is_file());
+        if is_test_file(&file) && !parents.any(|parent| is_test_file(parent)) {
+            let without = texts.iter().map(|text| source::without_tests(text));
+            let mut lines = without.flat_map(|t| t.lines().map(str::to_owned).collect::<Vec<_>>());
+            if lines.any(|l| l.trim_end().ends_with(&line)) {
+                wrong.push(format!("{}: not only for tests; call it another name", file.display()));
+            }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 
+use super::source::{without_literals, without_tests};
 use super::{is_test_file, root, source_files};
 
 const PAGE: &str = "docs/bounds.md";
@@ -46,16 +47,14 @@ impl Sources {
     }
 
     fn add(&mut self, file: &str, text: &str, is_test: bool) {
+        // What is a test or only for tests limits no node.
+        let text = &without_tests(&without_literals(text));
         let mut default_of: Option<String> = None;
-        let mut is_test = is_test;
         for (at, line) in text.split_inclusive('\n').scan(0, |at, line| {
             *at += line.len();
             Some((*at - line.len(), line))
         }) {
             let code = line.trim();
-            if code == "#[cfg(test)]" && text.get(at + line.len()..).unwrap().starts_with("mod ") {
-                is_test = true;
-            }
             if let Some(rest) = code.strip_prefix("impl Default for ") {
                 default_of = Some(rest.trim_end_matches([' ', '{']).to_owned());
             } else if line.starts_with('}') {
@@ -308,11 +307,14 @@ fn no_exception_is_left_over() {
 #[test]
 fn another_value_another_file_and_a_constant_that_is_gone_are_noticed() {
     let mut sources = Sources { values: BTreeMap::new(), bounds: Vec::new() };
-    let text = "pub const A_BYTES_MAX: usize = 2 * B + (1 << 10);\nconst B: usize = 1_024;\n\
+    let text = "#[cfg(test)]\nmod tests;\n#[cfg(test)]\nconst E_MAX: u8 = 1;\n#[cfg(test)]\n\
+                mod m {\n    const F_MAX: u8 = 1;\n}\n\
+                pub const A_BYTES_MAX: usize = 2 * B + (1 << 10);\nconst B: usize = 1_024;\n\
                 impl Default for Caps {\n        Self { list: L { ranges: 7 }, b: B }\n}\n\
                 const C_MAX: Duration = Duration::from_secs(90);\n";
     sources.add("x.rs", text, false);
     assert_eq!(sources.value("x.rs", "A_BYTES_MAX"), Some(3 << 10));
+    assert_eq!(sources.bounds.len(), 2, "what is only for tests needs no row");
     assert_eq!(sources.value("x.rs", "Caps::ranges"), Some(7));
     let good = "| `A_BYTES_MAX` | 3 KiB | `x.rs` | a | b |\n| `C_MAX` | 90 s | `x.rs` | a | b |\n\
                 | `Caps::b` | 1,024 | `x.rs` | a | b |\n";

@@ -1,10 +1,12 @@
 //! What people read: documents link to what exists, name files that exist, and are no longer than
 //! they should be; no file names a document that is not part of the project.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{root, rust_files, source_files};
+use super::source::is_name;
+use super::{other_files, root, rust_files, source_files};
 
 /// `ARCHITECTURE.md` can be read in one go.
 const ARCHITECTURE_BYTES_MAX: usize = 14_336;
@@ -17,13 +19,19 @@ const FOLDERS: &[&str] =
 /// this file does not find itself.
 const FOREIGN: &[&str] = &[concat!("DES", "IGN"), concat!("RU", "LES"), concat!("PROTO", "COL")];
 
+/// Whether tools made this folder, which may have documents of others.
+fn is_foreign(folder: &Path) -> bool {
+    let name = folder.file_name().unwrap().to_string_lossy();
+    name.starts_with('.') || ["target", "node_modules", "build", "dist"].contains(&&*name)
+}
+
 fn files_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let (mut files, mut folders) = (Vec::new(), vec![folder.to_path_buf()]);
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                folders.push(path);
+                folders.extend((!is_foreign(&path)).then_some(path));
             } else if path.extension().is_some_and(|e| e == extension) {
                 files.push(path);
             }
@@ -40,7 +48,7 @@ fn documents() -> Vec<PathBuf> {
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|e| e == "md"))
         .collect();
-    for folder in ["docs", "tests", "snapshots"] {
+    for folder in ["docs", "tests", "snapshots", "crates", "clients"] {
         files.extend(files_below(&root().join(folder), "md"));
     }
     assert!(files.len() > 20, "only {} documents were found", files.len());
@@ -77,19 +85,23 @@ fn check(files: Vec<PathBuf>, find: impl Fn(&Path, &str) -> Vec<String>) {
 
 /// Links of a document whose target does not exist.
 fn dead_links(file: &Path, text: &str) -> Vec<String> {
-    let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(t, _)| t);
+    let prose = text.split("```").step_by(2).flat_map(|part| part.split('`').step_by(2));
+    let prose = prose.collect::<Vec<_>>().concat();
+    let targets = prose.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(t, _)| t);
     let files = targets.filter(|t| !t.starts_with("http") && !t.contains(char::is_whitespace));
     let files = files.map(|target| target.split('#').next().unwrap()).filter(|t| !t.is_empty());
     let dead = files.filter(|target| !file.parent().unwrap().join(target).exists());
     dead.map(|target| format!("the link to {target} leads nowhere")).collect()
 }
 
-/// Paths that a document names, seen from the root, and that do not exist.
-fn dead_paths(text: &str) -> Vec<String> {
+/// Paths that a document names, seen from the root or from its own folder, and that do not exist.
+fn dead_paths(file: &Path, text: &str) -> Vec<String> {
     let words = text.split(|c: char| c.is_whitespace() || "`()[],;|\"'".contains(c));
     let paths = words.filter(|word| FOLDERS.iter().any(|start| word.starts_with(start)));
     let paths = paths.map(|word| word.trim_end_matches(['.', ':']));
-    let dead = paths.filter(|path| !path.contains('*') && !root().join(path).exists());
+    let places = [root(), file.parent().unwrap().to_path_buf()];
+    let exists = |path: &str| places.iter().any(|place| place.join(path).exists());
+    let dead = paths.filter(|path| !path.contains('*') && !exists(path));
     dead.map(|path| format!("{path} does not exist")).collect()
 }
 
@@ -137,12 +149,127 @@ fn links_lead_somewhere() {
 
 #[test]
 fn documents_name_only_files_that_exist() {
-    check(documents(), |_, text| dead_paths(text));
+    check(documents(), dead_paths);
 }
 
 #[test]
 fn references_name_documents_that_exist() {
     check(texts(), dead_references);
+}
+
+/// Where names of code must be those of something: their tables and texts name tests and functions.
+const NAME_CODE: &[&str] = &["ARCHITECTURE.md", "docs/simulator.md"];
+
+/// A module of the project.
+struct Module {
+    /// Like `crates::core::engine::tests`.
+    name: String,
+    /// All names that it gives to something.
+    defines: BTreeSet<String>,
+    /// The types that it has methods of.
+    implements: BTreeSet<String>,
+}
+
+impl Module {
+    fn of(name: &str, text: &str) -> Self {
+        let (mut defines, mut implements) = (BTreeSet::new(), BTreeSet::new());
+        for line in text.lines() {
+            let words: Vec<&str> = line.split(|c: char| !is_name(c)).collect();
+            for pair in words.windows(2).filter(|pair| KEYWORDS.contains(&pair[0])) {
+                defines.insert(pair[1].to_owned());
+            }
+            // One of an `enum`.
+            let first = first_word(line);
+            let behind = &line.trim_start()[first.len()..];
+            let is_variant = behind.starts_with([',', '(']) || behind.starts_with(" {");
+            if is_variant && first.starts_with(|c: char| c.is_ascii_uppercase()) {
+                defines.insert(first.to_owned());
+            }
+            if words[0] == "impl" {
+                implements.extend(words.iter().map(|word| (*word).to_owned()));
+            }
+        }
+        Self { name: format!("::{name}::"), defines, implements }
+    }
+
+    /// Whether this name of code is one of this module's.
+    fn has(&self, word: &str) -> bool {
+        let Some((above, name)) = word.rsplit_once("::") else {
+            return self.defines.contains(word);
+        };
+        let owner = above.rsplit("::").next().unwrap();
+        let is_here = if owner.starts_with(|c: char| c.is_ascii_uppercase()) {
+            self.defines.contains(owner) || self.implements.contains(owner)
+        } else {
+            self.name.contains(&format!("::{above}::"))
+        };
+        self.name.ends_with(&format!("::{word}::")) || is_here && self.defines.contains(name)
+    }
+}
+
+/// `OneName` as `one_name`.
+fn snake_case(name: &str) -> String {
+    let mut text = String::new();
+    for c in name.chars() {
+        if c.is_uppercase() && !text.is_empty() {
+            text.push('_');
+        }
+        text.extend(c.to_lowercase());
+    }
+    text
+}
+
+/// What a name stands behind that it is given to.
+const KEYWORDS: &[&str] = &["fn", "struct", "enum", "trait", "mod", "const", "static", "type"];
+
+/// The word that a line begins with.
+fn first_word(line: &str) -> &str {
+    let line = line.trim_start();
+    &line[..line.find(|c: char| !is_name(c)).unwrap_or(line.len())]
+}
+
+fn modules() -> Vec<Module> {
+    let mut files = source_files();
+    files.extend(other_files());
+    let named = files.into_iter().map(|file| {
+        let name = name_of(&file.with_extension(""));
+        let parts: Vec<&str> = name.split('/').filter(|p| !["mod", "src"].contains(p)).collect();
+        Module::of(&parts.join("::"), &fs::read_to_string(file).unwrap())
+    });
+    named.collect()
+}
+
+/// Names of code in a document that nothing in the code has.
+fn dead_names(text: &str, modules: &[Module]) -> Vec<String> {
+    let spans = text.split("```").step_by(2).flat_map(|part| part.split('`').skip(1).step_by(2));
+    let words = spans.flat_map(|span| span.split(", ")).map(|word| word.trim_end_matches("()"));
+    let is_part = |part: &str| {
+        part.chars().all(is_name) && part.starts_with(|c: char| c.is_ascii_alphabetic())
+    };
+    let names = words.filter(|word| word.contains("::") || word.contains('_'));
+    let names = names.filter(|word| word.split("::").all(is_part));
+    let dead = names.filter(|word| !modules.iter().any(|module| module.has(word)));
+    dead.map(|word| format!("no code has {word}")).collect()
+}
+
+#[test]
+fn documents_name_only_code_that_exists() {
+    let mut modules = modules();
+    // Defects are called in documents as on the command line.
+    let defects = modules.iter().find(|module| module.name.ends_with("::model::defects::"));
+    let called = defects.unwrap().defines.iter().map(|name| snake_case(name)).collect();
+    modules.push(Module { name: String::new(), defines: called, implements: BTreeSet::new() });
+    check(NAME_CODE.iter().map(|name| root().join(name)).collect(), |_, text| {
+        dead_names(text, &modules)
+    });
+    let good = "`Engine::handle` `engine::tests::delete_group, replica::tests` `Output::NeedIncarnation` \
+                `(name, incarnation)` `--a_b` `documents_name_only_code_that_exists`\n```\na::b\n```\n";
+    assert_eq!(dead_names(good, &modules), Vec::<String>::new());
+    for bad in
+        ["Engine::gone", "engine::tests::gone", "Output::Vanished", "gone_test", "Vanished::handle"]
+    {
+        assert_eq!(dead_names(&format!("a `{bad}` b"), &modules).len(), 1, "{bad}");
+    }
 }
 
 #[test]
@@ -205,8 +332,8 @@ fn what_leads_nowhere_is_noticed() {
     let file = root().join("docs/x.md");
     assert_eq!(dead_links(&file, "[a](bounds.md) [b](../README.md#start)"), Vec::<String>::new());
     assert_eq!(dead_links(&file, "[a](gone.md)").len(), 1);
-    assert_eq!(dead_paths("see `src/lib.rs`: there, or src/*.rs").len(), 0);
-    assert_eq!(dead_paths("see `src/gone.rs`").len(), 1);
+    assert_eq!(dead_paths(&file, "see `src/lib.rs`: there, or src/*.rs").len(), 0);
+    assert_eq!(dead_paths(&file, "see `src/gone.rs`").len(), 1);
     let good = "bounds.md, \"Membership\"; docs/bounds.md), \"Links\"; PROTOCOL_VERSION";
     assert_eq!(dead_references(&file, good), Vec::<String>::new());
     for bad in ["gone.md", "bounds.md, \"Gone\"", FOREIGN[0], &format!("({} 4)", FOREIGN[1])] {
