@@ -60,7 +60,7 @@ use policy_watch::PolicyWatch;
 use shares::{Holder, Refusal};
 
 /// Most monitors of topics, all clients together.
-pub(crate) const MONITORS_MAX: usize = 1 << 14;
+pub(crate) const MONITORS_MAX: usize = 1 << 15;
 /// At most this many links are written to before a client gets its answer: each takes 5 to 10 µs.
 const FEW_LINKS: usize = 8;
 

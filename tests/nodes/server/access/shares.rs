@@ -46,7 +46,7 @@ impl Kind {
             Self {
                 half: 8_192,
                 request: map! {"action": "msg_monitor", "topic": path("t")},
-                told: "8192 of the 16384 monitors",
+                told: "16384 of the 32768 monitors",
                 begin: begin_monitor,
                 count: Hub::monitor_count,
             },
