@@ -44,7 +44,7 @@ impl Kind {
                 count: |hub| hub.read(Engine::watch_count),
             },
             Self {
-                half: 8_192,
+                half: 16_384,
                 request: map! {"action": "msg_monitor", "topic": path("t")},
                 told: "16384 of the 32768 monitors",
                 begin: begin_monitor,
