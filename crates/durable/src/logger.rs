@@ -249,7 +249,9 @@ impl Logger {
     }
 
     fn append(&mut self, number: u64, batch: Batch, now: Millis) -> Result<(), StorageError> {
-        let Some(log) = &mut self.log else { return Ok(()) };
+        if self.log.is_none() {
+            return Ok(());
+        }
         let has_planted = |op: &Op| matches!(op, Op::Put(put) if put.path.to_string() == "planted");
         if is_planted(Planted::LogNumber) && batch.ops.iter().any(has_planted) {
             // Before the check: after it, the node would answer this write if another came at that moment.
@@ -261,10 +263,8 @@ impl Logger {
             "{number} after {}",
             self.last
         );
-        self.since_snapshot.bytes += log.append(&batch)?;
+        self.write(&batch, now)?;
         self.last = number;
-        self.appended_at = now;
-        self.unsynced_since.get_or_insert(now);
         match &batch.knowledge {
             Some(knowledge) if knowledge.id != self.files.id => {
                 self.renew(knowledge, &batch.table, batch.time_ms, now)
@@ -276,13 +276,18 @@ impl Logger {
     /// Once a minute while nothing happens, the log says so: else, of a node that is killed, all the time since its last
     /// change would count as one at which it was off.
     fn mark(&mut self, now: Millis) -> Result<(), StorageError> {
-        let Some(log) = &mut self.log else { return Ok(()) };
         if now.saturating_sub(self.begun.max(self.appended_at)) < MARK_AFTER_MS {
             return Ok(());
         }
         // What waits was done before, and is not in the log.
         let Some(time_ms) = self.queue.caught_up_ms() else { return Ok(()) };
-        self.since_snapshot.bytes += log.append(&Batch::nothing(time_ms))?;
+        self.write(&Batch::nothing(time_ms), now)
+    }
+
+    /// Writes a batch to the log, if there is one.
+    fn write(&mut self, batch: &Batch, now: Millis) -> Result<(), StorageError> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        self.since_snapshot.bytes += log.append(batch)?;
         self.appended_at = now;
         self.unsynced_since.get_or_insert(now);
         Ok(())

@@ -138,6 +138,19 @@ impl Defect {
         Self::AnewWithoutData,
         Self::DeafToClients,
     ];
+
+    /// What it is called on command lines and in documents: `TiesByArrival` is `ties_by_arrival`.
+    #[must_use]
+    pub fn name(self) -> String {
+        let mut name = String::new();
+        for c in format!("{self:?}").chars() {
+            if c.is_uppercase() && !name.is_empty() {
+                name.push('_');
+            }
+            name.extend(c.to_lowercase());
+        }
+        name
+    }
 }
 
 /// The planted defects: none, unless a test or the simulator asked for some.

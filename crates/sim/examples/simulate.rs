@@ -86,21 +86,9 @@ fn parse_focus(text: &str) -> Result<Focus, String> {
     found.map(|(_, focus)| *focus).ok_or_else(|| format!("one of {}", names.join(", ")))
 }
 
-/// `TiesByArrival` is `ties_by_arrival`.
-fn defect_name(defect: Defect) -> String {
-    let mut name = String::new();
-    for c in format!("{defect:?}").chars() {
-        if c.is_uppercase() && !name.is_empty() {
-            name.push('_');
-        }
-        name.extend(c.to_lowercase());
-    }
-    name
-}
-
 fn parse_defect(text: &str) -> Result<Defect, String> {
-    let names: Vec<String> = Defect::ALL.iter().map(|d| defect_name(*d)).collect();
-    let found = Defect::ALL.iter().find(|d| defect_name(**d) == text);
+    let names: Vec<String> = Defect::ALL.iter().map(|d| d.name()).collect();
+    let found = Defect::ALL.iter().find(|d| d.name() == text);
     found.copied().ok_or_else(|| format!("one of {}", names.join(", ")))
 }
 
@@ -167,7 +155,7 @@ fn main() -> ExitCode {
 /// without a failing seed says nothing of them.
 fn note_elsewhere(defects: &[Defect], family: Family) {
     for defect in defects {
-        let name = defect_name(*defect);
+        let name = defect.name();
         match SOUGHT.iter().find(|sought| sought.defect == *defect) {
             Some(sought) if sought.family == family => {}
             Some(sought) => eprintln!(
@@ -200,7 +188,7 @@ fn repeat(seed: u64, options: &Options, defects: &[Defect]) -> String {
         command.push_str(&format!(" --profile {name}"));
     }
     for defect in defects {
-        command.push_str(&format!(" --defect {}", defect_name(*defect)));
+        command.push_str(&format!(" --defect {}", defect.name()));
     }
     command
 }
@@ -317,7 +305,7 @@ fn first_seeds(only: &[Defect], threads: usize) -> ExitCode {
     say!("|---|---|---:|---:|---|");
     let mut is_good = true;
     for sought in SOUGHT.iter().filter(|sought| is_wanted(sought.defect)) {
-        let name = defect_name(sought.defect);
+        let name = sought.defect.name();
         let options = |defects| Options { family: sought.family, focus: sought.focus, defects };
         let kind = match sought.family {
             Family::Small => "engines",
@@ -340,7 +328,7 @@ fn first_seeds(only: &[Defect], threads: usize) -> ExitCode {
         say!("| `{name}` | {place} | {seed} | {} | {}{also} |", sought.seeds, failure.check);
     }
     for (defect, tests) in FOUND_BY_OTHER_TESTS.iter().filter(|(defect, _)| is_wanted(*defect)) {
-        say!("| `{}` | | | | no seed; found by `{tests}` |", defect_name(*defect));
+        say!("| `{}` | | | | no seed; found by `{tests}` |", defect.name());
     }
     if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use distkv::model::defects::Defect;
+
 use super::source::is_name;
 use super::{other_files, root, rust_files, source_files};
 
@@ -207,18 +209,6 @@ impl Module {
     }
 }
 
-/// `OneName` as `one_name`.
-fn snake_case(name: &str) -> String {
-    let mut text = String::new();
-    for c in name.chars() {
-        if c.is_uppercase() && !text.is_empty() {
-            text.push('_');
-        }
-        text.extend(c.to_lowercase());
-    }
-    text
-}
-
 /// What a name stands behind that it is given to.
 const KEYWORDS: &[&str] = &["fn", "struct", "enum", "trait", "mod", "const", "static", "type"];
 
@@ -256,8 +246,7 @@ fn dead_names(text: &str, modules: &[Module]) -> Vec<String> {
 fn documents_name_only_code_that_exists() {
     let mut modules = modules();
     // Defects are called in documents as on the command line.
-    let defects = modules.iter().find(|module| module.name.ends_with("::model::defects::"));
-    let called = defects.unwrap().defines.iter().map(|name| snake_case(name)).collect();
+    let called = Defect::ALL.iter().map(|defect| defect.name()).collect();
     modules.push(Module { name: String::new(), defines: called, implements: BTreeSet::new() });
     check(NAME_CODE.iter().map(|name| root().join(name)).collect(), |_, text| {
         dead_names(text, &modules)

@@ -56,11 +56,9 @@ fn assert_found(defect: Defect) {
 
 /// The first seed that finds a defect, and what the judge says of it, by the table in docs/simulator.md.
 fn documented(defect: Defect) -> (u64, &'static str) {
-    let is_row = |line: &&str| {
-        let name = line.split('`').nth(1).unwrap_or_default();
-        line.starts_with("| `") && name.replace('_', "") == format!("{defect:?}").to_lowercase()
-    };
-    let row = include_str!("../../../../docs/simulator.md").lines().find(is_row);
+    let start = format!("| `{}` |", defect.name());
+    let mut rows = include_str!("../../../../docs/simulator.md").lines();
+    let row = rows.find(|line| line.starts_with(&start));
     let row = row.unwrap_or_else(|| panic!("{defect:?} has no row in docs/simulator.md"));
     let cells: Vec<&str> = row.split('|').map(str::trim).collect();
     (cells[3].parse().unwrap(), cells[5])
