@@ -20,6 +20,7 @@ from distkv_client import (
     RetryPolicy,
     Ticket,
     Tls,
+    TopologyConfig,
     UnavailableError,
     UpToDate,
     UsageError,
@@ -244,6 +245,29 @@ async def test_what_a_node_says_in_plain_text_before_tls_is_told(kind, code, exp
         where = server.sockets[0].getsockname()
         with pytest.raises(expected, match="there are 7 connections"):
             await Client.connect(f"127.0.0.1:{where[1]}", config=Config(tls=tls, connect_deadline=3.0))
+    assert_nothing_left()
+
+
+async def test_what_a_node_said_is_told_also_where_time_cuts_off_the_last_try():
+    met = 0
+
+    async def meet(reader, writer):
+        nonlocal met
+        met += 1
+        if met == 1:
+            writer.write(encode({"seq": 0, "error": "there are 7 connections", "code": "too_many"}))
+        await reader.read(4096)
+        # The second one is silent until the client has lost patience.
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(meet, "127.0.0.1", 0) as server:
+        where = server.sockets[0].getsockname()
+        topology = TopologyConfig(first_view_timeout=0.2)
+        config = Config(tls=Tls(ca_file=CA), connect_deadline=2.0, topology=topology)
+        with pytest.raises(UnavailableError, match="in time; before that: .*there are 7 connections"):
+            await Client.connect(f"127.0.0.1:{where[1]}", config=config)
+    assert met == 2
     assert_nothing_left()
 
 

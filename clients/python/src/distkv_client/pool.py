@@ -157,7 +157,10 @@ class Pool:
         left = None if deadline == float("inf") else max(deadline - self._loop.time(), 0)
         await asyncio.wait({attempt}, timeout=left)
         if not attempt.done():
-            raise ConnectError(f"no connection to {address} in time")
+            # This caller's time ended, not the attempt's: how the one before failed says more than that.
+            slot = self._slots.get(address)
+            before = "" if slot is None or slot.failure is None else f"; before that: {slot.failure}"
+            raise ConnectError(f"no connection to {address} in time{before}")
         if attempt.cancelled():
             raise ConnectError(f"cannot connect to {address}: the client was closed")
         error = attempt.exception()
