@@ -29,12 +29,13 @@ pub(crate) async fn run(nodes: Vec<String>) -> Result<(), Box<dyn std::error::Er
     let unchanged = PutOptions::new().chain(entry.chain.ok_or("its version is unknown")?);
     client.put_with(&path, &Lamp { on: false }, &unchanged).await?;
 
-    // The watch tells every change: here, those two.
-    let mut changes = 0;
-    while changes < 2 {
+    // The watch tells what changes; what it has missed, or is not read in time, by the latest version only.
+    let mut is_off = false;
+    while !is_off {
         if let WatchEvent::Change(change) = watch.next().await? {
-            println!("{} became {:?}", change.path, change.get::<Lamp>()?);
-            changes += 1;
+            let lamp = change.get::<Lamp>()?;
+            println!("{} became {lamp:?}", change.path);
+            is_off = lamp.is_some_and(|lamp| !lamp.on);
         }
     }
     client.close().await;

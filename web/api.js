@@ -59,16 +59,39 @@ export function at(path) {
   return "/v1/kv/" + path.map(encodeURIComponent).join("/");
 }
 
+/** 32 hexadecimal digits that no other change has. */
+const newId = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+
+/** The last change that got no answer, and its write id. */
+let open = null;
+
+/** Makes a change. One that got no answer may be made: asked again as it was, it is the same one for the node, and counts once. */
+async function change(path, options) {
+  const what = JSON.stringify([path, options]);
+  const id = open?.what === what ? open.id : newId();
+  const mine = { what, id };
+  open = mine;
+  try {
+    const answer = await get(at(path), { ...options, headers: { ...options.headers, "Distkv-Wid": id } });
+    if (open === mine) open = null;
+    return answer;
+  } catch (error) {
+    // The node has said what came of it; but one that fails may have made it.
+    if (error instanceof Refused && error.status < 500 && open === mine) open = null;
+    throw error;
+  }
+}
+
 /** Sets a value, given as JSON text, if the entry is still the one with that tag; "*": if there is none. */
 export async function put(path, text, tag) {
   const condition = tag === "*" ? { "If-None-Match": "*" } : tag ? { "If-Match": tag } : {};
   const headers = { "Content-Type": "application/json", ...condition };
-  return JSON.parse((await get(at(path), { method: "PUT", body: text, headers })).text);
+  return JSON.parse((await change(path, { method: "PUT", body: text, headers })).text);
 }
 
 /** Deletes an entry, if it is still the one with that tag. */
 export async function remove(path, tag) {
-  return get(at(path), { method: "DELETE", headers: tag ? { "If-Match": tag } : {} });
+  return change(path, { method: "DELETE", headers: tag ? { "If-Match": tag } : {} });
 }
 
 /** Reads a stream of events until it ends; `on(kind, data)` gets each. */

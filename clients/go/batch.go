@@ -180,11 +180,12 @@ func (b *Batch) check(reply message, isRepeatable bool) ([]message, *tryError) {
 func (b *Batch) reply(op batchOp, result message, found *served) BatchReply {
 	name := found.conn.name
 	if err := result.check(); err != nil {
-		what := unguarded
-		if op.options == nil {
-			what = reading
+		fate := NotDone
+		if op.options != nil {
+			// The batch may have been tried before.
+			fate = found.earlier.worse(fateOf(classOf(err, true), err.made, unguarded))
 		}
-		return BatchReply{Err: refusal(err, fateOf(classOf(err, true), err.made, what), name, found.attempts)}
+		return BatchReply{Err: refusal(err, fate, name, found.attempts)}
 	}
 	var reply BatchReply
 	var malformed *tryError

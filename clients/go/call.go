@@ -31,6 +31,7 @@ type served struct {
 	address    address
 	attempts   int
 	maybeTwice bool // an earlier try, at another node, may have done it, too
+	earlier    Fate // what the tries before have left in doubt
 }
 
 func (s *served) life() life { return life{s.conn.name, s.conn.incarnation} }
@@ -193,7 +194,7 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 			if failure == nil {
 				node.note(now() - sent)
 				elsewhere := slices.ContainsFunc(inDoubt, func(other address) bool { return other != to.address })
-				return served{reply, connection, to.address, attempts, elsewhere}, nil
+				return served{reply, connection, to.address, attempts, elsewhere, fate}, nil
 			}
 		}
 		if failure.kind == tryTimedOut && connection != nil {

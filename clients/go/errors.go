@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // What errors are, for [errors.Is]. Each error of a call is an [*Error] and is one or more of these.
@@ -15,7 +16,8 @@ var (
 	// ErrDenied, an ErrRefused: the user may not do this, or no node lets the client in: each refused it, or could not be
 	// reached, and its Code is "no_access"; or "plaintext_login", where the client itself sends no secret in plain text.
 	ErrDenied = errors.New("denied")
-	// ErrPrecondition, an ErrRefused: somebody was there first.
+	// ErrPrecondition, an ErrRefused: somebody was there first. If it is an ErrFateUnknown, too, that may have been an earlier
+	// try of this call: who reads anew and does it once more then may do it twice. So ask for ErrFateUnknown first.
 	ErrPrecondition = errors.New("a precondition did not hold")
 	// ErrExists, an ErrPrecondition: IfNew, and there is a value.
 	ErrExists = errors.New("there is a value")
@@ -145,12 +147,18 @@ var refusals = map[string]error{
 	"auth_failed":    ErrDenied,
 }
 
+// refusal is the error of what a node refuses. It knows of no try but that one, so that its "nothing was changed" says
+// nothing of an earlier one.
 func refusal(e *tryError, fate Fate, node string, attempts int) *Error {
-	kind := refusals[e.code]
+	kind, text := refusals[e.code], e.text
 	if kind == nil {
 		kind = ErrRefused
 	}
-	return &Error{Code: e.code, text: e.text, kind: kind, Fate: fate, Node: node, Attempts: attempts, cause: e}
+	// Of another kind of error, the doubt may be its own.
+	if fate != NotDone && !e.made && classOfCode(e.code) == classFinal {
+		text = "an earlier try may have done it; the last one was refused: " + strings.ReplaceAll(text, "; nothing was changed", "")
+	}
+	return &Error{Code: e.code, text: text, kind: kind, Fate: fate, Node: node, Attempts: attempts, cause: e}
 }
 
 // tryKind is how one try failed. Such errors leave the client only as the cause of an Error.

@@ -7,6 +7,34 @@ import (
 	"time"
 )
 
+// A node knows of no try but the one that it refuses.
+func TestARefusalBehindATryThatMayHaveBeenMadePromisesNothingOfThatOne(t *testing.T) {
+	words := "Data is 2, not 0, at a; nothing was changed; try again"
+	for _, code := range []string{"data_mismatch", "denied", "read_by_nobody"} {
+		for fate, first := range map[Fate]any{NotDone: nil, Unknown: madeReply("too_many"), Unconfirmed: errorReply("unknown_fate")} {
+			refusal := always(with(errorReply(code), "error", words))
+			if first != nil {
+				refusal = onceThen(first, with(errorReply(code), "error", words))
+			}
+			config := quick()
+			config.Seeds = startScripted(t, &scripted{name: "s1", script: refusal})
+			client := connect(t, config)
+			_, err := client.Put(t.Context(), PathOf("a"), 1, &PutOptions{IfValue: 0})
+			failed := wantError(t, err, ErrRefused)
+			told := map[Fate]string{
+				NotDone: "distkv: " + words + " (at s1, 1 try)",
+				Unknown: "distkv: an earlier try may have done it; the last one was refused: Data is 2, not 0, at a; try again " +
+					"(at s1, 2 tries, may have been done)",
+				Unconfirmed: "distkv: an earlier try may have done it; the last one was refused: Data is 2, not 0, at a; try again " +
+					"(at s1, 2 tries, done but not confirmed)",
+			}[fate]
+			if failed.Code != code || failed.Fate != fate || err.Error() != told {
+				t.Errorf("%v: %+v, %v", fate, failed, err)
+			}
+		}
+	}
+}
+
 // What all nodes are asked at once (reads of the freshest, conflicts), against scripted nodes that refuse: a refusal that no
 // other try can change is told at once, as by any call.
 

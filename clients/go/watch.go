@@ -56,8 +56,8 @@ type WatchOptions struct {
 //
 // For each path, versions come in order, and none is delivered twice: a watch remembers what it has delivered. At the next
 // node it gets the whole state, delivers what is newer, and asks about paths that are not shown. If it cannot tell what is
-// missing, it starts over and says so ([Restarted]). Versions that were superseded while the watch was away are not
-// delivered: only the latest of each path. The pauses between its searches are those between tries (RetryPolicy), and begin
+// missing, it starts over and says so ([Restarted]). Versions that were superseded while the watch was away, or was not read
+// while its node could send no more, are not delivered, nor deletions in between: only the latest of each path. The pauses between its searches are those between tries (RetryPolicy), and begin
 // anew once a node has sent for as long as the longest of them.
 type Watch struct {
 	*subscription

@@ -160,7 +160,7 @@ func (o *PutOptions) headUntil(b body, end instant) []byte {
 
 // Put writes a value: whatever [As] reads, or a [Value] as it is.
 //
-// An [ErrPrecondition]: somebody was there first; an [ErrFateUnknown]: it may have been made.
+// An [ErrFateUnknown]: it may have been made; an [ErrPrecondition] that is none: somebody was there first.
 func (c *Client) Put(ctx context.Context, path Path, value any, options *PutOptions) (Written, error) {
 	encoded, err := Encode(value)
 	if err != nil {

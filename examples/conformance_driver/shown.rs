@@ -96,7 +96,9 @@ pub(crate) fn reply(reply: &BatchReply) -> Result<Json, Failed> {
     Ok(match reply {
         BatchReply::Read(found) => entry(found)?,
         BatchReply::Written(done) => written(done),
-        BatchReply::Refused(error) => json!({ "code": error.code }),
+        BatchReply::Refused(error) => {
+            json!({ "code": error.code(), "fate": error.fate().as_str() })
+        }
     })
 }
 

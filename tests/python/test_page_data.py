@@ -120,6 +120,33 @@ def test_an_edit_that_somebody_else_was_faster_with_shows_both(writable, watch, 
         assert conn.ok("get_value", path=LAMP)["value"] == "faster"
 
 
+@pytest.mark.parametrize("button", ["Save", "Delete"])
+def test_a_change_whose_answer_was_lost_is_not_taken_for_somebody_else_s(writable, watch, button):
+    changes, looks = [], []
+
+    def lose(route):
+        """The node makes the change, and its first answer does not come. The page looks at nothing meanwhile."""
+        if route.request.method == "GET":
+            return looks.append(route)
+        changes.append(route)
+        if len(changes) > 1:
+            return route.continue_()
+        route.fetch()
+        return route.abort()
+
+    with lamp_page(writable, watch) as (conn, page, value):
+        value.fill('"mine"')
+        page.route("**/v1/kv/site/lamp", lose)
+        page.get_by_role("button", name=button).click()
+        expect(page.locator(".box.bad")).to_be_visible()
+        page.get_by_role("button", name=button).click()
+        expect(page.locator(".box")).to_have_text("Saved." if button == "Save" else "Deleted.")
+        while looks:
+            looks.pop().continue_()
+        reply = conn.reply(conn.start("get_value", path=LAMP))
+        assert reply.get("value") == ("mine" if button == "Save" else None)
+
+
 def test_what_is_typed_while_a_save_is_confirmed_is_kept(writable, watch):
     node, _ = writable
     with lamp_page(writable, watch) as (conn, page, value):

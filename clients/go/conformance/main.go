@@ -303,7 +303,7 @@ func batch(ctx context.Context, client *distkv.Client, ops []any) (any, error) {
 		var failed *distkv.Error
 		switch {
 		case errors.As(reply.Err, &failed):
-			found = append(found, object{"code": failed.Code})
+			found = append(found, object{"code": failed.Code, "fate": failed.Fate.String()})
 		case ops[i].(object)["do"] == "get":
 			found = append(found, entryOf(reply.Entry))
 		default:

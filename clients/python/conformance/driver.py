@@ -71,7 +71,7 @@ def shown(thing: Any) -> Any:
             "version": str(thing.version) if thing.version else None,
         }
     if isinstance(thing, RefusedError):
-        return {"code": thing.code}
+        return {"code": thing.code, "fate": thing.fate.value}
     return thing
 
 

@@ -6,7 +6,7 @@ import pytest
 from scripted import RESET, SILENCE, ScriptedNode, error
 from test_rules import CONFIG, POLICY, SILENT, preferred_path, scene
 
-from distkv_client import Config, Fate, FateUnknownError, Path, RetryPolicy, UnavailableError
+from distkv_client import Config, Fate, FateUnknownError, Path, RefusedError, RetryPolicy, UnavailableError
 
 SOME = replace(CONFIG, retry=replace(POLICY, attempts_max=3))
 
@@ -41,6 +41,32 @@ async def test_what_a_node_has_told_last_is_told():
         with pytest.raises(FateUnknownError, match="it may have been done: not yet") as caught:
             await client.put("a", 1)
         assert caught.value.code == "not_ready"
+
+
+@pytest.mark.parametrize("code", ["data_mismatch", "denied", "read_by_nobody"])
+@pytest.mark.parametrize(
+    ("first", "fate", "told"),
+    [
+        (RESET, Fate.UNKNOWN, "may have been done"),
+        (error("unknown_fate", "0 of 1 have it"), Fate.UNCONFIRMED, "done but not confirmed"),
+        (None, Fate.NOT_DONE, ""),
+    ],
+    ids=["broken off", "not confirmed", "none"],
+)
+async def test_a_refusal_behind_a_try_that_may_have_been_made_promises_nothing_of_that_one(code, first, fate, told):
+    answers = iter([first] if first else [])
+    refusal = error(code, "Data is 2, not 0, at a; nothing was changed; try again")
+    async with scene(ScriptedNode("s1", lambda r: next(answers, refusal)), config=SOME) as client:
+        with pytest.raises(RefusedError) as caught:
+            await client.put("a", 1, if_value=0)
+        assert (caught.value.code, caught.value.fate) == (code, fate)
+        words = "Data is 2, not 0, at a; nothing was changed; try again (at s1, 1 try)"
+        if told:
+            words = (
+                "an earlier try may have done it; the last one was refused: Data is 2, not 0, at a; try again "
+                f"(at s1, 2 tries, {told})"
+            )
+        assert str(caught.value) == words
 
 
 @pytest.mark.parametrize("timeout", [0, 0.0, -1.5])

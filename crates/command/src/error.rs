@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 
 use clap::error::ErrorKind;
-use distkv_client::{CallError, ClientError, PLAINTEXT_LOGIN, ServerError};
+use distkv_client::{CallError, ClientError, Fate, PLAINTEXT_LOGIN, ServerError};
 use serde_json::json;
 
 use crate::output::{longest_wait, printable, printable_lines};
@@ -217,10 +217,15 @@ impl CliError {
         }
     }
 
-    /// Whether a node has refused with this word.
+    /// Whether a node has refused with this word. Not where an earlier try may have been made: what the last one has met may
+    /// be its doing.
     #[must_use]
     pub fn has_code(&self, word: &str) -> bool {
-        matches!(self, CliError::Request { code: Some(code), .. } if code == word)
+        match self {
+            CliError::Request { outcome: Outcome::UnknownFate, .. } => false,
+            CliError::Request { code: Some(code), .. } => code == word,
+            _ => false,
+        }
     }
 
     /// The exit code.
@@ -334,12 +339,16 @@ fn tell(text: &str) {
 /// What a node says, for people. An error about a change that was made is no refusal: others see it, and it may be lost. A
 /// node that is not ready yet refuses nothing either.
 fn told(error: &ServerError) -> String {
-    let code = error.code.as_ref().map(|code| format!(" ({code})")).unwrap_or_default();
     let outcome = Outcome::of(error);
     let is_refusal =
         outcome == Outcome::Refused || !error.is_made && outcome != Outcome::Unreachable;
     let refuses = if is_refusal { "the node refuses: " } else { "" };
-    format!("{refuses}{}{code}", error.text)
+    format!("{refuses}{}{}", error.text, in_brackets(error))
+}
+
+/// Its word, behind its text.
+fn in_brackets(error: &ServerError) -> String {
+    error.code.as_ref().map(|code| format!(" ({code})")).unwrap_or_default()
 }
 
 /// That a secret was not sent, in the words of commands.
@@ -428,6 +437,15 @@ fn outcome_of(error: &ClientError) -> Outcome {
 impl From<CallError> for CliError {
     fn from(error: CallError) -> CliError {
         let (outcome, text) = match &error {
+            CallError::Refused { error: server, at } if at.is_doubtful(server) => {
+                let text = format!(
+                    "{}{} {}",
+                    at.words_of(server),
+                    in_brackets(server),
+                    at.of_refusal(server)
+                );
+                (Outcome::UnknownFate, text)
+            }
             CallError::Refused { error: server, at } => {
                 (Outcome::of(server), format!("{} {}", told(server), at.of_refusal(server)))
             }
@@ -457,6 +475,7 @@ impl From<CallError> for CliError {
                 (Outcome::Unreachable, error.to_string())
             }
             CallError::FateUnknown { .. } => (Outcome::UnknownFate, error.to_string()),
+            _ if error.fate() != Fate::NotDone => (Outcome::UnknownFate, error.to_string()),
             _ => (Outcome::Failed, error.to_string()),
         };
         let code = error.code().map(str::to_owned);
@@ -466,7 +485,7 @@ impl From<CallError> for CliError {
 
 #[cfg(test)]
 mod tests {
-    use distkv_client::OwnNetwork;
+    use distkv_client::{At, OwnNetwork};
 
     use super::*;
 
@@ -485,6 +504,47 @@ mod tests {
             assert_eq!(error.exit_code(), expected, "{error}");
             assert_eq!(error.to_string().contains("refuses"), !is_made, "{error}");
         }
+    }
+
+    #[test]
+    fn a_refusal_behind_a_try_that_may_have_been_made_says_nothing_of_that_one() {
+        let text = |code: &str, is_made, fate| {
+            let words = String::from("no, not at a.b; nothing was changed; try another node");
+            let error = ServerError { is_made, ..ServerError::new(Some(code.to_owned()), words) };
+            let at = At { node: Some(String::from("n1")), attempts: 2, fate };
+            let error = CliError::from(CallError::Refused { error, at });
+            (error.exit_code(), error.has_code(code), error.to_string())
+        };
+        for code in
+            ["data_mismatch", "is_new", "already_exists", "wid_reused", "denied", "read_only"]
+        {
+            for (fate, told) in [
+                (Fate::Unknown, "may have been done"),
+                (Fate::Unconfirmed, "done but not confirmed"),
+            ] {
+                let of = text(code, false, fate);
+                let expected = format!(
+                    "an earlier try may have done it; the last one was refused: no, not at a.b; try another node \
+                     ({code}) (at n1, 2 tries, {told})"
+                );
+                assert_eq!(of, (EXIT_UNKNOWN_FATE, false, expected));
+            }
+            let (exit_code, has_code, told) = text(code, false, Fate::NotDone);
+            assert!(
+                has_code && told.starts_with("the node refuses: no, not at a.b; nothing"),
+                "{told}"
+            );
+            assert!([EXIT_PRECONDITION, EXIT_REFUSED].contains(&exit_code), "{told}");
+        }
+        // What may be deleted of a tree is: the node itself says how much.
+        let (exit_code, _, told) = text("denied", true, Fate::Unknown);
+        assert!(
+            exit_code == EXIT_REFUSED && told.ends_with("(denied) (at n1, 2 tries, done in part)"),
+            "{told}"
+        );
+        let closed = |fate| CallError::Closed(At { node: None, attempts: 1, fate });
+        assert_eq!(CliError::from(closed(Fate::Unknown)).exit_code(), EXIT_UNKNOWN_FATE);
+        assert_eq!(CliError::from(closed(Fate::NotDone)).exit_code(), EXIT_FAILURE);
     }
 
     #[test]

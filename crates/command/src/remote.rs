@@ -185,6 +185,27 @@ impl RemoteArgs {
         Ok(Client::connect(self.addresses()?, config).await?)
     }
 
+    /// The same, with the node first that clients prefer for this path, where several were named: so that all who change
+    /// something there meet. Where it cannot be found out, or does not answer, it is one that was named.
+    ///
+    /// # Errors
+    /// No node can be reached, or none lets this client in.
+    pub async fn toward(&self, path: &Path) -> Result<RemoteArgs, CliError> {
+        let named = self.addresses()?;
+        if named.len() < 2 {
+            return Ok(self.clone());
+        }
+        let client = self.client().await?;
+        // Where a node is set as preferred, all must know it.
+        let _in_vain = rt::timeout(self.timeout_or_default(), client.refresh_shards()).await;
+        let preferred = client.preferred(path);
+        let view = client.cluster_view();
+        let first = view.nodes.iter().find(|node| Some(&node.name) == preferred.as_ref());
+        let first = first.and_then(|node| node.client.clone());
+        let connect = first.into_iter().chain(named).map(|address| address.to_string()).collect();
+        Ok(RemoteArgs { connect, ..self.clone() })
+    }
+
     /// Whether several nodes were named.
     pub fn names_several(&self) -> Result<bool, CliError> {
         Ok(self.addresses()?.len() > 1)

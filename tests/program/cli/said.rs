@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use distkv::client::Fields;
 use distkv::model::value::{write_array_len, write_map_len, write_str};
 use serde_json::Value as Json;
 
-use crate::cli::command::{at, bench, cli_with, program};
+use crate::cli::command::{at, bench, cli, cli_with, program};
 use crate::cli::fake::{FakeNode, changed, error, item, state};
 use crate::processes::{NodeProcess, wait_until};
 
@@ -118,6 +119,46 @@ fn of_what_only_reads_nothing_may_have_been_done() {
     }
     let done = cli_with(&node, &["set", "a", "1", "--timeout", "200ms"]);
     assert_eq!(done.code, 7, "{}", done.stderr);
+}
+
+#[test]
+fn a_refusal_behind_a_try_that_may_have_been_made_leaves_the_fate_open() {
+    let (not_confirmed, words) =
+        ("0 of 1 nodes have it", "Data is 2, not 0, at a; nothing was changed");
+    for (arguments, code, words) in [
+        (&["set", "a", "1", "--if-value", "0"][..], "data_mismatch", words),
+        (&["delete", "a", "--if-value", "0"], "data_mismatch", words),
+        (&["set", "a", "1", "--if-new"], "already_exists", "Entry already exists at a"),
+        (&["set", "a", "1"], "denied", "not for you; nothing was changed"),
+    ] {
+        let run = |more: &[&str]| {
+            let tries = AtomicUsize::new(0);
+            let node = FakeNode::start(move |request| match request.str("action") {
+                Some("set_value" | "delete_value") => match tries.fetch_add(1, Ordering::SeqCst) {
+                    0 => vec![error(not_confirmed, "unknown_fate")],
+                    _ => vec![error(words, code)],
+                },
+                // One of our time: it heeds write ids.
+                Some("cluster") => {
+                    let id = Fields::new().str("name", "fake").u64("incarnation", 7).encode();
+                    vec![Fields::new().raw("id", &id).clone()]
+                }
+                _ => vec![error("no such action", "unknown_action")],
+            });
+            let several = format!("{0},{0}", node.address);
+            cli(&[arguments, more, &["--connect", &several]].concat())
+        };
+        let people = run(&[]);
+        assert_eq!(people.code, 7, "{arguments:?}: {people:?}");
+        assert!(!people.stderr.contains("nothing was changed"), "{people:?}");
+        let told = format!("({code}) (at fake, 2 tries, done but not confirmed)\n");
+        assert!(people.stderr.starts_with("error: an earlier try may have done it"), "{people:?}");
+        assert!(people.stderr.ends_with(&told), "{people:?}");
+        let programs = run(&["--json"]);
+        let told: Json = serde_json::from_str(&programs.stderr).unwrap();
+        let found = (programs.code, &told["outcome"], &told["code"], &told["exit_code"]);
+        assert_eq!(found, (7, &"unknown_fate".into(), &code.into(), &7.into()), "{programs:?}");
+    }
 }
 
 #[test]

@@ -9,9 +9,9 @@ from typing import Any, Union
 from .call import Caller, Plan
 from .codec import Fields, array_head, encode_value
 from .connection import Connection
-from .errors import REFUSALS, ProtocolError, RefusedError, ServerError, UsageError
+from .errors import Fate, ProtocolError, RefusedError, ServerError, UsageError, worse_fate
 from .model import UNSET, Entry, Unset, Version, Written, entry_of, written_of
-from .outcome import fate_of
+from .outcome import fate_of, refusal
 from .path import Path, PathLike
 from .replies import server_error
 from .retry import ErrorClass, Idempotency, class_of_server
@@ -98,12 +98,12 @@ class Batch:
         for (path, action, _, _), result in zip(self._ops, served.reply, strict=True):
             if "error" in result:
                 error = server_error(result)
-                kind = REFUSALS.get(error.code or "", RefusedError)
-                what = Idempotency.READ if action == "get_value" else Idempotency.UNGUARDED
-                fate = fate_of(error, class_of_server(error), what)
-                replies.append(
-                    kind(error.text, code=error.code, fate=fate, node=served.life[0], attempts=served.attempts)
-                )
+                fate = Fate.NOT_DONE
+                if action != "get_value":
+                    # The batch may have been tried before.
+                    now = fate_of(error, class_of_server(error), Idempotency.UNGUARDED)
+                    fate = worse_fate(served.earlier, now)
+                replies.append(refusal(error, fate, served.life[0], served.attempts))
             elif action == "get_value":
                 replies.append(entry_of(result, served.life[0]))
             else:

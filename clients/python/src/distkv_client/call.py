@@ -18,6 +18,7 @@ from .config import Address, Config
 from .connection import Connection
 from .errors import (
     DistKVError,
+    Fate,
     TimedOutError,
     TryError,
     UnavailableError,
@@ -86,6 +87,8 @@ class Served:
     attempts: int
     maybe_twice: bool
     """An earlier try, at another node, may have done it, too."""
+    earlier: Fate
+    """What the tries before have left in doubt."""
 
     @property
     def life(self) -> Life:
@@ -305,7 +308,7 @@ class Caller:
                     async with asyncio.timeout_at(None if plan.goes_on else end):
                         reply = await once(connection, end)
                 node.note(time() - sent)
-                return Served(reply, connection, address, attempts, doubt.is_elsewhere(address))
+                return Served(reply, connection, address, attempts, doubt.is_elsewhere(address), doubt.fate)
             except TryError as error:
                 failure = error
             except TimeoutError:

@@ -305,8 +305,9 @@ class Client:
         `idempotent`: the same value again is no change. `timeout`: seconds for all tries; without any left, nothing
         is sent.
 
-        Raises :class:`~distkv_client.errors.PreconditionError`, if somebody was there first;
-        :class:`~distkv_client.errors.FateUnknownError`, if it may have been made.
+        Raises :class:`~distkv_client.errors.PreconditionError`, if a precondition did not hold: if its `fate` is not
+        `NOT_DONE`, perhaps because of an earlier try; :class:`~distkv_client.errors.FateUnknownError`, if it may have
+        been made.
         """
         options = WriteOptions(if_version, if_new, if_value, write_id, copies, idempotent)
         return await self._write(Path.of(path), encode_value(value), options, timeout)
@@ -402,7 +403,8 @@ class Client:
     ) -> Watch:
         """Watches a path and everything below it: `async with` it, then `async for` over it.
 
-        `fetch`: the state comes first, then :class:`~distkv_client.watch.UpToDate`, then changes.
+        `fetch`: the state comes first, then :class:`~distkv_client.watch.UpToDate`, then changes. Of what changes while
+        it is not read, only the latest version of each path may come.
         """
         path = Path.of(path)
         return Watch(self._caller, path, fetch=fetch, min_depth=min_depth, max_depth=max_depth)

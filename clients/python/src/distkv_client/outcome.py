@@ -85,8 +85,7 @@ def final_error(error: TryError, fate: Fate, node: str | None, attempts: int) ->
         return UsageError(str(error))
     if isinstance(error, ServerError) and class_of_code(error.code) is ErrorClass.FINAL:
         # A refusal after a try of unknown fate may be that try's doing: `fate` says so.
-        kind = REFUSALS.get(error.code or "", RefusedError)
-        return kind(error.text, code=error.code, fate=fate, node=node, attempts=attempts, cause=error)
+        return refusal(error, fate, node, attempts)
     code = error.code if isinstance(error, ServerError) else None
     if fate is not Fate.NOT_DONE:
         is_unknown = fate is Fate.UNKNOWN
@@ -96,6 +95,18 @@ def final_error(error: TryError, fate: Fate, node: str | None, attempts: int) ->
         return FateUnknownError(text, code=code, fate=fate, node=node, attempts=attempts, cause=error)
     text = f"no node could do it in time; the last try: {error}"
     return UnavailableError(text, node=node, attempts=attempts, cause=error)
+
+
+def refusal(error: ServerError, fate: Fate, node: str | None, attempts: int) -> RefusedError:
+    """The error of what a node refuses. It knows of no try but that one: its "nothing was changed" says nothing of an
+    earlier one."""
+    kind, text = REFUSALS.get(error.code or "", RefusedError), error.text
+    # Of another kind of error, the doubt may be its own.
+    is_own = error.is_made or class_of_code(error.code) is not ErrorClass.FINAL
+    if fate is not Fate.NOT_DONE and not is_own:
+        words = text.replace("; nothing was changed", "")
+        text = f"an earlier try may have done it; the last one was refused: {words}"
+    return kind(text, code=error.code, fate=fate, node=node, attempts=attempts, cause=error)
 
 
 def no_access(error: TryError, fate: Fate, node: str, attempts: int) -> DistKVError:

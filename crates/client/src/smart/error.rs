@@ -6,6 +6,7 @@ use super::config::ReadModeError;
 use crate::error::{ClientError, ServerError};
 use crate::login::PLAINTEXT_LOGIN;
 use crate::model::count::count_of;
+use crate::retry::ErrorClass;
 
 /// What became of what the call was to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +72,32 @@ impl At {
             false => self.to_string(),
         }
     }
+
+    /// Whether an earlier try may have done what the last one was refused for.
+    #[must_use]
+    pub fn is_doubtful(&self, error: &ServerError) -> bool {
+        // Of another kind of error, the doubt may be its own.
+        let is_final = ErrorClass::of_server(error) == ErrorClass::Final;
+        self.fate != Fate::NotDone && !error.is_made && is_final
+    }
+
+    /// The node's words of a refusal. It knows of no try but the one that it refuses, so that "nothing was changed" says
+    /// nothing of an earlier one.
+    #[must_use]
+    pub fn words_of(&self, error: &ServerError) -> String {
+        match self.is_doubtful(error) {
+            true => format!(
+                "an earlier try may have done it; the last one was refused: {}",
+                of_one_try(&error.text)
+            ),
+            false => error.text.clone(),
+        }
+    }
+}
+
+/// A node's words without what they say of the whole call.
+fn of_one_try(text: &str) -> String {
+    text.replace("; nothing was changed", "")
 }
 
 /// Why a call did not succeed.
@@ -79,7 +106,7 @@ pub enum CallError {
     /// A node refused it, and no other try can help: a precondition does not hold, the request is bad,
     /// it is not allowed … Where the fate is unknown, an earlier try may have done it, or the node has done a part before: it
     /// has deleted what may be deleted of a tree ([`ServerError::is_made`]).
-    #[error("{error} {}", .at.of_refusal(.error))]
+    #[error("{} {}", .at.words_of(.error), .at.of_refusal(.error))]
     Refused {
         /// What the node said.
         error: ServerError,
@@ -112,7 +139,7 @@ pub enum CallError {
     },
     /// A try may have been carried out, and another one could do it twice; or the deadline passed
     /// after such a try.
-    #[error("it may have been done: {error} {at}")]
+    #[error("it may have been done: {} {at}", of_one_try(&.error.to_string()))]
     FateUnknown {
         /// How the last try failed.
         error: ClientError,
@@ -194,7 +221,9 @@ impl CallError {
         self.at().map_or(Fate::NotDone, |at| at.fate)
     }
 
-    /// Whether a precondition of a write did not hold: another write came first.
+    /// Whether a precondition of a write did not hold. That another write came first is certain only where
+    /// [`CallError::fate`] is [`Fate::NotDone`]: else an earlier try may have made this one, and the last try has met it, or
+    /// what came after it.
     #[must_use]
     pub fn is_precondition(&self) -> bool {
         let codes = ["already_exists", "is_new", "chain_mismatch", "data_mismatch"];

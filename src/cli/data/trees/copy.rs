@@ -47,6 +47,11 @@ Entry by entry: each is set at the new path, and then deleted at the old one, if
 there meanwhile; what was changed stays at both, and is told. What is at the new path already is not \
 replaced, unless with --force. A move that was interrupted is finished by running it again with --force.
 
+Of several who move an entry at once, one moves it, and the others fail, perhaps with a copy at their \
+new paths, as long as all reach the same node: where each names several nodes, that is the one that \
+clients prefer for the old path. It is not so over a split, or when that node freezes or is killed \
+meanwhile.
+
 Exit code: 0 done, 1 failed (the text says at which entry), or something stays; 2 usage, 3 refused, \
 5 something is there already, 6 no node was reached, 7 it may have been done, 130 interrupted (what was done is told).")]
 pub(in crate::cli) struct MvArgs {
@@ -107,7 +112,11 @@ async fn run(places: &Places, remote: &RemoteArgs, moves: bool) -> Result<(), Cl
     places.check()?;
     // Replies wait behind a stream that is not read, so what is read has a connection of its own.
     let interrupt = Interrupt::heed()?;
-    let connecting = async { Ok((remote.connect().await?, remote.connect().await?)) };
+    let connecting = async {
+        // All of a move is done at one node: what it deletes at one must not be lost with another.
+        let remote = if moves { remote.toward(&places.from).await? } else { remote.clone() };
+        Ok((remote.connect().await?, remote.connect().await?))
+    };
     let connected = interrupt.or(connecting).await;
     let nothing = if moves { "nothing was moved" } else { "nothing was copied" };
     let (source, target) = connected.map_err(|error| error.left(nothing))?;

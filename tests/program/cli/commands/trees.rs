@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 
 use serde_json::Value as Json;
 
@@ -126,6 +127,49 @@ fn a_move_that_is_refused_half_way_says_what_is_where_and_how_to_go_on() {
     let told = if both == 0 { String::new() } else { format!("{both} entr") };
     assert!(done.stderr.contains(&told), "{both}: {}", done.stderr);
     assert!(done.stderr.contains("the same command with --force goes on from there"), "{done:?}");
+}
+
+#[test]
+fn whoever_moves_an_entry_does_so_at_the_node_that_is_preferred_for_it() {
+    let n1 = NodeProcess::run("n1");
+    let n2 = NodeProcess::join("n2", &[&n1]);
+    let n3 = NodeProcess::join("n3", &[&n1, &n2]);
+    let client = |node: &NodeProcess| node.client.to_string();
+    let from = |first: usize| {
+        let mut addresses = [client(&n1), client(&n2), client(&n3)];
+        addresses.rotate_left(first);
+        addresses.join(",")
+    };
+    // Long enough that a node that is only slow counts.
+    let by = |addresses: &str, arguments: &[&str]| {
+        run(&[arguments, &["--timeout", "60s", "--connect", addresses]].concat(), &[], b"")
+    };
+    for node in [&n1, &n2, &n3] {
+        let ready = by(&client(node), &["wait", "--members", "3"]);
+        assert_eq!(ready.code, 0, "{ready:?}");
+    }
+    let movers = |first: usize| {
+        let set = by(&from(0), &["set", "jobs.x", "1", "--json"]);
+        assert_eq!(set.code, 0, "{set:?}");
+        // Each names another node first.
+        let moved = thread::scope(|scope| {
+            let place = |k: usize| format!("taken.{first}.{k}");
+            let mover = |k| scope.spawn(move || by(&from(k), &["mv", "jobs.x", &place(k)]));
+            let movers: Vec<_> = (0..3).map(mover).collect();
+            movers.into_iter().map(|mover| mover.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert_eq!(moved.iter().filter(|done| done.code == 0).count(), 1, "{moved:?}");
+        assert_eq!(moved.iter().filter(|done| done.code == 1).count(), 2, "{moved:?}");
+        // All that was done, was done where the entry's writers meet.
+        let maker =
+            |line: &Json| line["chain"][0].as_str().unwrap().split('~').next().unwrap().to_owned();
+        let set: Json = serde_json::from_str(&set.stdout).unwrap();
+        let tree = by(&from(0), &["tree", &format!("taken.{first}"), "--chain", "--json"]);
+        for line in tree.stdout.lines() {
+            assert_eq!(maker(&serde_json::from_str(line).unwrap()), maker(&set), "{line}");
+        }
+    };
+    (0..5).for_each(movers);
 }
 
 #[test]

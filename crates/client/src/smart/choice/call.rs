@@ -78,6 +78,8 @@ pub(in crate::smart) struct Served<T> {
     pub(in crate::smart) attempts: u32,
     /// An earlier try, at another node, may have done it, too.
     pub(in crate::smart) maybe_twice: bool,
+    /// What the tries before have left in doubt.
+    pub(in crate::smart) earlier: Fate,
 }
 
 /// How one try failed.
@@ -92,8 +94,8 @@ pub(in crate::smart) struct Failed {
 impl<T> Served<T> {
     /// What came back, and the rest.
     pub(in crate::smart) fn split(self) -> (T, Served<()>) {
-        let Self { value, used, attempts, maybe_twice } = self;
-        (value, Served { value: (), used, attempts, maybe_twice })
+        let Self { value, used, attempts, maybe_twice, earlier } = self;
+        (value, Served { value: (), used, attempts, maybe_twice, earlier })
     }
 
     /// The node.
@@ -341,7 +343,7 @@ impl Inner {
                 Ok((value, used)) => {
                     let is_other = |other: &HostPort| *other != target.address;
                     let maybe_twice = in_doubt.iter().any(is_other) && !is_broken(Rule::Maybe);
-                    return Ok(Served { value, used, attempts, maybe_twice });
+                    return Ok(Served { value, used, attempts, maybe_twice, earlier: fate });
                 }
                 Err(failed) => failed,
             };
@@ -350,7 +352,8 @@ impl Inner {
                 true => Idempotency::Unguarded,
                 false => plan.idempotency,
             };
-            let this = fate_of(&failed, idempotency);
+            let is_made = failed.error.server().is_some_and(|error| error.is_made);
+            let this = fate_of(failed.class, is_made, idempotency);
             if this != Fate::NotDone && !in_doubt.contains(&target.address) {
                 in_doubt.push(target.address.clone());
             }
@@ -545,9 +548,12 @@ impl Inner {
 }
 
 /// What a failed try leaves in doubt.
-fn fate_of(failed: &Failed, idempotency: Idempotency) -> Fate {
-    let is_made = failed.error.server().is_some_and(|error| error.is_made);
-    match failed.class {
+pub(in crate::smart) fn fate_of(
+    class: ErrorClass,
+    is_made: bool,
+    idempotency: Idempotency,
+) -> Fate {
+    match class {
         _ if idempotency == Idempotency::Read => Fate::NotDone,
         ErrorClass::UnknownThere => Fate::Unconfirmed,
         // Part of a tree may be deleted, and the rest refused for good.
@@ -560,7 +566,7 @@ fn fate_of(failed: &Failed, idempotency: Idempotency) -> Fate {
 }
 
 /// What all tries together leave in doubt. A change that one node has made stays made.
-fn worse(a: Fate, b: Fate) -> Fate {
+pub(in crate::smart) fn worse(a: Fate, b: Fate) -> Fate {
     match (a, b) {
         (Fate::Unconfirmed, _) | (_, Fate::Unconfirmed) => Fate::Unconfirmed,
         (Fate::Unknown, _) | (_, Fate::Unknown) => Fate::Unknown,

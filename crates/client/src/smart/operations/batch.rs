@@ -13,8 +13,8 @@ use crate::model::value::{Value, write_array_len};
 use crate::pool::NodeIdentity;
 use crate::retry::deviations::{Rule, is_broken};
 use crate::retry::{ErrorClass, Idempotency};
-use crate::smart::choice::call::Plan;
-use crate::smart::error::CallError;
+use crate::smart::choice::call::{Plan, Served, fate_of, worse};
+use crate::smart::error::{At, CallError, Fate};
 use crate::smart::{Client, Inner};
 
 /// Most operations of a batch.
@@ -46,18 +46,19 @@ pub enum BatchReply {
     Read(Entry),
     /// What a write or a deletion did.
     Written(Written),
-    /// The node refused it; the other operations were executed.
-    Refused(ServerError),
+    /// The node refused it; the other operations were executed. It is a [`CallError::Refused`], whose
+    /// [`CallError::fate`] says whether an earlier try of the batch may have done it.
+    Refused(CallError),
 }
 
-impl BatchReply {
-    /// Whether the node has made a change.
-    fn is_made(&self) -> bool {
-        match self {
-            BatchReply::Read(_) => false,
-            BatchReply::Written(_) => true,
-            BatchReply::Refused(error) => error.is_made,
-        }
+/// The node's answer to one operation.
+type Answer = Result<BatchReply, ServerError>;
+
+/// Whether the node has made a change.
+fn is_made(answer: &Answer) -> bool {
+    match answer {
+        Ok(reply) => matches!(reply, BatchReply::Written(_)),
+        Err(error) => error.is_made,
     }
 }
 
@@ -159,43 +160,58 @@ impl Batch {
         (bytes, idempotency)
     }
 
-    /// The replies, in the order of the operations. An error that another node might not have
+    /// The answers, in the order of the operations. An error that another node might not have
     /// becomes the error of the whole batch if the batch can be retried; it says whether any of it is made.
     fn decode(
         &self,
         reply: &Message,
         node: &str,
         is_repeatable: bool,
-    ) -> Result<Vec<BatchReply>, ClientError> {
+    ) -> Result<Vec<Answer>, ClientError> {
         let results = reply.get("results").ok_or_else(|| malformed(node, "results"))?;
-        let mut replies = Vec::with_capacity(self.ops.len());
+        let mut answers = Vec::with_capacity(self.ops.len());
         let mut passing = None;
         for (op, result) in self.ops.iter().zip(array_items(results)) {
             let message = Message::new(result).map_err(|_| malformed(node, "a result"))?;
-            let reply = match (message.error(), &op.kind) {
+            let answer = match (message.error(), &op.kind) {
                 (Some(error), _) => {
                     if passing.is_none() && ErrorClass::of_server(&error) != ErrorClass::Final {
                         passing = Some(error.clone());
                     }
-                    BatchReply::Refused(error)
+                    Err(error)
                 }
-                (None, Kind::Get) => BatchReply::Read(entry::entry_of(&message, node)?),
+                (None, Kind::Get) => Ok(BatchReply::Read(entry::entry_of(&message, node)?)),
                 (None, Kind::Put(..) | Kind::Delete(_)) => {
-                    BatchReply::Written(entry::written_of(&message, node)?)
+                    Ok(BatchReply::Written(entry::written_of(&message, node)?))
                 }
             };
-            replies.push(reply);
+            answers.push(answer);
         }
-        if replies.len() != self.ops.len() {
+        if answers.len() != self.ops.len() {
             return Err(malformed(node, "the number of results"));
         }
         match passing {
             Some(error) if is_repeatable && !is_broken(Rule::Batch) => {
-                let is_made = replies.iter().any(BatchReply::is_made);
+                let is_made = answers.iter().any(is_made);
                 Err(ServerError { is_made, ..error }.into())
             }
-            _ => Ok(replies),
+            _ => Ok(answers),
         }
+    }
+}
+
+impl Op {
+    /// The node's error, and what is known of the operation: the batch may have been tried before.
+    fn refusal(&self, error: ServerError, served: &Served<()>) -> CallError {
+        let fate = match self.kind {
+            Kind::Get => Fate::NotDone,
+            Kind::Put(..) | Kind::Delete(_) => {
+                let class = ErrorClass::of_server(&error);
+                worse(served.earlier, fate_of(class, error.is_made, Idempotency::Unguarded))
+            }
+        };
+        let (node, attempts) = (Some(served.node().name.clone()), served.attempts);
+        CallError::Refused { error, at: At { node, attempts, fate } }
     }
 }
 
@@ -232,14 +248,17 @@ impl Client {
             batch.decode(&reply, &used.identity().name, is_repeatable)
         });
         let served = served.await?;
-        let (mut replies, served) = served.split();
-        for (op, reply) in batch.ops.iter().zip(&mut replies) {
-            if let BatchReply::Written(written) = reply {
-                served.tell(written);
-                self.note(op, written, served.node());
+        let (answers, served) = served.split();
+        let tell = |(op, answer): (&Op, Answer)| match answer {
+            Ok(BatchReply::Written(mut written)) => {
+                served.tell(&mut written);
+                self.note(op, &written, served.node());
+                BatchReply::Written(written)
             }
-        }
-        Ok(replies)
+            Ok(reply) => reply,
+            Err(error) => BatchReply::Refused(op.refusal(error, &served)),
+        };
+        Ok(batch.ops.iter().zip(answers).map(tell).collect())
     }
 
     fn note(&self, op: &Op, written: &Written, node: &NodeIdentity) {

@@ -105,7 +105,7 @@ impl Client {
     ///
     /// # Errors
     /// [`CallError`]; its [`CallError::fate`] says whether the write may have been made, and
-    /// [`CallError::is_precondition`] whether another write came first.
+    /// [`CallError::is_precondition`] whether a precondition did not hold.
     pub async fn put_with<T: Serialize + ?Sized + Sync>(
         &self,
         path: &Path,
@@ -141,7 +141,7 @@ impl Client {
     ///
     /// # Errors
     /// [`CallError`]; its [`CallError::fate`] says whether the entry may have been deleted, and
-    /// [`CallError::is_precondition`] whether another write came first.
+    /// [`CallError::is_precondition`] whether a precondition did not hold.
     pub async fn delete_with(
         &self,
         path: &Path,

@@ -8,8 +8,8 @@
 //! more was delivered than can be remembered, the watch starts over and says so:
 //! [`WatchEvent::Restarted`].
 //!
-//! Versions that were superseded while the watch was away are not delivered: only the latest
-//! version of each path.
+//! Versions that were superseded while the watch was away, or was not read while its node could send
+//! no more, are not delivered, nor deletions in between: only the latest version of each path.
 
 mod memory;
 mod settle;
@@ -139,7 +139,8 @@ enum Phase {
 }
 
 impl Client {
-    /// Watches a path and everything below it. When this returns, the watch has begun.
+    /// Watches a path and everything below it. When this returns, the watch has begun. Of what changes while it is not
+    /// read, only the latest version of each path may come.
     ///
     /// # Errors
     /// [`CallError`]: a node refused it, or none could begin it in time.
