@@ -1,7 +1,8 @@
 """A counter with several writers, by versions as preconditions: `python shared_counter.py [SEED]`.
 
-Exact as long as all writers reach the same node: not over a split, nor when a node freezes for about two seconds or is killed, so
-that some of them go on at another one. Then two nodes can each take a next number; one is lost, and reported as a conflict.
+Exact as long as all writers reach the same node: not over a split, nor when a node freezes for about two seconds or is
+killed, so that some of them go on at another one. Then two nodes can each take a next number; one is lost, and reported
+as a conflict.
 """
 
 import asyncio

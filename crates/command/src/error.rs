@@ -121,7 +121,9 @@ impl Outcome {
             ) => Outcome::Precondition,
             Some("unknown_fate") => Outcome::UnknownFate,
             Some("not_ready") => Outcome::Unreachable,
-            Some("internal" | "storage_failed" | "no_event" | "too_slow") | None => Outcome::Failed,
+            Some("internal" | "storage_failed" | "no_event" | "too_slow" | "given_up") | None => {
+                Outcome::Failed
+            }
             Some(_) => Outcome::Refused,
         }
     }
@@ -516,7 +518,7 @@ mod tests {
             (error.exit_code(), error.has_code(code), error.to_string())
         };
         for code in
-            ["data_mismatch", "is_new", "already_exists", "wid_reused", "denied", "read_only"]
+            ["data_mismatch", "is_new", "already_exists", "wid_reused", "denied", "memory_full"]
         {
             for (fate, told) in [
                 (Fate::Unknown, "may have been done"),

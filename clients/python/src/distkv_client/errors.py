@@ -195,8 +195,8 @@ class DeniedError(RefusedError):
 
 
 class PreconditionError(RefusedError):
-    """A precondition of a write did not hold: somebody was there first. That may have been an earlier try of this call, if
-    `fate` is not :attr:`Fate.NOT_DONE`: who reads anew and does it once more then may do it twice."""
+    """A precondition of a write did not hold: somebody was there first. That may have been an earlier try of this call,
+    if `fate` is not :attr:`Fate.NOT_DONE`: who reads anew and does it once more then may do it twice."""
 
 
 class ExistsError(PreconditionError):
