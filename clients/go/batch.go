@@ -93,7 +93,9 @@ func (b *Batch) Run(ctx context.Context, options *BatchOptions) ([]BatchReply, e
 	if options != nil {
 		p.timeout = options.Timeout
 	}
-	ops, err := b.encode(&p)
+	turn := c.places.begin(len(b.ops))
+	defer turn.end()
+	ops, err := b.encode(&p, &turn)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +123,7 @@ func (b *Batch) Run(ctx context.Context, options *BatchOptions) ([]BatchReply, e
 }
 
 // encode writes its operations as a field's value, and says what a second try would do.
-func (b *Batch) encode(p *plan) ([]byte, error) {
+func (b *Batch) encode(p *plan, of *turn) ([]byte, error) {
 	encoded := msgpack.AppendArrayHead(nil, len(b.ops))
 	for _, op := range b.ops {
 		fields := pathBody(op.action, op.path)
@@ -131,7 +133,7 @@ func (b *Batch) encode(p *plan) ([]byte, error) {
 			if op.value != nil {
 				fields.raw("value", op.value)
 			}
-			id := op.options.id(!b.client.config.NoWriteIDs)
+			id := op.options.id(of, !b.client.config.NoWriteIDs)
 			if err := op.options.writeInto(fields, id); err != nil {
 				return nil, err
 			}

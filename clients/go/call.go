@@ -45,6 +45,7 @@ type caller struct {
 	pool     *pool
 	topology *topology
 	own      *ownWrites
+	places   *writePlaces
 	counters counters
 
 	isClosing atomic.Bool

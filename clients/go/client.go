@@ -68,6 +68,7 @@ func Connect(ctx context.Context, config Config) (*Client, error) {
 	}
 	c.caller.config, c.caller.pool, c.caller.topology = &c.config, c.pool, c.topology
 	c.caller.own = newOwnWrites(config.OwnWritesMax, &c.pool.clock)
+	c.caller.places = newWritePlaces()
 	c.caller.endless = map[endless]struct{}{}
 	c.shards = newShardTable(&c.caller)
 	own, stop := context.WithCancel(context.Background())

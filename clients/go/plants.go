@@ -18,4 +18,5 @@ const (
 	plantTooSlow       = "a watch that its node gives up has ended"
 	plantNotStopped    = "a stream that is left goes on"
 	plantOwnOrder      = "a write does not say what the client knows"
+	plantNotGivenUp    = "a write does not say what is given up"
 )

@@ -53,7 +53,7 @@ var codes = map[string]class{
 	"storage_failed": classUnavailable,
 	"internal":       classFateUnknown,
 	"bad_request":    classFinal, "bad_message": classFinal, "unknown_action": classFinal,
-	"not_implemented": classFinal, "too_large": classFinal, "wid_reused": classFinal, "denied": classFinal,
+	"not_implemented": classFinal, "too_large": classFinal, "wid_reused": classFinal, "given_up": classFinal, "denied": classFinal,
 	"auth_required": classFinal, "auth_failed": classFinal, "is_root": classFinal, "not_found": classFinal,
 	"already_exists": classFinal, "is_new": classFinal, "chain_mismatch": classFinal, "data_mismatch": classFinal,
 	"type_mismatch": classFinal, "in_use": classFinal, "memory_full": classFinal,

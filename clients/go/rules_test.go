@@ -61,7 +61,7 @@ func TestWhatOneNodeCannotDoAnotherDoes(t *testing.T) {
 }
 
 func TestAClassForEachCodeThatANodeHas(t *testing.T) {
-	if len(codes) != 26 {
+	if len(codes) != 27 {
 		t.Error(len(codes))
 	}
 	var policy RetryPolicy

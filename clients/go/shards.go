@@ -2,7 +2,6 @@ package distkv
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
@@ -231,14 +230,15 @@ func (c *Client) PreferShard(ctx context.Context, shard int, node string) error 
 	if c.shards.isWithin(ctx) {
 		return errWithin // Before anything is done.
 	}
-	id := make([]byte, 16)
-	_, _ = rand.Read(id) // It never fails.
+	turn := c.caller.places.begin(1)
+	defer turn.end()
+	id := turn.id()
 	action := "set_internal"
 	if node == "" {
 		action = "delete_internal"
 	}
 	path := PathOf("shards", shard)
-	b := c.caller.own.orderInto(pathBody(action, path), path, false).binary("wid", id)
+	b := c.caller.own.orderInto(pathBody(action, path), path, false).binary("wid", id[:])
 	if node != "" {
 		b.text("value", node)
 	}

@@ -87,14 +87,14 @@ func (o *DeleteOptions) put() *PutOptions {
 	return &PutOptions{IfVersion: o.IfVersion, IfValue: o.IfValue, WriteID: o.WriteID, Copies: o.Copies, Timeout: o.Timeout}
 }
 
-// id is what all tries carry; nil: none.
-func (o *PutOptions) id(byDefault bool) []byte {
+// id is what all tries carry; nil: none. The turn makes one where the caller has given none, if that is so by default.
+func (o *PutOptions) id(of *turn, byDefault bool) []byte {
 	if planted == plantNoIDs {
 		return nil
 	}
 	id := o.WriteID
 	if id.kind == idAutomatic && byDefault {
-		id = NewWriteID()
+		id = WriteIDFrom(of.id())
 	}
 	if id.kind != idGiven {
 		return nil
@@ -182,7 +182,9 @@ func (c *Client) write(ctx context.Context, action string, path Path, value Valu
 	if value != nil {
 		b.raw("value", value)
 	}
-	id := options.id(!c.config.NoWriteIDs)
+	turn := c.caller.places.begin(1)
+	defer turn.end()
+	id := options.id(&turn, !c.config.NoWriteIDs)
 	if err := options.writeInto(b, id); err != nil {
 		return Written{}, err
 	}

@@ -306,6 +306,14 @@ impl Play<'_> {
                 return Err(Failure::Client(format!("`{name}` is {said:?}:{}", shown())));
             }
         }
+        if let Some(wanted) = &told.places {
+            let ids = asked.iter().flat_map(parts).filter_map(|part| field(part, "wid"));
+            let places: Vec<WritePlace> = ids.filter_map(place).collect();
+            let clients: BTreeSet<_> = places.iter().map(|place| place.client).collect();
+            if clients.len() != 1 || !places.iter().map(|place| &place.numbers).eq(wanted) {
+                return Err(Failure::Client(format!("the ids say {places:?}:{}", shown())));
+            }
+        }
         Ok(())
     }
 
@@ -326,9 +334,34 @@ impl Play<'_> {
     }
 }
 
+/// The operations of a batch; of any other request, itself.
+fn parts(request: &rmpv::Value) -> Vec<&rmpv::Value> {
+    let ops = field(request, "ops").and_then(rmpv::Value::as_array);
+    ops.map_or_else(|| vec![request], |ops| ops.iter().collect())
+}
+
 /// A tock that a request has, or each operation of a batch; 0 where it has none.
 fn tocks(request: &rmpv::Value, name: &str) -> Vec<u64> {
-    let ops = field(request, "ops").and_then(rmpv::Value::as_array);
-    let said = |request| field(request, name).and_then(rmpv::Value::as_u64).unwrap_or(0);
-    ops.map_or_else(|| vec![said(request)], |ops| ops.iter().map(said).collect())
+    let said = |part| field(part, name).and_then(rmpv::Value::as_u64).unwrap_or(0);
+    parts(request).into_iter().map(said).collect()
+}
+
+/// What a write id says of its write.
+#[derive(PartialEq, Eq, Debug)]
+struct WritePlace {
+    client: [u8; 7],
+    /// The write's own number; and no write of a lesser one than the other is waited for.
+    numbers: [u32; 2],
+}
+
+/// What a write id says, as docs/client-protocol.md has it ("A client's own order"); none if it says nothing.
+fn place(id: &rmpv::Value) -> Option<WritePlace> {
+    let id: [u8; 16] = id.as_slice()?.try_into().ok()?;
+    let (mark, rest) = id.split_first_chunk::<2>()?;
+    let (client, rest) = rest.split_first_chunk::<7>()?;
+    let (number, rest) = rest.split_first_chunk::<4>()?;
+    let [a, b, c] = *rest.first_chunk::<3>()?;
+    let (number, span) = (u32::from_be_bytes(*number), u32::from_be_bytes([0, a, b, c]));
+    (*mark == [0xd1, 0x5c])
+        .then_some(WritePlace { client: *client, numbers: [number, number - span] })
 }

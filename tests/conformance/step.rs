@@ -137,6 +137,8 @@ pub(crate) struct Requests {
     /// This is what they say of the client's order of changes, 0 where nothing; a batch has one for each operation.
     pub(crate) above: Option<Vec<u64>>,
     pub(crate) own: Option<Vec<u64>>,
+    /// This is what the ids of all their writes say: their numbers, and below which numbers the client waits for none.
+    pub(crate) places: Option<Vec<[u32; 2]>>,
     #[serde(default)]
     pub(crate) until: bool,
 }

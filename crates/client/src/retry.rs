@@ -126,9 +126,8 @@ impl ErrorClass {
         Some(match code {
             // About the request: the same everywhere.
             "bad_request" | "bad_message" | "unknown_action" | "not_implemented" | "too_large"
-            | "wid_reused" | "denied" | "auth_required" | "auth_failed" | "is_root" => {
-                ErrorClass::Final
-            }
+            | "wid_reused" | "given_up" | "denied" | "auth_required" | "auth_failed"
+            | "is_root" => ErrorClass::Final,
             // Not there, or a precondition that does not hold.
             "not_found" | "already_exists" | "is_new" | "chain_mismatch" | "data_mismatch"
             | "type_mismatch" | "in_use" => ErrorClass::Final,

@@ -91,6 +91,8 @@ pub enum Defect {
     AnewWithoutData,
     /// Replication rule 1: what a client has heard of does not count for its change.
     DeafToClients,
+    /// Replication rule 1: a write that its client has given up is made when it comes.
+    GivenUpIsMade,
 }
 
 impl Defect {
@@ -137,6 +139,7 @@ impl Defect {
         Self::OverlayLosesWay,
         Self::AnewWithoutData,
         Self::DeafToClients,
+        Self::GivenUpIsMade,
     ];
 
     /// What it is called on command lines and in documents: `TiesByArrival` is `ties_by_arrival`.

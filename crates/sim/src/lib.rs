@@ -45,6 +45,7 @@ pub use profile::{Family, Focus, Options};
 pub use reporting::stats::Stats;
 pub use shrink::shrink;
 pub use sought::{FOUND_BY_OTHER_TESTS, SOUGHT, Sought};
+pub use whole::HELD_UP_FROM;
 
 use engines::cluster::Cluster;
 

@@ -6,6 +6,7 @@
 
 use crate::model::defects::Defect;
 use crate::profile::{Family, Focus};
+use crate::whole::HELD_UP_FROM;
 
 /// Where a planted defect is sought.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +57,7 @@ pub const SOUGHT: &[Sought] = &[
     node(Defect::OverlayLosesWay, 400),
     node(Defect::AnewWithoutData, 200),
     node(Defect::DeafToClients, 100),
+    Sought { from: HELD_UP_FROM, ..node(Defect::GivenUpIsMade, 300) },
 ];
 
 /// A defect of the engine, sought in networks of 3 to 5 engines.

@@ -36,10 +36,12 @@ pub(crate) enum Rule {
     StreamStopped,
     /// What is written comes after all that the client knows.
     OwnOrder,
+    /// A write says which older ones the client does not wait for any more.
+    GivenUp,
 }
 
 #[cfg(feature = "planted-defects")]
-const NAMES: [(&str, Rule); 15] = [
+const NAMES: [(&str, Rule); 16] = [
     ("a write that may have been made is made again", Rule::Unguarded),
     ("no write has an id", Rule::WriteIds),
     ("each try has another order of nodes", Rule::Rank),
@@ -55,6 +57,7 @@ const NAMES: [(&str, Rule); 15] = [
     ("a watch that its node gives up has ended", Rule::TooSlow),
     ("a stream that is left goes on", Rule::StreamStopped),
     ("a write does not say what the client knows", Rule::OwnOrder),
+    ("a write does not say what is given up", Rule::GivenUp),
 ];
 
 /// Whether this process breaks a rule.

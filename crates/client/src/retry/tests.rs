@@ -10,7 +10,7 @@ use super::*;
 const ALL_CLASSES: [ErrorClass; 8] =
     [Unavailable, Overload, Aborted, TryDeadline, FateUnknown, UnknownThere, Busy, Final];
 
-const CODES: [(&str, ErrorClass); 26] = [
+const CODES: [(&str, ErrorClass); 27] = [
     ("bad_request", Final),
     ("bad_message", Final),
     ("unknown_action", Final),
@@ -24,6 +24,7 @@ const CODES: [(&str, ErrorClass); 26] = [
     ("type_mismatch", Final),
     ("in_use", Final),
     ("wid_reused", Final),
+    ("given_up", Final),
     ("memory_full", Final),
     ("too_large", Final),
     ("denied", Final),

@@ -82,6 +82,7 @@ fn codes_have_the_classes_of_their_vectors() {
         "not_implemented",
         "too_large",
         "wid_reused",
+        "given_up",
         "denied",
         "auth_required",
         "auth_failed",

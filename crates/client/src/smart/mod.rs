@@ -56,6 +56,7 @@ pub use operations::options::{DeleteTreeOptions, GetOptions, PutOptions, TreeOpt
 pub use operations::request::RawRequest;
 pub use operations::shards::place_of;
 pub use operations::tree::{TREE_ENTRIES_MAX, TreeStream};
+use operations::write_places::WritePlaces;
 pub use streams::messages::{Monitor, MonitorEvent, TopicMessage};
 pub use streams::watch::{Change, Watch, WatchEvent, WatchOptions};
 #[cfg(feature = "tracing")]
@@ -78,6 +79,7 @@ struct Inner {
     topology: TopologyManager,
     table: Arc<Table>,
     own_writes: OwnWrites,
+    write_places: WritePlaces,
     counts: Counts,
     /// The calls that are open.
     calls: Group,
@@ -129,8 +131,9 @@ impl Client {
             let refresh_every = Some(config.shard_table_age);
             let table = ShardMapConfig { refresh_every, ..ShardMapConfig::default() };
             let table = new_table(Weak::clone(inner), pool.tasks().clone(), table);
+            let write_places = WritePlaces::new();
             let (calls, door) = (Group::default(), Door::default());
-            Inner { config, pool, topology, table, own_writes, counts, calls, door }
+            Inner { config, pool, topology, table, own_writes, write_places, counts, calls, door }
         });
         let client = Client { inner };
         client.wait_for_view(&first).await?;

@@ -3,6 +3,7 @@
 
 mod beside;
 mod crossing;
+mod given_up;
 mod parts;
 mod reissue;
 mod settled;

@@ -88,6 +88,10 @@ stats! {
     retried: u64, sum;
     /// See above.
     repeated: u64, sum;
+    /// Tries that arrived late, and those of them that their clients had given up.
+    late: u64, sum;
+    /// See above.
+    given_up: u64, sum;
     /// Requests that were refused before anything was done.
     refused: u64, sum;
     /// Changes that clients were told of.

@@ -20,11 +20,12 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use clients::requests::Client;
+use clients::requests::{Client, Wish};
 use clients::watches::Watcher;
 use environment::wires::Wire;
 use judging::judge::Judge;
 use node::Slot;
+pub use plan::HELD_UP_FROM;
 use plan::Plan;
 
 use super::reporting::script::Script;
@@ -79,6 +80,8 @@ enum Happening {
     MendDisk(usize),
     /// A client has its turn.
     Client(usize),
+    /// A client's try arrives that was held up.
+    Late { slot: usize, process: u64, wish: Wish },
     /// A watch's client reads.
     Watch(usize),
     /// An operator looks who is gone.
@@ -105,6 +108,8 @@ struct Whole<'a> {
     plan: Plan,
     schedule: Schedule<Happening>,
     rng: Rng,
+    /// For tries that are held up.
+    aside: Rng,
     slots: Vec<Slot>,
     wires: Vec<Wire>,
     /// Pairs that hear nothing of each other: always both ways.
@@ -142,12 +147,16 @@ pub(super) fn run(seed: u64, options: &Options, skipped: &[bool], wants_script: 
 
 impl<'a> Whole<'a> {
     fn new(seed: u64, options: &'a Options, wants_script: bool) -> Self {
-        let plan = Plan::draw(options.defects, &mut Rng::new(seed, 0));
+        let plan = Plan {
+            held_up: plan::held_up(seed),
+            ..Plan::draw(options.defects, &mut Rng::new(seed, 0))
+        };
         Self {
             seed,
             options,
             schedule: Schedule::new(START_MS),
             rng: Rng::new(seed, 1),
+            aside: Rng::new(seed, 3),
             slots: Vec::new(),
             wires: Vec::new(),
             cuts: Cuts::default(),
@@ -246,6 +255,7 @@ impl<'a> Whole<'a> {
             Happening::Thaw { slot, process } => self.thaw(slot, process),
             Happening::MendDisk(slot) => self.mend_disk(slot),
             Happening::Client(client) => self.on_client(client),
+            Happening::Late { slot, process, wish } => self.on_late(slot, process, wish),
             Happening::Watch(watcher) => self.on_watch(watcher),
             Happening::Operate => self.operate(),
             Happening::Judge => self.on_judge(),

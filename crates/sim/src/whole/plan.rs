@@ -106,11 +106,21 @@ pub(super) struct Plan {
     pub(super) cuts_after_save: u32,
     /// Of a hundred answers to clients so many are lost.
     pub(super) lost_answers: u32,
+    /// Of a hundred tries of writes with an id so many lie in a buffer for a while.
+    pub(super) held_up: u32,
     /// Of a hundred writes so many are deletions.
     pub(super) deletions: u32,
     pub(super) hash_seed: u64,
     /// Clients say what they have heard of with what they write; others are like those of the original.
     pub(super) clients_remember: bool,
+}
+
+/// Tries are held up from this seed on: there are tests of earlier ones, which have to stay what they were.
+pub const HELD_UP_FROM: u64 = 44_000_000;
+
+/// Of a hundred tries so many lie in a buffer for a while.
+pub(super) fn held_up(seed: u64) -> u32 {
+    if seed < HELD_UP_FROM { 0 } else { Rng::new(seed, 2).pick(&[0, 5, 25]) }
 }
 
 impl Plan {
@@ -169,6 +179,7 @@ impl Plan {
                 say_for_ms: rng.pick(&[0, 500, 3_000]),
             },
             silence_ms: rng.pick(&[2_000, 6_000, 15_000]),
+            held_up: 0,
             cuts_after_save: rng.pick(&[0, 0, 5, 20]),
             lost_answers: rng.pick(&[0, 5, 20]),
             deletions: rng.pick(&[5, 20, 40]),

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use distkv_model::defects::{Defect, Defects};
-use distkv_sim::{FOUND_BY_OTHER_TESTS, Family, Focus, Options, Outcome, SOUGHT, run};
+use distkv_sim::{
+    FOUND_BY_OTHER_TESTS, Family, Focus, HELD_UP_FROM, Options, Outcome, SOUGHT, run,
+};
 
 /// Runs seeds on all processors until one fails; gives back the first failure that was met.
 fn first_failure(options: &Options, from: u64, count: u64) -> Option<Outcome> {
@@ -80,6 +82,8 @@ fn whole_networks_come_to_agree() {
 fn whole_nodes_keep_what_users_are_promised() {
     let options = Options { family: Family::Nodes, ..Options::default() };
     assert_agree(&options, 0, 400);
+    // Here tries of clients are held up on their way, and come when nobody waits for them.
+    assert_agree(&options, HELD_UP_FROM, 200);
 }
 
 #[test]
@@ -240,6 +244,7 @@ found! {
     an_overlay_that_falls_apart_is_found: OverlayLosesWay;
     a_log_that_begins_anew_without_its_data_is_found: AnewWithoutData;
     a_client_whose_newer_change_is_older_is_found: DeafToClients;
+    a_write_that_is_made_though_it_was_given_up_is_found: GivenUpIsMade;
 }
 
 #[test]

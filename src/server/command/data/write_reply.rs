@@ -165,6 +165,7 @@ pub(in crate::server) fn engine_error(error: &EngineWriteError) -> ClientError {
         EngineWriteError::Write(WriteError::ChainMismatch { .. }) => ErrorCode::ChainMismatch,
         EngineWriteError::Write(WriteError::ValueMismatch { .. }) => ErrorCode::DataMismatch,
         EngineWriteError::Write(WriteError::IdReused) => ErrorCode::WidReused,
+        EngineWriteError::Write(WriteError::GivenUp) => ErrorCode::GivenUp,
     };
     ClientError::new(code, error.to_string())
 }

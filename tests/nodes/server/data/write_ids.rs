@@ -2,6 +2,7 @@
 
 use distkv::engine::Config;
 use distkv::model::ids::{Incarnation, NodeId, NodeName};
+use distkv::model::write_id::WritePlace;
 
 use crate::harness::{Client, Node, Value, array, fields, path, refusing, text};
 
@@ -184,4 +185,33 @@ fn a_write_is_known_until_65536_such_writes_have_come_after_it() {
     // Now it is made again, as documented.
     let again = client.ok(set("a", 1, 1));
     assert!(again["repeated"].is_nil() && tick(&again) > 1, "{again}");
+}
+
+/// A write by a client that numbers them, and says below which number it waits for none any more.
+fn numbered(at: &str, number: u32, settled: u32) -> Value {
+    let id = WritePlace { client: 7, number, settled }.to_id();
+    map! {"action": "set_value", "path": path(at), "value": number, "wid": Value::Binary(id.0.to_vec())}
+}
+
+#[test]
+fn a_write_that_its_client_has_given_up_is_refused_and_others_are_made_however_late() {
+    let node = Node::found("n1");
+    let (mut client, mut late) = (node.connect(), node.connect());
+    client.ok(numbered("a", 5, 3));
+    let refused = late.error(numbered("a", 2, 2));
+    assert_eq!(text(&refused, "code"), "given_up");
+    assert!(text(&refused, "error").contains("too late"), "{refused}");
+    assert_eq!(client.get("a"), Some(5.into()));
+    // Two calls at once: the client waits for this one.
+    late.ok(numbered("a", 3, 3));
+    assert_eq!(client.get("a"), Some(3.into()));
+    // What was made is known, whatever the client has given up since.
+    client.ok(numbered("b", 9, 9));
+    assert_eq!(late.ok(numbered("a", 5, 3))["repeated"].as_bool(), Some(true));
+    // In a batch, the one operation is refused. Any other request settles nothing.
+    let ops = array([numbered("a", 4, 4), numbered("a", 10, 10)]);
+    let batch = late.ok(map! {"action": "batch", "ops": ops});
+    let codes = batch["results"].as_array().unwrap().iter().map(|r| r["code"].as_str());
+    assert_eq!(codes.collect::<Vec<_>>(), [Some("given_up"), None]);
+    assert_eq!(client.get("a"), Some(10.into()));
 }

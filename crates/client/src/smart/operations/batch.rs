@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::entry::{self, Entry, Written, malformed};
 use super::options::{PutOptions, WriteId};
+use super::write_places::Turn;
 use crate::error::{ClientError, ServerError};
 use crate::message::{Fields, Message, array_items};
 use crate::model::path::Path;
@@ -122,7 +123,7 @@ impl Batch {
     }
 
     /// Its operations as a field's value, and what a second try would do.
-    fn encode(&self, client: &Inner) -> (Vec<u8>, Idempotency) {
+    fn encode(&self, client: &Inner, turn: &mut Option<Turn<'_>>) -> (Vec<u8>, Idempotency) {
         let mut bytes = Vec::new();
         let mut idempotency = Idempotency::Read;
         write_array_len(self.ops.len(), &mut bytes);
@@ -143,7 +144,7 @@ impl Batch {
                 }
             };
             if let Some(options) = options {
-                let id: Option<WriteId> = options.decide_id(client.config.writes_ids);
+                let id: Option<WriteId> = options.decide_id(turn.as_mut());
                 // In a batch, a write cannot wait for copies.
                 options.write_into(id, &mut fields);
                 let may_be_done = matches!(op.kind, Kind::Delete(_)) || options.is_idempotent();
@@ -227,7 +228,8 @@ impl Client {
             return Err(CallError::Usage(text));
         }
         let Some(first) = batch.ops.first() else { return Ok(Vec::new()) };
-        let (ops, idempotency) = batch.encode(&self.inner);
+        let mut turn = self.inner.turn(batch.len());
+        let (ops, idempotency) = batch.encode(&self.inner, &mut turn);
         let mut fields = Fields::new();
         fields.raw("ops", &ops);
         let fields = &fields;

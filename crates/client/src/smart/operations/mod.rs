@@ -8,3 +8,4 @@ pub(super) mod options;
 pub(super) mod request;
 pub(super) mod shards;
 pub(super) mod tree;
+pub(super) mod write_places;

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::entry::{self, Entry, Written};
 use super::options::{GetOptions, PutOptions};
+use super::write_places::Turn;
 use crate::error::ClientError;
 use crate::message::{Fields, Message};
 use crate::model::path::Path;
@@ -167,7 +168,9 @@ impl Inner {
         value: Option<&Value>,
         options: &PutOptions,
     ) -> Result<Written, CallError> {
-        let id = options.decide_id(self.config.writes_ids);
+        // Until it is dropped, at the end or before, the write is waited for.
+        let mut turn = self.turn(1);
+        let id = options.decide_id(turn.as_mut());
         let mut fields = Fields::at(path);
         let action = match value {
             Some(value) => {
@@ -202,6 +205,12 @@ impl Inner {
             self.own_writes.on_written(path, written.tock, served.node());
         }
         Ok(written)
+    }
+
+    /// A call that makes so many writes, if they have ids; until it is dropped, they are waited for.
+    pub(super) fn turn(&self, writes: usize) -> Option<Turn<'_>> {
+        let writes = u32::try_from(writes).unwrap_or(u32::MAX);
+        self.config.writes_ids.then(|| self.write_places.begin(writes))
     }
 
     /// What a write says of what this client knows: it comes after that. Where it may seem to be done already, the node

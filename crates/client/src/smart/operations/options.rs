@@ -12,6 +12,7 @@ use crate::retry::Idempotency;
 use crate::retry::deviations::{Rule, is_broken};
 use crate::rt;
 use crate::smart::ReadMode;
+use crate::smart::operations::write_places::Turn;
 
 /// The id by which nodes recognise a write: two writes never have the same. Random, or made from a text that
 /// names this write and no other. A node remembers the last 65,536 ids, and after a restart those of its
@@ -233,13 +234,13 @@ impl PutOptions {
         to.u64("nchain", 1);
     }
 
-    /// The id that all tries carry.
-    pub(super) fn decide_id(&self, is_default: bool) -> Option<WriteId> {
+    /// The id that all tries carry; `automatic` makes one where the caller has given none.
+    pub(super) fn decide_id(&self, automatic: Option<&mut Turn<'_>>) -> Option<WriteId> {
         match self.id {
             _ if is_broken(Rule::WriteIds) => None,
             Id::Given(id) => Some(id),
-            Id::Automatic if is_default => Some(WriteId::random()),
-            Id::Automatic | Id::None => None,
+            Id::Automatic => automatic.map(Turn::id),
+            Id::None => None,
         }
     }
 
@@ -304,6 +305,7 @@ pub struct DeleteTreeOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::smart::operations::write_places::WritePlaces;
 
     #[test]
     fn a_text_has_one_id_in_all_languages() {
@@ -317,9 +319,12 @@ mod tests {
     #[test]
     fn all_tries_of_a_write_carry_the_id_that_was_given() {
         let given = PutOptions::new().write_id("order 17");
-        assert_eq!(given.decide_id(true), Some(WriteId::of_text("order 17")));
-        assert_eq!(given.decide_id(false), Some(WriteId::of_text("order 17")));
-        assert_eq!(PutOptions::new().decide_id(false), None);
-        assert_eq!(given.idempotency(given.decide_id(false)), Idempotency::Guarded);
+        let places = WritePlaces::new();
+        let mut turn = places.begin(1);
+        assert_eq!(given.decide_id(Some(&mut turn)), Some(WriteId::of_text("order 17")));
+        assert_eq!(given.decide_id(None), Some(WriteId::of_text("order 17")));
+        assert_eq!(PutOptions::new().decide_id(None), None);
+        assert!(PutOptions::new().decide_id(Some(&mut turn)).is_some());
+        assert_eq!(given.idempotency(given.decide_id(None)), Idempotency::Guarded);
     }
 }

@@ -77,7 +77,8 @@ impl Client {
         let path = Path::from_elements([Element::Str("shards"), Element::Int(shard.into())]);
         let path = path.map_err(|error| CallError::Usage(error.to_string()))?;
         let mut fields = Fields::at(&path);
-        let WriteId(id) = WriteId::random();
+        let mut turn = self.inner.write_places.begin(1);
+        let WriteId(id) = turn.id();
         fields.bin("wid", &id);
         self.inner.order_into(&path, false, &mut fields);
         let action = match node {

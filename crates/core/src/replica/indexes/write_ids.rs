@@ -15,7 +15,8 @@ use crate::model::entry::Entry;
 use crate::model::ids::{Event, Tock};
 use crate::model::invariant::invariant;
 use crate::model::path::Path;
-use crate::model::write_id::WriteId;
+use crate::model::write_id::{WriteId, WritePlace};
+use crate::replica::indexes::given_up::GivenUp;
 use crate::tree::Tree;
 
 /// Most write ids that are kept; the oldest go first. About 6 MiB; at 10,000 such writes a second in
@@ -68,6 +69,8 @@ pub(in crate::replica) struct WriteIds {
     copies: HashMap<WriteId, Copies, RandomState>,
     /// Oldest first. Invariant: the same ids as `made` has, at most [`WRITE_IDS_MAX`].
     order: VecDeque<WriteId>,
+    /// What ids tell of the writes before them.
+    given_up: GivenUp,
 }
 
 impl WriteIds {
@@ -86,7 +89,11 @@ impl WriteIds {
             made: HashMap::with_hasher(tree.hasher()),
             copies: HashMap::with_hasher(tree.hasher()),
             order: VecDeque::new(),
+            given_up: GivenUp::new(tree.hasher()),
         };
+        for (id, _) in &found {
+            ids.hear(*id);
+        }
         for (id, made) in found.drain(found.len().saturating_sub(WRITE_IDS_MAX)..) {
             ids.insert(id, made);
         }
@@ -99,8 +106,21 @@ impl WriteIds {
         if !extra.is_empty()
             && let Some(id) = WriteId::of_extra(extra)
         {
+            self.hear(id);
             self.insert(id, Made::of(path, entry));
         }
+    }
+
+    /// A write with this id was met: what its client waited for when it began it.
+    pub(in crate::replica) fn hear(&mut self, id: WriteId) {
+        if let Some(place) = WritePlace::of(id) {
+            self.given_up.hear(place);
+        }
+    }
+
+    /// Whether the client of the write with this id does not wait for it any more, as its later writes say.
+    pub(in crate::replica) fn is_given_up(&self, id: WriteId) -> bool {
+        WritePlace::of(id).is_some_and(|place| self.given_up.has(place))
     }
 
     /// The first write that had an id counts.
@@ -208,6 +228,21 @@ mod tests {
         // The next one to go is the oldest that is left.
         ids.note(&path(1), &entry(1 << 30, 1 << 21));
         assert!(ids.get(&id(WRITE_IDS_MAX as u32 - 1)).is_none());
+    }
+
+    #[test]
+    fn of_a_tree_it_is_known_what_its_clients_have_given_up() {
+        let place = |number, settled| WritePlace { client: 1, number, settled };
+        let parts = |id: WriteId| {
+            let chain = Chain::first(Event { node: NodeIndex(0), tick: Tick::new(1).unwrap() });
+            let (value, tock) = (Some(&[1][..]), Tock::new(1).unwrap());
+            let extra = &id.to_extra();
+            Entry::new(&EntryParts { value, chain: &chain, tock, origin: None, time: None, extra })
+        };
+        let mut tree = Tree::new(1);
+        tree.insert(&path(1), parts(place(5, 4).to_id()));
+        let ids = WriteIds::of(&tree);
+        assert!(ids.is_given_up(place(3, 3).to_id()) && !ids.is_given_up(place(4, 4).to_id()));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::model::chain::Chain;
 use crate::model::change_time::ChangeTime;
+use crate::model::defects::Defect;
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Tock};
 use crate::model::left_out::LeftOut;
@@ -147,6 +148,10 @@ pub enum WriteError {
     /// Another write has the same id: other path, other value, or a deletion.
     #[error("the write id is that of another write")]
     IdReused,
+    /// Its client does not wait for it any more, as a later write of that client says. It would be put on top of what the
+    /// client has written since.
+    #[error("this write comes too late: its client has given it up and gone on to later ones")]
+    GivenUp,
     /// Ticks or tocks are used up, or this identity is in use elsewhere.
     #[error(
         "this node cannot make changes now: its counters are used up or its identity is in doubt"
@@ -162,7 +167,8 @@ impl Replica {
     /// purged again. It is needed where the client has changed the entry at another node, of which nobody has heard here.
     ///
     /// A write that was already made is recognised by its id, whatever its preconditions: they held
-    /// when it was made.
+    /// when it was made. One that is not known, and that its client has given up since, is refused: clients number their
+    /// writes, and say with each for which older ones they still wait (the order of RIFL, Lee et al., SOSP 2015).
     ///
     /// Of the write, only its hints are used up.
     ///
@@ -171,6 +177,12 @@ impl Replica {
     pub fn write(&mut self, write: &mut Write<'_>) -> Result<Written, WriteError> {
         if let Some(made) = self.find_made(write)? {
             return Ok(self.repeated(&write.path, made));
+        }
+        if let Some(id) = write.write_id {
+            if self.write_ids.is_given_up(id) && !self.has(Defect::GivenUpIsMade) {
+                return Err(WriteError::GivenUp);
+            }
+            self.write_ids.hear(id);
         }
         let spot = self.tree.find(write.path.as_bytes(), write.hints.spot.take());
         let there = self.tree.get_at(&spot);

@@ -4,12 +4,13 @@
 //! that cannot be made safe.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use crate::engine::{BatchTerms, Engine, Operation, Outcome, WriteOp};
 use crate::hub::Hub;
 use crate::model::ids::{Millis, Tock};
 use crate::model::path::Path;
-use crate::model::write_id::WriteId;
+use crate::model::write_id::{WriteId, WritePlace};
 use crate::replica::write::{ChainCondition, Precondition, Write, Written};
 use crate::whole::judging::judge::Acked;
 use crate::whole::judging::view::{self, EventId};
@@ -25,28 +26,34 @@ const LOOK_MS: Millis = 5;
 /// Most tries of one request; then the client gives up, and does not know what became of it.
 const TRIES_MAX: u32 = 8;
 
-/// A change that a client wants.
-struct Request {
+/// A change that a client wants, as each try says it.
+#[derive(Clone, Debug)]
+pub(in crate::whole) struct Wish {
     /// Another one for each request; also the value that it writes.
-    number: u32,
-    path: Path,
+    pub(super) number: u32,
+    pub(super) path: Path,
     /// None deletes.
     value: Option<u32>,
     condition: Condition,
     /// Of a write that is sent again if need be.
-    id: Option<WriteId>,
-    tries: u32,
-    waiting: Option<Waiting>,
-    /// The events that it has made.
-    made: Vec<EventId>,
+    pub(super) id: Option<WriteId>,
     /// The greatest tock that its client knew when it thought of it.
     above: u64,
     /// That of the client's last change of the path.
     own: u64,
 }
 
+/// What a client is doing.
+struct Request {
+    wish: Wish,
+    tries: u32,
+    waiting: Option<Waiting>,
+    /// The events that it has made.
+    made: Vec<EventId>,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Condition {
+pub(super) enum Condition {
     Any,
     /// There must be nothing.
     New,
@@ -71,8 +78,8 @@ struct Waiting {
 
 /// What the answer says.
 #[derive(Clone)]
-struct Done {
-    event: EventId,
+pub(super) struct Done {
+    pub(super) event: EventId,
     tock: u64,
     /// The value that was there before.
     old: Option<u32>,
@@ -95,6 +102,8 @@ pub(in crate::whole) struct Client {
     heard: u64,
     /// The tock of its last change of each path.
     tocks: BTreeMap<Path, u64>,
+    /// How many writes it has begun.
+    writes: u32,
 }
 
 /// A value as it is stored: a number in MessagePack, in five bytes.
@@ -113,7 +122,7 @@ pub(in crate::whole) fn number_of(value: &[u8]) -> u32 {
 
 impl Client {
     pub(in crate::whole) fn new(number: usize) -> Self {
-        Self { number, request: None, own: None, heard: 0, tocks: BTreeMap::new() }
+        Self { number, request: None, own: None, heard: 0, tocks: BTreeMap::new(), writes: 0 }
     }
 
     /// Whether it wants something still.
@@ -122,11 +131,41 @@ impl Client {
     }
 }
 
-/// Makes a change at a hub; tells what became of it, and the number of the log's batch.
-fn write_at(hub: &Hub, write: Write<'_>) -> (Option<Outcome>, u64) {
-    let op = Operation::Write(WriteOp::new(write));
-    let (done, number) = hub.write_batch([op], BatchTerms::WHOLE);
-    (done.outcomes.into_iter().next().flatten(), number)
+impl Wish {
+    /// Makes the change at a hub; tells what became of it, and the number of the log's batch.
+    pub(super) fn make_at(&self, hub: &Hub) -> (Option<Outcome>, u64) {
+        let value = self.value.map(stored);
+        let expected = match self.condition {
+            Condition::Value(number) => Some(stored(number)),
+            _ => None,
+        };
+        let chain = match self.condition {
+            Condition::New => ChainCondition::MustBeNew,
+            _ => ChainCondition::Any,
+        };
+        let write = Write {
+            precondition: Precondition {
+                value: expected.as_ref().map(<[u8; 5]>::as_slice),
+                ..Precondition::chain(chain)
+            },
+            idempotent: self.condition == Condition::Idempotent,
+            write_id: self.id,
+            above: Tock::new(self.above).unwrap_or_default(),
+            own: Tock::new(self.own).unwrap_or_default(),
+            ..Write::new(self.path.clone(), value.as_ref().map(<[u8; 5]>::as_slice))
+        };
+        let op = Operation::Write(WriteOp::new(write));
+        let (done, number) = hub.write_batch([op], BatchTerms::WHOLE);
+        (done.outcomes.into_iter().next().flatten(), number)
+    }
+}
+
+impl fmt::Display for Wish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Wish { number, path, value, condition, .. } = self;
+        let id = if self.id.is_some() { "with an id" } else { "without an id" };
+        write!(f, "request {number}, {path} = {value:?} {condition:?} {id}")
+    }
 }
 
 impl Whole<'_> {
@@ -161,26 +200,17 @@ impl Whole<'_> {
             2 if !deletes => Condition::Idempotent,
             _ => Condition::Any,
         };
-        let id = self.rng.percent(85).then(|| {
-            let mut bytes = [0; WriteId::BYTES];
-            bytes[..4].copy_from_slice(&number.to_be_bytes());
-            WriteId(bytes)
-        });
-        let Client { heard, tocks, .. } = &self.clients[client];
+        let has_id = self.rng.percent(85);
+        let Client { heard, tocks, writes, .. } = &mut self.clients[client];
+        *writes += 1;
+        // It does one thing after the other, so it waits for none of those before.
+        let place = WritePlace { client: client as u64 + 1, number: *writes, settled: *writes };
+        let id = has_id.then(|| place.to_id());
         let own = tocks.get(&path).copied().unwrap_or(0);
         let (above, own) = if self.plan.clients_remember { (*heard, own) } else { (0, 0) };
-        self.clients[client].request = Some(Request {
-            number,
-            path,
-            value,
-            condition,
-            id,
-            tries: 0,
-            waiting: None,
-            made: Vec::new(),
-            above,
-            own,
-        });
+        let wish = Wish { number, path, value, condition, id, above, own };
+        self.clients[client].request =
+            Some(Request { wish, tries: 0, waiting: None, made: Vec::new() });
     }
 
     /// What some node has at a path.
@@ -211,9 +241,15 @@ impl Whole<'_> {
         let home = self.clients[client].number % count;
         let slot = if self.rng.percent(60) { home } else { self.rng.below(count) };
         let Some(request) = &mut self.clients[client].request else { return RETRY_MS };
-        let may_repeat = request.id.is_some() || request.tries == 0;
+        let may_repeat = request.wish.id.is_some() || request.tries == 0;
         if request.tries >= TRIES_MAX || !may_repeat {
             self.clients[client].request = None;
+            return RETRY_MS;
+        }
+        if request.wish.id.is_some() && self.aside.percent(self.plan.held_up) {
+            let wish = request.wish.clone();
+            request.tries += 1;
+            self.hold_up(slot, wish);
             return RETRY_MS;
         }
         let at = &self.slots[slot];
@@ -233,28 +269,8 @@ impl Whole<'_> {
         }
         request.tries += 1;
         let is_retry = request.tries > 1;
-        let value = request.value.map(stored);
-        let expected = match request.condition {
-            Condition::Value(number) => Some(stored(number)),
-            _ => None,
-        };
-        let chain = match request.condition {
-            Condition::New => ChainCondition::MustBeNew,
-            _ => ChainCondition::Any,
-        };
-        let write = Write {
-            precondition: Precondition {
-                value: expected.as_ref().map(<[u8; 5]>::as_slice),
-                ..Precondition::chain(chain)
-            },
-            idempotent: request.condition == Condition::Idempotent,
-            write_id: request.id,
-            above: Tock::new(request.above).unwrap_or_default(),
-            own: Tock::new(request.own).unwrap_or_default(),
-            ..Write::new(request.path.clone(), value.as_ref().map(<[u8; 5]>::as_slice))
-        };
         let known = request.made.iter().find(|event| process.committed.contains(*event)).cloned();
-        let (outcome, number) = write_at(&process.hub, write);
+        let (outcome, number) = request.wish.make_at(&process.hub);
         self.stats.client_writes += 1;
         self.stats.retried += u64::from(is_retry);
         let written = match outcome {
@@ -279,7 +295,7 @@ impl Whole<'_> {
             && written.is_made
         {
             request.made.push(done.event.clone());
-            self.judge.note_made(request.number, done.event.clone());
+            self.judge.note_made(request.wish.number, done.event.clone());
         }
         let appended = log.map_or(0, |log| log.appended());
         let number = if done.is_none() {
@@ -300,12 +316,9 @@ impl Whole<'_> {
         });
         if self.script.is_some() {
             let text = format!(
-                "client {client} at {}: {} = {:?} {:?} id {:?}: {}",
+                "client {client} at {}: {}: {}",
                 at.label,
-                request.path,
-                request.value,
-                request.condition,
-                request.id.map(|id| u32::from_be_bytes([id.0[0], id.0[1], id.0[2], id.0[3]])),
+                request.wish,
                 if is_repeat {
                     "known"
                 } else if written.is_some() {
@@ -354,8 +367,7 @@ impl Whole<'_> {
             return self.plan.think_ms;
         };
         process.told.push(Told { number, at: now, event: done.event.clone() });
-        let Request { above, .. } = *request;
-        let (path, value, request) = (request.path.clone(), request.value, request.number);
+        let Wish { path, value, number: request, above, .. } = request.wish.clone();
         if done.tock <= above {
             let detail = format!("{path} = {value:?} tock {}; it knew {above}", done.tock);
             self.judge.fail("a client's change is older than what it knew", detail);
@@ -374,7 +386,7 @@ impl Whole<'_> {
 }
 
 /// What an answer tells of the event that a write made, now or before.
-fn done_of(engine: &Engine, written: &Written) -> Option<Done> {
+pub(super) fn done_of(engine: &Engine, written: &Written) -> Option<Done> {
     let table = engine.table();
     if let Some(made) = &written.repeated {
         let event = view::event_id(table, made.event);

@@ -26,6 +26,8 @@ pub enum ErrorCode {
     TypeMismatch,
     /// The write id is that of another write. Nothing was changed.
     WidReused,
+    /// The write comes too late: its client does not wait for it any more, and has gone on. Nothing was changed.
+    GivenUp,
     /// The root cannot be deleted. Nothing was changed.
     IsRoot,
     /// The node still owns entries, is the one that was asked, or must stay a member. Nothing was changed.
@@ -61,7 +63,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// All of them, in their order.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::BadRequest,
         Self::BadMessage,
         Self::UnknownAction,
@@ -73,6 +75,7 @@ impl ErrorCode {
         Self::DataMismatch,
         Self::TypeMismatch,
         Self::WidReused,
+        Self::GivenUp,
         Self::IsRoot,
         Self::InUse,
         Self::NotReady,
@@ -105,6 +108,7 @@ impl ErrorCode {
             Self::DataMismatch => "data_mismatch",
             Self::TypeMismatch => "type_mismatch",
             Self::WidReused => "wid_reused",
+            Self::GivenUp => "given_up",
             Self::IsRoot => "is_root",
             Self::InUse => "in_use",
             Self::NotReady => "not_ready",
