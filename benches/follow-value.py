@@ -4,12 +4,13 @@ that it comes through, in order, as the processor went through them and not as s
 
     benches/follow-value.py [NODE]
 
-NODE is a program with symbols and lines, target/debug/distkv-node unless it is named. Two nodes run under valgrind's
+NODE is a program with symbols and lines that was built from this folder: debug/distkv-node in CARGO_TARGET_DIR, which is
+target unless it is set, if none is named. Two nodes run under valgrind's
 `lackey`, which tells of each block of instructions. What they do while nothing happens is left out, and so are blocks that
 the start-up and twenty values before it went through last. For each node, a line per file: when it was first come to
 (1, 2, ...), in how many stretches (a file that calls others goes on afterwards), how many functions of it, and its name. The files of
-crates/model are counted and not listed: all others use them. Needs valgrind, and addr2line (of binutils). Takes about
-half a minute.
+crates/model are counted and not listed: all others use them. Needs valgrind, and addr2line and readelf (of binutils).
+Takes about half a minute.
 """
 
 from __future__ import annotations
@@ -54,6 +55,15 @@ class Traced:
             pass_fds=[writing],
         )
         os.close(writing)
+        try:
+            self._learn(program, name)
+        except BaseException:
+            self.process.kill()
+            self.process.wait(PATIENCE)
+            raise
+
+    def _learn(self, program: str, name: str) -> None:
+        """Where it listens, and where its program is in its memory."""
         ready = self.process.stdout.readline() if self.process.stdout else ""
         self.client = self._address(ready, "client")
         self.gossip = self._address(ready, "gossip")
@@ -142,14 +152,33 @@ def show(name: str, visited: list[tuple[str, str]]) -> None:
         print(f"{order:5} {stretches[file]:9} {functions[file]:9} {file}")
 
 
-def main() -> None:
-    """The command."""
-    if len(sys.argv) > 2 or sys.argv[1:2] in (["-h"], ["--help"]):
-        raise SystemExit(__doc__)
-    program = str(Path(sys.argv[1] if sys.argv[1:] else ROOT / "target/debug/distkv-node").resolve())
-    for needed in ("valgrind", "addr2line", program):
+def program_of(arguments: list[str]) -> str:
+    """The node's program, of which all is known that must be before it is traced."""
+    # Relative to this folder, as for cargo, that builds here.
+    target = ROOT / (os.environ.get("CARGO_TARGET_DIR") or "target")
+    program = str(Path(arguments[0] if arguments else target / "debug/distkv-node").resolve())
+    for needed in ("valgrind", "addr2line", "readelf"):
         if shutil.which(needed) is None:
             raise SystemExit(f"{needed} is not there")
+    if shutil.which(program) is None:
+        raise SystemExit(f"{program} is no program; build it (cargo build), or name another one")
+    sections = subprocess.run(["readelf", "--sections", "--wide", program], capture_output=True, text=True)
+    if ".debug_line" not in sections.stdout:
+        raise SystemExit(f"{program} does not know the lines of its source; name one that cargo build has made")
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=PATIENCE)
+    if not told.stdout.startswith("distkv-node "):
+        raise SystemExit(f"{program} is no distkv-node: asked for its version it says {told.stdout[:80]!r}")
+    return program
+
+
+def main() -> None:
+    """The command."""
+    if sys.argv[1:2] in (["-h"], ["--help"]):
+        print(__doc__)
+        return
+    if len(sys.argv) > 2:
+        raise SystemExit(__doc__)
+    program = program_of(sys.argv[1:])
     nodes: list[Traced] = []
     watcher = None
     with tempfile.TemporaryFile() as watched:
@@ -159,7 +188,19 @@ def main() -> None:
             for node in nodes:
                 wait = [program, "wait", "--members", "2", "--timeout", f"{PATIENCE}s", "--connect", node.client]
                 subprocess.run(wait, check=True, stdout=subprocess.DEVNULL)
-            watcher = subprocess.Popen([program, "watch", "a", "--connect", nodes[1].client], stdout=watched)
+            watch = [program, "watch", "a", "--fetch", "--json", "--connect", nodes[1].client]
+            watcher = subprocess.Popen(watch, stdout=watched)
+
+            def wait_for(what: str, why: str) -> None:
+                """Until the watcher has printed it."""
+                end = time.monotonic() + PATIENCE
+                while what.encode() not in os.pread(watched.fileno(), 1 << 20, 0):
+                    if watcher.poll() is not None or time.monotonic() > end:
+                        raise SystemExit(why)
+                    time.sleep(0.02)
+
+            # What is written before is no event of it.
+            wait_for('"uptodate"', f"the watch at {nodes[1].client} has not begun")
             host, port = nodes[0].client.rsplit(":", 1)
             with socket.create_connection((host, int(port)), PATIENCE) as client:
 
@@ -167,11 +208,7 @@ def main() -> None:
                     client.sendall(message(seq=1, action="set_value", path=["a", "b"], value=value))
                     while b"changed" not in client.recv(65536):
                         pass
-                    end = time.monotonic() + PATIENCE
-                    while value.encode() not in os.pread(watched.fileno(), 1 << 20, 0):
-                        if time.monotonic() > end:
-                            raise SystemExit(f"{value} has not come to the watcher")
-                        time.sleep(0.02)
+                    wait_for(value, f"{value} has not come to the watcher")
 
                 for number in range(20):
                     put(f"value {number} before")
@@ -193,12 +230,16 @@ def main() -> None:
                     process.wait(PATIENCE)
     found = places(program, idle.union(*ways))
     usual = {found.get(address) for address in idle}
+    if not any(found.values()):
+        raise SystemExit(f"{program} was not built from {ROOT}: none of what it did is known there")
     for name, way in zip(("n1", "n2"), ways, strict=True):
         visited: dict[tuple[str, str], None] = {}
         for address in way:
             place = found.get(address)
             if place is not None and place not in usual:
                 visited.setdefault(place)
+        if not visited:
+            raise SystemExit(f"nothing of {name}'s own way was traced; try again")
         show(name, list(visited))
 
 

@@ -20,8 +20,14 @@ wrong() {
     exit 2
 }
 
+# Is a number, and not zero.
+is_count() { [[ $1 =~ ^[1-9][0-9]{0,8}$ ]]; }
+is_time() { [[ $1 =~ ^([0-9]+\.?[0-9]*|\.[0-9]+)$ && $1 =~ [1-9] ]]; }
+
 only=()
 workers=4
+# As many as the runner takes.
+runs_max=10000
 # The runner's options come by variables; these are ours alone.
 unset "${!DISTKV_CONFORMANCE_@}"
 while [ $# -gt 0 ]; do
@@ -50,9 +56,19 @@ while [ $# -gt 0 ]; do
             done
             [ "$found" -eq 1 ] || wrong "there is no scenario $value"
             ;;
-        --workers) workers=$value ;;
-        --runs) export DISTKV_CONFORMANCE_RUNS=$value ;;
-        --storm) export DISTKV_CONFORMANCE_STORM=$value ;;
+        --workers)
+            is_count "$value" || wrong "--workers $value: say how many scenarios are played at once"
+            workers=$value
+            ;;
+        --runs)
+            { is_count "$value" && [ "$value" -le "$runs_max" ]; } ||
+                wrong "--runs $value: say how often each is played, 1 to $runs_max"
+            export DISTKV_CONFORMANCE_RUNS=$value
+            ;;
+        --storm)
+            is_time "$value" || wrong "--storm $value: say how many seconds the storm lasts"
+            export DISTKV_CONFORMANCE_STORM=$value
+            ;;
         --planted) export DISTKV_CONFORMANCE_PLANTED=1 ;;
         -h | --help)
             sed -n '2,/^set/{/^#/!d;s/^# \{0,1\}//;p}' clients/conformance/run.sh
@@ -61,6 +77,16 @@ while [ $# -gt 0 ]; do
         *) wrong "there is no option $option" ;;
     esac
 done
+# All that may be wrong is told before anything is made.
+for language in ${LANGUAGES:-python go rust}; do
+    case $language in
+        python | go | rust) ;;
+        *) wrong "there is no driver for $language" ;;
+    esac
+done
+if [ -n "${DISTKV_NODE_BIN:-}" ] && [ ! -x "$DISTKV_NODE_BIN" ]; then
+    wrong "DISTKV_NODE_BIN names $DISTKV_NODE_BIN, which is no program"
+fi
 [ ${#only[@]} -eq 0 ] || export DISTKV_CONFORMANCE_ONLY="${only[*]}"
 
 target=${CARGO_TARGET_DIR:-$PWD/target}
@@ -92,7 +118,6 @@ for language in ${LANGUAGES:-python go rust}; do
             build+=(--example conformance_driver)
             export DISTKV_CONFORMANCE_RUST="'$target/debug/examples/conformance_driver'"
             ;;
-        *) wrong "there is no driver for $language" ;;
     esac
 done
 cargo build "${build[@]}"

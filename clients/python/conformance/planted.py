@@ -18,6 +18,7 @@ from distkv_client import (
     stream,
     view,
     watch,
+    write_places,
     writes,
 )
 
@@ -39,7 +40,7 @@ def _decide_unguarded() -> None:
 
 
 def _no_ids() -> None:
-    writes.WriteOptions.id = lambda self, by_default: None
+    writes.WriteOptions.id = lambda self, automatic: None
 
 
 def _rank() -> None:
@@ -121,6 +122,11 @@ def _own_order() -> None:
     clock.Clock.hear = lambda self, message: None
 
 
+def _not_given_up() -> None:
+    turn = write_places.Turn
+    write_places.Turn = lambda generation, head, first, settled: turn(generation, head, first, 0)
+
+
 PLANTS: dict[str, Callable[[], None]] = {
     "a write that may have been made is made again": _decide_unguarded,
     "no write has an id": _no_ids,
@@ -137,4 +143,5 @@ PLANTS: dict[str, Callable[[], None]] = {
     "a watch that its node gives up has ended": _too_slow,
     "a stream that is left goes on": _not_stopped,
     "a write does not say what the client knows": _own_order,
+    "a write does not say what is given up": _not_given_up,
 }

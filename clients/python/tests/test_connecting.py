@@ -23,17 +23,18 @@ SOON = 20.0
 
 
 @contextmanager
-def no_files():
-    """As if all files that this process may open were open."""
+def no_files(free=0):
+    """As if all files that this process may open were open, but so many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # The lowest number that is free.
-    lowest = os.dup(0)
-    os.close(lowest)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+    # The lowest numbers that are free.
+    lowest = [os.dup(0) for _ in range(free + 1)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest[-1], hard))
     try:
         with pytest.raises(OSError) as caught:
             socket.socket()
         assert caught.value.errno == errno.EMFILE
+        for one in lowest:
+            os.close(one)
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -136,15 +136,6 @@ async def settled(client, *nodes):
         await client.get(preferred_path(client, node.name), default=None)
 
 
-async def test_a_whole_client_without_time_sends_nothing():
-    one, two = pair(lambda request: WRITTEN)
-    async with scene(one, two, config=Config(retry=RetryPolicy(total_deadline=0))) as client:
-        for call in (client.get("a"), client.put("a", 1), client.children("a"), client.send("a", 1)):
-            with pytest.raises(UnavailableError, match="no time"):
-                await call
-        assert {request["action"] for request in one.requests + two.requests} <= {"cluster", "watch_cluster"}
-
-
 async def test_no_try_begins_after_the_deadline(monkeypatch):
     """The pause before it was longer than planned, or the connection took all the time."""
     is_refusing = False

@@ -6,7 +6,7 @@ import pytest
 from scripted import RESET, SILENCE, ScriptedNode, error
 from test_rules import CONFIG, POLICY, SILENT, preferred_path, scene
 
-from distkv_client import Config, Fate, FateUnknownError, Path, RefusedError, RetryPolicy, UnavailableError
+from distkv_client import Fate, FateUnknownError, RefusedError, UnavailableError
 
 SOME = replace(CONFIG, retry=replace(POLICY, attempts_max=3))
 
@@ -76,20 +76,19 @@ async def test_a_time_of_zero_is_told_as_that(timeout):
             with pytest.raises(UnavailableError) as caught:
                 await client.get("a", read=read, timeout=timeout)
             assert str(caught.value) == f"there was no time to try it: the timeout is {timeout} s"
-    config = Config(retry=RetryPolicy(total_deadline=timeout))
-    async with scene(node := ScriptedNode("s1"), config=config) as client:
+    async with scene(node := ScriptedNode("s1"), config=CONFIG) as client:
         before = len(node.requests)
         for call in (
-            client.get("a"),
-            client.conflicts()._collect(),
-            listed(client.conflicts()),
-            listed(client.tree("a")),
-            client.watch(Path("a")).begin(),
+            client.tree("a", timeout=timeout)._collect(),
+            listed(client.tree("a", timeout=timeout)),
+            client.put("a", 1, timeout=timeout),
+            client.batch().get("a").run(timeout=timeout),
+            client.request("enum", path="a", timeout=timeout),
         ):
             with pytest.raises(UnavailableError) as caught:
                 await call
             assert str(caught.value) == f"there was no time to try it: the timeout is {timeout} s"
-        assert {request["action"] for request in node.requests[before:]} <= {"watch_cluster"}
+        assert {request["action"] for request in node.requests[before:]} <= {"watch_cluster", "list_shards"}
 
 
 async def listed(things):

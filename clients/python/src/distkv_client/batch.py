@@ -15,6 +15,7 @@ from .outcome import fate_of, refusal
 from .path import Path, PathLike
 from .replies import server_error
 from .retry import ErrorClass, Idempotency, class_of_server
+from .write_places import Turn
 from .writes import AUTO, WriteIdLike, WriteOptions
 
 BATCH_OPS_MAX = 1024
@@ -81,7 +82,11 @@ class Batch:
         """
         if not self._ops:
             return []
-        encoded, idempotency = self._encode()
+        with self._caller.write_places.begin(len(self._ops)) as turn:
+            return await self._run_as(turn, timeout)
+
+    async def _run_as(self, turn: Turn, timeout: float | None) -> list[BatchReply]:
+        encoded, idempotency = self._encode(turn if self._caller.config.write_ids else None)
         shard = self._ops[0][0].shard
         needs_id = any(options is not None and options.needs_id for _, _, _, options in self._ops)
         first = self._caller.home(shard) if idempotency is Idempotency.READ else None
@@ -113,7 +118,7 @@ class Batch:
                 replies.append(written)
         return replies
 
-    def _encode(self) -> tuple[bytes, Idempotency]:
+    def _encode(self, automatic: Turn | None) -> tuple[bytes, Idempotency]:
         """Its operations as a field's value, and what a second try would do."""
         parts = [array_head(len(self._ops))]
         idempotency = Idempotency.READ
@@ -124,7 +129,7 @@ class Batch:
             else:
                 if value is not None:
                     fields.raw("value", value)
-                write_id = options.id(self._caller.config.write_ids)
+                write_id = options.id(automatic)
                 options.write_into(fields, write_id)
                 self._caller.own_writes.order_into(fields, path if value is None or options.idempotent else None)
                 if options.idempotency(write_id) is Idempotency.UNGUARDED:

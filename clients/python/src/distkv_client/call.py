@@ -34,6 +34,7 @@ from .retry import ErrorClass, Idempotency, Reason, Retry, RetryPolicy, class_of
 from .stats import ClientStats, NodeStats
 from .topology import Topology
 from .view import Place, Routing, Target
+from .write_places import WritePlaces
 
 NODE_STATS_MAX = 4096
 """Nodes of which there are counters; those of further ones are not kept."""
@@ -159,6 +160,7 @@ class Caller:
         self.pool = pool
         self.topology = topology
         self.own_writes = own_writes
+        self.write_places = WritePlaces()
         self.stats = stats
         self.loop = loop
         self.parts: list[Part] = [topology, pool]
@@ -282,9 +284,10 @@ class Caller:
             target = self.choose(routing, plan, tries) if made is None else made.target
             if target is None:
                 raise UsageError("there is no node to ask")
+            if self.pool.is_closed or (self.is_closing and attempts == 0):
+                # None but one that was made before has been begun.
+                raise closed_error(attempts if made is None else 1, doubt.fate)
             attempts += 1
-            if self.pool.is_closed or (self.is_closing and attempts == 1):
-                raise closed_error(attempts, doubt.fate)
             node = self._count_try(routing, plan, target, attempts, made is not None)
             if watched is not None:
                 watched.on_try(target.name, attempts)

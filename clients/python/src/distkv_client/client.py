@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar, overload
@@ -17,6 +16,7 @@ from .config import Address, Config, ReadMode, checked
 from .connecting import Connecting, first_view
 from .connection import Connection
 from .convert import convert
+from .copies import Uncopied
 from .errors import (
     KeyNotFoundError,
     TryError,
@@ -42,6 +42,7 @@ from .topology import Topology
 from .tree import Conflicts, Tree
 from .view import ClusterView, TopologyChange
 from .watch import Watch
+from .write_places import Turn
 from .writes import AUTO, WriteIdLike, WriteOptions
 
 SEEDS_MAX = 1024
@@ -51,8 +52,10 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 
-class Client:
+class Client(Uncopied):
     """A client of a cluster, for one event loop; any number of tasks share it. Made with :meth:`connect`."""
+
+    _instead = "share it within its event loop, or connect another one"
 
     def __init__(self, seeds: list[Address], config: Config, network: Network) -> None:
         """Only for :meth:`connect`."""
@@ -347,8 +350,14 @@ class Client:
         return await self._write(Path.of(path), None, options, timeout)
 
     async def _write(self, path: Path, value: bytes | None, options: WriteOptions, timeout: float | None) -> Written:
+        with self._caller.write_places.begin() as turn:
+            return await self._write_as(turn, path, value, options, timeout)
+
+    async def _write_as(
+        self, turn: Turn, path: Path, value: bytes | None, options: WriteOptions, timeout: float | None
+    ) -> Written:
         caller = self._caller
-        write_id = options.id(self.config.write_ids)
+        write_id = options.id(turn if self.config.write_ids else None)
         fields = Fields(path)
         if value is not None:
             fields.raw("value", value)
@@ -445,11 +454,13 @@ class Client:
         """Makes a node the preferred one of a shard for all clients; None: takes that back. For operators."""
         integer_of(shard, "a shard", 0, SHARD_COUNT - 1)
         path = Path("shards", shard)
-        fields = self._caller.own_writes.order_into(Fields(path)).raw("wid", b"\xc4\x10" + os.urandom(16))
+        fields = self._caller.own_writes.order_into(Fields(path))
         if node is not None:
             fields.add("value", text_of(node, "a node's name"))
         action = "set_internal" if node is not None else "delete_internal"
-        served = await self._caller.call(Plan(action, shard, Idempotency.GUARDED, True), fields.head(action))
+        plan = Plan(action, shard, Idempotency.GUARDED, True)
+        with self._caller.write_places.begin() as turn:
+            served = await self._caller.call(plan, fields.raw("wid", b"\xc4\x10" + turn.id()).head(action))
         self._caller.own_writes.on_home(TABLE, served.life)
         if self._shards is not None:
             await self._shards.refresh()

@@ -73,6 +73,10 @@ class Extension:
         object.__setattr__(self, "data", bytes_of(self.data, "an extension's data"))
 
 
+class NoValue(enum.Enum):
+    """The base of what stands for an argument that is not given: it is stored by mistake only."""
+
+
 def _ext_hook(code: int, data: bytes) -> object:
     if code < 0:
         # Timestamps come here only from the slow way: the quick way decodes them itself.
@@ -105,6 +109,8 @@ def _default(value: Any) -> object:
         if value >= 1 << 64:
             return msgpack.ExtType(EXT_BIG_INT, value.to_bytes((value.bit_length() + 7) // 8, "big"))
         raise BadValueError("integers below -2^63 cannot be stored")
+    if isinstance(value, NoValue):
+        raise BadValueError(f"{value!r} is no value: it stands for an argument that is not given")
     if isinstance(value, enum.Enum):
         return value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import enum
 import ipaddress
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from .checks import check_fields, instance_of, text_of
+from .checks import ABOVE_ZERO, NOT_NEGATIVE, Range, check_fields, instance_of, text_of
 from .errors import UsageError
 from .login import Login
 from .observer import Observer
@@ -15,6 +16,10 @@ from .tls import Tls
 
 DEFAULT_PORT = 27586
 """The client port where none is named."""
+CONNECTIONS_PER_NODE_MAX = 16
+"""Most connections to one node."""
+WINDOW_MIN, WINDOW_MAX = 2, 4096
+"""The window of flow control."""
 
 LINEARIZABLE = (
     "linearizable reads are refused: a node acknowledges a write alone, before any other node has it, and while "
@@ -125,24 +130,25 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class PoolConfig:
-    """How connections are kept. Times are seconds."""
+    """How connections are kept. Times are seconds. Here and below, a range says what a setting may be: `Client.connect`
+    refuses any other value."""
 
-    connections_per_node: int = 2
+    connections_per_node: Annotated[int, Range(1, CONNECTIONS_PER_NODE_MAX)] = 2
     """1 to 16."""
-    busy_at: int = 64
-    """Open requests from which on another connection is opened."""
-    idle_close: float = 60.0
+    busy_at: Annotated[int, Range(1)] = 64
+    """Open requests from which on another connection is opened; at least 1."""
+    idle_close: Annotated[float, NOT_NEGATIVE] = 60.0
     """An unused connection is closed after this long."""
-    failure_memory: float = 0.1
+    failure_memory: Annotated[float, NOT_NEGATIVE] = 0.1
     """How long a failed attempt to connect counts for all callers; doubles up to the next."""
-    failure_memory_max: float = 2.0
-    probe_after: float = 10.0
+    failure_memory_max: Annotated[float, NOT_NEGATIVE] = 2.0
+    probe_after: Annotated[float, NOT_NEGATIVE] = 10.0
     """A node that is silent for this long while something is open is asked whether it is alive."""
-    probe_timeout: float = 4.0
+    probe_timeout: Annotated[float, ABOVE_ZERO] = 4.0
     """How long it may take to answer that."""
-    connect_timeout: float = 3.0
+    connect_timeout: Annotated[float, ABOVE_ZERO] = 3.0
     """How long connecting may take, the greeting and the login included."""
-    window: int = 64
+    window: Annotated[int, Range(WINDOW_MIN, WINDOW_MAX)] = 64
     """Messages of one stream that may be under way, 2 to 4,096, as far as the node grants that."""
 
 
@@ -150,13 +156,14 @@ class PoolConfig:
 class TopologyConfig:
     """How the cluster is watched. Times are seconds."""
 
-    first_view_timeout: float = 3.0
+    first_view_timeout: Annotated[float, ABOVE_ZERO] = 3.0
     """How long a node may take to begin to send its view."""
-    retry_delay: float = 0.05
-    """The wait after no candidate could be reached; doubles up to the next."""
-    retry_delay_max: float = 1.0
-    old_nodes_delay: float = 10.0
-    """How often nodes without a view are asked again."""
+    retry_delay: Annotated[float, Range(0.001)] = 0.05
+    """The wait after no candidate could be reached; doubles up to the next. Both are at least 1 ms: who looks for nodes
+    without a pause would do nothing else."""
+    retry_delay_max: Annotated[float, Range(0.001)] = 1.0
+    old_nodes_delay: Annotated[float, Range(0.01)] = 10.0
+    """How often nodes without a view are asked again; at least 10 ms."""
     only_seeds: bool = False
     """Use only the seeds, whatever nodes report. Without a view there is no read mode `freshest`."""
 
@@ -172,19 +179,19 @@ class Config:
     """For reads that do not say it themselves."""
     write_ids: bool = True
     """Whether each write carries an id, by which nodes know it again when it is retried."""
-    connect_deadline: float = 10.0
+    connect_deadline: Annotated[float, ABOVE_ZERO] = 10.0
     """How long `connect` tries to reach a seed. Seeds that do not answer share this time."""
-    own_write_patience: float = 1.0
+    own_write_patience: Annotated[float, NOT_NEGATIVE] = 1.0
     """How long a read looks for a node that has this client's own last write of a path."""
-    own_writes_max: int = 16_384
+    own_writes_max: Annotated[int, NOT_NEGATIVE] = 16_384
     """Paths whose own last write is remembered."""
-    watch_paths_max: int = 65_536
+    watch_paths_max: Annotated[int, NOT_NEGATIVE] = 65_536
     """Paths that a watch remembers in order to continue at another node."""
-    watch_bytes_max: int = 16 << 20
+    watch_bytes_max: Annotated[int, NOT_NEGATIVE] = 16 << 20
     """Bytes of them."""
-    watch_patience: float = 2.0
+    watch_patience: Annotated[float, NOT_NEGATIVE] = 2.0
     """How long a watch waits at another node for versions that it delivered and that node lacks."""
-    shard_table_age: float = 30.0
+    shard_table_age: Annotated[float, Range(0.1)] = 30.0
     """How old the table of overrides of preferred nodes gets before it is fetched again; at least 0.1."""
     login: Login | None = None
     """As whom the nodes are used, where they ask for a login; instead of the user of a ticket."""
@@ -203,22 +210,8 @@ class Config:
     """Is told of calls and tries."""
 
 
-NOT_ZERO: dict[str, tuple[str, ...]] = {
-    "retry": ("initial_delay", "delay_max", "try_deadline"),
-    "topology": ("first_view_timeout", "retry_delay", "retry_delay_max", "old_nodes_delay"),
-    "pool": ("connect_timeout", "probe_timeout"),
-}
-"""Times in which nothing could be done if they were zero, or pauses without which a client would not pause at all."""
-
-
 def checked(config: object) -> Config:
     """A configuration that a client can have. Raises :class:`~distkv_client.errors.UsageError`."""
     told = instance_of(config, Config, "config")
     check_fields(told, "config")
-    times = {"config.connect_deadline": told.connect_deadline}
-    for part, names in NOT_ZERO.items():
-        times |= {f"config.{part}.{name}": getattr(getattr(told, part), name) for name in names}
-    for name, seconds in times.items():
-        if seconds <= 0:
-            raise UsageError(f"{name} must be longer than zero")
     return told

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import ipaddress
 import os
 import socket
 
 from .config import Address
-from .errors import ConnectError, NoSocketError
+from .errors import ConnectError
+from .files import is_out_of_files, out_of_files
 from .tls import ChainReader
 
 ADDRESSES_MAX = 16
@@ -63,9 +63,8 @@ def _socket(address: Address, family: int, kind: int, proto: int) -> socket.sock
     try:
         return socket.socket(family, kind, proto)
     except OSError as error:
-        if error.errno in (errno.EMFILE, errno.ENFILE):
-            text = f"cannot connect to {address}: no more files may be opened here: {error.strerror}"
-            raise NoSocketError(text) from None
+        if is_out_of_files(error):
+            raise out_of_files(error, f"cannot connect to {address}") from None
         raise
 
 

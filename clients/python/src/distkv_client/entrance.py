@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from .codec import Fields, Message, encode
-from .config import Address
+from .config import WINDOW_MAX, WINDOW_MIN, Address
 from .errors import (
     ACCESS_CODES,
     FULL,
@@ -23,9 +23,6 @@ from .login import NONCE_BYTES, Access, Greeting, identity_of, lacks_secret, pro
 
 if TYPE_CHECKING:
     from .connection import Connection
-
-WINDOW_MIN, WINDOW_MAX = 2, 4096
-"""The window of flow control."""
 
 
 async def greeted(address: Address, first: Awaitable[Message]) -> Greeting:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import hmac
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+from .checks import Range, check_fields
 from .codec import Message
 from .errors import ProtocolError
 from .tls import Tls
 
 NONCE_BYTES = 32
 """Bytes of a nonce."""
+NAME = Range(1, 256)
+"""Bytes of the name of a user, or of a method, as nodes take it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +25,19 @@ class Login:
     The secret is sent as it is: only within TLS, or to a node of the same machine, unless the configuration has
     `plaintext_login`. `method` is `password`, `token`, or `root`, which has no secret; none takes what the node asks
     for.
+
+    Raises :class:`~distkv_client.errors.UsageError` for what no node takes: a user and a method have 1 to 256 bytes, a
+    secret up to 4,096.
     """
 
-    user: str = "*"
-    secret: str | None = field(default=None, repr=False)
-    method: str | None = None
-    key: bytes | None = field(default=None, repr=False)
+    user: Annotated[str, NAME] = "*"
+    secret: Annotated[str | None, Range(0, 4096)] = field(default=None, repr=False)
+    method: Annotated[str | None, NAME] = None
+    key: Annotated[bytes | None, Range(32, 32)] = field(default=None, repr=False)
     """The network's key as far as it is for logins, 32 bytes: it is not sent, both sides prove to have it."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "login")
 
     @classmethod
     def password(cls, user: str, password: str) -> Login:

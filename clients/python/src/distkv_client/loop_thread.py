@@ -5,6 +5,8 @@ from __future__ import annotations
 import _thread
 import asyncio
 import os
+import selectors
+import socket
 import sys
 import threading
 from collections.abc import Callable, Coroutine
@@ -12,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 from .client import Client
 from .errors import ClosedError, DistKVError, Fate, UsageError
+from .files import cannot_begin, is_out_of_files
 from .handed import Handed
 from .pool import closed_error
 
@@ -21,11 +24,26 @@ LAST_WORDS = 1.0
 R = TypeVar("R")
 
 
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """Raises :class:`~distkv_client.errors.UnavailableError` where this program may open no more files."""
+    try:
+        # As many as a loop has. Where they are not all to be had, asyncio leaves one that is made in part, of which
+        # Python complains when it is collected.
+        with selectors.DefaultSelector():
+            for end in socket.socketpair():
+                end.close()
+        return asyncio.new_event_loop()
+    except OSError as error:
+        if is_out_of_files(error):
+            raise cannot_begin(error, "no event loop can be made") from None
+        raise
+
+
 class LoopThread:
     """See the module. It keeps no client: one that nobody has any more ends it."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._loop = _new_loop()
         self._pid = os.getpid()
         self._handed: set[Handed[Any]] = set()
         """What waits for its end. Whoever removes it from here ends it."""
@@ -53,9 +71,15 @@ class LoopThread:
 
         # In a thread where no signal's handler raises anything: `start` holds a lock in its midst that the new thread
         # waits for, and that would stay locked. This wait has no midst.
-        _thread.start_new_thread(begin, ())
+        try:
+            _thread.start_new_thread(begin, ())
+        except RuntimeError:
+            # There may be no more threads. Nobody else closes a loop that no thread runs.
+            self._loop.close()
+            raise
         begun.acquire()
         if errors:
+            self._loop.close()
             raise errors[0]
 
     def _run_loop(self) -> None:

@@ -10,7 +10,7 @@ from functools import total_ordering
 from typing import Any
 
 from .checks import text_of
-from .codec import Message
+from .codec import Message, NoValue
 from .errors import ProtocolError, UsageError
 from .path import Path
 
@@ -23,7 +23,7 @@ _VERSION = re.compile(f"(?P<tock>0|[1-9][0-9]{{0,18}})@(?P<node>{_LIFE}):(?P<tic
 """A tock and an event, which is a life and a tick. Servers of the original have no lives, and tell a name alone."""
 
 
-class Unset(enum.Enum):
+class Unset(NoValue):
     """The type of :data:`UNSET`."""
 
     UNSET = "unset"

@@ -36,8 +36,6 @@ from .path import ROOT
 from .replies import again
 from .stats import PoolStats
 
-CONNECTIONS_PER_NODE_MAX = 16
-"""Most connections to one node."""
 NODES_MAX = 4096
 """Most nodes that are remembered; those without a connection are dropped first."""
 LOOK_MIN, LOOK_MAX = 0.01, 1.0
@@ -121,7 +119,6 @@ class Pool:
         self._ended = asyncio.Event()
         self._loop = loop
         self._access = access
-        self._per_node = min(max(config.connections_per_node, 1), CONNECTIONS_PER_NODE_MAX)
         self._slots: dict[Address, Slot] = {}
         self._tasks: set[asyncio.Task[object]] = set()
         shortest = min(config.idle_close, config.probe_after)
@@ -196,7 +193,12 @@ class Pool:
         if best is not None:
             best.used_at = now
             is_busy = best.load >= self.config.busy_at
-            if is_busy and len(slot.connections) < self._per_node and not is_failing and slot.attempt is None:
+            if (
+                is_busy
+                and len(slot.connections) < self.config.connections_per_node
+                and not is_failing
+                and slot.attempt is None
+            ):
                 # It is busy, but there; the next caller gets the new one.
                 self._open(address, slot)
             return best

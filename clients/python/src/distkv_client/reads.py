@@ -161,6 +161,8 @@ class Reader:
         attempt = 0
         caller.stats.retry.calls += 1
         while True:
+            if attempt == 0 or caller.pool.is_closed:
+                caller.check_open(attempt)
             tries.attempts = attempt = attempt + 1
             routing = caller.topology.routing
             if routing.view.source is None:
@@ -168,8 +170,6 @@ class Reader:
                     "the nodes cannot tell which nodes there are, so none knows what a majority of them is; read "
                     "mode 'freshest' needs that"
                 )
-            if attempt == 1 or caller.pool.is_closed:
-                caller.check_open(attempt)
             counted = {node.name for node in routing.view.nodes if node.counts}
             needed = len(counted) // 2 + 1
             found.answered &= {node.name for node in routing.view.nodes}

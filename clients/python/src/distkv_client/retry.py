@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Annotated
 
+from .checks import ABOVE_ZERO, Range
 from .errors import (
     BusyError,
     ConnectError,
@@ -68,7 +70,7 @@ class Reason(enum.Enum):
 CODES: dict[str, ErrorClass] = {
     **dict.fromkeys(
         (
-            "bad_request bad_message unknown_action not_implemented too_large wid_reused denied auth_required "
+            "bad_request bad_message unknown_action not_implemented too_large wid_reused given_up denied auth_required "
             "auth_failed is_root not_found already_exists is_new chain_mismatch data_mismatch type_mismatch "
             "in_use memory_full"
         ).split(),
@@ -141,7 +143,12 @@ class GiveUp:
 def backoff(first: float, factor: int, longest: float, failures: int, random: float) -> float:
     """`first` * `factor`^(failures - 1), at most `longest`, of which a random part between half and all."""
     exponent = min(max(failures - 1, 0), 64)
-    whole = min(first * float(max(factor, 1)) ** exponent, longest)
+    try:
+        times = float(max(factor, 1)) ** exponent if exponent else 1.0
+        whole = min(first * times, longest)
+    except OverflowError:
+        # It is greater than any float.
+        whole = longest
     return whole / 2 + whole / 2 * random
 
 
@@ -149,18 +156,18 @@ def backoff(first: float, factor: int, longest: float, failures: int, random: fl
 class RetryPolicy:
     """When a request is tried again, and for how long in all. Times are seconds."""
 
-    initial_delay: float = 0.01
+    initial_delay: Annotated[float, ABOVE_ZERO] = 0.01
     """Before the second try."""
-    factor: int = 2
-    """By how much each delay is longer than the one before it."""
-    delay_max: float = 1.0
+    factor: Annotated[int, Range(1)] = 2
+    """By how much each delay is longer than the one before it; at least 1."""
+    delay_max: Annotated[float, ABOVE_ZERO] = 1.0
     """No delay is longer."""
-    total_deadline: float = 10.0
+    total_deadline: Annotated[float, ABOVE_ZERO] = 10.0
     """For all tries and delays together."""
-    try_deadline: float = 2.0
+    try_deadline: Annotated[float, ABOVE_ZERO] = 2.0
     """For one try."""
-    attempts_max: int | None = None
-    """Most tries of a call; none: only deadlines count."""
+    attempts_max: Annotated[int | None, Range(1)] = None
+    """Most tries of a call, at least 1; none: only deadlines count."""
 
     def decide(
         self, error: ErrorClass, attempt: int, elapsed: float, idempotency: Idempotency, random: float

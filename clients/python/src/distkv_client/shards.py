@@ -22,8 +22,6 @@ from .shard import SHARD_COUNT
 
 BACKOFF_FIRST, BACKOFF_MAX = 1.0, 30.0
 """Seconds until a fetch that failed is repeated."""
-AGE_MIN = 0.1
-"""Seconds for which a table counts at least, whatever is configured."""
 PAGES_MAX = SHARD_COUNT
 """Most pages of a table; each has at least one row."""
 TABLE = SHARD_COUNT
@@ -51,7 +49,7 @@ class ShardTable:
 
     def __init__(self, caller: Caller, age: float) -> None:
         self._caller = ref(caller)
-        self._age = max(AGE_MIN, age)
+        self._age = age
         self._wanted = asyncio.Event()
         self._fetched: asyncio.Future[None] = caller.loop.create_future()
         """Is done when the next fetch that begins has ended."""

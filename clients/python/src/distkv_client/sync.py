@@ -20,7 +20,9 @@ from typing import Any, TypeVar, overload
 from . import client as _async
 from .abandoned import NOT_CLOSED
 from .batch import Batch, BatchReply
+from .checks import callable_of
 from .config import Config, ReadMode
+from .copies import Uncopied
 from .errors import ClosedError
 from .events import Events
 from .loop_thread import LoopThread
@@ -41,9 +43,11 @@ D = TypeVar("D")
 R = TypeVar("R")
 
 
-class Client:
+class Client(Uncopied):
     """See the module. Connected when this returns; its methods are those of
     :class:`distkv_client.Client`, without `await`."""
+
+    _instead = "threads share it; make another one in another process"
 
     def __init__(self, *seeds: str, config: Config | None = None) -> None:
         # Until it is connected.
@@ -271,7 +275,7 @@ class Client:
     def batch(self, fill: Callable[[Batch], object], *, timeout: float | None = None) -> list[BatchReply]:
         """See :meth:`distkv_client.Client.batch`; `fill` adds the operations."""
         batch = self._client.batch()
-        fill(batch)
+        callable_of(fill, "fill")(batch)
         return self._run(batch.run(timeout=timeout))
 
     # -- watching ----------------------------------------------------------------------------

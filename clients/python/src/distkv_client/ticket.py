@@ -16,6 +16,7 @@ import msgpack
 from .checks import text_of
 from .config import Config
 from .errors import UsageError
+from .files import cannot_begin, is_out_of_files
 from .login import Login
 from .tls import Tls
 
@@ -56,6 +57,8 @@ class Ticket:
             try:
                 text = File(text[1:]).read_text().strip()
             except (OSError, UnicodeDecodeError) as error:
+                if isinstance(error, OSError) and is_out_of_files(error):
+                    raise cannot_begin(error, "the ticket's file cannot be read") from None
                 raise UsageError(f"the ticket's file cannot be read: {error}") from None
         if not text.startswith(START):
             version, dot, _ = text.removeprefix("distkv").partition(".")

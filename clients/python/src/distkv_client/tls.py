@@ -16,9 +16,10 @@ from typing import Any, cast
 
 import msgpack
 
-from .checks import bytes_of
+from .checks import bytes_of, file_of
 from .codec import decode_message
-from .errors import LostError, NotMetError, ProtocolError, ServerError, UsageError
+from .errors import DistKVError, LostError, NotMetError, ProtocolError, ServerError, UsageError
+from .files import cannot_begin, is_out_of_files
 from .replies import check_reply
 from .retry import ErrorClass, class_of_code
 
@@ -35,6 +36,8 @@ class Tls:
 
     `ca_hash`: the SHA-256 of the CA's certificate (DER), which nodes must present; `ca_file`: CAs as a PEM
     file. `cert_file` and `key_file`: a client certificate. Nothing is believed because the system believes it.
+
+    A copy, also one that was pickled, reads the files again.
     """
 
     def __init__(
@@ -51,13 +54,25 @@ class Tls:
             raise UsageError("the CA's hash has 32 bytes")
         self.ca_hash = ca_hash
         self._context: ssl.SSLContext | None = None
-        self._cert = (str(cert_file), str(key_file) if key_file else None) if cert_file else None
+        if cert_file is None and key_file is not None:
+            raise UsageError("key_file is the key of the certificate in cert_file, which is missing")
+        cert = None if cert_file is None else file_of(cert_file, "cert_file")
+        key = None if key_file is None else file_of(key_file, "key_file")
+        self._cert = None if cert is None else (cert, key)
+        self._made_with = (ca_hash, None if ca_file is None else file_of(ca_file, "ca_file"), cert, key)
+        # Also where the CA is still to be learnt, so that a wrong file is told at once.
+        context = self.make_context()
         if ca_file is not None:
-            self._context = self.make_context()
+            self._context = context
             try:
-                self._context.load_verify_locations(cafile=str(ca_file))
-            except (OSError, ssl.SSLError) as error:
-                raise UsageError(f"the file with the CA cannot be used: {error}") from None
+                context.load_verify_locations(cafile=self._made_with[1])
+            except OSError as error:
+                raise _unusable(error, "the file with the CA") from None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        if self._template is not None:
+            raise TypeError("the client certificate of a ticket can be neither copied nor pickled: hand on the ticket")
+        return _made_again, self._made_with
 
     @classmethod
     def of_der(cls, ca_hash: bytes, chain: list[bytes], key: bytes | None) -> Tls:
@@ -71,18 +86,20 @@ class Tls:
     def _load_der(self, chain: str, key: bytes) -> None:
         body = base64.encodebytes(key).decode()
         for kind in KEY_KINDS:
-            # The ssl module reads keys from files only; this one is the owner's alone, and gone at once.
-            with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
-                file.write(f"{chain}-----BEGIN {kind}-----\n{body}-----END {kind}-----\n")
-                file.flush()
-                self._cert = (file.name, None)
-                try:
+            try:
+                # The ssl module reads keys from files only; this one is the owner's alone, and gone at once.
+                with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+                    file.write(f"{chain}-----BEGIN {kind}-----\n{body}-----END {kind}-----\n")
+                    file.flush()
+                    self._cert = (file.name, None)
                     self._template = self.make_context()
-                except UsageError:
-                    continue
-                finally:
-                    self._cert = None
-                return
+            except UsageError:
+                continue
+            except OSError as error:
+                raise _unusable(error, "the client certificate in the ticket") from None
+            finally:
+                self._cert = None
+            return
         raise UsageError("the client certificate in the ticket cannot be used")
 
     _template: ssl.SSLContext | None = None
@@ -97,8 +114,8 @@ class Tls:
         if self._cert is not None:
             try:
                 context.load_cert_chain(*self._cert)
-            except (OSError, ssl.SSLError) as error:
-                raise UsageError(f"the client certificate cannot be used: {error}") from None
+            except OSError as error:
+                raise _unusable(error, "the client certificate") from None
         return context
 
     @property
@@ -129,6 +146,17 @@ class Tls:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.set_alpn_protocols([ALPN])
         return context
+
+
+def _made_again(ca_hash: bytes | None, ca_file: str | None, cert_file: str | None, key_file: str | None) -> Tls:
+    return Tls(ca_hash=ca_hash, ca_file=ca_file, cert_file=cert_file, key_file=key_file)
+
+
+def _unusable(error: OSError, what: str) -> DistKVError:
+    """The error for a file of certificates."""
+    if is_out_of_files(error):
+        return cannot_begin(error, f"{what} cannot be read")
+    return UsageError(f"{what} cannot be used: {error}")
 
 
 class Session:

@@ -12,6 +12,7 @@ import enum
 import random
 from collections.abc import Callable, Mapping, Sequence
 
+from .checks import callable_of
 from .codec import Fields
 from .config import Address, TopologyConfig
 from .connection import Connection
@@ -32,8 +33,6 @@ from .stats import TopologyStats
 from .stream import Stream
 from .view import ClusterView, Node, Routing, TopologyChange, by_name, compare, decode_view
 
-RETRY_DELAY_MIN, OLD_NODES_DELAY_MIN = 0.001, 0.01
-"""Seconds of a pause, whatever is configured: who looks for nodes without one would do nothing else."""
 LISTENERS_MAX = 1024
 """Most listeners of one client."""
 ASK_ANEW_AFTER = 10.0
@@ -99,6 +98,7 @@ class Topology:
 
     def listen(self, call: Listener) -> Callable[[], None]:
         """Calls it for each change from now on; returns what takes it off again."""
+        callable_of(call, "a listener to topology changes")
         if len(self._listeners) >= LISTENERS_MAX:
             raise UsageError("there are too many listeners")
         self._last_listener += 1
@@ -223,7 +223,7 @@ class Topology:
             takes_any = not_ready
             if is_old and not not_ready:
                 self._apply_seeds()
-                await asyncio.sleep(max(self._config.old_nodes_delay, OLD_NODES_DELAY_MIN))
+                await asyncio.sleep(self._config.old_nodes_delay)
                 continue
             if failures:
                 refusals = [one for one in failures if isinstance(one[1], (NoAccessError, OtherNetworkError))]
@@ -235,7 +235,7 @@ class Topology:
                 self.is_refused = len(refusals) == len(failures) and not not_ready
                 self._notify()
             # From half of a delay to all of it, so that many clients do not come at the same moment.
-            await asyncio.sleep(max(delay * (0.5 + random.random() / 2), RETRY_DELAY_MIN))
+            await asyncio.sleep(delay * (0.5 + random.random() / 2))
             delay = min(delay * 2, self._config.retry_delay_max)
 
     def _candidates(self, last: Address | None) -> list[Address]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import enum
 import hashlib
 import os
 from dataclasses import dataclass
 from typing import Any, Literal, Union
 
 from .checks import bool_of, bytes_of, instance_of, integer_of, text_of
-from .codec import Fields, encode_value
+from .codec import Fields, NoValue, encode_value
 from .errors import UsageError
 from .model import UNSET, Unset, Version
 from .retry import Idempotency
+from .write_places import Turn
 
 COPIES_SHARE = 0.75
 """The part of a try's time for which a node waits for copies, so that its own answer comes."""
@@ -20,7 +20,7 @@ WRITE_ID_BYTES = 16
 """Bytes of a write id."""
 
 
-class Auto(enum.Enum):
+class Auto(NoValue):
     """The type of :data:`AUTO`."""
 
     AUTO = "auto"
@@ -109,10 +109,10 @@ class WriteOptions:
         integer_of(self.copies, "copies", 0, (1 << 63) - 1)
         _given_id(self.write_id)
 
-    def id(self, by_default: bool) -> bytes | None:
-        """The id that all tries carry."""
+    def id(self, automatic: Turn | None) -> bytes | None:
+        """The id that all tries carry; `automatic` makes one where the caller has given none."""
         if self.write_id is AUTO:
-            return os.urandom(WRITE_ID_BYTES) if by_default else None
+            return None if automatic is None else automatic.id()
         return _given_id(self.write_id)
 
     @property
