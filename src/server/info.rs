@@ -109,6 +109,11 @@ pub trait NodeInfo: Send + Sync {
         None
     }
 
+    /// One line for people about members that are up and have had no link for long. Quick: no waiting, no I/O.
+    fn unlinked(&self) -> Option<String> {
+        None
+    }
+
     /// Writes a file for a client. Blocks as long as necessary, so call it where that is allowed.
     ///
     /// # Errors
@@ -245,7 +250,7 @@ impl SilentInfo {
 }
 
 /// Names for people: some of them, and how many more there are.
-fn names_text(names: &[String]) -> String {
+pub(crate) fn names_text(names: &[String]) -> String {
     let (shown, rest) = names.split_at(names.len().min(NAMES_SHOWN));
     match (shown, rest.len()) {
         ([one], 0) => one.clone(),
@@ -306,18 +311,23 @@ pub struct StorageStatus {
 }
 
 impl StorageStatus {
-    /// One line for people, while there is something wrong.
+    /// One line for people, while the log fails.
     #[must_use]
-    pub fn warning(&self) -> Option<String> {
-        if let Some((why, _)) = &self.failure {
-            let effect = match self.sync {
-                "every-batch" => "changes of clients are refused until it can be",
-                _ => "nothing is logged until it can be, so a restart loses changes",
-            };
-            return Some(format!("the log of this node cannot be written: {why}; {effect}"));
-        }
+    pub fn log_warning(&self) -> Option<String> {
+        let (why, _) = self.failure.as_ref()?;
+        let effect = match self.sync {
+            "every-batch" => "changes of clients are refused until it can be",
+            _ => "nothing is logged until it can be, so a restart loses changes",
+        };
+        Some(format!("the log of this node cannot be written: {why}; {effect}"))
+    }
+
+    /// One line for people, if the last snapshot has failed.
+    #[must_use]
+    pub fn snapshot_warning(&self) -> Option<String> {
         let why = self.snapshot_failure.as_ref()?;
-        Some(format!("the last snapshot could not be made, the log goes on: {why}"))
+        let log = if self.failure.is_some() { "" } else { ", the log goes on" };
+        Some(format!("the last snapshot could not be made{log}: {why}"))
     }
 }
 

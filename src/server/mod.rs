@@ -39,6 +39,7 @@ use parking_lot::Mutex;
 
 pub use cluster::{purge_block, shards};
 pub(crate) use command::access::unenforced::unenforced_warnings;
+pub(crate) use command::cluster::warnings::{Warning, WarningKind};
 pub use config::ServerConfig;
 pub(crate) use connections::session::KEPT_CONNECTIONS_MAX;
 pub use connections::tls::TlsSettings;
@@ -406,6 +407,11 @@ impl Server {
     /// What the port knows about the rest of the node.
     pub(crate) fn info(&self) -> &dyn NodeInfo {
         &*self.shared.info
+    }
+
+    /// All that an operator should be warned of now.
+    pub(crate) fn warnings(&self, now: Millis) -> Vec<Warning> {
+        self.shared.warnings(now)
     }
 
     /// How many requests there were for each virtual shard since the start.

@@ -232,6 +232,7 @@ fn a_name_that_is_in_use_is_refused_to_the_newcomer() {
         assert_eq!(taken, "n1");
         let holder = cluster.node(1).gossip_addr().to_string();
         assert!(reason.to_string().contains(&holder), "{reason}");
+        assert!(!reason.to_string().contains("restore DIR"), "it is in memory: {reason}");
         assert_eq!(twin.stopped().await, reason);
         // The holder itself says the same.
         let twin = loopback(name("n1"), vec![holder]);

@@ -286,11 +286,7 @@ fn watch_name(links: &Links, timing: &Timing) {
     if let Some(trouble) = links.name_trouble()
         && rt::now().saturating_sub(trouble.since) >= timing.name_patience_ms
     {
-        links.stop.request(StopReason::NameInUse {
-            name: links.me.name.to_string(),
-            network: links.me.network.clone(),
-            told: trouble.told,
-        });
+        links.give_up_name(trouble.told);
     }
 }
 

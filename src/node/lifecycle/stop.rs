@@ -25,9 +25,7 @@ pub enum StopReason {
     /// Starting again does not help as long as it runs.
     #[error(
         "the name {name:?} is taken in network {network:?}: {told}; choose another --name, or stop \
-         the other node. A copy of that node's data directory keeps its name: start with an empty \
-         directory and another --name; `distkv-node snapshot restore DIR` takes over what only the \
-         copy has"
+         the other node{}", of_copies(*has_directory)
     )]
     NameInUse {
         /// The name that both have.
@@ -36,6 +34,8 @@ pub enum StopReason {
         network: String,
         /// What the network's nodes answered.
         told: String,
+        /// This node has a data directory, which may be a copy.
+        has_directory: bool,
     },
     /// All peers that this node was given refuse it for good. Starting again does not help unless a
     /// setting is changed.
@@ -60,6 +60,17 @@ pub enum StopReason {
     /// The system refused something that the node cannot do without.
     #[error("{0}")]
     Failed(String),
+}
+
+/// What a node does whose directory is a copy of another one's.
+fn of_copies(has_directory: bool) -> &'static str {
+    match has_directory {
+        true => {
+            ". A copy of that node's data directory keeps its name: start with an empty directory and another \
+             --name; `distkv-node snapshot restore DIR` takes over what only the copy has"
+        }
+        false => "",
+    }
 }
 
 /// Shared by all tasks of a node. Clones are the same signal.
@@ -143,6 +154,18 @@ impl Stop {
 mod tests {
     use super::*;
     use crate::rt;
+
+    #[test]
+    fn who_has_no_directory_is_not_told_what_to_do_with_it() {
+        let told = |has_directory| {
+            let [name, network, told] = ["n1", "lab", "it is at x"].map(String::from);
+            StopReason::NameInUse { name, network, told, has_directory }.to_string()
+        };
+        let memory = told(false);
+        assert!(memory.ends_with("choose another --name, or stop the other node"), "{memory}");
+        let disk = told(true);
+        assert!(disk.contains("stop the other node. A copy of") && disk.contains("restore DIR"));
+    }
 
     #[test]
     fn the_first_reason_counts_and_wakes_whoever_waits() {

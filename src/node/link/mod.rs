@@ -187,6 +187,11 @@ impl Links {
         self.targets.lock().refusing()
     }
 
+    /// What keeps a peer from being linked, at one of its addresses.
+    pub(super) fn trouble_with(&self, name: &NodeName) -> Option<String> {
+        self.targets.lock().trouble_with(name).map(|trouble| trouble.to_string())
+    }
+
     /// See [`Targets::refused_by_all`].
     pub(super) fn refused_by_all(&self) -> Option<Refused> {
         self.targets.lock().refused_by_all()

@@ -7,15 +7,15 @@ use distkv_metrics::{Name, Numbers};
 
 use crate::engine::delete::GroupView;
 use crate::engine::view::PeerView;
-use crate::engine::{Engine, EngineCounters, MemoryExcess};
+use crate::engine::{Engine, EngineCounters};
 use crate::membership::MemberState;
 use crate::model::ids::{Incarnation, Millis, NodeId, Tick};
 use crate::model::seen::Seen;
 use crate::node::Inner;
 use crate::node::membership::identity::SOFTWARE;
 use crate::rt;
-use crate::server::PurgeBlock;
 use crate::server::counts::RequestKind;
+use crate::server::{PurgeBlock, WarningKind};
 
 /// What is taken of the engine, at one moment.
 struct Moment {
@@ -30,7 +30,6 @@ struct Moment {
     seen: Seen,
     group: GroupView,
     resync_ms: Option<Millis>,
-    excess: Option<MemoryExcess>,
 }
 
 impl Moment {
@@ -48,7 +47,6 @@ impl Moment {
             seen: engine.seen().clone(),
             group: engine.group_view(now),
             resync_ms: engine.resync_lasts_ms(now),
-            excess: engine.memory_excess(),
         }
     }
 }
@@ -66,7 +64,7 @@ impl Inner {
         numbers.set(Name::NodeInfo, &[me, network, sync], 1_u64);
         numbers.set(Name::Ready, &[], moment.is_ready && !self.stop.is_requested());
         numbers.set(Name::Writable, &[], is_writable);
-        self.add_warnings(&moment, &mut numbers, now);
+        self.add_warnings(&mut numbers, now);
         add_entries(&moment, &mut numbers);
         numbers.set(Name::MemoryMaxBytes, &[], self.memory_max.unwrap_or(0));
         self.add_clients(&moment, &mut numbers);
@@ -81,20 +79,12 @@ impl Inner {
         numbers
     }
 
-    fn add_warnings(&self, moment: &Moment, numbers: &mut Numbers, now: Millis) {
-        let mut set = |kind: &str, is: bool| numbers.set(Name::Warnings, &[kind], is);
-        let storage = self.durable.as_ref().map(|durable| durable.status(now));
-        set("disk", storage.as_ref().is_some_and(|storage| storage.failure.is_some()));
-        set("snapshot", storage.as_ref().is_some_and(|storage| storage.snapshot_failure.is_some()));
-        set("purge", PurgeBlock::of(&moment.group).is_some());
-        set("memory", moment.excess.is_some());
-        let log = self.saving.client_log();
-        set("client_log", log.is_some_and(|log| log.failure.is_some()));
-        let scheduled = self.scheduled.as_ref().map(|scheduled| scheduled.status());
-        set("scheduled_snapshot", scheduled.as_ref().is_some_and(|s| s.warning().is_some()));
-        let certificates = self.certificates.as_ref();
-        set("certificate", certificates.is_some_and(|own| own.warning().is_some()));
-        set("split", self.links.observed.silent(now).is_some());
+    fn add_warnings(&self, numbers: &mut Numbers, now: Millis) {
+        let warnings = self.server.warnings(now);
+        for kind in WarningKind::ALL {
+            let is = warnings.iter().any(|warning| warning.kind == *kind);
+            numbers.set(Name::Warnings, &[kind.word()], is);
+        }
     }
 
     fn add_clients(&self, moment: &Moment, numbers: &mut Numbers) {

@@ -9,6 +9,7 @@ use distkv_metrics::{Histogram, HistogramNumbers, Name};
 use parking_lot::Mutex;
 
 use super::live::Live;
+use super::split::unlinked::Unlinked;
 use super::split::unseen::Unseen;
 use super::split::{Network, News, SplitWatch};
 use crate::model::ids::{Incarnation, Millis, NodeName, Tick};
@@ -50,6 +51,7 @@ pub(in crate::node) struct Observed {
     failed_catch_ups: AtomicU64,
     link_ends: Mutex<BTreeMap<&'static str, u64>>,
     splits: Mutex<SplitWatch>,
+    unlinked: Mutex<Unlinked>,
     lag: Mutex<Lag>,
     /// What is kept for pages.
     pub(in crate::node) live: Live,
@@ -64,6 +66,7 @@ impl Default for Observed {
             failed_catch_ups: AtomicU64::new(0),
             link_ends: Mutex::default(),
             splits: Mutex::default(),
+            unlinked: Mutex::default(),
             lag: Mutex::default(),
             live: Live::default(),
         }
@@ -113,6 +116,22 @@ impl Observed {
         now: Millis,
     ) -> Vec<News> {
         self.splits.lock().look(network, forget_after_ms, now)
+    }
+
+    /// See [`Unlinked::look`].
+    pub(in crate::node) fn look_for_links(
+        &self,
+        network: &Network,
+        is_wanted: impl Fn(&NodeName) -> bool,
+        why: impl Fn(&NodeName) -> Option<String>,
+        now: Millis,
+    ) -> Option<News> {
+        self.unlinked.lock().look(network, is_wanted, why, now)
+    }
+
+    /// A line for people about members that are up and have had no link for long.
+    pub(in crate::node) fn unlinked(&self, now: Millis) -> Option<String> {
+        self.unlinked.lock().text(now)
     }
 
     /// Whom this node knew when it was started.

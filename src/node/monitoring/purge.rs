@@ -10,7 +10,7 @@ use crate::model::ids::Millis;
 use crate::model::seen::Mark;
 use crate::node::link::Links;
 use crate::rt;
-use crate::server::purge_block::{PurgeBlock, left_out_text, mark_text};
+use crate::server::purge_block::{PurgeBlock, full_text, left_out_text, mark_text};
 
 /// How often is looked.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -23,6 +23,7 @@ const WARN_AGAIN_MS: Millis = 600_000;
 pub(in crate::node) async fn watch_purging(links: Arc<Links>) {
     let mut watch = PurgeWatch::default();
     let (mut left_out, mut grown) = (Lasting::told_at_once(), Lasting::default());
+    let mut is_full_told = false;
     while links.stop.or(rt::sleep(INTERVAL)).await.is_some() {
         let now = rt::now();
         let look = |engine: &Engine| (engine.group_view(now), engine.mark().clone());
@@ -37,6 +38,12 @@ pub(in crate::node) async fn watch_purging(links: Arc<Links>) {
         let texts = [left_out.look(left_out_text(&view), now), grown.look(mark_text(&view), now)];
         for text in texts.into_iter().flatten() {
             tracing::warn!("{text}");
+        }
+        // It stays so, and nothing is wrong: once is enough.
+        let full = full_text(&view);
+        if let Some(text) = full.filter(|_| !is_full_told) {
+            is_full_told = true;
+            tracing::info!("{text}");
         }
     }
 }

@@ -2,12 +2,14 @@
 //! which from here, so it is told as loudly for one as for many: `status`, `members`, the log and the metrics say
 //! who is silent, since when, how many changes were made since, and with whom this node goes on.
 //!
-//! So are members that this node knew when it was started and that do not show themselves (`unseen`).
+//! So are members that this node knew when it was started and that do not show themselves (`unseen`). Of members that are
+//! up, those are told of to which no link comes about (`unlinked`).
 //!
 //! A member that leaves says so, and is not missed. One that is silent is, until it is back, has left, or is
 //! forgotten: when it is taken off the Delete group; alone, when `--forget-down-after` is over; of several that
 //! went together, after a week.
 
+pub(in crate::node) mod unlinked;
 pub(in crate::node) mod unseen;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,10 +55,20 @@ pub(in crate::node) async fn watch_split(links: Arc<Links>, forget_after_ms: Mil
             refusing: links.refusing(),
             serves,
         };
-        for news in links.observed.look_for_splits(&network, forget_after_ms, now) {
+        let mut news = links.observed.look_for_splits(&network, forget_after_ms, now);
+        let wanted = links.hub.read(|engine| engine.wanted_links().cloned());
+        let is_wanted = |name: &NodeName| wanted.as_ref().is_none_or(|w| w.contains(name));
+        news.extend(links.observed.look_for_links(
+            &network,
+            is_wanted,
+            |n| links.trouble_with(n),
+            now,
+        ));
+        for news in news {
             match news {
                 News::Silent(text) => tracing::warn!("{text}"),
                 News::Back(text) => tracing::warn!("{text}"),
+                News::Over(text) => tracing::info!("{text}"),
             }
         }
         let silent = links.observed.silent(now);
@@ -128,6 +140,8 @@ pub(in crate::node) enum Presence {
 pub(in crate::node) enum News {
     Silent(String),
     Back(String),
+    /// What a line before has warned of is over.
+    Over(String),
 }
 
 /// What was noticed so far.

@@ -3,6 +3,7 @@
 
 use crate::engine::delete::GroupView;
 use crate::model::count::count_of;
+use crate::model::group::GROUP_MEMBERS_MAX;
 use crate::model::ids::{Millis, NodeName};
 use crate::model::limits::MARK_COMPONENTS_WARN;
 
@@ -88,12 +89,14 @@ fn names_of(nodes: &[(NodeName, Millis)]) -> Vec<&str> {
 /// worth a warning that it has not.
 pub(crate) const LEFT_OUT_MS_MIN: Millis = 60_000;
 
-/// Nodes with data directories that are up and have been kept out of the Delete group for
-/// [`LEFT_OUT_MS_MIN`]: one line for people.
+/// Nodes with data directories that are up and have been kept out of the Delete group for [`LEFT_OUT_MS_MIN`], although
+/// there is room: one line for people.
 #[must_use]
 pub(crate) fn left_out_text(view: &GroupView) -> Option<String> {
-    let lasting = view.left_out.iter().filter(|(_, ms)| *ms >= LEFT_OUT_MS_MIN);
-    let names: Vec<&str> = lasting.map(|(name, _)| name.as_str()).collect();
+    if is_full(view) {
+        return None;
+    }
+    let names = left_out(view);
     let (have, them) = match names.len() {
         0 => return None,
         1 => ("has a data directory and is", "it"),
@@ -104,6 +107,34 @@ pub(crate) fn left_out_text(view: &GroupView) -> Option<String> {
          of the group must be up and linked to take {them} in; see `distkv-node members`",
         names.join(", ")
     ))
+}
+
+/// The same where there is no room: nothing is wrong then, and one line for people says what that means.
+#[must_use]
+pub(crate) fn full_text(view: &GroupView) -> Option<String> {
+    let names = left_out(view);
+    if names.is_empty() || !is_full(view) {
+        return None;
+    }
+    let (keep, are, they, catch) = match names.len() {
+        1 => ("keeps", "is", "it", "catches"),
+        _ => ("keep", "are", "they", "catch"),
+    };
+    Some(format!(
+        "the Delete group is full, {GROUP_MEMBERS_MAX} is the most: {} {keep} data on disk and {are} not in it, so \
+         deleted entries are purged also while {they} {are} away; {they} {catch} up when {they} {are} back",
+        names.join(", ")
+    ))
+}
+
+fn is_full(view: &GroupView) -> bool {
+    view.config.as_ref().is_some_and(|config| config.members().len() >= GROUP_MEMBERS_MAX)
+}
+
+/// The names of those that have been left out for long.
+fn left_out(view: &GroupView) -> Vec<&str> {
+    let lasting = view.left_out.iter().filter(|(_, ms)| *ms >= LEFT_OUT_MS_MIN);
+    lasting.map(|(name, _)| name.as_str()).collect()
 }
 
 /// The mark has grown: one line for people.
@@ -119,7 +150,7 @@ pub(crate) fn mark_text(view: &GroupView) -> Option<String> {
 }
 
 /// A duration for people; exact enough for one that continues.
-pub(in crate::server) fn show_ms(ms: Millis) -> String {
+pub(crate) fn show_ms(ms: Millis) -> String {
     let seconds = ms / 1_000;
     match seconds {
         0..120 => format!("{seconds} s"),
@@ -164,6 +195,31 @@ mod tests {
         assert_eq!(mark_text(&two), None);
         let grown = GroupView { lineages: 65, ..two };
         assert!(mark_text(&grown).unwrap().contains("names 65 successions"));
+    }
+
+    #[test]
+    fn where_the_list_is_full_nothing_is_warned_of_and_it_is_said_why_a_node_is_not_on_it() {
+        use crate::model::group::GroupConfig;
+        use crate::model::seen::Lineage;
+        let group = |members: usize, ms| {
+            let name = |at: usize| NodeName::new(&format!("n{at}")).unwrap();
+            let member = |at| Member { name: name(at), store: 1, durable: true };
+            let config = GroupConfig::new(1, Lineage(None), (0..members).map(member).collect());
+            let left_out = vec![(name(members), ms)];
+            GroupView { config, left_out, ..GroupView::default() }
+        };
+        let full = group(64, 60_000);
+        assert_eq!(left_out_text(&full), None);
+        let text = full_text(&full).unwrap();
+        assert!(
+            text.starts_with("the Delete group is full, 64 is the most: n64 keeps data"),
+            "{text}"
+        );
+        assert!(text.ends_with("while it is away; it catches up when it is back"), "{text}");
+        assert_eq!(full_text(&group(64, 59_999)), None);
+        let with_room = group(63, 60_000);
+        assert_eq!(full_text(&with_room), None);
+        assert!(left_out_text(&with_room).unwrap().starts_with("n63 has a data directory"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! on files (`files`), on access control (`access`), and messages.
 
 pub(super) mod access;
-mod cluster;
+pub(super) mod cluster;
 pub(super) mod data;
 mod error_text;
 mod files;

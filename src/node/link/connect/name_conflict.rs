@@ -51,14 +51,20 @@ impl Links {
         let before = self.name_held.lock().replace(now);
         let is_sure = before.is_some_and(|at| now.saturating_sub(at) < NAME_HELD_TWICE_MS);
         if is_sure {
-            self.stop.request(StopReason::NameInUse {
-                name: self.me.name.to_string(),
-                network: self.me.network.clone(),
-                told,
-            });
+            self.give_up_name(told);
         } else {
             self.note_name_trouble(told);
         }
+    }
+
+    /// The node ends, because another one has its name.
+    pub(in crate::node) fn give_up_name(&self, told: String) {
+        self.stop.request(StopReason::NameInUse {
+            name: self.me.name.to_string(),
+            network: self.me.network.clone(),
+            told,
+            has_directory: self.hub.read(|engine| engine.store().is_some()),
+        });
     }
 
     /// A greeting has shown another living node of our own name. Returns whether this node gives

@@ -363,13 +363,13 @@ impl Targets {
 
     /// What keeps the addresses that were tried from answering.
     pub(in crate::node::link) fn troubles(&self) -> Vec<Trouble> {
-        self.targets
-            .iter()
-            .filter_map(|(address, t)| {
-                let is_lasting = t.refused_since.is_some();
-                Some(Trouble { address: address.clone(), why: t.trouble.clone()?, is_lasting })
-            })
-            .collect()
+        self.targets.iter().filter_map(|(address, target)| target.trouble_at(address)).collect()
+    }
+
+    /// What keeps that node from answering, at one of its addresses.
+    pub(in crate::node::link) fn trouble_with(&self, name: &NodeName) -> Option<Trouble> {
+        let mut of_it = self.targets.iter().filter(|(_, t)| t.name.as_ref() == Some(name));
+        of_it.find_map(|(address, target)| target.trouble_at(address))
     }
 
     /// The nodes with which there is no link as long as neither side is configured otherwise, and why.
@@ -385,6 +385,11 @@ impl Targets {
 }
 
 impl Target {
+    fn trouble_at(&self, address: &str) -> Option<Trouble> {
+        let is_lasting = self.refused_since.is_some();
+        Some(Trouble { address: address.to_owned(), why: self.trouble.clone()?, is_lasting })
+    }
+
     fn is_near(&self, now: Millis) -> bool {
         self.live || self.lost_at.is_some_and(|at| now.saturating_sub(at) < NEAR_MS)
     }

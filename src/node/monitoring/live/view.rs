@@ -11,7 +11,7 @@ use crate::node::Inner;
 use crate::node::link::LinkInfo;
 use crate::node::membership::identity::SOFTWARE;
 use crate::rt;
-use crate::server::{ClientLogStatus, MemberInfo, PurgeBlock, SilentInfo, StorageStatus};
+use crate::server::{MemberInfo, SilentInfo, Warning, WarningKind};
 
 /// A moment that is told moves by less than this only because two clocks were read one after the other.
 const SAME_MOMENT_MS: u64 = 1_000;
@@ -68,7 +68,6 @@ pub(super) fn view(inner: &Inner, peak: &mut Peak, now: Millis) -> View {
         peers: engine.peer_views(),
         seen: engine.seen().clone(),
         resync: engine.resync_view(now),
-        excess: engine.memory_excess(),
         conflicts: engine.counters().conflicts,
         entries: engine.tree().live_len(),
     });
@@ -96,14 +95,10 @@ pub(super) fn view(inner: &Inner, peak: &mut Peak, now: Millis) -> View {
         })
     });
     peak.end();
-    let storage = info.storage();
-    let log = inner.saving.client_log();
-    let mut warnings: Vec<String> = storage.iter().filter_map(StorageStatus::warning).collect();
-    warnings.extend(log.as_ref().and_then(ClientLogStatus::warning));
-    warnings.extend(taken.excess.map(crate::engine::MemoryExcess::text));
-    warnings.extend(PurgeBlock::of(&taken.group).iter().map(PurgeBlock::text));
-    warnings.extend(inner.certificates.as_ref().and_then(|certificates| certificates.warning()));
-    warnings.extend(inner.links.slow_warnings());
+    // A split has a place of its own on the page, and who looks may be no admin.
+    let is_shown = |warning: &Warning| warning.kind != WarningKind::Split && warning.is_told(None);
+    let warnings = inner.server.warnings(now).into_iter().filter(is_shown);
+    let mut warnings: Vec<String> = warnings.map(|warning| warning.text).collect();
     if taken.is_read_only {
         warnings
             .push(String::from("the node was started with --read-only: clients change nothing"));
@@ -132,7 +127,6 @@ struct Taken {
     peers: Vec<PeerView>,
     seen: crate::model::seen::Seen,
     resync: Option<crate::engine::ResyncView>,
-    excess: Option<crate::engine::MemoryExcess>,
     conflicts: u64,
     entries: usize,
 }

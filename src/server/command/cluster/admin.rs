@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use distkv_access::users::{Role, Warning};
-
 use super::delete_group::{Roles, write_purge_block, write_texts, write_warnings};
-use crate::engine::{Engine, MemoryExcess};
+use crate::engine::Engine;
 use crate::hub::client_memory::ClientMemoryView;
 use crate::model::ids::Incarnation;
 use crate::model::meta::Login;
@@ -20,11 +18,7 @@ use crate::server::access::Identity;
 use crate::server::access::authorise::Target;
 use crate::server::command::files::storage::write_storage;
 use crate::server::connections::session::{Context, Session, Then};
-use crate::server::info::{
-    ClientLogStatus, LeaveRefusal, MemberInfo, NodeStatus, ScheduledStatus, SilentInfo,
-    StorageStatus, unheard_warning,
-};
-use crate::server::unenforced_warnings;
+use crate::server::info::{LeaveRefusal, MemberInfo, NodeStatus, ScheduledStatus, SilentInfo};
 
 /// Writes a map with more fields than [`crate::protocol::client::MessageWriter`] can: counts
 /// them, and puts the head in front at the end.
@@ -151,10 +145,7 @@ impl Session {
         let list = message.key("result");
         write_array_len(members.len(), list);
         members.iter().for_each(|member| write_member(member, &roles, list));
-        let storage = cx.shared.info.storage();
-        let client_log = cx.shared.info.status().client_log;
-        let warnings = warnings(cx, &roles, storage.as_ref(), client_log.as_ref());
-        write_warnings(&warnings, message.key("warnings"));
+        write_warnings(&warnings(cx), message.key("warnings"));
         write_purge_block(roles.purge_block.as_ref(), message.key("purge_blocked"));
         message.u64("seq", seq).tock(tock);
         Ok(Then::Continue)
@@ -215,51 +206,10 @@ fn not_left(refusal: LeaveRefusal) -> ClientError {
     ClientError::new(code, text)
 }
 
-/// All that an operator should be warned of.
-fn warnings(
-    cx: &Context<'_>,
-    roles: &Roles,
-    storage: Option<&StorageStatus>,
-    client_log: Option<&ClientLogStatus>,
-) -> Vec<String> {
-    let of_storage = storage.and_then(StorageStatus::warning).into_iter();
-    let of_log = client_log.and_then(ClientLogStatus::warning);
-    let (used_up, excess, tree) =
-        cx.hub.read(|engine| (engine.used_up(), engine.memory_excess(), engine.tree().clone()));
-    let of_memory = excess.map(MemoryExcess::text);
-    let of_schedule = cx.shared.info.scheduled().and_then(|scheduled| scheduled.warning());
-    let of_certificate = cx.shared.info.certificate_warning();
-    let silent = cx.shared.info.silent();
-    let of_silent = silent.iter().flat_map(SilentInfo::warnings);
-    let mut all: Vec<String> = of_storage
-        .chain(of_schedule)
-        .chain(of_log)
-        .chain(of_memory)
-        .chain(used_up.map(String::from))
-        .chain(cx.hub.scarce())
-        .chain(of_certificate)
-        .collect();
-    all.extend(cx.shared.info.slow_links());
-    all.extend(cx.shared.isolation().map(|error| error.text));
-    all.extend(cx.shared.grace_ms().map(|left| {
-        format!(
-            "logins are switched on, and {} s of the time are left in which clients without one are served; {} such \
-             clients are connected to this node",
-            left / 1_000,
-            cx.shared.logins.present.without_login()
-        )
-    }));
-    all.extend(unenforced_warnings(&tree, cx.hub.closing.is_closed()));
-    // They name users and lists.
-    if cx.access.role == Some(Role::Admin) {
-        let directory = cx.shared.policy_data.directory(cx.hub);
-        let odd = |warning: &&Warning| !matches!(warning, Warning::NoDefault(_));
-        all.extend(directory.warnings().iter().filter(odd).map(Warning::to_string));
-    }
-    all.extend(roles.warnings.iter().cloned());
-    all.extend(of_silent);
-    all.extend(unheard_warning(&cx.shared.info.members()));
-    all
+/// What this client is warned of.
+fn warnings(cx: &Context<'_>) -> Vec<String> {
+    let all = cx.shared.warnings(cx.now).into_iter();
+    all.filter(|warning| warning.is_told(cx.access.role)).map(|warning| warning.text).collect()
 }
 
 fn write_rest_of_status(status: &NodeStatus, cx: &Context<'_>, map: &mut LongMap) {
@@ -286,9 +236,7 @@ fn write_rest_of_status(status: &NodeStatus, cx: &Context<'_>, map: &mut LongMap
     let (housekeepers, roles) =
         cx.hub.read(|engine| (Engine::housekeepers(engine), Roles::of(engine, cx.now)));
     write_texts(housekeepers.iter().map(|name| name.as_str()), map.key("housekeepers"));
-    let storage = cx.shared.info.storage();
-    let warnings = warnings(cx, &roles, storage.as_ref(), status.client_log.as_ref());
-    write_warnings(&warnings, map.key("warnings"));
+    write_warnings(&warnings(cx), map.key("warnings"));
     write_purge_block(roles.purge_block.as_ref(), map.key("purge_blocked"));
     write_silent(cx.shared.info.silent().as_ref(), map.key("silent"));
     match &status.client_log {
@@ -300,7 +248,7 @@ fn write_rest_of_status(status: &NodeStatus, cx: &Context<'_>, map: &mut LongMap
             inner.finish(map.key("client_log"));
         }
     }
-    write_storage(storage.as_ref(), map.key("storage"));
+    write_storage(cx.shared.info.storage().as_ref(), map.key("storage"));
     write_scheduled(cx.shared.info.scheduled().as_ref(), map.key("scheduled"));
 }
 

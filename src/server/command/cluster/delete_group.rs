@@ -16,25 +16,20 @@ use crate::server::access::authorise::Target;
 use crate::server::command::error_text::shown;
 use crate::server::connections::session::{Context, Session, Then};
 use crate::server::info::{MemberInfo, MemberState};
-use crate::server::purge_block::{PurgeBlock, left_out_text, mark_text};
+use crate::server::purge_block::PurgeBlock;
 
-/// The roles of nodes in the network, and warnings about them.
+/// The roles of nodes in the network.
 pub(in crate::server::command) struct Roles {
     housekeepers: Vec<NodeName>,
     group: GroupView,
     pub(in crate::server::command) purge_block: Option<PurgeBlock>,
-    /// One line each.
-    pub(in crate::server::command) warnings: Vec<String>,
 }
 
 impl Roles {
     pub(in crate::server::command) fn of(engine: &Engine, now: Millis) -> Self {
         let group = engine.group_view(now);
         let purge_block = PurgeBlock::of(&group);
-        let mut warnings: Vec<String> = purge_block.iter().map(PurgeBlock::text).collect();
-        warnings.extend(left_out_text(&group).into_iter().chain(mark_text(&group)));
-        warnings.extend(contents_warnings(engine));
-        Self { housekeepers: engine.housekeepers(), group, purge_block, warnings }
+        Self { housekeepers: engine.housekeepers(), group, purge_block }
     }
 
     fn listed(&self) -> &[Member] {
@@ -115,22 +110,18 @@ impl Session {
         let was_known =
             forgotten != Err(ForgetError::IsHere) && cx.shared.info.forget_keys_of(&name);
         let was_listed = forgotten != Err(ForgetError::NotAMember);
-        let forgotten = match forgotten {
-            Err(ForgetError::NotAMember) if was_known => Ok(()),
-            other => other,
+        let is_changed = match forgotten {
+            Ok(()) => true,
+            Err(ForgetError::NotAMember) if was_known => true,
+            Err(ForgetError::NotAMember) => {
+                check_is_gone(cx, &name)?;
+                false
+            }
+            Err(error) => return Err(not_forgotten(&name, error)),
         };
-        forgotten.map_err(|error| {
-            let code = match error {
-                ForgetError::NotReady => ErrorCode::NotReady,
-                ForgetError::NotAMember => ErrorCode::NotFound,
-                ForgetError::IsHere => ErrorCode::InUse,
-                ForgetError::NoEvent => ErrorCode::NoEvent,
-            };
-            ClientError::new(code, format!("{name}: {error}"))
-        })?;
         let from = out.len();
         let mut reply = MessageWriter::new(out);
-        reply.bool("result", true);
+        reply.bool("result", is_changed);
         if !was_listed {
             reply.bool("was_listed", false);
         }
@@ -140,6 +131,42 @@ impl Session {
     }
 }
 
+/// Nothing is to be done for a node that is not on the list, whatever membership says of it: a node that was killed counts as
+/// up for some seconds more.
+///
+/// # Errors
+/// It is linked, or nothing is known of it.
+fn check_is_gone(cx: &Context<'_>, name: &NodeName) -> Result<(), ClientError> {
+    let members = cx.shared.info.members();
+    let mut rows = members.iter().filter(|member| member.name == name.as_str());
+    let (is_linked, was_heard_of) = cx.hub.read(|engine| {
+        let is_linked = engine.peer_views().iter().any(|peer| peer.id.name == *name);
+        let has_lived = !engine.table().incarnations(name.as_str()).is_empty();
+        (is_linked, has_lived || engine.was_listed(name))
+    });
+    if is_linked || rows.clone().any(|row| row.linked || row.state == MemberState::Myself) {
+        let text = format!(
+            "{name}: that node is up, and not in the Delete group, so there is nothing to forget; a node that keeps its \
+             data on disk joins the group within seconds, if there is room"
+        );
+        return Err(ClientError::new(ErrorCode::InUse, text));
+    }
+    match was_heard_of || rows.next().is_some() {
+        true => Ok(()),
+        false => Err(not_forgotten(name, ForgetError::NotAMember)),
+    }
+}
+
+fn not_forgotten(name: &NodeName, error: ForgetError) -> ClientError {
+    let code = match error {
+        ForgetError::NotReady => ErrorCode::NotReady,
+        ForgetError::NotAMember => ErrorCode::NotFound,
+        ForgetError::IsHere => ErrorCode::InUse,
+        ForgetError::NoEvent => ErrorCode::NoEvent,
+    };
+    ClientError::new(code, format!("{name}: {error}"))
+}
+
 /// An array of texts.
 pub(super) fn write_texts<'a>(texts: impl ExactSizeIterator<Item = &'a str>, out: &mut Vec<u8>) {
     write_array_len(texts.len(), out);
@@ -147,7 +174,7 @@ pub(super) fn write_texts<'a>(texts: impl ExactSizeIterator<Item = &'a str>, out
 }
 
 /// What replication rule 10 has found.
-fn contents_warnings(engine: &Engine) -> Vec<String> {
+pub(super) fn contents_warnings(engine: &Engine) -> Vec<String> {
     let mut warnings = Vec::new();
     let differing = engine.contents_differ();
     if !differing.is_empty() {
@@ -280,7 +307,7 @@ mod tests {
 
     fn roles(group: GroupView) -> Roles {
         let housekeepers = vec![name("n2"), name("n1")];
-        Roles { housekeepers, purge_block: PurgeBlock::of(&group), group, warnings: Vec::new() }
+        Roles { housekeepers, purge_block: PurgeBlock::of(&group), group }
     }
 
     #[test]

@@ -7,3 +7,4 @@ mod keys;
 mod nodes;
 mod shards;
 mod state;
+pub(in crate::server) mod warnings;

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use crate::engine::Engine;
 use crate::engine::take_in::TakenIn;
 use crate::hub::Hub;
+use crate::model::count::show_bytes;
 use crate::model::meta::{AUTH_PATH, login};
 use crate::model::path::{Path, PathBytes};
 use crate::model::value::{write_map_len, write_nil, write_str, write_u64};
@@ -232,7 +233,8 @@ fn check_auth(tree: &Tree) -> Result<(), ClientError> {
 
 fn memory_full(max: usize) -> ClientError {
     let text = format!(
-        "the snapshot does not fit into this node's memory limit ({max} bytes); nothing was taken in"
+        "the snapshot does not fit into this node's memory limit (--max-memory, {}); nothing was taken in",
+        show_bytes(max as u64)
     );
     ClientError::new(ErrorCode::MemoryFull, text)
 }

@@ -173,7 +173,21 @@ fn a_member_is_forgotten_and_purging_goes_on_without_it() {
     assert!(text(&after, "lineage").starts_with("n1~1:"), "{after}");
     assert_eq!(after["members"].as_array().unwrap().len(), 2);
     assert_eq!(client.ok(map! {"action": "status"})["warnings"], array::<Value>([]));
-    assert_eq!(client.code(forget("n3")), "not_found");
+    // The same again, as often as it is asked: it is not there any more.
+    for _ in 0..2 {
+        let again = client.ok(forget("n3"));
+        assert_eq!(fields(&again), ["result", "was_listed", "seq", "tock"]);
+        assert_eq!(again["result"], Value::from(false));
+    }
+    // One that is here and was never on the list.
+    let n5 = Peer::link(&node, "n5", 5);
+    let here = client.error(forget("n5"));
+    assert_eq!(text(&here, "code"), "in_use");
+    assert!(text(&here, "error").contains("is up, and not in the Delete group"), "{here}");
+    // It is gone, and there is nothing to be done.
+    n5.unlink(&node);
+    let gone = client.ok(forget("n5"));
+    assert_eq!(gone["result"], Value::from(false));
     n2.unlink(&node);
 }
 

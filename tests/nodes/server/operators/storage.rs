@@ -179,8 +179,9 @@ fn how_the_disk_is_can_be_seen_and_a_failing_one_is_warned_of() {
         assert!(warning.contains("no space left") && warning.contains("nothing is logged"));
     }
     let refusing = StorageStatus { sync: "every-batch", ..status.clone() };
-    assert!(refusing.warning().unwrap().contains("refused"));
+    assert!(refusing.log_warning().unwrap().contains("refused"));
     let failure = None;
     let unsaved = StorageStatus { failure, snapshot_failure: Some("broken".into()), ..status };
-    assert!(unsaved.warning().unwrap().contains("the log goes on: broken"));
+    assert!(unsaved.snapshot_warning().unwrap().contains("the log goes on: broken"));
+    assert_eq!(unsaved.log_warning(), None);
 }

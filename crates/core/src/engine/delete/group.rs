@@ -42,7 +42,7 @@ pub enum ForgetError {
     #[error("this node has not caught up with its network yet; try again, or another node")]
     NotReady,
     /// It is not on the list.
-    #[error("no member of the Delete group has that name; see `distkv-node members`")]
+    #[error("no node of that name is known here; see `distkv-node members`")]
     NotAMember,
     /// It is linked.
     #[error(
@@ -167,6 +167,7 @@ impl Engine {
             self.peers.note_change(node);
         }
         self.note_retired(&config);
+        self.note_taken_off(&config);
         self.delete.config = Some(config);
         self.spread.stale = true;
         self.note_knowledge();

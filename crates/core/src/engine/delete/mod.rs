@@ -19,11 +19,11 @@ pub(super) mod retire;
 pub(super) mod round;
 pub(super) mod witness;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{Engine, LinkId, Outbox};
 use crate::model::defects::{Defect, Defects};
-use crate::model::group::{GroupConfig, Member};
+use crate::model::group::{GROUP_MEMBERS_MAX, GroupConfig, Member};
 use crate::model::ids::{Incarnation, Millis, NodeName};
 use crate::replica::purge::{PurgeDecision, TockPair};
 use holes::HoleWatch;
@@ -117,6 +117,8 @@ pub(super) struct DeleteGroup {
     left_out: BTreeMap<NodeName, Millis>,
     witnesses: Witnesses,
     retired: Retired,
+    /// Nodes that were on a former list and are not on this one, by name. At most [`GROUP_MEMBERS_MAX`].
+    taken_off: BTreeSet<NodeName>,
     /// Since when no node here has applied the purge from which on the list is in force.
     stranded_since: Option<Millis>,
     /// This node is about to stop.
@@ -149,6 +151,7 @@ impl DeleteGroup {
             left_out: BTreeMap::new(),
             witnesses: Witnesses::new(),
             retired: Retired::new(),
+            taken_off: BTreeSet::new(),
             stranded_since: None,
             hands_over: false,
             retires: None,
@@ -240,6 +243,24 @@ impl Engine {
     /// What must survive a restart besides the list.
     pub(super) fn decided(&self) -> Option<Decided> {
         self.delete.deciding.as_ref().map(|d| d.decided.clone())
+    }
+
+    /// Whether a node of that name is on the list, or was on one of the former lists of this life; of those, as many are
+    /// remembered as fit on a list.
+    #[must_use]
+    pub fn was_listed(&self, name: &NodeName) -> bool {
+        let is_listed = self.group().is_some_and(|config| config.member(name).is_some());
+        is_listed || self.delete.taken_off.contains(name)
+    }
+
+    /// The list changes to `next`.
+    fn note_taken_off(&mut self, next: &GroupConfig) {
+        let current = self.delete.config.iter().flat_map(GroupConfig::members);
+        self.delete.taken_off.extend(current.map(|member| member.name.clone()));
+        self.delete.taken_off.retain(|name| next.member(name).is_none());
+        while self.delete.taken_off.len() > GROUP_MEMBERS_MAX {
+            self.delete.taken_off.pop_first();
+        }
     }
 
     /// After a restart: the list, and a decision that was persisted and may have been announced.

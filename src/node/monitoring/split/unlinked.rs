@@ -1,0 +1,139 @@
+//! Members that are up, as membership sees them, and to which there is no link although this node wants one. Membership hears of a
+//! node by way of others, too, so it says nothing of two nodes that cannot reach each other. Pure; time comes in.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Network, News, Presence, SAY_AGAIN_MS};
+use crate::model::ids::{Millis, NodeName};
+use crate::server::info::names_text;
+use crate::server::purge_block::show_ms;
+
+/// Links come about within seconds. Only after this time is it worth a warning that one has not.
+const UNLINKED_WARN_MS: Millis = 30_000;
+
+/// See the module.
+#[derive(Default)]
+pub(in crate::node) struct Unlinked {
+    /// Since when each has had no link; at most as many as membership knows.
+    since: BTreeMap<NodeName, Millis>,
+    /// Those of them that are warned of, as of the last look.
+    lasting: BTreeSet<NodeName>,
+    /// Why there is no link with one of those that are warned of.
+    why: Option<String>,
+    /// When the log said so, and of whom.
+    said: Option<(Millis, BTreeSet<NodeName>)>,
+}
+
+impl Unlinked {
+    /// To be called about every second. `is_wanted`: this node is to be linked with it; `why`: why it is not.
+    pub(in crate::node) fn look(
+        &mut self,
+        network: &Network,
+        is_wanted: impl Fn(&NodeName) -> bool,
+        why: impl Fn(&NodeName) -> Option<String>,
+        now: Millis,
+    ) -> Option<News> {
+        let is_here = |name: &NodeName| {
+            network.present.get(name).is_some_and(|is| *is < Presence::Left)
+                && !network.linked.contains(name)
+                && is_wanted(name)
+        };
+        self.since.retain(|name, _| is_here(name));
+        for name in network.present.keys().filter(|name| is_here(name)) {
+            self.since.entry(name.clone()).or_insert(now);
+        }
+        let lasts = |since: Millis| now.saturating_sub(since) >= UNLINKED_WARN_MS;
+        let lasting = self.since.iter().filter(|(_, since)| lasts(**since));
+        self.lasting = lasting.map(|(name, _)| name.clone()).collect();
+        self.why = self.lasting.iter().find_map(why);
+        if self.lasting.is_empty() {
+            let (_, names) = self.said.take()?;
+            let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+            return Some(News::Over(format!(
+                "no link is missing any more; the last that were: {}",
+                names_text(&names)
+            )));
+        }
+        let is_due = self.said.as_ref().is_none_or(|(at, names)| {
+            !names.is_superset(&self.lasting) || now.saturating_sub(*at) >= SAY_AGAIN_MS
+        });
+        if !is_due {
+            return None;
+        }
+        self.said = Some((now, self.lasting.clone()));
+        self.text(now).map(News::Silent)
+    }
+
+    /// A line for people about those that have had no link for long, as of the last look.
+    pub(in crate::node) fn text(&self, now: Millis) -> Option<String> {
+        let since = self.lasting.iter().filter_map(|name| self.since.get(name)).min()?;
+        let names: Vec<String> = self.lasting.iter().map(ToString::to_string).collect();
+        let (is, it, them) = match names.len() {
+            1 => ("it is", "it", "the two"),
+            _ => ("they are", "them", "this node and these"),
+        };
+        let why = self.why.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
+        Some(format!(
+            "there has been no link to {} for {}, although {is} up: {them} cannot reach each other by TCP, so changes \
+             go by way of others, and later; look at the firewalls and routes between this node and {it}, and at the \
+             addresses that they give to others (--advertise){why}",
+            names_text(&names),
+            show_ms(now.saturating_sub(*since))
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> NodeName {
+        NodeName::new(text).unwrap()
+    }
+
+    /// What is said where these are up and these are linked; n9 is not wanted.
+    fn look(unlinked: &mut Unlinked, up: &[&str], linked: &[&str], now: Millis) -> Option<News> {
+        let network = Network {
+            present: up.iter().map(|up| (name(up), Presence::Here)).collect(),
+            linked: linked.iter().map(|linked| name(linked)).collect(),
+            ..Network::default()
+        };
+        let why = |of: &NodeName| (of.as_str() == "n2").then(|| String::from("n2:1: no answer"));
+        unlinked.look(&network, |of| of.as_str() != "n9", why, now)
+    }
+
+    #[test]
+    fn who_is_up_and_not_linked_for_half_a_minute_is_told_of_with_the_reason() {
+        let mut unlinked = Unlinked::default();
+        let up = ["n2", "n3", "n9"];
+        for now in [0, 15_000, UNLINKED_WARN_MS - 1] {
+            assert_eq!(look(&mut unlinked, &up, &["n3"], now), None);
+            assert_eq!(unlinked.text(now), None);
+        }
+        let said = look(&mut unlinked, &up, &["n3"], UNLINKED_WARN_MS);
+        let Some(News::Silent(said)) = said else { panic!("{said:?}") };
+        let begins = "there has been no link to n2 for 30 s, although it is up: the two cannot";
+        assert!(said.starts_with(begins), "{said}");
+        assert!(said.ends_with("(--advertise); n2:1: no answer"), "{said}");
+        assert_eq!(unlinked.text(UNLINKED_WARN_MS), Some(said));
+        assert_eq!(look(&mut unlinked, &up, &["n3"], UNLINKED_WARN_MS + 1), None, "said before");
+        let again = UNLINKED_WARN_MS + SAY_AGAIN_MS;
+        assert!(matches!(look(&mut unlinked, &up, &["n3"], again), Some(News::Silent(_))));
+        let over = look(&mut unlinked, &up, &["n2", "n3"], again + 1);
+        assert!(matches!(over, Some(News::Over(text)) if text.ends_with(": n2")));
+        assert_eq!(unlinked.text(again + 1), None);
+        assert_eq!(look(&mut unlinked, &up, &["n2", "n3"], again + 2), None);
+    }
+
+    #[test]
+    fn a_link_that_is_renewed_and_a_member_that_goes_are_no_pair_that_cannot_meet() {
+        let mut unlinked = Unlinked::default();
+        assert_eq!(look(&mut unlinked, &["n2", "n3"], &[], 0), None);
+        assert_eq!(look(&mut unlinked, &["n3"], &["n3"], 20_000), None);
+        assert_eq!(look(&mut unlinked, &["n2", "n3"], &[], 20_500), None);
+        assert_eq!(look(&mut unlinked, &["n2", "n3"], &[], 40_000), None);
+        let said = look(&mut unlinked, &["n2", "n3"], &[], 50_500);
+        let Some(News::Silent(said)) = said else { panic!("{said:?}") };
+        assert!(said.contains("no link to n2 and n3 for 30 s, although they are up"), "{said}");
+    }
+}
