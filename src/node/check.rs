@@ -94,11 +94,22 @@ fn any_port(what: &'static str, text: &str, port: u16) -> Result<(String, u16), 
     Ok((HostPort { host, port: 0 }.to_string(), port))
 }
 
+/// What a start would say, which tries the port itself.
+fn with_port(error: NodeError, port: u16) -> NodeError {
+    match error {
+        NodeError::Bind { what, addr, source } => {
+            NodeError::Bind { what, addr: SocketAddr::new(addr.ip(), port), source }
+        }
+        other => other,
+    }
+}
+
 async fn check_ports(config: &Config, found: &mut Vec<Problem>) {
     let mut ports = Vec::new();
     let gossip = async {
         let (text, port) = any_port("gossip", &config.gossip, GOSSIP_PORT)?;
-        let bound = bind_gossip(&text, GOSSIP_PORT).await?.addr;
+        let bound = bind_gossip(&text, GOSSIP_PORT).await;
+        let bound = bound.map_err(|error| with_port(error, port))?.addr;
         Ok::<_, NodeError>(SocketAddr::new(bound.ip(), port))
     };
     match gossip.await {
@@ -113,7 +124,8 @@ async fn check_ports(config: &Config, found: &mut Vec<Problem>) {
     }
     let client = async {
         let (text, port) = any_port("client", &config.client, CLIENT_PORT)?;
-        let (_, bound) = bind_client(&text, CLIENT_PORT).await?;
+        let bound = bind_client(&text, CLIENT_PORT).await;
+        let (_, bound) = bound.map_err(|error| with_port(error, port))?;
         Ok::<_, NodeError>(SocketAddr::new(bound.ip(), port))
     };
     match client.await {
@@ -126,7 +138,8 @@ async fn check_ports(config: &Config, found: &mut Vec<Problem>) {
     if let Some(http) = &config.http {
         let http = async {
             let (text, port) = any_port("http", &http.address, HTTP_PORT)?;
-            let (_, bound) = bind_http(&text, HTTP_PORT).await?;
+            let bound = bind_http(&text, HTTP_PORT).await;
+            let (_, bound) = bound.map_err(|error| with_port(error, port))?;
             ports.push(("http", SocketAddr::new(bound.ip(), port)));
             super::monitoring::health::check_protection(config, SocketAddr::new(bound.ip(), port))
         };
@@ -230,6 +243,15 @@ fn check_files(config: &Config, found: &mut Vec<Problem>) {
             found.push(Problem::error(&["client-files"], format!("{}: {why}", path.display())));
         }
     }
+    if let Some(path) = &config.peer_file
+        && let Err(why) = may_replace(config, path)
+    {
+        let text = format!(
+            "{}: it cannot be written: {why}; after a restart the node would know only the peers that it is told of",
+            path.display()
+        );
+        found.push(Problem::warning(&["peer-file"], text));
+    }
     if let Some(path) = &config.audit {
         if let Err(error) = check_audit(config) {
             found.push(Problem::error(&["audit", "data-dir"], error.to_string()));
@@ -326,6 +348,19 @@ fn may_write_folder(path: &Path, is_read: bool) -> Result<(), String> {
     }
     let read = if is_read { Access::READ_OK } else { Access::EXISTS };
     may(path, read | Access::WRITE_OK | Access::EXEC_OK)
+}
+
+/// Whether a file can be put in the place of this one, as a node does with its peer file: what counts is the folder.
+fn may_replace(config: &Config, path: &Path) -> Result<(), String> {
+    let folder = folder_of(path);
+    match fs::metadata(folder) {
+        Ok(meta) if meta.is_dir() => may_write_folder(folder, false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && is_made_first(config, folder) => {
+            Ok(())
+        }
+        Ok(_) => Err(format!("{} is no directory", folder.display())),
+        Err(error) => Err(format!("{}: {error}", folder.display())),
+    }
 }
 
 /// Whether a file can be appended to, which is made if it is not there.

@@ -45,7 +45,7 @@ pub enum NodeError {
         addr: SocketAddr,
     },
     /// The port cannot be bound for another reason.
-    #[error("the {what} port {addr} cannot be opened: {source}")]
+    #[error("the {what} port {addr} cannot be opened: {source}{}", advice_of_bind(source))]
     Bind {
         /// Which port.
         what: &'static str,
@@ -190,4 +190,14 @@ pub enum NodeError {
 
 fn at(line: Option<usize>) -> String {
     line.map_or_else(String::new, |line| format!(", line {line}"))
+}
+
+/// What to do where a port cannot be opened.
+fn advice_of_bind(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::AddrNotAvailable => {
+            "; give an address of this machine, or 0.0.0.0 for all that it has"
+        }
+        _ => "",
+    }
 }

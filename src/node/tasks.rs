@@ -1,5 +1,7 @@
 //! The small tasks of a node: time for the engine, its reports for the log, stalled links.
 
+mod meetings;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +16,7 @@ use crate::hub::Hub;
 use crate::model::count::count_of;
 use crate::model::ids::{Incarnation, Millis, NodeId, NodeName, NodeTable};
 use crate::rt;
+use meetings::Meetings;
 
 /// Links without progress are looked for this often.
 const STALL_CHECK_INTERVAL_MS: Millis = 1_000;
@@ -61,6 +64,7 @@ pub(super) async fn report(links: Arc<Links>) {
     let mut renewed_at = None::<Millis>;
     // Progress that is none is not logged again: on a slow line it is reported for long.
     let mut progress = None;
+    let mut meetings = Meetings::default();
     loop {
         let listener = links.hub.attention.listen();
         let (reports, dropped) = links.hub.take_reports();
@@ -82,7 +86,14 @@ pub(super) async fn report(links: Arc<Links>) {
                     }
                     _ => {}
                 }
-                if let Some((kind, text)) = for_pages(report) {
+                let is_of_split = match report {
+                    Report::ResyncStarted { theirs, .. } => {
+                        meetings.on_met(theirs, &links.swim.roster().members, rt::now())
+                    }
+                    Report::ResyncDone { entries, .. } => meetings.on_healed(*entries),
+                    _ => true,
+                };
+                if let Some((kind, text)) = for_pages(report).filter(|_| is_of_split) {
                     links.observed.live.note(kind, text);
                 }
                 if let Report::ResyncProgress { entries, remaining } = report
@@ -90,7 +101,7 @@ pub(super) async fn report(links: Arc<Links>) {
                 {
                     continue;
                 }
-                log(&links.hub, report, &table);
+                log(&links.hub, report, is_of_split, &table);
             }
         }
         if dropped > 0 {
@@ -113,7 +124,8 @@ pub(super) async fn report(links: Arc<Links>) {
     }
 }
 
-fn log(hub: &Hub, report: &Report, table: &NodeTable) {
+/// `is_of_split`: not only lists of housekeepers have met.
+fn log(hub: &Hub, report: &Report, is_of_split: bool, table: &NodeTable) {
     match report {
         Report::Conflict(conflict) => log_conflict(conflict, table),
         Report::CatchUpStarted { peer, missing } => {
@@ -137,6 +149,11 @@ fn log(hub: &Hub, report: &Report, table: &NodeTable) {
         Report::HousekeepersChanged { list } => {
             tracing::info!(list = names(list), "housekeepers elected");
         }
+        Report::ResyncStarted { ours, theirs } if !is_of_split => tracing::debug!(
+            ours = names(ours),
+            theirs = names(theirs),
+            "two lists of housekeepers have met, and nobody was away: a link was made anew, or a node stood still"
+        ),
         Report::ResyncStarted { ours, theirs } => tracing::info!(
             ours = names(ours),
             theirs = names(theirs),
@@ -144,6 +161,9 @@ fn log(hub: &Hub, report: &Report, table: &NodeTable) {
         ),
         Report::ResyncProgress { entries, remaining } => {
             tracing::info!(entries, remaining, "fetching what the other side has");
+        }
+        Report::ResyncDone { lasted_ms, .. } if !is_of_split => {
+            tracing::debug!(lasted_ms, "nothing was missing here");
         }
         Report::ResyncDone { entries, lasted_ms } => {
             tracing::info!(entries, lasted_ms, "the split is healed: nothing is missing here");

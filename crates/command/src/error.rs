@@ -1,6 +1,7 @@
 //! What a command ends with when it does not end well, and which exit code that is.
 
 use std::io::{self, Write as _};
+use std::sync::OnceLock;
 
 use clap::error::ErrorKind;
 use distkv_client::{CallError, ClientError, Fate, PLAINTEXT_LOGIN, ServerError};
@@ -45,8 +46,30 @@ const UNREAD_MS: u64 = 30_000;
 
 /// The code of a node that knows its clients.
 const AUTH_REQUIRED: &str = "auth_required";
-/// What to do about it.
-const LOG_IN: &str = "log in with --key, or --user and --secret-file";
+/// Whether the node that was reached first has a key. One process runs one command, at one network.
+static HAS_KEY: OnceLock<bool> = OnceLock::new();
+
+/// A node was reached. `has_key`: it has a key.
+pub(crate) fn note_node(has_key: bool) {
+    // It is the first that counts.
+    let _ = HAS_KEY.set(has_key);
+}
+
+/// What to do about a login that is missing. `has_key`: whether the network has a key, if that is known.
+fn log_in(has_key: Option<bool>) -> &'static str {
+    match has_key {
+        Some(true) => "log in with --key, --ticket, or --user and --secret-file",
+        Some(false) => "log in with --ticket, or --user and --secret-file",
+        None => {
+            "log in with --ticket, --user and --secret-file, or the network's --key, if it has one"
+        }
+    }
+}
+
+/// The same, by what is known.
+fn login_advice() -> &'static str {
+    log_in(HAS_KEY.get().copied())
+}
 
 /// What to do where a secret is not sent in plain text.
 const INSTEAD_OF_PLAINTEXT: &str =
@@ -374,7 +397,7 @@ impl From<ClientError> for CliError {
                 format!("{error}; --connect takes a node's client port (default 27586)")
             }
             ClientError::Server(server) if server.has_code(AUTH_REQUIRED) => {
-                format!("{}; {LOG_IN}", told(server))
+                format!("{}; {}", told(server), login_advice())
             }
             ClientError::Server(server) => told(server),
             ClientError::NoAccess { address, code: Some(code), .. }
@@ -454,7 +477,9 @@ impl From<CallError> for CliError {
             CallError::NoAccess {
                 error: ClientError::NoAccess { code: Some(code), greeted: true, .. },
                 ..
-            } if **code == *AUTH_REQUIRED => (Outcome::Refused, format!("{error}; {LOG_IN}")),
+            } if **code == *AUTH_REQUIRED => {
+                (Outcome::Refused, format!("{error}; {}", login_advice()))
+            }
             CallError::NoAccess {
                 error: ClientError::NoAccess { address, code: Some(code), .. },
                 at,
@@ -562,6 +587,15 @@ mod tests {
         assert_eq!(code_of(Some("not_ready")), EXIT_UNREACHABLE);
         assert_eq!(code_of(Some("internal")), EXIT_FAILURE);
         assert_eq!(code_of(None), EXIT_FAILURE);
+    }
+
+    #[test]
+    fn a_key_is_advised_only_where_there_may_be_one() {
+        assert!(log_in(Some(true)).contains("--key") && log_in(None).contains("if it has one"));
+        assert!(!log_in(Some(false)).contains("--key"));
+        for has_key in [Some(true), Some(false), None] {
+            assert!(log_in(has_key).contains("--user and --secret-file"), "{has_key:?}");
+        }
     }
 
     #[test]

@@ -135,7 +135,9 @@ pub fn require_open() -> Result<(), CliError> {
 }
 
 /// Whether this is what the runtime opens in the place of a standard stream that the process was begun without: `/dev/null`,
-/// for reading and writing. Whoever means that one opens it for one of the two.
+/// for reading and writing. Shells open that one for one of the two. Some programs give it to those that they start for
+/// both (`subprocess.DEVNULL` of Python). So this is asked only for what makes no sense where nobody reads it; to all
+/// else, an output that is closed is like `/dev/null`.
 pub fn is_substitute(stream: impl AsFd) -> bool {
     let is_both_ways = fcntl_getfl(&stream).is_ok_and(|flags| flags.contains(OFlags::RDWR));
     let same = || Some(fstat(&stream).ok()?.st_rdev == stat("/dev/null").ok()?.st_rdev);

@@ -13,12 +13,13 @@ use distkv_client::{
 };
 use distkv_core::protocol::client::Action;
 use distkv_model::host_port::CLIENT_PORT;
+use distkv_model::ids::Millis;
 use distkv_model::path::Path;
 use distkv_runtime as rt;
 use distkv_secure::key::{Key, Purpose};
 use distkv_tls::{CaHash, Ticket};
 
-use crate::error::{CliError, Outcome};
+use crate::error::{CliError, Outcome, note_node};
 use crate::following::Following;
 use crate::key_file;
 use crate::login::LoginArgs;
@@ -77,7 +78,8 @@ pub struct RemoteArgs {
     #[arg(long, value_name = "FILE")]
     node_ca: Option<PathBuf>,
 
-    /// How long the node may take, like 500ms, 10s, 2m [default: 10s]
+    /// How long the node may take, connecting included, like 500ms, 10s, 2m; where much is asked
+    /// for or sent, each time [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub timeout: Option<Duration>,
 
@@ -99,7 +101,10 @@ pub struct RemoteArgs {
 pub struct Remote {
     /// To the node.
     pub connection: Connection,
+    /// How long an answer may take.
     timeout: Duration,
+    /// When all answers must be there, if they have their time together.
+    until: Option<Millis>,
 }
 
 impl RemoteArgs {
@@ -129,6 +134,18 @@ impl RemoteArgs {
         self.connect_with(None).await
     }
 
+    /// The same for a command that asks a few times, and waits for nobody else in between: connecting and all answers
+    /// together take no longer than one answer may.
+    ///
+    /// # Errors
+    /// No node can be reached, or none lets this client in.
+    pub async fn connect_in_time(&self) -> Result<Remote, CliError> {
+        let began = rt::now();
+        let remote = self.connect().await?;
+        let until = began.saturating_add(rt::millis(remote.timeout));
+        Ok(Remote { until: Some(until), ..remote })
+    }
+
     /// The same for a command that has several streams open at once: one that is not read does not hold up the
     /// others, and of one that is dropped little was sent.
     ///
@@ -150,12 +167,13 @@ impl RemoteArgs {
                 Options { connect_timeout: share, window, nowait: true, access: access.clone() };
             match Connection::connect_again(address, options, &self.shut_out).await {
                 Ok(connection) => {
+                    note_node(connection.greeting().nonce.is_some());
                     let network = connection.greeting().network.as_deref();
                     if let Some(network) = network.and_then(OwnNetwork::of_node) {
                         // Whoever connects again means the same one.
                         let _ = self.met.set(network);
                     }
-                    return Ok(Remote { connection, timeout: self.answer_timeout() });
+                    return Ok(Remote::over(connection, self.answer_timeout()));
                 }
                 // A refusal says more than that another one cannot be reached, and so does another network.
                 Err(error) if tells(Some(&error)) >= tells(failed.as_ref()) => failed = Some(error),
@@ -168,7 +186,7 @@ impl RemoteArgs {
     /// Connects to the node, or, where there are several addresses, to their cluster.
     pub async fn reach(&self) -> Result<Reach, CliError> {
         if self.addresses()?.len() < 2 {
-            return Ok(Reach::Node(self.connect().await?));
+            return Ok(Reach::Node(self.connect_in_time().await?));
         }
         Ok(Reach::Cluster(self.client().await?, self.answer_timeout()))
     }
@@ -221,7 +239,8 @@ impl RemoteArgs {
         self.timeout.unwrap_or(TIMEOUT)
     }
 
-    fn answer_timeout(&self) -> Duration {
+    /// How long an answer may take.
+    pub fn answer_timeout(&self) -> Duration {
         self.timeout.or(self.answer).unwrap_or(TIMEOUT)
     }
 
@@ -444,12 +463,20 @@ pub enum RequestKind {
 impl Remote {
     /// A connection that is there already.
     pub fn over(connection: Connection, timeout: Duration) -> Remote {
-        Remote { connection, timeout }
+        Remote { connection, timeout, until: None }
     }
 
     /// The same, with time for the node to say that its time is over.
     pub fn patient(self) -> Remote {
-        Remote { timeout: self.timeout + NODE_TELLS, ..self }
+        let until = self.until.map(|until| until.saturating_add(rt::millis(NODE_TELLS)));
+        Remote { timeout: self.timeout + NODE_TELLS, until, ..self }
+    }
+
+    /// The same, after it has waited for somebody else since that moment: that is not the node's time.
+    #[must_use]
+    pub fn waited_since(self, began: Millis) -> Remote {
+        let waited = rt::now().saturating_sub(began);
+        Remote { until: self.until.map(|until| until.saturating_add(waited)), ..self }
     }
 
     /// To be asked before a new secret is sent, or asked for.
@@ -505,25 +532,38 @@ impl Remote {
 
     /// The next of a stream that comes without pause.
     pub async fn next(&self, stream: &mut ReplyStream) -> Result<Option<StreamEvent>, CliError> {
-        self.in_time(stream.next()).await.map_err(CliError::of_read)
+        // Whoever reads what is printed may be slow: that is not the node's time.
+        self.within(self.timeout, stream.next()).await.map_err(CliError::of_read)
     }
 
+    /// Waits for an answer, as long as there is time. Where there is none left, nothing is sent any more.
     async fn in_time<T>(
         &self,
         answer: impl Future<Output = Result<T, ClientError>>,
     ) -> Result<T, CliError> {
-        match rt::timeout(self.timeout, answer).await {
-            Some(answer) => Ok(answer?),
-            None => Err(CliError::Request {
-                outcome: Outcome::UnknownFate,
-                code: None,
-                text: format!(
-                    "{} did not answer within {:?}; use --timeout to wait longer",
-                    self.connection.address(),
-                    self.timeout
-                ),
-            }),
+        let Some(until) = self.until else { return self.within(self.timeout, answer).await };
+        match until.saturating_sub(rt::now()) {
+            0 => Err(self.no_answer(Outcome::Unreachable)),
+            left => self.within(Duration::from_millis(left).min(self.timeout), answer).await,
         }
+    }
+
+    async fn within<T>(
+        &self,
+        time: Duration,
+        answer: impl Future<Output = Result<T, ClientError>>,
+    ) -> Result<T, CliError> {
+        match rt::timeout(time, answer).await {
+            Some(answer) => Ok(answer?),
+            None => Err(self.no_answer(Outcome::UnknownFate)),
+        }
+    }
+
+    fn no_answer(&self, outcome: Outcome) -> CliError {
+        let (address, time) = (self.connection.address(), self.timeout);
+        let text =
+            format!("{address} did not answer within {time:?}; use --timeout to wait longer");
+        CliError::Request { outcome, code: None, text }
     }
 }
 

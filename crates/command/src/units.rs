@@ -1,5 +1,7 @@
 //! Sizes and durations as people write them.
 
+pub use distkv_model::count::show_bytes;
+
 use std::time::Duration;
 
 /// Reads a size in bytes: `1048576`, `512K`, `512MiB`, `2GB`, `1.5G`. `K`, `M`, `G`, `T` and
@@ -78,25 +80,6 @@ fn parse_number(text: &str) -> Option<f64> {
     is_plain.then(|| text.parse().ok()).flatten()
 }
 
-/// Bytes for people: `1.5 GiB`.
-#[must_use]
-pub fn show_bytes(bytes: u64) -> String {
-    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let mut size = bytes as f64;
-    let mut shown = "B";
-    for unit in UNITS {
-        if size < 1024.0 {
-            break;
-        }
-        size /= 1024.0;
-        shown = unit;
-    }
-    format!("{size:.1} {shown}")
-}
-
 /// Milliseconds for people: `850 ms`, `12 s`, `3 m 20 s`, `2 d 4 h`.
 #[must_use]
 pub fn show_millis(millis: u64) -> String {
@@ -153,9 +136,6 @@ mod tests {
 
     #[test]
     fn numbers_are_shown_short() {
-        assert_eq!(show_bytes(5), "5 B");
-        assert_eq!(show_bytes(1536), "1.5 KiB");
-        assert_eq!(show_bytes(3 << 30), "3.0 GiB");
         assert_eq!(show_millis(850), "850 ms");
         assert_eq!(show_millis(200_000), "3 m 20 s");
         assert_eq!(show_millis(187_200_000), "2 d 4 h");

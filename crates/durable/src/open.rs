@@ -221,8 +221,15 @@ fn tell(recovered: &Recovered, sync: SyncPolicy, took_ms: Millis) {
     for warning in &recovered.warnings {
         tracing::warn!("{warning}");
     }
+    let has = |is: fn(&Warning) -> bool| recovered.warnings.iter().any(is);
     let Some(image) = &recovered.image else {
-        tracing::info!("the data directory is empty; a new one begins");
+        match has(|warning| matches!(warning, Warning::Older { .. })) {
+            true => tracing::warn!(
+                "the data directory has neither a log nor a snapshot any more: this node begins with nothing, but for \
+                 what other nodes have; stop it, and put the files back from a backup, if there is one"
+            ),
+            false => tracing::info!("the data directory is empty; a new one begins"),
+        }
         return;
     };
     let entries = image.replica.tree.len();
@@ -234,7 +241,6 @@ fn tell(recovered: &Recovered, sync: SyncPolicy, took_ms: Millis) {
         tracing::info!(entries, took_ms, "loaded the data directory");
         return;
     }
-    let has = |is: fn(&Warning) -> bool| recovered.warnings.iter().any(is);
     let lacks =
         |warning: &Warning| matches!(warning, Warning::Discarded(_) | Warning::Older { .. });
     if has(|warning| matches!(warning, Warning::Copied)) && !has(lacks) {

@@ -79,6 +79,7 @@ const CODES: &[&str] = &[
     "data_mismatch",
     "type_mismatch",
     "wid_reused",
+    "given_up",
     "is_root",
     "in_use",
     "not_ready",
@@ -122,7 +123,7 @@ metrics! {
     NodeInfo: Kind::Gauge, "distkv_node_info", [Free("node"), Free("network"), Free("sync")], "Always 1; the labels tell the node's name, its network's, and the sync policy of its log (`memory` without a data directory).";
     Ready: Kind::Gauge, "distkv_ready", [], "1 while the node serves clients, else 0.";
     Writable: Kind::Gauge, "distkv_writable", [], "1 while clients can change data: the node is ready, not read-only, its disk works where changes wait for it, memory is left, and no counter is at its end; else 0.";
-    Warnings: Kind::Gauge, "distkv_warnings", [Fixed("kind", &["disk", "snapshot", "purge", "memory", "client_log", "split", "scheduled_snapshot", "certificate"])], "1 while `status` warns of it, else 0.";
+    Warnings: Kind::Gauge, "distkv_warnings", [Fixed("kind", &["disk", "snapshot", "purge", "memory", "client_log", "split", "scheduled_snapshot", "certificate", "counter", "clients", "link", "datagrams", "logins", "access", "contents"])], "1 while `status` warns of it, else 0; each warning of `status` has one of these kinds.";
     Entries: Kind::Gauge, "distkv_entries", [Fixed("kind", &["live", "deleted"])], "Entries with a value, and tombstones of deleted ones.";
     EntriesBytes: Kind::Gauge, "distkv_entries_bytes", [], "Memory that entries take, bytes.";
     MemoryMaxBytes: Kind::Gauge, "distkv_memory_max_bytes", [], "The limit of --max-memory, bytes; 0 for none.";
@@ -159,7 +160,7 @@ metrics! {
     SplitSeconds: Kind::Gauge, "distkv_split_seconds", [], "For how long the first of them has been silent, seconds, at most since the node's start; 0 if there is none.";
     SplitChanges: Kind::Gauge, "distkv_split_changes", [], "Changes that came to be known here since then.";
     Splits: Kind::Counter, "distkv_splits", [], "Times that members have gone silent, or were found to be at the node's start.";
-    SplitsHealed: Kind::Counter, "distkv_splits_healed", [], "Times that two sides of a split met again.";
+    SplitsHealed: Kind::Counter, "distkv_splits_healed", [], "Times that two lists of housekeepers met: after a split, and also after a link was made anew.";
     ResyncSeconds: Kind::Gauge, "distkv_resync_seconds", [], "For how long the present healing of a split has been going on, seconds; 0 if there is none.";
     DeleteMembers: Kind::Gauge, "distkv_delete_members", [Fixed("state", &["here", "away"])], "Members of the Delete group.";
     PurgeBlockedSeconds: Kind::Gauge, "distkv_purge_blocked_seconds", [], "For how long a member that is missing, or does not agree, has kept deleted entries from being purged, seconds; 0 if none does. Of one that is here, members know that have proposed a purge to it.";

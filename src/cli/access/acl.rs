@@ -132,7 +132,7 @@ impl AclCommand {
 
 pub(in crate::cli) async fn run(args: AclArgs) -> Result<(), CliError> {
     let connect = args.command.remote().clone().or(args.remote);
-    let remote = connect.connect().await?;
+    let remote = connect.connect_in_time().await?;
     let mut output = Output::new(connect.json);
     match &args.command {
         AclCommand::List { .. } => list(&remote, &mut output).await?,

@@ -79,7 +79,7 @@ pub(in crate::cli) async fn run(args: AuthArgs) -> Result<(), CliError> {
         None => RemoteArgs::default(),
     };
     let connect = after.or(args.remote);
-    let remote = connect.connect().await?;
+    let remote = connect.connect_in_time().await?;
     let mut output = Output::new(connect.json);
     let greeting = remote.connection.greeting();
     // Only such a node says by what its key is proved.

@@ -25,7 +25,7 @@ pub(in crate::cli) struct WhoamiArgs {
 }
 
 pub(in crate::cli) async fn run(args: WhoamiArgs) -> Result<(), CliError> {
-    let remote = args.remote.connect().await?;
+    let remote = args.remote.connect_in_time().await?;
     let reply = remote.request("auth_info", &Fields::new()).await?;
     let text = |name| reply.str(name).map(|text| printable(text).into_owned());
     let node = remote.connection.greeting().node.clone();

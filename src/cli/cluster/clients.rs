@@ -49,7 +49,7 @@ pub(in crate::cli) struct ClientsArgs {
 const PREFIXES: u64 = 20;
 
 pub(in crate::cli) async fn run(args: ClientsArgs) -> Result<(), CliError> {
-    let remote = args.remote.connect().await?;
+    let remote = args.remote.connect_in_time().await?;
     let mut output = Output::new(args.remote.json);
     if args.prefixes {
         prefixes(&remote, args.limit.unwrap_or(PREFIXES), &mut output).await?;

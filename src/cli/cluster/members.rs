@@ -6,12 +6,13 @@ use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 
 use crate::cli::error::CliError;
-use crate::cli::remote::{Remote, RemoteArgs};
+use crate::cli::remote::RemoteArgs;
 use crate::cli::say;
 use crate::cli::terminal::output::{Output, Table, json_of, printable};
 use crate::cli::terminal::units::show_millis;
 use crate::client::message::{array_items, as_str};
 use crate::client::{Fields, Message};
+use crate::rt;
 
 /// Print the network's members, or forget one
 #[derive(Debug, Clone, Args)]
@@ -30,8 +31,8 @@ known of those that are. ACKED is the last of this node's own changes that it \
 has confirmed.
 
 KEEPER is the node's rank among the housekeepers, which drive the healing of a split. DELETE \
-is yes for members of the Delete group, or says how long one has been missed: all of them \
-must agree before deleted entries are purged.
+is yes for members of the Delete group (64 at most), or says how long one has been missed: all of \
+them must agree before deleted entries are purged.
 
 With --json, one object per line; \"ready\" and \"secured\" are null of a node that is up and not linked.
 
@@ -97,7 +98,7 @@ pub(in crate::cli) async fn run(args: MembersArgs) -> Result<(), CliError> {
 }
 
 async fn list(remote: &RemoteArgs) -> Result<(), CliError> {
-    let reply = remote.connect().await?.request("members", &Fields::new()).await?;
+    let reply = remote.connect_in_time().await?.request("members", &Fields::new()).await?;
     let members = reply.get("result").unwrap_or_default();
     let mut output = Output::new(remote.json);
     if output.json {
@@ -202,22 +203,23 @@ pub(super) fn print_warnings(reply: &Message, output: &mut Output) -> Result<(),
 }
 
 async fn forget(name: &str, yes: bool, remote: &RemoteArgs) -> Result<(), CliError> {
-    let connection = remote.connect().await?;
-    if !yes && io::stdin().is_terminal() && !ask(name)? {
-        return Err(CliError::Failure(format!("{name} is not forgotten")));
+    let mut connection = remote.connect_in_time().await?;
+    if !yes && io::stdin().is_terminal() {
+        let began = rt::now();
+        if !ask(name)? {
+            return Err(CliError::Failure(format!("{name} is not forgotten")));
+        }
+        connection = connection.waited_since(began);
     }
     let mut fields = Fields::new();
     fields.str("node", name);
-    let did = match connection.request("forget_member", &fields).await {
-        Ok(reply) if reply.bool("was_listed") == Some(false) => {
+    let reply = connection.request("forget_member", &fields).await?;
+    let did = match (reply.bool("result"), reply.bool("was_listed")) {
+        (Some(false), _) => "not in the Delete group, so there is nothing to forget",
+        (_, Some(false)) => {
             "forgotten; it was not in the Delete group, and its keys are waited for no more"
         }
-        Ok(_) => "forgotten; the Delete group goes on without it",
-        // Why it was refused says more than why nothing else is known.
-        Err(_) if is_off_the_list(name, &connection).await.unwrap_or(false) => {
-            "not in the Delete group, so there is nothing to forget"
-        }
-        Err(error) => return Err(error),
+        _ => "forgotten; the Delete group goes on without it",
     };
     let mut output = Output::new(remote.json);
     output.either(
@@ -225,16 +227,6 @@ async fn forget(name: &str, yes: bool, remote: &RemoteArgs) -> Result<(), CliErr
         || format!("{}: {did}", printable(name)),
     )?;
     output.flush()
-}
-
-/// Whether a member is gone, and nobody waits for it: as when it was forgotten before.
-async fn is_off_the_list(name: &str, connection: &Remote) -> Result<bool, CliError> {
-    let reply = connection.request("members", &Fields::new()).await?;
-    let members = reply.get("result").unwrap_or_default();
-    let rows = array_items(members).filter_map(|member| Message::new(member).ok());
-    let mut rows = rows.filter(|row| row.str("name") == Some(name));
-    let is_gone = |row: &Message| matches!(row.str("state"), Some("down" | "left"));
-    Ok(rows.next().is_some_and(|row| is_gone(&row) && row.bool("delete_member") == Some(false)))
 }
 
 fn ask(name: &str) -> Result<bool, CliError> {

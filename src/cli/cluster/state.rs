@@ -93,7 +93,7 @@ pub(in crate::cli) async fn run(args: StateArgs) -> Result<(), CliError> {
     for ((name, _), _) in &parts {
         fields.bool(name, true);
     }
-    let remote = args.remote.connect().await?;
+    let remote = args.remote.connect_in_time().await?;
     let reply = remote.request("get_state", &fields).await?;
     let mut output = Output::new(args.remote.json);
     if output.json {

@@ -32,7 +32,7 @@ pub(in crate::cli) struct StatusArgs {
 }
 
 pub(in crate::cli) async fn run(args: StatusArgs) -> Result<(), CliError> {
-    let remote = args.remote.connect().await?;
+    let remote = args.remote.connect_in_time().await?;
     let mut output = Output::of_verdict(args.remote.json);
     let reply = match remote.try_request("status", &Fields::new()).await? {
         Ok(reply) => reply,

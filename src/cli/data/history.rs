@@ -63,7 +63,7 @@ pub(in crate::cli) async fn run(args: HistoryArgs) -> Result<(), CliError> {
     remote.answer = Some(PAST_TIMEOUT);
     let mut fields = Fields::at(&args.path);
     fields.u64("limit", args.limit);
-    let node = remote.connect().await?;
+    let node = remote.connect_in_time().await?;
     let since = match &args.since {
         Some(since) => Some(since.of_node(&node).await?),
         None => None,

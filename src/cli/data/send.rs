@@ -49,7 +49,7 @@ pub(in crate::cli) async fn run(args: SendArgs) -> Result<(), CliError> {
         Some(file) => fields.bin("raw", &read_input(file, VALUE_BYTES_MAX)?),
         None => fields.raw("data", args.value.read()?.as_bytes()),
     };
-    let remote = args.remote.connect().await?;
+    let remote = args.remote.connect_in_time().await?;
     remote.request("msg_send", &fields).await?;
     let mut output = Output::new(args.remote.json);
     let topic = args.topic.to_string();

@@ -80,8 +80,9 @@ pub(in crate::cli) struct ConditionArgs {
 /// Until when a write waits.
 #[derive(Debug, Clone, Args)]
 pub(in crate::cli) struct CopiesArgs {
-    /// Wait until this many other nodes have the change, for as long as --timeout; a change that
-    /// has too few copies by then is not undone, and its fate is unknown
+    /// Wait until this many other nodes have the change, for as long as --timeout, and 5 s more for
+    /// the node to say so; a change that has too few copies by then is not undone, and its fate is
+    /// unknown
     #[arg(long, value_name = "N")]
     copies: Option<u64>,
 }

@@ -72,7 +72,7 @@ pub(super) async fn start(args: &StartArgs, remote: &RemoteArgs) -> Result<(), C
     if args.format == LogFormat::Distkv {
         fields.str("format", "distkv");
     }
-    remote.connect().await?.request(Action::LogStart.name(), &fields).await?;
+    remote.connect_in_time().await?.request(Action::LogStart.name(), &fields).await?;
     let mut output = Output::new(remote.json);
     output.either(
         || json!({ "file": args.name, "logging": true }),
@@ -82,7 +82,8 @@ pub(super) async fn start(args: &StartArgs, remote: &RemoteArgs) -> Result<(), C
 }
 
 pub(super) async fn stop(remote: &RemoteArgs) -> Result<(), CliError> {
-    let reply = remote.connect().await?.request(Action::LogStop.name(), &Fields::new()).await?;
+    let reply =
+        remote.connect_in_time().await?.request(Action::LogStop.name(), &Fields::new()).await?;
     let was_logging = reply.bool("result") == Some(true);
     if let Some(why) = reply.str("failed") {
         return Err(CliError::Failure(format!(

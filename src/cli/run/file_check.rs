@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
+use std::ops::Range;
 
 use toml::Spanned;
-use toml::de::{DeTable, Deserializer};
+use toml::de::{DeTable, DeValue, Deserializer};
 
 use serde::Deserialize as _;
 
@@ -49,13 +50,16 @@ pub(super) fn check_text(text: &str, is_json: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut bad: BTreeMap<String, usize> = BTreeMap::new();
     let mut parts = read_keys(text, &mut findings, &mut bad);
+    // What cannot be read may be any setting.
+    let hides = findings.iter().any(|finding| finding.key.is_none());
     let config = loop {
         match config_of(&parts) {
             Ok(config) => break Some(config),
             Err(error) => {
                 let text = error.to_string();
-                let is_new = !bad.keys().any(|key| is_asked_for(&text, key));
                 let culprit = culprit(&parts, &text).map(|at| parts.remove(at));
+                let is_hidden = hides && culprit.is_none();
+                let is_new = !is_hidden && !bad.keys().any(|key| is_asked_for(&text, key));
                 let part = culprit.as_ref().map(|Part { key, line, .. }| (*line, key.clone()));
                 if is_new {
                     let (line, key) = part.clone().unzip();
@@ -68,7 +72,7 @@ pub(super) fn check_text(text: &str, is_json: bool) -> Vec<Finding> {
     };
     if let Some(config) = config {
         let lines = parts.iter().map(|part| (part.key.as_str(), part.line)).collect();
-        look_further(&config, &lines, &bad, is_json, &mut findings);
+        look_further(&config, &lines, &bad, hides, is_json, &mut findings);
     }
     findings.sort_by_key(|finding| (finding.line.is_none(), finding.line));
     findings
@@ -82,23 +86,45 @@ fn read_keys(
 ) -> Vec<Part> {
     let line_at = |at: usize| 1 + text.get(..at).unwrap_or_default().matches('\n').count();
     let (table, errors) = DeTable::parse_recoverable(text);
-    for error in &errors {
-        let line = error.span().map(|span| line_at(span.start));
-        let finding = Finding { line, key: None, text: problem_of(error), is_warning: false };
-        // What follows from an error on the same line says nothing new.
-        if findings.last().is_none_or(|last| last.line != line) {
-            findings.push(finding);
+    let table = table.into_inner();
+    let lines_of = |key: &Spanned<_>, value: &Spanned<_>| {
+        let (key, value): (Range<usize>, Range<usize>) = (key.span(), value.span());
+        let (start, end) = (key.start.min(value.start), key.end.max(value.end));
+        line_at(start)..=line_at(end)
+    };
+    let values: Vec<_> = table.iter().map(|(key, value)| lines_of(key, value)).collect();
+    let mut broken: Vec<usize> = Vec::new();
+    let mut errors: Vec<_> = errors
+        .iter()
+        .map(|error| (error.span().map(|span| line_at(span.start)), problem_of(error)))
+        .collect();
+    errors.sort_by_key(|(line, _)| *line);
+    for (line, text) in errors {
+        // What follows from an error on the same line, or in the same value, says nothing new.
+        let is_same = |before: &usize| {
+            Some(*before) == line
+                || values.iter().any(|value| {
+                    value.contains(before) && line.is_some_and(|line| value.contains(&line))
+                })
+        };
+        if !broken.iter().any(is_same) {
+            findings.push(Finding { line, key: None, text, is_warning: false });
         }
+        broken.extend(line);
     }
-    let broken: Vec<Option<usize>> = findings.iter().map(|finding| finding.line).collect();
     let mut parts = Vec::new();
-    for (key, value) in table.into_inner() {
+    for (key, value) in table {
         let line = line_at(key.span().start);
         let name = key.get_ref().to_string();
-        if broken.contains(&Some(line)) {
+        let lines = lines_of(&key, &value);
+        if broken.iter().any(|line| lines.contains(line)) {
             bad.insert(name, line);
             continue;
         }
+        let inner: Vec<String> = match value.get_ref() {
+            DeValue::Table(table) => table.keys().map(|key| key.get_ref().to_string()).collect(),
+            _ => Vec::new(),
+        };
         let span = key.span().start..value.span().end;
         let alone: DeTable<'_> = [(key, value)].into_iter().collect();
         let alone = Deserializer::from(Spanned::new(span, alone));
@@ -114,10 +140,31 @@ fn read_keys(
                     is_warning: false,
                 });
                 bad.insert(name, line);
+                // What stands below a head that no file has would be settings without it.
+                bad.extend(inner.into_iter().map(|key| (key, line)));
             }
         }
     }
+    if !broken.is_empty() {
+        note_hidden(text, &broken, &parts, bad);
+    }
     parts
+}
+
+/// Words that may be settings, which were not read: all on a line that is no TOML, and each that begins a line, which may
+/// have become part of another value, or was passed over.
+fn note_hidden(text: &str, broken: &[usize], parts: &[Part], bad: &mut BTreeMap<String, usize>) {
+    for (line, content) in (1..).zip(text.lines()) {
+        let words = content.split('#').next().unwrap_or_default();
+        let words = words.split(|c: char| !c.is_alphanumeric() && c != '-');
+        let words = words.filter(|word| !word.is_empty());
+        let count = if broken.contains(&line) { usize::MAX } else { 1 };
+        for word in words.take(count) {
+            if !parts.iter().any(|part| part.key == word) {
+                bad.entry(word.to_owned()).or_insert(line);
+            }
+        }
+    }
 }
 
 /// What a node would be started with.
@@ -175,11 +222,12 @@ fn is_asked_for(error: &str, key: &str) -> bool {
     is_named(error, "--", key) || error.contains(&format!("`{key} = "))
 }
 
-/// What the settings refer to.
+/// What the settings refer to. `hides`: not all of the file could be read.
 fn look_further(
     config: &Config,
     lines: &BTreeMap<&str, usize>,
     bad: &BTreeMap<String, usize>,
+    hides: bool,
     is_json: bool,
     findings: &mut Vec<Finding>,
 ) {
@@ -191,6 +239,10 @@ fn look_further(
             continue;
         }
         let set = problem.keys.iter().find(|key| lines.contains_key(**key));
+        // Or of what could not be read.
+        if hides && set.is_none() {
+            continue;
+        }
         findings.push(Finding {
             line: set.and_then(|key| lines.get(key).copied()),
             key: set.map(|key| (*key).to_owned()),
@@ -299,6 +351,69 @@ mod tests {
     fn a_line_that_is_no_toml_hides_no_other() {
         let text = format!("{PORTS}found = true\nname = \nmax-connections = 0\n");
         assert_eq!(found(&text), [(Some(4), None), at(5, "max-connections")]);
+    }
+
+    #[test]
+    fn nothing_follows_from_a_line_that_cannot_be_read() {
+        let base = format!("{PORTS}name = \"n1\"\n");
+        let line = |line| vec![(Some(line), None)];
+        for bad in
+            ["found true", "found", "[found", "name = \"n2\" found = true", "this is no TOML"]
+        {
+            assert_eq!(found(&format!("{base}{bad}\n")), line(4), "{bad}");
+        }
+        let section = format!("{base}[section]\nfound = true\n");
+        assert_eq!(found(&section), [at(4, "section")]);
+        // It would be the key of the port, or the file that goes with the other setting.
+        let open =
+            "name = \"n1\"\nfound = true\ngossip = \"0.0.0.0:0\"\nclient = \"127.0.0.1:0\"\n";
+        assert_eq!(found(&format!("{open}key /etc/key\n")), line(5));
+        let http = format!("{base}found = true\nhttp = \"127.0.0.1:0\"\nhttp-write = true\n");
+        assert_eq!(found(&format!("{http}http-token-file \"/x\"\n")), line(7));
+        // What came after it became part of the value.
+        for list in ["peers = [\"127.0.0.1:3\",", "peers = [\"127.0.0.1:3\""] {
+            let text = format!("{base}{list}\nmax-connections = 5\nlog = \"info\"\n");
+            assert_eq!(found(&text).len(), 1, "{list}: {:?}", found(&text));
+        }
+        let text = format!("{base}peers = \"\"\"a\nfound = true\n");
+        assert_eq!(found(&text).len(), 1, "{:?}", found(&text));
+        // What is wrong elsewhere is told all the same.
+        let text = format!("{base}max-connections = 0\nfound true\n");
+        assert_eq!(found(&text), [at(4, "max-connections"), (Some(5), None)]);
+    }
+
+    #[test]
+    fn of_an_address_of_another_machine_the_port_is_told_and_what_to_do() {
+        let text = "client = \"192.0.2.1:5001\"\ngossip = \"192.0.2.1:5002\"\nhttp = \"192.0.2.1:5003\"\nname = \"n1\"\n\
+                    found = true\ninsecure = true\n";
+        let findings = check_text(text, true);
+        assert_eq!(findings.len(), 3, "{findings:?}");
+        for (finding, port) in findings.iter().zip(5001..) {
+            let text = &finding.text;
+            assert!(text.contains(&format!("192.0.2.1:{port} ")), "{text}");
+            assert!(text.contains("give an address of this machine"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_peer_file_that_cannot_be_written_is_warned_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |path: &std::path::Path, more: &str| {
+            let path = path.display();
+            let text =
+                format!("{PORTS}name = \"n1\"\nfound = true\npeer-file = \"{path}\"\n{more}");
+            check_text(&text, true)
+        };
+        assert_eq!(of(&folder.path().join("peers"), ""), []);
+        let findings = of(&folder.path().join("none/peers"), "");
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        let Finding { line, key, text, is_warning } = &findings[0];
+        assert_eq!((*line, key.as_deref(), *is_warning), (Some(5), Some("peer-file"), true));
+        assert!(text.contains("cannot be written") && text.contains("none"), "{text}");
+        assert_eq!(of(std::path::Path::new("/proc/peers"), "").len(), 1);
+        // It is made with the data directory.
+        let data = format!("data-dir = \"{}\"\n", folder.path().join("none").display());
+        assert_eq!(of(&folder.path().join("none/peers"), &data), []);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::model::path::{Element, Path};
 /// A connection to the node that the options name, those after the subcommand first, and where the answer goes.
 async fn connect(after: RemoteArgs, before: RemoteArgs) -> Result<(Remote, Output), CliError> {
     let args = after.or(before);
-    Ok((args.connect().await?, Output::new(args.json)))
+    Ok((args.connect_in_time().await?, Output::new(args.json)))
 }
 
 /// Reads the name of a type, or a pattern: a path with at least one element.

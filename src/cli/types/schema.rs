@@ -17,6 +17,11 @@ use crate::model::value::Value;
 use crate::model::value::write::{write_array_len, write_map_len, write_str};
 use crate::protocol::json::value_from_text;
 
+/// Examples that must fit a type's schema.
+const GOOD_MIN: usize = 2;
+/// Examples that must not.
+const BAD_MIN: usize = 1;
+
 /// Print the types of values, or make and remove one
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
@@ -103,6 +108,13 @@ struct SetArgs {
 impl SetArgs {
     /// The type as it is stored.
     fn record(&self) -> Result<Vec<u8>, CliError> {
+        let (good, bad) = (self.good.len(), self.bad.len());
+        if good < GOOD_MIN || bad < BAD_MIN {
+            return Err(CliError::Usage(format!(
+                "a type needs at least {GOOD_MIN} values that fit (--good) and {BAD_MIN} that does not (--bad), which \
+                 prove its schema; {good} and {bad} were given"
+            )));
+        }
         let from_file = match &self.schema_file {
             Some(file) => {
                 let bytes = read_input(file, VALUE_BYTES_MAX)?;

@@ -198,7 +198,7 @@ impl Saving {
             self.end_log();
         }
         let order = ClientLogOrder { name: name.clone(), format, fetch, sync, network };
-        let log = ClientLog::start(&self.hub, files, order).map_err(FileRefusal::Failed)?;
+        let log = ClientLog::start(&self.hub, files, order)?;
         self.end_log();
         *self.log.lock() = Some(log);
         tracing::info!(name, "a client has started a log");

@@ -23,7 +23,7 @@ use crate::node::config::SyncPolicy;
 use crate::protocol::saved_state::{SavedStateWriter, python};
 use crate::replica::Committed;
 use crate::rt;
-use crate::server::FileFormat;
+use crate::server::{FileFormat, FileRefusal};
 use crate::storage::{Batch, FileHeader, LogStart, LogWriter, Op, StorageError};
 use crate::tree::Tree;
 
@@ -63,14 +63,14 @@ impl ClientLog {
     /// Starts a log, and waits until its file is there.
     ///
     /// # Errors
-    /// Why it could not be started.
+    /// [`FileRefusal`]: why it could not be started.
     pub(in crate::node) fn start(
         hub: &Arc<Hub>,
         files: &Arc<ClientFiles>,
         order: ClientLogOrder,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, FileRefusal> {
         // A problem with the name is reported before anything is begun.
-        drop(files.begin(&order.name).map_err(|error| error.to_string())?);
+        drop(files.begin(&order.name)?);
         let queue = LogQueue::bounded(false, QUEUE_BYTES_MAX, Defects::default());
         let queue = Arc::new(queue.stamped_by(Box::new(rt::wall_clock_ms)));
         let failure = Arc::new(Mutex::new(None));
@@ -97,7 +97,7 @@ impl ClientLog {
             hub.remove_extra_log(&log.queue);
             log.queue.close();
         }
-        result.map(|()| log)
+        result.map(|()| log).map_err(FileRefusal::Failed)
     }
 
     /// Why it has ended, if it has failed.

@@ -288,6 +288,10 @@ impl NodeInfo for ClientPortInfo {
         self.links.upgrade()?.observed.silent(rt::now())
     }
 
+    fn unlinked(&self) -> Option<String> {
+        self.links.upgrade()?.observed.unlinked(rt::now())
+    }
+
     fn carry_out(&self, job: FileJob) -> Result<FileReport, FileRefusal> {
         self.saving.carry_out(job)
     }

@@ -122,6 +122,60 @@ fn of_what_only_reads_nothing_may_have_been_done() {
 }
 
 #[test]
+fn a_node_has_no_more_time_than_timeout_says() {
+    let (silent, other) = (FakeNode::start(|_| Vec::new()), FakeNode::start(|_| Vec::new()));
+    let b = other.address.to_string();
+    let soon = ["--timeout", "200ms"];
+    for arguments in [
+        &["shards"][..],
+        &["shards", "top"],
+        &["shards", "of", "a"],
+        &["shards", "prefer", "5", "n2"],
+        &["members"],
+        &["members", "forget", "n2", "--yes"],
+        &["status"],
+    ] {
+        let done = cli_with(&silent, &[arguments, &soon].concat());
+        let said = format!("{} did not answer within 200ms", silent.address);
+        assert!(done.stderr.contains(&said), "{arguments:?}: {}", done.stderr);
+    }
+    let a = silent.address.to_string();
+    let done = cli(&[&["verify", &a, &b][..], &soon].concat());
+    assert!(done.stderr.contains("did not answer within 200ms"), "{}", done.stderr);
+}
+
+/// A node's only row of shards, behind which there are more.
+fn shard_row(shard: u64) -> Fields {
+    let (mut row, mut reply) = (Fields::new(), Fields::new());
+    row.u64("shard", shard).u64("entries", 1).u64("hash", 1).nil("prefer");
+    reply.raw("result", &[vec![0x91], row.encode()].concat()).u64("next", shard).u64("tock", 7);
+    reply
+}
+
+#[test]
+fn requests_of_one_command_have_their_time_together() {
+    // Each answer comes soon, and there are many.
+    let node = FakeNode::start(|request| {
+        let after = request.u64("after").unwrap_or(0);
+        sleep(Duration::from_millis(30));
+        vec![shard_row(after + 1)]
+    });
+    let done = cli_with(&node, &["shards", "--timeout", "300ms"]);
+    assert_eq!(done.code, 6, "{}", done.stderr);
+    assert!(done.stderr.contains("did not answer within 300ms"), "{}", done.stderr);
+}
+
+#[test]
+fn a_preference_that_is_set_stays_so_where_the_members_cannot_be_looked_up() {
+    let node = FakeNode::start(|request| match request.str("action") {
+        Some("set_internal") => vec![changed(true)],
+        _ => Vec::new(),
+    });
+    let done = cli_with(&node, &["shards", "prefer", "5", "n2", "--timeout", "300ms"]);
+    assert_eq!((done.code, &*done.stdout), (0, "shard 5: clients prefer n2\n"), "{}", done.stderr);
+}
+
+#[test]
 fn a_refusal_behind_a_try_that_may_have_been_made_leaves_the_fate_open() {
     let (not_confirmed, words) =
         ("0 of 1 nodes have it", "Data is 2, not 0, at a; nothing was changed");

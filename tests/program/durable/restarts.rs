@@ -156,6 +156,22 @@ fn a_copy_that_lacks_the_newest_log_says_that_it_is_an_older_state() {
 }
 
 #[test]
+fn a_directory_whose_files_are_gone_is_not_called_an_empty_one() {
+    let place = Place::new("n1", "every-batch");
+    let mut node = place.run();
+    node.connect().set(&["a"], Value::from(1));
+    stop(&mut node);
+    std::fs::remove_file(place.dir.join("log-1.dkv")).unwrap();
+    let node = place.run_alone();
+    let log = crate::processes::wait_until("it says that it has started", || {
+        let log = node.log().join("\n");
+        log.contains("started version=").then_some(log)
+    });
+    assert!(log.contains("neither a log nor a snapshot any more"), "{log}");
+    assert!(!log.contains("directory is empty"), "{log}");
+}
+
+#[test]
 fn a_damaged_log_is_an_error_and_what_is_before_the_damage_can_be_gone_on_with() {
     let mut place = Place::new("n1", "every-batch");
     let mut node = place.run();

@@ -260,6 +260,59 @@ fn a_split_is_loud_on_both_sides_and_so_is_its_end() {
     });
 }
 
+#[test]
+fn two_members_that_cannot_reach_each_other_say_so_and_the_metrics_with_them() {
+    let test =
+        test_name!("two_members_that_cannot_reach_each_other_say_so_and_the_metrics_with_them");
+    inside_own_network(test, || {
+        let hosts = Hosts::new(&[0, 0, 0]);
+        let start = |host: usize| {
+            let (client, gossip) = (client_addr(host), gossip_addr(host).to_string());
+            let http = SocketAddr::new(client.ip(), 27585).to_string();
+            let client = client.to_string();
+            let first = gossip_addr(0).to_string();
+            let mut arguments = if host == 0 { vec!["run"] } else { vec!["join", &first] };
+            arguments.extend(["--client", &client, "--gossip", &gossip, "--http", &http]);
+            arguments.push("--insecure");
+            NodeProcess::start_by(&hosts.prefix(host), &format!("n{host}"), &arguments)
+        };
+        let nodes: Vec<NodeProcess> = (0..3).map(start).collect();
+        let warning = |node: &NodeProcess| {
+            let warnings = field(&status(node), "warnings").unwrap();
+            let mut warnings = warnings.as_array().unwrap().iter().filter_map(Value::as_str);
+            warnings.find(|text| text.contains("no link to")).map(str::to_owned)
+        };
+        let links = |node| metric(node, "distkv_links");
+        wait_until("all are linked", || nodes.iter().all(|n| links(n) == 2.0).then_some(()));
+        hosts.cut_one_way(1, 2);
+        hosts.cut_one_way(2, 1);
+        for (at, other) in [(1, 2), (2, 1)] {
+            let node = &nodes[at];
+            let text = wait_until("it is told of", || warning(node));
+            assert!(
+                text.starts_with(&format!("there has been no link to n{other} for ")),
+                "{text}"
+            );
+            assert!(text.contains("--advertise"), "{text}");
+            assert!(text.contains(&gossip_addr(other).to_string()), "{text}");
+            assert_eq!(metric(node, "distkv_members{state=\"up\"}"), 3.0, "others see it");
+            assert_eq!(metric(node, "distkv_warnings{kind=\"link\"}"), 1.0);
+            let says = |line: &String| line.contains("WARN") && line.contains(&text[..28]);
+            wait_until("so does the log", || node.log().iter().any(says).then_some(()));
+        }
+        assert_eq!((warning(&nodes[0]), silent(&nodes[0])), (None, None));
+        // It is no dead end: what one of them changes comes to the other by way of n0.
+        nodes[1].connect().set(&["a"], Value::from(1));
+        wait_until("it has come", || nodes[2].connect().get(&["a"]));
+        hosts.mend_one_way(1, 2);
+        hosts.mend_one_way(2, 1);
+        for node in &nodes[1..] {
+            wait_until("it is over", || warning(node).is_none().then_some(()));
+            assert_eq!(metric(node, "distkv_warnings{kind=\"link\"}"), 0.0);
+        }
+    });
+}
+
 fn to_owned(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }

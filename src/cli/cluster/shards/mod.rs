@@ -3,11 +3,13 @@
 mod prefer;
 pub(in crate::cli) mod table;
 
+use std::time::Duration;
+
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 
 use crate::cli::error::CliError;
-use crate::cli::remote::{RemoteArgs, parse_path};
+use crate::cli::remote::{Remote, RemoteArgs, parse_path};
 use crate::cli::terminal::output::{Output, Table, printable};
 use crate::cli::terminal::units::show_bytes;
 use crate::model::path::Path;
@@ -15,6 +17,8 @@ use crate::model::shard::shard_of;
 use prefer::{PreferArgs, preference, warn_of_ignored};
 use table::{Row, read_rows};
 
+/// How long a node may take for its sums unless `--timeout` says so: the first time it walks over all entries.
+pub(in crate::cli) const SUMS_TIMEOUT: Duration = Duration::from_secs(15);
 /// Rows that `top` prints unless told otherwise.
 const TOP_COUNT: usize = 10;
 
@@ -35,7 +39,8 @@ meet on one node.
 ENTRIES counts all entries of the shard at that node, DELETED those of them that are only \
 remembered as deleted; READS and WRITES count what clients asked this node for since it \
 started. Nodes with the same HASH hold the same in that shard; `distkv-node verify A B` \
-compares all of them. The sums are kept from the first request on, which may take a moment.
+compares all of them. The sums are kept from the first request on, which may take a moment: unless \
+--timeout says otherwise, the node may take 15 s.
 
 With --json, one object per line.")]
 pub(in crate::cli) struct ShardsArgs {
@@ -119,9 +124,15 @@ pub(in crate::cli) async fn run(args: ShardsArgs) -> Result<(), CliError> {
     }
 }
 
+/// The first answer may have to wait for a walk over all entries.
+async fn connect(remote: &RemoteArgs) -> Result<Remote, CliError> {
+    let mut remote = remote.clone();
+    remote.answer = Some(SUMS_TIMEOUT);
+    remote.connect_in_time().await
+}
+
 async fn list(remote: &RemoteArgs) -> Result<(), CliError> {
-    // The first answer may have to wait for a walk over all entries.
-    let connection = remote.connect().await?.patient();
+    let connection = connect(remote).await?;
     let rows = read_rows(&connection).await?;
     print_rows(&rows, remote.json)?;
     warn_of_ignored(&connection).await;
@@ -129,7 +140,7 @@ async fn list(remote: &RemoteArgs) -> Result<(), CliError> {
 }
 
 async fn top(args: &TopArgs, remote: &RemoteArgs) -> Result<(), CliError> {
-    let mut rows = read_rows(&remote.connect().await?.patient()).await?;
+    let mut rows = read_rows(&connect(remote).await?).await?;
     order(&mut rows, args.by);
     rows.truncate(args.count);
     print_rows(&rows, remote.json)
@@ -174,7 +185,7 @@ fn print_rows(rows: &[Row], json: bool) -> Result<(), CliError> {
 
 async fn of(path: &Path, remote: &RemoteArgs) -> Result<(), CliError> {
     let shard = shard_of(path);
-    let prefer = preference(&remote.connect().await?, shard).await?;
+    let prefer = preference(&remote.connect_in_time().await?, shard).await?;
     let mut output = Output::new(remote.json);
     output.either(
         || json!({"path": path.to_string(), "shard": shard, "prefer": prefer}),

@@ -42,7 +42,7 @@ pub(super) struct PreferArgs {
 
 pub(super) async fn run(args: PreferArgs, before: RemoteArgs) -> Result<(), CliError> {
     let remote_args = args.remote.or(before);
-    let remote = remote_args.connect().await?;
+    let remote = remote_args.connect_in_time().await?;
     let (_, path) = address_entry(&preference_path(args.shard), "", "")?;
     let mut fields = Fields::at(&path);
     // Without a name, `none` was given.
@@ -50,7 +50,7 @@ pub(super) async fn run(args: PreferArgs, before: RemoteArgs) -> Result<(), CliE
         Some(node) => {
             fields.str("value", node.as_str());
             remote.request("set_internal", &fields).await?;
-            warn_of_stranger(&remote, node).await?;
+            warn_of_stranger(&remote, node).await;
         }
         None => drop(remote.request("delete_internal", &fields).await?),
     }
@@ -69,15 +69,15 @@ pub(super) async fn run(args: PreferArgs, before: RemoteArgs) -> Result<(), CliE
 }
 
 /// It may come yet; but more likely its name was mistyped.
-async fn warn_of_stranger(remote: &Remote, node: &NodeName) -> Result<(), CliError> {
-    let reply = remote.request("members", &Fields::new()).await?;
+async fn warn_of_stranger(remote: &Remote, node: &NodeName) {
+    // It is set already: that this cannot be looked up is no failure.
+    let Ok(reply) = remote.request("members", &Fields::new()).await else { return };
     let members = array_items(reply.get("result").unwrap_or_default());
     let mut members = members.filter_map(|member| Message::new(member).ok());
     if !members.any(|member| member.str("name") == Some(node.as_str())) {
         let name = printable(node.as_str());
         say::warning(&format!("no member is called {name}; until one comes, clients use others"));
     }
-    Ok(())
 }
 
 /// Which node is set as preferred for a shard.

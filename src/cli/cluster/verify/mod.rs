@@ -10,6 +10,7 @@ use clap::Args;
 use futures::future::try_join;
 use serde_json::{Map, Value as Json, json};
 
+use super::shards::SUMS_TIMEOUT;
 use super::shards::table::{Row, read_rows};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs, no_greeting};
@@ -50,6 +51,9 @@ Two nodes cannot be asked at exactly the same moment. While changes are under wa
 that differ are asked again for the time that --patience gives. A shard counts as equal once \
 it was found equal.
 
+--timeout is how long a node may take to be connected to, and then for each answer; here its \
+default is 15s, since the first answer may have to wait for a walk over all entries.
+
 With --json, one object per entry that differs (path, shard, a, b), then one for the whole \
 (equal, a, b, looks, changing, shards, differing).
 
@@ -84,7 +88,7 @@ pub(in crate::cli) async fn run(args: VerifyArgs) -> Result<(), CliError> {
         let text = "verify takes the addresses of both nodes as A and B, not with --connect";
         return Err(CliError::Usage(text.to_owned()));
     }
-    let (timeout, access) = (args.remote.timeout_or_default(), args.remote.access()?);
+    let (timeout, access) = (args.remote.timeout.unwrap_or(SUMS_TIMEOUT), args.remote.access()?);
     let interrupt = Interrupt::heed()?;
     let connecting = try_join(
         Side::connect(&args.a, &access, timeout),
@@ -141,8 +145,7 @@ impl Side {
         let connection = Connection::connect(address, options).await.map_err(no_greeting)?;
         let name = printable(&connection.greeting().node).into_owned();
         let address = connection.address().to_owned();
-        // The first answer may have to wait for a walk over all entries.
-        let remote = Remote::over(connection, timeout).patient();
+        let remote = Remote::over(connection, timeout);
         Ok(Side { name, address, remote, sums: BTreeMap::new() })
     }
 

@@ -14,11 +14,15 @@ use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{Output, count_of, printable};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::client::Fields;
+use crate::model::meta::AUTH_PATH;
 use crate::model::path::Path;
 use crate::protocol::lines::{Line, decode_line};
 
 /// Requests that are under way at once.
 const REQUESTS: usize = 64;
+/// What to do where a line about users is refused.
+const NO_LOGINS: &str = "; users are not imported: leave out the lines below :n.auth, or take in the whole file with \
+                         `snapshot restore`";
 
 /// Set entries from lines of JSON: one object with path and value per line
 #[derive(Debug, Clone, Args)]
@@ -35,7 +39,8 @@ Examples:
 Each line is an object with \"path\" and \"value\"; other fields are ignored. Every value that \
 differs from what is there is set, as `set` does it: it replaces what is there, and brings \
 back what was deleted. Lines with \"deleted\": true are skipped unless --deletions is given. \
-To restore entries with their history instead, see `snapshot restore`.
+Users and logins (below :n.auth) \
+are refused. To restore entries with their history, and users, see `snapshot restore`.
 
 Exit code: 0 done, 1 stopped at an error (the text says at which line), 2 usage, 3 a \
 line was refused, 5 its precondition does not hold, 6 no node was reached, 7 it may have been done, \
@@ -145,7 +150,9 @@ async fn import<R: io::Read>(
                 }
                 Err(error) => {
                     let (line, path) = (request.line, printable(&request.path).into_owned());
-                    return Err(error.said(|why| format!("line {line} ({path}): {why}")));
+                    let is_login = request.is_login && error.has_code("denied");
+                    let advice = if is_login { NO_LOGINS } else { "" };
+                    return Err(error.said(|why| format!("line {line} ({path}): {why}{advice}")));
                 }
             }
         }
@@ -163,6 +170,8 @@ struct Request {
     path: String,
     action: &'static str,
     deletes: bool,
+    /// It is about users, or how they log in.
+    is_login: bool,
     fields: Fields,
 }
 
@@ -183,6 +192,7 @@ fn next_request<R: io::Read>(
         let Line { path, value } = decoded?;
         done.lines += 1;
         let whole = args.below.join(&path).map_err(|error| failed(error.to_string()))?;
+        let is_login = whole.as_bytes().starts_with(AUTH_PATH);
         let Some(value) = value else {
             if !args.deletions {
                 done.left_out += 1;
@@ -190,7 +200,8 @@ fn next_request<R: io::Read>(
             }
             let (action, below) = address_entry(&whole, "delete_value", "delete_internal")?;
             let (fields, path) = (Fields::at(&below), whole.to_string());
-            return Ok(Some(Request { line: count, path, action, deletes: true, fields }));
+            let (line, deletes) = (count, true);
+            return Ok(Some(Request { line, path, action, deletes, is_login, fields }));
         };
         let (action, below) = address_entry(&whole, "set_value", "set_internal")?;
         let mut fields = Fields::at(&below);
@@ -199,6 +210,7 @@ fn next_request<R: io::Read>(
             fields.nil("chain");
         }
         let path = whole.to_string();
-        return Ok(Some(Request { line: count, path, action, deletes: false, fields }));
+        let (line, deletes) = (count, false);
+        return Ok(Some(Request { line, path, action, deletes, is_login, fields }));
     }
 }

@@ -440,7 +440,8 @@ fn a_node_saves_and_logs_where_its_operator_lets_it() {
     assert_eq!(ok(&node, &["log", "stop"]), "the log has ended\n");
     ok(&node, &["set", "not-logged", "3"]);
     let refused = at_with(&node, &["log", "start", "../evil.dkv"], b"");
-    assert_eq!(refused.code, 1);
+    assert_eq!(refused.code, 3, "it is the name that is wrong");
+    assert!(refused.stderr.contains("cannot be a file's name here"), "{}", refused.stderr);
     node.signal("TERM");
     node.wait();
 

@@ -14,6 +14,15 @@ fn a_type_is_made_asked_for_obeyed_and_removed() {
         at(&node, &[&percent[..], &["--good", "0", "--good", "99.5", "--bad", "5"]].concat());
     assert_eq!(done.code, 3, "{}", done.stdout);
     assert!(done.stderr.contains("did not fail on 5"), "{}", done.stderr);
+    for few in [&["--good", "0", "--bad", "-1"][..], &["--good", "0", "--good", "1"], &[]] {
+        let done = at(&node, &[&percent[..], few].concat());
+        assert_eq!(done.code, 2, "{few:?}: {}", done.stderr);
+        assert!(
+            done.stderr.contains("at least 2 values that fit (--good) and 1"),
+            "{}",
+            done.stderr
+        );
+    }
     let good = ["--good", "0", "--good", "99.5", "--bad", "-1", "--bad", "\"a lot\""];
     let done = at(&node, &[&percent[..], &good].concat());
     assert_eq!((done.code, &*done.stdout), (0, "percent: set\n"), "{}", done.stderr);

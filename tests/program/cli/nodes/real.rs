@@ -467,7 +467,14 @@ fn a_delete_member_that_is_gone_is_missed_and_forgotten() {
     wait_until("n1 is the Delete group", || row("n1", "\"delete_member\":true"));
     ok(&n2, &["set", "a", "1", "--copies", "2"]);
     n1.kill();
-    assert!(at(&n2, &["members", "forget", "n3"]).stderr.contains("(not_found)"));
+    let here = at(&n2, &["members", "forget", "n3"]);
+    assert_eq!(here.code, 3);
+    assert!(
+        here.stderr.contains("n3: that node is up, and not in the Delete group"),
+        "{}",
+        here.stderr
+    );
+    assert!(at(&n2, &["members", "forget", "n9"]).stderr.contains("(not_found)"));
     ok(&n2, &["delete", "a"]);
     wait_until("n1 is missed", || row("n1", "\"away_ms\":"));
     for node in [&n2, &n3] {
@@ -479,6 +486,8 @@ fn a_delete_member_that_is_gone_is_missed_and_forgotten() {
     let shown = ok(&n2, &["members"]);
     assert!(shown.contains("missed ") && shown.contains("warning: n1 (for "), "{shown}");
     ok(&n2, &["members", "forget", "n1"]);
+    let again = ok(&n2, &["members", "forget", "n1"]);
+    assert_eq!(again, "n1: not in the Delete group, so there is nothing to forget\n");
     wait_until("n1 is no member any more", || row("n1", "\"delete_member\":false"));
     wait_until("n1 is down", || row("n1", "\"state\":\"down\""));
     let again = ok(&n2, &["members", "forget", "n1"]);

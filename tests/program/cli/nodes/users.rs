@@ -52,6 +52,31 @@ impl Machine {
 }
 
 #[test]
+fn a_network_without_a_key_advises_no_key() {
+    let machine = Machine::new();
+    let boss = machine.secret("boss", "adminpw1");
+    machine.ok(&["user", "add", "boss", "--role", "admin", "--new-secret-file", &boss]);
+    machine.ok(&["auth", "on", "password"]);
+    for command in [&["get", "a"][..], &["members"], &["watch", "a"]] {
+        let said = machine.refused(command);
+        let advice = "(auth_required); log in with --ticket, or --user and --secret-file\n";
+        assert!(said.ends_with(advice), "{command:?}: {said}");
+    }
+}
+
+#[test]
+fn users_are_not_imported_and_the_refusal_says_what_to_do() {
+    let machine = Machine::new();
+    let (joe, saved) = (machine.secret("joe", "geheim12"), machine.path("saved.jsonl"));
+    machine.ok(&["user", "add", "joe", "--new-secret-file", &joe]);
+    machine.ok(&["set", "a", "1"]);
+    machine.ok(&["snapshot", "save", "--to", &saved, "--format", "jsonl"]);
+    let said = machine.refused(&["import", &saved]);
+    assert!(said.contains("leave out the lines below :n.auth, or take in the whole"), "{said}");
+    assert!(machine.ok(&["snapshot", "restore", &saved]).contains("0 were missing"));
+}
+
+#[test]
 fn an_operator_sets_up_users_and_lists_and_each_command_logs_in() {
     let machine = Machine::new();
     let (boss, joe) = (machine.secret("boss", "adminpw1"), machine.secret("joe", "geheim12"));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::engine::{Engine, Outbox};
+use crate::model::count::show_bytes;
 use crate::model::defects::Defect;
 use crate::model::ids::Tock;
 use crate::model::path::Path;
@@ -27,9 +28,9 @@ impl MemoryExcess {
     /// The warning for operators.
     #[must_use]
     pub fn text(self) -> String {
-        let Self { used, max } = self;
+        let [used, max] = [self.used, self.max].map(|bytes| show_bytes(bytes as u64));
         format!(
-            "entries take {used} bytes, and --max-memory is {max}: clients' changes that need more \
+            "entries take {used}, and --max-memory is {max}: clients' changes that need more \
              memory are refused, other nodes' changes are taken all the same; delete something, \
              or raise --max-memory"
         )
@@ -53,8 +54,9 @@ pub enum EngineWriteError {
     NotPermitted,
     /// The node's memory limit is reached, and the change needs more memory.
     #[error(
-        "this node's memory limit ({max} bytes) is reached, and this change needs more memory; \
-         delete something, or raise --max-memory"
+        "this node's memory limit ({}) is reached, and this change needs more memory; \
+         delete something, or raise --max-memory",
+        show_bytes(*max as u64)
     )]
     MemoryFull {
         /// The limit, in bytes.
