@@ -273,7 +273,7 @@ fn changes_of_other_nodes_beyond_the_memory_limit_are_taken_with_a_warning() {
     }
     wait_until("the second node has all of it", || b.get(&["k", "29"]));
     wait_until("it warns", || {
-        (logged(&second, &["WARN", "--max-memory is 1048576"]).len() == 1).then_some(())
+        (logged(&second, &["WARN", "--max-memory is 1.0 MiB"]).len() == 1).then_some(())
     });
     let warnings = field(&b.call("status", &[]), "warnings").unwrap();
     assert!(warnings[0].as_str().unwrap().contains("other nodes' changes are taken"), "{warnings}");

@@ -58,7 +58,7 @@ fn a_full_node_takes_what_does_not_grow_and_warns() {
     client.set("big", "y".repeat(1500));
     assert_eq!(client.code(set(1600)), "memory_full");
     let warnings = client.ok(map! {"action": "status"})["warnings"].clone();
-    assert!(warnings[0].as_str().unwrap().contains("--max-memory is 1000"), "{warnings}");
+    assert!(warnings[0].as_str().unwrap().contains("--max-memory is 1000 B"), "{warnings}");
     client.ok(map! {"action": "delete_value", "path": path("big")});
     client.set("big", "z".repeat(500));
     assert_eq!(client.ok(map! {"action": "status"})["warnings"].as_array().unwrap().len(), 0);
