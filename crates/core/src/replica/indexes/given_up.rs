@@ -25,11 +25,12 @@ impl GivenUp {
         Self { settled: HashMap::with_hasher(hasher), order: VecDeque::new() }
     }
 
-    /// A write was met, here or elsewhere, made or not.
-    pub(in crate::replica) fn hear(&mut self, place: WritePlace) {
+    /// A write is met, here or elsewhere, made or not. Whether its client does not wait for it any more.
+    pub(in crate::replica) fn meet(&mut self, place: WritePlace) -> bool {
         if let Some(settled) = self.settled.get_mut(&place.client) {
+            let is_given_up = place.number < *settled;
             *settled = place.settled.max(*settled);
-            return;
+            return is_given_up;
         }
         if self.order.len() >= WRITERS_MAX
             && let Some(oldest) = self.order.pop_front()
@@ -43,11 +44,7 @@ impl GivenUp {
             self.order.len() == self.settled.len(),
             "the clients in order are those that are known"
         );
-    }
-
-    /// Whether its client does not wait for this write any more.
-    pub(in crate::replica) fn has(&self, place: WritePlace) -> bool {
-        self.settled.get(&place.client).is_some_and(|settled| place.number < *settled)
+        false
     }
 }
 
@@ -62,24 +59,25 @@ mod tests {
     #[test]
     fn what_a_client_has_settled_is_given_up_however_its_writes_come() {
         let mut given_up = GivenUp::new(RandomState::with_seed(1));
-        assert!(!given_up.has(place(1, 0, 0)));
+        assert!(!given_up.meet(place(1, 0, 0)));
         // Three and four are waited for at once, and come in another order.
-        given_up.hear(place(1, 4, 3));
-        given_up.hear(place(1, 3, 2));
-        assert!(given_up.has(place(1, 2, 0)));
-        assert!(!given_up.has(place(1, 3, 2)), "it is waited for");
-        assert!(!given_up.has(place(2, 2, 0)), "that of another client");
+        assert!(!given_up.meet(place(1, 4, 3)));
+        assert!(!given_up.meet(place(1, 3, 2)), "it is waited for");
+        assert!(given_up.meet(place(1, 2, 0)));
+        assert!(given_up.meet(place(1, 2, 0)), "still");
+        assert!(!given_up.meet(place(2, 2, 0)), "that of another client");
     }
 
     #[test]
     fn the_clients_that_were_met_first_are_forgotten_first() {
         let mut given_up = GivenUp::new(RandomState::with_seed(1));
         for client in 0..=WRITERS_MAX as u64 {
-            given_up.hear(place(client, 9, 9));
+            given_up.meet(place(client, 9, 9));
         }
         assert_eq!((given_up.settled.len(), given_up.order.len()), (WRITERS_MAX, WRITERS_MAX));
-        assert!(!given_up.has(place(0, 1, 1)) && given_up.has(place(1, 1, 1)));
-        given_up.hear(place(0, 10, 10));
-        assert!(given_up.has(place(0, 1, 1)), "it is known again");
+        assert!(given_up.meet(place(1, 1, 1)));
+        assert!(!given_up.meet(place(0, 1, 1)), "it is forgotten");
+        given_up.meet(place(0, 10, 10));
+        assert!(given_up.meet(place(0, 1, 1)), "it is known again");
     }
 }

@@ -92,7 +92,7 @@ impl WriteIds {
             given_up: GivenUp::new(tree.hasher()),
         };
         for (id, _) in &found {
-            ids.hear(*id);
+            ids.meet(*id);
         }
         for (id, made) in found.drain(found.len().saturating_sub(WRITE_IDS_MAX)..) {
             ids.insert(id, made);
@@ -106,21 +106,20 @@ impl WriteIds {
         if !extra.is_empty()
             && let Some(id) = WriteId::of_extra(extra)
         {
-            self.hear(id);
-            self.insert(id, Made::of(path, entry));
+            self.meet(id);
+            self.note_made(id, path, entry);
         }
     }
 
-    /// A write with this id was met: what its client waited for when it began it.
-    pub(in crate::replica) fn hear(&mut self, id: WriteId) {
-        if let Some(place) = WritePlace::of(id) {
-            self.given_up.hear(place);
-        }
+    /// Notes a change with this id, which was met before.
+    pub(in crate::replica) fn note_made(&mut self, id: WriteId, path: &Path, entry: &Entry) {
+        self.insert(id, Made::of(path, entry));
     }
 
-    /// Whether the client of the write with this id does not wait for it any more, as its later writes say.
-    pub(in crate::replica) fn is_given_up(&self, id: WriteId) -> bool {
-        WritePlace::of(id).is_some_and(|place| self.given_up.has(place))
+    /// A write with this id is met, made or not. Whether its client does not wait for it any more, as later writes of that
+    /// client have said.
+    pub(in crate::replica) fn meet(&mut self, id: WriteId) -> bool {
+        WritePlace::of(id).is_some_and(|place| self.given_up.meet(place))
     }
 
     /// The first write that had an id counts.
@@ -241,8 +240,8 @@ mod tests {
         };
         let mut tree = Tree::new(1);
         tree.insert(&path(1), parts(place(5, 4).to_id()));
-        let ids = WriteIds::of(&tree);
-        assert!(ids.is_given_up(place(3, 3).to_id()) && !ids.is_given_up(place(4, 4).to_id()));
+        let mut ids = WriteIds::of(&tree);
+        assert!(ids.meet(place(3, 3).to_id()) && !ids.meet(place(4, 4).to_id()));
     }
 
     #[test]

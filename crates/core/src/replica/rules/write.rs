@@ -178,11 +178,11 @@ impl Replica {
         if let Some(made) = self.find_made(write)? {
             return Ok(self.repeated(&write.path, made));
         }
-        if let Some(id) = write.write_id {
-            if self.write_ids.is_given_up(id) && !self.has(Defect::GivenUpIsMade) {
-                return Err(WriteError::GivenUp);
-            }
-            self.write_ids.hear(id);
+        if let Some(id) = write.write_id
+            && self.write_ids.meet(id)
+            && !self.has(Defect::GivenUpIsMade)
+        {
+            return Err(WriteError::GivenUp);
         }
         let spot = self.tree.find(write.path.as_bytes(), write.hints.spot.take());
         let there = self.tree.get_at(&spot);
@@ -219,8 +219,8 @@ impl Replica {
         // The tree's own path, if there is one: it need not be made.
         let path = there.map_or_else(|| write.path.to_path(), |(path, _)| path.clone());
         self.account_for_own(event, tock, &chain);
-        if write.write_id.is_some() {
-            self.write_ids.note(&path, &entry);
+        if let Some(id) = write.write_id {
+            self.write_ids.note_made(id, &path, &entry);
         }
         let (committed, old) = self.commit_at(&spot, path, entry.clone());
         let (entry, committed) = (Some(entry), Some(committed));
