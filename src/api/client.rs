@@ -174,7 +174,7 @@ impl Failure {
             "denied" | "read_only" => StatusCode::FORBIDDEN,
             "not_found" => StatusCode::NOT_FOUND,
             "is_root" => StatusCode::METHOD_NOT_ALLOWED,
-            "in_use" | "wid_reused" | "given_up" => StatusCode::CONFLICT,
+            "in_use" | "wid_reused" | "given_up" | "too_late" => StatusCode::CONFLICT,
             "already_exists" | "is_new" | "chain_mismatch" | "data_mismatch" => {
                 StatusCode::PRECONDITION_FAILED
             }

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_channel::{Receiver, Sender};
 use parking_lot::Mutex;
 
-use crate::engine::Image;
 use crate::engine::changes::{BeginTakeIn, EndTakeIn, TakeInSome};
 use crate::engine::take_in::TakenIn;
+use crate::engine::{Engine, Image};
 use crate::hub::Hub;
 use crate::hub::client_memory::Account;
 use crate::model::ids::Millis;
@@ -187,7 +187,7 @@ impl Upload {
 
     /// Takes the state into the engine, some entries at a time, as fast as the disk keeps up.
     pub(super) fn take_in(&self, hub: &Hub, image: Image) -> Result<TakenIn, ClientError> {
-        if let Some(why) = image.clock_too_far() {
+        if let Some(why) = image.clock_too_far(hub.read(Engine::tock)) {
             return Err(ClientError::bad_request(format!("{why}; nothing was taken in")));
         }
         let mut state = hub.handle(BeginTakeIn(image), rt::now()).map_err(refused)?;

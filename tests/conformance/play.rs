@@ -306,6 +306,18 @@ impl Play<'_> {
                 return Err(Failure::Client(format!("`{name}` is {said:?}:{}", shown())));
             }
         }
+        if let Some(wanted) = &told.by {
+            let said = asked.iter().map(|request| field(request, "by"));
+            let fits = |(said, wanted): (Option<&rmpv::Value>, &Vec<u64>)| match (said, &wanted[..])
+            {
+                (None, []) => true,
+                (Some(by), [from, to]) => by.as_u64().is_some_and(|by| (from..=to).contains(&&by)),
+                _ => false,
+            };
+            if wanted.len() != told.count || !said.zip(wanted).all(fits) {
+                return Err(Failure::Client(format!("`by` is another:{}", shown())));
+            }
+        }
         if let Some(wanted) = &told.places {
             let ids = asked.iter().flat_map(parts).filter_map(|part| field(part, "wid"));
             let places: Vec<WritePlace> = ids.filter_map(place).collect();

@@ -75,6 +75,8 @@ pub(crate) struct ScriptedNode {
     pub(crate) old: bool,
     /// The network that it says it is of; none: it says nothing of it, as nodes did once.
     pub(crate) network: Option<String>,
+    /// Its clock when it greets, milliseconds; none: it says nothing of it, as nodes did once.
+    pub(crate) clock: Option<u64>,
     #[serde(default)]
     pub(crate) answers: Vec<Answer>,
 }

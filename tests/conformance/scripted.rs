@@ -40,6 +40,7 @@ struct Shared {
     name: String,
     is_old: bool,
     network: Option<String>,
+    clock: Option<u64>,
     /// The names and addresses of all nodes.
     all: Arc<Vec<(String, SocketAddr)>>,
     state: Mutex<State>,
@@ -202,6 +203,7 @@ impl Shared {
             name: told.name.clone(),
             is_old: told.old,
             network: told.network.clone(),
+            clock: told.clock,
             all,
             state: Mutex::new(state),
             asked: Condvar::new(),
@@ -221,7 +223,8 @@ impl Shared {
             ("qlen", 10.into()),
         ];
         let network = self.network.as_deref().map(|name| ("network", name.into()));
-        connection.send(&message(greeting.into_iter().chain(network)))?;
+        let clock = self.clock.map(|clock| ("clock", clock.into()));
+        connection.send(&message(greeting.into_iter().chain(network).chain(clock)))?;
         let mut buffer = Vec::new();
         let mut chunk = vec![0; 64 << 10];
         // Until the client goes, or the node ends the connection.

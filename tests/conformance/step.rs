@@ -139,6 +139,8 @@ pub(crate) struct Requests {
     pub(crate) own: Option<Vec<u64>>,
     /// This is what the ids of all their writes say: their numbers, and below which numbers the client waits for none.
     pub(crate) places: Option<Vec<[u32; 2]>>,
+    /// Until when they say that they count, each between two times of the node's clock; empty: it says nothing of that.
+    pub(crate) by: Option<Vec<Vec<u64>>>,
     #[serde(default)]
     pub(crate) until: bool,
 }

@@ -13,4 +13,5 @@ mod refused;
 mod seeds;
 mod topology;
 mod trees;
+mod try_times;
 mod watches;

@@ -189,6 +189,24 @@ fn absurd_numbers_close_the_link() {
 }
 
 #[test]
+fn a_peer_with_a_clock_that_no_network_reaches_is_named_once_and_not_believed() {
+    block_on(async {
+        let mut victims = Victims::start().await;
+        let to = victims.node().gossip_addr();
+        for tock in [(1 << 60) + 1, (1 << 62) - 1, (1 << 62) - 1] {
+            let mut evil = RawPeer::greet(to, &hello("evil", 1));
+            evil.stream.write_all(&raw_digest("x", 1, tock, 1, 1)).unwrap();
+            evil.wait_for_end();
+            victims.logged(&["link closed", "peer=evil", "clock is near its end"]).await;
+        }
+        assert_eq!(victims.log.lines(&["link closed", "clock is near its end"]).len(), 1);
+        victims.go_on().await;
+        let clock = victims.node().hub().read(|e| e.tock());
+        assert!(clock < Tock::new(1_000).unwrap(), "{clock}");
+    });
+}
+
+#[test]
 fn a_peer_that_cannot_read_arrays_in_paths_is_linked_until_there_is_one() {
     block_on(async {
         let mut victims = Victims::start().await;

@@ -281,3 +281,28 @@ fn a_terminated_node_says_farewell_and_ends_quickly() {
     });
     assert!(started.elapsed() < PATIENCE);
 }
+
+#[test]
+fn a_node_that_stood_still_makes_no_change_whose_time_is_over() {
+    let node = NodeProcess::run("n1");
+    let mut client = node.connect();
+    client.set(&["a", "b"], Value::from(1));
+    let mut late = node.connect();
+    let clock = field(&late.greeting, "clock").and_then(|clock| clock.as_u64()).unwrap();
+    let told = Instant::now();
+    node.freeze();
+    // Where the node reads it at once, it is in time: so it must be the node's stillness that makes it late.
+    let by = ("by", (clock + told.elapsed().as_millis() as u64 + 200).into());
+    let set = [("path", array(&["a", "b"])), ("value", 2.into()), by.clone()];
+    let delete = [("path", array(&["a"])), ("nchain", 0.into()), by];
+    late.send("set_value", &set).unwrap();
+    late.send("delete_tree", &delete).unwrap();
+    let by = told + Duration::from_millis(201) + told.elapsed();
+    std::thread::sleep(by.saturating_duration_since(Instant::now()));
+    node.signal("CONT");
+    for _ in 0..2 {
+        let reply = late.receive().unwrap();
+        assert_eq!(field(&reply, "code"), Some("too_late".into()), "{reply}");
+    }
+    assert_eq!(client.get(&["a", "b"]), Some(1.into()));
+}

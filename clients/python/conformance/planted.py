@@ -127,6 +127,10 @@ def _not_given_up() -> None:
     write_places.Turn = lambda generation, head, first, settled: turn(generation, head, first, 0)
 
 
+def _no_time() -> None:
+    call.counts_until = lambda is_change, end, now, longest: None
+
+
 PLANTS: dict[str, Callable[[], None]] = {
     "a write that may have been made is made again": _decide_unguarded,
     "no write has an id": _no_ids,
@@ -144,4 +148,5 @@ PLANTS: dict[str, Callable[[], None]] = {
     "a stream that is left goes on": _not_stopped,
     "a write does not say what the client knows": _own_order,
     "a write does not say what is given up": _not_given_up,
+    "a try does not say until when it counts": _no_time,
 }

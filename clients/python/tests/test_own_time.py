@@ -31,10 +31,28 @@ async def written_and_killed(client, one):
     return path
 
 
+@pytest.fixture
+async def unhurried(monkeypatch):
+    """The loop's clock moves on only where the loop waits, and nothing comes: what the machine takes for all else,
+    however slow it is, takes no time."""
+    loop = asyncio.get_running_loop()
+    now, select = loop.time(), loop._selector.select
+
+    def wait(timeout):
+        nonlocal now
+        events = select(timeout)
+        if not events and timeout:
+            now += timeout
+        return events
+
+    monkeypatch.setattr(loop._selector, "select", wait)
+    monkeypatch.setattr(loop, "time", lambda: now)
+
+
 @pytest.mark.parametrize("answer", [OLD, NOTHING], ids=["old", "nothing"])
 @pytest.mark.parametrize("mode", ["preferred", "freshest"])
 @pytest.mark.parametrize("timeout", [0.02, 0.05, 0.1, 0.3, 1.0])
-async def test_a_read_whose_own_time_ends_takes_the_answer_that_it_has(timeout, mode, answer):
+async def test_a_read_whose_own_time_ends_takes_the_answer_that_it_has(timeout, mode, answer, unhurried):
     one, *others = trio(answer)
     async with scene(one, *others, config=DEFAULTS) as client:
         path = await written_and_killed(client, one)
@@ -59,7 +77,7 @@ async def as_entry(client, path, mode, timeout=None):
 @pytest.mark.parametrize("mode", ["preferred", "freshest"])
 @pytest.mark.parametrize("read", [*READS.values(), as_entry])
 @pytest.mark.parametrize("total", [0.2, 0.5])
-async def test_without_a_time_of_its_own_it_is_bounded_by_the_configured_one(total, read, mode):
+async def test_without_a_time_of_its_own_it_is_bounded_by_the_configured_one(total, read, mode, unhurried):
     one, *others = trio()
     config = replace(DEFAULTS, retry=RetryPolicy(total_deadline=total))
     async with scene(one, *others, config=config) as client:

@@ -14,7 +14,7 @@ from test_network import certified, ticket_of
 from test_no_access import logins, three
 from test_rules import preferred_path, scene
 
-from distkv_client import Client, Config, DeniedError, Login, Tls, UnavailableError, UpToDate, sync
+from distkv_client import Client, Config, DeniedError, Login, Tls, TopologyConfig, UnavailableError, UpToDate, sync
 from distkv_client.codec import encode
 from distkv_client.config import Address
 from distkv_client.dial import is_own_machine
@@ -182,12 +182,14 @@ async def test_by_tls_it_goes_anywhere(far):
 async def test_a_name_counts_by_the_address_that_it_has(far):
     (one,) = three()[:1]
     await one.start()
-    async with Client.connect(f"localhost:{one.port}", config=PLAIN) as client:
+    # The node says that it is at its IP address.
+    config = replace(PLAIN, topology=TopologyConfig(only_seeds=True))
+    async with Client.connect(f"localhost:{one.port}", config=config) as client:
         assert client.stats().pool.connections
     assert len(one.actions("auth")) == 1
     far.add(one.port)
     with pytest.raises(DeniedError, match=f"cannot get into localhost:{one.port}"):
-        await Client.connect(f"localhost:{one.port}", config=PLAIN)
+        await Client.connect(f"localhost:{one.port}", config=config)
     assert len(one.actions("auth")) == 1
     await one.stop()
     assert_nothing_left()

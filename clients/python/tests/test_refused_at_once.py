@@ -159,6 +159,13 @@ def test_a_synchronous_client_without_files_says_so_and_leaves_nothing(shared, f
     assert open_files() == files
 
 
+async def test_an_address_is_looked_up_without_a_thread(monkeypatch):
+    """asyncio's own way starts one, which is still there for a moment when the loop has ended."""
+    monkeypatch.setattr(threading.Thread, "start", lambda self: pytest.fail(f"{self.name} is started"))
+    async with scene(ScriptedNode("s1")) as client:
+        assert await client.get("a") == "s1"
+
+
 def test_a_synchronous_client_without_a_thread_leaves_nothing(monkeypatch):
     files = open_files()
 

@@ -82,7 +82,7 @@ async def test_final_codes_are_told_after_one_try(code):
         assert not two.actions("get_value") and not two.actions("set_value")
 
 
-@pytest.mark.parametrize("code", ["not_ready", "read_only", "no_event", "too_many", "too_slow"])
+@pytest.mark.parametrize("code", ["not_ready", "read_only", "no_event", "too_many", "too_late", "too_slow"])
 async def test_what_one_node_cannot_do_another_does(code):
     one, two = pair(lambda request: error(code))
     async with scene(one, two) as client:
@@ -93,7 +93,7 @@ async def test_what_one_node_cannot_do_another_does(code):
 
 
 async def test_a_class_for_each_code_that_a_node_has():
-    assert len(CODES) == 27
+    assert len(CODES) == 28
     policy = RetryPolicy()
     for kind in ErrorClass:
         for idempotency in Idempotency:

@@ -9,6 +9,7 @@ mod answer;
 pub(crate) mod clock;
 pub(crate) mod group;
 mod network;
+mod node_clock;
 mod reading;
 mod shared;
 mod shut_out;
@@ -260,10 +261,27 @@ impl Connection {
     /// # Errors
     /// The node's error, or how the connection ended.
     pub async fn request(&self, action: &str, fields: &Fields) -> Result<Message, ClientError> {
+        self.request_within(action, fields, None).await
+    }
+
+    /// The same of a request that the node carries out only within this time, if it tells its clock; none: whenever it comes.
+    ///
+    /// # Errors
+    /// As [`Connection::request`].
+    pub(crate) async fn request_within(
+        &self,
+        action: &str,
+        fields: &Fields,
+        time: Option<Duration>,
+    ) -> Result<Message, ClientError> {
         let open = Shared::open(&self.shared)?;
-        self.send(&open, action, fields).await?;
+        let by = time.and_then(|time| self.shared.node_clock.after(time));
+        self.send(&open, action, fields, by).await?;
         let message = open.messages.take().await.ok_or_else(|| self.shared.lost())?;
         if let Some(error) = message.error() {
+            if let Some(clock) = message.u64("clock") {
+                self.shared.node_clock.hear(clock);
+            }
             return Err(error.into());
         }
         if !message.is_plain() {
@@ -305,7 +323,7 @@ impl Connection {
         let window = self.shared.window.and_then(|window| usize::try_from(window).ok());
         let capacity = window.map_or(STREAM_MESSAGES_MAX, |window| window + WINDOW_SLACK);
         let open = Shared::open_stream(&self.shared, capacity, is_endless)?;
-        self.send(&open, action, fields).await?;
+        self.send(&open, action, fields, None).await?;
         let mut stream = ReplyStream {
             connection: self.clone(),
             open,
@@ -335,8 +353,9 @@ impl Connection {
         open: &OpenRequest<M>,
         action: &str,
         fields: &Fields,
+        by: Option<u64>,
     ) -> Result<(), ClientError> {
-        let bytes = fields.encode_request(open.seq, action);
+        let bytes = fields.encode_request_by(open.seq, action, by);
         if bytes.len() > REQUEST_BYTES_MAX {
             return Err(ClientError::TooLarge(bytes.len()));
         }

@@ -107,11 +107,20 @@ impl Fields {
     /// The whole request.
     #[must_use]
     pub fn encode_request(&self, seq: u64, action: &str) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.bytes.len() + action.len() + 32);
-        write_map_len(self.count + 2, &mut out);
+        self.encode_request_by(seq, action, None)
+    }
+
+    /// The same; `by`: until when it counts, by the node's clock.
+    pub(crate) fn encode_request_by(&self, seq: u64, action: &str, by: Option<u64>) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.bytes.len() + action.len() + 44);
+        write_map_len(self.count + 2 + usize::from(by.is_some()), &mut out);
         write_str("action", &mut out);
         write_str(action, &mut out);
         out.extend_from_slice(&self.bytes);
+        if let Some(by) = by {
+            write_str("by", &mut out);
+            write_u64(by, &mut out);
+        }
         write_str("seq", &mut out);
         write_u64(seq, &mut out);
         out
@@ -289,6 +298,8 @@ pub struct Greeting {
     pub auth_soon: Option<String>,
     /// The name of its network; none from nodes that do not say it, like those of former versions.
     pub network: Option<String>,
+    /// The node's own clock when it said this, in milliseconds from any beginning; none from nodes that do not say it.
+    pub clock: Option<u64>,
 }
 
 impl Greeting {
@@ -310,6 +321,7 @@ impl Greeting {
                 .and_then(|nonce| Reader::new(nonce).read_bin().ok()?.try_into().ok()),
             auth_soon: message.str("auth_soon").map(str::to_owned),
             network: message.str("network").filter(|name| !name.is_empty()).map(str::to_owned),
+            clock: message.u64("clock"),
         })
     }
 }
@@ -388,8 +400,28 @@ mod tests {
             nonce: None,
             auth_soon: None,
             network: None,
+            clock: None,
         };
         assert_eq!(greeting, expected);
+    }
+
+    #[test]
+    fn a_greeting_may_tell_the_nodes_clock() {
+        let clocks = [(&b"\xcd\x10\x00"[..], Some(4096)), (b"\xc0", None), (b"\xff", None)];
+        for (clock, told) in clocks {
+            let bytes = [b"\x83\xa7version\x91\x01\xa4node\xa1n\xa5clock", clock].concat();
+            let greeting = Greeting::decode(&Message::new(&bytes).unwrap()).unwrap();
+            assert_eq!(greeting.clock, told);
+        }
+    }
+
+    #[test]
+    fn a_request_may_say_until_when_it_counts() {
+        let fields = Fields::at(&"a".parse().unwrap());
+        assert_eq!(
+            fields.encode_request_by(3, "delete_value", Some(5)),
+            b"\x84\xa6action\xacdelete_value\xa4path\xd5\x03\xa1a\xa2by\x05\xa3seq\x03"
+        );
     }
 
     #[test]

@@ -135,7 +135,9 @@ impl ErrorClass {
             "memory_full" => ErrorClass::Final,
             // About this node.
             "not_ready" if is_broken(Rule::NotReady) => ErrorClass::Final,
-            "not_ready" | "read_only" | "no_event" | "storage_failed" => ErrorClass::Unavailable,
+            "not_ready" | "read_only" | "no_event" | "storage_failed" | "too_late" => {
+                ErrorClass::Unavailable
+            }
             "too_many" => ErrorClass::Overload,
             // A stream that was not read in time: a new one can be read.
             "too_slow" if is_broken(Rule::TooSlow) => ErrorClass::Final,

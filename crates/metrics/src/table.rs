@@ -80,6 +80,7 @@ const CODES: &[&str] = &[
     "type_mismatch",
     "wid_reused",
     "given_up",
+    "too_late",
     "is_root",
     "in_use",
     "not_ready",
@@ -148,7 +149,7 @@ metrics! {
     ShardBusiestRatio: Kind::Gauge, "distkv_shard_busiest_ratio", [], "The share of the busiest virtual shard in what clients read and wrote during the last minute; 0 if that was nothing.";
     Members: Kind::Gauge, "distkv_members", [Fixed("state", &["up", "suspect", "down", "left", "joining", "away"])], "The network's members by state, as this node sees them; it counts itself as up.";
     Links: Kind::Gauge, "distkv_links", [], "Links to other nodes that stand.";
-    LinkEnds: Kind::Counter, "distkv_link_ends", [Fixed("reason", &["gone", "broken", "left", "replaced", "malformed", "table_full", "silent", "stuck", "renewed", "moved", "unneeded", "key_removed", "too_old"])], "Links that ended, by reason.";
+    LinkEnds: Kind::Counter, "distkv_link_ends", [Fixed("reason", &["gone", "broken", "left", "replaced", "malformed", "table_full", "clock_too_far", "silent", "stuck", "renewed", "moved", "unneeded", "key_removed", "too_old"])], "Links that ended, by reason.";
     LinkBehindChanges: Kind::Gauge, "distkv_link_behind_changes", [Free("peer")], "Changes that this node knows and was not yet told that the peer has.";
     LinkBehindSeconds: Kind::Gauge, "distkv_link_behind_seconds", [Free("peer")], "Age of the oldest change of this node that the peer has not confirmed, seconds, to within one; 0 if it has confirmed all.";
     LinkQueueBytes: Kind::Gauge, "distkv_link_queue_bytes", [Free("peer")], "What waits to be sent to the peer, bytes.";

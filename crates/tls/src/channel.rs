@@ -19,7 +19,7 @@ use std::fmt;
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 
 use crate::der;
@@ -128,18 +128,26 @@ impl Channel {
     /// # Errors
     /// [`TlsError::Certificate`] if there is a certificate but no name in it, or several.
     pub fn user(&self) -> Result<Option<&str>, TlsError> {
-        let Connection::Server(session) = &self.session else { return Ok(None) };
-        if session.is_handshaking() {
-            return Ok(None);
-        }
-        let Some(certificate) = session.peer_certificates().and_then(|chain| chain.first()) else {
-            return Ok(None);
-        };
+        let Some(certificate) = self.client_certificate() else { return Ok(None) };
         let unnamed = || TlsError::Certificate {
             whose: "the client's certificate",
             reason: String::from("its subject must have one common name, the user's"),
         };
         der::common_name(certificate).filter(|name| !name.is_empty()).ok_or_else(unnamed).map(Some)
+    }
+
+    /// When the client's certificate is over, in seconds since 1970; at a node only, and none if there is no certificate.
+    #[must_use]
+    pub fn user_until(&self) -> Option<u64> {
+        let certificate = self.client_certificate()?;
+        // What cannot be read is over: the handshake has read it.
+        let last = der::validity(certificate).map_or(0, |validity| validity.to);
+        Some(u64::try_from(last).map_or(0, |last| last.saturating_add(1)))
+    }
+
+    fn client_certificate(&self) -> Option<&CertificateDer<'static>> {
+        let Connection::Server(session) = &self.session else { return None };
+        session.peer_certificates().filter(|_| !session.is_handshaking())?.first()
     }
 
     /// Whether bytes from the socket are wanted: not while plaintext or much output waits, or after the end.

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rustls::RootCertStore;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
@@ -32,6 +32,12 @@ pub enum PemError {
     /// It is damaged.
     #[error("the PEM text is damaged: {0}")]
     Damaged(String),
+    /// The key is encrypted.
+    #[error(
+        "the private key is encrypted with a passphrase, for which a node cannot ask; decrypt it, with `umask 077; \
+         openssl pkey -in FILE -out NEW`, and name the new file"
+    )]
+    Encrypted,
     /// More than a node reads.
     #[error("{0}: more than {PEM_BYTES_MAX} bytes, or more than {CERTIFICATES_MAX} certificates")]
     TooLarge(&'static str),
@@ -73,11 +79,12 @@ pub fn identity_of_any_time(chain: &[u8], key: &[u8]) -> Result<Identity, PemErr
     if key.len() > PEM_BYTES_MAX {
         return Err(PemError::TooLarge("the key"));
     }
+    if is_encrypted(key) {
+        return Err(PemError::Encrypted);
+    }
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| match error {
-        rustls::pki_types::pem::Error::NoItemsFound => {
-            PemError::Missing { what: "private key", label: "PRIVATE KEY" }
-        }
-        error => PemError::Damaged(error.to_string()),
+        pem::Error::NoItemsFound => PemError::Missing { what: "private key", label: "PRIVATE KEY" },
+        error => damaged(&error),
     })?;
     CertifiedKey::from_der(chain.clone(), key.clone_key(), &provider())
         .map_err(|error| PemError::Key(error.to_string()))?;
@@ -85,6 +92,35 @@ pub fn identity_of_any_time(chain: &[u8], key: &[u8]) -> Result<Identity, PemErr
         validity(certificate)?;
     }
     Ok(Identity::new(chain, key))
+}
+
+/// Whether the first private key in a text is encrypted, in either form: a label says so, or a header below it.
+fn is_encrypted(text: &[u8]) -> bool {
+    let mut lines = text.split(|byte| matches!(byte, b'\n' | b'\r')).map(<[u8]>::trim_ascii);
+    let begins =
+        |line: &[u8]| line.starts_with(b"-----BEGIN ") && line.ends_with(b"PRIVATE KEY-----");
+    match lines.find(|line| begins(line)) {
+        Some(b"-----BEGIN ENCRYPTED PRIVATE KEY-----") => true,
+        Some(_) => lines
+            .find(|line| !line.is_empty())
+            .is_some_and(|line| line.starts_with(b"Proc-Type:") && line.ends_with(b"ENCRYPTED")),
+        None => false,
+    }
+}
+
+/// What is wrong with a PEM text. The library shows the bytes of a line as numbers.
+fn damaged(error: &pem::Error) -> PemError {
+    let shown =
+        |line: &[u8]| String::from_utf8_lossy(line).chars().take(LINE_CHARS).collect::<String>();
+    PemError::Damaged(match error {
+        pem::Error::MissingSectionEnd { end_marker } => {
+            format!("the line -----END {}----- is missing", shown(end_marker).escape_debug())
+        }
+        pem::Error::IllegalSectionStart { line } => {
+            format!("the line {:?} begins nothing", shown(line))
+        }
+        error => error.to_string(),
+    })
 }
 
 /// Certificates of CAs that are trusted.
@@ -117,7 +153,7 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError> {
         if found.len() == CERTIFICATES_MAX {
             return Err(PemError::TooLarge("the certificates"));
         }
-        found.push(certificate.map_err(|error| PemError::Damaged(error.to_string()))?);
+        found.push(certificate.map_err(|error| damaged(&error))?);
     }
     if found.is_empty() {
         return Err(PemError::Missing { what: "certificate", label: "CERTIFICATE" });

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
-use distkv_access::acl::{Acl, Because, Letters, Rights};
+use distkv_access::acl::{Acl, Because, Letters, Missing, Rights};
 use distkv_access::users::is_list_name;
 use serde_json::json;
 
@@ -13,7 +13,7 @@ use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
 use crate::cli::say;
 use crate::cli::terminal::output::{Output, Table, count_of, printable};
-use crate::client::Fields;
+use crate::client::{Fields, StreamEvent};
 use crate::model::path::{Element, Path};
 use crate::model::value::Reader;
 
@@ -205,6 +205,36 @@ pub(in crate::cli) async fn run(args: AclArgs) -> Result<(), CliError> {
     output.flush()
 }
 
+/// What keeps a user with these rights from setting the entry at a path, on the way there, as things are now.
+async fn missing_to_create(
+    remote: &Remote,
+    rights: &Rights,
+    path: &Path,
+) -> Result<Option<Missing>, CliError> {
+    let as_if = |is_there: bool| rights.way(path.as_bytes(), |_| is_there).err();
+    let (all_there, none_there) = (as_if(true), as_if(false));
+    // What is below nil is for admins, whatever is there.
+    if all_there == none_there || path.is_system() {
+        return Ok(all_there);
+    }
+    let mut there = 0;
+    while there < path.len() && is_there(remote, &path.prefix(there + 1)).await? {
+        there += 1;
+    }
+    Ok(rights.way(path.as_bytes(), |depth| depth <= there).err())
+}
+
+/// Whether there is something at a path, or below it.
+async fn is_there(remote: &Remote, path: &Path) -> Result<bool, CliError> {
+    let mut stream = remote.stream("get_tree", &Fields::at(path)).await?;
+    while let Some(event) = remote.next(&mut stream).await? {
+        if matches!(event, StreamEvent::Item { .. }) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Where a list is, or one of its patterns: the path below nil.
 fn place(name: &str, pattern: Option<&Path>) -> Result<Path, CliError> {
     let usage = |error: crate::model::path::PathError| CliError::Usage(error.to_string());
@@ -297,8 +327,9 @@ async fn explain(
         }
     };
     let explained = rights.explain(path.as_bytes());
-    // As if all that leads there existed.
+    // Reading takes the way as if all that leads there existed; creating makes what does not.
     let missing = rights.way(path.as_bytes(), |_| true).err();
+    let missing_to_create = missing_to_create(remote, &rights, path).await?;
     let letters = explained.letters.to_string();
     let because = match (&explained.because, list) {
         (Because::Everything, _) => "the role admin".to_owned(),
@@ -311,19 +342,32 @@ async fn explain(
         (_, None) => "the user has no access list".to_owned(),
         (_, Some(list)) => format!("no pattern of {list} matches"),
     };
-    let blocked = missing.map(|missing| path.prefix(missing.depth).to_string());
+    let place = |missing: Missing| path.prefix(missing.depth).to_string();
+    let (blocked, blocked_to_create) = (missing.map(place), missing_to_create.map(place));
     output.either(
         || {
             json!({
                 "user": user, "method": method, "role": role, "acl": list, "path": path.to_string(),
                 "letters": letters, "because": because, "blocked_at": blocked,
+                "create_blocked_at": blocked_to_create,
             })
         },
         || {
             let mut text =
                 format!("{user} at {path}: {}, because of this: {because}", shown(&letters));
-            if let Some(at) = &blocked {
-                text.push_str(&format!("; but it may not pass {at}, so it does not get there"));
+            match (&blocked, &blocked_to_create) {
+                (None, None) => {}
+                (None, Some(at)) => text.push_str(&format!(
+                    "; but it may make nothing below {at} (the letter n), so it cannot create this entry, which is not \
+                     there"
+                )),
+                (Some(at), Some(_)) => {
+                    text.push_str(&format!("; but it may not pass {at}, so it does not get there"));
+                }
+                (Some(at), None) => text.push_str(&format!(
+                    "; but it may not pass {at}, so it does not get there, except to create this entry, which is not \
+                     there"
+                )),
             }
             printable(&text).into_owned()
         },

@@ -308,7 +308,8 @@ fn put_into_locked(
         directory.recover(&owner.network, name, &options, &mut look).map_err(failure)?;
     drop(bar);
     let is_merged = recovered.image.is_some();
-    if let Some(why) = states.iter().find_map(|state| state.image.clock_too_far()) {
+    let own = recovered.image.as_ref().map_or(Tock::default(), |image| image.replica.tock);
+    if let Some(why) = states.iter().find_map(|state| state.image.clock_too_far(own)) {
         return Err(CliError::Failure(why));
     }
     let mut images = states.into_iter().map(|state| state.image);

@@ -23,6 +23,12 @@ fn ring(node: &NodeKeys) -> Option<RingSummary> {
     Some(RingSummary { ids: node.keys.clone()?, primary: node.primary? })
 }
 
+/// The key that is in use at the node that was asked in the place of one that was in use there: somebody else has changed
+/// it since. The others follow.
+pub(super) fn overtaken(view: &View, used: KeyId) -> Option<KeyId> {
+    own(view)?.primary.filter(|primary| *primary != used)
+}
+
 /// The keys that are older than those in use: first those of the node that was asked, then those that only others have.
 pub(super) fn old_keys(view: &View) -> Vec<KeyId> {
     let Some(own) = own(view).and_then(ring) else { return Vec::new() };
@@ -87,6 +93,20 @@ mod tests {
         assert_eq!(old, [id(1), id(7)], "those of the node that was asked come first");
         let at = vec![String::from("b"), String::from("c")];
         assert_eq!(elsewhere(&view, &old), [Unused { id: id(8), at }]);
+    }
+
+    #[test]
+    fn a_rotation_is_overtaken_when_the_node_that_was_asked_uses_another_key_again() {
+        let view = |primary| {
+            let nodes =
+                vec![node("b", "up", &[1, 2, 3], 2), node("a", "self", &[1, 2, 3], primary)];
+            View { nodes, shared: Vec::new() }
+        };
+        assert_eq!(overtaken(&view(2), id(2)), None, "others may be slow");
+        assert_eq!(overtaken(&view(3), id(2)), Some(id(3)));
+        let mut unknown = view(3);
+        unknown.nodes[1].primary = None;
+        assert_eq!(overtaken(&unknown, id(2)), None);
     }
 
     #[test]

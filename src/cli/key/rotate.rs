@@ -11,7 +11,7 @@ use super::cert::ca_stays;
 use super::end::End;
 use super::file::random_key;
 use super::last_step::LastStep;
-use super::left::{Unused, elsewhere, old_keys, own};
+use super::left::{Unused, elsewhere, old_keys, overtaken, own};
 use super::network::{NodeKeys, Step, View, add_key, change_own, follow, take_step};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
@@ -37,14 +37,16 @@ struct Rotation<'a> {
     late: Vec<String>,
     /// It only ends one that was broken off in its last step.
     of_former: bool,
+    /// The new key, since it is in use at the node that is asked.
+    used: Option<KeyId>,
 }
 
 pub(super) async fn run(args: &RotateArgs, remote_args: &RemoteArgs) -> Result<(), CliError> {
     let file = remote_args.key_file()?;
     let remote = remote_args.connect().await?;
     let (output, missing, late) = (Output::new(remote_args.json), Vec::new(), Vec::new());
-    let of_former = false;
-    let mut rotation = Rotation { args, remote, file, output, missing, late, of_former };
+    let (of_former, used) = (false, None);
+    let mut rotation = Rotation { args, remote, file, output, missing, late, of_former, used };
     let view = View::ask(&rotation.remote).await?;
     let Plan { next, .. } = plan(&view)?;
     if let Some(new) = rotation.removed_before(&view, next) {
@@ -59,6 +61,7 @@ pub(super) async fn run(args: &RotateArgs, remote_args: &RemoteArgs) -> Result<(
         rotation.wait_until_kept(new).await?;
         take_step(&rotation.remote, Step::Use, new, args.force).await?;
     }
+    rotation.used = Some(new);
     // Also where the nodes use it already: perhaps the file could not be written when they began to.
     rotation.follow(Step::Use, new)?;
     rotation.wait_until_used(new).await?;
@@ -159,6 +162,19 @@ impl Rotation<'_> {
         )))
     }
 
+    /// What there is to do for who has lost against somebody else's rotation.
+    fn overtaken(&self, lost: KeyId, other: KeyId) -> CliError {
+        let file = match &self.file {
+            Some(path) => format!(" Copy the key file of a node over {}.", path.display()),
+            None => String::new(),
+        };
+        CliError::Failure(format!(
+            "key {lost} is not in use any more: somebody else has changed the key meanwhile, and the nodes use key {other} \
+             from now on. Nobody is shut out: key {lost} still opens what is sealed with it, and logs in.{file} When nobody \
+             needs key {lost} any more, type `distkv-node key remove {lost}`"
+        ))
+    }
+
     fn what_to_do(&self) -> String {
         String::from(
             "When all are back, type the same command again. For one that does not come back, type \
@@ -179,6 +195,11 @@ impl Rotation<'_> {
         let mut said = String::new();
         loop {
             let view = View::ask(&self.remote).await?;
+            if let Some(used) = self.used
+                && let Some(other) = overtaken(&view, used)
+            {
+                return Err(self.overtaken(used, other));
+            }
             let lacking: Vec<&NodeKeys> = view.nodes.iter().filter(|node| lacks(node)).collect();
             // Even by force nobody is left behind that is only slow.
             let is_useless = self.args.force && !lacking.iter().any(|node| node.is_coming());

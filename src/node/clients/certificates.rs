@@ -35,6 +35,8 @@ const RENEW_AFTER_SECS: u64 = 24 * 3_600;
 const AHEAD_SECS: u64 = 600;
 /// The time between two looks at the files, and at the node's names; what could not be taken is tried again as often.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+/// Of a file's mode: those who are neither its owner nor of its group may read it.
+const OTHERS_READ: u32 = 0o004;
 /// Of a machine with more addresses, the rest is not in its certificate; `--cert-name` puts it there.
 const OWN_ADDRESSES_MAX: usize = 64;
 
@@ -61,6 +63,8 @@ struct Shown {
     names: Vec<String>,
     /// Why the machine's addresses are not among the names, if they should be.
     unlisted: Option<String>,
+    /// The warning of a key of the operator's that others can read.
+    open_key: Option<String>,
     issued_at: u64,
     files: Vec<Option<Stamp>>,
 }
@@ -93,6 +97,7 @@ impl Certificates {
         let http = http.map(|address| address.host);
         let shown = Shown::now(config, http.as_deref(), me);
         shown.warn_of_unlisted();
+        shown.warn_of_open_key();
         let (identity, clients) = make(config, &shown).map_err(NodeError::Certificate)?;
         let clock = Clock::new(now_secs);
         let server = ServerTls::new(&identity, &clients, clock)
@@ -131,15 +136,13 @@ impl Certificates {
         self.reload.notify(usize::MAX);
     }
 
-    /// One line for people, if the certificate expires soon or is not valid now, or another one cannot take its place.
+    /// One line for people, if the certificate expires soon or is not valid now, another one cannot take its place, or others
+    /// can read its key.
     pub(in crate::node) fn warning(&self) -> Option<String> {
         let period = self.server.period();
         let of_period = period.and_then(|period| warning(&name(&self.config), period, now_secs()));
         let of_refused = self.refused.lock().why.as_deref().map(refusal);
-        match (of_period, of_refused) {
-            (Some(one), Some(other)) => Some(format!("{one}; {other}")),
-            (one, other) => one.or(other),
-        }
+        together([of_period, of_refused, self.shown.lock().open_key.clone()])
     }
 
     /// Looks whether another certificate is due, and whether the present one expires.
@@ -158,6 +161,10 @@ impl Certificates {
             if now.unlisted != shown.unlisted {
                 now.warn_of_unlisted();
                 shown.unlisted.clone_from(&now.unlisted);
+            }
+            if now.open_key != shown.open_key {
+                now.warn_of_open_key();
+                shown.open_key.clone_from(&now.open_key);
             }
             let has_failed = self.refused.lock().why.is_some();
             if !has_failed && !now.is_due(&shown, self.config.own.is_some()) {
@@ -231,7 +238,13 @@ impl Shown {
             Some(_) => (Vec::new(), None),
             None => names_of(config, http, me),
         };
-        Self { names, unlisted, issued_at: now_secs(), files }
+        Self { names, unlisted, open_key: open_key(config), issued_at: now_secs(), files }
+    }
+
+    fn warn_of_open_key(&self) {
+        if let Some(warning) = &self.open_key {
+            tracing::warn!("{warning}");
+        }
     }
 
     fn warn_of_unlisted(&self) {
@@ -254,13 +267,33 @@ impl Shown {
     }
 }
 
+/// The warning of a key of the operator's that every user of the machine can read. That a group can is usual: there are
+/// groups for that.
+fn open_key(config: &TlsConfig) -> Option<String> {
+    let (_, key) = config.own.as_ref()?;
+    let mode = fs::metadata(key).ok()?.mode() & 0o7777;
+    (mode & OTHERS_READ != 0).then(|| {
+        format!(
+            "every user of this machine can read the certificate's key {0} (mode {mode:04o}); type: chmod o-rwx {0}",
+            key.display()
+        )
+    })
+}
+
+/// Several warnings in one line.
+fn together(warnings: [Option<String>; 3]) -> Option<String> {
+    let all: Vec<String> = warnings.into_iter().flatten().collect();
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
 /// What the certificate is called in warnings.
 fn name(config: &TlsConfig) -> String {
     let own = config.own.as_ref().map(|(cert, _)| cert.display().to_string());
     own.unwrap_or_else(|| String::from("which this node makes"))
 }
 
-/// Whether a node could begin with these files; and a warning of a certificate that expires soon or is not valid now.
+/// Whether a node could begin with these files; and a warning of a certificate that expires soon or is not valid now, or
+/// whose key others can read.
 ///
 /// # Errors
 /// What is wrong with one of them.
@@ -269,7 +302,8 @@ pub(in crate::node) fn check(config: &TlsConfig) -> Result<Option<String>, Strin
     let (identity, clients) = make(config, &shown)?;
     let clock = Clock::new(now_secs);
     let server = ServerTls::new(&identity, &clients, clock).map_err(|error| error.to_string())?;
-    Ok(server.period().and_then(|period| warning(&name(config), period, now_secs())))
+    let of_period = server.period().and_then(|period| warning(&name(config), period, now_secs()));
+    Ok(together([of_period, open_key(config), None]))
 }
 
 /// Looks after the certificate until the node has ended.
@@ -393,6 +427,22 @@ mod tests {
         let (name, gossip) = (NodeName::new("n1").unwrap(), "127.0.0.1:1".parse().unwrap());
         let advertised = Advertised::Route { port: 1, name: None };
         Myself::new(name, String::from("plant"), client, gossip, advertised)
+    }
+
+    #[test]
+    fn a_key_that_everybody_can_read_is_warned_of_and_one_that_a_group_can_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let [cert, key] = ["node.pem", "node.key"].map(|name| folder.path().join(name));
+        fs::write(&key, "a key").unwrap();
+        let config = TlsConfig { own: Some((cert, key.clone())), ..TlsConfig::default() };
+        for (mode, is_open) in [(0o600, false), (0o640, false), (0o644, true), (0o604, true)] {
+            fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
+            let warning = open_key(&config);
+            assert_eq!(warning.is_some(), is_open, "{mode:o}");
+            let what_to_do = format!("type: chmod o-rwx {}", key.display());
+            assert!(warning.is_none_or(|warning| warning.contains(&what_to_do)));
+        }
+        assert_eq!(open_key(&TlsConfig::default()), None);
     }
 
     #[test]

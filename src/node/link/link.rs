@@ -42,6 +42,8 @@ pub(super) enum LinkEnd {
     Malformed(String),
     /// The peer names more incarnations than a node remembers.
     TableFull,
+    /// The peer says that the network's clock is where no network brings it.
+    ClockTooFar,
     /// Nothing was heard of the peer for too long.
     Silent,
     /// The peer did not read for too long.
@@ -67,6 +69,10 @@ impl std::fmt::Display for LinkEnd {
             Self::Replaced => f.write_str("a newer connection took its place"),
             Self::Malformed(why) => write!(f, "the peer sent what no peer sends: {why}"),
             Self::TableFull => f.write_str("the peer names more incarnations than are remembered"),
+            Self::ClockTooFar => f.write_str(
+                "the peer says that the network's clock is near its end, where no network comes by its changes; nothing of \
+                 that was taken. Who has made it say so has the cluster's key: see docs/security.md, \"A stolen key\"",
+            ),
             Self::Silent => f.write_str("nothing was heard of the peer for too long"),
             Self::Stuck => f.write_str("the peer did not take what was sent for too long"),
             Self::Renewed => f.write_str("this node has a new incarnation"),
@@ -91,6 +97,7 @@ impl LinkEnd {
             Self::Replaced => "replaced",
             Self::Malformed(_) => "malformed",
             Self::TableFull => "table_full",
+            Self::ClockTooFar => "clock_too_far",
             Self::Silent => "silent",
             Self::Stuck => "stuck",
             Self::Renewed => "renewed",
@@ -104,9 +111,12 @@ impl LinkEnd {
     /// Whether an operator should look at the peer.
     pub(super) fn is_alarming(&self) -> bool {
         match self {
-            Self::Malformed(_) | Self::TableFull | Self::Silent | Self::Stuck | Self::TooOld => {
-                true
-            }
+            Self::Malformed(_)
+            | Self::TableFull
+            | Self::ClockTooFar
+            | Self::Silent
+            | Self::Stuck
+            | Self::TooOld => true,
             Self::Gone
             | Self::Broken(_)
             | Self::Left

@@ -477,6 +477,7 @@ impl Links {
             match link.queue.closing() {
                 Some(CloseReason::Left) => end = LinkEnd::Left,
                 Some(CloseReason::Unneeded) => end = LinkEnd::Unneeded,
+                Some(CloseReason::ClockTooFar) => end = LinkEnd::ClockTooFar,
                 Some(CloseReason::TableFull) | None => {}
             }
         }

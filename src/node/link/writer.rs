@@ -101,6 +101,7 @@ impl Writer {
                 LinkWork::Serve(job) => self.serve(job).await,
                 LinkWork::Close(CloseReason::Left) => return LinkEnd::Left,
                 LinkWork::Close(CloseReason::TableFull) => return LinkEnd::TableFull,
+                LinkWork::Close(CloseReason::ClockTooFar) => return LinkEnd::ClockTooFar,
                 LinkWork::Close(CloseReason::Unneeded) => return LinkEnd::Unneeded,
                 LinkWork::Wait => {
                     match listener.take() {

@@ -109,6 +109,13 @@ impl Guest {
         }
     }
 
+    /// Until when its certificate makes it who it is, by the wall clock; none: it is that for as long as it likes.
+    pub(in crate::server) fn is_until(&self, end_ms: Option<u64>) {
+        if let Some(presence) = &self.presence {
+            presence.is_until(end_ms);
+        }
+    }
+
     /// Whether it had to give way to another one that has not logged in.
     pub(in crate::server) fn gave_way(&self) -> bool {
         self.place.as_ref().is_some_and(Place::gave_way)

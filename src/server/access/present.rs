@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use event_listener::Event;
 use futures::future::{Either, select};
 use parking_lot::Mutex;
 
@@ -20,11 +21,27 @@ use crate::server::counts::Traffic;
 /// Connections are told of the end of a grace this much later: when they look by their own clocks, it is over.
 const GRACE_MARGIN: Duration = Duration::from_millis(50);
 
+/// The ends of certificates are looked at this often, as long as there are some: the clock that they are told by can be
+/// set, and the one that is waited by can stand still while the machine sleeps.
+const ENDS_LOOK_MS: u64 = 60_000;
+/// In the place of an end: there is none.
+const NO_END: u64 = u64::MAX;
+
 /// All connections; at most as many as clients may connect.
-#[derive(Default)]
 pub(in crate::server) struct Present {
     all: Mutex<HashMap<u64, Arc<Guest>>>,
     next: AtomicU64,
+    /// When the first of their certificates is over that is not yet, by the wall clock, as far as was seen.
+    first_end: AtomicU64,
+    /// That has become earlier.
+    sooner: Event,
+}
+
+impl Default for Present {
+    fn default() -> Self {
+        let (all, next) = (Mutex::default(), AtomicU64::default());
+        Self { all, next, first_end: AtomicU64::new(NO_END), sooner: Event::new() }
+    }
 }
 
 /// A connection.
@@ -33,6 +50,8 @@ pub(in crate::server) struct Guest {
     about: About,
     /// Whether the connection is one by TLS.
     is_in_tls: AtomicBool,
+    /// When the certificate is over that says who it is, by the wall clock.
+    ends_at: AtomicU64,
     /// It could do something at some time.
     was_admitted: AtomicBool,
 }
@@ -44,6 +63,7 @@ impl Present {
             identity: Mutex::default(),
             about,
             is_in_tls: AtomicBool::new(false),
+            ends_at: AtomicU64::new(NO_END),
             was_admitted: AtomicBool::new(false),
         });
         self.all.lock().insert(number, Arc::clone(&guest));
@@ -69,6 +89,11 @@ impl Present {
             .into_iter()
             .filter_map(|number| all.get(&number).map(|guest| (number, Arc::clone(guest))));
         (guests.collect(), has_more)
+    }
+
+    /// Takes up that a certificate is over then.
+    fn note_end(&self, end_ms: u64) -> bool {
+        end_ms < self.first_end.fetch_min(end_ms, Ordering::AcqRel)
     }
 
     /// How many could do something at some time, and have not shown who they are.
@@ -103,6 +128,14 @@ impl Guest {
     pub(in crate::server) fn is_in_tls(&self) -> bool {
         self.is_in_tls.load(Ordering::Relaxed)
     }
+
+    /// Who it is at this time of the wall clock: nobody any more if it was by a certificate that is over.
+    fn identity_at(&self, wall_clock_ms: u64) -> Identity {
+        match self.ends_at.load(Ordering::Acquire) > wall_clock_ms {
+            true => self.identity(),
+            false => Identity::Unknown,
+        }
+    }
 }
 
 /// A connection's entry.
@@ -116,6 +149,15 @@ impl Presence {
     /// The client has shown who it is.
     pub(in crate::server) fn is(&self, identity: Identity) {
         *self.guest.identity.lock() = identity;
+    }
+
+    /// See [`super::guest::Guest::is_until`].
+    pub(in crate::server) fn is_until(&self, end_ms: Option<u64>) {
+        let end_ms = end_ms.unwrap_or(NO_END);
+        self.guest.ends_at.store(end_ms, Ordering::Release);
+        if end_ms != NO_END && self.present.note_end(end_ms) {
+            self.present.sooner.notify(usize::MAX);
+        }
     }
 
     /// Whether it is one by TLS.
@@ -140,20 +182,29 @@ impl Drop for Presence {
     }
 }
 
-/// Closes the connections that may do nothing any more, whenever users or logins change, until the server
-/// stops.
+/// Closes the connections that may do nothing any more, whenever users or logins change or a certificate is over, until
+/// the server stops.
 pub(in crate::server) async fn shut_out(shared: Arc<Shared>) {
     let mut stopping = shared.stopping.listen();
     loop {
         let changed = shared.hub.policies.changed.listen();
         let closed = shared.hub.closing.changed.listen();
+        let present = &shared.logins.present;
+        let sooner = present.sooner.listen();
         if shared.is_stopping() {
             return;
         }
+        // Who comes from now on lowers it again.
+        present.first_end.store(NO_END, Ordering::Release);
+        let wall_clock_ms = rt::wall_clock_ms();
         let all = || shared.logins.present.all.lock().values().cloned().collect::<Vec<_>>();
         let guests: Vec<Arc<Guest>> = if shared.must_log_in() { all() } else { Vec::new() };
         for guest in guests {
-            let identity = guest.identity.lock().clone();
+            let identity = guest.identity_at(wall_clock_ms);
+            let end_ms = guest.ends_at.load(Ordering::Acquire);
+            if end_ms > wall_clock_ms && end_ms != NO_END {
+                present.note_end(end_ms);
+            }
             if guest.was_admitted.load(Ordering::Acquire)
                 && shared.access_of(&identity).is_stranger()
             {
@@ -161,9 +212,13 @@ pub(in crate::server) async fn shut_out(shared: Arc<Shared>) {
             }
         }
         let grace = shared.grace_ms().map(|left| Duration::from_millis(left) + GRACE_MARGIN);
+        let first_end =
+            Some(present.first_end.load(Ordering::Acquire)).filter(|end| *end != NO_END);
+        let ends = first_end.map(|end| end.saturating_sub(wall_clock_ms).min(ENDS_LOOK_MS));
+        let ends = ends.map(|left| Duration::from_millis(left) + GRACE_MARGIN);
         let news = async {
-            let change = select(changed, closed);
-            match grace {
+            let change = select(select(changed, closed), sooner);
+            match grace.into_iter().chain(ends).min() {
                 Some(left) => drop(rt::timeout(left, change).await),
                 None => drop(change.await),
             }

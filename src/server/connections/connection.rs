@@ -245,7 +245,9 @@ impl Connection {
         match self.tls.as_ref().map(|channel| channel.user()) {
             Some(Ok(Some(user))) => {
                 tracing::debug!(user, "a client has a certificate");
-                self.exchange.session.certify(user);
+                let until = self.tls.as_ref().and_then(|channel| channel.user_until());
+                let end_ms = until.unwrap_or(0).saturating_mul(1_000);
+                self.exchange.session.certify(user, end_ms);
             }
             Some(Err(error)) => tracing::debug!(%error, "a client's certificate names no user"),
             Some(Ok(None)) | None => {}
@@ -271,7 +273,16 @@ impl Connection {
         let out = &mut self.exchange.out;
         self.exchange.shared.hub.read(|engine| {
             let name = engine.id().name.as_str();
-            write_greeting(name, &network, engine.tick(), engine.tock(), qlen, &offer, out);
+            write_greeting(
+                name,
+                &network,
+                engine.tick(),
+                engine.tock(),
+                qlen,
+                rt::now(),
+                &offer,
+                out,
+            );
         });
     }
 

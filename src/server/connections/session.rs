@@ -31,6 +31,7 @@ use crate::protocol::client::error::ErrorCode;
 use crate::protocol::client::reply::write_error;
 use crate::protocol::client::request::RequestPath;
 use crate::protocol::client::{Action, BadMessage, ClientError, ClientMessage, Request};
+use crate::rt;
 use crate::server::Shared;
 use crate::server::access::audit::witness::Witness;
 use crate::server::access::authorise::{Target, authorise};
@@ -165,10 +166,19 @@ pub(in crate::server) struct Session {
     pub(in crate::server) looks_only: Option<ClientError>,
     /// See [`Context::witness`].
     witness: Option<Witness>,
-    /// The user whom the client's certificate names.
-    certified: Option<Arc<str>>,
+    /// What the client's certificate says.
+    certified: Option<Certified>,
     /// That is why the client is who it is.
     is_by_certificate: bool,
+    /// Who it was until its certificate was over.
+    expired: Option<Identity>,
+}
+
+/// What a client's certificate says.
+struct Certified {
+    user: Arc<str>,
+    /// When it is over, by the wall clock.
+    end_ms: u64,
 }
 
 /// A whole path: as it was sent, or below the session's root or nil.
@@ -200,6 +210,16 @@ impl WholePath<'_> {
     }
 }
 
+/// Whether a request comes in time. The clock is asked now: the process may have stood still since the round began.
+///
+/// # Errors
+/// It is later than the request says that it counts.
+pub(in crate::server) fn check_time(by: Option<Millis>) -> Result<(), ClientError> {
+    let Some(by) = by else { return Ok(()) };
+    let clock = rt::now();
+    if clock > by { Err(ClientError::too_late(by, clock)) } else { Ok(()) }
+}
+
 impl Session {
     /// `is_local`: the client is on this machine.
     pub(in crate::server) fn new(is_local: bool, memory: &Arc<ClientMemory>, now: Millis) -> Self {
@@ -226,6 +246,7 @@ impl Session {
             witness: None,
             certified: None,
             is_by_certificate: false,
+            expired: None,
         }
     }
 
@@ -279,7 +300,7 @@ impl Session {
             && out.len() < limit
         {
             if let Some(arrived) = arrived
-                && let Ok(ClientMessage::Request { seq, action, request }) = next
+                && let Ok(ClientMessage::Request { seq, action, request, .. }) = next
                 && self.patience.holds_back(cx, request)
             {
                 let message = arrived.bytes_of(done);
@@ -320,7 +341,11 @@ impl Session {
             }
             done += 1;
             match next {
-                Ok(ClientMessage::Request { seq, action, request }) => {
+                Ok(ClientMessage::Request { seq, action, request, by }) => {
+                    if let Err(late) = check_time(*by) {
+                        self.refuse(cx, Some(*seq), action.errs_in_stream(), late, out);
+                        continue;
+                    }
                     match self.run_one(cx, *seq, *action, request, out) {
                         // Not done: it comes again.
                         then @ (Then::NeedsRoom | Then::Aside(_)) => return (done - 1, then),
@@ -353,6 +378,7 @@ impl Session {
         shared: &'c Shared,
         now: Millis,
     ) -> Context<'c> {
+        self.drop_expired_certificate();
         // Before anything is read: what is read later may be of later policies, and is checked again then.
         let is_over = self.access.until.is_some_and(|until| now >= until);
         // Who could not log in by a certificate can as soon as the node knows its users.

@@ -94,8 +94,8 @@ class Batch:
         head = Fields().raw("ops", encoded).head("batch")
         is_repeatable = idempotency is not Idempotency.UNGUARDED
 
-        async def once(connection: Connection, end: float) -> list[Any]:
-            reply: Any = await connection.request(head, end)
+        async def once(connection: Connection, end: float, until: float | None) -> list[Any]:
+            reply: Any = await connection.request(head, end, until=until)
             return self._check(reply, is_repeatable)
 
         served = await self._caller.call(plan, head, once)

@@ -33,14 +33,15 @@ from .refusals import Refusals
 from .retry import ErrorClass, Idempotency, Reason, Retry, RetryPolicy, class_of
 from .stats import ClientStats, NodeStats
 from .topology import Topology
+from .try_time import counts_until
 from .view import Place, Routing, Target
 from .write_places import WritePlaces
 
 NODE_STATS_MAX = 4096
 """Nodes of which there are counters; those of further ones are not kept."""
 
-Once = Callable[[Connection, float], Awaitable[Any]]
-"""One try on a connection, until a time of the loop's clock."""
+Once = Callable[[Connection, float, float | None], Awaitable[Any]]
+"""One try on a connection, until a time of the loop's clock; and until when what it sends counts."""
 
 
 @dataclass(slots=True)
@@ -62,6 +63,8 @@ class Plan:
     """For all tries, instead of what the policy says."""
     goes_on: bool = False
     """A try keeps to its time by itself until something has come, and may go on beyond it."""
+    counts_always: bool = False
+    """Whenever it comes to the node, like all that changes nothing."""
     is_own: bool = False
     """It is the client's own, and not in the counters."""
     failed: Failed | None = None
@@ -305,11 +308,13 @@ class Caller:
                     connection = await self.pool.get(address, min(end, now + policy.try_deadline), target.expected)
                 check_time(time(), end, target.name)
                 sent = time()
+                is_change = not plan.counts_always and plan.idempotency is not Idempotency.READ
+                until = counts_until(is_change, end, sent, policy.try_deadline)
                 if once is None:
-                    reply = await connection.request(head, end, raw)
+                    reply = await connection.request(head, end, raw, until)
                 else:
                     async with asyncio.timeout_at(None if plan.goes_on else end):
-                        reply = await once(connection, end)
+                        reply = await once(connection, end, until)
                 node.note(time() - sent)
                 return Served(reply, connection, address, attempts, doubt.is_elsewhere(address), doubt.fate)
             except TryError as error:

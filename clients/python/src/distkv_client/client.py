@@ -366,9 +366,9 @@ class Client(Uncopied):
         action = "delete_value" if value is None else "set_value"
         plan = Plan(action, path.shard, options.idempotency(write_id), options.needs_id, deadline=timeout)
 
-        async def once(connection: Connection, end: float) -> Any:
+        async def once(connection: Connection, end: float, until: float | None) -> Any:
             left = end - caller.loop.time()
-            return await connection.request(options.copies_into(fields, left).head(action), end)
+            return await connection.request(options.copies_into(fields, left).head(action), end, until=until)
 
         served = await caller.call(plan, fields.head(action), once if options.copies else None)
         written = written_of(served.reply, served.life[0], served.attempts, served.maybe_twice)

@@ -379,7 +379,9 @@ class Fields:
 
 def map_head(count: int) -> bytes:
     """The head of a map of so many pairs."""
-    return bytes((0x80 | count,)) if count < 16 else b"\xde" + count.to_bytes(2, "big")
+    if count < 16:
+        return bytes((0x80 | count,))
+    return b"\xde" + count.to_bytes(2, "big") if count < 1 << 16 else b"\xdf" + count.to_bytes(4, "big")
 
 
 def array_head(count: int) -> bytes:

@@ -30,7 +30,6 @@ from .errors import (
     BusyError,
     ConnectError,
     LostError,
-    NotMetError,
     ProtocolError,
     ServerError,
     TimedOutError,
@@ -39,9 +38,10 @@ from .errors import (
 )
 from .login import Access
 from .network import Network
-from .replies import NO_REPLY, again, check_reply, server_error
+from .replies import NO_REPLY, again, check_reply, end_of, server_error
 from .stream import Stream
 from .tls import Session
+from .try_time import NodeClock, timed
 
 OPEN_MAX = 4096
 """Requests and streams that are open on one connection at a time."""
@@ -71,6 +71,7 @@ class Connection(asyncio.BufferedProtocol):
         """When the last whole message came, by the loop's clock."""
         self.clock = Clock()
         """Its own until the pool gives it the client's: before that, the node may be left again."""
+        self.node_clock = NodeClock()
         self.is_probed = False
         self.ended: TryError | None = None
         """How the connection ended; none while it lasts."""
@@ -140,6 +141,7 @@ class Connection(asyncio.BufferedProtocol):
         assert self._greeting is not None
         greeting = await greeted(self.address, self._greeting)
         self._greeting = None
+        self.node_clock = NodeClock(greeting.clock)
         network.check(self.address, greeting.network)
         self.name = greeting.node
         self.window = window_of(greeting, config.window)
@@ -164,8 +166,11 @@ class Connection(asyncio.BufferedProtocol):
         """Requests and streams that are open on it."""
         return len(self._replies) + len(self._streams)
 
-    def send_request(self, head: bytes, deadline: float, raw: bool = False) -> asyncio.Future[Any]:
-        """Sends a request; `head` is all of it up to the value of `seq`.
+    def send_request(
+        self, head: bytes, deadline: float, raw: bool = False, until: float | None = None
+    ) -> asyncio.Future[Any]:
+        """Sends a request; `head` is all of it up to the value of `seq`. `until`: until when it counts, by the loop's
+        clock, if the node tells its own; none: whenever it comes.
 
         The future gets the reply, a :class:`~distkv_client.errors.TryError`, or
         :class:`~distkv_client.errors.TimedOutError` at `deadline`. Cancelling it gives up the reply.
@@ -176,7 +181,8 @@ class Connection(asyncio.BufferedProtocol):
         if len(replies) + len(self._streams) >= OPEN_MAX:
             raise BusyError(f"{OPEN_MAX} requests are open on this connection already")
         self._seq = seq = self._seq + 1
-        data = head + pack_int(seq)
+        by = None if until is None else self.node_clock.after(until - self._loop.time())
+        data = head + pack_int(seq) if by is None else timed(head, seq, by)
         if len(data) > REQUEST_BYTES_MAX:
             raise TooLargeError(f"the request is {len(data)} bytes long; at most {REQUEST_BYTES_MAX} can be sent")
         future: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
@@ -189,18 +195,20 @@ class Connection(asyncio.BufferedProtocol):
             self._gather(data)
         return future
 
-    async def request(self, head: bytes, deadline: float, raw: bool = False) -> Any:
-        """Sends a request and waits for its one reply: a message, or its bytes.
+    async def request(self, head: bytes, deadline: float, raw: bool = False, until: float | None = None) -> Any:
+        """Sends a request, as :meth:`send_request`, and waits for its one reply: a message, or its bytes.
 
         Raises a :class:`~distkv_client.errors.TryError`; the node's own is a
         :class:`~distkv_client.errors.ServerError`.
         """
         while self.is_paused:
             await self.writable(deadline)
-        message: Any = await self.send_request(head, deadline, raw)
+        message: Any = await self.send_request(head, deadline, raw, until)
         if type(message) is dict:
             if "state" in message:  # Nobody reads the stream that it begins.
                 self.forget_stream(message["seq"], stop=True)  # pyright: ignore[reportUnknownArgumentType]
+            if "error" in message:
+                self.node_clock.hear(message.get("clock"))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
             check_reply(message)  # pyright: ignore[reportUnknownArgumentType]
         return message  # pyright: ignore[reportUnknownVariableType]
 
@@ -371,22 +379,8 @@ class Connection(asyncio.BufferedProtocol):
                     # In the slow way, or it is none.
                     found = decode_message(part)
                 self._on_found(found, part)
-        except ServerError as error:
-            # In plain text, before TLS.
-            self._end(error)
-        except LostError as error:
-            # So is one that it took for a client without TLS.
-            self._end(LostError(f"the connection to {self.address} is lost: {error}"))
-        except NotMetError as error:
-            self._end(NotMetError(f"cannot get into {self.address}: {error}"))
-        except ProtocolError as error:
-            self._end(ProtocolError(f"{self.address} does not speak the client protocol: {error}"))
-        except ssl.SSLError as error:
-            if self._greeting is not None:
-                # A node that does not accept the client's certificate says so after the handshake.
-                self._end(NotMetError(f"cannot get into {self.address}: {error}"))
-            else:
-                self._end(LostError(f"the connection to {self.address} is lost: {error}"))
+        except (TryError, ssl.SSLError) as error:
+            self._end(end_of(error, self.address, self._greeting is not None))
 
     def _take_quickly(self, data: bytes) -> bytes:
         """Takes messages from the beginning of what came, without looking for their ends first. Gives back what is to

@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import os
 import socket
+from typing import Any
 
 from .config import Address
 from .errors import ConnectError
@@ -27,7 +28,7 @@ async def dial(
     Raises :class:`~distkv_client.errors.ConnectError`.
     """
     try:
-        infos = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        infos = _known(address) or await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except OSError as error:
         # Looking up needs files, too, and does not say what it lacks.
         _socket(address, socket.AF_INET, socket.SOCK_STREAM, 0).close()
@@ -56,6 +57,15 @@ async def dial(
             sock.close()
             raise
     raise ConnectError(f"cannot connect to {address}: {'; '.join(reasons) or 'it has no address'}")
+
+
+def _known(address: Address) -> list[Any]:
+    """What there is to look up of a host that is an IP address: nobody is asked, so it needs none of the loop's
+    threads, which nothing waits for at the end. None of a name."""
+    try:
+        return socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except OSError:
+        return []
 
 
 def _socket(address: Address, family: int, kind: int, proto: int) -> socket.socket:

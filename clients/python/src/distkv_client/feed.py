@@ -57,7 +57,7 @@ class Search:
         caller = self._caller
         plan = Plan(self._action, self._shard, first=caller.home(self._shard))
 
-        async def once(connection: Connection, end: float) -> Stream:
+        async def once(connection: Connection, end: float, _until: float | None) -> Stream:
             stream = await connection.stream(self._head, end)
             try:
                 now = caller.loop.time()

@@ -103,6 +103,8 @@ class Greeting:
         network = message.get("network")
         self.network = network if isinstance(network, str) and network else None
         """The name of its network; none from an older node."""
+        self.clock: object = message.get("clock")
+        """What the node's own clock says (:class:`~distkv_client.try_time.NodeClock`)."""
 
 
 def identity_of(told: Message, name: str) -> tuple[str, int | None]:

@@ -15,16 +15,17 @@ def long_once(head: bytes, patience: float) -> Once:
     """A try of a request that takes as long as it takes. Meanwhile the node is asked now and then whether it is alive:
     it is given up once it has sent nothing for so many seconds."""
 
-    async def once(connection: Connection, end: float) -> Any:
-        return await _request(connection, head, end, patience)
+    async def once(connection: Connection, end: float, until: float | None) -> Any:
+        return await _request(connection, head, (end, until), patience)
 
     return once
 
 
-async def _request(connection: Connection, head: bytes, end: float, patience: float) -> Any:
+async def _request(connection: Connection, head: bytes, times: tuple[float, float | None], patience: float) -> Any:
     loop = asyncio.get_running_loop()
     begun = loop.time()
-    reply = loop.create_task(connection.request(head, end), name="distkv_client: long request")
+    end, until = times
+    reply = loop.create_task(connection.request(head, end, until=until), name="distkv_client: long request")
     try:
         while not (await asyncio.wait({reply}, timeout=patience / 2))[0]:
             asked = loop.time()

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import ssl
+from typing import TYPE_CHECKING
+
 from .codec import Message
-from .errors import LostError, ProtocolError, ServerError, TryError
+from .errors import LostError, NotMetError, ProtocolError, ServerError, TryError
+
+if TYPE_CHECKING:
+    from .config import Address
 
 
 def again(error: TryError) -> TryError:
@@ -15,6 +21,24 @@ def again(error: TryError) -> TryError:
     told = type(error)(str(error))
     told.__cause__ = error.__cause__
     return told
+
+
+def end_of(error: TryError | ssl.SSLError, address: Address, is_greeting: bool) -> TryError:
+    """How a connection ends on which this came; `is_greeting`: instead of its greeting."""
+    match error:
+        case ServerError():
+            # In plain text, before TLS.
+            return error
+        case ProtocolError():
+            return ProtocolError(f"{address} does not speak the client protocol: {error}")
+        case NotMetError():
+            return NotMetError(f"cannot get into {address}: {error}")
+        case ssl.SSLError() if is_greeting:
+            # A node that does not accept the client's certificate says so after the handshake.
+            return NotMetError(f"cannot get into {address}: {error}")
+        case _:
+            # Also what a node says that took it for a client without TLS.
+            return LostError(f"the connection to {address} is lost: {error}")
 
 
 def server_error(message: Message) -> ServerError:

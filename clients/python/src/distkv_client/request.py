@@ -42,6 +42,8 @@ async def request(
     kind = Idempotency.UNGUARDED
     if bool_of(idempotent, "idempotent"):
         kind = Idempotency.READ if action in READS else Idempotency.GUARDED
-    served = await caller.call(Plan(action, shard, kind, deadline=timeout), told.head(action))
+    # A time of the caller's own counts.
+    plan = Plan(action, shard, kind, deadline=timeout, counts_always=action in READS or "by" in fields)
+    served = await caller.call(plan, told.head(action))
     reply: dict[str, Any] = served.reply
     return reply

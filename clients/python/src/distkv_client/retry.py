@@ -77,6 +77,7 @@ CODES: dict[str, ErrorClass] = {
         ErrorClass.FINAL,
     ),
     "not_ready": ErrorClass.UNAVAILABLE,
+    "too_late": ErrorClass.UNAVAILABLE,
     "read_only": ErrorClass.UNAVAILABLE,
     "no_event": ErrorClass.UNAVAILABLE,
     "too_many": ErrorClass.OVERLOAD,

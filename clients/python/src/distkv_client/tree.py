@@ -67,7 +67,7 @@ class Tree:
         return self._collect().__await__()
 
     async def _collect(self) -> list[TreeEntry]:
-        async def once(connection: Connection, end: float) -> list[TreeEntry] | None:
+        async def once(connection: Connection, end: float, _until: float | None) -> list[TreeEntry] | None:
             stream, entry = await self._begin(connection, end)
             try:
                 found: list[TreeEntry] = []
@@ -90,7 +90,9 @@ class Tree:
         entries: list[TreeEntry] = served.reply
         return entries
 
-    async def _begin(self, connection: Connection, end: float) -> tuple[Stream, TreeEntry | None]:
+    async def _begin(
+        self, connection: Connection, end: float, _until: float | None = None
+    ) -> tuple[Stream, TreeEntry | None]:
         """Begins it, and waits for its first entry."""
         stream = await connection.stream(self._head, min(end, self._soon()))
         try:

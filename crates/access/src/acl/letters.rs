@@ -28,6 +28,8 @@ impl Letters {
     pub const SEE: Self = Self(1 << 7);
     /// Everything.
     pub(crate) const ALL: Self = Self(0xff);
+    /// Those of actions that make what is not there on their way.
+    const MAKING: Self = Self(Self::WRITE.0 | Self::CREATE.0 | Self::NEW.0);
 
     const NAMES: [(Self, char); 8] = [
         (Self::READ, 'r'),
@@ -50,6 +52,17 @@ impl Letters {
     #[must_use]
     pub fn of(letter: char) -> Option<Self> {
         Self::NAMES.into_iter().find(|(_, name)| *name == letter).map(|(set, _)| set)
+    }
+
+    /// Those that are among these and among `other`.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Of `making` the letters of actions that make what is not there on their way, of `others` all others.
+    pub(super) fn by_way(making: Self, others: Self) -> Self {
+        Self((making.0 & Self::MAKING.0) | (others.0 & !Self::MAKING.0))
     }
 
     /// Whether all letters of `other` are among these.

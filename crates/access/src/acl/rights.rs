@@ -162,6 +162,16 @@ impl Rights {
         Ok(cursor)
     }
 
+    /// The letters at a path that are of use to a request: those of actions whose way there may be taken. A change makes
+    /// what is not there on its way; whatever else is asked for takes the way as if all of it were there, so that what
+    /// is there does not show. `is_there`: see [`Self::way`].
+    #[must_use]
+    pub fn reached(&self, path: &[u8], is_there: impl FnMut(usize) -> bool) -> Letters {
+        let letters =
+            |way: Result<Cursor<'_>, Missing>| way.map_or(Letters::NONE, |place| place.letters());
+        Letters::by_way(letters(self.way(path, is_there)), letters(self.way(path, |_| true)))
+    }
+
     /// The letters at a path, and why.
     #[must_use]
     pub fn explain(&self, path: &[u8]) -> Explained {

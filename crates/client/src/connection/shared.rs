@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use crate::connection::answer::{self, Answer, Giver, Slot};
 use crate::connection::clock::Clock;
 use crate::connection::group::Group;
+use crate::connection::node_clock::NodeClock;
 use crate::connection::shut_out::ShutOut;
 use crate::error::{ClientError, ServerError};
 use crate::message::{Greeting, Message};
@@ -37,6 +38,8 @@ pub(super) struct Shared {
     pub(super) tasks: Group,
     /// Hears what the node says of the network's clock, once it counts: the node may be of another network.
     pub(super) clock: OnceLock<Clock>,
+    /// The node's own.
+    pub(super) node_clock: NodeClock,
     /// When something came last.
     heard: AtomicU64,
     /// What the node has said as it closed the connection.
@@ -139,6 +142,7 @@ impl Shared {
     ) -> Shared {
         Shared {
             address,
+            node_clock: NodeClock::new(greeting.clock),
             greeting,
             window,
             state: Mutex::default(),

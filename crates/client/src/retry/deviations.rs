@@ -38,10 +38,12 @@ pub(crate) enum Rule {
     OwnOrder,
     /// A write says which older ones the client does not wait for any more.
     GivenUp,
+    /// A try says until when it counts.
+    TryTime,
 }
 
 #[cfg(feature = "planted-defects")]
-const NAMES: [(&str, Rule); 16] = [
+const NAMES: [(&str, Rule); 17] = [
     ("a write that may have been made is made again", Rule::Unguarded),
     ("no write has an id", Rule::WriteIds),
     ("each try has another order of nodes", Rule::Rank),
@@ -58,6 +60,7 @@ const NAMES: [(&str, Rule); 16] = [
     ("a stream that is left goes on", Rule::StreamStopped),
     ("a write does not say what the client knows", Rule::OwnOrder),
     ("a write does not say what is given up", Rule::GivenUp),
+    ("a try does not say until when it counts", Rule::TryTime),
 ];
 
 /// Whether this process breaks a rule.

@@ -10,7 +10,7 @@ use super::*;
 const ALL_CLASSES: [ErrorClass; 8] =
     [Unavailable, Overload, Aborted, TryDeadline, FateUnknown, UnknownThere, Busy, Final];
 
-const CODES: [(&str, ErrorClass); 27] = [
+const CODES: [(&str, ErrorClass); 28] = [
     ("bad_request", Final),
     ("bad_message", Final),
     ("unknown_action", Final),
@@ -31,6 +31,7 @@ const CODES: [(&str, ErrorClass); 27] = [
     ("auth_required", Final),
     ("auth_failed", Final),
     ("not_ready", Unavailable),
+    ("too_late", Unavailable),
     ("read_only", Unavailable),
     ("no_event", Unavailable),
     ("too_many", Overload),

@@ -96,6 +96,7 @@ fn codes_have_the_classes_of_their_vectors() {
         "in_use",
         "memory_full",
         "not_ready",
+        "too_late",
         "read_only",
         "no_event",
         "too_many",

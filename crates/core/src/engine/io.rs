@@ -191,6 +191,8 @@ pub enum CloseReason {
     Left,
     /// More incarnations are known than the table holds.
     TableFull,
+    /// The peer says that the clock is where no network brings it ([`super::far_clock`]); nothing of that was taken.
+    ClockTooFar,
     /// Neither side wants the link: others do its work ([`super::overlay`]).
     Unneeded,
 }

@@ -14,6 +14,7 @@
 pub mod changes;
 mod clients;
 pub mod delete;
+pub mod far_clock;
 mod gossip;
 mod io;
 mod repair;
@@ -274,17 +275,6 @@ impl Engine {
     #[must_use]
     pub fn tock(&self) -> Tock {
         self.replica.tock()
-    }
-
-    /// Why this node can make no changes any more, if that is so because a counter is at its end.
-    #[must_use]
-    pub fn used_up(&self) -> Option<&'static str> {
-        let replica = &self.replica;
-        let is_used_up = replica.tock().next().is_none() || replica.tick().next().is_none();
-        is_used_up.then_some(
-            "no changes can be made any more: a counter is at its end, which no network reaches by its changes; a peer or \
-             a file has brought it there: found a network anew with a snapshot from before that",
-        )
     }
 
     /// Whether the node serves clients.

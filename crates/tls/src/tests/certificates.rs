@@ -87,6 +87,32 @@ fn an_operators_certificate_is_read_from_pem_and_pinned_by_the_last_of_its_chain
 }
 
 #[test]
+fn an_encrypted_key_is_called_that_in_either_form_and_no_error_shows_numbers() {
+    let ca = Ca::make("plant", NOW).unwrap();
+    let issued = ca.issue_node(&["n1"], NOW).unwrap();
+    let (chain, key) = issued.pem().unwrap();
+    let read = |key: &str| pem::identity(chain.as_bytes(), key.as_bytes(), NOW).map(drop);
+    let body = key.lines().nth(1).unwrap();
+    let label = |label: &str, head: &str| {
+        format!("-----BEGIN {label}-----\n{head}{body}\n-----END {label}-----\n")
+    };
+    let header = "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,9F3C\n\n";
+    for encrypted in [
+        label("ENCRYPTED PRIVATE KEY", ""),
+        label("RSA PRIVATE KEY", header),
+        label("EC PRIVATE KEY", &header.replace('\n', "\r\n")),
+        format!("{chain}{}", label("ENCRYPTED PRIVATE KEY", "")),
+    ] {
+        let error = read(&encrypted).unwrap_err();
+        assert_eq!(error, PemError::Encrypted, "{encrypted}");
+        assert!(error.to_string().contains("openssl pkey -in"), "{error}");
+    }
+    assert_eq!(read(&format!("{key}{}", label("ENCRYPTED PRIVATE KEY", ""))), Ok(()));
+    let cut = read(key.trim_end().strip_suffix("-----END PRIVATE KEY-----").unwrap()).unwrap_err();
+    assert!(cut.to_string().contains("END PRIVATE KEY") && !cut.to_string().contains('['), "{cut}");
+}
+
+#[test]
 fn a_bad_file_is_refused_with_what_is_wrong_and_the_old_certificate_stays() {
     let ca = Ca::make("plant", NOW).unwrap();
     let server = node(&ca);

@@ -58,9 +58,8 @@ impl Session {
             Some(list) if cx.shared.must_log_in() => {
                 let directory = cx.shared.policy_data.directory(cx.hub);
                 let list = directory.list(list).ok_or_else(|| no_list(list))?;
-                named(list, &cx.access.rights, &path, test.mode, || {
-                    cx.hub.read(|engine| has_value(engine.tree(), &path))
-                })
+                let tree = cx.hub.read(|engine| engine.tree().clone());
+                named(list, &cx.access.rights, &path, test.mode, &tree)
             }
             Some(list) => {
                 let tree = cx.hub.read(|engine| engine.tree().clone());
@@ -92,15 +91,17 @@ fn own(rights: &Rights, path: &Path) -> Answer {
     if letters.has(Letters::SEE) { Answer::All(letters) } else { Answer::No }
 }
 
-/// What a list says to a client with these rights of its own. `has_value`: whether there is a value at the path.
-fn named(
-    list: &Rights,
-    own: &Rights,
-    path: &Path,
-    mode: &str,
-    has_value: impl FnOnce() -> bool,
-) -> Answer {
-    let letters = reached(list, path);
+/// What a list says to a client with these rights of its own: what a request of a user with that list would get.
+fn named(list: &Rights, own: &Rights, path: &Path, mode: &str, tree: &Tree) -> Answer {
+    // What there is, is not told to those who may not read it: for them, the answer is yes only if it were yes whatever
+    // there is.
+    let knows = own.is_everything() || reached(own, path).has(Letters::READ);
+    let bytes = path.as_bytes();
+    let letters = if knows {
+        list.reached(bytes, |depth| is_there(tree, &path.prefix(depth)))
+    } else {
+        list.reached(bytes, |_| true).and(list.reached(bytes, |_| false))
+    };
     let sees = !own.is_everything() && reached(own, path).has(Letters::SEE);
     let is_asked = |letter: char| match Letters::of(letter) {
         Some(Letters::SEE) => sees && letters.has(Letters::SEE),
@@ -108,16 +109,13 @@ fn named(
         None => false,
     };
     let is_allowed = match mode {
-        // Whether there is a value is not told to those who may not read it.
-        SET if !(own.is_everything() || reached(own, path).has(Letters::READ)) => {
-            letters.has(Letters::WRITE | Letters::CREATE)
-        }
-        SET => letters.has(if has_value() { Letters::WRITE } else { Letters::CREATE }),
+        SET if !knows => letters.has(Letters::WRITE | Letters::CREATE),
+        SET => letters.has(if has_value(tree, path) { Letters::WRITE } else { Letters::CREATE }),
         mode => mode.chars().all(is_asked),
     };
     match is_allowed {
         false => Answer::No,
-        true if sees && letters.has(Letters::SEE) => Answer::All(letters),
+        true if sees && letters.has(Letters::SEE) => Answer::All(reached(list, path)),
         true => Answer::Yes,
     }
 }

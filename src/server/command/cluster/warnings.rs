@@ -87,7 +87,7 @@ impl Shared {
             let tree = engine.tree().clone();
             let group = engine.group_view(now);
             let contents = contents_warnings(engine);
-            (engine.used_up(), engine.memory_excess(), tree, group, contents)
+            (engine.used_up().or(engine.far_clock()), engine.memory_excess(), tree, group, contents)
         });
         let mut all = Warnings::default();
         let storage = info.storage();

@@ -27,7 +27,7 @@ use crate::server::access::types::TypeChecks;
 use crate::server::change_time;
 use crate::server::command::access::{check_list_name, demote_for_list, remove_for_record};
 use crate::server::connections::session::{
-    Context, Decoded, NodeNames, Session, WholePath, not_ready,
+    Context, Decoded, NodeNames, Session, WholePath, check_time, not_ready,
 };
 use crate::server::shards::Sample;
 
@@ -150,8 +150,9 @@ impl Session {
         let mut jobs: SmallVec<[Job<'_>; 2]> = batch
             .iter()
             .map_while(as_write)
-            .map(|(seq, write)| {
+            .map(|(seq, write, by)| {
                 let permit = write.map(|write| {
+                    check_time(by)?;
                     let permit = self.resolve_write(cx, write)?;
                     if write.copies > 0 {
                         waiting += 1;
@@ -284,13 +285,14 @@ fn as_get<'a>(message: &'a Decoded<'a>) -> Option<(u64, &'a RequestPath<'a>, Cha
     }
 }
 
-/// None within for a request for a tock.
-fn as_write<'a>(message: &'a Decoded<'a>) -> Option<(u64, Option<&'a WriteRequest<'a>>)> {
-    match message {
-        Ok(ClientMessage::Request { seq, request: Request::Write(write), .. }) => {
-            Some((*seq, Some(write)))
-        }
-        Ok(ClientMessage::Request { seq, request: Request::GetTock, .. }) => Some((*seq, None)),
+/// What there is to write, and until when that counts; a request for a tock writes nothing.
+type Asked<'a> = (u64, Option<&'a WriteRequest<'a>>, Option<Millis>);
+
+fn as_write<'a>(message: &'a Decoded<'a>) -> Option<Asked<'a>> {
+    let Ok(ClientMessage::Request { seq, request, by, .. }) = message else { return None };
+    match request {
+        Request::Write(write) => Some((*seq, Some(write), *by)),
+        Request::GetTock => Some((*seq, None, None)),
         _ => None,
     }
 }

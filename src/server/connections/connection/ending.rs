@@ -45,7 +45,22 @@ impl Connection {
             part(&self.socket, &parting, LINGER).await;
             return Ok(());
         }
-        let why = match &self.exchange.session.identity {
+        let why = self.why_shut_out();
+        let text = format!(
+            "closing the connection: {why}. What was asked for and not answered may have been done"
+        );
+        let error = ClientError::new(ErrorCode::AuthRequired, text);
+        let last = std::mem::take(&mut self.exchange.last_word);
+        self.end_after(last, &error).await
+    }
+
+    fn why_shut_out(&self) -> String {
+        if let Some(name) = self.exchange.session.expired_user() {
+            return format!(
+                "the certificate of the user {name:?} has expired; connect again with another one"
+            );
+        }
+        match &self.exchange.session.identity {
             Identity::User { method, name, .. } => format!(
                 "the user {name:?} (method {method:?}) was removed, also if there is another one of that name now, or \
                  may not log in by this method any more"
@@ -56,13 +71,7 @@ impl Connection {
                     None => String::from("logins were switched on for a moment"),
                 }
             }
-        };
-        let text = format!(
-            "closing the connection: {why}. What was asked for and not answered may have been done"
-        );
-        let error = ClientError::new(ErrorCode::AuthRequired, text);
-        let last = std::mem::take(&mut self.exchange.last_word);
-        self.end_after(last, &error).await
+        }
     }
 
     /// The clients' memory is used up, and this connection is the worst: says so, if the client

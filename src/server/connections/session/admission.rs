@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use distkv_access::users::is_before_login;
 
-use super::{Context, Decoded, Session, Then};
+use super::{Certified, Context, Decoded, Session, Then};
 use crate::crowd::group_of;
 use crate::engine::Engine;
 use crate::hub::shares::Holder;
@@ -34,7 +34,9 @@ impl Session {
         for (at, message) in batch.iter().enumerate() {
             let done = at + 1;
             match message {
-                Ok(ClientMessage::Request { seq, action, request }) if is_before_login(*action) => {
+                Ok(ClientMessage::Request { seq, action, request, .. })
+                    if is_before_login(*action) =>
+                {
                     match self.run_one(cx, *seq, *action, request, out) {
                         // Not done: it comes again.
                         then @ Then::Aside(_) => return (done - 1, then),
@@ -168,6 +170,8 @@ impl Session {
         let is_open = self.identity == Identity::Unknown || self.is_by_certificate;
         if is_open {
             self.is_by_certificate = false;
+            self.expired = None;
+            self.guest.is_until(None);
             self.guest.is(identity.clone());
             self.witness = self.witness.as_ref().map(|witness| witness.of(identity.clone()));
             self.identity = identity;
@@ -177,7 +181,8 @@ impl Session {
 
     /// Whether this client may do something, whatever the time is, by policies that are still those of the moment.
     pub(in crate::server) fn is_welcome(&self, shared: &Shared) -> bool {
-        self.access.until.is_none()
+        !self.is_certificate_over()
+            && self.access.until.is_none()
             && !self.access.is_stranger()
             && self.access.policies == shared.hub.policies.now()
     }
@@ -188,15 +193,42 @@ impl Session {
         cx.access.is_stranger() && self.guest.was_admitted()
     }
 
-    /// The client has a certificate with this name, of a CA that this node takes.
-    pub(in crate::server) fn certify(&mut self, user: &str) {
-        self.certified = Some(user.into());
+    /// The client has a certificate with this name, of a CA that this node takes. `end_ms`: when it is over, by the wall
+    /// clock.
+    pub(in crate::server) fn certify(&mut self, user: &str, end_ms: u64) {
+        self.certified = Some(Certified { user: user.into(), end_ms });
         self.access = Access::unknown();
+    }
+
+    fn is_certificate_over(&self) -> bool {
+        self.certified.as_ref().is_some_and(|certified| rt::wall_clock_ms() >= certified.end_ms)
+    }
+
+    /// From the end of its certificate on, the client is who it were without one.
+    pub(super) fn drop_expired_certificate(&mut self) {
+        if !self.is_certificate_over() {
+            return;
+        }
+        self.certified = None;
+        if self.is_by_certificate {
+            let identity = self.identity.clone();
+            self.identify(Identity::Unknown);
+            self.expired = Some(identity);
+        }
+    }
+
+    /// The user that it was until its certificate was over, if it is nobody since.
+    pub(in crate::server) fn expired_user(&self) -> Option<&str> {
+        match &self.expired {
+            Some(Identity::User { name, .. }) => Some(name),
+            _ => None,
+        }
     }
 
     /// The user whom the client's certificate names, if it has not shown otherwise who it is.
     pub(super) fn certified_user(&self) -> Option<&Arc<str>> {
-        self.certified.as_ref().filter(|_| self.identity == Identity::Unknown)
+        let certified = self.certified.as_ref().filter(|_| self.identity == Identity::Unknown)?;
+        Some(&certified.user)
     }
 
     /// Logs the client in as the user whom its certificate names, as soon as there is one and unless it has shown
@@ -215,6 +247,7 @@ impl Session {
         }
         self.identify(Identity::of(user));
         self.is_by_certificate = true;
+        self.guest.is_until(self.certified.as_ref().map(|certified| certified.end_ms));
     }
 
     /// The error for a client that must log in first. Where it would have, by its certificate, it is not its fault.
@@ -231,8 +264,10 @@ impl Session {
 
     /// Tells the audit log that the connection ends because of that.
     pub(in crate::server) fn tell_shut_out(&self) {
-        if let Some(witness) = &self.witness {
-            witness.shut_out();
+        let Some(witness) = &self.witness else { return };
+        match &self.expired {
+            Some(identity) => witness.of(identity.clone()).shut_out(),
+            None => witness.shut_out(),
         }
     }
 }

@@ -30,8 +30,12 @@ pub(in crate::client) struct State {
     pub(in crate::client) is_silent: bool,
     /// They say that the change is made all the same, or part of it.
     pub(in crate::client) is_made: bool,
+    /// Its clock when it greets; none: it tells none.
+    pub(in crate::client) clock: Option<u64>,
     /// What it was asked.
     actions: Vec<String>,
+    /// Until when that counts.
+    times: Vec<Option<u64>>,
     streams: Vec<TcpStream>,
 }
 
@@ -64,6 +68,13 @@ impl Scripted {
         self.state.lock().unwrap().actions.iter().filter(|asked| *asked == action).count()
     }
 
+    /// Until when its requests of this action said that they count.
+    pub(in crate::client) fn times(&self, action: &str) -> Vec<Option<u64>> {
+        let state = self.state.lock().unwrap();
+        let asked = state.actions.iter().zip(&state.times);
+        asked.filter(|(asked, _)| *asked == action).map(|(_, time)| *time).collect()
+    }
+
     /// Another node is there from now on.
     pub(in crate::client) fn rename(&self, name: &str) {
         self.change(|state| {
@@ -77,7 +88,10 @@ impl Scripted {
 
     fn serve(&self, mut stream: TcpStream) {
         let version = Value::Array(vec![0.into(), 65.into(), 0.into()]);
-        let name = self.state.lock().unwrap().name.clone();
+        let (name, clock) = {
+            let state = self.state.lock().unwrap();
+            (state.name.clone(), state.clock)
+        };
         let greeting = [
             ("node", Value::from(name)),
             ("version", version),
@@ -86,7 +100,8 @@ impl Scripted {
             ("qlen", 10.into()),
         ];
         let mut asking = BufReader::new(stream.try_clone().unwrap());
-        let mut is_open = send(&mut stream, &0.into(), greeting);
+        let clock = clock.map(|clock| ("clock", clock.into()));
+        let mut is_open = send(&mut stream, &0.into(), greeting.into_iter().chain(clock));
         while let (true, Ok(request)) = (is_open, rmpv::decode::read_value(&mut asking)) {
             let field = |name: &str| {
                 let fields = request.as_map().into_iter().flatten();
@@ -94,13 +109,15 @@ impl Scripted {
             };
             let (Some(seq), Some(action)) = (field("seq"), field("action")) else { continue };
             let action = action.as_str().unwrap_or_default();
-            is_open = self.answer(action).into_iter().all(|part| send(&mut stream, seq, part));
+            let by = field("by").and_then(Value::as_u64);
+            is_open = self.answer(action, by).into_iter().all(|part| send(&mut stream, seq, part));
         }
     }
 
-    fn answer(&self, action: &str) -> Vec<Vec<(&'static str, Value)>> {
+    fn answer(&self, action: &str, by: Option<u64>) -> Vec<Vec<(&'static str, Value)>> {
         let mut state = self.state.lock().unwrap();
         state.actions.push(action.to_owned());
+        state.times.push(by);
         let begin = vec![("state", "start".into()), ("wseq", 1.into())];
         let is_made = state.is_made;
         let refused = |code: &str| {
@@ -112,6 +129,10 @@ impl Scripted {
                 vec![begin, vec![("cluster", map(state.view())), ("wseq", 2.into())]]
             }
             "conflicts" => vec![begin, vec![("state", "end".into())]],
+            "batch" => {
+                let done = map(vec![("changed", true.into()), ("tock", 1.into())]);
+                vec![vec![("results", Value::Array(vec![done])), ("tock", 1.into())]]
+            }
             "list_shards" => vec![vec![("result", Value::Array(vec![])), ("next", Value::Nil)]],
             _ if state.is_silent => vec![],
             _ if !state.refuses.is_empty() => refused(state.refuses.remove(0)),

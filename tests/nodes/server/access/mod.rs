@@ -2,6 +2,7 @@
 
 mod changes;
 mod deletions;
+mod foretold;
 mod judge;
 mod messages;
 mod model;

@@ -4,6 +4,7 @@ mod batches;
 mod own_order;
 mod times;
 mod trees;
+mod try_times;
 mod types;
 mod values;
 mod write_copies;

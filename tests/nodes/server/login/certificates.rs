@@ -29,7 +29,12 @@ fn config(ca: &Ca) -> ServerConfig {
 
 /// A connection with joe's certificate, which has sent nothing yet.
 fn joe(ca: &Ca, node: &Node) -> Connection {
-    let certificate = ClientCertificate::from(&ca.issue_user("joe", 1, now()).unwrap());
+    connect(ca, node, now()).unwrap()
+}
+
+/// The same, of a certificate of a day from then on.
+fn connect(ca: &Ca, node: &Node, from: u64) -> Result<Connection, ClientError> {
+    let certificate = ClientCertificate::from(&ca.issue_user("joe", 1, from).unwrap());
     let to = HostPort::from(node.address());
     let ticket = Ticket {
         addresses: vec![to.to_string()],
@@ -39,7 +44,7 @@ fn joe(ca: &Ca, node: &Node) -> Connection {
         certificate: Some(certificate),
     };
     let access = Access::of_ticket(&ticket).unwrap();
-    rt::block_on(Connection::connect(&to, Options { access, ..Options::default() })).unwrap()
+    rt::block_on(Connection::connect(&to, Options { access, ..Options::default() }))
 }
 
 /// What a request of this client is answered.
@@ -93,4 +98,36 @@ fn where_no_user_can_log_in_at_the_moment_a_certificate_is_told_so_and_logs_in_l
     // Whom no user is called is refused for good.
     let nobody = serve_with(elsewhere(&secured()), config());
     assert_eq!(refused(&joe(&ca, &nobody)), "auth_required");
+}
+
+/// A day, and a certificate of one that is good for so many seconds from now on.
+const DAY: u64 = 86_400;
+
+#[test]
+fn a_connection_ends_when_the_certificate_does_that_it_was_made_by() {
+    let (ca, ends_at) = (Ca::make("plant", now()).unwrap(), now() + 2);
+    let node = Node::found_with("n1", config(&ca));
+    admin(&node).ok(limited("joe", "test123", "*"));
+    // One that is idle, and one that goes on asking. Who has one that is good for longer, stays.
+    let [idle, busy] = [(), ()].map(|()| connect(&ca, &node, ends_at - DAY).unwrap());
+    let other = joe(&ca, &node);
+    ask(&other).unwrap();
+    ask(&idle).unwrap();
+    let mut answers = 0;
+    let refused = loop {
+        assert!(now() < ends_at + 5, "it goes on");
+        match ask(&busy) {
+            Ok(()) => answers += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(answers > 0 && now() > ends_at, "{answers} answers");
+    let expired = "the certificate of the user \"joe\" has expired";
+    assert!(refused.to_string().contains(expired), "{refused}");
+    let ended = rt::block_on(rt::timeout(crate::harness::PATIENCE, idle.closed()));
+    let ended = ended.expect("it ends").to_string();
+    assert!(ended.contains(expired), "{ended}");
+    ask(&other).unwrap();
+    // And no other one is made by it.
+    assert!(connect(&ca, &node, ends_at - DAY).and_then(|late| ask(&late)).is_err());
 }

@@ -2,6 +2,7 @@
 //! here.
 
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use smallvec::SmallVec;
 
 use crate::connection::group::Member;
 use crate::error::ClientError;
+use crate::message::{Fields, Message};
 use crate::model::host_port::HostPort;
 use crate::pool::{self, NodeIdentity, PooledConnection};
 use crate::retry::deviations::{Rule, is_broken};
@@ -39,6 +41,8 @@ pub(in crate::smart) struct Plan<'a> {
     pub(in crate::smart) last: &'a [HostPort],
     /// For one try, instead of what the policy says.
     pub(in crate::smart) try_deadline: Option<Duration>,
+    /// It begins within the time that the policy says for a try, however long it may take then.
+    pub(in crate::smart) begins_soon: bool,
     /// For all tries, instead of what the policy says.
     pub(in crate::smart) deadline: Option<Duration>,
     /// A try keeps to its time by itself until something has come, and may then go on beyond it.
@@ -62,6 +66,7 @@ impl<'a> Plan<'a> {
             first,
             last: &[],
             try_deadline,
+            begins_soon: false,
             deadline,
             goes_on: false,
             is_own: false,
@@ -80,6 +85,45 @@ pub(in crate::smart) struct Served<T> {
     pub(in crate::smart) maybe_twice: bool,
     /// What the tries before have left in doubt.
     pub(in crate::smart) earlier: Fate,
+}
+
+/// Until when the request of a try counts, where the node tells its clock.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::smart) enum Due {
+    /// It changes nothing.
+    Whenever,
+    /// For so long, and no longer than the try.
+    Within(Duration),
+}
+
+/// A try on a connection.
+#[derive(Debug, Clone)]
+pub(in crate::smart) struct Try {
+    pub(in crate::smart) used: Arc<PooledConnection>,
+    /// For how long what it sends counts; none: whenever it comes.
+    counts_for: Option<Duration>,
+}
+
+impl Deref for Try {
+    type Target = Arc<PooledConnection>;
+
+    fn deref(&self) -> &Arc<PooledConnection> {
+        &self.used
+    }
+}
+
+impl Try {
+    /// Sends the request of a call, and waits for its one reply.
+    ///
+    /// # Errors
+    /// The node's error, or how the connection ended.
+    pub(in crate::smart) async fn request(
+        &self,
+        action: &str,
+        fields: &Fields,
+    ) -> Result<Message, ClientError> {
+        self.connection().request_within(action, fields, self.counts_for).await
+    }
 }
 
 /// How one try failed.
@@ -251,7 +295,7 @@ impl Inner {
         try_once: F,
     ) -> Result<Served<T>, CallError>
     where
-        F: Fn(Arc<PooledConnection>) -> Fut,
+        F: Fn(Try) -> Fut,
         Fut: Future<Output = Result<T, ClientError>>,
     {
         // Closing does not wait for what the client asks by itself.
@@ -296,7 +340,7 @@ impl Inner {
         observed: &mut Option<Observed<'_>>,
     ) -> Result<Served<T>, CallError>
     where
-        F: Fn(Arc<PooledConnection>) -> Fut,
+        F: Fn(Try) -> Fut,
         Fut: Future<Output = Result<T, ClientError>>,
     {
         let policy = self.policy(plan.deadline)?;
@@ -308,6 +352,11 @@ impl Inner {
         let mut in_doubt = SmallVec::<[HostPort; 2]>::new();
         // What a node said of a change that it has made.
         let mut unconfirmed = None;
+        let due = match (plan.idempotency, plan.begins_soon) {
+            (Idempotency::Read, _) => Due::Whenever,
+            (_, true) => Due::Within(policy.try_deadline),
+            (_, false) => Due::Within(Duration::MAX),
+        };
         let counts = (!plan.is_own).then_some(&self.counts);
         if let Some(counts) = counts {
             counts.call();
@@ -339,7 +388,7 @@ impl Inner {
                 true => Duration::MAX,
                 false => patience.min(policy.total_deadline.saturating_sub(waited)),
             };
-            let failed = match self.try_at(target, now_us, patience, try_once).await {
+            let failed = match self.try_at(target, now_us, (patience, due), try_once).await {
                 Ok((value, used)) => {
                     let is_other = |other: &HostPort| *other != target.address;
                     let maybe_twice = in_doubt.iter().any(is_other) && !is_broken(Rule::Maybe);
@@ -470,20 +519,21 @@ impl Inner {
         None
     }
 
-    /// One try, within the given time, of which it is now `started_us` (by [`rt::now_us`]).
+    /// One try, within the given time, of which it is now `started_us` (by [`rt::now_us`]). `due`: until when the node may
+    /// carry out what is sent.
     pub(in crate::smart) async fn try_at<T, F, Fut>(
         &self,
         target: &Target,
         started_us: u64,
-        patience: Duration,
+        (patience, due): (Duration, Due),
         try_once: &F,
     ) -> Result<(T, Arc<PooledConnection>), Failed>
     where
-        F: Fn(Arc<PooledConnection>) -> Fut,
+        F: Fn(Try) -> Fut,
         Fut: Future<Output = Result<T, ClientError>>,
     {
         target.counts.on_try();
-        let result = self.try_on(target, started_us, patience, try_once).await;
+        let result = self.try_on(target, started_us, (patience, due), try_once).await;
         if result.is_err() {
             target.counts.on_failure();
         }
@@ -494,11 +544,11 @@ impl Inner {
         &self,
         target: &Target,
         started_us: u64,
-        patience: Duration,
+        (patience, due): (Duration, Due),
         try_once: &F,
     ) -> Result<(T, Arc<PooledConnection>), Failed>
     where
-        F: Fn(Arc<PooledConnection>) -> Fut,
+        F: Fn(Try) -> Fut,
         Fut: Future<Output = Result<T, ClientError>>,
     {
         let address = &target.address;
@@ -527,7 +577,12 @@ impl Inner {
         let waited = Duration::from_micros(sent_us.saturating_sub(started_us));
         let left = patience.saturating_sub(waited);
         let is_old = used.identity().incarnation.is_none();
-        match rt::timeout(left, try_once(Arc::clone(&used))).await {
+        let counts_for = match due {
+            Due::Within(time) if !is_broken(Rule::TryTime) => Some(left.min(time)),
+            Due::Within(_) | Due::Whenever => None,
+        };
+        let this = Try { used: Arc::clone(&used), counts_for };
+        match rt::timeout(left, try_once(this)).await {
             Some(Ok(value)) => {
                 target.counts.on_answer(rt::now_us().saturating_sub(sent_us));
                 Ok((value, used))

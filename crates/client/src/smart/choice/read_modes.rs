@@ -123,7 +123,7 @@ impl Inner {
         }
         let fields = &fields;
         self.call(plan, |used| async move {
-            let reply = used.connection().request("get_value", fields).await?;
+            let reply = used.request("get_value", fields).await?;
             entry::entry_of(&reply, &used.identity().name)
         })
         .await

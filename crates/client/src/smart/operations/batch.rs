@@ -246,7 +246,7 @@ impl Client {
             Plan { first: home.as_deref(), needs_id, ..Plan::new("batch", shard, idempotency) };
         let is_repeatable = idempotency != Idempotency::Unguarded;
         let served = self.inner.call(plan, |used| async move {
-            let reply = used.connection().request("batch", fields).await?;
+            let reply = used.request("batch", fields).await?;
             batch.decode(&reply, &used.identity().name, is_repeatable)
         });
         let served = served.await?;

@@ -1,6 +1,5 @@
 //! Reading and writing one entry.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -14,9 +13,8 @@ use crate::message::{Fields, Message};
 use crate::model::path::Path;
 use crate::model::shard::shard_of;
 use crate::model::value::Value;
-use crate::pool::PooledConnection;
 use crate::rt;
-use crate::smart::choice::call::{Plan, Served};
+use crate::smart::choice::call::{Plan, Served, Try};
 use crate::smart::choice::read_modes::ReadRequest;
 use crate::smart::error::CallError;
 use crate::smart::{Client, Inner};
@@ -195,7 +193,7 @@ impl Inner {
                 let waited = Duration::from_millis(rt::now().saturating_sub(started));
                 policy.try_deadline.min(total_deadline.saturating_sub(waited))
             });
-            let reply = used.connection().request(action, &fields).await?;
+            let reply = used.request(action, &fields).await?;
             entry::written_of(&reply, &used.identity().name)
         });
         let served = served.await?;
@@ -235,11 +233,7 @@ impl Inner {
     }
 }
 
-/// One request on a connection.
-async fn request_on(
-    used: Arc<PooledConnection>,
-    action: &str,
-    fields: &Fields,
-) -> Result<Message, ClientError> {
-    used.connection().request(action, fields).await
+/// One request in a try.
+async fn request_on(this: Try, action: &str, fields: &Fields) -> Result<Message, ClientError> {
+    this.request(action, fields).await
 }

@@ -19,7 +19,7 @@ use crate::model::value::{Kind, Reader};
 use crate::pool::PooledConnection;
 use crate::retry::{Idempotency, RetryPolicy};
 use crate::rt;
-use crate::smart::choice::call::{Plan, stream_error};
+use crate::smart::choice::call::{Plan, Try, stream_error};
 use crate::smart::error::{At, CallError, Fate};
 use crate::smart::{Client, Inner};
 
@@ -63,6 +63,7 @@ impl Client {
         let mut plan = Plan::new("delete_tree", shard_of(path), idempotency);
         // As many entries as there are take as long as that takes.
         plan.try_deadline = Some(self.inner.config.retry.total_deadline);
+        plan.begins_soon = true;
         let served = self.inner.call(plan, |used| async move {
             long_request(&self.inner, &used, plan.action, fields).await
         });
@@ -171,7 +172,7 @@ impl Client {
         let home = self.inner.home(shard_of(path));
         let plan = Plan { first: home.as_deref(), ..Plan::read("enum", shard_of(path)) };
         let children = self.inner.call(plan, |used| async move {
-            let reply = used.connection().request("enum", fields).await?;
+            let reply = used.request("enum", fields).await?;
             let malformed = || entry::malformed(&used.identity().name, "a list of children");
             children_of(path, &reply).ok_or_else(malformed)
         });
@@ -272,13 +273,13 @@ fn children_of(path: &Path, reply: &Message) -> Option<Vec<Path>> {
 /// once it has sent nothing for about as long as one try may take.
 async fn long_request(
     client: &Inner,
-    used: &Arc<PooledConnection>,
+    used: &Try,
     action: &str,
     fields: &Fields,
 ) -> Result<Message, ClientError> {
     let (connection, patience) = (used.connection(), client.config.retry.try_deadline);
     let begun = rt::now();
-    let mut reply = pin!(connection.request(action, fields));
+    let mut reply = pin!(used.request(action, fields));
     loop {
         if let Some(reply) = rt::timeout(patience / 2, reply.as_mut()).await {
             return reply;

@@ -15,7 +15,7 @@ use crate::pool::{NodeIdentity, PooledConnection};
 use crate::retry::{ErrorClass, RetryPolicy};
 use crate::rt;
 use crate::smart::Inner;
-use crate::smart::choice::call::{Plan, Refusals, Round};
+use crate::smart::choice::call::{Due, Plan, Refusals, Round, Try};
 use crate::smart::error::{At, CallError, Fate};
 
 /// A stream, and the node that sends it.
@@ -113,8 +113,8 @@ impl Inner {
         let plan = Plan { first: home.as_deref(), ..Plan::read(action, shard) };
         // One that does not say either in this time has begun it.
         let patience = self.config.retry.try_deadline / 4;
-        let begun = self.call(plan, |used| async move {
-            let (mut stream, used) = open_on(used, action, fields).await?;
+        let begun = self.call(plan, |this| async move {
+            let (mut stream, used) = open_on(this.used, action, fields).await?;
             rt::timeout(patience, stream.let_in()).await.unwrap_or(Ok(()))?;
             Ok((stream, used))
         });
@@ -151,8 +151,11 @@ impl Inner {
             let Some(target) = self.choose(&routing, &plan, &mut search.round) else {
                 return Err(CallError::Usage(String::from("there is no node to ask")));
             };
-            let open = |used| open_on(used, action, fields);
-            match self.try_at(target, rt::now_us(), policy.try_deadline, &open).await {
+            let open = |this: Try| open_on(this.used, action, fields);
+            match self
+                .try_at(target, rt::now_us(), (policy.try_deadline, Due::Whenever), &open)
+                .await
+            {
                 Ok(((stream, used), _)) => {
                     let (node, address) = (used.identity().clone(), target.address.clone());
                     return Ok(Opened { stream, used, node, address, since: rt::now() });

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::digest::{Extents, Heard, Schedule};
 use super::spread::LinkEdge;
+use crate::engine::far_clock::is_too_far;
 use crate::engine::repair::answer::Serving;
 use crate::engine::repair::contents::PeerContents;
 use crate::engine::take_in::TOUCHED_AT_ONCE;
@@ -209,6 +210,11 @@ impl Engine {
             // A link that was closed meanwhile has nothing more to say.
             if self.peers.get(link).is_none() {
                 return;
+            }
+            // Here and nowhere else, so that no kind of message is forgotten: every one passes this.
+            if is_too_far(message.top_tock(), self.replica.tock()) {
+                out.push(Output::Close { link, reason: CloseReason::ClockTooFar });
+                break;
             }
             match message {
                 PeerMessage::Change(change) => self.on_change(link, &change, now, out),

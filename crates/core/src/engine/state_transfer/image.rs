@@ -1,6 +1,7 @@
 //! A node's whole state at one moment, as data: what a restart needs, and what a snapshot file
 //! holds (replication rule 9).
 
+use crate::engine::far_clock::is_too_far;
 use crate::engine::{Config, Decided, Engine, Outbox, Output};
 use crate::model::group::GroupConfig;
 use crate::model::ids::{NodeId, Tick, Tock};
@@ -39,10 +40,6 @@ pub struct Knowledge {
     pub decided: Option<Decided>,
 }
 
-/// The greatest clock of a state that is taken in from a file: a quarter of what there is, and more than a million changes
-/// a second for 30,000 years.
-const RESTORED_CLOCK_MAX: u64 = 1 << 60;
-
 impl Image {
     /// Whose state it is, in which of its lives.
     #[must_use]
@@ -51,14 +48,16 @@ impl Image {
     }
 
     /// Why it must not be taken in from a file, if its clock is too far ahead: a network whose clock is at its end can
-    /// make no changes any more, and nothing turns a clock back. A file can be anybody's.
+    /// make no changes any more, and nothing turns a clock back. A file can be anybody's. `own`: the clock of whoever
+    /// takes it in.
     #[must_use]
-    pub fn clock_too_far(&self) -> Option<String> {
+    pub fn clock_too_far(&self, own: Tock) -> Option<String> {
         let clock = self.replica.tock;
-        (clock.get() > RESTORED_CLOCK_MAX).then(|| {
+        is_too_far(clock, own).then(|| {
             format!(
-                "the file's clock is at {clock}, near its end, after which nobody could make changes any more: the file is \
-                 none that a network has made"
+                "the file's clock is at {clock}, near its end, after which nobody could make changes any more; no network \
+                 brings it there by its changes. To take over its values alone: `distkv-node snapshot convert FILE --format \
+                 jsonl --to LINES`, leave out the lines below :n, then `distkv-node import LINES`"
             )
         })
     }

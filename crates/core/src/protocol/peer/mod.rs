@@ -3,6 +3,7 @@
 //! behind those that this version knows are ignored, and so are kinds it does not know.
 
 mod arriving;
+mod clock;
 mod codec;
 mod contents_codec;
 mod field_codec;

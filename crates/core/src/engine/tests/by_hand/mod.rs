@@ -3,6 +3,7 @@
 mod answering;
 mod asking;
 mod comparing;
+mod far_clock;
 mod healing;
 
 use super::*;

@@ -1,5 +1,7 @@
 //! The errors that clients see: a text for people, and a code word for programs.
 
+use crate::model::ids::Millis;
+
 /// The fixed word that every error carries as `code`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ErrorCode {
@@ -28,6 +30,8 @@ pub enum ErrorCode {
     WidReused,
     /// The write comes too late: its client does not wait for it any more, and has gone on. Nothing was changed.
     GivenUp,
+    /// The request came later than its client had said that it counts. Nothing was changed.
+    TooLate,
     /// The root cannot be deleted. Nothing was changed.
     IsRoot,
     /// The node still owns entries, is the one that was asked, or must stay a member. Nothing was changed.
@@ -63,7 +67,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// All of them, in their order.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::BadRequest,
         Self::BadMessage,
         Self::UnknownAction,
@@ -76,6 +80,7 @@ impl ErrorCode {
         Self::TypeMismatch,
         Self::WidReused,
         Self::GivenUp,
+        Self::TooLate,
         Self::IsRoot,
         Self::InUse,
         Self::NotReady,
@@ -109,6 +114,7 @@ impl ErrorCode {
             Self::TypeMismatch => "type_mismatch",
             Self::WidReused => "wid_reused",
             Self::GivenUp => "given_up",
+            Self::TooLate => "too_late",
             Self::IsRoot => "is_root",
             Self::InUse => "in_use",
             Self::NotReady => "not_ready",
@@ -139,12 +145,24 @@ pub struct ClientError {
     pub text: String,
     /// The change that was asked for is made here; something else about it has failed.
     pub(crate) is_made: bool,
+    /// What the node's clock says, where that is why.
+    pub(crate) clock: Option<Millis>,
 }
 
 impl ClientError {
     /// An error with its text.
     pub fn new(code: ErrorCode, text: impl Into<String>) -> Self {
-        Self { code, text: text.into(), is_made: false }
+        Self { code, text: text.into(), is_made: false, clock: None }
+    }
+
+    /// A request that counted until `by`; the node's clock says `clock`, which is later.
+    #[must_use]
+    pub fn too_late(by: Millis, clock: Millis) -> Self {
+        let late = clock.saturating_sub(by);
+        let text = format!(
+            "this request comes {late} ms too late: its client has said until when it counts; nothing was changed"
+        );
+        Self { clock: Some(clock), ..Self::new(ErrorCode::TooLate, text) }
     }
 
     /// The same, where the change that was asked for is made here all the same.

@@ -2,7 +2,7 @@
 //! order of the fields is the original's.
 
 use crate::model::entry::Entry;
-use crate::model::ids::{Tick, Tock};
+use crate::model::ids::{Millis, Tick, Tock};
 use crate::model::invariant::invariant;
 use crate::model::meta::shown;
 use crate::model::tick_set::TickSet;
@@ -187,13 +187,15 @@ pub struct LoginOffer {
 }
 
 /// The server's first message. `network`: that of the node, by which clients leave one of another network before they
-/// send anything; it is left out if it is empty. `tick` is none on a node that cannot work yet.
+/// send anything; it is left out if it is empty. `tick` is none on a node that cannot work yet. `clock`: that of the node, by which requests
+/// say until when they count.
 pub fn write_greeting(
     node: &str,
     network: &str,
     tick: Option<Tick>,
     tock: Tock,
     qlen: u64,
+    clock: Millis,
     login: &LoginOffer,
     out: &mut Vec<u8>,
 ) {
@@ -207,7 +209,7 @@ pub fn write_greeting(
         Some(tick) => message.u64("tick", tick.get()),
         None => message.nil("tick"),
     };
-    message.tock(tock).u64("qlen", qlen);
+    message.tock(tock).u64("qlen", qlen).u64("clock", clock);
     if !network.is_empty() {
         message.str("network", network);
     }
@@ -250,6 +252,9 @@ fn write_what(error: &ClientError, message: &mut MessageWriter<'_>) {
     message.str("error", &error.text).str("code", error.code.word());
     if error.is_made {
         message.bool("made", true);
+    }
+    if let Some(clock) = error.clock {
+        message.u64("clock", clock);
     }
 }
 

@@ -1,7 +1,7 @@
 //! How a client's message is decoded into a typed [`Request`].
 
 use super::coerce::{read_integer, read_natural};
-use crate::model::ids::Tock;
+use crate::model::ids::{Millis, Tock};
 use crate::model::path::PathBytes;
 use crate::model::tick_set::TickSet;
 use crate::model::value::{Kind, ReadError, Reader};
@@ -76,8 +76,9 @@ pub fn decode_fields<'a>(fields: &Fields<'a>) -> Result<ClientMessage<'a>, BadMe
         return Err(bad(Some(seq), false)(error));
     };
     // A request is large: it is moved once.
-    match decode_request(action, fields) {
-        Ok(request) => Ok(ClientMessage::Request { seq, action, request }),
+    let by = decode_by(fields);
+    match by.and_then(|by| Ok((by, decode_request(action, fields)?))) {
+        Ok((by, request)) => Ok(ClientMessage::Request { seq, action, request, by }),
         Err(error) => {
             let is_login = matches!(action, Action::Auth | Action::DiffieHellman);
             let bad = bad(Some(seq), action.errs_in_stream())(error);
@@ -93,6 +94,12 @@ fn known_action(fields: &Fields<'_>) -> Option<Action> {
 fn decode_seq(fields: &Fields<'_>) -> Result<u64, ClientError> {
     let raw = fields.need(Field::Seq)?;
     Reader::new(raw).read_u64().map_err(|e| wrong(Field::Seq, &e))
+}
+
+/// Until when the request counts, by the node's clock.
+fn decode_by(fields: &Fields<'_>) -> Result<Option<Millis>, ClientError> {
+    let Some(raw) = fields.get_non_nil(Field::By) else { return Ok(None) };
+    read_natural(&mut Reader::new(raw)).map(Some).map_err(|e| wrong(Field::By, &e))
 }
 
 fn decode_snapshot_of<'a>(fields: &Fields<'a>) -> Result<SnapshotOf<'a>, ClientError> {

@@ -18,7 +18,7 @@ use crate::protocol::client::word::fold;
 const _: () = assert!(Field::ALL.len() <= u128::BITS as usize);
 
 /// Most fields of a message that have a meaning here. More can only be repetitions.
-const FIELDS_MAX: usize = 80;
+const FIELDS_MAX: usize = 96;
 const _: () = assert!(Field::ALL.len() <= FIELDS_MAX);
 
 macro_rules! fields {
@@ -66,6 +66,7 @@ fields! {
     Action = "action",
     After = "after",
     AnyNetwork = "any_network",
+    By = "by",
     Grace = "grace_ms",
     Chain = "chain",
     ClientMemory = "client_memory",
