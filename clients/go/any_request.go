@@ -59,6 +59,8 @@ func (c *Client) Request(ctx context.Context, action string, fields map[string]a
 	if p.idempotency != reading {
 		c.caller.own.orderInto(b, Path{}, false) // What the caller says comes later, and counts.
 	}
+	_, isTheirs := fields["by"]
+	p.isUntimed = isTheirs || onlyReads[action]
 	for _, field := range sortedPairs(fields) {
 		value, err := Encode(field.Value)
 		if err != nil {

@@ -21,7 +21,13 @@ type plan struct {
 	last        []address     // nodes that come last
 	isLong      bool          // a try may take all the time there is, while the node is alive
 	timeout     time.Duration // for all tries, instead of what the context or the policy says
+	isUntimed   bool          // it counts whenever it comes, also if it may change something
 	isOwn       bool          // the client makes it by itself: it is not in the counters, and closing does not wait for it
+}
+
+// isTimed: each try says until when it counts.
+func (p *plan) isTimed() bool {
+	return p.idempotency != reading && !p.isUntimed && planted != plantNotTimed
 }
 
 // served is the reply, and the node that sent it.
@@ -37,7 +43,8 @@ type served struct {
 func (s *served) life() life { return life{s.conn.name, s.conn.incarnation} }
 
 // once is one try of an operation that is more than one request with one reply.
-type once func(ctx context.Context, c *conn, end instant) *tryError
+// What it sends counts until then; never: whenever it comes.
+type once func(ctx context.Context, c *conn, end, until instant) *tryError
 
 // caller carries calls out: which node, which connection, how long, and what then. All operations go through here.
 type caller struct {
@@ -186,11 +193,15 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 			if p.isLong {
 				end = started + total
 			}
+			until := never
+			if p.isTimed() {
+				until = min(end, sent+policy.TryDeadline)
+			}
 			var reply message
 			if do == nil {
-				reply, failure = connection.request(ctx, request, end)
+				reply, failure = connection.requestUntil(ctx, request, end, until)
 			} else {
-				failure = do(ctx, connection, end)
+				failure = do(ctx, connection, end, until)
 			}
 			if failure == nil {
 				node.note(now() - sent)

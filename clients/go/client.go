@@ -47,6 +47,9 @@ func Connect(ctx context.Context, config Config) (*Client, error) {
 	if err := config.withTicket(); err != nil {
 		return nil, err
 	}
+	if err := config.Login.check(); err != nil {
+		return nil, err
+	}
 	if len(config.Seeds) > SeedsMax {
 		return nil, usage(fmt.Sprintf("a client has at most %d seeds", SeedsMax))
 	}

@@ -52,7 +52,7 @@ func (m ReadMode) check(byDefault ReadMode) (ReadMode, error) {
 }
 
 // Config is what a client does. Fields that are zero, also times, have their defaults, which are for a program that would rather
-// wait some seconds than get an error; negative numbers are refused.
+// wait some seconds than get an error; negative numbers, and what is out of the range that a field tells, are refused.
 type Config struct {
 	// Seeds are "host:port" or "host"; one is enough. Without any, those of the ticket count, or of the environment's
 	// DISTKV_TICKET, or else 127.0.0.1.
@@ -135,7 +135,7 @@ func (c Config) MarshalJSON() ([]byte, error) {
 	return json.Marshal(shown)
 }
 
-// PoolConfig is how connections are kept.
+// PoolConfig is how connections are kept. Fields that are zero have their defaults.
 type PoolConfig struct {
 	ConnectionsPerNode int           // 1 to 16: 2
 	BusyAt             int           // open requests from which on another connection is opened: 64
@@ -148,7 +148,7 @@ type PoolConfig struct {
 	Window             int           // messages of one stream that may be under way, 2 to 4,096: 64
 }
 
-// TopologyConfig is how the cluster is watched.
+// TopologyConfig is how the cluster is watched. Fields that are zero have their defaults.
 type TopologyConfig struct {
 	FirstViewTimeout time.Duration // how long a node may take to begin to send its view: 3 s
 	RetryDelay       time.Duration // the wait after no candidate could be reached; doubles up to the next: 50 ms
@@ -164,7 +164,8 @@ const shardTableAgeMin = 100 * time.Millisecond
 // ConnectionsPerNodeMax is the most connections to one node.
 const ConnectionsPerNodeMax = 16
 
-// checkNumbers refuses negative ones: nothing takes less than no time, and there is no word for "never" but a long time.
+// checkNumbers refuses negative ones: nothing takes less than no time, and there is no word for "never" but a long time. It also
+// refuses those that are out of their range; zero stands for what is usual.
 func (c *Config) checkNumbers() error {
 	for _, one := range []struct {
 		name string
@@ -175,6 +176,18 @@ func (c *Config) checkNumbers() error {
 			if field := section.Field(i); field.CanInt() && field.Int() < 0 {
 				return usage(fmt.Sprintf("%s%s is negative; leave it out for what is usual", one.name, section.Type().Field(i).Name))
 			}
+		}
+	}
+	for _, one := range []struct {
+		name                   string
+		value, least, greatest int
+	}{
+		{"Pool.ConnectionsPerNode", c.Pool.ConnectionsPerNode, 1, ConnectionsPerNodeMax},
+		{"Pool.Window", c.Pool.Window, windowMin, windowMax},
+	} {
+		if one.value != 0 && (one.value < one.least || one.value > one.greatest) {
+			return usage(fmt.Sprintf("%s must be from %d to %d, not %d; leave it out for what is usual", one.name, one.least, one.greatest,
+				one.value))
 		}
 	}
 	return nil
@@ -194,7 +207,6 @@ func (c *Config) fill() {
 	c.Retry.fill()
 	p := &c.Pool
 	setDefault(&p.ConnectionsPerNode, 2)
-	p.ConnectionsPerNode = min(max(p.ConnectionsPerNode, 1), ConnectionsPerNodeMax)
 	setDefault(&p.BusyAt, 64)
 	setDefault(&p.IdleClose, time.Minute)
 	setDefault(&p.FailureMemory, 100*time.Millisecond)

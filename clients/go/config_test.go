@@ -66,6 +66,33 @@ func TestNoNumberOfAConfigurationIsNegative(t *testing.T) {
 	}
 }
 
+func TestWhatIsOutOfItsRangeIsToldWithItsNameAndRange(t *testing.T) {
+	long := strings.Repeat("x", 5000)
+	for why, config := range map[string]Config{
+		"Pool.ConnectionsPerNode must be from 1 to 16, not 17":  {Pool: PoolConfig{ConnectionsPerNode: 17}},
+		"Pool.Window must be from 2 to 4096, not 1;":            {Pool: PoolConfig{Window: 1}},
+		"Pool.Window must be from 2 to 4096, not 4097":          {Pool: PoolConfig{Window: 4097}},
+		"Login.User must have from 1 to 256 bytes, not 0":       {Login: PasswordLogin("", "x")},
+		"Login.User must have from 1 to 256 bytes, not 257":     {Login: TokenLogin(long[:257], "x")},
+		"Login.Secret must have from 0 to 4096 bytes, not 5000": {Login: PasswordLogin("ann", long)},
+		"Login.Method must have from 0 to 256 bytes, not 257":   {Login: &Login{User: "ann", Method: long[:257]}},
+		"Login.Key must have 32 bytes, not 31":                  {Login: &Login{Key: make([]byte, 31)}},
+		"Login.Key must have 32 bytes, not 0":                   {Login: &Login{Key: []byte{}}},
+	} {
+		config.Seeds = []string{"127.0.0.1:1"}
+		_, err := Connect(t.Context(), config)
+		if wantError(t, err, ErrUsage); !strings.Contains(err.Error(), why) || strings.Contains(err.Error(), "xx") {
+			t.Errorf("%s: %v", why, err)
+		}
+	}
+	// Zero is what is usual, and a key needs no user.
+	one := &scripted{name: "s1"}
+	zero := Config{Seeds: startScripted(t, one), Pool: PoolConfig{BusyAt: 0, Window: 0}, Retry: RetryPolicy{AttemptsMax: 0}}
+	if config := connect(t, zero).config; config.Pool.BusyAt != 64 || config.Pool.Window != 64 || config.Retry.AttemptsMax != 0 {
+		t.Errorf("%+v", config)
+	}
+}
+
 func TestReadModesAreReadInAnyCase(t *testing.T) {
 	for text, want := range map[ReadMode]ReadMode{"": AnyNode, "preferred": Preferred, "ANY": AnyNode, "Freshest": Freshest} {
 		if found, err := text.check(AnyNode); found != want || err != nil {

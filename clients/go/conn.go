@@ -68,6 +68,7 @@ type conn struct {
 	sweep     *time.Timer
 	sweepAt   instant
 	greeting  chan message // nil once it has come
+	nodeClock nodeClock
 	intake    intake
 }
 
@@ -75,6 +76,7 @@ type conn struct {
 type waiter struct {
 	reply    chan result
 	deadline instant
+	until    instant // when the request stops to count; never: it counts whenever it comes
 }
 
 type result struct {
@@ -111,8 +113,13 @@ func newConn(where address, socket net.Conn, goroutines *group) *conn {
 
 // request sends a request and waits for its one reply. `body` is all of it up to the value of seq.
 func (c *conn) request(ctx context.Context, body []byte, end instant) (message, *tryError) {
+	return c.requestUntil(ctx, body, end, never)
+}
+
+// requestUntil is the same for a request that counts until then, if the node tells its clock; never: whenever it comes.
+func (c *conn) requestUntil(ctx context.Context, body []byte, end, until instant) (message, *tryError) {
 	w := waiters.Get().(*waiter)
-	w.deadline = end
+	w.deadline, w.until = end, until
 	seq, mustRead, err := c.send(ctx, body, end, w, nil)
 	if err != nil {
 		waiters.Put(w)
@@ -121,13 +128,13 @@ func (c *conn) request(ctx context.Context, body []byte, end instant) (message, 
 	if mustRead {
 		if found, isThere := c.readFor(ctx, w); isThere {
 			waiters.Put(w)
-			return found.reply()
+			return c.replyOf(found)
 		}
 	}
 	select {
 	case found := <-w.reply:
 		waiters.Put(w)
-		return found.reply()
+		return c.replyOf(found)
 	case <-ctx.Done():
 		c.mu.Lock()
 		_, isOpen := c.pending[seq]
@@ -144,6 +151,17 @@ func (c *conn) request(ctx context.Context, body []byte, end instant) (message, 
 	}
 }
 
+// replyOf is the reply to a request. Where that came too late, by a clock that is ahead of what was counted, the next one will not.
+func (c *conn) replyOf(found result) (message, *tryError) {
+	reply, err := found.reply()
+	if err != nil && err.kind == tryServer && err.code == tooLate {
+		c.mu.Lock()
+		c.nodeClock.hear(found.message, now())
+		c.mu.Unlock()
+	}
+	return reply, err
+}
+
 // gaveUp is the error of a try whose caller gave up, or had no more time.
 func gaveUp(ctx context.Context, node string) *tryError {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -154,8 +172,8 @@ func gaveUp(ctx context.Context, node string) *tryError {
 
 // send sends a request for a waiter or a stream, and returns its number, and whether the waiter has to read.
 func (c *conn) send(ctx context.Context, body []byte, end instant, w *waiter, s *stream) (uint64, bool, *tryError) {
-	if len(body)+9 > RequestBytesMax {
-		return 0, false, tryErrorf(tryTooLarge, "the request is %d bytes long; at most %d can be sent", len(body)+9, RequestBytesMax)
+	if length := len(body) + 9 + timeBytes; length > RequestBytesMax {
+		return 0, false, tryErrorf(tryTooLarge, "the request is %d bytes long; at most %d can be sent", length, RequestBytesMax)
 	}
 	c.mu.Lock()
 	for len(c.out) > outgoingBytesMax && c.ended.Load() == nil {
@@ -185,7 +203,11 @@ func (c *conn) send(ctx context.Context, body []byte, end instant, w *waiter, s 
 	}
 	c.load.Add(1)
 	mustRead := c.intake.onSent(w)
-	c.out = msgpack.AppendUint(append(c.out, body...), seq)
+	if w != nil && w.until != never && c.nodeClock.isTold {
+		c.out = appendTimed(c.out, body, seq, c.nodeClock.by(w.until, now()))
+	} else {
+		c.out = msgpack.AppendUint(append(c.out, body...), seq)
+	}
 	mustWrite := !c.isWriting
 	c.isWriting = true
 	c.mu.Unlock()

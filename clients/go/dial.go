@@ -114,6 +114,7 @@ func (c *conn) begin(ctx context.Context, config *Config, own *network, greets <
 		return err
 	}
 	c.name = told.node
+	c.nodeClock = newNodeClock(first, now())
 	granted := told.window
 	if granted < 0 {
 		granted = windowMax

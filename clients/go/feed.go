@@ -31,7 +31,7 @@ type search struct {
 func (s *search) first(ctx context.Context, c *caller) (*opened, *Error) {
 	p := plan{action: s.action, shard: s.shard, first: c.home(c.topology.routing(), s.shard)}
 	var found *stream
-	where, failed := c.call(ctx, &p, nil, func(ctx context.Context, connection *conn, end instant) (err *tryError) {
+	where, failed := c.call(ctx, &p, nil, func(ctx context.Context, connection *conn, end, _ instant) (err *tryError) {
 		if found, err = connection.stream(ctx, s.head, end); err != nil {
 			return err
 		}

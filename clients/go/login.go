@@ -16,11 +16,19 @@ import (
 
 const nonceBytes = 32
 
+// Bounds of a login, as nodes take it, in bytes.
+const (
+	loginNameBytes   = 256 // of a user's name, or a method's
+	loginSecretBytes = 4096
+	loginKeyBytes    = 32
+)
+
 // Login is a user with its password or token, or the network's key.
 //
 // A secret is sent as it is (the node keeps its Argon2id): only within TLS, or to a node of the same machine, unless the
 // configuration has PlaintextLogin. Nothing secret is in the text of a Login, or in any error.
 type Login struct {
+	// User has 1 to 256 bytes; with a Key, none is needed.
 	User   string
 	Secret string
 	// Method is "password", "token", or "root", which has no secret; none takes what the node asks for.
@@ -46,6 +54,28 @@ func (l Login) LogValue() slog.Value { return slog.StringValue(l.String()) }
 
 // MarshalJSON has nothing secret either: what it writes cannot be read back.
 func (l Login) MarshalJSON() ([]byte, error) { return json.Marshal(l.String()) }
+
+// check refuses, before anything is sent, what no node takes.
+func (l *Login) check() error {
+	if l == nil {
+		return nil
+	}
+	if l.Key != nil {
+		if len(l.Key) != loginKeyBytes {
+			return usage(fmt.Sprintf("Login.Key must have %d bytes, not %d", loginKeyBytes, len(l.Key)))
+		}
+		return nil
+	}
+	for _, one := range []struct {
+		name, value     string
+		least, greatest int
+	}{{"User", l.User, 1, loginNameBytes}, {"Secret", l.Secret, 0, loginSecretBytes}, {"Method", l.Method, 0, loginNameBytes}} {
+		if size := len(one.value); size < one.least || size > one.greatest {
+			return usage(fmt.Sprintf("Login.%s must have from %d to %d bytes, not %d", one.name, one.least, one.greatest, size))
+		}
+	}
+	return nil
+}
 
 // blame is what may be wrong when a node refuses it.
 func (l *Login) blame() string {

@@ -17,8 +17,8 @@ func (c *conn) isAlive(ctx context.Context, end instant) (isAnswered, isSilent b
 }
 
 // longRequest is a request that takes as long as it takes, until `end`. Meanwhile the node is asked now and then whether it is
-// alive: it is given up once it has been silent for about as long as `patience`.
-func (c *conn) longRequest(ctx context.Context, body []byte, end instant, patience time.Duration) (message, *tryError) {
+// alive: it is given up once it has been silent for about as long as `patience`. It counts if it comes before `until`.
+func (c *conn) longRequest(ctx context.Context, body []byte, end, until instant, patience time.Duration) (message, *tryError) {
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	whole, cancel := context.WithCancel(ctx)
@@ -26,7 +26,7 @@ func (c *conn) longRequest(ctx context.Context, body []byte, end instant, patien
 	replied := make(chan result, 1)
 	asking.Go(func() {
 		defer cancel() // Nobody needs to know any more whether it is alive.
-		reply, err := c.request(whole, body, end)
+		reply, err := c.requestUntil(whole, body, end, until)
 		replied <- result{reply, err}
 	})
 	for {

@@ -19,4 +19,5 @@ const (
 	plantNotStopped    = "a stream that is left goes on"
 	plantOwnOrder      = "a write does not say what the client knows"
 	plantNotGivenUp    = "a write does not say what is given up"
+	plantNotTimed      = "a try does not say until when it counts"
 )

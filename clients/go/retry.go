@@ -47,6 +47,7 @@ var codes = map[string]class{
 	"not_ready":      classUnavailable,
 	"read_only":      classUnavailable,
 	"no_event":       classUnavailable,
+	tooLate:          classUnavailable,
 	"too_many":       classOverload,
 	"too_slow":       classAborted,
 	"unknown_fate":   classUnknownThere,

@@ -46,7 +46,7 @@ func TestFinalCodesAreToldAfterOneTry(t *testing.T) {
 }
 
 func TestWhatOneNodeCannotDoAnotherDoes(t *testing.T) {
-	for _, code := range []string{"not_ready", "read_only", "no_event", "too_many", "too_slow"} {
+	for _, code := range []string{"not_ready", "read_only", "no_event", "too_many", "too_slow", "too_late"} {
 		t.Run(code, func(t *testing.T) {
 			client, _, _, path := pair(t, quick(), always(errorReply(code)))
 			if found := get[string](t, client, path); found != "two" {
@@ -61,7 +61,7 @@ func TestWhatOneNodeCannotDoAnotherDoes(t *testing.T) {
 }
 
 func TestAClassForEachCodeThatANodeHas(t *testing.T) {
-	if len(codes) != 27 {
+	if len(codes) != 28 {
 		t.Error(len(codes))
 	}
 	var policy RetryPolicy

@@ -61,7 +61,7 @@ func (c *Client) Tree(ctx context.Context, path Path, options *TreeOptions) iter
 		p := c.treePlan(path)
 		var s *stream
 		var entry *TreeEntry
-		found, failed := c.caller.call(ctx, &p, nil, func(ctx context.Context, connection *conn, end instant) *tryError {
+		found, failed := c.caller.call(ctx, &p, nil, func(ctx context.Context, connection *conn, end, _ instant) *tryError {
 			var err *tryError
 			if s, err = connection.stream(ctx, head, c.untilSilent(end)); err != nil {
 				return err
@@ -114,7 +114,7 @@ func (c *Client) TreeList(ctx context.Context, path Path, options *TreeOptions) 
 	p := c.treePlan(path)
 	var entries []TreeEntry
 	isTooMuch := false
-	_, failed := c.caller.call(ctx, &p, nil, func(ctx context.Context, connection *conn, end instant) *tryError {
+	_, failed := c.caller.call(ctx, &p, nil, func(ctx context.Context, connection *conn, end, _ instant) *tryError {
 		entries = nil
 		s, err := connection.stream(ctx, head, c.untilSilent(end))
 		if err != nil {
