@@ -274,6 +274,12 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 			}
 			if why := refused.reason(c.topology.routing().targets); why.weight() > failure.weight() {
 				err = err.because(why)
+				if isOutOfFiles(why.cause) && err.cause == failure {
+					// For errors.Is: that the deadline has cut off the last try says less.
+					told := *failure
+					told.cause = errors.Join(failure.cause, why.cause)
+					failure, err.cause = &told, &told
+				}
 			}
 			reason := ctx.Err()
 			if _, isSet := ctx.Deadline(); isSet && p.timeout == 0 && verdict == giveUpDeadline && attempts != policy.AttemptsMax {

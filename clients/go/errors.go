@@ -210,7 +210,7 @@ func (e *tryError) weight() int {
 		return 3
 	case e.waits:
 		return 2
-	case e.isFull():
+	case e.isFull(), isOutOfFiles(e.cause):
 		return 1
 	}
 	return e.before.weight()
@@ -218,7 +218,12 @@ func (e *tryError) weight() int {
 
 func (e *tryError) Error() string { return e.text }
 
-func (e *tryError) Unwrap() error { return e.cause }
+func (e *tryError) Unwrap() error {
+	if e.before.outOfFiles() { // That its time was over says less.
+		return errors.Join(e.cause, e.before.cause)
+	}
+	return e.cause
+}
 
 func tryErrorf(kind tryKind, format string, args ...any) *tryError {
 	return &tryError{kind: kind, text: fmt.Sprintf(format, args...)}
