@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::thread;
@@ -58,7 +59,13 @@ impl Authority {
     fn put(&self, cert: &str, key: &str) {
         // The key first: both are read when either has changed.
         fs::write(self.path("node.key"), key).unwrap();
+        self.set_mode(0o600);
         fs::write(self.path("node.pem"), cert).unwrap();
+    }
+
+    /// Who can read the key.
+    fn set_mode(&self, mode: u32) {
+        fs::set_permissions(self.path("node.key"), fs::Permissions::from_mode(mode)).unwrap();
     }
 
     /// Certificates that no client believes: one without its CA behind it, and one for clients. And what is said of them.
@@ -150,6 +157,10 @@ fn a_certificate_that_expires_is_warned_of_until_another_one_is_there() {
     let checked = cli(&["config", "check", &config]);
     assert_eq!(checked.code, 0, "{checked:?}");
     assert!(checked.stdout.contains("node.toml:3: warning: cert: the certificate"), "{checked:?}");
+    authority.set_mode(0o644);
+    let checked = cli(&["config", "check", &config]).stdout;
+    assert!(checked.contains("can read the certificate's key"), "{checked}");
+    authority.set_mode(0o600);
     let node = authority.start(&["--http", "127.0.0.1:0"]);
     let connect = node.client.to_string();
     let status = |what: &str| {

@@ -238,6 +238,9 @@ impl Plant {
         let files = [(self.path("web.key"), key), (self.path("web.pem"), certificate)];
         let [key, certificate] = files.map(|(file, text)| {
             std::fs::write(&file, text).unwrap();
+            // A key that all can read would be warned of.
+            let own = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+            std::fs::set_permissions(&file, own).unwrap();
             file
         });
         [certificate, key]
