@@ -27,7 +27,7 @@ use super::input::Input;
 use super::socket::{LINGER, is_local, linger, prepare, write_out};
 use super::tls::{self, NoSession, TlsSettings};
 use crate::engine::Engine;
-use crate::protocol::client::reply::{write_error, write_greeting};
+use crate::protocol::client::reply::{Greeting, write_error, write_greeting};
 use crate::protocol::client::{ClientError, ErrorCode};
 use crate::rt::{self, TcpStream};
 use crate::server::Shared;
@@ -273,16 +273,10 @@ impl Connection {
         let out = &mut self.exchange.out;
         self.exchange.shared.hub.read(|engine| {
             let name = engine.id().name.as_str();
-            write_greeting(
-                name,
-                &network,
-                engine.tick(),
-                engine.tock(),
-                qlen,
-                rt::now(),
-                &offer,
-                out,
-            );
+            let (tick, tock) = (engine.tick(), engine.tock());
+            let greeting =
+                Greeting { node: name, network: &network, tick, tock, qlen, clock: rt::now() };
+            write_greeting(&greeting, &offer, out);
         });
     }
 

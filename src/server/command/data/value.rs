@@ -286,13 +286,13 @@ fn as_get<'a>(message: &'a Decoded<'a>) -> Option<(u64, &'a RequestPath<'a>, Cha
 }
 
 /// What there is to write, and until when that counts; a request for a tock writes nothing.
-type Asked<'a> = (u64, Option<&'a WriteRequest<'a>>, Option<Millis>);
+type Asked<'a> = (u64, Option<&'a WriteRequest<'a>>, Millis);
 
 fn as_write<'a>(message: &'a Decoded<'a>) -> Option<Asked<'a>> {
     let Ok(ClientMessage::Request { seq, request, by, .. }) = message else { return None };
     match request {
         Request::Write(write) => Some((*seq, Some(write), *by)),
-        Request::GetTock => Some((*seq, None, None)),
+        Request::GetTock => Some((*seq, None, *by)),
         _ => None,
     }
 }

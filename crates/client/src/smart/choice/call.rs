@@ -2,7 +2,6 @@
 //! here.
 
 use std::future::Future;
-use std::ops::Deref;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +11,13 @@ use smallvec::SmallVec;
 
 use crate::connection::group::Member;
 use crate::error::ClientError;
-use crate::message::{Fields, Message};
 use crate::model::host_port::HostPort;
-use crate::pool::{self, NodeIdentity, PooledConnection};
+use crate::pool::{NodeIdentity, PooledConnection};
 use crate::retry::deviations::{Rule, is_broken};
-use crate::retry::{Decision, ErrorClass, Idempotency, Reason, RetryPolicy, Sent};
+use crate::retry::{Decision, ErrorClass, Idempotency, Reason, RetryPolicy};
 use crate::rt;
 use crate::smart::Inner;
+use crate::smart::choice::tries::{Due, Failed, Try};
 use crate::smart::error::{At, CallError, Fate};
 use crate::smart::observer::Observed;
 use crate::smart::operations::entry::{Repeated, Written};
@@ -85,54 +84,6 @@ pub(in crate::smart) struct Served<T> {
     pub(in crate::smart) maybe_twice: bool,
     /// What the tries before have left in doubt.
     pub(in crate::smart) earlier: Fate,
-}
-
-/// Until when the request of a try counts, where the node tells its clock.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::smart) enum Due {
-    /// It changes nothing.
-    Whenever,
-    /// For so long, and no longer than the try.
-    Within(Duration),
-}
-
-/// A try on a connection.
-#[derive(Debug, Clone)]
-pub(in crate::smart) struct Try {
-    pub(in crate::smart) used: Arc<PooledConnection>,
-    /// For how long what it sends counts; none: whenever it comes.
-    counts_for: Option<Duration>,
-}
-
-impl Deref for Try {
-    type Target = Arc<PooledConnection>;
-
-    fn deref(&self) -> &Arc<PooledConnection> {
-        &self.used
-    }
-}
-
-impl Try {
-    /// Sends the request of a call, and waits for its one reply.
-    ///
-    /// # Errors
-    /// The node's error, or how the connection ended.
-    pub(in crate::smart) async fn request(
-        &self,
-        action: &str,
-        fields: &Fields,
-    ) -> Result<Message, ClientError> {
-        self.connection().request_within(action, fields, self.counts_for).await
-    }
-}
-
-/// How one try failed.
-#[derive(Debug)]
-pub(in crate::smart) struct Failed {
-    pub(in crate::smart) error: ClientError,
-    pub(in crate::smart) class: ErrorClass,
-    /// The node has none of our actions, so it heeds no write ids either.
-    is_old: bool,
 }
 
 impl<T> Served<T> {
@@ -517,88 +468,6 @@ impl Inner {
             round.tried.clear();
         }
         None
-    }
-
-    /// One try, within the given time, of which it is now `started_us` (by [`rt::now_us`]). `due`: until when the node may
-    /// carry out what is sent.
-    pub(in crate::smart) async fn try_at<T, F, Fut>(
-        &self,
-        target: &Target,
-        started_us: u64,
-        (patience, due): (Duration, Due),
-        try_once: &F,
-    ) -> Result<(T, Arc<PooledConnection>), Failed>
-    where
-        F: Fn(Try) -> Fut,
-        Fut: Future<Output = Result<T, ClientError>>,
-    {
-        target.counts.on_try();
-        let result = self.try_on(target, started_us, (patience, due), try_once).await;
-        if result.is_err() {
-            target.counts.on_failure();
-        }
-        result
-    }
-
-    async fn try_on<T, F, Fut>(
-        &self,
-        target: &Target,
-        started_us: u64,
-        (patience, due): (Duration, Due),
-        try_once: &F,
-    ) -> Result<(T, Arc<PooledConnection>), Failed>
-    where
-        F: Fn(Try) -> Fut,
-        Fut: Future<Output = Result<T, ClientError>>,
-    {
-        let address = &target.address;
-        let slow = |what: &str, patience: Duration| ClientError::Connect {
-            address: address.to_string(),
-            reason: format!("{what} within {patience:?}"),
-        };
-        let unavailable = |error| Failed { error, class: ErrorClass::Unavailable, is_old: false };
-        let expected = target.expected();
-        let (used, sent_us) = match self.pool.plan(address, expected) {
-            pool::Plan::Use(used) => (Ok(used), started_us),
-            pool::Plan::Fail(error) => (Err(error), started_us),
-            // However long the work itself may take.
-            pool::Plan::Wait(attempt) => {
-                let patience = patience.min(self.config.retry.try_deadline);
-                match rt::timeout(patience, self.pool.come_about(&attempt, expected)).await {
-                    Some(result) => (result, rt::now_us()),
-                    None => return Err(unavailable(slow("no connection", patience))),
-                }
-            }
-        };
-        let used = used.map_err(unavailable)?;
-        if used.connection().is_closed() {
-            return Err(unavailable(slow("no connection that lasts", patience)));
-        }
-        let waited = Duration::from_micros(sent_us.saturating_sub(started_us));
-        let left = patience.saturating_sub(waited);
-        let is_old = used.identity().incarnation.is_none();
-        let counts_for = match due {
-            Due::Within(time) if !is_broken(Rule::TryTime) => Some(left.min(time)),
-            Due::Within(_) | Due::Whenever => None,
-        };
-        let this = Try { used: Arc::clone(&used), counts_for };
-        match rt::timeout(left, try_once(this)).await {
-            Some(Ok(value)) => {
-                target.counts.on_answer(rt::now_us().saturating_sub(sent_us));
-                Ok((value, used))
-            }
-            Some(Err(error)) => {
-                let class = ErrorClass::of(&error, Sent::Maybe);
-                Err(Failed { error, class, is_old })
-            }
-            None => {
-                self.pool.on_timeout(address, &used, sent_us / 1000);
-                let (address, reason) =
-                    (address.to_string(), format!("no answer within {patience:?}"));
-                let error = ClientError::Silent { address, reason };
-                Err(Failed { error, class: ErrorClass::TryDeadline, is_old })
-            }
-        }
     }
 }
 

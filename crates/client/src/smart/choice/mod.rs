@@ -5,3 +5,4 @@ mod majority;
 pub(super) mod own_writes;
 pub(super) mod read_modes;
 pub(super) mod shard_table;
+pub(super) mod tries;

@@ -14,8 +14,9 @@ use crate::model::path::Path;
 use crate::model::shard::shard_of;
 use crate::model::value::Value;
 use crate::rt;
-use crate::smart::choice::call::{Plan, Served, Try};
+use crate::smart::choice::call::{Plan, Served};
 use crate::smart::choice::read_modes::ReadRequest;
+use crate::smart::choice::tries::Try;
 use crate::smart::error::CallError;
 use crate::smart::{Client, Inner};
 

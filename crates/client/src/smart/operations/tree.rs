@@ -19,7 +19,8 @@ use crate::model::value::{Kind, Reader};
 use crate::pool::PooledConnection;
 use crate::retry::{Idempotency, RetryPolicy};
 use crate::rt;
-use crate::smart::choice::call::{Plan, Try, stream_error};
+use crate::smart::choice::call::{Plan, stream_error};
+use crate::smart::choice::tries::Try;
 use crate::smart::error::{At, CallError, Fate};
 use crate::smart::{Client, Inner};
 

@@ -15,7 +15,8 @@ use crate::pool::{NodeIdentity, PooledConnection};
 use crate::retry::{ErrorClass, RetryPolicy};
 use crate::rt;
 use crate::smart::Inner;
-use crate::smart::choice::call::{Due, Plan, Refusals, Round, Try};
+use crate::smart::choice::call::{Plan, Refusals, Round};
+use crate::smart::choice::tries::{Due, Try};
 use crate::smart::error::{At, CallError, Fate};
 
 /// A stream, and the node that sends it.

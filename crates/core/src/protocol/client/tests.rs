@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::chain::{ChainField, Names};
-use super::reply::{LoginOffer, StreamTag, write_error, write_greeting, write_state, write_ticks};
+use super::reply::{
+    Greeting, LoginOffer, StreamTag, write_error, write_greeting, write_state, write_ticks,
+};
 use super::request::{ChainLength, RequestPath, WatchConflicts};
 use super::shorten::Shortener;
 use super::*;
@@ -179,13 +181,16 @@ fn every_action_is_known_by_its_name() {
 #[test]
 fn messages_are_the_originals_byte_for_byte() {
     let mut out = Vec::new();
-    write_greeting("n1", "", Tick::new(1), tock(26), 10, 5, &LoginOffer::default(), &mut out);
+    let (tick, tock_26) = (Tick::new(1), tock(26));
+    let unnamed = Greeting { node: "n1", network: "", tick, tock: tock_26, qlen: 10, clock: 5 };
+    write_greeting(&unnamed, &LoginOffer::default(), &mut out);
     let greeting =
         "86a373657100a776657273696f6e93004100a46e6f6465a26e31a47469636b01a4746f636b1aa4716c656e0a";
     let greeting = greeting.replacen("86", "87", 1) + "a5636c6f636b05";
     assert_eq!(out, hex(&greeting), "the original's clients ignore what they do not know");
     out.clear();
-    write_greeting("n1", "plant", Tick::new(1), tock(26), 10, 5, &LoginOffer::default(), &mut out);
+    let named = Greeting { network: "plant", ..unnamed };
+    write_greeting(&named, &LoginOffer::default(), &mut out);
     let named = greeting.replacen("87", "88", 1) + "a76e6574776f726ba5706c616e74";
     assert_eq!(out, hex(&named));
     out.clear();

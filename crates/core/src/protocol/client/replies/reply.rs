@@ -186,19 +186,26 @@ pub struct LoginOffer {
     pub soon: Option<Box<str>>,
 }
 
-/// The server's first message. `network`: that of the node, by which clients leave one of another network before they
-/// send anything; it is left out if it is empty. `tick` is none on a node that cannot work yet. `clock`: that of the node, by which requests
-/// say until when they count.
-pub fn write_greeting(
-    node: &str,
-    network: &str,
-    tick: Option<Tick>,
-    tock: Tock,
-    qlen: u64,
-    clock: Millis,
-    login: &LoginOffer,
-    out: &mut Vec<u8>,
-) {
+/// What a node says of itself when a client comes.
+#[derive(Clone, Copy, Debug)]
+pub struct Greeting<'a> {
+    /// Its name.
+    pub node: &'a str,
+    /// That of its network, by which clients leave one of another network before they send anything; left out if it is empty.
+    pub network: &'a str,
+    /// None on a node that cannot work yet.
+    pub tick: Option<Tick>,
+    /// The network's tock, as it knows it.
+    pub tock: Tock,
+    /// The greatest window of streams.
+    pub qlen: u64,
+    /// Its own clock, by which requests say until when they count.
+    pub clock: Millis,
+}
+
+/// The server's first message.
+pub fn write_greeting(greeting: &Greeting<'_>, login: &LoginOffer, out: &mut Vec<u8>) {
+    let Greeting { node, network, tick, tock, qlen, clock } = *greeting;
     let mut message = MessageWriter::new(out);
     message.u64("seq", 0);
     let version = message.key("version");

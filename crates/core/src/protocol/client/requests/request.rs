@@ -45,8 +45,8 @@ pub enum ClientMessage<'a> {
         action: Action,
         /// What is asked for.
         request: Request<'a>,
-        /// Where the node's clock says more, nothing is to be carried out.
-        by: Option<Millis>,
+        /// Where the node's clock says more, nothing is to be carried out. [`Millis::MAX`] if the client does not say.
+        by: Millis,
     },
 }
 

@@ -11,7 +11,7 @@ use distkv::model::shard::shard_of;
 use distkv::node::Node;
 use distkv::testing::{TestCluster, block_on, loopback};
 
-use super::ops::connect;
+use crate::client::ops::connect;
 
 /// The node whose clock is ahead, and the one whose clock is behind.
 const AHEAD: usize = 0;

@@ -7,7 +7,7 @@ use distkv::client::{Client, ClientConfig, Fields, Idempotency, RetryPolicy};
 use distkv::model::path::Path;
 use distkv::testing::block_on;
 
-use super::topology::scripted::Scripted;
+use crate::client::topology::scripted::Scripted;
 
 /// Of the played node.
 const CLOCK: u64 = 1_000_000;

@@ -1,0 +1,4 @@
+//! What comes of a write where nodes know different things, stand still, or get it late.
+
+mod own_order;
+mod try_times;
