@@ -116,8 +116,17 @@ func (c *conn) request(ctx context.Context, body []byte, end instant) (message, 
 	return c.requestUntil(ctx, body, end, never)
 }
 
-// requestUntil is the same for a request that counts until then, if the node tells its clock; never: whenever it comes.
+// requestUntil is the same for a request that counts until then, if the node tells its clock; never: whenever it comes. Where the
+// clock was ahead of what was counted here, the request is sent once more.
 func (c *conn) requestUntil(ctx context.Context, body []byte, end, until instant) (message, *tryError) {
+	reply, err := c.requestOnce(ctx, body, end, until)
+	if err != nil && err.isBehind && until != never {
+		reply, err = c.requestOnce(ctx, body, end, until)
+	}
+	return reply, err
+}
+
+func (c *conn) requestOnce(ctx context.Context, body []byte, end, until instant) (message, *tryError) {
 	w := waiters.Get().(*waiter)
 	w.deadline, w.until = end, until
 	seq, mustRead, err := c.send(ctx, body, end, w, nil)
@@ -151,12 +160,12 @@ func (c *conn) requestUntil(ctx context.Context, body []byte, end, until instant
 	}
 }
 
-// replyOf is the reply to a request. Where that came too late, by a clock that is ahead of what was counted, the next one will not.
+// replyOf is the reply to a request. Where that came too late, by a clock that is ahead of what was counted, the next one may not.
 func (c *conn) replyOf(found result) (message, *tryError) {
 	reply, err := found.reply()
 	if err != nil && err.kind == tryServer && err.code == tooLate {
 		c.mu.Lock()
-		c.nodeClock.hear(found.message, now())
+		err.isBehind = c.nodeClock.hear(found.message, now())
 		c.mu.Unlock()
 	}
 	return reply, err

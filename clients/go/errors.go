@@ -191,6 +191,8 @@ type tryError struct {
 	// How the attempt before had failed, where a caller could wait no longer for a connection (tryConnect).
 	before *tryError
 	cause  error
+	// The node's clock is ahead of what was counted (tryServer): the same may come in time when it is sent once more.
+	isBehind bool
 }
 
 // isRefusal: the node does not let this client in, or is none of its network, and would say so again in a moment.

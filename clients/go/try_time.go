@@ -16,6 +16,9 @@ const tooLate = "too_late"
 // clockSlack: of so many milliseconds one is left out, since the clocks of two machines differ by less.
 const clockSlack = 4096
 
+// clockRounded: what the node's clock and the count of it are rounded down by, together, milliseconds.
+const clockRounded = 2
+
 // timeBytes is by how much a request that says until when it counts is longer at the most: `by` with a number, and a longer head.
 const timeBytes = 4 + 9 + 2
 
@@ -46,21 +49,26 @@ func (n *nodeClock) now(moment instant) int64 {
 	return addUpTo(n.clock, since-(since+clockSlack-1)/clockSlack)
 }
 
-// hear: the node says in a message that has just come what its clock is. That counts where it is ahead of what was counted.
-func (n *nodeClock) hear(m message, moment instant) {
-	if clock, ok := clockIn(m); ok && n.isTold && clock > n.now(moment) {
+// hear: the node says in a message that has just come what its clock is. That counts where it is ahead of what was counted; whether
+// it is.
+func (n *nodeClock) hear(m message, moment instant) bool {
+	clock, ok := clockIn(m)
+	isAhead := ok && n.isTold && clock > n.now(moment)
+	if isAhead {
 		n.clock, n.at = clock, moment
 	}
+	return isAhead
 }
 
-// by is what it will say at that end, at the least, rounded up to a millisecond.
+// by is what it will say at that end. All that was rounded down on the way is added: else what has a millisecond would always be too
+// late.
 func (n *nodeClock) by(end, moment instant) int64 {
 	left := max(end-moment, 0)
 	whole := int64(left / time.Millisecond)
 	if left%time.Millisecond > 0 {
 		whole++
 	}
-	return addUpTo(n.now(moment), whole)
+	return addUpTo(n.now(moment), whole+clockRounded)
 }
 
 // addUpTo is the sum of two numbers that are not negative, or the greatest number.

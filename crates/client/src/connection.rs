@@ -265,31 +265,42 @@ impl Connection {
     }
 
     /// The same of a request that the node carries out only within this time, if it tells its clock; none: whenever it comes.
+    /// Where the clock was ahead of what was counted here, the request is sent once more, with what is left of the time.
     ///
     /// # Errors
     /// As [`Connection::request`].
-    pub(crate) async fn request_within(
+    pub async fn request_within(
         &self,
         action: &str,
         fields: &Fields,
         time: Option<Duration>,
     ) -> Result<Message, ClientError> {
-        let open = Shared::open(&self.shared)?;
-        let by = time.and_then(|time| self.shared.node_clock.after(time));
-        self.send(&open, action, fields, by).await?;
-        let message = open.messages.take().await.ok_or_else(|| self.shared.lost())?;
-        if let Some(error) = message.error() {
-            if let Some(clock) = message.u64("clock") {
-                self.shared.node_clock.hear(clock);
+        let began = rt::now();
+        let mut is_first = true;
+        loop {
+            let left = |time: Duration| {
+                time.saturating_sub(Duration::from_millis(rt::now().saturating_sub(began)))
+            };
+            let open = Shared::open(&self.shared)?;
+            let by = time.and_then(|time| self.shared.node_clock.after(left(time)));
+            self.send(&open, action, fields, by).await?;
+            let message = open.messages.take().await.ok_or_else(|| self.shared.lost())?;
+            if let Some(error) = message.error() {
+                let is_late = by.is_some() && error.has_code("too_late");
+                let clock = message.u64("clock").filter(|_| is_late);
+                if clock.is_some_and(|clock| self.shared.node_clock.hear(clock)) && is_first {
+                    is_first = false;
+                    continue;
+                }
+                return Err(error.into());
             }
-            return Err(error.into());
+            if !message.is_plain() {
+                self.stop(open.seq);
+                let reason = format!("a stream came as the answer to {action}");
+                return Err(self.shared.protocol_error(reason));
+            }
+            return Ok(message);
         }
-        if !message.is_plain() {
-            self.stop(open.seq);
-            let reason = format!("a stream came as the answer to {action}");
-            return Err(self.shared.protocol_error(reason));
-        }
-        Ok(message)
     }
 
     /// Sends a request that is answered with a stream, and waits for its start.

@@ -103,6 +103,8 @@ pub struct Remote {
     pub connection: Connection,
     /// How long an answer may take.
     timeout: Duration,
+    /// Within what time what is asked for must begin, however long it may take then.
+    begins: Duration,
     /// When all answers must be there, if they have their time together.
     until: Option<Millis>,
 }
@@ -173,7 +175,11 @@ impl RemoteArgs {
                         // Whoever connects again means the same one.
                         let _ = self.met.set(network);
                     }
-                    return Ok(Remote::over(connection, self.answer_timeout()));
+                    let begins = self.timeout_or_default();
+                    return Ok(Remote {
+                        begins,
+                        ..Remote::over(connection, self.answer_timeout())
+                    });
                 }
                 // A refusal says more than that another one cannot be reached, and so does another network.
                 Err(error) if tells(Some(&error)) >= tells(failed.as_ref()) => failed = Some(error),
@@ -463,7 +469,7 @@ pub enum RequestKind {
 impl Remote {
     /// A connection that is there already.
     pub fn over(connection: Connection, timeout: Duration) -> Remote {
-        Remote { connection, timeout, until: None }
+        Remote { connection, timeout, begins: timeout, until: None }
     }
 
     /// The same, with time for the node to say that its time is over.
@@ -504,7 +510,9 @@ impl Remote {
         fields: &Fields,
     ) -> Result<Result<Message, ServerError>, CliError> {
         let asked = async {
-            match self.connection.request(action, fields).await {
+            // What the node gets when nobody waits any more is not to be done.
+            let time = (!only_reads(action)).then(|| self.time_left().min(self.begins));
+            match self.connection.request_within(action, fields, time).await {
                 Err(ClientError::Server(error)) => Ok(Err(error)),
                 reply => reply.map(Ok),
             }
@@ -544,8 +552,14 @@ impl Remote {
         let Some(until) = self.until else { return self.within(self.timeout, answer).await };
         match until.saturating_sub(rt::now()) {
             0 => Err(self.no_answer(Outcome::Unreachable)),
-            left => self.within(Duration::from_millis(left).min(self.timeout), answer).await,
+            _ => self.within(self.time_left(), answer).await,
         }
+    }
+
+    /// How long an answer may take that is asked for now.
+    fn time_left(&self) -> Duration {
+        let left = self.until.map(|until| until.saturating_sub(rt::now()));
+        left.map_or(self.timeout, |left| Duration::from_millis(left).min(self.timeout))
     }
 
     async fn within<T>(

@@ -23,6 +23,7 @@ use async_io::{Async, Timer};
 use distkv_model as model;
 use futures::future::FutureExt;
 use futures::task::AtomicWaker;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
@@ -544,6 +545,15 @@ pub fn now() -> Millis {
 #[must_use]
 pub fn millis(duration: Duration) -> Millis {
     Millis::try_from(duration.as_millis()).unwrap_or(Millis::MAX)
+}
+
+/// As [`now`], but it also counts the time for which the machine was suspended, where the system tells it.
+#[must_use]
+pub fn awake_or_not() -> Millis {
+    static START: OnceLock<Duration> = OnceLock::new();
+    let boot = clock_gettime(ClockId::Boottime);
+    let since_boot = Duration::try_from(boot).unwrap_or_default();
+    millis(since_boot.saturating_sub(*START.get_or_init(|| since_boot)))
 }
 
 /// Microseconds since this was first called in the process; never goes back. For measuring.

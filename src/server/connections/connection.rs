@@ -274,8 +274,14 @@ impl Connection {
         self.exchange.shared.hub.read(|engine| {
             let name = engine.id().name.as_str();
             let (tick, tock) = (engine.tick(), engine.tock());
-            let greeting =
-                Greeting { node: name, network: &network, tick, tock, qlen, clock: rt::now() };
+            let greeting = Greeting {
+                node: name,
+                network: &network,
+                tick,
+                tock,
+                qlen,
+                clock: rt::awake_or_not(),
+            };
             write_greeting(&greeting, &offer, out);
         });
     }

@@ -218,7 +218,7 @@ pub(in crate::server) fn check_time(by: Millis) -> Result<(), ClientError> {
     if by == Millis::MAX {
         return Ok(());
     }
-    let clock = rt::now();
+    let clock = rt::awake_or_not();
     if clock > by { Err(ClientError::too_late(by, clock)) } else { Ok(()) }
 }
 

@@ -29,7 +29,9 @@ use super::connections::unsynced_replies::UnsyncedReplies;
 use crate::engine::Policies;
 use crate::hub::inbox::{Inbox, QueueId, Ready};
 use crate::model::ids::{Millis, Tock};
-use crate::protocol::client::reply::{StreamTag, write_error, write_state, write_stream_error};
+use crate::protocol::client::reply::{
+    StreamTag, write_error, write_state, write_stream_error, write_what,
+};
 use crate::protocol::client::{ClientError, ErrorCode, MessageWriter};
 
 /// Most messages of one stream before it is another's turn.
@@ -615,7 +617,7 @@ impl Source for FailedSource {
                 cx.shared.counts.note_error(&error);
                 let tock = emit.tock();
                 let (mut message, tag) = emit.begin();
-                message.str("error", &error.text).str("code", error.code.word());
+                write_what(&error, &mut message);
                 message.tag(tag).tock(tock);
                 Progress::Wrote
             }

@@ -8,6 +8,9 @@ use std::thread;
 use distkv::client::splitter::Splitter;
 use distkv::client::{Fields, Message};
 
+/// What the clock of each one says when it greets.
+pub(crate) const CLOCK: u64 = 1_000_000;
+
 /// A node that answers each request with what a function makes of it. It lives as long as the
 /// test's process.
 pub(crate) struct FakeNode {
@@ -65,7 +68,8 @@ fn serve(
 ) -> std::io::Result<()> {
     let mut greeting = Fields::new();
     greeting.u64("seq", 0).raw("version", b"\x93\x00\x41\x00").str("node", name);
-    stream.write_all(&greeting.u64("tick", 1).u64("tock", 2).encode())?;
+    greeting.u64("tick", 1).u64("tock", 2).u64("clock", CLOCK);
+    stream.write_all(&greeting.encode())?;
     let mut splitter = Splitter::new();
     let mut chunk = [0; 64 << 10];
     loop {

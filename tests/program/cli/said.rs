@@ -11,7 +11,7 @@ use distkv::model::value::{write_array_len, write_map_len, write_str};
 use serde_json::Value as Json;
 
 use crate::cli::command::{at, bench, cli, cli_with, program};
-use crate::cli::fake::{FakeNode, changed, error, item, state};
+use crate::cli::fake::{CLOCK, FakeNode, changed, error, item, state};
 use crate::processes::{NodeProcess, wait_until};
 
 /// Each line's only key.
@@ -119,6 +119,30 @@ fn of_what_only_reads_nothing_may_have_been_done() {
     }
     let done = cli_with(&node, &["set", "a", "1", "--timeout", "200ms"]);
     assert_eq!(done.code, 7, "{}", done.stderr);
+}
+
+#[test]
+fn what_a_command_changes_counts_for_as_long_as_it_waits() {
+    let node = FakeNode::start(|_| vec![changed(true)]);
+    let commands: [(&[&str], &str); 4] = [
+        (&["set", "a", "1"], "set_value"),
+        (&["delete", "a"], "delete_value"),
+        (&["delete", "a", "--recursive"], "delete_tree"),
+        (&["send", "t", "1"], "msg_send"),
+    ];
+    for (arguments, action) in commands {
+        cli_with(&node, &[arguments, &["--timeout", "50s"]].concat());
+        let by = node.asked(action).u64("by").unwrap();
+        // No machine is so slow that a command takes ten minutes.
+        assert!((CLOCK + 50_000..CLOCK + 650_000).contains(&by), "{action}: {by}");
+    }
+    cli_with(&node, &["get", "a"]);
+    assert_eq!(node.asked("get_value").u64("by"), None);
+    // It may take ten minutes, but it begins soon.
+    let node = FakeNode::start(|_| vec![changed(true)]);
+    cli_with(&node, &["delete", "a", "--recursive"]);
+    let by = node.asked("delete_tree").u64("by").unwrap();
+    assert!((CLOCK + 10_000..CLOCK + 610_000).contains(&by), "{by}");
 }
 
 #[test]

@@ -196,7 +196,8 @@ class Connection(asyncio.BufferedProtocol):
         return future
 
     async def request(self, head: bytes, deadline: float, raw: bool = False, until: float | None = None) -> Any:
-        """Sends a request, as :meth:`send_request`, and waits for its one reply: a message, or its bytes.
+        """Sends a request, as :meth:`send_request`, and waits for its one reply: a message, or its bytes. Where the node's
+        clock was ahead of what was counted, it is sent once more.
 
         Raises a :class:`~distkv_client.errors.TryError`; the node's own is a
         :class:`~distkv_client.errors.ServerError`.
@@ -205,10 +206,10 @@ class Connection(asyncio.BufferedProtocol):
             await self.writable(deadline)
         message: Any = await self.send_request(head, deadline, raw, until)
         if type(message) is dict:
+            if until is not None and self.node_clock.was_behind(message):  # pyright: ignore[reportUnknownArgumentType]
+                message = await self.send_request(head, deadline, raw, until)
             if "state" in message:  # Nobody reads the stream that it begins.
                 self.forget_stream(message["seq"], stop=True)  # pyright: ignore[reportUnknownArgumentType]
-            if "error" in message:
-                self.node_clock.hear(message.get("clock"))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
             check_reply(message)  # pyright: ignore[reportUnknownArgumentType]
         return message  # pyright: ignore[reportUnknownVariableType]
 

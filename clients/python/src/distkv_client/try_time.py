@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from time import monotonic
+from typing import Any
 
 from .codec import map_head, pack_int
 
@@ -20,6 +21,8 @@ CLOCK_END = 1 << 63
 """A node's clock is below this, in milliseconds; anything else is none."""
 SLACK = 4096
 """Of so many milliseconds one is left out: the clocks of two machines differ by less."""
+ROUNDED = 2
+"""What the node's clock and the count of it are rounded down by, together, in milliseconds."""
 _LONGEST = 1e15
 """More seconds than any clock has left."""
 
@@ -39,18 +42,24 @@ class NodeClock:
         since = int((at - self._at) * 1000)
         return clock + since + -since // SLACK if since > 0 else clock
 
-    def hear(self, told: object) -> None:
-        """The node says what its clock is. That counts where it is ahead of what was counted."""
+    def hear(self, told: object) -> bool:
+        """The node says what its clock is. That counts where it is ahead of what was counted; whether it is."""
         clock, at = _clock_of(told), monotonic()
-        if clock is not None and self._clock is not None and clock > self._now(self._clock, at):
-            self._clock, self._at = clock, at
+        if clock is None or self._clock is None or clock <= self._now(self._clock, at):
+            return False
+        self._clock, self._at = clock, at
+        return True
+
+    def was_behind(self, reply: dict[str, Any]) -> bool:
+        """Whether what the reply is to came too late only by what was counted here, so that it may be sent again."""
+        return reply.get("code") == "too_late" and self.hear(reply.get("clock"))
 
     def after(self, seconds: float) -> int | None:
-        """What the node's clock will say in so many seconds, at the least, rounded up to a millisecond; none if the
-        node does not tell it."""
+        """What the node's clock will say in so many seconds; none if the node does not tell it. All that was rounded
+        down on the way is added: else what has a millisecond would always be too late."""
         if self._clock is None:
             return None
-        by = self._now(self._clock, monotonic())
+        by = self._now(self._clock, monotonic()) + ROUNDED
         if seconds > 0:
             # The last digits of a float are no millisecond.
             by += math.ceil((seconds if seconds < _LONGEST else _LONGEST) * 1000 - 0.001)

@@ -14,6 +14,8 @@ use crate::rt;
 
 /// Of so many milliseconds one is left out: the clocks of two machines differ by less.
 const SLACK: u64 = 4096;
+/// What the node's clock and the count of it are rounded down by, together, milliseconds.
+const ROUNDED: u64 = 2;
 
 /// See the module.
 #[derive(Debug)]
@@ -42,20 +44,23 @@ impl NodeClock {
         NodeClock(Mutex::new(greeted.map(|clock| Told { clock, at: rt::now() })))
     }
 
-    /// The node has said what its clock is.
-    pub(super) fn hear(&self, clock: u64) {
+    /// The node has said what its clock is. Whether that is ahead of what was counted.
+    pub(super) fn hear(&self, clock: u64) -> bool {
         let at = rt::now();
         let mut told = self.0.lock();
-        if told.is_some_and(|told| told.now(at) < clock) {
+        let is_ahead = told.is_some_and(|told| told.now(at) < clock);
+        if is_ahead {
             *told = Some(Told { clock, at });
         }
+        is_ahead
     }
 
-    /// What the node's clock will say after this time, rounded up to a millisecond; none if the node does not tell it.
+    /// What the node's clock will say after this time; none if the node does not tell it. All that was rounded down on the
+    /// way is added: else what has a millisecond would always be too late.
     pub(super) fn after(&self, time: Duration) -> Option<u64> {
         let told = (*self.0.lock())?;
         let time = u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
-        Some(told.now(rt::now()).saturating_add(time))
+        Some(told.now(rt::now()).saturating_add(time).saturating_add(ROUNDED))
     }
 }
 
@@ -78,9 +83,9 @@ mod tests {
     fn only_what_is_ahead_of_what_was_counted_is_heard() {
         let clock = NodeClock::new(Some(1 << 40));
         let soon = || clock.after(Duration::ZERO).unwrap();
-        clock.hear(5);
+        assert!(!clock.hear(5));
         assert!((1 << 40..1 << 41).contains(&soon()));
-        clock.hear(1 << 42);
+        assert!(clock.hear(1 << 42));
         assert!((1 << 42..1 << 43).contains(&soon()));
         assert_eq!(clock.after(Duration::MAX), Some(u64::MAX));
     }
@@ -88,7 +93,7 @@ mod tests {
     #[test]
     fn of_a_node_that_tells_no_clock_nothing_is_known() {
         let clock = NodeClock::new(None);
-        clock.hear(7);
+        assert!(!clock.hear(7));
         assert_eq!(clock.after(Duration::ZERO), None);
     }
 }

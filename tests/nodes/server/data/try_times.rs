@@ -42,7 +42,9 @@ fn what_comes_later_than_it_counts_is_not_carried_out_and_is_told_the_clock() {
     }
     assert_eq!(client.ok(map! {"action": "status"})["tick"], tick, "nothing was changed");
     assert_eq!(client.get("a.b"), Some(1.into()));
-    assert_eq!(client.code(map! {"action": "get_tree", "path": path("a"), "by": 0}), "too_late");
+    // Also in a stream.
+    let error = client.error(map! {"action": "get_tree", "path": path("a"), "by": 0});
+    assert!(error["code"].as_str() == Some("too_late") && error["clock"].is_u64(), "{error}");
 }
 
 #[test]
@@ -90,7 +92,7 @@ fn of_writes_that_come_together_each_has_its_own_time() {
 fn a_time_that_is_none_is_refused() {
     let node = Node::found("n1");
     let mut client = node.connect();
-    for by in [Value::from(-1), "soon".into(), array([1])] {
+    for by in [Value::from(-1), "soon".into(), array([1]), 1.0.into(), true.into()] {
         let set = map! {"action": "set_value", "path": path("a"), "value": 1, "by": by};
         let error = client.error(set);
         assert_eq!(error["code"].as_str(), Some("bad_request"), "{error}");

@@ -58,8 +58,12 @@ impl Client {
             let text = format!("{action} is answered with a stream, which `request` does not read");
             return Err(CallError::Usage(text));
         }
-        let plan =
-            Plan { try_deadline, needs_id, ..Plan::new(action, shard_of(path), idempotency) };
+        let plan = Plan {
+            try_deadline,
+            needs_id,
+            begins_soon: action == "delete_tree",
+            ..Plan::new(action, shard_of(path), idempotency)
+        };
         if idempotency == Idempotency::Read {
             return Ok(self.inner.request(plan, fields).await?.value);
         }

@@ -255,7 +255,7 @@ pub fn write_error_result(error: &ClientError, out: &mut Vec<u8>) {
 }
 
 /// What of an error is the same wherever it stands.
-fn write_what(error: &ClientError, message: &mut MessageWriter<'_>) {
+pub fn write_what(error: &ClientError, message: &mut MessageWriter<'_>) {
     message.str("error", &error.text).str("code", error.code.word());
     if error.is_made {
         message.bool("made", true);

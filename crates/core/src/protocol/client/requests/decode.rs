@@ -99,7 +99,7 @@ fn decode_seq(fields: &Fields<'_>) -> Result<u64, ClientError> {
 /// Until when the request counts, by the node's clock.
 fn decode_by(fields: &Fields<'_>) -> Result<Millis, ClientError> {
     let Some(raw) = fields.get_non_nil(Field::By) else { return Ok(Millis::MAX) };
-    read_natural(&mut Reader::new(raw)).map_err(|e| wrong(Field::By, &e))
+    Reader::new(raw).read_u64().map_err(|e| wrong(Field::By, &e))
 }
 
 fn decode_snapshot_of<'a>(fields: &Fields<'a>) -> Result<SnapshotOf<'a>, ClientError> {
