@@ -196,8 +196,8 @@ class Connection(asyncio.BufferedProtocol):
         return future
 
     async def request(self, head: bytes, deadline: float, raw: bool = False, until: float | None = None) -> Any:
-        """Sends a request, as :meth:`send_request`, and waits for its one reply: a message, or its bytes. Where the node's
-        clock was ahead of what was counted, it is sent once more.
+        """Sends a request, as :meth:`send_request`, and waits for its one reply: a message, or its bytes. Where the
+        node's clock was ahead of what was counted, it is sent once more.
 
         Raises a :class:`~distkv_client.errors.TryError`; the node's own is a
         :class:`~distkv_client.errors.ServerError`.
