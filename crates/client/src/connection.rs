@@ -275,14 +275,15 @@ impl Connection {
         fields: &Fields,
         time: Option<Duration>,
     ) -> Result<Message, ClientError> {
-        let began = rt::now();
+        // Of what changes nothing, which is the more usual, the time is not looked at.
+        let limit = time.map(|time| (time, rt::now()));
         let mut is_first = true;
         loop {
-            let left = |time: Duration| {
-                time.saturating_sub(Duration::from_millis(rt::now().saturating_sub(began)))
-            };
             let open = Shared::open(&self.shared)?;
-            let by = time.and_then(|time| self.shared.node_clock.after(left(time)));
+            let by = limit.and_then(|(time, began)| {
+                let since = Duration::from_millis(rt::now().saturating_sub(began));
+                self.shared.node_clock.after(time.saturating_sub(since))
+            });
             self.send(&open, action, fields, by).await?;
             let message = open.messages.take().await.ok_or_else(|| self.shared.lost())?;
             if let Some(error) = message.error() {
