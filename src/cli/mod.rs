@@ -23,10 +23,11 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use distkv_command::output::typed;
 use distkv_command::signals::survive_file_limit;
-use distkv_command::{error, following, remote, say};
+use distkv_command::{error, following, remote, say, signals};
 
 use crate::rt;
 use error::{CliError, EXIT_OK};
@@ -84,6 +85,7 @@ Environment:
   DISTKV_NODE_CA  the CA of the nodes' own certificates, as --node-ca
   DISTKV_TICKET   where the nodes are, and who you are, as --ticket
   DISTKV_LOG      the log level of nodes, as --log
+  NO_COLOR        if not empty (or if TERM is dumb), logs have no colors
 
 Exit codes:
   0  done
@@ -107,9 +109,9 @@ Exit codes:
   7  the answer did not come: it may have been done; look before you repeat it
   8  what `status`, `verify`, `diff`, `snapshot diff`, `snapshot verify` or
      `config check` has found, whose answer is the exit code, cannot be written
-  130  `bench`, `import`, `apply`, `diff`, `undo`, `cp`, `mv`, `verify`,
-     `log replay`, `snapshot save`, `snapshot restore`, `snapshot convert` or
-     `user ticket` was interrupted
+  130  `bench`, `edit`, `import`, `apply`, `diff`, `undo`, `cp`, `mv`,
+     `verify`, `log replay`, `snapshot save`, `snapshot restore`, `snapshot
+     convert` or `user ticket` was interrupted
   With --json, an error is a line of JSON on standard error: {\"error\": TEXT,
   \"outcome\": WORD, \"code\": the node's word or null, \"exit_code\": NUMBER}.
   What else a command says there is {\"note\": TEXT} or {\"warning\": TEXT}."
@@ -259,7 +261,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     // Behind `--` there are no options.
     let is_json = args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json");
     say::as_json(is_json);
-    let done = match Cli::try_parse_from(args) {
+    let parsed = Cli::command().try_get_matches_from(args).and_then(|matches| {
+        typed::note(&matches);
+        Cli::from_arg_matches(&matches)
+    });
+    let done = match parsed {
         Ok(cli) => cli.command.with(cli.before).and_then(execute),
         Err(error) => return error::explain(&error, is_json).into(),
     };

@@ -12,7 +12,7 @@ use crate::command::units::{parse_bytes, parse_duration, parse_some_time};
 use crate::distkv::DistKv;
 use crate::keys::Distribution;
 use crate::measure::{measure, resolve};
-use crate::sockets::Secure;
+use crate::sockets::{CONNECT_TIMEOUT, Secure};
 use crate::wire::Protocol;
 use crate::{place, report};
 
@@ -55,8 +55,9 @@ impl LoadArgs {
         let (Some(node), Some(to)) = (targets.first(), names.first()) else { return Ok(()) };
         let host = (names.len() == 1).then(|| to.host.clone());
         let secure = Secure::of(&access, host);
-        let shape = Shape { secure, ..self.shape.clone() };
-        let at = place::At { node: *node, to: to.clone(), access };
+        let timeout = remote.timeout_or_default();
+        let shape = Shape { secure, timeout, ..self.shape.clone() };
+        let at = place::At { node: *node, to: to.clone(), access, timeout };
         place::tidily(&at, self.keep, || run_on(&shape, &targets, DistKv::Place, remote.json))
     }
 
@@ -66,7 +67,8 @@ impl LoadArgs {
     /// The options make no sense, or a server fails.
     pub fn run(&self, remote: &RemoteArgs, protocol: impl Protocol) -> Result<(), CliError> {
         let targets = self.names(remote)?.iter().map(resolve).collect::<Result<Vec<_>, _>>()?;
-        run_on(&self.shape, &targets, protocol, remote.json)
+        let shape = Shape { timeout: remote.timeout_or_default(), ..self.shape.clone() };
+        run_on(&shape, &targets, protocol, remote.json)
     }
 
     /// The servers, at least one.
@@ -145,6 +147,10 @@ pub struct Shape {
     /// How the connections get in.
     #[arg(skip)]
     pub secure: Option<Secure>,
+
+    /// How long each may take for that.
+    #[arg(skip = CONNECT_TIMEOUT)]
+    pub timeout: Duration,
 }
 
 /// Whether values can have this length.

@@ -38,6 +38,8 @@ pub struct Work<P> {
     pub targets: Vec<SocketAddr>,
     /// How they get in; none: by plain text, without a login.
     pub secure: Option<Secure>,
+    /// How long each may take for that.
+    pub timeout: Duration,
     /// Requests in flight on each.
     pub depth: usize,
     /// What is done, one after the other.
@@ -213,7 +215,7 @@ impl<P: Protocol> Generator<P> {
         let mut connections = Vec::new();
         for (index, target) in work.targets.iter().enumerate() {
             let connect = || {
-                let mut stream = Stream::connect(*target, work.secure.as_ref())?;
+                let mut stream = Stream::connect(*target, work.secure.as_ref(), work.timeout)?;
                 let interest = Interest::READABLE | Interest::WRITABLE;
                 poll.registry().register(&mut stream.socket, Token(index), interest)?;
                 io::Result::Ok(stream)

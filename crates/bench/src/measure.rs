@@ -93,6 +93,7 @@ pub fn measure_those(
     };
     let work = |thread: usize| Work {
         secure: shape.secure.clone(),
+        timeout: shape.timeout,
         protocol,
         targets: (thread..shape.connections)
             .step_by(threads)
@@ -151,6 +152,7 @@ pub fn fill(
     let target = targets.first().copied();
     let work = Work {
         secure: shape.secure.clone(),
+        timeout: shape.timeout,
         protocol,
         targets: target.into_iter().cycle().take(FILL_CONNECTIONS).collect(),
         depth: FILL_DEPTH,

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::client::{Access, Connection, Fields, HostPort, Options};
-use crate::command::error::CliError;
+use crate::command::error::{CliError, Outcome};
+use crate::command::output::typed;
 use crate::command::say;
 use crate::command::signals::on_ends;
 use crate::model::path::Path;
@@ -14,8 +15,6 @@ use crate::rt;
 
 /// The first element of all paths that are written.
 pub const PLACE: &str = "distkv-bench";
-/// How long connecting to the node may take that is to delete them.
-const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// The node on which it writes, and how that is reached.
 pub struct At {
@@ -25,12 +24,15 @@ pub struct At {
     pub to: HostPort,
     /// Whether by TLS, and as whom.
     pub access: Access,
+    /// How long connecting may take.
+    pub timeout: Duration,
 }
 
-/// In plain text.
-impl From<SocketAddr> for At {
-    fn from(node: SocketAddr) -> Self {
-        Self { node, to: HostPort::from(node), access: Access::default() }
+impl At {
+    /// In plain text.
+    #[must_use]
+    pub fn plain(node: SocketAddr, timeout: Duration) -> Self {
+        Self { node, to: HostPort::from(node), access: Access::default(), timeout }
     }
 }
 
@@ -69,22 +71,22 @@ pub fn tidily(
     measure: impl FnOnce() -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     // Where nothing can be written, there is nothing to delete, either. The node says what is missing, a login say.
-    let node = at.node;
+    let by_hand = by_hand(at);
     rt::block_on(look(at))?;
     if keep {
-        say::note(&format!("this writes below {PLACE}; {} deletes that", by_hand(node)));
+        say::note(&format!("this writes below {PLACE}; {by_hand} deletes that"));
         return measure();
     }
     say::note(&format!("this writes below {PLACE}, and deletes that again"));
+    let how = by_hand.clone();
     on_ends(move |_| {
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
-            let left = format!("some of {PLACE} may still be there; {} deletes it", by_hand(node));
+            let left = format!("some of {PLACE} may still be there; {how} deletes it");
             std::process::exit(i32::from(CliError::Interrupted(left).tell(say::is_json())));
         }
     })?;
     let measured = measure();
     let deleted = rt::block_on(delete(at)).map_err(|error| {
-        let by_hand = by_hand(node);
         CliError::Failure(format!("cannot delete {PLACE}: {error}; {by_hand} deletes it"))
     });
     match (measured, is_interrupted()) {
@@ -105,13 +107,13 @@ pub fn tidily(
 }
 
 /// What an operator types to delete it.
-fn by_hand(node: SocketAddr) -> String {
-    format!("`distkv-node delete {PLACE} --recursive --connect {node}`")
+fn by_hand(at: &At) -> String {
+    typed::command_at(&at.to.to_string(), "delete", &[PLACE], &["--recursive"])
 }
 
 async fn connect(at: &At) -> Result<Connection, CliError> {
     let options = Options {
-        connect_timeout: CONNECT_MAX,
+        connect_timeout: at.timeout,
         window: None,
         nowait: true,
         access: at.access.clone(),
@@ -121,8 +123,17 @@ async fn connect(at: &At) -> Result<Connection, CliError> {
 
 /// Asks for something, as the load does.
 async fn look(at: &At) -> Result<(), CliError> {
-    connect(at).await?.request("get_value", &Fields::at(&place()?)).await?;
-    Ok(())
+    let place = place()?;
+    let asked = async {
+        connect(at).await?.request("get_value", &Fields::at(&place)).await?;
+        Ok(())
+    };
+    let silent = || CliError::Request {
+        outcome: Outcome::Unreachable,
+        code: None,
+        text: format!("{} did not answer in {:?} (--timeout)", at.to, at.timeout),
+    };
+    rt::timeout(at.timeout, asked).await.ok_or_else(silent)?
 }
 
 /// Deletes all that is there. How long that takes depends on how much it is.

@@ -11,13 +11,16 @@ use mio::net::TcpStream;
 use crate::client::splitter::Splitter;
 use crate::client::wire::PlainGreeting;
 use crate::client::{Access, Greeting, Login, Message};
+use crate::model::ids::Millis;
 use crate::rt;
 
 /// Bytes that are read at a time in a handshake.
 const CHUNK_BYTES: usize = 16 << 10;
 
-/// How long a node may take for a part of a login.
-const LOGIN_MAX: Duration = Duration::from_secs(10);
+/// How long a server may take for connecting, with the handshake and the login, unless told otherwise.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A system takes no shorter time.
+const HARDLY_ANY: Duration = Duration::from_millis(1);
 /// The number of a login's first request. Those of the load have others.
 const LOGIN_SEQ: u64 = 1 << 40;
 
@@ -48,9 +51,16 @@ pub(crate) struct Stream {
 
 impl Stream {
     /// Connects, with the handshake and the login if there are such; that blocks.
-    pub(crate) fn connect(target: SocketAddr, secure: Option<&Secure>) -> io::Result<Self> {
-        let mut socket = std::net::TcpStream::connect(target)?;
+    pub(crate) fn connect(
+        target: SocketAddr,
+        secure: Option<&Secure>,
+        timeout: Duration,
+    ) -> io::Result<Self> {
+        let timeout = timeout.max(HARDLY_ANY);
+        let until = rt::now().saturating_add(rt::millis(timeout));
+        let socket = std::net::TcpStream::connect_timeout(&target, timeout)?;
         socket.set_nodelay(true)?;
+        let mut socket = InTime { socket, until };
         let host = secure.and_then(|secure| secure.host.clone());
         let host = host.unwrap_or_else(|| target.ip().to_string());
         let tls = secure.and_then(|secure| secure.access.tls());
@@ -60,21 +70,62 @@ impl Stream {
         if let Some(access) = secure.map(|secure| &secure.access)
             && let Some(login) = access.login()
         {
-            socket.set_read_timeout(Some(LOGIN_MAX))?;
             let may_send_secrets = access.may_send_secrets(target.ip());
             let mut talk = Talk { socket: &mut socket, channel: channel.as_deref_mut() };
             talk.log_in(login, target, may_send_secrets)?;
         }
+        let socket = socket.socket;
         socket.set_nonblocking(true)?;
         Ok(Self { socket: TcpStream::from_std(socket), channel, chunk })
     }
 }
 
-fn shake_hands(
-    socket: &mut std::net::TcpStream,
-    tls: &ClientTls,
-    host: &str,
-) -> io::Result<Channel> {
+/// A socket that blocks, but not beyond a time, all together.
+struct InTime {
+    socket: std::net::TcpStream,
+    until: Millis,
+}
+
+impl InTime {
+    fn left(&self) -> io::Result<Duration> {
+        match self.until.saturating_sub(rt::now()) {
+            0 => Err(too_late()),
+            left => Ok(Duration::from_millis(left)),
+        }
+    }
+}
+
+/// What a system says of a socket's time tells nobody anything.
+fn too_late() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "it did not answer in time (--timeout)")
+}
+
+fn told(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => too_late(),
+        _ => error,
+    }
+}
+
+impl Read for InTime {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        self.socket.set_read_timeout(Some(self.left()?))?;
+        self.socket.read(room).map_err(told)
+    }
+}
+
+impl Write for InTime {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.set_write_timeout(Some(self.left()?))?;
+        self.socket.write(bytes).map_err(told)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
+    }
+}
+
+fn shake_hands(socket: &mut InTime, tls: &ClientTls, host: &str) -> io::Result<Channel> {
     let mut channel = tls.connect(host).map_err(io::Error::other)?;
     let mut greeting = PlainGreeting::default();
     let mut chunk = vec![0; CHUNK_BYTES];
@@ -96,7 +147,7 @@ fn shake_hands(
 
 /// A conversation before the load, one message after the other.
 struct Talk<'a> {
-    socket: &'a mut std::net::TcpStream,
+    socket: &'a mut InTime,
     channel: Option<&'a mut Channel>,
 }
 
@@ -215,5 +266,26 @@ impl Write for Stream {
             channel.sent(count);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_says_nothing_is_waited_for_as_long_as_it_is_told() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = silent.local_addr().unwrap();
+        let access = Access::default().log_in(Login::user(None, "joe", Some("geheim")));
+        let secure = Secure::of(&access, None);
+        let began = rt::now();
+        let timeout = Duration::from_millis(200);
+        let error = Stream::connect(target, secure.as_ref(), timeout).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(error.to_string().contains("--timeout"), "{error}");
+        assert!(rt::now() - began < rt::millis(CONNECT_TIMEOUT) / 2);
     }
 }

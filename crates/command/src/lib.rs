@@ -9,7 +9,7 @@
 //! | [`key_file`] | the network's key file: read, made, replaced |
 //! | [`login`] | the options that say as whom to work |
 //! | `node_ca` | by which CA the nodes are known, where that is said apart from the key file |
-//! | [`output`] | lines and tables for people, JSON for programs |
+//! | [`output`] | lines and tables for people, JSON for programs; commands that people may type next |
 //! | [`plain_file`] | files that are no pipes and no devices |
 //! | [`remote`] | the options that name a node, and requests to it |
 //! | [`say`] | notes and warnings, on standard error |

@@ -1,5 +1,7 @@
 //! What commands print: lines and tables for people, JSON for programs, to standard output.
 
+pub mod typed;
+
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, StdoutLock, Write};

@@ -69,6 +69,20 @@ pub fn on_ends(handler: impl FnMut(Signal) + Send + 'static) -> Result<(), CliEr
     listen(true, handler).map_err(refused)
 }
 
+/// From now on SIGQUIT does what is usual only where this is set; until then nothing, in this process. Programs that it
+/// starts begin with what is usual. Where it was ignored when the process began, it stays so.
+///
+/// # Errors
+/// As [`on_signals`].
+pub fn heed_quit_from(is_heeded: Arc<AtomicBool>) -> Result<(), CliError> {
+    use signal_hook::consts::SIGQUIT;
+    if is_ignored(SIGQUIT) {
+        return Ok(());
+    }
+    let done = signal_hook::flag::register_conditional_default(SIGQUIT, is_heeded);
+    done.map(drop).map_err(refused)
+}
+
 fn refused(error: io::Error) -> CliError {
     CliError::Failure(format!("cannot listen for signals: {error}"))
 }

@@ -17,8 +17,9 @@ use crate::cli::error::CliError;
 use crate::cli::files::new_file::{Existing, tell_when_interrupted, tidy_when_interrupted};
 use crate::cli::files::ticket_file::TicketFile;
 use crate::cli::remote::{Remote, RemoteArgs};
-use crate::cli::terminal::output::{Output, Table, require_open, shell_word};
+use crate::cli::terminal::output::{Output, Table, require_open};
 use crate::cli::terminal::words::completed;
+use crate::cli::typed;
 use crate::client::Message;
 use crate::model::meta::METHODS;
 
@@ -379,10 +380,8 @@ fn role_and_list(told: &Message) -> String {
 
 /// A token that nobody has seen is in force.
 fn lost_token(name: &str, why: &CliError) -> String {
-    let name = shell_word(name);
-    format!(
-        "{why}; the new token is in force already, and is lost: `distkv-node user token {name} --to FILE` makes another one"
-    )
+    let another = typed::command("user token", &[name], &["--to", "FILE"]);
+    format!("{why}; the new token is in force already, and is lost: {another} makes another one")
 }
 
 /// Says what was done, and a token, if one was made: who was to read that and does not has no token.

@@ -70,7 +70,7 @@ lost for good, forget it. If it comes back after all, it is a new member: change
 nobody else had count as new changes, and entries that only it had deleted may have to be \
 deleted again.
 
-On a terminal, the command asks first. Each forget permanently adds metadata on every node.
+On a terminal, the command asks first; with --json, it needs --yes there. Each forget permanently adds metadata on every node.
 
 Exit code: 0 it is forgotten, or was before; 1 failed, 2 usage, 3 refused, 6 no node was reached.")]
 struct ForgetArgs {
@@ -203,8 +203,13 @@ pub(super) fn print_warnings(reply: &Message, output: &mut Output) -> Result<(),
 }
 
 async fn forget(name: &str, yes: bool, remote: &RemoteArgs) -> Result<(), CliError> {
+    let asks = !yes && io::stdin().is_terminal();
+    if asks && remote.json {
+        let text = "with --json, nothing is asked, so --yes is missing; nothing was changed";
+        return Err(CliError::Usage(text.to_owned()));
+    }
     let mut connection = remote.connect_in_time().await?;
-    if !yes && io::stdin().is_terminal() {
+    if asks {
         let began = rt::now();
         if !ask(name)? {
             return Err(CliError::Failure(format!("{name} is not forgotten")));

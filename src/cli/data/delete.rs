@@ -8,8 +8,8 @@ use serde_json::{Value as Json, json};
 use super::set::{ConditionArgs, CopiesArgs, change_json, change_text, named};
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, RequestKind, address_entry, parse_path, whole_path};
-use crate::cli::say;
-use crate::cli::terminal::output::{Output, count_of, printable, shell_word};
+use crate::cli::terminal::output::{Output, count_of, printable};
+use crate::cli::{say, typed};
 use crate::client::{Fields, StreamEvent};
 use crate::model::path::Path;
 
@@ -139,12 +139,13 @@ async fn show(args: &DeleteArgs, mut output: Output) -> Result<(), CliError> {
 fn stays_text(path: &str, is_root: bool, stays: u64) -> String {
     let (verb, them) = if stays == 1 { ("stays", "that") } else { ("stay", "them") };
     let more = if stays < BELOW_MAX { "" } else { " or more" };
-    let (count, path) = (count_of(stays, "entry", "entries"), shell_word(path));
+    let count = count_of(stays, "entry", "entries");
     let count = count.replacen(' ', &format!("{more} "), 1);
     if is_root {
         return format!("; {count} below it {verb}");
     }
-    format!("; {count} below it {verb}: `distkv-node delete {path} --recursive` deletes {them} too")
+    let delete = typed::command("delete", &[path], &["--recursive"]);
+    format!("; {count} below it {verb}: {delete} deletes {them} too")
 }
 
 /// How many entries there are below the path, up to [`BELOW_MAX`]. Nothing depends on it, so a node

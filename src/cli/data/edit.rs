@@ -5,18 +5,22 @@ use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path as FilePath, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
+use std::process::{self, Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
 
+use super::entry::chain_text;
 use super::set::{change_json, change_text};
 use super::value_input::parse_json;
 use crate::cli::error::{CliError, Outcome};
 use crate::cli::files::cannot;
 use crate::cli::remote::{RemoteArgs, RequestKind, address_entry, parse_path};
 use crate::cli::terminal::output::{Output, json_of, shell_word};
+use crate::cli::{say, signals, typed};
 use crate::client::{Fields, Message};
 use crate::model::path::Path;
 use crate::rt;
@@ -29,6 +33,9 @@ const EDITOR_ELSE: &str = "vi";
 /// How long to wait before a node is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
+/// From this exit code on, a shell says that a program was ended by a signal.
+const ENDED_BY_SIGNAL: i32 = 128;
+
 /// Change an entry's value in your editor
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
@@ -38,10 +45,11 @@ Examples:
 The editor ($VISUAL, $EDITOR with its options, or vi) gets the value as JSON. It is set when the editor ends, if it was \
 changed, and only if nobody else has changed the entry meanwhile. An entry without a value begins with \
 an empty file; leave it empty, and nothing happens. A node that is restarted meanwhile is waited for, as long as \
---timeout says. If the value cannot be set, your text stays in a file, and the error says in which.
+--timeout says. If the value cannot be set, or `edit` is ended, your text stays in a file, and it says in which. \
+Ctrl-C is for the editor while that runs.
 
 Exit code: 0 set, or left as it was; 1 failed, 2 usage, 3 refused, 5 somebody else has changed it \
-meanwhile, 6 no node was reached, 7 it may have been done.")]
+meanwhile, 6 no node was reached, 7 it may have been done, 130 interrupted.")]
 pub(in crate::cli) struct EditArgs {
     /// The entry's path, like a.b:1.c
     #[arg(value_parser = parse_path)]
@@ -52,28 +60,23 @@ pub(in crate::cli) struct EditArgs {
 }
 
 pub(in crate::cli) async fn run(args: EditArgs) -> Result<(), CliError> {
-    let (action, below) = address_entry(&args.path, "get_value", "get_internal")?;
-    let mut fields = Fields::at(&below);
-    fields.u64("nchain", 1);
-    // No connection is kept while somebody thinks: its node may be restarted meanwhile.
-    let reach = args.remote.reach().await?;
-    let before = reach.request(action, fields, &args.path, RequestKind::Read).await?;
-    drop(reach);
+    let before = get(&args).await?;
     let text = before.get("value").map(|value| format!("{:#}\n", json_of(value)));
     let text = text.unwrap_or_default();
 
-    let draft = Draft::write(&text)?;
-    draft.edit()?;
-    let edited = draft.read()?;
+    let draft = Draft::write(&text, args.path.to_string(), version(&before))?;
+    let work = Work::begin(draft)?;
+    work.edit(&text)?;
+    let edited = work.draft().read()?;
     let mut output = Output::new(args.remote.json);
     let path = args.path.to_string();
     if edited.trim() == text.trim() {
-        draft.remove();
+        work.end();
         output.line(&format!("{path}: not changed"))?;
         return output.flush();
     }
     let value = parse_json(edited.trim(), "the text")
-        .map_err(|why| draft.kept(&path, CliError::Failure(why)))?;
+        .map_err(|why| work.draft().kept(CliError::Failure(why)))?;
     let (action, below) = address_entry(&args.path, "set_value", "set_internal")?;
     let mut fields = Fields::at(&below);
     fields.raw("value", value.as_bytes()).u64("nchain", 1);
@@ -81,11 +84,39 @@ pub(in crate::cli) async fn run(args: EditArgs) -> Result<(), CliError> {
         Some(chain) => fields.raw("chain", chain),
         None => fields.nil("chain"),
     };
-    let set = set(&args, action, &fields).await;
-    let reply = set.map_err(|error| draft.kept(&path, error))?;
-    draft.remove();
+    let reply = match set(&args, action, &fields).await {
+        Ok(reply) => reply,
+        Err(error) => {
+            // What to compare the text with now, and to replace.
+            if matches!(error, CliError::Request { outcome: Outcome::Precondition, .. })
+                && let Ok(now) = get(&args).await
+            {
+                work.draft().version = version(&now);
+            }
+            return Err(work.draft().kept(error));
+        }
+    };
+    work.end();
     output.either(|| change_json(&path, &reply), || change_text(&path, "set", &reply))?;
     output.flush()
+}
+
+/// Reads the entry. No connection is kept while somebody thinks: its node may be restarted meanwhile.
+async fn get(args: &EditArgs) -> Result<Message, CliError> {
+    let (action, below) = address_entry(&args.path, "get_value", "get_internal")?;
+    let mut fields = Fields::at(&below);
+    fields.u64("nchain", 1);
+    let reach = args.remote.reach().await?;
+    reach.request(action, fields, &args.path, RequestKind::Read).await
+}
+
+/// What was read, as it is typed after `--chain`.
+fn version(read: &Message) -> String {
+    let newest = chain_text(read).split(' ').next().unwrap_or_default().to_owned();
+    match read.get("value") {
+        Some(_) if !newest.is_empty() => newest,
+        Some(_) | None => String::from("new"),
+    }
 }
 
 /// Sets the entry, as soon as a node can be reached, within the time that a request has: the node may just be starting
@@ -107,60 +138,121 @@ async fn set(args: &EditArgs, action: &str, fields: &Fields) -> Result<Message, 
     }
 }
 
-/// The file that the editor gets. It stays until it is removed: it may be the only copy of somebody's work.
-struct Draft(PathBuf);
+/// What is worked on, from the editor's start on. Whatever ends it then says where the text is.
+struct Work {
+    draft: Arc<Mutex<Draft>>,
+    /// Whether the editor does not run any more. Until then, what is pressed at the terminal is for the editor.
+    is_edited: Arc<AtomicBool>,
+}
 
-impl Draft {
-    fn write(text: &str) -> Result<Self, CliError> {
-        let path = env::temp_dir().join(format!("distkv-{:016x}.json", rt::random_u64()));
-        // What is edited may be a secret.
-        let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
-        written.map_err(|error| cannot("write", &path, error))?;
-        Ok(Self(path))
+impl Work {
+    fn begin(draft: Draft) -> Result<Self, CliError> {
+        let work = Self { draft: Arc::new(Mutex::new(draft)), is_edited: Arc::default() };
+        let (draft, is_edited) = (Arc::clone(&work.draft), Arc::clone(&work.is_edited));
+        let quit_too = signals::heed_quit_from(Arc::clone(&work.is_edited));
+        let heard = signals::on_ends(move |signal| {
+            if signal == signals::Signal::Interrupt && !is_edited.load(Ordering::Relaxed) {
+                return;
+            }
+            // It is held until the process has ended, so that the text stays.
+            let draft = draft.lock().unwrap_or_else(PoisonError::into_inner);
+            let error = match draft.is_removed {
+                true => CliError::INTERRUPTED,
+                false => CliError::Interrupted(draft.advice()),
+            };
+            process::exit(i32::from(error.tell(say::is_json())));
+        });
+        quit_too.and(heard).inspect_err(|_| work.end())?;
+        Ok(work)
     }
 
-    fn path(&self) -> &FilePath {
-        &self.0
+    fn draft(&self) -> MutexGuard<'_, Draft> {
+        // Nothing that holds it leaves half of anything.
+        self.draft.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody needs the text any more.
+    fn end(&self) {
+        self.draft().remove();
     }
 
     /// Runs the editor to its end.
-    fn edit(&self) -> Result<(), CliError> {
+    fn edit(&self, text: &str) -> Result<(), CliError> {
         let named = EDITORS.iter().filter_map(env::var_os).find(|editor| !editor.is_empty());
         let editor = named.unwrap_or_else(|| OsString::from(EDITOR_ELSE));
-        // An editor may be named with options, so a shell reads it, as with other programs that have one.
-        let mut script = editor.clone();
+        // An editor may be named with options, so a shell reads it, as with other programs that have one. The shell
+        // outlives what is pressed for the editor; the editor begins with what is usual for these signals.
+        let mut script = OsString::from("trap : INT QUIT; ");
+        script.push(&editor);
         script.push(" \"$1\"");
         let mut command = Command::new("sh");
-        command.arg("-c").arg(script).arg("sh").arg(self.path());
-        let failed = |why: String| {
-            self.remove();
-            let editor = editor.to_string_lossy();
-            CliError::Failure(format!("the editor {editor} {why}; nothing was changed"))
+        command.arg("-c").arg(script).arg("sh").arg(&self.draft().file);
+        // Without the lock: whoever edits may take long.
+        let status = command.status();
+        self.is_edited.store(true, Ordering::Relaxed);
+        let mut draft = self.draft();
+        let editor = editor.to_string_lossy();
+        let why = match status {
+            Ok(status) if status.success() => return Ok(()),
+            // It was not the editor that gave the text up.
+            Ok(status) if is_killed(status) && draft.read().is_ok_and(|now| now != text) => {
+                let why = format!("the editor {editor} ended with {status}");
+                return Err(draft.kept(CliError::Failure(why)));
+            }
+            Ok(status) => format!("ended with {status}"),
+            Err(error) => format!("cannot be started: {error}"),
         };
-        match command.status() {
-            Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(failed(format!("ended with {status}"))),
-            Err(error) => Err(failed(format!("cannot be started: {error}"))),
-        }
+        draft.remove();
+        Err(CliError::Failure(format!("the editor {editor} {why}; nothing was changed")))
+    }
+}
+
+/// Whether a signal has ended it, or what a shell has run.
+fn is_killed(status: ExitStatus) -> bool {
+    status.code().is_none_or(|code| code > ENDED_BY_SIGNAL)
+}
+
+/// The file that the editor gets. It stays until it is removed: it may be the only copy of somebody's work.
+struct Draft {
+    file: PathBuf,
+    is_removed: bool,
+    /// Of what entry the text is.
+    path: String,
+    /// What the text is to replace, as it is typed after `--chain`.
+    version: String,
+}
+
+impl Draft {
+    fn write(text: &str, path: String, version: String) -> Result<Self, CliError> {
+        let file = env::temp_dir().join(format!("distkv-{:016x}.json", rt::random_u64()));
+        // What is edited may be a secret.
+        let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file);
+        let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
+        written.map_err(|error| cannot("write", &file, error))?;
+        Ok(Self { file, is_removed: false, path, version })
     }
 
     fn read(&self) -> Result<String, CliError> {
-        fs::read_to_string(self.path()).map_err(|error| cannot("read", self.path(), error))
+        fs::read_to_string(&self.file).map_err(|error| cannot("read", &self.file, error))
     }
 
-    fn remove(&self) {
+    fn remove(&mut self) {
         // What cannot be removed harms nobody but the disk.
-        let _ = fs::remove_file(self.path());
+        let _ = fs::remove_file(&self.file);
+        self.is_removed = true;
     }
 
     /// The text was not taken: says where it is, and how to go on.
-    fn kept(&self, path: &str, why: CliError) -> CliError {
-        let (file, path) = (self.path().display(), shell_word(path));
-        let advice = format!(
-            "your text is in {file}: compare it with `distkv-node get {path}`, mend it, and run \
-             `distkv-node set {path} - < {file}`"
-        );
-        why.said(|text| format!("{text}; {advice}"))
+    fn kept(&self, why: CliError) -> CliError {
+        why.said(|text| format!("{text}; {}", self.advice()))
+    }
+
+    /// Where the text is, and how to go on.
+    fn advice(&self) -> String {
+        let get = typed::command("get", &[&self.path], &[]);
+        let only_if = ["--chain", &self.version];
+        let set = typed::command_from("set", &[&self.path, "-"], &only_if, &self.file);
+        let file = shell_word(&self.file.display().to_string());
+        format!("your text is in {file}: compare it with {get}, mend it, and run {set}")
     }
 }

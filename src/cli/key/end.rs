@@ -3,6 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use super::left::Unused;
+use crate::cli::typed;
 use crate::secure::key::KeyId;
 
 /// How a rotation has ended.
@@ -63,18 +64,21 @@ impl End<'_> {
                 }
             });
             for id in old {
-                text.push_str("\n  distkv-node key remove ");
-                text.push_str(id);
+                // It stands on a line of its own.
+                let remove = typed::command("key remove", &[id], &[]);
+                text.push_str(&format!("\n  {}", remove.replacen('`', "", 2)));
             }
         }
         for Unused { id, at } in &self.unused {
+            let rotate = typed::command("key rotate", &[], &[]);
+            let remove = typed::command("key remove", &[&id.to_string()], &[]);
             text.push_str(&match &**at {
                 [] => format!(
-                    "\nkey {id} was added by somebody else, and is not in use: `distkv-node key rotate` goes on with it, \
-                     `distkv-node key remove {id}` takes it back"
+                    "\nkey {id} was added by somebody else, and is not in use: {rotate} goes on with it, \
+                     {remove} takes it back"
                 ),
                 at => format!(
-                    "\nkey {id} was added by hand, at {}, and is not in use: `distkv-node key remove {id}` takes it back",
+                    "\nkey {id} was added by hand, at {}, and is not in use: {remove} takes it back",
                     at.join(", ")
                 ),
             });

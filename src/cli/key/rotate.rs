@@ -16,6 +16,7 @@ use super::network::{NodeKeys, Step, View, add_key, change_own, follow, take_ste
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::output::{Output, count_of};
+use crate::cli::typed;
 use crate::rt;
 use crate::secure::key::{Key, KeyId};
 use crate::secure::key_ring::RingSummary;
@@ -23,6 +24,11 @@ use crate::secure::rotation::{Next, Plan};
 
 /// How often a node is asked how far the others are.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What is typed to remove a key.
+fn remove(id: KeyId) -> String {
+    typed::command("key remove", &[&id.to_string()], &[])
+}
 
 /// A rotation under way.
 struct Rotation<'a> {
@@ -113,7 +119,8 @@ impl Rotation<'_> {
             let key = in_file.as_ref().ok_or_else(|| {
                 let text = format!(
                     "key {id} was added to this node by hand, and is not in the file of --key: give a key file \
-                     that has it, or remove it first (`distkv-node key remove {id}`)"
+                     that has it, or remove it first ({})",
+                    remove(id)
                 );
                 CliError::Failure(text)
             })?;
@@ -171,7 +178,8 @@ impl Rotation<'_> {
         CliError::Failure(format!(
             "key {lost} is not in use any more: somebody else has changed the key meanwhile, and the nodes use key {other} \
              from now on. Nobody is shut out: key {lost} still opens what is sealed with it, and logs in.{file} When nobody \
-             needs key {lost} any more, type `distkv-node key remove {lost}`"
+             needs key {lost} any more, type {}",
+            remove(lost)
         ))
     }
 

@@ -6,6 +6,8 @@
 //! between the level of the start and `debug`, but not on a node with a key, a certificate or an audit log: there it
 //! has another meaning.
 
+use std::env;
+use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -48,9 +50,20 @@ impl LogFormat {
 
 /// Whether systemd's journal reads standard error: then `JOURNAL_STREAM` has its device and inode.
 pub(in crate::cli) fn is_journal() -> bool {
-    let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
+    let Ok(stream) = env::var("JOURNAL_STREAM") else { return false };
     let own = rustix::fs::fstat(io::stderr());
     own.is_ok_and(|own| stream == format!("{}:{}", own.st_dev, own.st_ino))
+}
+
+/// Whether text on standard error has colors: on a terminal that knows them, unless somebody wants none.
+fn is_colored() -> bool {
+    io::stderr().is_terminal() && wants_colors(|name| env::var_os(name))
+}
+
+/// What the environment says of colors; see no-color.org. An empty variable says nothing.
+fn wants_colors(variable: impl Fn(&str) -> Option<OsString>) -> bool {
+    let unwanted = variable("NO_COLOR").is_some_and(|text| !text.is_empty());
+    !unwanted && variable("TERM").is_none_or(|terminal| terminal != "dumb")
 }
 
 /// Events as the journal takes them.
@@ -116,7 +129,7 @@ impl Logging {
         let (filter, handle) = reload::Layer::new(filter);
         let lines = fmt::layer().with_writer(io::stderr);
         let lines = match format {
-            LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).boxed(),
+            LogFormat::Text => lines.with_ansi(is_colored()).boxed(),
             LogFormat::Json => lines.json().flatten_event(true).boxed(),
             LogFormat::Journald => {
                 let format = Format::default().without_time().with_level(false).with_ansi(false);
@@ -213,6 +226,20 @@ fn parse_filter(level: &str) -> Result<EnvFilter, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn colors_are_for_terminals_that_know_them_and_people_who_want_them() {
+        let wants = |no_color: Option<&str>, terminal: Option<&str>| {
+            wants_colors(|name| match name {
+                "NO_COLOR" => no_color.map(OsString::from),
+                _ => terminal.map(OsString::from),
+            })
+        };
+        assert!(wants(None, None) && wants(None, Some("xterm")) && wants(Some(""), Some("xterm")));
+        for (no_color, terminal) in [(Some("1"), Some("xterm")), (None, Some("dumb"))] {
+            assert!(!wants(no_color, terminal), "{no_color:?} {terminal:?}");
+        }
+    }
 
     #[test]
     fn levels_are_words_or_directives() {

@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use distkv::testing::free_addrs;
 use rmpv::Value;
@@ -342,4 +343,17 @@ fn what_cannot_be_measured_is_told() {
     assert_eq!(done.code, 1, "{}", done.stdout);
     assert!(done.stderr.contains("does not speak the client protocol"), "{}", done.stderr);
     drop(talker.join());
+}
+
+#[test]
+fn a_node_that_is_silent_is_waited_for_as_long_as_timeout_says() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    for run in [cli, |arguments: &[&str]| bench(&arguments[1..])] {
+        let began = Instant::now();
+        let done = run(&["bench", "--connect", &address, "--timeout", "300ms"]);
+        assert_eq!(done.code, 6, "{}", done.stderr);
+        // Without it, it is 10 s.
+        assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    }
 }

@@ -232,3 +232,21 @@ fn an_exit_code_that_is_an_answer_is_given_also_where_nobody_reads_what_is_print
         assert_eq!(done.code, code, "{arguments:?}: {}", done.stderr);
     }
 }
+
+#[test]
+fn a_program_that_forgets_a_member_on_a_terminal_is_not_asked_in_the_middle_of_its_json() {
+    // Nobody listens there: it is said before anything is done.
+    let typed = format!("{PROGRAM} members forget n3 --json --connect 127.0.0.1:1");
+    let on_terminal = |typed: &str| {
+        let mut terminal = Command::new("script");
+        terminal.args(["-qec", typed, "/dev/null"]).stdin(std::process::Stdio::null());
+        let done = terminal.output().unwrap();
+        (done.status.code(), String::from_utf8(done.stdout).unwrap())
+    };
+    let (code, said) = on_terminal(&typed);
+    let error: serde_json::Value = serde_json::from_str(said.trim()).expect(&said);
+    assert_eq!((code, &error["outcome"]), (Some(2), &"usage".into()), "{said}");
+    assert!(said.contains("--yes is missing"), "{said}");
+    let (code, said) = on_terminal(&format!("{typed} --yes"));
+    assert_eq!(code, Some(6), "{said}");
+}

@@ -47,8 +47,12 @@ pub const ROWS: &[Row] = &[
     ),
     run(0, "distkv-node key remove 4db59c1b --key key", &["key 4db59c1b is removed"]),
     run(0, "distkv-node key add --key key", &[" is added; `key list` shows which nodes have it"]),
-    run(0, "distkv-node key rotate --key key", &["2 of 2 nodes use key", "key remove 2ab3cf64\n"]),
-    run(0, "distkv-node key rotate --key key --wait 5m", &["key remove 2ab3cf64\n"]),
+    run(
+        0,
+        "distkv-node key rotate --key key",
+        &["2 of 2 nodes use key", "key remove 2ab3cf64 --key key\n"],
+    ),
+    run(0, "distkv-node key rotate --key key --wait 5m", &["key remove 2ab3cf64 --key key\n"]),
     run(
         0,
         "distkv-node key rotate --key key --connect n1.example.org --remove-old",

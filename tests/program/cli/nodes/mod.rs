@@ -1,5 +1,6 @@
 //! Real nodes as processes: how they start, what operators see of their lives, how they end.
 
+mod edited;
 mod existing_files;
 mod far;
 mod interrupted;

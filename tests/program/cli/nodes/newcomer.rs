@@ -13,19 +13,17 @@ fn delete_says_what_stays_below_the_path() {
     let node = NodeProcess::run("n1");
     ok(&node, &["set", "site.lamp", "true"]);
     let nothing = ok(&node, &["delete", "site"]);
+    let command = format!("`distkv-node delete site --recursive --connect {}`", node.client);
     assert_eq!(
         nothing,
-        "site: nothing to delete; 1 entry below it stays: `distkv-node delete site --recursive` \
-         deletes that too\n"
+        format!("site: nothing to delete; 1 entry below it stays: {command} deletes that too\n")
     );
     ok(&node, &["set", "site.count", "5"]);
     ok(&node, &["set", "site", "1"]);
     let deleted = ok(&node, &["delete", "site"]);
     assert!(deleted.starts_with("site: deleted (n1~"), "{deleted}");
     assert!(
-        deleted.ends_with(
-            "; 2 entries below it stay: `distkv-node delete site --recursive` deletes them too\n"
-        ),
+        deleted.ends_with(&format!("; 2 entries below it stay: {command} deletes them too\n")),
         "{deleted}"
     );
     let json = ok(&node, &["delete", "site", "--json"]);
@@ -33,7 +31,7 @@ fn delete_says_what_stays_below_the_path() {
     // A path that a shell would take apart is quoted.
     ok(&node, &["set", "it's.on", "1"]);
     let quoted = ok(&node, &["delete", "it's"]);
-    assert!(quoted.contains(r"`distkv-node delete 'it'\''s' --recursive`"), "{quoted}");
+    assert!(quoted.contains(r"`distkv-node delete 'it'\''s' --recursive "), "{quoted}");
 
     assert_eq!(ok(&node, &["delete", "site", "-r"]), "site: 2 deleted\n");
     assert_eq!(ok(&node, &["delete", "site", "-r"]), "site: nothing to delete\n");

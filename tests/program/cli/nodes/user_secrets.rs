@@ -67,7 +67,7 @@ fn a_token_that_nobody_could_read_is_an_error() {
         let arguments = [&["user"], command, &["--connect", &client]].concat();
         let closed = run_with_closed_output(&arguments);
         assert_eq!(closed.code, 1, "{command:?}: {}", closed.stderr);
-        let says = format!("`distkv-node user token {} --to FILE`", command[1]);
+        let says = format!("`distkv-node user token {} --to FILE --connect {client}`", command[1]);
         assert!(closed.stderr.contains("is lost") && closed.stderr.contains(&says), "{closed:?}");
         let mut full =
             program(&[&["user", "token", command[1]], &["--connect", &*client][..]].concat());

@@ -58,7 +58,8 @@ pub(super) fn run(args: &ClientArgs) -> Result<(), CliError> {
     let (to, access) = (args.remote.address()?, args.remote.access()?);
     let node = resolve(&to)?;
     let secure = Secure::of(&access, Some(to.host.clone()));
-    let at = place::At { node, to: to.clone(), access: access.clone() };
+    let timeout = args.remote.timeout_or_default();
+    let at = place::At { node, to: to.clone(), access: access.clone(), timeout };
     let shape = Shape {
         connections: 1,
         depth: 1,
@@ -73,6 +74,7 @@ pub(super) fn run(args: &ClientArgs) -> Result<(), CliError> {
         no_fill: true,
         seed: 1,
         secure,
+        timeout,
     };
     place::tidily(&at, false, || {
         fill(&[node], DistKv::Place, &shape)?;

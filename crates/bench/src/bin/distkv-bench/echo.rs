@@ -136,6 +136,7 @@ mod tests {
     use super::*;
     use distkv_bench::keys::{Distribution, Ops, Values};
     use distkv_bench::load::{self, Work};
+    use distkv_bench::sockets::CONNECT_TIMEOUT;
 
     #[test]
     fn the_generator_counts_every_answer_once() {
@@ -144,6 +145,7 @@ mod tests {
         for warm_up_ns in [0, 100_000_000] {
             let work = Work {
                 secure: None,
+                timeout: CONNECT_TIMEOUT,
                 protocol: DistKv::Root,
                 targets: vec![target; 3],
                 depth: 7,
@@ -167,6 +169,7 @@ mod tests {
     fn what_is_set_to_the_end_ends_with_the_last_key() {
         let work = Work {
             secure: None,
+            timeout: CONNECT_TIMEOUT,
             protocol: DistKv::Root,
             targets: vec![start().unwrap().0],
             depth: 16,

@@ -27,9 +27,10 @@ mod tree;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use distkv_bench::args::LoadArgs;
 use distkv_command::error::{CliError, EXIT_OK};
+use distkv_command::output::typed;
 use distkv_command::remote::RemoteArgs;
 use distkv_command::say;
 
@@ -105,7 +106,11 @@ enum What {
 fn main() -> ExitCode {
     let is_json = std::env::args_os().any(|arg| arg == "--json");
     say::as_json(is_json);
-    let cli = match Cli::try_parse() {
+    let parsed = Cli::command().try_get_matches().and_then(|matches| {
+        typed::note(&matches);
+        Cli::from_arg_matches(&matches)
+    });
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => return distkv_command::error::explain(&error, is_json).into(),
     };

@@ -112,7 +112,10 @@ pub(super) fn propagation(args: &PropagationArgs) -> Result<(), CliError> {
     let remote = &args.remote;
     let (from, to) = (remote.address()?, parse_address("--watch", &args.watch)?);
     let (from, to) = (resolve(&from)?, resolve(&to)?);
-    let measured = place::tidily(&from.into(), false, || propagate(args, from, to, remote.json));
+    let measured =
+        place::tidily(&place::At::plain(from, remote.timeout_or_default()), false, || {
+            propagate(args, from, to, remote.json)
+        });
     measured.map_err(without_login)
 }
 
@@ -176,7 +179,9 @@ pub(super) fn watchers(args: &WatchersArgs) -> Result<(), CliError> {
     let watched = args.watch.as_deref().map(|text| parse_address("--watch", text)).transpose()?;
     let watched = watched.as_ref().map(resolve).transpose()?.unwrap_or(target);
     let measured =
-        place::tidily(&target.into(), false, || watch_many(args, target, watched, remote));
+        place::tidily(&place::At::plain(target, remote.timeout_or_default()), false, || {
+            watch_many(args, target, watched, remote)
+        });
     measured.map_err(without_login)
 }
 
@@ -196,6 +201,7 @@ fn watch_many(
     let end = counted_from.saturating_add(nanos(args.duration));
     let work = Work {
         secure: None,
+        timeout: remote.timeout_or_default(),
         protocol: DistKv::Place,
         targets: vec![target],
         depth: args.depth,

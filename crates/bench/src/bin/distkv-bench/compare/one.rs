@@ -4,6 +4,7 @@ use distkv_bench::keys::{Distribution, Ops, Values};
 use distkv_bench::load::{LoadError, Work};
 use distkv_bench::measure::{Measured, fill, join, measure_those, nanos, start, usage, wait_until};
 use distkv_bench::process::Usage;
+use distkv_bench::sockets::CONNECT_TIMEOUT;
 use distkv_command::error::CliError;
 use distkv_runtime as rt;
 
@@ -78,6 +79,7 @@ pub(super) fn watchers(store: &Store, plan: Plan, lab: &Lab) -> Result<Vec<Optio
     let end = counted_from.saturating_add(nanos(plan.duration));
     let work = Work {
         secure: None,
+        timeout: CONNECT_TIMEOUT,
         protocol,
         targets: vec![only(store, &servers)?.address],
         depth: WRITES_IN_FLIGHT,

@@ -21,6 +21,7 @@ use std::time::Duration;
 use clap::Args;
 use distkv_bench::args::Shape;
 use distkv_bench::keys::Distribution;
+use distkv_bench::sockets::CONNECT_TIMEOUT;
 use distkv_command::error::CliError;
 use distkv_command::say;
 use distkv_command::units::{parse_duration, parse_some_time};
@@ -193,6 +194,7 @@ impl SecuredArgs {
             no_fill: true,
             seed: 1,
             secure: None,
+            timeout: CONNECT_TIMEOUT,
         }
     }
 }

@@ -1,0 +1,226 @@
+//! The options about the node as they were typed: commands that are printed repeat them, since who types such a command means
+//! the same node. What the environment says holds for the next command, too, and is not repeated.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+
+use super::shell_word;
+use crate::given;
+
+/// What was typed. One process runs one command.
+static TYPED: OnceLock<Typed> = OnceLock::new();
+
+/// What an option's value is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Anybody may see it.
+    Word,
+    /// It names a file.
+    File,
+    /// It is a secret, or names a file with one behind an `@`.
+    Ticket,
+    /// There is none.
+    Flag,
+}
+
+/// The options' names in the program and on the command line.
+const OPTIONS: [(&str, &str, Kind); 9] = [
+    ("connect", "--connect", Kind::Word),
+    ("ticket", "--ticket", Kind::Ticket),
+    ("key", "--key", Kind::File),
+    ("node_ca", "--node-ca", Kind::File),
+    ("as_user", "--user", Kind::Word),
+    ("login_by", "--login", Kind::Word),
+    ("secret_file", "--secret-file", Kind::File),
+    ("secret_env", "--secret-env", Kind::Word),
+    ("plaintext_login", "--plaintext-login", Kind::Flag),
+];
+/// Of these, what stands behind the command counts alone.
+const SECRETS: [&str; 2] = ["secret_file", "secret_env"];
+
+#[derive(Default, Debug, PartialEq, Eq)]
+struct Typed {
+    /// Each with its value, as a shell takes them.
+    words: Vec<String>,
+    /// Names of options whose values are not repeated.
+    left_out: Vec<&'static str>,
+}
+
+/// Remembers what was typed.
+pub fn note(matches: &ArgMatches) {
+    // It is the first that counts.
+    let _ = TYPED.set(Typed::of(matches));
+}
+
+/// A command that may be typed as it is printed, in backticks, for the node that this one is about: `words` are its name,
+/// `operands` and `options` are not quoted yet. Where an option cannot be repeated (a ticket is a secret, standard input is
+/// read by now), it is named behind it.
+#[must_use]
+pub fn command(words: &str, operands: &[&str], options: &[&str]) -> String {
+    let nothing = Typed::default();
+    TYPED.get().unwrap_or(&nothing).command(words, operands, options, "")
+}
+
+/// The same for another node than was typed, if one was.
+#[must_use]
+pub fn command_at(node: &str, words: &str, operands: &[&str], options: &[&str]) -> String {
+    let others = TYPED.get().map(Typed::without_node).unwrap_or_default();
+    others.command(words, operands, &[options, &["--connect", node]].concat(), "")
+}
+
+/// The same, with a file as its standard input.
+#[must_use]
+pub fn command_from(words: &str, operands: &[&str], options: &[&str], file: &Path) -> String {
+    let nothing = Typed::default();
+    let input = format!(" < {}", shell_word(&file.display().to_string()));
+    TYPED.get().unwrap_or(&nothing).command(words, operands, options, &input)
+}
+
+impl Typed {
+    fn of(matches: &ArgMatches) -> Self {
+        let mut levels = vec![matches];
+        while let Some((_, below)) = levels.last().and_then(|last| last.subcommand()) {
+            levels.push(below);
+        }
+        let mut typed = Self::default();
+        for (id, option, kind) in OPTIONS {
+            // Options may stand before a command, and behind it, where they count more.
+            let ids: &[&str] = if SECRETS.contains(&id) { &SECRETS } else { &[id] };
+            let says = |level: &&&ArgMatches| ids.iter().any(|id| is_typed(level, id));
+            let level = levels.iter().rev().find(says);
+            if let Some(level) = level.filter(|level| is_typed(level, id)) {
+                typed.add(level, id, option, kind);
+            }
+        }
+        typed
+    }
+
+    fn add(&mut self, level: &ArgMatches, id: &str, option: &'static str, kind: Kind) {
+        if kind == Kind::Flag {
+            return self.words.push(option.to_owned());
+        }
+        let values = level.try_get_raw(id).ok().flatten().into_iter().flatten();
+        // What is no text cannot be printed.
+        let values: Option<Vec<&str>> = values.map(OsStr::to_str).collect();
+        let value = values.map(|values| values.join(",")).filter(|value| match kind {
+            Kind::Word | Kind::Flag => true,
+            Kind::File => given::can_be_read_again(Path::new(value)),
+            Kind::Ticket => {
+                let file = value.strip_prefix('@');
+                file.is_some_and(|file| given::can_be_read_again(Path::new(file)))
+            }
+        });
+        match value {
+            None => self.left_out.push(option),
+            Some(value) if value.starts_with('-') => {
+                self.words.push(format!("{option}={}", shell_word(&value)));
+            }
+            Some(value) => self.words.push(format!("{option} {}", shell_word(&value))),
+        }
+    }
+
+    fn without_node(&self) -> Self {
+        let names_node = |word: &&String| word.starts_with("--connect");
+        let words = self.words.iter().filter(|word| !names_node(word)).cloned().collect();
+        Self { words, left_out: self.left_out.clone() }
+    }
+
+    fn command(&self, words: &str, operands: &[&str], options: &[&str], input: &str) -> String {
+        let quoted = |words: &[&str]| words.iter().map(|word| shell_word(word)).collect::<Vec<_>>();
+        let options = [quoted(options), self.words.clone()].concat();
+        let is_like_option = |operand: &&str| operand.len() > 1 && operand.starts_with('-');
+        let arguments = if operands.iter().any(is_like_option) {
+            [options, vec![String::from("--")], quoted(operands)].concat()
+        } else {
+            [quoted(operands), options].concat()
+        };
+        let all = [vec![format!("distkv-node {words}")], arguments].concat().join(" ");
+        match &self.left_out[..] {
+            [] => format!("`{all}{input}`"),
+            left_out => format!("`{all}{input}` with the same {}", left_out.join(" and ")),
+        }
+    }
+}
+
+fn is_typed(level: &ArgMatches, id: &str) -> bool {
+    // An option that the command does not have must not be asked for its source.
+    level.try_get_raw(id).is_ok() && level.value_source(id) == Some(ValueSource::CommandLine)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, Parser, Subcommand};
+
+    use super::*;
+    use crate::remote::RemoteArgs;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(subcommand)]
+        command: What,
+        #[command(flatten)]
+        before: RemoteArgs,
+    }
+
+    #[derive(Subcommand)]
+    enum What {
+        Get {
+            #[command(flatten)]
+            remote: RemoteArgs,
+        },
+    }
+
+    fn typed(words: &[&str]) -> Typed {
+        let all = [&["distkv-node"], words].concat();
+        Typed::of(&Cli::command().try_get_matches_from(all).unwrap())
+    }
+
+    #[test]
+    fn options_are_repeated_as_they_were_typed_and_those_behind_the_command_count_more() {
+        let file = tempfile::Builder::new().suffix(" it's").tempfile().unwrap();
+        let file = file.path().to_str().unwrap();
+        let repeated = |words: &[&str]| typed(words).command("get", &["a"], &[], "");
+        assert_eq!(repeated(&["get", "--json", "--timeout", "1s"]), "`distkv-node get a`");
+        assert_eq!(
+            repeated(&["--connect", "n1,[::1]:2", "get", "--key", file]),
+            format!("`distkv-node get a --connect 'n1,[::1]:2' --key {}`", shell_word(file))
+        );
+        assert_eq!(
+            repeated(&["--connect", "n1", "get", "--connect", "n2", "--plaintext-login"]),
+            "`distkv-node get a --connect n2 --plaintext-login`"
+        );
+        let before = ["--user", "joe", "--secret-file", file, "get", "--secret-env", "OWN"];
+        assert_eq!(repeated(&before), "`distkv-node get a --user joe --secret-env OWN`");
+        assert_eq!(repeated(&["get", "--user=-j"]), "`distkv-node get a --user=-j`");
+    }
+
+    #[test]
+    fn no_secret_is_repeated_and_nothing_that_cannot_be_read_again() {
+        let repeated = |words: &[&str]| typed(words).command("get", &["a"], &[], "");
+        let left_out = "`distkv-node get a` with the same --ticket";
+        for ticket in ["dkt1geheim", "@-", "@/dev/stdin"] {
+            assert_eq!(repeated(&["get", "--ticket", ticket]), left_out);
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let ticket = format!("@{}", file.path().display());
+        let with_file = format!("`distkv-node get a --ticket {}`", shell_word(&ticket));
+        assert_eq!(repeated(&["get", "--ticket", &ticket]), with_file);
+        assert_eq!(
+            repeated(&["get", "--user", "joe", "--secret-file", "-"]),
+            "`distkv-node get a --user joe` with the same --secret-file"
+        );
+    }
+
+    #[test]
+    fn a_path_like_an_option_stands_behind_two_dashes() {
+        let typed = typed(&["get", "--connect", "n1", "--user", "joe"]);
+        let elsewhere = typed.without_node().command("get", &["a"], &[], "");
+        assert_eq!(elsewhere, "`distkv-node get a --user joe`");
+        let command = typed.command("set", &["-x", "-"], &["-r"], "");
+        assert_eq!(command, "`distkv-node set -r --connect n1 --user joe -- -x -`");
+    }
+}
