@@ -133,8 +133,8 @@ fn what_a_command_changes_counts_for_as_long_as_it_waits() {
     for (arguments, action) in commands {
         cli_with(&node, &[arguments, &["--timeout", "50s"]].concat());
         let by = node.asked(action).u64("by").unwrap();
-        // No machine is so slow that a command takes ten minutes.
-        assert!((CLOCK + 50_000..CLOCK + 650_000).contains(&by), "{action}: {by}");
+        // Connecting takes of the time, but on no machine half a minute, and the whole command no ten minutes.
+        assert!((CLOCK + 20_000..CLOCK + 650_000).contains(&by), "{action}: {by}");
     }
     cli_with(&node, &["get", "a"]);
     assert_eq!(node.asked("get_value").u64("by"), None);
@@ -142,7 +142,7 @@ fn what_a_command_changes_counts_for_as_long_as_it_waits() {
     let node = FakeNode::start(|_| vec![changed(true)]);
     cli_with(&node, &["delete", "a", "--recursive"]);
     let by = node.asked("delete_tree").u64("by").unwrap();
-    assert!((CLOCK + 10_000..CLOCK + 610_000).contains(&by), "{by}");
+    assert!((CLOCK + 1..CLOCK + 510_000).contains(&by), "{by}");
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn each_kind_of_change_says_until_when_it_counts_and_no_read_does() {
         ] {
             let times = node.times(action);
             let fits = |by: &Option<u64>| {
-                by.is_some_and(|by| (CLOCK + TRY..=CLOCK + TRY + TEST).contains(&by))
+                by.is_some_and(|by| (CLOCK + TRY / 2..=CLOCK + TRY + TEST).contains(&by))
             };
             assert!(times.len() == count && times.iter().all(fits), "{action}: {times:?}");
         }
@@ -89,7 +89,7 @@ fn who_has_less_time_than_a_try_may_take_says_so() {
         client.put_with(&path("a"), &1, &options).await.unwrap();
         client.put(&path("a"), &2).await.unwrap();
         let [Some(soon), Some(later)] = node.times("set_value")[..] else { panic!() };
-        assert!(later - soon >= TRY / 2, "{soon}, {later}");
+        assert!(later - soon >= TRY / 4, "{soon}, {later}");
     });
 }
 
