@@ -11,14 +11,15 @@ from raw import Closed
 
 def test_the_server_speaks_first(node):
     with node.raw() as conn:
-        assert conn.hello.order == ["seq", "version", "node", "tick", "tock", "qlen", "network"]
+        assert conn.hello.order == ["seq", "version", "node", "tick", "tock", "qlen", "clock", "network"]
         assert conn.hello["seq"] == 0
         assert conn.hello["node"] == "n1"
         assert [type(part) for part in conn.hello["version"]] == [int, int, int]
         assert conn.hello["tick"] >= 1  # not nil: the node can work
         assert conn.hello["tock"] >= 1
         assert conn.hello["qlen"] >= 4  # clients refuse less
-        # Clients of the original ignore it.
+        # Clients of the original ignore both.
+        assert isinstance(conn.hello["clock"], int) and conn.hello["clock"] >= 0
         assert isinstance(conn.hello["network"], str) and conn.hello["network"]
 
 

@@ -298,9 +298,10 @@ class Replay:
         theirs = mp.fields(event.raw)
         got = mp.fields(ours.raw)
         if action == "greeting":
-            # The original has no networks, and its clients ignore the field, which is the last one.
-            assert got[-1][0] == "network" and isinstance(mp.decode(got[-1][1]), str)
-            theirs = theirs + got[-1:]
+            # The original tells neither its clock nor its network, and its clients ignore these fields, the last ones.
+            assert [name for name, _ in got[-2:]] == ["clock", "network"]
+            assert [type(mp.decode(value)) for _, value in got[-2:]] == [int, str]
+            theirs = theirs + got[-2:]
         if "error" in dict(theirs):
             self.compare_error(theirs, got)
             got = [(name, value) for name, value in got if name != "code"]
