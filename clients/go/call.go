@@ -274,7 +274,7 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 			}
 			if why := refused.reason(c.topology.routing().targets); why.weight() > failure.weight() {
 				err = err.because(why)
-				if isOutOfFiles(why.cause) && err.cause == failure {
+				if why.outOfFiles() && err.cause == failure {
 					// For errors.Is: that the deadline has cut off the last try says less.
 					told := *failure
 					told.cause = errors.Join(failure.cause, why.cause)

@@ -212,7 +212,7 @@ func (e *tryError) weight() int {
 		return 3
 	case e.waits:
 		return 2
-	case e.isFull(), isOutOfFiles(e.cause):
+	case e.isFull(), e.outOfFiles():
 		return 1
 	}
 	return e.before.weight()
