@@ -17,7 +17,7 @@ use crate::retry::deviations::{Rule, is_broken};
 use crate::retry::{Decision, ErrorClass, Idempotency, Reason, RetryPolicy};
 use crate::rt;
 use crate::smart::Inner;
-use crate::smart::choice::tries::{Due, Failed, Try};
+use crate::smart::choice::tries::{Failed, Try};
 use crate::smart::error::{At, CallError, Fate};
 use crate::smart::observer::Observed;
 use crate::smart::operations::entry::{Repeated, Written};
@@ -303,10 +303,11 @@ impl Inner {
         let mut in_doubt = SmallVec::<[HostPort; 2]>::new();
         // What a node said of a change that it has made.
         let mut unconfirmed = None;
-        let due = match (plan.idempotency, plan.begins_soon) {
-            (Idempotency::Read, _) => Due::Whenever,
-            (_, true) => Due::Within(policy.try_deadline),
-            (_, false) => Due::Within(Duration::MAX),
+        let counts_for = match plan.idempotency {
+            Idempotency::Read => None,
+            _ if is_broken(Rule::TryTime) => None,
+            _ if plan.begins_soon => Some(policy.try_deadline),
+            _ => Some(Duration::MAX),
         };
         let counts = (!plan.is_own).then_some(&self.counts);
         if let Some(counts) = counts {
@@ -339,7 +340,7 @@ impl Inner {
                 true => Duration::MAX,
                 false => patience.min(policy.total_deadline.saturating_sub(waited)),
             };
-            let failed = match self.try_at(target, now_us, (patience, due), try_once).await {
+            let failed = match self.try_at(target, now_us, patience, counts_for, try_once).await {
                 Ok((value, used)) => {
                     let is_other = |other: &HostPort| *other != target.address;
                     let maybe_twice = in_doubt.iter().any(is_other) && !is_broken(Rule::Maybe);

@@ -9,20 +9,10 @@ use std::time::Duration;
 use crate::error::ClientError;
 use crate::message::{Fields, Message};
 use crate::pool::{self, PooledConnection};
-use crate::retry::deviations::{Rule, is_broken};
 use crate::retry::{ErrorClass, Sent};
 use crate::rt;
 use crate::smart::Inner;
 use crate::topology::Target;
-
-/// Until when the request of a try counts, where the node tells its clock.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::smart) enum Due {
-    /// It changes nothing.
-    Whenever,
-    /// For so long, and no longer than the try.
-    Within(Duration),
-}
 
 /// A try on a connection.
 #[derive(Debug, Clone)]
@@ -64,13 +54,14 @@ pub(in crate::smart) struct Failed {
 }
 
 impl Inner {
-    /// One try, within the given time, of which it is now `started_us` (by [`rt::now_us`]). `due`: until when the node may
-    /// carry out what is sent.
+    /// One try, within the given time, of which it is now `started_us` (by [`rt::now_us`]). `counts_for`: for
+    /// how long the node may carry out what is sent, and no longer than the try; none: whenever it comes.
     pub(in crate::smart) async fn try_at<T, F, Fut>(
         &self,
         target: &Target,
         started_us: u64,
-        (patience, due): (Duration, Due),
+        patience: Duration,
+        counts_for: Option<Duration>,
         try_once: &F,
     ) -> Result<(T, Arc<PooledConnection>), Failed>
     where
@@ -78,7 +69,7 @@ impl Inner {
         Fut: Future<Output = Result<T, ClientError>>,
     {
         target.counts.on_try();
-        let result = self.try_on(target, started_us, (patience, due), try_once).await;
+        let result = self.try_on(target, started_us, patience, counts_for, try_once).await;
         if result.is_err() {
             target.counts.on_failure();
         }
@@ -89,7 +80,8 @@ impl Inner {
         &self,
         target: &Target,
         started_us: u64,
-        (patience, due): (Duration, Due),
+        patience: Duration,
+        counts_for: Option<Duration>,
         try_once: &F,
     ) -> Result<(T, Arc<PooledConnection>), Failed>
     where
@@ -122,10 +114,7 @@ impl Inner {
         let waited = Duration::from_micros(sent_us.saturating_sub(started_us));
         let left = patience.saturating_sub(waited);
         let is_old = used.identity().incarnation.is_none();
-        let counts_for = match due {
-            Due::Within(time) if !is_broken(Rule::TryTime) => Some(left.min(time)),
-            Due::Within(_) | Due::Whenever => None,
-        };
+        let counts_for = counts_for.map(|time| left.min(time));
         let this = Try { used: Arc::clone(&used), counts_for };
         match rt::timeout(left, try_once(this)).await {
             Some(Ok(value)) => {
