@@ -75,9 +75,13 @@ async def talk(port1, port2, ours, monitor):
         await here.publish("retained/a/b", b"kept")
         assert await heard(there) == ("retained/a/b", b"kept")
         assert (await ours.get(P("retained.a.b"))).value == b"kept"
+        await here.subscribe([("retained/c", 0)])
         await ours.set(P("retained.c"), value=b"hi")
         assert await heard(there) == ("retained/c", b"hi")
         await ours.delete(P("retained.c"))
         assert await heard(there) == ("retained/c", b"")
+        # The other node and its broker hear of it in their own time.
+        assert await heard(here) == ("retained/c", b"hi")
+        assert await heard(here) == ("retained/c", b"")
         await here.subscribe([("retained/#", 0)])
         assert await heard(here) == ("retained/a/b", b"kept")
