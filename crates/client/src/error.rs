@@ -143,7 +143,16 @@ impl ServerError {
 pub(crate) const BEGAN_TOO_LATE: &str = "this client began too late: nothing of its TLS handshake had come when \
                                          the node stopped waiting (a slow link, or a busy machine). Try again";
 
+/// Why a client had no connection where nobody answered, or not in time.
+pub(crate) const NO_GREETING: &str = "no greeting within";
+
 impl ClientError {
+    /// Whether nobody has greeted this client in time: there may be a node, which hangs.
+    #[must_use]
+    pub fn has_no_greeting(&self) -> bool {
+        matches!(self, ClientError::Connect { reason, .. } if reason.starts_with(NO_GREETING))
+    }
+
     /// Whether a node has stopped waiting for this client's TLS: the next time it may be soon enough.
     #[must_use]
     pub fn began_too_late(&self) -> bool {

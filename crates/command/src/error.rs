@@ -387,6 +387,10 @@ impl From<ClientError> for CliError {
     fn from(error: ClientError) -> CliError {
         let text = match &error {
             ClientError::Connect { .. } if error.began_too_late() => error.to_string(),
+            ClientError::Connect { .. } if error.has_no_greeting() => format!(
+                "{error} If so, it hangs, or the way to it does: name another node with --connect, or use --timeout to wait \
+                 longer"
+            ),
             ClientError::Connect { .. } => {
                 format!("{error}; start a node with `run`, or name another one with --connect")
             }

@@ -4,11 +4,15 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, IsTerminal as _, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use zeroize::Zeroizing;
+
+pub use password::Asked;
+
+mod password;
 
 /// What stands for standard input in place of a file's name.
 const STDIN: &str = "-";
@@ -57,10 +61,36 @@ pub(crate) fn read(what: &'static str, file: &Path, most: u64) -> io::Result<Zer
     Ok(kept().contents.entry(key).or_insert(contents).clone())
 }
 
+/// What somebody types where this file is standard input, and that is a terminal: it is asked for once for each option, and
+/// not shown. None where nobody is to be asked.
+///
+/// # Errors
+/// [`io::ErrorKind::Interrupted`]: by Ctrl-C. Or nothing was typed, or standard input was read for something else.
+pub(crate) fn typed(
+    what: &'static str,
+    file: &Path,
+    asked: &Asked,
+) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
+    if !is_stdin(file) || !io::stdin().is_terminal() {
+        return Ok(None);
+    }
+    take_stdin(what, file)?;
+    let key = (what, PathBuf::from(STDIN));
+    if let Some(contents) = kept().contents.get(&key) {
+        return Ok(Some(contents.clone()));
+    }
+    let typed = password::ask(asked)?;
+    Ok(Some(kept().contents.entry(key).or_insert(typed).clone()))
+}
+
 fn read_now(from: impl Read, most: u64) -> io::Result<Zeroizing<Vec<u8>>> {
     let mut contents = Zeroizing::new(Vec::new());
     from.take(most).read_to_end(&mut contents)?;
     Ok(contents)
+}
+
+fn is_stdin(file: &Path) -> bool {
+    STDIN_NAMES.iter().any(|name| file == Path::new(name))
 }
 
 /// Says that a command is about to read a file for this, which may be standard input by any of its names; it may do so again
@@ -70,7 +100,7 @@ fn read_now(from: impl Read, most: u64) -> io::Result<Zeroizing<Vec<u8>>> {
 /// Standard input was read for something else: nobody can say where that ends and this begins, and what is read twice because it
 /// is a plain file would be both.
 pub fn take_stdin(what: &'static str, file: &Path) -> io::Result<()> {
-    if !STDIN_NAMES.iter().any(|name| file == Path::new(name)) {
+    if !is_stdin(file) {
         return Ok(());
     }
     match *kept().stdin_is_for.get_or_insert(what) {

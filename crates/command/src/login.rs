@@ -1,11 +1,12 @@
 //! As whom commands work: `--user`, and where its secret is.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use crate::error::CliError;
-use crate::given;
+use crate::given::{self, Asked};
 use crate::remote::{file_in_environment, set_in_environment};
 use distkv_client::Login;
 
@@ -19,6 +20,9 @@ const SECRET: &str = "DISTKV_SECRET";
 const PLAINTEXT_LOGIN: &str = "DISTKV_PLAINTEXT_LOGIN";
 /// Most bytes of a file with a secret.
 const SECRET_FILE_BYTES_MAX: u64 = 4 << 10;
+
+/// For what standard input is read where an argument names it.
+const SECRET_OF_FILE: &str = "a secret";
 
 /// As whom commands work, where the node asks for a login.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
@@ -93,11 +97,11 @@ impl LoginArgs {
             return Ok(None);
         };
         let method = self.login_by.as_deref();
-        let secret = self.secret()?;
+        let secret = self.secret(&user)?;
         Ok(Some(Login::user(method, &user, secret.as_deref())))
     }
 
-    fn secret(&self) -> Result<Option<String>, CliError> {
+    fn secret(&self, user: &str) -> Result<Option<String>, CliError> {
         if let Some(name) = &self.secret_env {
             let missing = || {
                 CliError::Usage(format!(
@@ -108,33 +112,58 @@ impl LoginArgs {
         }
         let from_env = || file_in_environment(SECRET_FILE);
         if let Some(file) = self.secret_file.clone().or_else(from_env) {
-            let bytes = given::read("--secret-file", &file, SECRET_FILE_BYTES_MAX);
-            let bytes = bytes.map_err(|error| unreadable(&file, &error))?;
-            return first_line(&file, &bytes).map(Some);
+            let asked = Asked::Known(format!("secret of {user}"));
+            return read_first_line("--secret-file", &file, &asked).map(Some);
         }
         set_in_environment(SECRET)
     }
 }
 
-/// A secret from a file, or from standard input: its first line.
+/// A secret from a file, or from standard input: its first line. At a terminal it is asked for, and not shown.
 ///
 /// # Errors
-/// It cannot be read, or is empty; or standard input was read for something else.
-pub fn read_secret(file: &Path) -> Result<String, CliError> {
-    let bytes = given::read("a secret", file, SECRET_FILE_BYTES_MAX);
-    first_line(file, &bytes.map_err(|error| unreadable(file, &error))?)
+/// It cannot be read, or is empty; or standard input was read for something else; or it was interrupted.
+pub fn read_secret(file: &Path, asked: &Asked) -> Result<String, CliError> {
+    read_first_line(SECRET_OF_FILE, file, asked)
+}
+
+/// What somebody types where this file is standard input, and that is a terminal.
+///
+/// # Errors
+/// Nothing was typed, or standard input was read for something else; or it was interrupted.
+pub fn typed_secret(file: &Path, asked: &Asked) -> Result<Option<String>, CliError> {
+    let typed = given::typed(SECRET_OF_FILE, file, asked);
+    let typed = typed.map_err(|error| untyped(file, &error))?;
+    typed.map(|typed| first_line(file, &typed)).transpose()
+}
+
+fn read_first_line(what: &'static str, file: &Path, asked: &Asked) -> Result<String, CliError> {
+    let typed = given::typed(what, file, asked).map_err(|error| untyped(file, &error))?;
+    let bytes = match typed {
+        Some(typed) => typed,
+        None => given::read(what, file, SECRET_FILE_BYTES_MAX)
+            .map_err(|error| unreadable(file, &error))?,
+    };
+    first_line(file, &bytes)
+}
+
+fn untyped(file: &Path, error: &io::Error) -> CliError {
+    match error.kind() {
+        io::ErrorKind::Interrupted => CliError::INTERRUPTED,
+        _ => unreadable(file, error),
+    }
 }
 
 fn first_line(file: &Path, bytes: &[u8]) -> Result<String, CliError> {
     let text = std::str::from_utf8(bytes).map_err(|_| unreadable(file, &"it is no UTF-8 text"))?;
     match text.lines().next().unwrap_or_default() {
-        "" => Err(CliError::Usage(format!("the secret in {} is empty", place(file)))),
+        "" => Err(CliError::Usage(format!("the secret from {} is empty", place(file)))),
         line => Ok(line.to_owned()),
     }
 }
 
 fn unreadable(file: &Path, why: &dyn std::fmt::Display) -> CliError {
-    CliError::Usage(format!("cannot read the secret in {}: {why}", place(file)))
+    CliError::Usage(format!("cannot read the secret from {}: {why}", place(file)))
 }
 
 fn place(file: &Path) -> String {
@@ -183,6 +212,6 @@ mod tests {
         let error = args(Some("joe"), Some(path), None).read().unwrap_err();
         assert!(error.to_string().contains("is empty"), "{error}");
         fs::write(file.path(), "geheim\nrest\n").unwrap();
-        assert_eq!(read_secret(file.path()).unwrap(), "geheim");
+        assert_eq!(read_secret(file.path(), &Asked::New(String::new())).unwrap(), "geheim");
     }
 }

@@ -17,6 +17,7 @@ use distkv_model::ids::Millis;
 use distkv_model::path::Path;
 use distkv_runtime as rt;
 use distkv_secure::key::{Key, Purpose};
+use distkv_secure::key_file::KeyFile;
 use distkv_tls::{CaHash, Ticket};
 
 use crate::error::{CliError, Outcome, note_node};
@@ -25,7 +26,7 @@ use crate::key_file;
 use crate::login::LoginArgs;
 use crate::node_ca;
 use crate::ticket::{TicketRead, TicketText};
-use crate::units::parse_duration;
+use crate::units::parse_some_time;
 
 /// The environment's variable for `--connect`.
 const CONNECT: &str = "DISTKV_CONNECT";
@@ -80,7 +81,7 @@ pub struct RemoteArgs {
 
     /// How long the node may take, connecting included, like 500ms, 10s, 2m; where much is asked
     /// for or sent, each time [default: 10s]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_some_time)]
     pub timeout: Option<Duration>,
 
     /// Print JSON, for programs: one object, or one per line
@@ -199,7 +200,7 @@ impl RemoteArgs {
 
     /// A client of the cluster that the addresses are of.
     pub async fn client(&self) -> Result<Client, CliError> {
-        // No time at all (`--timeout 0s`) is refused there; with hardly any, it is told that no node was reached.
+        // With less, the client would refuse to begin; with hardly any, it is told that no node was reached.
         let hardly_any = Duration::from_millis(1);
         let timeout = self.timeout_or_default().max(hardly_any);
         let total_deadline = self.answer_timeout().max(hardly_any);
@@ -296,6 +297,15 @@ impl RemoteArgs {
         Ok(file_in_environment(KEY))
     }
 
+    /// The key file that access is by. Where it was not typed, an error says who names it.
+    fn read_key(&self, file: &FilePath) -> Result<KeyFile, CliError> {
+        let read = key_file::read(file);
+        read.map_err(|trouble| match &self.key {
+            Some(_) => trouble.into(),
+            None => CliError::Usage(format!("{KEY}: {trouble}")),
+        })
+    }
+
     /// By what the nodes are known: the CA that was named, or else that of the key file, or of the ticket; none where it is
     /// neither.
     ///
@@ -303,7 +313,7 @@ impl RemoteArgs {
     /// The key file, the ticket or the CA's file cannot be used.
     pub fn ca(&self) -> Result<Option<CaHash>, CliError> {
         if let Some(path) = self.key_file()? {
-            let file = key_file::read(&path)?;
+            let file = self.read_key(&path)?;
             let of_key = file.ca.as_ref().map(|ca| CaHash::of(&ca.certificate));
             return Ok(node_ca::named(self.node_ca.as_ref())?.or(of_key));
         }
@@ -320,7 +330,7 @@ impl RemoteArgs {
     pub fn access(&self) -> Result<Access, CliError> {
         let node_ca = || node_ca::named(self.node_ca.as_ref());
         let access = if let Some(file) = &self.key {
-            access_by_key_at(file, node_ca()?)?
+            access_by(&self.read_key(file)?, node_ca()?)?
         } else if let Some(ticket) = self.ticket()? {
             if self.node_ca.is_some() {
                 let text = "--node-ca goes with --key or --user, and not with --ticket: a ticket says itself by which CA \
@@ -330,7 +340,7 @@ impl RemoteArgs {
             Access::of_ticket(&ticket)
                 .map_err(|error| CliError::Usage(format!("the ticket: {error}")))?
         } else if let Some(file) = file_in_environment(KEY) {
-            access_by_key_at(&file, node_ca()?)?
+            access_by(&self.read_key(&file)?, node_ca()?)?
         } else if let Some(ca) = node_ca()? {
             Access::default().by_tls(node_ca::tls(ca)?)
         } else {
@@ -390,13 +400,12 @@ pub(crate) fn file_in_environment(name: &str) -> Option<PathBuf> {
 /// # Errors
 /// The file cannot be used.
 pub fn access_by_key(path: &FilePath) -> Result<Access, CliError> {
-    access_by_key_at(path, None)
+    access_by(&key_file::read(path)?, None)
 }
 
 /// The same; `node_ca`: by which CA the nodes are known, if not by that in the key file. The login does not tell which
 /// connection it is for, so what is connected to must be known before anything is sent.
-fn access_by_key_at(path: &FilePath, node_ca: Option<CaHash>) -> Result<Access, CliError> {
-    let file = key_file::read(path)?;
+fn access_by(file: &KeyFile, node_ca: Option<CaHash>) -> Result<Access, CliError> {
     let ring = &file.ring;
     let proof = |key: &Key| *key.derive(Purpose::AdminLogin);
     // In the middle of a rotation the node may not have the primary yet, or not any more.

@@ -127,7 +127,7 @@ pub fn read_ticket(what: &str, text: &str) -> Result<Ticket, CliError> {
     let file = if file == "-" { "/dev/stdin" } else { file };
     read_ticket_file(file).map_err(|error| match error.kind() {
         ErrorKind::InvalidData => CliError::Usage(format!("{what} {file}: {error}")),
-        _ => CliError::Usage(format!("cannot read {file}: {error}")),
+        _ => CliError::Usage(format!("{what}: cannot read {file}: {error}")),
     })
 }
 

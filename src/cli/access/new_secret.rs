@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use distkv_command::given::Asked;
 use distkv_command::login::read_secret;
 
 use crate::cli::error::CliError;
@@ -23,15 +24,19 @@ pub(super) struct NewSecret {
 }
 
 impl NewSecret {
-    /// Reads the file's first line; `-` is standard input.
+    /// Reads the file's first line; `-` is standard input. At a terminal the user's secret is asked for; `method`: what it
+    /// is, a password or a token.
     ///
     /// # Errors
     /// The file cannot be read, is empty, or cannot be made.
-    pub(super) fn read_or_make(file: &PathBuf) -> Result<Self, CliError> {
+    pub(super) fn read_or_make(file: &PathBuf, method: &str, user: &str) -> Result<Self, CliError> {
         let is_missing = file != Path::new("-")
             && fs::metadata(file).is_err_and(|error| error.kind() == ErrorKind::NotFound);
         if !is_missing {
-            return Ok(Self { text: read_secret(file)?, made: None });
+            return Ok(Self {
+                text: read_secret(file, &Asked::New(format!("{method} of {user}")))?,
+                made: None,
+            });
         }
         let bytes: [u8; RANDOM_BYTES] = rt::random_bytes().map_err(|error| {
             CliError::Failure(format!("the system gives no random bytes: {error}"))

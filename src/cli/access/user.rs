@@ -53,7 +53,7 @@ pub(in crate::cli) struct UserArgs {
 enum UserCommand {
     /// Add a user
     ///
-    /// A password is read from --new-secret-file, or from standard input; if there is no such file, it is made at random and written there. A token is made by the node and printed once, unless there is a --new-secret-file.
+    /// A password is read from --new-secret-file, or from standard input; if there is no such file, it is made at random and written there. At a terminal it is asked for. A token is made by the node and printed once, unless there is a --new-secret-file.
     #[command(after_help = "\
 Examples:
   distkv-node user add joe --acl lamps --new-secret-file joe.secret
@@ -95,7 +95,7 @@ Examples:
     Show(Named),
     /// Change a user's password
     ///
-    /// It is read from --new-secret-file, or from standard input; if there is no such file, it is made at random and written there. Users may change their own.
+    /// It is read from --new-secret-file, or from standard input; if there is no such file, it is made at random and written there. At a terminal it is asked for. Users may change their own.
     #[command(after_help = "\
 Example:
   distkv-node user password joe --new-secret-file joe.secret")]
@@ -229,7 +229,8 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
             }
             let stdin = PathBuf::from("-");
             let file = new_secret_file.as_ref().or((method == "password").then_some(&stdin));
-            let secret = file.map(NewSecret::read_or_make).transpose()?;
+            let secret =
+                file.map(|file| NewSecret::read_or_make(file, method, name)).transpose()?;
             if let Some(secret) = &secret {
                 fields.str("secret", &secret.text);
             }
@@ -258,7 +259,7 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
         UserCommand::Password { name, new_secret_file, .. } => {
             remote.require_private()?;
             let mut change = Change::of_secret(&remote, Some("password"), name).await?;
-            let secret = NewSecret::read_or_make(new_secret_file)?;
+            let secret = NewSecret::read_or_make(new_secret_file, "password", name)?;
             change.fields.str("secret", &secret.text);
             let reply = change.make(&remote).await?;
             secret.keep();

@@ -86,7 +86,7 @@ pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), C
     match (&*method, &args.new_secret_file) {
         ("token", None) => {}
         ("password" | "token", Some(file)) => {
-            let made = NewSecret::read_or_make(file)?;
+            let made = NewSecret::read_or_make(file, &method, &args.name)?;
             change.fields.str("secret", &made.text);
             secret = Some(made);
         }

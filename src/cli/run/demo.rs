@@ -10,7 +10,7 @@ use futures::future::join_all;
 use serde_json::json;
 
 use super::fail_stop;
-use super::logging::{LogFormat, Logging};
+use super::logging::{LogFormat, Logging, level_given};
 use super::node_process::{GOODBYE_MAX, end_of, listen_for_ends, start_error, unless_ended};
 use super::settings::{Settings, StartKind, http_token};
 use crate::cli::error::CliError;
@@ -73,7 +73,8 @@ enum Access<'f> {
 
 /// Starts the nodes, and returns when they have ended.
 pub(in crate::cli) fn run(args: DemoArgs) -> Result<(), CliError> {
-    Logging::start(Some(&args.log), "warn", None, LogFormat::Text)?;
+    let level = level_given(Some(args.log.clone()));
+    Logging::start(level.as_deref(), "warn", None, LogFormat::Text)?;
     fail_stop::install();
     let ending = listen_for_ends()?;
     open_files::raise();

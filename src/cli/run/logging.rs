@@ -27,6 +27,8 @@ use crate::cli::error::CliError;
 
 /// The level unless told otherwise.
 const LEVEL: &str = "info";
+/// The environment's variable for `--log`.
+const VARIABLE: &str = "DISTKV_LOG";
 
 /// How lines look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum, serde::Deserialize)]
@@ -124,8 +126,7 @@ impl Logging {
         format: LogFormat,
     ) -> Result<Logging, CliError> {
         let level = level.unwrap_or(default).to_owned();
-        let filter =
-            parse_filter(&level).map_err(|error| CliError::Usage(format!("--log {error}")))?;
+        let filter = parse_filter(&level).map_err(|error| refused(&level, &error))?;
         let (filter, handle) = reload::Layer::new(filter);
         let lines = fmt::layer().with_writer(io::stderr);
         let lines = match format {
@@ -200,7 +201,22 @@ pub(super) fn default_level() -> &'static str {
 /// # Errors
 /// There is none.
 pub(super) fn check_level(level: &str) -> Result<(), CliError> {
-    parse_filter(level).map(drop).map_err(|error| CliError::Usage(format!("--log {error}")))
+    parse_filter(level).map(drop).map_err(|error| refused(level, &error))
+}
+
+/// The level that was typed, or that the environment names: an empty variable says nothing.
+pub(super) fn level_given(level: Option<String>) -> Option<String> {
+    level.filter(|level| !level.is_empty() || !is_of_environment(level))
+}
+
+fn refused(level: &str, error: &str) -> CliError {
+    let by = if is_of_environment(level) { VARIABLE } else { "--log" };
+    CliError::Usage(format!("{by}: {error}"))
+}
+
+/// Whether this level is the one that the environment names.
+fn is_of_environment(level: &str) -> bool {
+    env::var(VARIABLE).is_ok_and(|named| named == level)
 }
 
 /// A level for all of this program, or directives as `tracing` takes them.

@@ -235,7 +235,8 @@ impl NodeArgs {
     pub(super) fn prepare(self, kind: StartKind, own: Settings) -> Result<Prepared, CliError> {
         let file = self.config;
         let from_file = file.as_deref().map(Settings::load).transpose()?.unwrap_or_default();
-        let mut settings = own.or(self.settings).or(from_file);
+        let typed = Settings { log: logging::level_given(self.settings.log), ..self.settings };
+        let mut settings = own.or(typed).or(from_file);
         let log = settings.log.take();
         let log_format = settings.log_format.take().unwrap_or_else(LogFormat::of_stderr);
         let json = settings.json.take().unwrap_or(false);

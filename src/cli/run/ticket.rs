@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use distkv_command::given::Asked;
 use distkv_command::key_file;
+use distkv_command::login::typed_secret;
 use distkv_command::ticket::read_ticket;
 use distkv_tls::ca::CaHash;
 use distkv_tls::pem::{self, PEM_BYTES_MAX};
@@ -194,7 +196,14 @@ fn make(new: NewArgs) -> Result<Ticket, CliError> {
         None => new.ca_hash,
     };
     let secret = match &new.secret {
-        Some(path) => Some(one_line(path, read(path, TEXT_BYTES_MAX + 2)?)?),
+        Some(path) => {
+            let user = new.user.as_deref().unwrap_or_default();
+            let asked = Asked::Known(format!("{} of {user}", new.method));
+            Some(match typed_secret(path, &asked)? {
+                Some(typed) => typed,
+                None => one_line(path, read(path, TEXT_BYTES_MAX + 2)?)?,
+            })
+        }
         None => None,
     };
     let method = new.method;

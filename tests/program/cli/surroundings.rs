@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::Command;
 
@@ -24,6 +25,37 @@ fn a_variable_that_is_no_text_is_an_error_and_not_as_if_it_were_not_set() {
     let done = command.output().unwrap();
     let said = String::from_utf8(done.stderr).unwrap();
     assert!(done.status.code() == Some(2) && said.contains("the variable OWN"), "{said}");
+}
+
+#[test]
+fn what_is_wrong_in_a_variable_is_told_by_its_name_and_what_is_typed_by_its_option() {
+    let run = ["run", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+    let typed = [&run[..], &["--log", "loud"]].concat();
+    let get = &["get", "a"][..];
+    for (arguments, variable, says) in [
+        (&run[..], Some(("DISTKV_LOG", "loud")), "error: DISTKV_LOG: \"loud\" is no level"),
+        (&typed, None, "error: --log: \"loud\" is no level"),
+        (get, Some(("DISTKV_KEY", "/none/key")), "error: DISTKV_KEY: the key file /none/key: "),
+        (&["get", "a", "--key", "/none/key"], None, "error: the key file /none/key: "),
+        (get, Some(("DISTKV_TICKET", "@/none/t")), "error: DISTKV_TICKET: cannot read /none/t: "),
+    ] {
+        let done = program(arguments).envs(variable).output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(2), "{variable:?}: {said}");
+        assert!(said.starts_with(says), "{variable:?}: {said}");
+    }
+}
+
+#[test]
+fn a_node_that_hangs_is_not_said_not_to_run() {
+    let hangs = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = hangs.local_addr().unwrap().to_string();
+    let done =
+        program(&["get", "a", "--connect", &address, "--timeout", "100ms"]).output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(6), "{said}");
+    assert!(said.contains("no greeting within 100ms") && said.contains("it hangs"), "{said}");
+    assert!(!said.contains("start a node"), "{said}");
 }
 
 #[test]

@@ -175,13 +175,13 @@ impl Top {
         on_ends(move |_| by_signal.request())?;
         let screen = Screen::enter().map_err(failed)?;
         let by_key = Arc::clone(&quit);
-        screen::watch_keys(move || by_key.request()).map_err(failed)?;
+        screen.watch_keys(move || by_key.request()).map_err(failed)?;
         while !quit.is_wanted() {
             let due = rt::now().saturating_add(rt::millis(every));
             let mut drawn = None;
             while !quit.is_wanted() && (drawn.is_none() || rt::now() < due) {
                 let size = screen::size();
-                if drawn != Some(size) {
+                if drawn != Some(size) || screen.take_stale() {
                     screen.show(&self.text(Some(every)), size).map_err(failed)?;
                     drawn = Some(size);
                 }

@@ -1,7 +1,12 @@
 //! A terminal's other screen: nothing of it stays when the command ends, however it does.
 
 use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
+use rustix::process::{Signal, getpid, kill_process};
 use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
 };
@@ -16,11 +21,51 @@ const LEAVE: &str = "\u{1b}[?25h\u{1b}[?1049l";
 const USUAL: (usize, usize) = (80, 24);
 /// Ctrl-C, where the terminal hands it over as a character.
 const INTERRUPT: u8 = 3;
+/// Ctrl-Z, the same.
+const SUSPEND: u8 = 26;
+/// Within this time the signal that stops the process has reached it, whichever thread takes it.
+const STOPS_WITHIN: Duration = Duration::from_millis(100);
 
 /// The other screen, as long as this lives.
 pub(super) struct Screen {
-    /// How the terminal was; none if input is no terminal.
-    before: Option<Termios>,
+    modes: Modes,
+    /// What is shown on it is gone.
+    is_stale: Arc<AtomicBool>,
+}
+
+/// How the terminal was, and how it is while the screen is there; none if input is no terminal.
+#[derive(Clone)]
+struct Modes(Option<(Termios, Termios)>);
+
+impl Modes {
+    fn enter(&self) -> io::Result<()> {
+        if let Some((_, modes)) = &self.0 {
+            tcsetattr(io::stdin(), OptionalActions::Now, modes)?;
+        }
+        let mut out = io::stdout().lock();
+        out.write_all(ENTER.as_bytes())?;
+        out.flush()
+    }
+
+    fn leave(&self) {
+        // If the terminal is gone, there is nothing to restore.
+        let mut out = io::stdout().lock();
+        let _ = out.write_all(LEAVE.as_bytes()).and_then(|()| out.flush());
+        if let Some((before, _)) = &self.0 {
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
+        }
+    }
+
+    /// Stops the process, as Ctrl-Z does elsewhere, until the shell goes on with it (`fg`).
+    fn suspend(&self) -> io::Result<()> {
+        // Nothing is drawn meanwhile.
+        let out = io::stdout().lock();
+        self.leave();
+        kill_process(getpid(), Signal::TSTP)?;
+        thread::sleep(STOPS_WITHIN);
+        drop(out);
+        self.enter()
+    }
 }
 
 impl Screen {
@@ -29,20 +74,22 @@ impl Screen {
     /// # Errors
     /// It cannot be written to.
     pub(super) fn enter() -> io::Result<Self> {
-        let before = tcgetattr(io::stdin()).ok();
-        if let Some(before) = &before {
+        let modes = tcgetattr(io::stdin()).ok().map(|before| {
             let mut modes = before.clone();
             // Keys come at once and are not shown; Ctrl-C and Ctrl-Z are keys.
             modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
             modes.special_codes[SpecialCodeIndex::VMIN] = 1;
             modes.special_codes[SpecialCodeIndex::VTIME] = 0;
-            tcsetattr(io::stdin(), OptionalActions::Now, &modes)?;
-        }
-        let screen = Self { before };
-        let mut out = io::stdout().lock();
-        out.write_all(ENTER.as_bytes())?;
-        out.flush()?;
+            (before, modes)
+        });
+        let screen = Self { modes: Modes(modes), is_stale: Arc::default() };
+        screen.modes.enter()?;
         Ok(screen)
+    }
+
+    /// Whether it must be shown again: somebody has come back to it.
+    pub(super) fn take_stale(&self) -> bool {
+        self.is_stale.swap(false, Ordering::Relaxed)
     }
 
     /// Shows these lines, as far as they fit.
@@ -54,16 +101,35 @@ impl Screen {
         out.write_all(frame(lines, size).as_bytes())?;
         out.flush()
     }
+
+    /// Calls `quit` when somebody presses q or Ctrl-C. Ctrl-Z stops the process.
+    ///
+    /// # Errors
+    /// The system has no thread for it.
+    pub(super) fn watch_keys(&self, quit: impl Fn() + Send + 'static) -> io::Result<()> {
+        let (modes, is_stale) = (self.modes.clone(), Arc::clone(&self.is_stale));
+        rt::spawn_thread("keys", move || {
+            // Input that ends is no wish to end.
+            for key in io::stdin().lock().bytes() {
+                match key {
+                    Ok(b'q' | b'Q' | INTERRUPT) => return quit(),
+                    Ok(SUSPEND) if modes.suspend().is_ok() => {
+                        is_stale.store(true, Ordering::Relaxed);
+                    }
+                    // Without a terminal it is for nobody.
+                    Ok(SUSPEND) => return quit(),
+                    Ok(_) => {}
+                    Err(_) => return,
+                }
+            }
+        })?;
+        Ok(())
+    }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // If the terminal is gone, there is nothing to restore.
-        let mut out = io::stdout().lock();
-        let _ = out.write_all(LEAVE.as_bytes()).and_then(|()| out.flush());
-        if let Some(before) = &self.before {
-            let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
-        }
+        self.modes.leave();
     }
 }
 
@@ -93,24 +159,6 @@ fn frame(lines: &[String], (columns, rows): (usize, usize)) -> String {
     }
     frame.push_str("\u{1b}[J");
     frame
-}
-
-/// Calls `quit` when somebody presses q or Ctrl-C.
-///
-/// # Errors
-/// The system has no thread for it.
-pub(super) fn watch_keys(quit: impl Fn() + Send + 'static) -> io::Result<()> {
-    rt::spawn_thread("keys", move || {
-        // Input that ends is no wish to end.
-        for key in io::stdin().lock().bytes() {
-            match key {
-                Ok(b'q' | b'Q' | INTERRUPT) => return quit(),
-                Ok(_) => {}
-                Err(_) => return,
-            }
-        }
-    })?;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -362,8 +362,9 @@ pub(super) struct Line {
 impl Line {
     pub(super) fn connect(address: SocketAddr) -> Result<Self, CliError> {
         let connect = || {
-            let stream = TcpStream::connect(address)?;
+            let stream = TcpStream::connect_timeout(&address, SILENCE_MAX)?;
             stream.set_nodelay(true)?;
+            stream.set_write_timeout(Some(SILENCE_MAX))?;
             stream.set_read_timeout(Some(SILENCE_MAX))?;
             io::Result::Ok(stream)
         };
