@@ -14,7 +14,7 @@ use jiff::tz::TimeZone;
 use crate::engine::Image;
 use crate::rt;
 use crate::storage::snapshot::write_snapshot_to;
-use crate::storage::{FileHeader, FileId, verify_snapshot};
+use crate::storage::{FileHeader, FileId, SnapshotReader, verify_snapshot};
 
 /// How the moment is written in a file's name, in UTC.
 const MOMENT: &str = "%Y%m%dT%H%M%SZ";
@@ -46,6 +46,15 @@ pub(super) struct Made {
     pub(super) bytes: u64,
     /// With tombstones; none if it was made before this start.
     pub(super) entries: Option<u64>,
+}
+
+/// What came of removing old snapshots.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Pruned {
+    /// The names of those that were removed.
+    pub(super) removed: Vec<String>,
+    /// One stays though it is old, because all that were made since hold nothing.
+    pub(super) spared: Option<String>,
 }
 
 impl Folder {
@@ -137,28 +146,33 @@ impl Folder {
         written
     }
 
-    /// Removes snapshots that are neither among the newest `keep` nor younger than `keep_for`. The names of the
-    /// removed ones.
+    /// Removes snapshots that are neither among the newest `keep` nor younger than `keep_for`. Where none of those holds an
+    /// entry, the newest one that does is spared: a node that has lost its data goes on to make snapshots.
     ///
     /// # Errors
     /// Those of the file system.
-    pub(super) fn prune(
-        &self,
-        now_ms: u64,
-        keep: usize,
-        keep_for: Duration,
-    ) -> io::Result<Vec<String>> {
+    pub(super) fn prune(&self, now_ms: u64, keep: usize, keep_for: Duration) -> io::Result<Pruned> {
         let all = self.list(now_ms)?;
-        let old = all.len().saturating_sub(keep);
+        let (old, kept) = all.split_at(all.len().saturating_sub(keep));
+        let newest = |of: &[Made]| of.iter().rev().find(|made| self.has_entries(made)).cloned();
+        let spared = if newest(kept).is_some() { None } else { newest(old) };
         let young = rt::millis(keep_for);
         let mut removed = Vec::new();
-        for made in all.into_iter().take(old) {
+        for made in old.iter().filter(|made| spared.as_ref() != Some(made)) {
             if now_ms.saturating_sub(made.time_ms) >= young {
                 fs::remove_file(self.path.join(&made.file))?;
-                removed.push(made.file);
+                removed.push(made.file.clone());
             }
         }
-        Ok(removed)
+        Ok(Pruned { removed, spared: spared.map(|made| made.file) })
+    }
+
+    /// Whether a snapshot holds an entry, as its head says.
+    fn has_entries(&self, made: &Made) -> bool {
+        let opened = File::open(self.path.join(&made.file));
+        let reader = opened.map(|file| SnapshotReader::new(&made.file, Box::new(file)));
+        // One that cannot be read is of no use.
+        matches!(reader, Ok(Ok(reader)) if reader.progress().total > 0)
     }
 
     /// All files.
@@ -243,9 +257,9 @@ mod tests {
         assert_eq!(names[1], "n1-20261121T010000Z.dkv");
         let now = DAY_MS + 5 * 3_600_000;
         let hours = |n: u64| Duration::from_secs(n * 3_600);
-        assert_eq!(folder.prune(now, 2, hours(6)).unwrap(), Vec::<String>::new());
-        assert_eq!(folder.prune(now, 2, hours(4)).unwrap(), names[..2]);
-        assert_eq!(folder.prune(now, 1, Duration::ZERO).unwrap(), names[2..4]);
+        assert_eq!(folder.prune(now, 2, hours(6)).unwrap().removed, Vec::<String>::new());
+        assert_eq!(folder.prune(now, 2, hours(4)).unwrap().removed, names[..2]);
+        assert_eq!(folder.prune(now, 1, Duration::ZERO).unwrap().removed, names[2..4]);
         let left: Vec<String> =
             folder.list(now).unwrap().into_iter().map(|made| made.file).collect();
         assert_eq!(left, names[4..]);
@@ -265,8 +279,8 @@ mod tests {
         };
         assert_eq!(listed(&folder), [&ahead, &later, &before, &now].map(Clone::clone));
         let a_week = Duration::from_secs(7 * 86_400);
-        assert_eq!(folder.prune(now_ms, 2, a_week).unwrap(), Vec::<String>::new());
-        assert_eq!(folder.prune(now_ms, 2, Duration::ZERO).unwrap(), [ahead, later]);
+        assert_eq!(folder.prune(now_ms, 2, a_week).unwrap().removed, Vec::<String>::new());
+        assert_eq!(folder.prune(now_ms, 2, Duration::ZERO).unwrap().removed, [ahead, later]);
         assert_eq!(listed(&folder), [before, now]);
     }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use self::folder::{Folder, Made};
+use self::folder::{Folder, Made, Pruned};
 pub use self::schedule::Schedule;
 use super::error::NodeError;
 use super::link::Links;
@@ -167,13 +167,23 @@ impl Scheduled {
             }
         }
         match pruned {
-            Some(Ok(removed)) if !removed.is_empty() => {
-                tracing::info!(removed = removed.join(" "), "old scheduled snapshots were removed");
+            Some(Ok(Pruned { removed, spared })) => {
+                if !removed.is_empty() {
+                    let removed = removed.join(" ");
+                    tracing::info!(removed, "old scheduled snapshots were removed");
+                }
+                if let Some(file) = spared {
+                    tracing::warn!(
+                        file,
+                        "all newer scheduled snapshots hold nothing, so this old one is kept; if the node has lost its \
+                         data, restore it"
+                    );
+                }
             }
             Some(Err(error)) => {
                 tracing::warn!("old scheduled snapshots could not be removed: {error}");
             }
-            Some(Ok(_)) | None => {}
+            None => {}
         }
     }
 

@@ -107,6 +107,30 @@ fn a_restart_neither_repeats_nor_forgets_one() {
 }
 
 #[test]
+fn a_node_that_has_lost_its_data_keeps_the_last_one_that_holds_something() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dir, [client]) = (folder.path().join("snapshots"), free_addrs());
+    let schedule = ["every 1s", "--snapshot-keep", "1"];
+    let mut node = start(client, &dir, &schedule);
+    let set = ["set", "a", "1", "--connect", &client.to_string()];
+    wait_until("a change", || (run(&set, &[], b"").code == 0).then_some(()));
+    let holds = |of: &Json| of["scheduled"]["entries"].as_u64().filter(|entries| *entries > 0);
+    wait_until("one with it", || status(client).as_ref().and_then(holds));
+    node.end();
+    let good = files(&dir).pop().unwrap();
+    // It was in memory.
+    let mut node = start(client, &dir, &schedule);
+    node.wait_for("all newer scheduled snapshots hold nothing, so this old one is kept");
+    let empty = files(&dir).pop().unwrap();
+    wait_until("an empty one is removed", || (!files(&dir).contains(&empty)).then_some(()));
+    assert!(files(&dir).contains(&good), "{:?}", files(&dir));
+    let done = run(&["set", "a", "2", "--connect", &client.to_string()], &[], b"");
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    wait_until("it has given way", || (!files(&dir).contains(&good)).then_some(()));
+    node.end();
+}
+
+#[test]
 fn what_makes_no_sense_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().display().to_string();
