@@ -104,8 +104,8 @@ func (b *Batch) Run(ctx context.Context, options *BatchOptions) ([]BatchReply, e
 	}
 	request := newBody("batch").raw("ops", ops).head()
 	var results []message
-	found, failed := c.call(ctx, &p, nil, func(ctx context.Context, connection *conn, end, until instant) *tryError {
-		reply, err := connection.requestUntil(ctx, request, end, until)
+	found, failed := c.call(ctx, &p, nil, func(ctx context.Context, connection *conn, t tryTime) *tryError {
+		reply, err := connection.request(ctx, request, t)
 		if err != nil {
 			return err
 		}

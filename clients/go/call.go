@@ -43,8 +43,7 @@ type served struct {
 func (s *served) life() life { return life{s.conn.name, s.conn.incarnation} }
 
 // once is one try of an operation that is more than one request with one reply.
-// What it sends counts until then; never: whenever it comes.
-type once func(ctx context.Context, c *conn, end, until instant) *tryError
+type once func(ctx context.Context, c *conn, t tryTime) *tryError
 
 // caller carries calls out: which node, which connection, how long, and what then. All operations go through here.
 type caller struct {
@@ -190,18 +189,18 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 		connection, failure := c.pool.getAt(ctx, to.place(), end)
 		if failure == nil {
 			sent = now()
+			t := tryTime{end: end, longest: started + total, until: never}
 			if p.isLong {
-				end = started + total
+				t.end = t.longest
 			}
-			until := never
 			if p.isTimed() {
-				until = min(end, sent+policy.TryDeadline)
+				t.until = min(t.end, sent+policy.TryDeadline)
 			}
 			var reply message
 			if do == nil {
-				reply, failure = connection.requestUntil(ctx, request, end, until)
+				reply, failure = connection.request(ctx, request, t)
 			} else {
-				failure = do(ctx, connection, end, until)
+				failure = do(ctx, connection, t)
 			}
 			if failure == nil {
 				node.note(now() - sent)

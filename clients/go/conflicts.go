@@ -212,13 +212,13 @@ func (c *Client) conflictsOf(ctx context.Context, to *target, path Path, yield f
 	if err != nil {
 		return err
 	}
-	s, err := connection.stream(ctx, pathBody("conflicts", path).integer("nchain", 1).head(), now()+patience)
+	s, err := connection.stream(ctx, pathBody("conflicts", path).integer("nchain", 1).head(), whileArriving(now()+patience))
 	if err != nil {
 		return err
 	}
 	defer s.close()
 	for {
-		found, err := s.next(ctx, now()+patience)
+		found, err := s.next(ctx, whileArriving(now()+patience))
 		if err != nil || found == nil {
 			return err
 		}

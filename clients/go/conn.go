@@ -52,6 +52,7 @@ type conn struct {
 	done            chan struct{}            // closed at its end
 	goroutines      *group
 	clock           atomic.Pointer[clock] // nil until the pool has taken it: before that, the node may be left again
+	arrival         arrival
 
 	net net.Conn
 	raw syscall.RawConn // nil: there is no writing without waiting
@@ -70,13 +71,18 @@ type conn struct {
 	greeting  chan message // nil once it has come
 	nodeClock nodeClock
 	intake    intake
+	// unanswered is how many bytes requests with one reply have that are sent, or wait to be sent, and have no answer; short ones
+	// are not counted.
+	unanswered int
 }
 
 // waiter is who waits for a reply.
 type waiter struct {
 	reply    chan result
 	deadline instant
+	longest  instant // the deadline while a message arrives
 	until    instant // when the request stops to count; never: it counts whenever it comes
+	bytes    int     // those of its request that are counted as unanswered
 }
 
 type result struct {
@@ -111,25 +117,19 @@ func newConn(where address, socket net.Conn, goroutines *group) *conn {
 
 // -- requests ------------------------------------------------------------------------------------
 
-// request sends a request and waits for its one reply. `body` is all of it up to the value of seq.
-func (c *conn) request(ctx context.Context, body []byte, end instant) (message, *tryError) {
-	return c.requestUntil(ctx, body, end, never)
-}
-
-// requestUntil is the same for a request that counts until then, if the node tells its clock; never: whenever it comes. Where the
-// clock was ahead of what was counted here, the request is sent once more.
-func (c *conn) requestUntil(ctx context.Context, body []byte, end, until instant) (message, *tryError) {
-	reply, err := c.requestOnce(ctx, body, end, until)
-	if err != nil && err.isBehind && until != never {
-		reply, err = c.requestOnce(ctx, body, end, until)
+// request sends a request and waits for its one reply. `body` is all of it up to the value of seq. It counts for as long as the
+// time says, if the node tells its clock. Where the clock was ahead of what was counted here, it is sent once more.
+func (c *conn) request(ctx context.Context, body []byte, t tryTime) (message, *tryError) {
+	reply, err := c.requestOnce(ctx, body, t)
+	if err != nil && err.isBehind && t.until != never {
+		reply, err = c.requestOnce(ctx, body, t)
 	}
 	return reply, err
 }
 
-func (c *conn) requestOnce(ctx context.Context, body []byte, end, until instant) (message, *tryError) {
+func (c *conn) requestOnce(ctx context.Context, body []byte, t tryTime) (message, *tryError) {
 	w := waiters.Get().(*waiter)
-	w.deadline, w.until = end, until
-	seq, mustRead, err := c.send(ctx, body, end, w, nil)
+	seq, mustRead, err := c.send(ctx, body, &t, w, nil)
 	if err != nil {
 		waiters.Put(w)
 		return nil, err
@@ -148,8 +148,7 @@ func (c *conn) requestOnce(ctx context.Context, body []byte, end, until instant)
 		c.mu.Lock()
 		_, isOpen := c.pending[seq]
 		if isOpen {
-			delete(c.pending, seq)
-			c.load.Add(-1)
+			c.forget(seq, w)
 		}
 		c.mu.Unlock()
 		if !isOpen {
@@ -179,35 +178,42 @@ func gaveUp(ctx context.Context, node string) *tryError {
 	return &tryError{kind: tryCanceled, text: "the caller gave up", cause: ctx.Err()}
 }
 
-// send sends a request for a waiter or a stream, and returns its number, and whether the waiter has to read.
-func (c *conn) send(ctx context.Context, body []byte, end instant, w *waiter, s *stream) (uint64, bool, *tryError) {
+// forget: the request of this waiter is answered, or not waited for any more. With the lock.
+func (c *conn) forget(seq uint64, w *waiter) {
+	delete(c.pending, seq)
+	c.load.Add(-1)
+	c.unanswered -= w.bytes
+}
+
+// send sends a request for a waiter or a stream, and returns its number, and whether the waiter has to read. The time becomes that
+// with all that has to be sent before the node can answer.
+func (c *conn) send(ctx context.Context, body []byte, t *tryTime, w *waiter, s *stream) (uint64, bool, *tryError) {
 	if length := len(body) + 9 + timeBytes; length > RequestBytesMax {
 		return 0, false, tryErrorf(tryTooLarge, "the request is %d bytes long; at most %d can be sent", length, RequestBytesMax)
 	}
-	c.mu.Lock()
-	for len(c.out) > outgoingBytesMax && c.ended.Load() == nil {
-		if err := c.waitDrained(ctx, end); err != nil {
-			return 0, false, err
-		}
+	counted := 0
+	if w != nil && len(body) >= countedMin {
+		counted = len(body)
 	}
-	if ended := c.ended.Load(); ended != nil {
+	c.mu.Lock()
+	c.unanswered += counted
+	*t = t.behind(c.unanswered)
+	if err := c.waitForRoom(ctx, *t); err != nil {
+		c.unanswered -= counted
 		c.mu.Unlock()
-		return 0, false, ended
+		return 0, false, err
 	}
 	open := len(c.pending) + len(c.streams)
-	if open >= openMax {
-		c.mu.Unlock()
-		return 0, false, tryErrorf(tryBusy, "%d requests are open on this connection already", openMax)
-	}
 	c.seq++
 	seq := c.seq
 	if s != nil {
 		s.seq = seq
 		c.streams[seq] = s
 	} else {
+		w.deadline, w.longest, w.until, w.bytes = t.end, t.longest, t.until, counted
 		c.pending[seq] = w
-		if end < c.sweepAt {
-			c.planSweep(end)
+		if w.deadline < c.sweepAt {
+			c.planSweep(w.deadline)
 		}
 	}
 	c.load.Add(1)
@@ -230,26 +236,48 @@ func (c *conn) send(ctx context.Context, body []byte, end instant, w *waiter, s 
 	return seq, mustRead, nil
 }
 
-// waitDrained waits until what is to be written was taken, once; it is called and returns with the lock, but for an
-// error.
-func (c *conn) waitDrained(ctx context.Context, end instant) *tryError {
+// waitForRoom waits until there is room for one more request; it is called, and returns, with the lock.
+func (c *conn) waitForRoom(ctx context.Context, t tryTime) *tryError {
+	for len(c.out) > outgoingBytesMax && c.ended.Load() == nil {
+		if err := c.waitDrained(ctx, t); err != nil {
+			return err
+		}
+	}
+	if ended := c.ended.Load(); ended != nil {
+		return ended
+	}
+	if len(c.pending)+len(c.streams) >= openMax {
+		return tryErrorf(tryBusy, "%d requests are open on this connection already", openMax)
+	}
+	return nil
+}
+
+// waitDrained waits until what is to be written was taken, once; it is called, and returns, with the lock.
+func (c *conn) waitDrained(ctx context.Context, t tryTime) *tryError {
 	if c.drained == nil {
 		c.drained = make(chan struct{})
 	}
 	drained := c.drained
 	c.mu.Unlock()
-	timer := time.NewTimer(end - now())
+	defer c.mu.Lock()
+	timer := time.NewTimer(t.end - now())
 	defer timer.Stop()
-	select {
-	case <-drained:
-	case <-c.done:
-	case <-timer.C:
-		return tryErrorf(tryBusy, "%s does not take what is sent to it", c.name)
-	case <-ctx.Done():
-		return gaveUp(ctx, c.name)
+	for {
+		select {
+		case <-drained:
+			return nil
+		case <-c.done:
+			return nil
+		case <-timer.C:
+			next, goesOn := c.arrival.waitsOn(now(), t.longest)
+			if !goesOn {
+				return tryErrorf(tryBusy, "%s does not take what is sent to it", c.name)
+			}
+			timer.Reset(next - now())
+		case <-ctx.Done():
+			return gaveUp(ctx, c.name)
+		}
 	}
-	c.mu.Lock()
-	return nil
 }
 
 // post sends what nothing is answered to.
@@ -269,12 +297,12 @@ func (c *conn) post(data []byte) {
 }
 
 // stream sends a request that is answered with a stream, and waits for its start.
-func (c *conn) stream(ctx context.Context, body []byte, end instant) (*stream, *tryError) {
+func (c *conn) stream(ctx context.Context, body []byte, t tryTime) (*stream, *tryError) {
 	s := newStream(c)
-	if _, _, err := c.send(ctx, body, end, nil, s); err != nil {
+	if _, _, err := c.send(ctx, body, &t, nil, s); err != nil {
 		return nil, err
 	}
-	if err := s.started(ctx, end); err != nil {
+	if err := s.started(ctx, t); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -382,12 +410,14 @@ func (c *conn) onSweep() {
 	}
 	for seq, w := range c.pending {
 		if w.deadline <= moment {
-			delete(c.pending, seq)
-			c.load.Add(-1)
-			late = append(late, w)
-		} else {
-			next = min(next, w.deadline)
+			waitsOn := false
+			if w.deadline, waitsOn = c.arrival.waitsOn(moment, w.longest); !waitsOn {
+				c.forget(seq, w)
+				late = append(late, w)
+				continue
+			}
 		}
+		next = min(next, w.deadline)
 	}
 	c.sweepAt = never
 	if next != never {

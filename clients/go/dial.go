@@ -163,7 +163,7 @@ func (c *conn) greeted(ctx context.Context, greets <-chan message) (message, *tr
 
 // learnIdentity asks who the node is. An old node does not know the question.
 func (c *conn) learnIdentity(ctx context.Context) *tryError {
-	found, err := c.request(ctx, newBody("cluster").head(), never)
+	found, err := c.request(ctx, newBody("cluster").head(), exactly(never))
 	switch {
 	case err == nil:
 	case isAccessCode(err):

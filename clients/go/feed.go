@@ -31,12 +31,12 @@ type search struct {
 func (s *search) first(ctx context.Context, c *caller) (*opened, *Error) {
 	p := plan{action: s.action, shard: s.shard, first: c.home(c.topology.routing(), s.shard)}
 	var found *stream
-	where, failed := c.call(ctx, &p, nil, func(ctx context.Context, connection *conn, end, _ instant) (err *tryError) {
-		if found, err = connection.stream(ctx, s.head, end); err != nil {
+	where, failed := c.call(ctx, &p, nil, func(ctx context.Context, connection *conn, t tryTime) (err *tryError) {
+		if found, err = connection.stream(ctx, s.head, t); err != nil {
 			return err
 		}
-		began := now()
-		if err = found.letIn(ctx, began+(end-began)/letInShare); err != nil {
+		began := now() // Perhaps behind the end of the try, where a message was arriving.
+		if err = found.letIn(ctx, began+min(c.config.Retry.TryDeadline, t.longest-began)/letInShare); err != nil {
 			found.close()
 		}
 		return err
@@ -71,7 +71,8 @@ func (s *search) again(ctx context.Context, c *caller) (*opened, *Error) {
 		connection, err := c.pool.getAt(ctx, to.place(), end)
 		if err == nil {
 			var found *stream
-			if found, err = connection.stream(ctx, s.head, end); err == nil {
+			t := tryTime{end: end, longest: max(end, started+policy.TotalDeadline), until: never}
+			if found, err = connection.stream(ctx, s.head, t); err == nil {
 				return &opened{found, connection, to.address, now()}, nil
 			}
 			if err.kind == tryTimedOut {

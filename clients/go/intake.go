@@ -122,9 +122,10 @@ func (c *conn) read() {
 		if s := c.intake.unplacedIn; s != nil {
 			s.onMessage(c.intake.unplaced, true)
 			c.intake.unplaced, c.intake.unplacedIn = nil, nil
-		}
-		if !c.handOut(true) {
-			return
+			if !c.handOut(true) {
+				return
+			}
+			c.arrival.note(c.intake.splitter.HasPart())
 		}
 	}
 }
@@ -184,6 +185,9 @@ func (c *conn) readOnce(mayWait bool) bool {
 	if !c.handOut(mayWait) {
 		return false
 	}
+	if count > 0 { // An interruption brings nothing.
+		c.arrival.note(splitter.HasPart())
+	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		// An interruption, perhaps a late one of the reader before.
 		_ = c.net.SetReadDeadline(time.Time{})
@@ -231,8 +235,7 @@ func (c *conn) onMessage(m message, mayWait bool) bool {
 	}
 	c.mu.Lock()
 	if w := c.pending[seq]; w != nil {
-		delete(c.pending, seq)
-		c.load.Add(-1)
+		c.forget(seq, w)
 		isAlone := len(c.pending) == 0
 		c.mu.Unlock()
 		c.intake.loneAnswers = (c.intake.loneAnswers + 1) * boolean(isAlone)

@@ -36,7 +36,7 @@ func (c *conn) readBy() reads {
 }
 
 func ask(ctx context.Context, c *conn, patience time.Duration) (message, *tryError) {
-	return c.request(ctx, newBody("get_value").head(), now()+patience)
+	return c.request(ctx, newBody("get_value").head(), exactly(now()+patience))
 }
 
 // alone makes one call after the other until the next one reads by itself.
@@ -153,13 +153,13 @@ func TestAStreamIsReadWhereCallsHaveReadBefore(t *testing.T) {
 	node := &scripted{name: "s1"}
 	c := openTo(t, node)
 	alone(t, c)
-	views, err := c.stream(t.Context(), newBody("watch_cluster").head(), now()+patient)
+	views, err := c.stream(t.Context(), newBody("watch_cluster").head(), exactly(now()+patient))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer views.close()
 	for range 10 {
-		if item, err := views.next(t.Context(), now()+patient); err != nil || item.message.get("cluster") == nil {
+		if item, err := views.next(t.Context(), exactly(now()+patient)); err != nil || item.message.get("cluster") == nil {
 			t.Fatal(item, err)
 		}
 		alone(t, c)
@@ -181,12 +181,12 @@ func TestAStreamWithoutRoomDoesNotHoldACallThatReads(t *testing.T) {
 		return fields{"value": 1}
 	}}
 	c := openTo(t, node)
-	views, err := c.stream(t.Context(), newBody("watch_cluster").head(), now()+patient)
+	views, err := c.stream(t.Context(), newBody("watch_cluster").head(), exactly(now()+patient))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer views.close()
-	if _, err := views.next(t.Context(), now()+patient); err != nil {
+	if _, err := views.next(t.Context(), exactly(now()+patient)); err != nil {
 		t.Fatal(err)
 	}
 	alone(t, c)
@@ -204,7 +204,7 @@ func TestAStreamWithoutRoomDoesNotHoldACallThatReads(t *testing.T) {
 		t.Error(err)
 	}
 	for range count {
-		if _, err := views.next(t.Context(), now()+patient); err != nil {
+		if _, err := views.next(t.Context(), exactly(now()+patient)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -216,7 +216,7 @@ func TestAStreamWithoutRoomDoesNotHoldACallThatReads(t *testing.T) {
 func TestACallThatGoesLeavesAReaderToThoseThatWait(t *testing.T) {
 	node, setSilent := silentAtTimes()
 	c := openTo(t, node)
-	watched, err := c.stream(t.Context(), newBody("watch_cluster").head(), now()+patient)
+	watched, err := c.stream(t.Context(), newBody("watch_cluster").head(), exactly(now()+patient))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -187,10 +187,10 @@ func (c *conn) logIn(ctx context.Context, config *Config, told greeting) *tryErr
 		}
 	}
 	var theirs []byte
-	s, err := c.stream(ctx, request.head(), never)
+	s, err := c.stream(ctx, request.head(), exactly(never))
 	for err == nil {
 		var found *item
-		if found, err = s.next(ctx, never); err != nil || found == nil {
+		if found, err = s.next(ctx, exactly(never)); err != nil || found == nil {
 			break
 		}
 		if told, ok := msgpack.Bytes(found.message.get("proof")); ok {

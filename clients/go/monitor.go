@@ -90,7 +90,7 @@ func (m *Monitor) Next(ctx context.Context) (MonitorEvent, error) {
 			}
 			continue
 		}
-		found, err := from.stream.next(ctx, never)
+		found, err := from.stream.next(ctx, exactly(never))
 		switch {
 		case err != nil && ctx.Err() != nil && (err.kind == tryCanceled || err.kind == tryTimedOut):
 		case err != nil:

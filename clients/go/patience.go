@@ -8,17 +8,22 @@ import (
 
 // Requests that may take long: how a node that works is told from one that is silent.
 
-// isAlive asks a node whether it is alive, and waits until then. Silent is one that has sent nothing at all meanwhile.
+// isAlive asks a node whether it is alive, and waits until then; longer for what has to be sent before, and while a message
+// arrives. Silent is one that has sent nothing at all meanwhile.
 func (c *conn) isAlive(ctx context.Context, end instant) (isAnswered, isSilent bool) {
 	since := now()
-	_, err := c.request(ctx, appendGet(nil, Path{}, false), end)
+	t := whileArriving(end)
+	c.mu.Lock()
+	t.longest += sending(c.unanswered)
+	c.mu.Unlock()
+	_, err := c.request(ctx, appendGet(nil, Path{}, false), t)
 	isAnswered = err == nil || err.kind == tryServer
-	return isAnswered, !isAnswered && now() >= end && instant(c.heardAt.Load()) <= since
+	return isAnswered, !isAnswered && ctx.Err() == nil && now() >= end && instant(c.heardAt.Load()) <= since
 }
 
-// longRequest is a request that takes as long as it takes, until `end`. Meanwhile the node is asked now and then whether it is
-// alive: it is given up once it has been silent for about as long as `patience`. It counts if it comes before `until`.
-func (c *conn) longRequest(ctx context.Context, body []byte, end, until instant, patience time.Duration) (message, *tryError) {
+// longRequest is a request that takes as long as it takes, until the end of its time. Meanwhile the node is asked now and then
+// whether it is alive: it is given up once it has been silent for about as long as `patience`.
+func (c *conn) longRequest(ctx context.Context, body []byte, t tryTime, patience time.Duration) (message, *tryError) {
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	whole, cancel := context.WithCancel(ctx)
@@ -26,7 +31,7 @@ func (c *conn) longRequest(ctx context.Context, body []byte, end, until instant,
 	replied := make(chan result, 1)
 	asking.Go(func() {
 		defer cancel() // Nobody needs to know any more whether it is alive.
-		reply, err := c.requestUntil(whole, body, end, until)
+		reply, err := c.request(whole, body, t)
 		replied <- result{reply, err}
 	})
 	for {
@@ -37,7 +42,7 @@ func (c *conn) longRequest(ctx context.Context, body []byte, end, until instant,
 			return found.message, found.err
 		case <-pause.C:
 		}
-		if _, isSilent := c.isAlive(whole, min(now()+patience/2, end)); !isSilent {
+		if _, isSilent := c.isAlive(whole, min(now()+patience/2, t.end)); !isSilent {
 			continue
 		}
 		cancel()

@@ -20,4 +20,6 @@ const (
 	plantOwnOrder      = "a write does not say what the client knows"
 	plantNotGivenUp    = "a write does not say what is given up"
 	plantNotTimed      = "a try does not say until when it counts"
+	plantSlowLine      = "what has to be sent takes no longer"
+	plantArriving      = "what is still arriving is cut off"
 )

@@ -240,10 +240,10 @@ func (p *pool) isFailingAt(at place) bool {
 // in vain.
 func (p *pool) isFailing(where address) bool { return p.isFailingAt(place{address: where}) }
 
-// onTimeout: a call has waited in vain since then. If the node sent nothing at all meanwhile, others avoid it for a
-// moment, and it is asked whether it is alive.
+// onTimeout: a call has waited in vain since then. If the node sent nothing at all meanwhile, and no message is arriving, others
+// avoid it for a moment, and it is asked whether it is alive.
 func (p *pool) onTimeout(where address, c *conn, since instant) {
-	if instant(c.heardAt.Load()) >= since || c.ended.Load() != nil {
+	if instant(c.heardAt.Load()) >= since || c.arrival.goesOn(now()) || c.ended.Load() != nil {
 		return
 	}
 	p.mu.Lock()

@@ -271,7 +271,8 @@ func (r *reader) askMajority() (answer, int, *Error) {
 			}
 		}
 		asked := found.toAsk(view.targets, counted)
-		refused := r.askRound(&found, asked, attempt, needed, min(now()+policy.TryDeadline, started+total))
+		t := tryTime{end: min(now()+policy.TryDeadline, started+total), longest: started + total, until: never}
+		refused := r.askRound(&found, asked, attempt, needed, t)
 		if found.newest.message != nil && len(found.answered) >= needed {
 			if !found.hasOwn && r.pauseForOwn(&found, attempt, started+total) {
 				continue
@@ -371,7 +372,7 @@ func (m *majority) unanswered(nodes []*target, counted map[string]bool) []*targe
 
 // askRound asks these nodes at once, until enough have answered; the others are not waited for, nor anybody where too many
 // refuse it. It returns the first final refusal.
-func (r *reader) askRound(m *majority, asked []*target, attempt, needed int, end instant) *answer {
+func (r *reader) askRound(m *majority, asked []*target, attempt, needed int, t tryTime) *answer {
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel()
 	answers := make(chan answer, len(asked))
@@ -379,10 +380,10 @@ func (r *reader) askRound(m *majority, asked []*target, attempt, needed int, end
 		r.watched.tries(one.name, attempt)
 		go func() {
 			found := answer{node: one.name, at: one}
-			c, err := r.pool.getAt(ctx, one.place(), end)
+			c, err := r.pool.getAt(ctx, one.place(), t.end)
 			if err == nil {
 				found.life = life{c.name, c.incarnation}
-				found.message, err = c.request(ctx, appendGet(nil, r.path, true), end)
+				found.message, err = c.request(ctx, appendGet(nil, r.path, true), t)
 			}
 			if err != nil && ctx.Err() == nil {
 				r.counters.failed[classOf(err, true)].Add(1)

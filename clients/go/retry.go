@@ -196,8 +196,10 @@ type RetryPolicy struct {
 	Factor        int           // by how much each delay is longer than the one before it: 2
 	DelayMax      time.Duration // no delay is longer: 1 s
 	TotalDeadline time.Duration // for all tries and delays together: 10 s
-	TryDeadline   time.Duration // for one try: 2 s
-	AttemptsMax   int           // most tries of a call; 0: only deadlines count
+	// TryDeadline is for one try: 2 s. A try lasts 2 s more for each 1,000,000 bytes that its connection has sent and that have no
+	// answer yet, and as long as an answer is still arriving, but not beyond TotalDeadline.
+	TryDeadline time.Duration
+	AttemptsMax int // most tries of a call; 0: only deadlines count
 }
 
 func (p *RetryPolicy) fill() {

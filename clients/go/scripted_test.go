@@ -47,7 +47,7 @@ type viewer struct {
 	seq    int64
 }
 
-// What a script may answer beside a map.
+// What a script may answer beside a map, and slowly.
 type (
 	silence struct{}
 	reset   struct{}
@@ -97,11 +97,8 @@ func startScripted(t testing.TB, nodes ...*scripted) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		node.listener, node.peers = listener, nodes
-		node.states, node.sockets = map[string]string{}, map[net.Conn]bool{}
 		seeds = append(seeds, listener.Addr().String())
-		node.running.Add(1)
-		go node.accept()
+		node.startAt(listener, nodes)
 	}
 	t.Cleanup(func() {
 		for _, node := range nodes {
@@ -109,6 +106,14 @@ func startScripted(t testing.TB, nodes ...*scripted) []string {
 		}
 	})
 	return seeds
+}
+
+// startAt starts it where this listens.
+func (s *scripted) startAt(listener net.Listener, peers []*scripted) {
+	s.listener, s.peers = listener, peers
+	s.states, s.sockets = map[string]string{}, map[net.Conn]bool{}
+	s.running.Add(1)
+	go s.accept()
 }
 
 func (s *scripted) stop() {
@@ -341,6 +346,8 @@ func (s *scripted) answer(socket net.Conn, request message) bool {
 	switch told := reply.(type) {
 	case fields:
 		send(socket, with(told, "seq", seq))
+	case slowly:
+		told.send(socket, seq)
 	case garbage:
 		_, _ = socket.Write(told)
 	case several:

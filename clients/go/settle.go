@@ -45,8 +45,8 @@ type settlement struct {
 
 // settle asks a node about these versions. First what the node knows, then what it has: a version that arrives in between is
 // found by the second question. In the other order, such a version would seem to have been deleted.
-func settle(ctx context.Context, c *conn, doubts []doubt, end instant) ([]settlement, *tryError) {
-	knowsAll, err := knowsAll(ctx, c, doubts, end)
+func settle(ctx context.Context, c *conn, doubts []doubt, t tryTime) ([]settlement, *tryError) {
+	knowsAll, err := knowsAll(ctx, c, doubts, t)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func settle(ctx context.Context, c *conn, doubts []doubt, end instant) ([]settle
 		var asked sync.WaitGroup
 		for i, one := range part {
 			asked.Go(func() {
-				reply, err := c.request(ctx, appendGet(nil, one.path, true), end)
+				reply, err := c.request(ctx, appendGet(nil, one.path, true), t)
 				if err == nil {
 					var entry Entry
 					if entry, err = reply.entry(c.name); err == nil {
@@ -92,7 +92,7 @@ func judge(version, asked Version, knowsAll bool) settled {
 }
 
 // knowsAll tells whether a node has accounted for all of these events.
-func knowsAll(ctx context.Context, c *conn, doubts []doubt, end instant) (bool, *tryError) {
+func knowsAll(ctx context.Context, c *conn, doubts []doubt, t tryTime) (bool, *tryError) {
 	ticks := map[string]map[int64]bool{}
 	for _, one := range doubts {
 		if one.version.tick >= 0 {
@@ -109,7 +109,7 @@ func knowsAll(ctx context.Context, c *conn, doubts []doubt, end instant) (bool, 
 			nodes = msgpack.AppendInt(nodes, tick)
 		}
 	}
-	reply, err := c.request(ctx, newBody("check_deleted").raw("nodes", nodes).head(), end)
+	reply, err := c.request(ctx, newBody("check_deleted").raw("nodes", nodes).head(), t)
 	if err != nil {
 		return false, err
 	}

@@ -94,8 +94,8 @@ func (s *stream) onEnd(err *tryError) {
 // -- the reader's side ---------------------------------------------------------------------------
 
 // started takes the message that says that the stream begins.
-func (s *stream) started(ctx context.Context, end instant) *tryError {
-	m, err := s.take(ctx, end)
+func (s *stream) started(ctx context.Context, t tryTime) *tryError {
+	m, err := s.take(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (s *stream) started(ctx context.Context, end instant) *tryError {
 // asked something that everybody may ask, and answers that behind what it says of the stream at once. One that says neither in
 // time has begun it; what has come is the next.
 func (s *stream) letIn(ctx context.Context, end instant) *tryError {
-	_, _ = s.conn.request(ctx, newBody("auth_info").head(), end) // If the connection has ended, the next message tells that.
+	_, _ = s.conn.request(ctx, newBody("auth_info").head(), exactly(end)) // If the connection has ended, the next message tells that.
 	if ctx.Err() != nil {
 		return gaveUp(ctx, s.conn.name)
 	}
@@ -135,9 +135,9 @@ func isRefusal(m message) bool { return m.get("error") != nil && m.get("topic") 
 
 // next is the next message; nil after the last. Messages returned before are acknowledged. After the node's error, or
 // the connection's end, nothing comes. Giving up to wait loses nothing.
-func (s *stream) next(ctx context.Context, end instant) (*item, *tryError) {
+func (s *stream) next(ctx context.Context, t tryTime) (*item, *tryError) {
 	s.acknowledge()
-	m, err := s.take(ctx, end)
+	m, err := s.take(ctx, t)
 	if err != nil {
 		if err.kind != tryTimedOut && err.kind != tryCanceled {
 			s.finish()
@@ -192,8 +192,10 @@ func (s *stream) finish() {
 }
 
 // take is the next message; nil if the stream is done.
-func (s *stream) take(ctx context.Context, end instant) (message, *tryError) {
+func (s *stream) take(ctx context.Context, t tryTime) (message, *tryError) {
+	var timer *time.Timer
 	var timeout <-chan time.Time
+	isLate := false
 	for {
 		s.mu.Lock()
 		if len(s.queue) > 0 {
@@ -216,15 +218,20 @@ func (s *stream) take(ctx context.Context, end instant) (message, *tryError) {
 		if isDone {
 			return nil, nil
 		}
-		if timeout == nil && end != never {
-			timer := time.NewTimer(end - now())
+		if isLate {
+			return nil, tryErrorf(tryTimedOut, "%s sent nothing for long", s.conn.name)
+		}
+		if timer == nil && t.end != never {
+			timer = time.NewTimer(t.end - now())
 			defer timer.Stop()
 			timeout = timer.C
 		}
 		select {
 		case <-s.wake:
 		case <-timeout:
-			return nil, tryErrorf(tryTimedOut, "%s sent nothing for long", s.conn.name)
+			next, waitsOn := s.conn.arrival.waitsOn(now(), t.longest)
+			isLate = !waitsOn // It may have come at this moment: the queue is looked at once more.
+			timer.Reset(next - now())
 		case <-ctx.Done():
 			return nil, gaveUp(ctx, s.conn.name)
 		}

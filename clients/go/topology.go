@@ -319,7 +319,7 @@ func (t *topology) followOne(ctx context.Context, candidate address, takesAny bo
 	if t.config.OnlySeeds {
 		return unsupported, nil
 	}
-	s, err := c.stream(ctx, newBody("watch_cluster").head(), end)
+	s, err := c.stream(ctx, newBody("watch_cluster").head(), exactly(end))
 	if err != nil {
 		if err.kind == tryServer && (err.code == "unknown_action" || err.code == "") {
 			return unsupported, nil
@@ -353,7 +353,7 @@ func (t *topology) followOne(ctx context.Context, candidate address, takesAny bo
 // nextView is the next view of a stream; none at its end.
 func nextView(ctx context.Context, s *stream, end instant) ([]Node, string, *tryError) {
 	for {
-		found, err := s.next(ctx, end)
+		found, err := s.next(ctx, exactly(end))
 		if err != nil || found == nil {
 			return nil, "", err
 		}

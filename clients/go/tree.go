@@ -45,8 +45,10 @@ func (c *Client) treePlan(path Path) plan {
 	return plan{action: "get_tree", shard: shard, first: c.caller.home(c.caller.topology.routing(), shard), isLong: true}
 }
 
-// untilSilent is when a node that sends nothing of a tree is given up.
-func (c *Client) untilSilent(end instant) instant { return min(end, now()+c.config.Retry.TryDeadline) }
+// untilSilent is when a node that sends nothing of a tree is given up. What arrives may take as long as it takes.
+func (c *Client) untilSilent(end instant) tryTime {
+	return whileArriving(min(end, now()+c.config.Retry.TryDeadline))
+}
 
 // Tree is all values at and below a path, entry after entry, parents first, in the order of paths, as one node has them at
 // one moment. It is retried only before the first entry; an error comes last. A node that sends nothing for as long as one try
@@ -61,14 +63,9 @@ func (c *Client) Tree(ctx context.Context, path Path, options *TreeOptions) iter
 		p := c.treePlan(path)
 		var s *stream
 		var entry *TreeEntry
-		found, failed := c.caller.call(ctx, &p, nil, func(ctx context.Context, connection *conn, end, _ instant) *tryError {
+		found, failed := c.caller.call(ctx, &p, nil, func(ctx context.Context, connection *conn, t tryTime) *tryError {
 			var err *tryError
-			if s, err = connection.stream(ctx, head, c.untilSilent(end)); err != nil {
-				return err
-			}
-			if entry, err = c.nextEntry(ctx, s, path, end); err != nil {
-				s.close()
-			}
+			s, entry, err = c.beginTree(ctx, connection, head, path, t.end)
 			return err
 		})
 		if failed != nil {
@@ -97,6 +94,23 @@ func (c *Client) Tree(ctx context.Context, path Path, options *TreeOptions) iter
 	}
 }
 
+// beginTree begins a tree at a node, and waits for its first entry; nil: there is none.
+func (c *Client) beginTree(ctx context.Context, connection *conn, head []byte, path Path, end instant) (*stream, *TreeEntry, *tryError) {
+	s, err := connection.stream(ctx, head, c.untilSilent(end))
+	if err != nil {
+		return nil, nil, err
+	}
+	if now() >= end {
+		end = never // A message has arrived for so long, so this one may take as long as it takes, too.
+	}
+	entry, err := c.nextEntry(ctx, s, path, end)
+	if err != nil {
+		s.close()
+		return nil, nil, err
+	}
+	return s, entry, nil
+}
+
 func (c *Client) streamError(ctx context.Context, err *tryError, node string, attempts int) *Error {
 	if c.pool.closed() && err.kind != tryServer && ctx.Err() == nil {
 		return closedError(attempts)
@@ -114,30 +128,29 @@ func (c *Client) TreeList(ctx context.Context, path Path, options *TreeOptions) 
 	p := c.treePlan(path)
 	var entries []TreeEntry
 	isTooMuch := false
-	_, failed := c.caller.call(ctx, &p, nil, func(ctx context.Context, connection *conn, end, _ instant) *tryError {
+	_, failed := c.caller.call(ctx, &p, nil, func(ctx context.Context, connection *conn, t tryTime) *tryError {
 		entries = nil
-		s, err := connection.stream(ctx, head, c.untilSilent(end))
+		s, entry, err := c.beginTree(ctx, connection, head, path, t.end)
 		if err != nil {
 			return err
 		}
 		defer s.close()
-		for {
-			entry, err := c.nextEntry(ctx, s, path, end)
-			if err != nil || entry == nil {
-				return err
-			}
+		for entry != nil {
 			if ctx.Err() != nil {
 				return gaveUp(ctx, connection.name)
 			}
-			// What keeps coming would take as long the next time.
-			end = never
 			if len(entries) >= TreeEntriesMax {
 				// Another try would find as many.
 				isTooMuch = true
 				return nil
 			}
 			entries = append(entries, *entry)
+			// What keeps coming would take as long the next time.
+			if entry, err = c.nextEntry(ctx, s, path, never); err != nil {
+				return err
+			}
 		}
+		return nil
 	})
 	if failed != nil {
 		return nil, failed

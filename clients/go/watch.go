@@ -147,7 +147,7 @@ func (w *Watch) advance(ctx context.Context, from *opened) {
 		}
 		return
 	}
-	found, err := from.stream.next(ctx, never)
+	found, err := from.stream.next(ctx, exactly(never))
 	switch {
 	case err != nil && ctx.Err() != nil && (err.kind == tryCanceled || err.kind == tryTimedOut):
 		return
@@ -259,7 +259,7 @@ func (w *Watch) settleDoubts(ctx context.Context, from *opened) (worked, bool) {
 		if !wait(ctx, pause) {
 			return worked{failure: gaveUp(ctx, from.conn.name)}
 		}
-		found, err := settle(ctx, from.conn, doubts, now()+w.caller.config.Retry.TryDeadline)
+		found, err := settle(ctx, from.conn, doubts, whileArriving(now()+w.caller.config.Retry.TryDeadline))
 		return worked{settled: found, failure: err}
 	})
 }

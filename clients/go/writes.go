@@ -194,8 +194,8 @@ func (c *Client) write(ctx context.Context, action string, path Path, value Valu
 	var reply message
 	var do once
 	if options.Copies > 0 {
-		do = func(ctx context.Context, connection *conn, end, until instant) (err *tryError) {
-			reply, err = connection.requestUntil(ctx, options.headUntil(*b, end), end, until)
+		do = func(ctx context.Context, connection *conn, t tryTime) (err *tryError) {
+			reply, err = connection.request(ctx, options.headUntil(*b, t.end), t)
 			return err
 		}
 	}
@@ -233,8 +233,8 @@ func (c *Client) DeleteTree(ctx context.Context, path Path, options *DeleteTreeO
 	}
 	head := c.caller.own.orderInto(pathBody("delete_tree", path), path, false).head()
 	var reply message
-	found, err := c.caller.call(ctx, &p, nil, func(ctx context.Context, connection *conn, end, until instant) (err *tryError) {
-		reply, err = connection.longRequest(ctx, head, end, until, c.config.Retry.TryDeadline)
+	found, err := c.caller.call(ctx, &p, nil, func(ctx context.Context, connection *conn, t tryTime) (err *tryError) {
+		reply, err = connection.longRequest(ctx, head, t, c.config.Retry.TryDeadline)
 		return err
 	})
 	if err != nil {

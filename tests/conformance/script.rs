@@ -1,11 +1,16 @@
 //! What a scripted node answers, one answer after the other, and its bytes. They are made and read with `rmpv`, which no
 //! client uses: what they get wrong, the judge does not get wrong in the same way.
 
+use std::time::Duration;
+
 use rmpv::Value;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
 use crate::scenario::Fields;
+
+/// Between pieces of an answer, so that they arrive one by one: only time can tell them apart.
+const PIECE_INTERVAL: Duration = Duration::from_millis(1);
 
 /// An answer of a script.
 #[derive(Clone, Debug, Deserialize)]
@@ -21,8 +26,8 @@ pub(crate) struct Answer {
 /// What the node does.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum What {
-    /// A message; in pieces of so many bytes.
-    Reply { fields: Fields, split: Option<usize> },
+    /// A message.
+    Reply { fields: Fields, manner: Manner },
     /// Several messages.
     Stream(Vec<Fields>),
     /// Nothing.
@@ -33,6 +38,17 @@ pub(crate) enum What {
     Garbage(Vec<u8>),
 }
 
+/// How a reply comes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Manner {
+    /// So long after the request.
+    pub(crate) after: Duration,
+    /// In pieces of so many bytes.
+    pub(crate) split: Option<usize>,
+    /// With so much time behind each.
+    pub(crate) pause: Duration,
+}
+
 /// The answer as it is written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,7 +56,9 @@ struct Told {
     action: Option<String>,
     times: Option<usize>,
     reply: Option<Fields>,
+    after: Option<f64>,
     split: Option<usize>,
+    pause: Option<f64>,
     stream: Option<Vec<Fields>>,
     #[serde(default)]
     silence: bool,
@@ -53,10 +71,26 @@ impl TryFrom<Told> for Answer {
     type Error = String;
 
     fn try_from(told: Told) -> Result<Answer, String> {
-        let Told { action, times, reply, split, stream, silence, reset, garbage } = told;
+        let Told { action, times, reply, after, split, pause, stream, silence, reset, garbage } =
+            told;
         let garbage = garbage.map(|text| unhex(&text)).transpose()?;
+        let has_manner = after.is_some() || split.is_some() || pause.is_some();
+        if has_manner && reply.is_none() || pause.is_some() && split.is_none() {
+            return Err(
+                "`after` and `split` are for a `reply`, and `pause` is for one that is split"
+                    .to_owned(),
+            );
+        }
+        if split == Some(0) {
+            return Err("`split` is a number of bytes".to_owned());
+        }
+        let seconds = |told: Option<f64>| {
+            Duration::try_from_secs_f64(told.unwrap_or(0.0)).map_err(|error| error.to_string())
+        };
+        let pause = if pause.is_some() { seconds(pause)? } else { PIECE_INTERVAL };
+        let manner = Manner { after: seconds(after)?, split, pause };
         let all = [
-            reply.map(|fields| What::Reply { fields, split }),
+            reply.map(|fields| What::Reply { fields, manner }),
             stream.map(What::Stream),
             silence.then_some(What::Silence),
             reset.then_some(What::Reset),
@@ -68,9 +102,6 @@ impl TryFrom<Told> for Answer {
                 "an answer is one of `reply`, `stream`, `silence`, `reset`, `garbage`".into()
             );
         };
-        if split == Some(0) || (split.is_some() && !matches!(what, What::Reply { .. })) {
-            return Err("`split` is for a `reply`, and a number of bytes".to_owned());
-        }
         if times == Some(0) {
             return Err("`times` is 1 at least".to_owned());
         }

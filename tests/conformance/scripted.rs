@@ -12,14 +12,12 @@ use parking_lot::{Condvar, Mutex};
 use rmpv::Value;
 
 use crate::scenario;
-use crate::script::{self, Script, What, map, message};
+use crate::script::{self, Manner, Script, What, map, message};
 
 /// The life of each scripted node.
 const INCARNATION: u64 = 7;
 /// A longer request is none.
 const REQUEST_BYTES_MAX: usize = 16 << 20;
-/// Between pieces of an answer, so that they arrive one by one: only time can tell them apart.
-const PIECE_INTERVAL: Duration = Duration::from_millis(1);
 /// How long a client may leave an answer unread.
 const WRITE_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -78,7 +76,7 @@ struct Connection {
 /// What is done about a request.
 enum Then {
     Send(Vec<u8>),
-    SendInPieces(Vec<u8>, usize),
+    SendLike(Vec<u8>, Manner),
     Nothing,
     End,
 }
@@ -237,7 +235,7 @@ impl Shared {
             for request in self.requests_in(&mut buffer)? {
                 match self.answer(connection, &request) {
                     Then::Send(bytes) => connection.send(&bytes)?,
-                    Then::SendInPieces(bytes, size) => connection.send_in_pieces(&bytes, size)?,
+                    Then::SendLike(bytes, manner) => connection.send_like(&bytes, manner)?,
                     Then::Nothing => {}
                     Then::End => return Ok(()),
                 }
@@ -315,11 +313,8 @@ impl Shared {
                 Some(What::Reset) => Then::End,
                 Some(What::Garbage(bytes)) => Then::Send(bytes),
                 Some(What::Stream(parts)) => Then::Send(script::stream(seq, &parts)),
-                Some(What::Reply { fields, split: None }) => {
-                    Then::Send(script::reply(&self.name, seq, &fields))
-                }
-                Some(What::Reply { fields, split: Some(size) }) => {
-                    Then::SendInPieces(script::reply(&self.name, seq, &fields), size)
+                Some(What::Reply { fields, manner }) => {
+                    Then::SendLike(script::reply(&self.name, seq, &fields), manner)
                 }
             },
         }
@@ -382,11 +377,13 @@ impl Connection {
         (&self.stream).write_all(bytes)
     }
 
-    fn send_in_pieces(&self, bytes: &[u8], size: usize) -> io::Result<()> {
+    fn send_like(&self, bytes: &[u8], manner: Manner) -> io::Result<()> {
+        thread::sleep(manner.after);
+        let Some(size) = manner.split else { return self.send(bytes) };
         let _alone = self.writing.lock();
         for piece in bytes.chunks(size) {
             (&self.stream).write_all(piece)?;
-            thread::sleep(PIECE_INTERVAL);
+            thread::sleep(manner.pause);
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ from distkv_client import (
     call,
     client,
     clock,
+    line,
     memory,
     model,
     own_writes,
@@ -131,6 +132,14 @@ def _no_time() -> None:
     call.counts_until = lambda is_change, end, now, longest: None
 
 
+def _nothing_to_send() -> None:
+    line.sending = lambda size: 0.0
+
+
+def _cut_off() -> None:
+    line.Line.is_arriving = lambda self, now: False
+
+
 PLANTS: dict[str, Callable[[], None]] = {
     "a write that may have been made is made again": _decide_unguarded,
     "no write has an id": _no_ids,
@@ -149,4 +158,6 @@ PLANTS: dict[str, Callable[[], None]] = {
     "a write does not say what the client knows": _own_order,
     "a write does not say what is given up": _not_given_up,
     "a try does not say until when it counts": _no_time,
+    "what has to be sent takes no longer": _nothing_to_send,
+    "what is still arriving is cut off": _cut_off,
 }

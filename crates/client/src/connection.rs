@@ -8,6 +8,7 @@
 mod answer;
 pub(crate) mod clock;
 pub(crate) mod group;
+pub(crate) mod line;
 mod network;
 mod node_clock;
 mod reading;
@@ -25,7 +26,7 @@ use async_channel::{Receiver, TrySendError};
 use futures::future::{Either, select};
 
 use super::credentials::Access;
-use super::error::ClientError;
+use super::error::{ClientError, NO_GREETING};
 use super::message::{Fields, Greeting, Message, REQUEST_BYTES_MAX, encode_ack, encode_settings};
 use super::wire::Wire;
 use crate::connection::clock::Clock;
@@ -36,6 +37,7 @@ use crate::model::lengthen::{LengthenError, Lengthener};
 use crate::model::path::Path;
 use crate::retry::deviations::{Rule, is_broken};
 use crate::rt;
+use line::{LONGEST_ARRIVAL, sending};
 pub use network::OwnNetwork;
 pub(crate) use network::shown;
 use reading::Incoming;
@@ -136,7 +138,7 @@ impl Connection {
         let timed_out = || ClientError::Connect {
             address: to.to_string(),
             reason: format!(
-                "no greeting within {:?}; is this a node's client port?",
+                "{NO_GREETING} {:?}; is this a node's client port?",
                 options.connect_timeout
             ),
         };
@@ -167,7 +169,7 @@ impl Connection {
             shut_out,
             may_send_secrets,
         );
-        let shared = Arc::new(shared);
+        let shared = Arc::new(shared.hearing(incoming.arrival()));
         tasks.spawn(incoming.read_all(Arc::clone(&shared), writer.queue()));
         tasks.spawn(writer.run(Arc::clone(&shared)));
         let connection = Connection { shared, outgoing };
@@ -251,8 +253,31 @@ impl Connection {
     /// The question is one that everybody may ask; a refusal is an answer as well.
     pub async fn is_alive(&self, patience: Duration) -> bool {
         let (asked_at, question) = (rt::now(), Fields::new());
-        let answer = rt::timeout(patience, self.request("auth_info", &question)).await;
-        answer.is_some() || self.heard_at() > asked_at
+        // What was sent before comes there first.
+        let patience = patience.saturating_add(sending(self.unanswered_bytes().unwrap_or(0)));
+        let longest = patience.saturating_add(LONGEST_ARRIVAL);
+        let answer = self.while_arriving(patience, longest, self.request("auth_info", &question));
+        answer.await.is_some() || self.heard_at() > asked_at
+    }
+
+    /// So many bytes of requests have no answer yet; none once the connection has ended.
+    pub(crate) fn unanswered_bytes(&self) -> Option<usize> {
+        self.shared.unanswered_bytes()
+    }
+
+    /// Whether a part of a message has come, and more of it is coming.
+    pub(crate) fn is_hearing(&self) -> bool {
+        self.shared.arrival.goes_on()
+    }
+
+    /// Waits so long for an answer of the node; longer while a message of the node is arriving, but no longer than `longest`.
+    pub(crate) async fn while_arriving<T>(
+        &self,
+        patience: Duration,
+        longest: Duration,
+        answer: impl Future<Output = T>,
+    ) -> Option<T> {
+        line::while_arriving(&self.shared.arrival, patience, longest, answer).await
     }
 
     /// Sends a request and waits for its one reply. Dropping the future gives up the reply; the
@@ -279,7 +304,7 @@ impl Connection {
         let limit = time.map(|time| (time, rt::now()));
         let mut is_first = true;
         loop {
-            let open = Shared::open(&self.shared)?;
+            let open = Shared::open(&self.shared, fields.byte_len())?;
             let by = limit.and_then(|(time, began)| {
                 let since = Duration::from_millis(rt::now().saturating_sub(began));
                 self.shared.node_clock.after(time.saturating_sub(since))
@@ -441,6 +466,16 @@ impl ReplyStream {
         let result = self.take().await;
         self.is_done = !matches!(result, Ok(Some(_)));
         result
+    }
+
+    /// The same within this time; while a message is arriving, longer. None: in vain.
+    pub(crate) async fn next_within(
+        &mut self,
+        patience: Duration,
+    ) -> Option<Result<Option<StreamEvent>, ClientError>> {
+        let shared = Arc::clone(&self.connection.shared);
+        let longest = patience.saturating_add(LONGEST_ARRIVAL);
+        line::while_arriving(&shared.arrival, patience, longest, self.next()).await
     }
 
     /// Waits until the node has let the stream in: where clients of the Python DistKV need that, a stream begins before it

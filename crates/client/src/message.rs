@@ -40,6 +40,11 @@ impl Fields {
         fields
     }
 
+    /// How long they are, in bytes.
+    pub(crate) fn byte_len(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Adds a path, as an extension.
     pub fn path(&mut self, name: &str, path: &Path) -> &mut Fields {
         path.encode_ext3(self.key(name));

@@ -248,7 +248,8 @@ impl ConnectionPool {
     /// the node sent nothing at all meanwhile, other calls avoid it for a moment, and it is asked
     /// whether it is alive; without an answer the connection ends for all its users.
     pub fn on_timeout(&self, node: &HostPort, used: &Arc<PooledConnection>, since: Millis) {
-        if used.connection.heard_at() >= since || used.connection.is_closed() {
+        let is_heard = used.connection.heard_at() >= since || used.connection.is_hearing();
+        if is_heard || used.connection.is_closed() {
             return;
         }
         let error = ClientError::Connect {

@@ -198,7 +198,8 @@ pub struct RetryPolicy {
     pub delay_max: Duration,
     /// How long all tries and delays of a request may take together.
     pub total_deadline: Duration,
-    /// How long one try may take.
+    /// How long one try may take, where there is not much to send: 2 s more for each 1,000,000 bytes that its connection has sent
+    /// and that have no answer yet, and as long as an answer is still arriving, but not beyond `total_deadline`.
     pub try_deadline: Duration,
     /// Most tries of a request, at least 1; none: only the deadlines count.
     pub attempts_max: Option<u32>,

@@ -43,6 +43,12 @@ impl Splitter {
         self.buffer.extend_from_slice(bytes);
     }
 
+    /// Whether there is a part of a value whose rest is still to come, once all whole ones were taken out.
+    #[must_use]
+    pub fn has_part(&self) -> bool {
+        self.start < self.buffer.len()
+    }
+
     /// The next whole value, if it is here.
     ///
     /// # Errors

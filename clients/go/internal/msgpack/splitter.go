@@ -52,6 +52,9 @@ func (s *Splitter) Room() []byte {
 // Read says how many bytes were read into the room.
 func (s *Splitter) Read(n int) { s.buf = s.buf[:len(s.buf)+n] }
 
+// HasPart tells whether a part of a message has come whose rest is still to come, once Next has returned all whole ones.
+func (s *Splitter) HasPart() bool { return s.start < len(s.buf) }
+
 // Next returns the next whole message, valid until Room is called; nil if there is none yet. After an error the
 // splitter is of no more use.
 func (s *Splitter) Next() ([]byte, error) {

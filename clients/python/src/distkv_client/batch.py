@@ -15,6 +15,7 @@ from .outcome import fate_of, refusal
 from .path import Path, PathLike
 from .replies import server_error
 from .retry import ErrorClass, Idempotency, class_of_server
+from .try_time import TryTime
 from .write_places import Turn
 from .writes import AUTO, WriteIdLike, WriteOptions
 
@@ -94,8 +95,8 @@ class Batch:
         head = Fields().raw("ops", encoded).head("batch")
         is_repeatable = idempotency is not Idempotency.UNGUARDED
 
-        async def once(connection: Connection, end: float, until: float | None) -> list[Any]:
-            reply: Any = await connection.request(head, end, until=until)
+        async def once(connection: Connection, time: TryTime) -> list[Any]:
+            reply: Any = await connection.request(head, *time)
             return self._check(reply, is_repeatable)
 
         served = await self._caller.call(plan, head, once)

@@ -30,18 +30,18 @@ from .own_writes import Life, OwnWrites
 from .path import Path
 from .pool import Pool, Slot, closed_error
 from .refusals import Refusals
-from .retry import ErrorClass, Idempotency, Reason, Retry, RetryPolicy, class_of
+from .retry import Idempotency, Reason, Retry, RetryPolicy, class_of
 from .stats import ClientStats, NodeStats
 from .topology import Topology
-from .try_time import counts_until
+from .try_time import TryTime, counts_until
 from .view import Place, Routing, Target
 from .write_places import WritePlaces
 
 NODE_STATS_MAX = 4096
 """Nodes of which there are counters; those of further ones are not kept."""
 
-Once = Callable[[Connection, float, float | None], Awaitable[Any]]
-"""One try on a connection, until a time of the loop's clock; and until when what it sends counts."""
+Once = Callable[[Connection, TryTime], Awaitable[Any]]
+"""One try on a connection, that long."""
 
 
 @dataclass(slots=True)
@@ -177,7 +177,8 @@ class Caller:
         """Is done when there are no open calls, if somebody waits for that."""
         self.is_closing = False
         self.busy_at = config.pool.busy_at
-        self._patience = min(config.retry.try_deadline, config.retry.total_deadline)
+        self._total = config.retry.total_deadline
+        self._patience = min(config.retry.try_deadline, self._total)
         self._routes: dict[int, Route] = {}
         """By shard; of one routing."""
         self._routes_of: Routing | None = None
@@ -295,7 +296,8 @@ class Caller:
             if watched is not None:
                 watched.on_try(target.name, attempts)
             address = target.address
-            end = min(now + patience, started + total)
+            longest = started + total
+            end = min(now + patience, longest)
             sent: float | None = None
             connection: Connection | None = None
             failure: TryError
@@ -306,15 +308,17 @@ class Caller:
                 connection = self.pool.ready(address, target.expected)
                 if connection is None:
                     connection = await self.pool.get(address, min(end, now + policy.try_deadline), target.expected)
+                delay = connection.line.delay_of(len(head))
+                end = min(now + patience + delay, longest)
                 check_time(time(), end, target.name)
                 sent = time()
                 is_change = not plan.counts_always and plan.idempotency is not Idempotency.READ
-                until = counts_until(is_change, end, sent, policy.try_deadline)
+                until = counts_until(is_change, end, sent, policy.try_deadline + delay)
                 if once is None:
-                    reply = await connection.request(head, end, raw, until)
+                    reply = await connection.request(head, end, longest, until, raw)
                 else:
-                    async with asyncio.timeout_at(None if plan.goes_on else end):
-                        reply = await once(connection, end, until)
+                    async with asyncio.timeout_at(None if plan.goes_on else longest):
+                        reply = await once(connection, TryTime(end, longest, until))
                 node.note(time() - sent)
                 return Served(reply, connection, address, attempts, doubt.is_elsewhere(address), doubt.fate)
             except TryError as error:
@@ -333,7 +337,7 @@ class Caller:
             if watched is not None:
                 watched.on_failed(target.name, attempts, kind, str(failure))
             if not plan.is_own:
-                self.count_failure(kind)
+                stats.count(kind)
             refusals.note(target, failure)
             now = time()
             refused = refusals.verdict(self.topology.routing.targets)
@@ -390,8 +394,11 @@ class Caller:
             return None
         if get_ident() != self.thread or not self.loop.is_running():
             self.check_loop()
+        end, longest = now + self._patience, now + self._total
+        if connection.line.delay:
+            end = min(end + connection.line.delay, longest)
         try:
-            future = connection.send_request(path.get_head, now + self._patience)
+            future = connection.send_request(path.get_head, end, longest)
         except TryError:
             return None
         self.stats.retry.calls += 1
@@ -437,23 +444,6 @@ class Caller:
             if attempts > 1:
                 self.stats.retry.retries += 1
         return node
-
-    def count_failure(self, kind: ErrorClass) -> None:
-        """Counts a failed try."""
-        stats = self.stats.retry
-        match kind:
-            case ErrorClass.UNAVAILABLE:
-                stats.unavailable += 1
-            case ErrorClass.OVERLOAD | ErrorClass.BUSY:
-                stats.overload += 1
-            case ErrorClass.ABORTED:
-                stats.aborted += 1
-            case ErrorClass.TRY_DEADLINE:
-                stats.timed_out += 1
-            case ErrorClass.FATE_UNKNOWN | ErrorClass.UNKNOWN_THERE:
-                stats.fate_unknown += 1
-            case ErrorClass.FINAL:
-                stats.refused += 1
 
     def choose(self, routing: Routing, plan: Plan, tries: Round) -> Target | None:
         """The next node to try: in the router's order, each once, those that fail just now last; when all were

@@ -40,6 +40,7 @@ from .stats import ClientStats
 from .ticket import with_ticket
 from .topology import Topology
 from .tree import Conflicts, Tree
+from .try_time import TryTime
 from .view import ClusterView, TopologyChange
 from .watch import Watch
 from .write_places import Turn
@@ -366,9 +367,10 @@ class Client(Uncopied):
         action = "delete_value" if value is None else "set_value"
         plan = Plan(action, path.shard, options.idempotency(write_id), options.needs_id, deadline=timeout)
 
-        async def once(connection: Connection, end: float, until: float | None) -> Any:
-            left = end - caller.loop.time()
-            return await connection.request(options.copies_into(fields, left).head(action), end, until=until)
+        async def once(connection: Connection, time: TryTime) -> Any:
+            # The time in which it is sent is none in which the node waits.
+            left = min(self.config.retry.try_deadline, time.end - caller.loop.time())
+            return await connection.request(options.copies_into(fields, left).head(action), *time)
 
         served = await caller.call(plan, fields.head(action), once if options.copies else None)
         written = written_of(served.reply, served.life[0], served.attempts, served.maybe_twice)

@@ -262,11 +262,8 @@ class Splitter:
         self._parts_bytes = 0
         self._origin = 0
         """Where the first byte of the unfinished message is in the stream."""
-
-    @property
-    def is_between(self) -> bool:
-        """Whether no message has come in part."""
-        return not self._parts
+        self.is_between = True
+        """Whether no message has come in part. It is looked at for each read."""
 
     def split(self, chunk: bytes) -> list[memoryview]:
         """The messages that end in this chunk.
@@ -312,6 +309,7 @@ class Splitter:
                 self._parts.append(bytes(whole[start:]))
                 self._parts_bytes = len(self._parts[0])
             self._origin = origin + start
+        self.is_between = not self._parts
         return messages
 
 

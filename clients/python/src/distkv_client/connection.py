@@ -1,8 +1,7 @@
 """One connection to a node's client port, shared by any number of requests and streams.
 
-Replies are told apart by `seq`, so a cancelled call gives up its reply, not the connection. Deadlines are kept
-by one sweep per connection. Requests that begin in one turn of the loop leave in one write. Everything runs on
-the loop's thread.
+Replies are told apart by `seq`, so a cancelled call gives up its reply, not the connection. Requests that begin in
+one turn of the loop leave in one write. Everything runs on the loop's thread.
 """
 
 from __future__ import annotations
@@ -32,16 +31,18 @@ from .errors import (
     LostError,
     ProtocolError,
     ServerError,
-    TimedOutError,
     TooLargeError,
     TryError,
 )
+from .line import COUNTED_BYTES_MIN, LONGEST_ARRIVAL, Line
 from .login import Access
 from .network import Network
+from .path import ROOT
 from .replies import NO_REPLY, again, check_reply, end_of, server_error
 from .stream import Stream
 from .tls import Session
 from .try_time import NodeClock, timed
+from .waiting import Reply, Waiting
 
 OPEN_MAX = 4096
 """Requests and streams that are open on one connection at a time."""
@@ -51,9 +52,6 @@ GATHER_BYTES_MAX = 64 << 10
 """Bytes that are gathered for one write."""
 READ_BYTES_MAX = 64 << 10
 """Bytes that are read at once, into one buffer: asyncio's own would be allocated for each read."""
-
-Reply = tuple["asyncio.Future[Any]", float, bool]
-"""Who waits for a reply, until when, and whether for its bytes."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -72,25 +70,25 @@ class Connection(asyncio.BufferedProtocol):
         self.clock = Clock()
         """Its own until the pool gives it the client's: before that, the node may be left again."""
         self.node_clock = NodeClock()
+        self.line = Line()
         self.is_probed = False
         self.ended: TryError | None = None
         """How the connection ended; none while it lasts."""
         self.is_paused = False
-        """The socket takes no more: callers wait for :meth:`writable` before they send."""
+        """The socket takes no more: callers wait before they send."""
         self._loop = loop
         self._session = session
         self._transport: asyncio.Transport | None = None
         self._splitter = Splitter()
         self._buffer = memoryview(bytearray(READ_BYTES_MAX))
         self._seq = 0
-        self._replies: dict[int, Reply] = {}
+        self._waiting = Waiting(self, loop)
+        self._replies = self._waiting.replies
         self._streams: dict[int, Stream] = {}
         self._gathered: list[bytes] = []
         self._gathered_bytes = 0
         self._is_alone = True
         """The last read had one message: no other caller is about to send, with which one could share a write."""
-        self._sweep_at = float("inf")
-        self._sweep: asyncio.TimerHandle | None = None
         self._writable: asyncio.Future[None] | None = None
         self._full: set[int] = set()
         self._greeting: asyncio.Future[Message] | None = loop.create_future()
@@ -167,13 +165,14 @@ class Connection(asyncio.BufferedProtocol):
         return len(self._replies) + len(self._streams)
 
     def send_request(
-        self, head: bytes, deadline: float, raw: bool = False, until: float | None = None
+        self, head: bytes, deadline: float, longest: float, until: float | None = None, raw: bool = False
     ) -> asyncio.Future[Any]:
         """Sends a request; `head` is all of it up to the value of `seq`. `until`: until when it counts, by the loop's
         clock, if the node tells its own; none: whenever it comes.
 
         The future gets the reply, a :class:`~distkv_client.errors.TryError`, or
-        :class:`~distkv_client.errors.TimedOutError` at `deadline`. Cancelling it gives up the reply.
+        :class:`~distkv_client.errors.TimedOutError` at `deadline`; while a message is arriving, at `longest`.
+        Cancelling it gives up the reply.
         """
         replies = self._replies
         if self.ended is not None:
@@ -181,42 +180,67 @@ class Connection(asyncio.BufferedProtocol):
         if len(replies) + len(self._streams) >= OPEN_MAX:
             raise BusyError(f"{OPEN_MAX} requests are open on this connection already")
         self._seq = seq = self._seq + 1
-        by = None if until is None else self.node_clock.after(until - self._loop.time())
-        data = head + pack_int(seq) if by is None else timed(head, seq, by)
-        if len(data) > REQUEST_BYTES_MAX:
-            raise TooLargeError(f"the request is {len(data)} bytes long; at most {REQUEST_BYTES_MAX} can be sent")
+        if until is None or (by := self.node_clock.after(until - self._loop.time())) is None:
+            data = head + pack_int(seq)
+        else:
+            data = timed(head, seq, by)
         future: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
-        replies[seq] = (future, deadline, raw)
-        if deadline < self._sweep_at:
-            self._plan_sweep(deadline)
+        if len(data) >= COUNTED_BYTES_MIN:
+            self._count(len(data), future)
+        replies[seq] = (future, deadline, longest, raw)
+        if deadline < self._waiting.at:
+            self._waiting.look_at(deadline)
         if len(replies) == 1 and self._is_alone and not self._gathered:
             self._write(data)
         else:
             self._gather(data)
         return future
 
-    async def request(self, head: bytes, deadline: float, raw: bool = False, until: float | None = None) -> Any:
+    def _count(self, size: int, future: asyncio.Future[Any]) -> None:
+        """Others find a request of so many bytes ahead of theirs, until it is answered or given up."""
+        if size > REQUEST_BYTES_MAX:
+            raise TooLargeError(f"the request is {size} bytes long; at most {REQUEST_BYTES_MAX} can be sent")
+        self.line.on_request(size)
+        future.add_done_callback(lambda _: self.line.on_answer(size))
+
+    async def request(
+        self, head: bytes, deadline: float, longest: float | None = None, until: float | None = None, raw: bool = False
+    ) -> Any:
         """Sends a request, as :meth:`send_request`, and waits for its one reply: a message, or its bytes. Where the
-        node's clock was ahead of what was counted, it is sent once more.
+        node's clock was ahead of what was counted, it is sent once more. Without `longest`, the deadline counts always.
 
         Raises a :class:`~distkv_client.errors.TryError`; the node's own is a
         :class:`~distkv_client.errors.ServerError`.
         """
-        while self.is_paused:
-            await self.writable(deadline)
-        message: Any = await self.send_request(head, deadline, raw, until)
+        if longest is None:
+            longest = deadline
+        if self.is_paused:
+            # What waits here is ahead of what comes later, as if it was sent.
+            self.line.on_request(len(head))
+            try:
+                await self._writable_again(deadline)
+            finally:
+                self.line.on_answer(len(head))
+        message: Any = await self.send_request(head, deadline, longest, until, raw)
         if type(message) is dict:
             if until is not None and self.node_clock.was_behind(message):  # pyright: ignore[reportUnknownArgumentType]
-                message = await self.send_request(head, deadline, raw, until)
+                message = await self.send_request(head, deadline, longest, until, raw)
             if "state" in message:  # Nobody reads the stream that it begins.
                 self.forget_stream(message["seq"], stop=True)  # pyright: ignore[reportUnknownArgumentType]
             check_reply(message)  # pyright: ignore[reportUnknownArgumentType]
         return message  # pyright: ignore[reportUnknownVariableType]
 
-    async def stream(self, head: bytes, deadline: float = float("inf")) -> Stream:
-        """Sends a request that is answered with a stream, and waits for its start."""
-        while self.is_paused:
-            await self.writable(deadline)
+    async def ask(self, patience: float) -> None:
+        """Asks the node whether it is alive, for so many seconds, and as long as what is under way may take.
+
+        Raises a :class:`~distkv_client.errors.TryError`. A refusal is an answer as well.
+        """
+        end = self._loop.time() + patience + self.line.delay
+        await self.request(ROOT.get_head, end, end + LONGEST_ARRIVAL)
+
+    async def stream(self, head: bytes, deadline: float = float("inf"), longest: float | None = None) -> Stream:
+        """Sends a request that is answered with a stream, and waits for its start, as long as :meth:`request`."""
+        await self._writable_again(deadline)
         if self.ended is not None:
             raise again(self.ended)
         if self.load >= OPEN_MAX:
@@ -226,22 +250,23 @@ class Connection(asyncio.BufferedProtocol):
         self._streams[seq] = stream
         self._gather(head + pack_int(seq))
         try:
-            await stream.started(deadline)
+            await stream.started(deadline, deadline if longest is None else longest)
         except BaseException:
             stream.close()
             raise
         return stream
 
-    async def writable(self, deadline: float) -> None:
-        """Waits until the socket takes more, once."""
-        if self._writable is None:
-            self._writable = self._loop.create_future()
-        left = None if deadline == float("inf") else max(deadline - self._loop.time(), 0)
-        done, _ = await asyncio.wait({self._writable}, timeout=left)
-        if not done:
-            raise BusyError("the node does not take what is sent to it")
-        if self.ended is not None:
-            raise again(self.ended)
+    async def _writable_again(self, deadline: float) -> None:
+        """Waits until the socket takes more, if it does not."""
+        while self.is_paused:
+            if self._writable is None:
+                self._writable = self._loop.create_future()
+            left = None if deadline == float("inf") else max(deadline - self._loop.time(), 0)
+            done, _ = await asyncio.wait({self._writable}, timeout=left)
+            if not done:
+                raise BusyError("the node does not take what is sent to it")
+            if self.ended is not None:
+                raise again(self.ended)
 
     # -- what streams use --------------------------------------------------------------------
 
@@ -301,28 +326,6 @@ class Connection(asyncio.BufferedProtocol):
             self._gathered_bytes = 0
             self._write(data)
 
-    # -- deadlines ---------------------------------------------------------------------------
-
-    def _plan_sweep(self, deadline: float) -> None:
-        self._sweep_at = deadline
-        if self._sweep is not None:
-            self._sweep.cancel()
-        self._sweep = self._loop.call_at(deadline, self._on_sweep)
-
-    def _on_sweep(self) -> None:
-        now = self._loop.time() + 0.0005
-        self._sweep = None
-        self._sweep_at = float("inf")
-        late = [seq for seq, (_, deadline, _) in self._replies.items() if deadline <= now]
-        for seq in late:
-            future = self._replies.pop(seq)[0]
-            if not future.done():
-                future.set_exception(TimedOutError(f"no answer from {self.name} in time"))
-        if self._replies:
-            following = min(deadline for _, deadline, _ in self._replies.values())
-            if following != float("inf"):
-                self._plan_sweep(following)
-
     # -- asyncio's callbacks -----------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -369,9 +372,11 @@ class Connection(asyncio.BufferedProtocol):
                 if not data:
                     return
             parts = self._splitter.split(data)
+            now = self._loop.time()
+            self.line.on_read(now, not self._splitter.is_between)
             if parts:
                 # Part of a message is nothing yet: it may announce more than ever comes.
-                self.heard_at = self._loop.time()
+                self.heard_at = now
                 self._is_alone = len(parts) == 1
             for part in parts:
                 try:
@@ -416,7 +421,7 @@ class Connection(asyncio.BufferedProtocol):
         if reply is None:
             self._on_message(message)
         elif not reply[0].done():
-            reply[0].set_result(bytes(part) if reply[2] and not message.keys() & NO_REPLY else message)
+            reply[0].set_result(bytes(part) if reply[3] and not message.keys() & NO_REPLY else message)
 
     def _on_message(self, message: Message) -> None:
         """What is no reply to a request."""
@@ -473,13 +478,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.ended is not None:
             return
         self.ended = error
-        if self._sweep is not None:
-            self._sweep.cancel()
-            self._sweep = None
-        replies, self._replies = self._replies, {}
-        for future, _, _ in replies.values():
-            if not future.done():
-                future.set_exception(again(error))
+        self._waiting.end(error)
         streams, self._streams = self._streams, {}
         for stream in streams.values():
             stream.on_end(again(error))

@@ -14,6 +14,7 @@ from .outcome import final_error, no_access
 from .refusals import Refusals
 from .retry import ErrorClass, class_of
 from .stream import Stream
+from .try_time import TryTime
 
 LET_IN_SHARE = 0.25
 """Part of a try's time that a node has to refuse a stream which it has begun; later, whoever reads it is told."""
@@ -57,11 +58,11 @@ class Search:
         caller = self._caller
         plan = Plan(self._action, self._shard, first=caller.home(self._shard))
 
-        async def once(connection: Connection, end: float, _until: float | None) -> Stream:
-            stream = await connection.stream(self._head, end)
+        async def once(connection: Connection, time: TryTime) -> Stream:
+            stream = await connection.stream(self._head, time.end, time.longest)
             try:
                 now = caller.loop.time()
-                await stream.let_in(now + (end - now) * LET_IN_SHARE)
+                await stream.let_in(now + (time.end - now) * LET_IN_SHARE)
             except BaseException:
                 stream.close()
                 raise
@@ -94,13 +95,14 @@ class Search:
             try:
                 end = started + policy.try_deadline
                 connection = await caller.pool.get(target.address, end, target.expected)
-                stream = await connection.stream(self._head, end)
+                longest = max(end, started + policy.total_deadline)
+                stream = await connection.stream(self._head, min(end + connection.line.delay, longest), longest)
                 return Opened(stream, connection, target.address, caller.loop.time())
             except TryError as error:
                 if isinstance(error, TimedOutError) and connection is not None:
                     caller.pool.on_timeout(target.address, connection, started)
                 kind = class_of(error)
-                caller.count_failure(kind)
+                caller.stats.retry.count(kind)
                 if kind is ErrorClass.FINAL and isinstance(error, ServerError):
                     raise self.refusal(error, target.name) from error
                 refusals.note(target, error)

@@ -32,7 +32,6 @@ from .errors import (
 )
 from .login import Access
 from .network import Network
-from .path import ROOT
 from .replies import again
 from .stats import PoolStats
 
@@ -273,15 +272,19 @@ class Pool:
         return slot.failure if slot is not None else None
 
     def on_timeout(self, address: Address, connection: Connection, since: float) -> None:
-        """A call has waited in vain since then. If the node sent nothing at all meanwhile, others avoid it for
-        a moment, and it is asked whether it is alive."""
-        if connection.heard_at >= since or connection.ended is not None:
+        """A call has waited in vain since then. If the node sent nothing at all meanwhile, and nothing is arriving,
+        others avoid it for a moment, and it is asked whether it is alive."""
+        if connection.heard_at >= since or connection.ended is not None or self._hears(connection):
             return
         slot = self._slots.get(address)
         if slot is not None:
             error = ConnectError(f"{address} does not answer requests")
             slot.note_failure(error, self._loop.time(), self.config)
         self._start_probe(address, connection)
+
+    def _hears(self, connection: Connection) -> bool:
+        """Whether a message of the node is arriving."""
+        return connection.line.is_arriving(self._loop.time())
 
     def probe(self, address: Address) -> None:
         """Asks a node whether it is alive, after a report that it is not."""
@@ -385,7 +388,7 @@ class Pool:
         since = self._loop.time()
         is_answered = True
         try:
-            await connection.request(ROOT.get_head, since + self.config.probe_timeout)
+            await connection.ask(self.config.probe_timeout)
         except ServerError:
             pass
         except TryError:
@@ -397,7 +400,7 @@ class Pool:
             return
         if is_answered:
             slot.clear_failure()
-        elif connection.heard_at <= since:
+        elif connection.heard_at <= since and not self._hears(connection):
             self.stats.silent_closed += 1
             # First, so that the calls that lose it do not come back at once.
             slot.note_failure(ConnectError(f"{address} does not answer"), self._loop.time(), self.config)

@@ -174,8 +174,9 @@ class Reader:
             needed = len(counted) // 2 + 1
             found.answered &= {node.name for node in routing.view.nodes}
             members = [target for target in routing.targets if target.name in counted]
-            end = min(caller.loop.time() + policy.try_deadline, started + total)
-            refusal = await self._ask_all(members, path, found, needed, end, raw, tries)
+            longest = started + total
+            times = min(caller.loop.time() + policy.try_deadline, longest), longest
+            refusal = await self._ask_all(members, path, found, needed, times, raw, tries)
             if found.newest is not None and len(found.answered) >= needed:
                 # Another read may have given it up.
                 if found.is_enough or path not in caller.own_writes.tocks:
@@ -218,11 +219,12 @@ class Reader:
         path: Path,
         found: _Found,
         needed: int,
-        end: float,
+        times: tuple[float, float],
         raw: bool,
         tries: Tries,
     ) -> tuple[str, TryError] | None:
-        """Asks nodes once, until enough of all have answered. The first final refusal, and who said it.
+        """Asks nodes once, until enough of all have answered. The first final refusal, and who said it. `times`: as of
+        :meth:`_ask`.
 
         More are waited for only if this client knows that there is something newer, and not for long.
         """
@@ -231,7 +233,7 @@ class Reader:
         asked = found.asked(members)
         for target in asked:
             tries.on_try(target.name)
-        tasks = {caller.loop.create_task(self._ask(target, path, end, raw)) for target in asked}
+        tasks = {caller.loop.create_task(self._ask(target, path, times, raw)) for target in asked}
         try:
             while tasks and (len(found.answered) < needed or not found.is_enough):
                 left = None
@@ -247,7 +249,7 @@ class Reader:
                     if isinstance(message, TryError):
                         kind = class_of(message)
                         tries.on_failed(target.name, message)
-                        caller.count_failure(kind)
+                        caller.stats.retry.count(kind)
                         found.refusals.note(target, message)
                         if kind is ErrorClass.FINAL:
                             found.refused.add(target.name)
@@ -265,15 +267,18 @@ class Reader:
                 await asyncio.wait(tasks)
         return refusal
 
-    async def _ask(self, target: Target, path: Path, end: float, raw: bool) -> tuple[Target, Life, Any]:
-        """One node's answer, or how it has failed."""
+    async def _ask(self, target: Target, path: Path, times: tuple[float, float], raw: bool) -> tuple[Target, Life, Any]:
+        """One node's answer, or how it has failed. `times`: until when it is waited for, and until when while it is
+        arriving."""
         caller = self._caller
         life: Life = (target.name, None)
+        end, longest = times
         try:
             connection = await caller.pool.get(target.address, end, target.expected)
+            end = min(end + connection.line.delay, longest)
             check_time(caller.loop.time(), end, target.name)
             life = (connection.name, connection.incarnation)
-            return target, life, _message(await connection.request(path.get_head_chain, end, raw))
+            return target, life, _message(await connection.request(path.get_head_chain, end, longest, raw=raw))
         except TryError as error:
             return target, life, error
 

@@ -166,7 +166,8 @@ class RetryPolicy:
     total_deadline: Annotated[float, ABOVE_ZERO] = 10.0
     """For all tries and delays together."""
     try_deadline: Annotated[float, ABOVE_ZERO] = 2.0
-    """For one try."""
+    """For one try, where there is not much to send: 2 s more for each 1,000,000 bytes that its connection has sent and
+    that have no answer yet, and as long as an answer is still arriving, but not beyond `total_deadline`."""
     attempts_max: Annotated[int | None, Range(1)] = None
     """Most tries of a call, at least 1; none: only deadlines count."""
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from .codec import Fields
 from .connection import Connection
+from .line import LONGEST_ARRIVAL
 from .model import Entry, Version, entry_of
 from .path import Path
 
@@ -39,19 +40,20 @@ class Doubt:
     is false, it was delivered: what became of it since is told."""
 
 
-async def settle(connection: Connection, doubts: list[Doubt], deadline: float) -> list[tuple[Settled, Entry]]:
-    """Asks a node about these paths.
+async def settle(connection: Connection, doubts: list[Doubt], patience: float) -> list[tuple[Settled, Entry]]:
+    """Asks a node about these paths. Each answer must come in so many seconds, but that other things may be under way.
 
     First what the node knows, then what it has: a version that arrives in between is found by the second
     question. In the other order, such a version would seem to have been deleted.
 
     Raises a :class:`~distkv_client.errors.TryError`: nothing is known then.
     """
-    knows_all = await _knows_all(connection, [doubt.version for doubt in doubts], deadline)
+    knows_all = await _knows_all(connection, [doubt.version for doubt in doubts], _times(connection, patience))
     found: list[tuple[Settled, Entry]] = []
     for start in range(0, len(doubts), LOOKS_AT_ONCE):
         part = doubts[start : start + LOOKS_AT_ONCE]
-        requests = [connection.request(doubt.path.get_head_chain, deadline) for doubt in part]
+        times = _times(connection, patience)
+        requests = [connection.request(doubt.path.get_head_chain, *times) for doubt in part]
         replies: list[Any] = await asyncio.gather(*requests, return_exceptions=True)
         for doubt, reply in zip(part, replies, strict=True):
             if isinstance(reply, BaseException):
@@ -59,6 +61,12 @@ async def settle(connection: Connection, doubts: list[Doubt], deadline: float) -
             entry = entry_of(reply, connection.name)
             found.append((_judge(entry.version, doubt.version, knows_all), entry))
     return found
+
+
+def _times(connection: Connection, patience: float) -> tuple[float, float]:
+    """Until when an answer is waited for that is asked for now; and while a message is arriving."""
+    deadline = asyncio.get_running_loop().time() + patience + connection.line.delay
+    return deadline, deadline + LONGEST_ARRIVAL
 
 
 def _judge(version: Version | None, asked: Version, knows_all: bool) -> Settled:
@@ -69,13 +77,13 @@ def _judge(version: Version | None, asked: Version, knows_all: bool) -> Settled:
     return Settled.NEWER if asked < version else Settled.BEHIND
 
 
-async def _knows_all(connection: Connection, versions: list[Version], deadline: float) -> bool:
+async def _knows_all(connection: Connection, versions: list[Version], times: tuple[float, float]) -> bool:
     """Whether a node has accounted for all of these events."""
     ticks: dict[str, set[int]] = {}
     for version in versions:
         if version.tick is not None:
             ticks.setdefault(version.node, set()).add(version.tick)
     fields = Fields().add("nodes", {node: sorted(some) for node, some in sorted(ticks.items())})
-    reply: Any = await connection.request(fields.head("check_deleted"), deadline)
+    reply: Any = await connection.request(fields.head("check_deleted"), *times)
     # A node that does not say so does not know it.
     return bool(reply.get("missing") == {})

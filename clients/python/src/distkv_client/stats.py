@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from .retry import ErrorClass
+
 LATENCY_BUCKETS = 28
 """Buckets of a histogram; the last one has everything from about 67 s on."""
 
@@ -91,6 +93,22 @@ class RetryStats:
     refused: int = 0
     deadlines: int = 0
     unsafe_to_retry: int = 0
+
+    def count(self, kind: ErrorClass) -> None:
+        """A try has failed."""
+        match kind:
+            case ErrorClass.UNAVAILABLE:
+                self.unavailable += 1
+            case ErrorClass.OVERLOAD | ErrorClass.BUSY:
+                self.overload += 1
+            case ErrorClass.ABORTED:
+                self.aborted += 1
+            case ErrorClass.TRY_DEADLINE:
+                self.timed_out += 1
+            case ErrorClass.FATE_UNKNOWN | ErrorClass.UNKNOWN_THERE:
+                self.fate_unknown += 1
+            case ErrorClass.FINAL:
+                self.refused += 1
 
 
 @dataclass(slots=True)

@@ -79,9 +79,9 @@ class Stream:
 
     # -- the reader's side -------------------------------------------------------------------
 
-    async def started(self, deadline: float) -> None:
+    async def started(self, deadline: float, longest: float) -> None:
         """Takes the message that says that the stream begins."""
-        message = await self._take(deadline)
+        message = await self._take(deadline, longest)
         if message.get("state") == "start":
             return
         if "error" in message:
@@ -102,8 +102,9 @@ class Stream:
             self._finish()
             raise server_error(first)
 
-    async def next(self, deadline: float = float("inf")) -> Item | None:
-        """The next message; none after the last. Messages returned before are acknowledged.
+    async def next(self, deadline: float = float("inf"), longest: float | None = None) -> Item | None:
+        """The next message; none after the last. Messages returned before are acknowledged. While one is arriving, it
+        is waited for until `longest`.
 
         Raises the node's error, or how the connection ended; nothing comes after it. Cancelling loses nothing.
         """
@@ -111,7 +112,7 @@ class Stream:
             return None
         self._acknowledge()
         try:
-            message = await self._take(deadline)
+            message = await self._take(deadline, deadline if longest is None else longest)
         except TimedOutError:
             raise
         except TryError:
@@ -140,7 +141,7 @@ class Stream:
         self._is_done = True
         self.connection.forget_stream(self.seq, stop=False)
 
-    async def _take(self, deadline: float) -> Message:
+    async def _take(self, deadline: float, longest: float) -> Message:
         while not self._queue:
             if self._error is not None:
                 raise self._error
@@ -156,7 +157,10 @@ class Stream:
                 if handle is not None:
                     handle.cancel()
             if not self._queue and self._error is None and loop.time() >= deadline:
-                raise TimedOutError(f"{self.connection.name} sent nothing for long")
+                further = self.connection.line.further(loop.time(), longest)
+                if further is None:
+                    raise TimedOutError(f"{self.connection.name} sent nothing for long")
+                deadline = further
         message = self._queue.popleft()
         if len(self._queue) < self._capacity // 2 + 1:
             self.connection.on_room(self.seq)

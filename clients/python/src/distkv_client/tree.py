@@ -13,6 +13,7 @@ from .codec import Fields
 from .connection import Connection
 from .errors import DistKVError, Fate, ProtocolError, TimedOutError, TryError, UnavailableError, UsageError
 from .held import Tries, held, observed
+from .line import LONGEST_ARRIVAL
 from .model import Conflict, TreeEntry, entry_of
 from .outcome import final_error, no_access
 from .path import Path
@@ -20,6 +21,7 @@ from .pool import closed_error
 from .refusals import Refusals
 from .retry import ErrorClass, class_of
 from .stream import Stream
+from .try_time import TryTime
 from .view import Target
 
 TREE_ENTRIES_MAX = 1 << 20
@@ -67,8 +69,8 @@ class Tree:
         return self._collect().__await__()
 
     async def _collect(self) -> list[TreeEntry]:
-        async def once(connection: Connection, end: float, _until: float | None) -> list[TreeEntry] | None:
-            stream, entry = await self._begin(connection, end)
+        async def once(connection: Connection, time: TryTime) -> list[TreeEntry] | None:
+            stream, entry = await self._begin(connection, time)
             try:
                 found: list[TreeEntry] = []
                 while entry is not None:
@@ -90,25 +92,19 @@ class Tree:
         entries: list[TreeEntry] = served.reply
         return entries
 
-    async def _begin(
-        self, connection: Connection, end: float, _until: float | None = None
-    ) -> tuple[Stream, TreeEntry | None]:
+    async def _begin(self, connection: Connection, time: TryTime) -> tuple[Stream, TreeEntry | None]:
         """Begins it, and waits for its first entry."""
-        stream = await connection.stream(self._head, min(end, self._soon()))
+        stream = await connection.stream(self._head, *_soon(self._caller, time.end, connection.line.delay))
         try:
-            return stream, await self._next(stream, end)
+            return stream, await self._next(stream, time.end)
         except BaseException:
             stream.close()
             raise
 
-    def _soon(self) -> float:
-        """When a message that is waited for from now on must be there: in the time of a try."""
-        return self._caller.loop.time() + self._caller.config.retry.try_deadline
-
     async def _next(self, stream: Stream, end: float = float("inf")) -> TreeEntry | None:
         """The next entry."""
         while True:
-            item = await stream.next(min(end, self._soon()))
+            item = await stream.next(*_soon(self._caller, end))
             if item is None:
                 return None
             if item.path is None or item.state is not None:
@@ -132,6 +128,13 @@ class Tree:
                 raise final_error(error, Fate.NOT_DONE, served.life[0], served.attempts) from error
             finally:
                 stream.close()
+
+
+def _soon(caller: Caller, end: float = float("inf"), delay: float = 0.0) -> tuple[float, float]:
+    """Until when a message is waited for from now on: for the time of a try; and until when while one is arriving. Both
+    no longer than to the end. `delay`: as long as the request for it may take to get to the node."""
+    soon = caller.loop.time() + caller.config.retry.try_deadline + delay
+    return min(end, soon), min(end, soon + LONGEST_ARRIVAL)
 
 
 @dataclass(slots=True)
@@ -217,9 +220,9 @@ class Conflicts:
         caller = self._caller
         patience = caller.config.retry.try_deadline
         connection = await caller.pool.get(target.address, caller.loop.time() + patience, target.expected)
-        stream = await connection.stream(self._head, caller.loop.time() + patience)
+        stream = await connection.stream(self._head, *_soon(caller, delay=connection.line.delay))
         try:
-            while (item := await stream.next(caller.loop.time() + patience)) is not None:
+            while (item := await stream.next(*_soon(caller))) is not None:
                 both: Any = item.message.get("conflict")
                 if item.path is None or item.state is not None:
                     continue

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from .codec import map_head, pack_int
 
@@ -25,6 +25,16 @@ ROUNDED = 2
 """What the node's clock and the count of it are rounded down by, together, in milliseconds."""
 _LONGEST = 1e15
 """More seconds than any clock has left."""
+
+
+class TryTime(NamedTuple):
+    """The times of one try, by the loop's clock, as a connection's `request` takes them."""
+
+    end: float
+    longest: float
+    """Its end while a message is arriving: that of its call."""
+    until: float | None
+    """Until when what it sends counts; none: whenever it comes."""
 
 
 class NodeClock:

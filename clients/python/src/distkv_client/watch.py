@@ -229,8 +229,7 @@ class Watch(Subscription[WatchEvent]):
     async def _settle(self, delay: float) -> list[tuple[Settled, Entry]]:
         assert self._opened is not None
         await asyncio.sleep(delay)
-        deadline = self._caller.loop.time() + self._caller.config.retry.try_deadline
-        return await settle(self._opened.connection, self._doubts, deadline)
+        return await settle(self._opened.connection, self._doubts, self._caller.config.retry.try_deadline)
 
     def _on_settled(self, work: asyncio.Task[Any]) -> None:
         doubts, self._doubts = self._doubts, []

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_channel::{Receiver, Sender, TrySendError};
 
+use super::line::Arrival;
 use super::shared::{Shared, Waiter};
 use crate::error::ClientError;
 use crate::message::{Greeting, Message};
@@ -22,12 +23,19 @@ pub(super) struct Incoming {
     chunk: Vec<u8>,
     /// Something was read since this was last looked at.
     has_heard: bool,
+    arrival: Arc<Arrival>,
 }
 
 impl Incoming {
     pub(super) fn new(wire: Wire, address: String) -> Incoming {
         let (splitter, chunk) = (Splitter::new(), vec![0; READ_BYTES]);
-        Incoming { wire, address, splitter, chunk, has_heard: false }
+        let arrival = Arc::default();
+        Incoming { wire, address, splitter, chunk, has_heard: false, arrival }
+    }
+
+    /// Whether a message is arriving.
+    pub(super) fn arrival(&self) -> Arc<Arrival> {
+        Arc::clone(&self.arrival)
     }
 
     /// What is to be written besides requests goes here, as an empty batch.
@@ -84,7 +92,7 @@ impl Incoming {
                     let message = Message::new(value);
                     return message.map_err(|error| self.protocol_error(&error.to_string()));
                 }
-                Ok(None) => {}
+                Ok(None) => self.arrival.note(self.splitter.has_part()),
                 Err(error) => return Err(self.protocol_error(&error.to_string())),
             }
             let count = match self.wire.read(&mut self.chunk).await {

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use crate::connection::answer::{self, Answer, Giver, Slot};
 use crate::connection::clock::Clock;
 use crate::connection::group::Group;
+use crate::connection::line::Arrival;
 use crate::connection::node_clock::NodeClock;
 use crate::connection::shut_out::ShutOut;
 use crate::error::{ClientError, ServerError};
@@ -40,6 +41,8 @@ pub(super) struct Shared {
     pub(super) clock: OnceLock<Clock>,
     /// The node's own.
     pub(super) node_clock: NodeClock,
+    /// Whether a message is arriving.
+    pub(super) arrival: Arc<Arrival>,
     /// When something came last.
     heard: AtomicU64,
     /// What the node has said as it closed the connection.
@@ -59,6 +62,8 @@ struct State {
     open: HashMap<u64, Waiting, BuildHasherDefault<SeqHasher>>,
     /// Those of them that have one reply.
     requests: usize,
+    /// How many bytes these have sent.
+    unanswered_bytes: usize,
     /// How the connection ended, if it has.
     ended: Option<ClientError>,
 }
@@ -66,8 +71,8 @@ struct State {
 /// Where messages of a request go.
 #[derive(Debug)]
 enum Waiting {
-    /// One is the answer.
-    Once(Giver),
+    /// One is the answer to so many bytes.
+    Once(Giver, usize),
     /// They are a stream.
     Stream {
         messages: Sender<Message>,
@@ -78,7 +83,15 @@ enum Waiting {
 
 impl Waiting {
     fn is_request(&self) -> bool {
-        matches!(self, Waiting::Once(_))
+        matches!(self, Waiting::Once(..))
+    }
+
+    /// So many bytes wait for their answer.
+    fn bytes(&self) -> usize {
+        match self {
+            Waiting::Once(_, bytes) => *bytes,
+            Waiting::Stream { .. } => 0,
+        }
     }
 
     fn is_endless(&self) -> bool {
@@ -144,6 +157,7 @@ impl Shared {
             address,
             node_clock: NodeClock::new(greeting.clock),
             greeting,
+            arrival: Arc::default(),
             window,
             state: Mutex::default(),
             stream,
@@ -155,6 +169,11 @@ impl Shared {
             may_send_secrets,
             ended: Event::new(),
         }
+    }
+
+    /// The same; this knows whether a message is arriving.
+    pub(super) fn hearing(self, arrival: Arc<Arrival>) -> Shared {
+        Shared { arrival, ..self }
     }
 
     /// The node says this, and closes the connection.
@@ -187,10 +206,19 @@ impl Shared {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// A new request with one reply.
-    pub(super) fn open(shared: &Arc<Shared>) -> Result<OpenRequest<Answer>, ClientError> {
+    /// So many bytes of requests have no answer yet; none once the connection has ended.
+    pub(super) fn unanswered_bytes(&self) -> Option<usize> {
+        let state = self.state.lock();
+        state.ended.is_none().then_some(state.unanswered_bytes)
+    }
+
+    /// A new request with one reply, of about so many bytes.
+    pub(super) fn open(
+        shared: &Arc<Shared>,
+        bytes: usize,
+    ) -> Result<OpenRequest<Answer>, ClientError> {
         let (giver, answer) = answer::place();
-        Shared::enter(shared, Waiting::Once(giver), answer)
+        Shared::enter(shared, Waiting::Once(giver, bytes), answer)
     }
 
     /// A new request with a stream of replies, of which `capacity` are kept until they are taken.
@@ -219,6 +247,7 @@ impl Shared {
         let seq = state.last_seq;
         let is_alone = state.requests == 0;
         state.requests += usize::from(waiting.is_request());
+        state.unanswered_bytes += waiting.bytes();
         state.open.insert(seq, waiting);
         drop(state);
         Ok(OpenRequest { seq, messages, is_alone, shared: Arc::clone(shared) })
@@ -237,7 +266,7 @@ impl Shared {
     /// Who waits for messages of this number.
     pub(super) fn waiting(&self, seq: u64) -> Option<Waiter> {
         self.state.lock().open.get(&seq).map(|waiting| match waiting {
-            Waiting::Once(giver) => Waiter::Once(giver.slot()),
+            Waiting::Once(giver, _) => Waiter::Once(giver.slot()),
             Waiting::Stream { messages, .. } => Waiter::Stream(messages.clone()),
         })
     }
@@ -253,6 +282,7 @@ impl Shared {
         let mut state = self.state.lock();
         let removed = state.open.remove(&seq);
         state.requests -= usize::from(removed.as_ref().is_some_and(Waiting::is_request));
+        state.unanswered_bytes -= removed.as_ref().map_or(0, Waiting::bytes);
         drop(state);
         drop(removed);
     }
@@ -264,6 +294,7 @@ impl Shared {
         // Their messages that are here already can still be taken.
         let open = std::mem::take(&mut state.open);
         state.requests = 0;
+        state.unanswered_bytes = 0;
         drop(state);
         drop(open);
         self.ended.notify(usize::MAX);

@@ -40,10 +40,14 @@ pub(crate) enum Rule {
     GivenUp,
     /// A try says until when it counts.
     TryTime,
+    /// What has to be sent takes longer than a try.
+    SlowLine,
+    /// What is still arriving is waited for.
+    Arriving,
 }
 
 #[cfg(feature = "planted-defects")]
-const NAMES: [(&str, Rule); 17] = [
+const NAMES: [(&str, Rule); 19] = [
     ("a write that may have been made is made again", Rule::Unguarded),
     ("no write has an id", Rule::WriteIds),
     ("each try has another order of nodes", Rule::Rank),
@@ -61,6 +65,8 @@ const NAMES: [(&str, Rule); 17] = [
     ("a write does not say what the client knows", Rule::OwnOrder),
     ("a write does not say what is given up", Rule::GivenUp),
     ("a try does not say until when it counts", Rule::TryTime),
+    ("what has to be sent takes no longer", Rule::SlowLine),
+    ("what is still arriving is cut off", Rule::Arriving),
 ];
 
 /// Whether this process breaks a rule.

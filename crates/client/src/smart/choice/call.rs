@@ -17,7 +17,7 @@ use crate::retry::deviations::{Rule, is_broken};
 use crate::retry::{Decision, ErrorClass, Idempotency, Reason, RetryPolicy};
 use crate::rt;
 use crate::smart::Inner;
-use crate::smart::choice::tries::{Failed, Try};
+use crate::smart::choice::tries::{Failed, Try, TryTime};
 use crate::smart::error::{At, CallError, Fate};
 use crate::smart::observer::Observed;
 use crate::smart::operations::entry::{Repeated, Written};
@@ -42,6 +42,8 @@ pub(in crate::smart) struct Plan<'a> {
     pub(in crate::smart) try_deadline: Option<Duration>,
     /// It begins within the time that the policy says for a try, however long it may take then.
     pub(in crate::smart) begins_soon: bool,
+    /// So many bytes are sent, about.
+    pub(in crate::smart) bytes: usize,
     /// For all tries, instead of what the policy says.
     pub(in crate::smart) deadline: Option<Duration>,
     /// A try keeps to its time by itself until something has come, and may then go on beyond it.
@@ -66,6 +68,7 @@ impl<'a> Plan<'a> {
             last: &[],
             try_deadline,
             begins_soon: false,
+            bytes: 0,
             deadline,
             goes_on: false,
             is_own: false,
@@ -336,11 +339,16 @@ impl Inner {
             // The first try begins with the call.
             let now_us = if attempts == 1 { started_us } else { rt::now_us() };
             let waited = Duration::from_micros(now_us.saturating_sub(started_us));
-            let patience = match plan.goes_on {
-                true => Duration::MAX,
-                false => patience.min(policy.total_deadline.saturating_sub(waited)),
+            let (patience, longest) = match plan.goes_on {
+                true => (Duration::MAX, Duration::MAX),
+                false => {
+                    let left = policy.total_deadline.saturating_sub(waited);
+                    (patience.min(left), left)
+                }
             };
-            let failed = match self.try_at(target, now_us, patience, counts_for, try_once).await {
+            let (started_us, bytes) = (now_us, plan.bytes);
+            let time = TryTime { started_us, patience, longest, bytes, counts_for };
+            let failed = match self.try_at(target, time, try_once).await {
                 Ok((value, used)) => {
                     let is_other = |other: &HostPort| *other != target.address;
                     let maybe_twice = in_doubt.iter().any(is_other) && !is_broken(Rule::Maybe);

@@ -2,7 +2,6 @@
 //! what this client wrote, further ones are asked for, as patiently as by any other read.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -109,9 +108,10 @@ impl Inner {
             let needed = nodes / 2 + 1;
             read.answered.retain(|name| routing.view.nodes.iter().any(|node| node.name == *name));
             let asked = read.asked(&routing);
-            let patience = policy.time_for_try(elapsed()).unwrap_or_default();
+            let left = policy.total_deadline.saturating_sub(elapsed());
+            let times = (policy.time_for_try(elapsed()).unwrap_or_default(), left);
             let Failures { refusal, refusals } =
-                self.ask_all(&asked, read, needed, patience, observed).await;
+                self.ask_all(&asked, read, needed, times, observed).await;
             let at = At { node: None, attempts: attempt, fate: Fate::NotDone };
             if read.answered.len() >= needed
                 && let Some(entry) = read.newest.take()
@@ -163,20 +163,20 @@ impl Inner {
         }
     }
 
-    /// One round: asks these nodes at once, until enough of all nodes have answered.
+    /// One round: asks these nodes at once, until enough of all nodes have answered. `times`: as of [`Self::ask_one`].
     async fn ask_all(
         &self,
         asked: &[Target],
         read: &mut MajorityRead<'_>,
         needed: usize,
-        patience: Duration,
+        times: (Duration, Duration),
         observed: &mut Option<Observed<'_>>,
     ) -> Failures {
         let (path, attempt) = (read.path, read.attempt);
         if let Some(observed) = observed {
             asked.iter().for_each(|target| observed.on_try(&target.name, attempt));
         }
-        let asking = asked.iter().map(|target| self.ask_one(target, path, patience));
+        let asking = asked.iter().map(|target| self.ask_one(target, path, times));
         let mut answers: FuturesUnordered<_> = asking.collect();
         let mut failures = Failures::default();
         loop {
@@ -219,39 +219,36 @@ impl Inner {
         self.own_writes.missed_since(path).unwrap_or_else(rt::now)
     }
 
-    /// One node's answer.
+    /// One node's answer. `longest`: for one that is arriving when the patience is over.
     async fn ask_one<'t>(
         &self,
         target: &'t Target,
         path: &Path,
-        patience: Duration,
+        (patience, longest): (Duration, Duration),
     ) -> (&'t Target, Result<(Entry, NodeIdentity), ClientError>) {
-        // Whether there was a connection: then the request was sent.
-        let is_connected = AtomicBool::new(false);
+        let address = || target.address.to_string();
+        let begun_us = rt::now_us();
+        let waited = || Duration::from_micros(rt::now_us().saturating_sub(begun_us));
         let asking = async {
-            let used = self.pool.get_named(&target.address, target.expected()).await?;
-            is_connected.store(true, Ordering::Relaxed);
+            let connecting = self.pool.get_named(&target.address, target.expected());
+            let used = rt::timeout(patience, connecting).await.unwrap_or_else(|| {
+                let reason = format!("no connection within {patience:?}");
+                Err(ClientError::Connect { address: address(), reason })
+            })?;
             let mut fields = Fields::at(path);
             fields.u64("nchain", 1).bool("with_time", true);
-            let reply = used.connection().request("get_value", &fields).await?;
+            let connection = used.connection();
+            let [left, longest] = [patience, longest].map(|time| time.saturating_sub(waited()));
+            let asked = connection.request("get_value", &fields);
+            let reply = connection.while_arriving(left, longest, asked).await;
+            let reply = reply.unwrap_or_else(|| {
+                let reason = format!("no answer within {patience:?}");
+                Err(ClientError::Silent { address: address(), reason })
+            })?;
             Ok((entry::entry_of(&reply, &target.name)?, used.identity().clone()))
         };
-        let silent = || {
-            let address = target.address.to_string();
-            match is_connected.load(Ordering::Relaxed) {
-                true => {
-                    let reason = format!("no answer within {patience:?}");
-                    ClientError::Silent { address, reason }
-                }
-                false => {
-                    let reason = format!("no connection within {patience:?}");
-                    ClientError::Connect { address, reason }
-                }
-            }
-        };
         target.counts.on_try();
-        let begun_us = rt::now_us();
-        let answer = rt::timeout(patience, asking).await.unwrap_or_else(|| Err(silent()));
+        let answer = asking.await;
         match &answer {
             Ok(_) => target.counts.on_answer(rt::now_us().saturating_sub(begun_us)),
             Err(_) => target.counts.on_failure(),

@@ -6,6 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::connection::line::sending;
 use crate::error::ClientError;
 use crate::message::{Fields, Message};
 use crate::pool::{self, PooledConnection};
@@ -53,15 +54,36 @@ pub(in crate::smart) struct Failed {
     pub(super) is_old: bool,
 }
 
+/// How long a try may take.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::smart) struct TryTime {
+    /// When it has begun, by [`rt::now_us`].
+    pub(in crate::smart) started_us: u64,
+    /// From then on, where there is not much to send.
+    pub(in crate::smart) patience: Duration,
+    /// The same with all that has to be sent before, and while the answer arrives.
+    pub(in crate::smart) longest: Duration,
+    /// So many bytes are sent.
+    pub(in crate::smart) bytes: usize,
+    /// For how long the node may carry out what is sent, and no longer than the try; none: whenever it comes.
+    pub(in crate::smart) counts_for: Option<Duration>,
+}
+
+impl TryTime {
+    /// What is left of a time, once what is to be sent has got through.
+    fn left_of(self, time: Duration, sent_us: u64, ahead: usize) -> Duration {
+        let sending = sending(ahead.saturating_add(self.bytes));
+        let waited = Duration::from_micros(sent_us.saturating_sub(self.started_us));
+        time.saturating_add(sending).min(self.longest).saturating_sub(waited)
+    }
+}
+
 impl Inner {
-    /// One try, within the given time, of which it is now `started_us` (by [`rt::now_us`]). `counts_for`: for
-    /// how long the node may carry out what is sent, and no longer than the try; none: whenever it comes.
+    /// One try, within the given time.
     pub(in crate::smart) async fn try_at<T, F, Fut>(
         &self,
         target: &Target,
-        started_us: u64,
-        patience: Duration,
-        counts_for: Option<Duration>,
+        time: TryTime,
         try_once: &F,
     ) -> Result<(T, Arc<PooledConnection>), Failed>
     where
@@ -69,7 +91,7 @@ impl Inner {
         Fut: Future<Output = Result<T, ClientError>>,
     {
         target.counts.on_try();
-        let result = self.try_on(target, started_us, patience, counts_for, try_once).await;
+        let result = self.try_on(target, time, try_once).await;
         if result.is_err() {
             target.counts.on_failure();
         }
@@ -79,9 +101,7 @@ impl Inner {
     async fn try_on<T, F, Fut>(
         &self,
         target: &Target,
-        started_us: u64,
-        patience: Duration,
-        counts_for: Option<Duration>,
+        time: TryTime,
         try_once: &F,
     ) -> Result<(T, Arc<PooledConnection>), Failed>
     where
@@ -96,11 +116,11 @@ impl Inner {
         let unavailable = |error| Failed { error, class: ErrorClass::Unavailable, is_old: false };
         let expected = target.expected();
         let (used, sent_us) = match self.pool.plan(address, expected) {
-            pool::Plan::Use(used) => (Ok(used), started_us),
-            pool::Plan::Fail(error) => (Err(error), started_us),
+            pool::Plan::Use(used) => (Ok(used), time.started_us),
+            pool::Plan::Fail(error) => (Err(error), time.started_us),
             // However long the work itself may take.
             pool::Plan::Wait(attempt) => {
-                let patience = patience.min(self.config.retry.try_deadline);
+                let patience = time.patience.min(self.config.retry.try_deadline);
                 match rt::timeout(patience, self.pool.come_about(&attempt, expected)).await {
                     Some(result) => (result, rt::now_us()),
                     None => return Err(unavailable(slow("no connection", patience))),
@@ -108,15 +128,15 @@ impl Inner {
             }
         };
         let used = used.map_err(unavailable)?;
-        if used.connection().is_closed() {
-            return Err(unavailable(slow("no connection that lasts", patience)));
-        }
-        let waited = Duration::from_micros(sent_us.saturating_sub(started_us));
-        let left = patience.saturating_sub(waited);
+        let Some(ahead) = used.connection().unanswered_bytes() else {
+            return Err(unavailable(slow("no connection that lasts", time.patience)));
+        };
+        let left = time.left_of(time.patience, sent_us, ahead);
         let is_old = used.identity().incarnation.is_none();
-        let counts_for = counts_for.map(|time| left.min(time));
+        let counts_for = time.counts_for.map(|of| left.min(time.left_of(of, sent_us, ahead)));
         let this = Try { used: Arc::clone(&used), counts_for };
-        match rt::timeout(left, try_once(this)).await {
+        let longest = time.left_of(Duration::MAX, sent_us, 0);
+        match used.connection().while_arriving(left, longest, try_once(this)).await {
             Some(Ok(value)) => {
                 target.counts.on_answer(rt::now_us().saturating_sub(sent_us));
                 Ok((value, used))
@@ -128,7 +148,7 @@ impl Inner {
             None => {
                 self.pool.on_timeout(address, &used, sent_us / 1000);
                 let (address, reason) =
-                    (address.to_string(), format!("no answer within {patience:?}"));
+                    (address.to_string(), format!("no answer within {:?}", time.patience));
                 let error = ClientError::Silent { address, reason };
                 Err(Failed { error, class: ErrorClass::TryDeadline, is_old })
             }

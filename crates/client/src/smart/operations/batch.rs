@@ -242,8 +242,12 @@ impl Client {
             Kind::Get => false,
             Kind::Put(_, options) | Kind::Delete(options) => options.needs_id(),
         });
-        let plan =
-            Plan { first: home.as_deref(), needs_id, ..Plan::new("batch", shard, idempotency) };
+        let plan = Plan {
+            first: home.as_deref(),
+            needs_id,
+            bytes: fields.byte_len(),
+            ..Plan::new("batch", shard, idempotency)
+        };
         let is_repeatable = idempotency != Idempotency::Unguarded;
         let served = self.inner.call(plan, |used| async move {
             let reply = used.request("batch", fields).await?;

@@ -158,6 +158,7 @@ impl Inner {
         plan: Plan<'_>,
         fields: &Fields,
     ) -> Result<Served<Message>, CallError> {
+        let plan = Plan { bytes: fields.byte_len(), ..plan };
         self.call(plan, |used| request_on(used, plan.action, fields)).await
     }
 
@@ -186,6 +187,7 @@ impl Inner {
         let plan = Plan {
             deadline: options.deadline,
             needs_id: options.needs_id(),
+            bytes: fields.byte_len(),
             ..Plan::new(action, shard_of(path), options.idempotency(id))
         };
         let fields = &fields;

@@ -10,6 +10,7 @@ use futures::stream::{self, Stream};
 use super::entry::{self, TreeEntry};
 use super::options::{DeleteTreeOptions, TreeOptions};
 use crate::connection::group::Member;
+use crate::connection::line::LONGEST_ARRIVAL;
 use crate::connection::{ReplyStream, StreamEvent};
 use crate::error::ClientError;
 use crate::message::{Fields, Message, array_items};
@@ -198,7 +199,10 @@ async fn begin_tree(
         let first = next_entry(&mut stream, path, node, patience).await?;
         Ok((stream, first))
     };
-    rt::timeout(patience, beginning).await.unwrap_or_else(|| Err(silent(node, patience)))
+    // The first entry arrives within what it may take itself.
+    let longest = patience.saturating_add(LONGEST_ARRIVAL);
+    let begun = used.connection().while_arriving(patience, longest, beginning).await;
+    begun.unwrap_or_else(|| Err(silent(node, patience)))
 }
 
 impl TreeStream {
@@ -312,7 +316,7 @@ pub(super) async fn next_item(
     patience: Duration,
 ) -> Result<Option<(Path, Message)>, ClientError> {
     loop {
-        let next = rt::timeout(patience, stream.next()).await;
+        let next = stream.next_within(patience).await;
         match next.unwrap_or_else(|| Err(silent(node, patience)))? {
             None => return Ok(None),
             Some(StreamEvent::Item { path: Some(path), message }) => {

@@ -16,7 +16,7 @@ use crate::retry::{ErrorClass, RetryPolicy};
 use crate::rt;
 use crate::smart::Inner;
 use crate::smart::choice::call::{Plan, Refusals, Round};
-use crate::smart::choice::tries::Try;
+use crate::smart::choice::tries::{Try, TryTime};
 use crate::smart::error::{At, CallError, Fate};
 
 /// A stream, and the node that sends it.
@@ -153,7 +153,14 @@ impl Inner {
                 return Err(CallError::Usage(String::from("there is no node to ask")));
             };
             let open = |this: Try| open_on(this.used, action, fields);
-            match self.try_at(target, rt::now_us(), policy.try_deadline, None, &open).await {
+            let time = TryTime {
+                started_us: rt::now_us(),
+                patience: policy.try_deadline,
+                longest: policy.try_deadline.max(policy.total_deadline),
+                bytes: 0,
+                counts_for: None,
+            };
+            match self.try_at(target, time, &open).await {
                 Ok(((stream, used), _)) => {
                     let (node, address) = (used.identity().clone(), target.address.clone());
                     return Ok(Opened { stream, used, node, address, since: rt::now() });
