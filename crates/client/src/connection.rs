@@ -254,7 +254,7 @@ impl Connection {
     pub async fn is_alive(&self, patience: Duration) -> bool {
         let (asked_at, question) = (rt::now(), Fields::new());
         // What was sent before comes there first.
-        let patience = patience.saturating_add(sending(self.unanswered_bytes().unwrap_or(0)));
+        let patience = patience.saturating_add(self.delay_of(0));
         let longest = patience.saturating_add(LONGEST_ARRIVAL);
         let answer = self.while_arriving(patience, longest, self.request("auth_info", &question));
         answer.await.is_some() || self.heard_at() > asked_at
@@ -263,6 +263,11 @@ impl Connection {
     /// So many bytes of requests have no answer yet; none once the connection has ended.
     pub(crate) fn unanswered_bytes(&self) -> Option<usize> {
         self.shared.unanswered_bytes()
+    }
+
+    /// How long a further request of so many bytes may take to get to the node, behind all that is on its way.
+    pub(crate) fn delay_of(&self, bytes: usize) -> Duration {
+        sending(self.unanswered_bytes().unwrap_or(0).saturating_add(bytes))
     }
 
     /// Whether a part of a message has come, and more of it is coming.

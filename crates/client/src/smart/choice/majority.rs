@@ -238,6 +238,8 @@ impl Inner {
             let mut fields = Fields::at(path);
             fields.u64("nchain", 1).bool("with_time", true);
             let connection = used.connection();
+            let delay = connection.delay_of(fields.byte_len());
+            let patience = patience.saturating_add(delay).min(longest);
             let [left, longest] = [patience, longest].map(|time| time.saturating_sub(waited()));
             let asked = connection.request("get_value", &fields);
             let reply = connection.while_arriving(left, longest, asked).await;

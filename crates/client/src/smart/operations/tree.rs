@@ -199,7 +199,8 @@ async fn begin_tree(
         let first = next_entry(&mut stream, path, node, patience).await?;
         Ok((stream, first))
     };
-    // The first entry arrives within what it may take itself.
+    // What was sent before comes there first; the first entry arrives within what it may take itself.
+    let patience = patience.saturating_add(used.connection().delay_of(fields.byte_len()));
     let longest = patience.saturating_add(LONGEST_ARRIVAL);
     let begun = used.connection().while_arriving(patience, longest, beginning).await;
     begun.unwrap_or_else(|| Err(silent(node, patience)))
