@@ -386,23 +386,13 @@ func TestAConnectionOverWhichMuchIsSentIsNotClosed(t *testing.T) {
 
 // A call that reads its own answer sees that it arrives, and that an interruption brings nothing.
 func TestACallThatReadsByItselfSeesThatItsAnswerArrives(t *testing.T) {
-	node, setSilent := silentAtTimes()
-	c := openTo(t, node)
-	alone(t, c)
-	setSilent(true)
-	before := len(node.actions("get_value"))
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	answered := make(chan *tryError, 1)
-	go func() {
-		_, err := ask(ctx, c, patient)
-		answered <- err
-	}()
-	until(t, func() bool { return len(node.actions("get_value")) == before+1 })
+	call := newReadsInVain(t)
+	node, c, cancel, answered := call.node, call.c, call.cancel, call.ended
 	if c.readBy() != readsCall || c.arrival.at.Load() != 0 {
 		t.Fatal(c.readBy(), c.arrival.at.Load())
 	}
-	reply, err := Encode(fields{"seq": node.actions("get_value")[before].integer("seq", 0), "value": "in two parts"})
+	asked := node.actions("get_value")
+	reply, err := Encode(fields{"seq": asked[len(asked)-1].integer("seq", 0), "value": "in two parts"})
 	if err != nil {
 		t.Fatal(err)
 	}

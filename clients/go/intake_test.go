@@ -96,19 +96,36 @@ func silentAtTimes() (*scripted, func(bool)) {
 	}
 }
 
-func TestACallThatReadsCanBeCancelled(t *testing.T) {
+// readsInVain is a call that reads its own answer, which does not come: its request is the node's last one.
+type readsInVain struct {
+	node      *scripted
+	setSilent func(bool)
+	c         *conn
+	cancel    context.CancelFunc
+	ended     chan *tryError
+}
+
+func newReadsInVain(t *testing.T) readsInVain {
+	t.Helper()
 	node, setSilent := silentAtTimes()
 	c := openTo(t, node)
 	alone(t, c)
 	setSilent(true)
 	before := len(node.actions("get_value"))
 	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
 	ended := make(chan *tryError, 1)
 	go func() {
 		_, err := ask(ctx, c, patient)
 		ended <- err
 	}()
-	until(t, func() bool { return len(node.actions("get_value")) > before })
+	until(t, func() bool { return len(node.actions("get_value")) == before+1 })
+	return readsInVain{node, setSilent, c, cancel, ended}
+}
+
+func TestACallThatReadsCanBeCancelled(t *testing.T) {
+	call := newReadsInVain(t)
+	c, setSilent, cancel, ended := call.c, call.setSilent, call.cancel, call.ended
 	// Others wait for their answers while it reads, and after it has gone.
 	setSilent(false)
 	if _, err := ask(t.Context(), c, patient); err != nil {

@@ -37,7 +37,7 @@ use crate::model::lengthen::{LengthenError, Lengthener};
 use crate::model::path::Path;
 use crate::retry::deviations::{Rule, is_broken};
 use crate::rt;
-use line::{LONGEST_ARRIVAL, sending};
+use line::sending;
 pub use network::OwnNetwork;
 pub(crate) use network::shown;
 use reading::Incoming;
@@ -247,7 +247,8 @@ impl Connection {
         self.shared.heard_at()
     }
 
-    /// Asks the node whether it is alive: whether it says anything at all within this time, be it to others. Also if the
+    /// Asks the node whether it is alive: whether it says anything at all within this time, be it to others; longer where much
+    /// has to be sent before, and while a message is arriving. Also if the
     /// connection ends meanwhile, which is told to whoever waits for an answer.
     ///
     /// The question is one that everybody may ask; a refusal is an answer as well.
@@ -255,8 +256,7 @@ impl Connection {
         let (asked_at, question) = (rt::now(), Fields::new());
         // What was sent before comes there first.
         let patience = patience.saturating_add(self.delay_of(0));
-        let longest = patience.saturating_add(LONGEST_ARRIVAL);
-        let answer = self.while_arriving(patience, longest, self.request("auth_info", &question));
+        let answer = self.while_any_arrives(patience, self.request("auth_info", &question));
         answer.await.is_some() || self.heard_at() > asked_at
     }
 
@@ -283,6 +283,15 @@ impl Connection {
         answer: impl Future<Output = T>,
     ) -> Option<T> {
         line::while_arriving(&self.shared.arrival, patience, longest, answer).await
+    }
+
+    /// The same where nothing else bounds it: as long as the longest message takes to arrive.
+    pub(crate) async fn while_any_arrives<T>(
+        &self,
+        patience: Duration,
+        answer: impl Future<Output = T>,
+    ) -> Option<T> {
+        line::while_any_arrives(&self.shared.arrival, patience, answer).await
     }
 
     /// Sends a request and waits for its one reply. Dropping the future gives up the reply; the
@@ -479,8 +488,7 @@ impl ReplyStream {
         patience: Duration,
     ) -> Option<Result<Option<StreamEvent>, ClientError>> {
         let shared = Arc::clone(&self.connection.shared);
-        let longest = patience.saturating_add(LONGEST_ARRIVAL);
-        line::while_arriving(&shared.arrival, patience, longest, self.next()).await
+        line::while_any_arrives(&shared.arrival, patience, self.next()).await
     }
 
     /// Waits until the node has let the stream in: where clients of the Python DistKV need that, a stream begins before it

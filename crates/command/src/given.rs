@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 
 pub use password::Asked;
 
+pub mod keys;
 mod password;
 
 /// What stands for standard input in place of a file's name.

@@ -12,11 +12,11 @@ use crate::rt;
 use crate::splitter::MESSAGE_BYTES_MAX;
 
 /// So many bytes a line carries in a second, at least. Whoever has a slower one gives each try more time.
-pub(crate) const LINE_BYTES_PER_S: u64 = 500_000;
+const LINE_BYTES_PER_S: u64 = 500_000;
 /// A message of which nothing has come for so long is not arriving any more, milliseconds.
 const ARRIVING_MS: u64 = 1_000;
 /// How long a message can take to arrive over such a line: none is longer than [`MESSAGE_BYTES_MAX`].
-pub(crate) const LONGEST_ARRIVAL: Duration =
+const LONGEST_ARRIVAL: Duration =
     Duration::from_secs(MESSAGE_BYTES_MAX as u64 / LINE_BYTES_PER_S + 1);
 /// How often it is looked whether one is.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -75,6 +75,15 @@ pub(super) async fn while_arriving<T>(
             return None;
         }
     }
+}
+
+/// The same where nothing else bounds it: as long as the longest message takes to arrive.
+pub(super) async fn while_any_arrives<T>(
+    arrival: &Arrival,
+    patience: Duration,
+    answer: impl Future<Output = T>,
+) -> Option<T> {
+    while_arriving(arrival, patience, patience.saturating_add(LONGEST_ARRIVAL), answer).await
 }
 
 #[cfg(test)]

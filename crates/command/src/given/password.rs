@@ -3,16 +3,14 @@
 
 use std::io::{self, ErrorKind, Write as _};
 
-use rustix::termios::{
-    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
-};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
+
+use super::keys::{INTERRUPT, key_by_key};
 
 /// Most bytes of what is typed; further ones are not taken.
 const TYPED_BYTES_MAX: usize = 4 << 10;
 
-/// Ctrl-C.
-const INTERRUPT: u8 = 3;
 /// Ctrl-D.
 const END: u8 = 4;
 /// Ctrl-U.
@@ -54,12 +52,8 @@ struct Hidden(Termios);
 impl Hidden {
     fn begin() -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
-        let mut modes = before.clone();
-        modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
-        modes.special_codes[SpecialCodeIndex::VMIN] = 1;
-        modes.special_codes[SpecialCodeIndex::VTIME] = 0;
         // What was typed before it was asked for was shown: it is no secret.
-        tcsetattr(io::stdin(), OptionalActions::Flush, &modes)?;
+        tcsetattr(io::stdin(), OptionalActions::Flush, &key_by_key(&before))?;
         Ok(Self(before))
     }
 }

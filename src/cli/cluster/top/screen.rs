@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use distkv_command::given::keys::{INTERRUPT, key_by_key};
 use rustix::process::{Signal, getpid, kill_process};
-use rustix::termios::{
-    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
-};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
 use crate::rt;
 
@@ -19,9 +18,7 @@ const ENTER: &str = "\u{1b}[?1049h\u{1b}[?25l\u{1b}[2J";
 const LEAVE: &str = "\u{1b}[?25h\u{1b}[?1049l";
 /// What a terminal that does not tell its size is taken for.
 const USUAL: (usize, usize) = (80, 24);
-/// Ctrl-C, where the terminal hands it over as a character.
-const INTERRUPT: u8 = 3;
-/// Ctrl-Z, the same.
+/// Ctrl-Z, where the terminal hands it over as a character.
 const SUSPEND: u8 = 26;
 /// Within this time the signal that stops the process has reached it, whichever thread takes it.
 const STOPS_WITHIN: Duration = Duration::from_millis(100);
@@ -75,11 +72,7 @@ impl Screen {
     /// It cannot be written to.
     pub(super) fn enter() -> io::Result<Self> {
         let modes = tcgetattr(io::stdin()).ok().map(|before| {
-            let mut modes = before.clone();
-            // Keys come at once and are not shown; Ctrl-C and Ctrl-Z are keys.
-            modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
-            modes.special_codes[SpecialCodeIndex::VMIN] = 1;
-            modes.special_codes[SpecialCodeIndex::VTIME] = 0;
+            let modes = key_by_key(&before);
             (before, modes)
         });
         let screen = Self { modes: Modes(modes), is_stale: Arc::default() };

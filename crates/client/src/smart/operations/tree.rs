@@ -10,7 +10,6 @@ use futures::stream::{self, Stream};
 use super::entry::{self, TreeEntry};
 use super::options::{DeleteTreeOptions, TreeOptions};
 use crate::connection::group::Member;
-use crate::connection::line::LONGEST_ARRIVAL;
 use crate::connection::{ReplyStream, StreamEvent};
 use crate::error::ClientError;
 use crate::message::{Fields, Message, array_items};
@@ -201,8 +200,7 @@ async fn begin_tree(
     };
     // What was sent before comes there first; the first entry arrives within what it may take itself.
     let patience = patience.saturating_add(used.connection().delay_of(fields.byte_len()));
-    let longest = patience.saturating_add(LONGEST_ARRIVAL);
-    let begun = used.connection().while_arriving(patience, longest, beginning).await;
+    let begun = used.connection().while_any_arrives(patience, beginning).await;
     begun.unwrap_or_else(|| Err(silent(node, patience)))
 }
 

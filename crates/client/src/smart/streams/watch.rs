@@ -24,7 +24,6 @@ use serde::de::DeserializeOwned;
 use super::feed::{LOOK_INTERVAL, Opened, Pending, Search, Searching, begin_search};
 use crate::chain::Chain;
 use crate::connection::StreamEvent;
-use crate::connection::line::LONGEST_ARRIVAL;
 use crate::error::ClientError;
 use crate::message::{Fields, Message};
 use crate::model::ids::Millis;
@@ -276,8 +275,7 @@ impl Watch {
         let asking = Pending::new(async move {
             rt::sleep(delay).await;
             let patience = client.config.retry.try_deadline;
-            let longest = patience.saturating_add(LONGEST_ARRIVAL);
-            used.connection().while_arriving(patience, longest, settle(&used, &asked)).await
+            used.connection().while_any_arrives(patience, settle(&used, &asked)).await
         });
         self.phase = Phase::Settling { opened, doubts, until, asking, was_live };
     }
