@@ -49,9 +49,9 @@ use writing::Outgoing;
 const STREAM_MESSAGES_MAX: usize = 64;
 /// The least window of flow control: a node pauses one message before it is full, so with one
 /// of 1 nothing would ever come.
-const WINDOW_MIN: u64 = 2;
+pub(crate) const WINDOW_MIN: u64 = 2;
 /// The greatest window of flow control, so that a stream's queue has a bound.
-const WINDOW_MAX: u64 = 4096;
+pub(crate) const WINDOW_MAX: u64 = 4096;
 /// Messages beyond the window that are accepted: a stream's end, or an error, need not wait for
 /// acknowledgements.
 const WINDOW_SLACK: usize = 8;
@@ -61,7 +61,7 @@ pub struct Options {
     /// How long connecting may take, all the host's addresses and the greeting included.
     pub connect_timeout: Duration,
     /// Messages of one stream that may be under way unacknowledged, as far as the node grants
-    /// that; `None` switches flow control off. At least 2 and at most 4096 count.
+    /// that; `None` switches flow control off. 2 to 4096: here, what is out of that counts as the nearest.
     pub window: Option<u64>,
     /// Be refused (`not_ready`) by a node that is still catching up with its network. Otherwise
     /// requests wait there, for half a minute by default.

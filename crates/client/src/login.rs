@@ -1,6 +1,7 @@
 //! How a connection logs in, right after the node's greeting: as a user, or with the cluster's key.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use distkv_model::value::Reader;
@@ -14,6 +15,10 @@ use crate::rt;
 
 /// Bytes of a nonce.
 const NONCE_BYTES: usize = 32;
+/// Bytes that the name of a user, or of a method, may have, as nodes take it.
+const NAME_BYTES: RangeInclusive<usize> = 1..=256;
+/// Bytes that a password or token may have.
+const SECRET_BYTES: RangeInclusive<usize> = 0..=4096;
 /// Most keys that one login tries: as many as a cluster has at a time.
 const KEYS_MAX: usize = 4;
 
@@ -58,6 +63,22 @@ impl Login {
     pub fn keys(first: [u8; 32], others: impl IntoIterator<Item = [u8; 32]>) -> Login {
         let keys = std::iter::once(first).chain(others).take(KEYS_MAX).collect();
         Login(Arc::new(Kind::Keys(keys)))
+    }
+
+    /// Refuses, before anything is sent, what no node takes. The error says what, and nothing secret.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let Kind::User { method, user, secret } = &*self.0 else { return Ok(()) };
+        for (what, text, range) in [
+            ("a user's name", Some(user), NAME_BYTES),
+            ("a login's method", method.as_ref(), NAME_BYTES),
+            ("a user's secret", secret.as_ref(), SECRET_BYTES),
+        ] {
+            if let Some(bytes) = text.map(String::len).filter(|bytes| !range.contains(bytes)) {
+                let (least, most) = (range.start(), range.end());
+                return Err(format!("{what} must have {least} to {most} bytes, not {bytes}"));
+            }
+        }
+        Ok(())
     }
 
     /// Whether a node must be asked: a node that asks for no login takes users' requests without one.

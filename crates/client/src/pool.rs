@@ -45,7 +45,7 @@ const NODES_MAX: usize = 4096;
 pub struct PoolConfig {
     /// Connections to one node, 1 to [`CONNECTIONS_PER_NODE_MAX`].
     pub connections_per_node: usize,
-    /// Open requests from which on a connection is busy, so that another one is opened.
+    /// Open requests from which on a connection is busy, so that another one is opened. At least 1.
     pub busy_at: usize,
     /// A connection without open requests that was unused for this long is closed.
     pub idle_close: Duration,

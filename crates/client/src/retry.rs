@@ -192,7 +192,7 @@ impl ErrorClass {
 pub struct RetryPolicy {
     /// The delay before the second try.
     pub initial_delay: Duration,
-    /// By how much each delay is longer than the one before it; less than 1 counts as 1.
+    /// By how much each delay is longer than the one before it, at least 1.
     pub factor: u32,
     /// No delay is longer.
     pub delay_max: Duration,

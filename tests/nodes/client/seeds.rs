@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use distkv::client::{Client, ClientConfig, HostPort, PoolConfig, RetryPolicy, TopologyConfig};
+use distkv::client::{
+    Client, ClientConfig, HostPort, Login, PoolConfig, RetryPolicy, TopologyConfig,
+};
 use distkv::rt::{self, TcpListener, TcpStream};
 use distkv::testing::{PATIENCE, TestCluster, block_on, wait_until};
 use futures::future::join;
@@ -85,6 +87,58 @@ fn what_is_no_address_or_no_time_is_refused_at_once() {
         ("retry_delay", ClientConfig::new().topology(topology)),
     ] {
         assert!(refused("h2", 1, config).contains(&format!("{name} must be longer")));
+    }
+}
+
+#[test]
+fn settings_that_are_out_of_their_range_are_refused_before_anything_is_sent() {
+    let with_pool = |change: &dyn Fn(&mut PoolConfig)| {
+        let mut pool = PoolConfig::default();
+        change(&mut pool);
+        ClientConfig::new().pool(pool)
+    };
+    let retry = RetryPolicy::default();
+    let logged_in = |login| ClientConfig::new().login(login);
+    let long = "s".repeat(4097);
+    let too_long = Login::user(None, "ann", Some(&long));
+    for (config, expected) in [
+        (
+            with_pool(&|pool| pool.connections_per_node = 0),
+            "connections_per_node must be from 1 to 16, not 0",
+        ),
+        (
+            with_pool(&|pool| pool.connections_per_node = 17),
+            "connections_per_node must be from 1 to 16, not 17",
+        ),
+        (with_pool(&|pool| pool.busy_at = 0), "busy_at must be at least 1, not 0"),
+        (with_pool(&|pool| pool.options.window = Some(1)), "window must be from 2 to 4096, not 1"),
+        (
+            with_pool(&|pool| pool.options.window = Some(4097)),
+            "window must be from 2 to 4096, not 4097",
+        ),
+        (
+            ClientConfig::new().retry(RetryPolicy { factor: 0, ..retry }),
+            "factor must be at least 1, not 0",
+        ),
+        (
+            ClientConfig::new().retry(RetryPolicy { attempts_max: Some(0), ..retry }),
+            "attempts_max must be at least 1, not 0",
+        ),
+        (logged_in(Login::user(None, "", None)), "a user's name must have 1 to 256 bytes, not 0"),
+        (
+            logged_in(Login::user(None, &long[..257], None)),
+            "a user's name must have 1 to 256 bytes, not 257",
+        ),
+        (
+            logged_in(Login::user(Some(""), "ann", None)),
+            "a login's method must have 1 to 256 bytes, not 0",
+        ),
+        (logged_in(too_long), "a user's secret must have 0 to 4096 bytes, not 4097"),
+    ] {
+        let seed = HostPort { host: String::from("127.0.0.1"), port: 1 };
+        let error = block_on(Client::connect([seed], config)).unwrap_err();
+        assert_eq!(error.code(), Some("usage"), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
     }
 }
 

@@ -1,13 +1,14 @@
 //! How a client behaves. The defaults are for a program that would rather wait some seconds than
 //! get an error.
 
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::connection::OwnNetwork;
+use crate::connection::{OwnNetwork, WINDOW_MAX, WINDOW_MIN};
 use crate::credentials::Access;
 use crate::login::Login;
-use crate::pool::PoolConfig;
+use crate::pool::{CONNECTIONS_PER_NODE_MAX, PoolConfig};
 use crate::retry::RetryPolicy;
 use crate::smart::error::CallError;
 use crate::smart::observer::{Observer, Observing};
@@ -63,8 +64,8 @@ impl FromStr for ReadMode {
     }
 }
 
-/// What a client does. Made with [`ClientConfig::new`] and the methods that follow. [`Client::connect`] refuses times of
-/// zero where nothing could be done in them, or where it would try again without a pause.
+/// What a client does. Made with [`ClientConfig::new`] and the methods that follow. [`Client::connect`] refuses numbers that
+/// are out of their range, and times of zero where nothing could be done in them, or where it would try again without a pause.
 ///
 /// [`Client::connect`]: super::Client::connect
 #[derive(Debug, Clone, PartialEq)]
@@ -113,11 +114,32 @@ impl ClientConfig {
         ClientConfig::default()
     }
 
-    /// Refuses times that make no sense.
+    /// Refuses what makes no sense, and logins that no node takes.
     ///
     /// # Errors
     /// [`CallError::Usage`] names the first of them.
     pub(super) fn check(&self) -> Result<(), CallError> {
+        self.check_times()?;
+        let window = self.pool.options.window.unwrap_or(WINDOW_MIN);
+        let attempts = self.retry.attempts_max.unwrap_or(1);
+        for (name, number, range) in [
+            (
+                "connections_per_node",
+                self.pool.connections_per_node as u64,
+                1..=CONNECTIONS_PER_NODE_MAX as u64,
+            ),
+            ("busy_at", self.pool.busy_at as u64, 1..=u64::MAX),
+            ("window", window, WINDOW_MIN..=WINDOW_MAX),
+            ("factor", self.retry.factor.into(), 1..=u64::MAX),
+            ("attempts_max", attempts.into(), 1..=u64::MAX),
+        ] {
+            check_number(name, number, range)?;
+        }
+        let login = self.pool.options.access.login();
+        login.map_or(Ok(()), Login::check).map_err(CallError::Usage)
+    }
+
+    fn check_times(&self) -> Result<(), CallError> {
         let times = [
             ("connect_deadline", self.connect_deadline),
             ("try_deadline", self.retry.try_deadline),
@@ -258,6 +280,18 @@ impl ClientConfig {
     pub fn observer(self, observer: impl Observer + 'static) -> ClientConfig {
         ClientConfig { observer: Observing::by(observer), ..self }
     }
+}
+
+/// Refuses a number that is not within the range of its setting.
+fn check_number(name: &str, number: u64, range: RangeInclusive<u64>) -> Result<(), CallError> {
+    if range.contains(&number) {
+        return Ok(());
+    }
+    let range = match (range.start(), range.end()) {
+        (least, &u64::MAX) => format!("at least {least}"),
+        (least, most) => format!("from {least} to {most}"),
+    };
+    Err(CallError::Usage(format!("{name} must be {range}, not {number}")))
 }
 
 #[cfg(test)]
