@@ -197,6 +197,11 @@ impl Durable {
         self.state.sync_times.numbers()
     }
 
+    /// Whether what clients are told must be on disk first.
+    pub(super) fn gates(&self) -> bool {
+        self.queue.gates()
+    }
+
     /// Whether changes need not wait for the disk.
     pub(super) fn has_room(&self) -> bool {
         self.queue.has_room()

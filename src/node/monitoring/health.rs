@@ -200,7 +200,14 @@ impl Inner {
         vec![
             Check::new("serving", leaving.or(behind)),
             Check::new("clients", closed.map(|closed| format!("none is served: {closed}"))),
+            Check::new("answers", self.waits_for_disk(rt::now())),
         ]
+    }
+
+    /// Why clients get no answers, if they wait for the disk: what they are told must be on it first.
+    fn waits_for_disk(&self, now: Millis) -> Option<String> {
+        let durable = self.durable.as_ref()?;
+        still_disk(durable.gates(), durable.stands_ms(now))
     }
 
     fn writable(&self) -> Vec<Check> {
@@ -220,18 +227,35 @@ impl Inner {
     fn disk(&self, now: Millis) -> Check {
         let Some(durable) = &self.durable else { return Check::new("disk", None) };
         let status = durable.status(now);
-        let gates = status.sync == crate::node::config::SyncPolicy::EveryBatch.word();
-        let stands_ms = durable.stands_ms(now);
+        let gates = durable.gates();
         let failure = status.failure.map(|(why, _)| why);
         let fault = match &failure {
             Some(why) if gates => Some(format!("the log cannot be written: {why}")),
             _ if !durable.has_room() => Some(String::from("it does not keep up with the changes")),
-            _ => (gates && stands_ms >= DISK_PATIENCE_MS)
-                .then(|| format!("it has done nothing for {} s", stands_ms / 1_000)),
+            _ => still_disk(gates, durable.stands_ms(now)),
         };
         let note = failure.map(|why| {
             format!("changes are taken, but nothing is logged, so a restart loses them: {why}")
         });
         Check { note, ..Check::new("disk", fault) }
+    }
+}
+
+/// What is wrong with a disk that does nothing, if what clients are told must be on it (`gates`).
+fn still_disk(gates: bool, stands_ms: Millis) -> Option<String> {
+    (gates && stands_ms >= DISK_PATIENCE_MS)
+        .then(|| format!("the disk has done nothing for {} s", stands_ms / 1_000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_does_nothing_is_a_fault_only_where_clients_wait_for_it() {
+        assert_eq!(still_disk(true, DISK_PATIENCE_MS - 1), None);
+        assert_eq!(still_disk(false, 10 * DISK_PATIENCE_MS), None);
+        let told = still_disk(true, DISK_PATIENCE_MS);
+        assert_eq!(told.as_deref(), Some("the disk has done nothing for 2 s"));
     }
 }

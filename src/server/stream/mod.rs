@@ -338,7 +338,7 @@ impl Streams {
         }
     }
 
-    /// Ends a stream, with its end written at once; returns whether it was open.
+    /// Ends a stream as its client has asked for, with its end written at once; returns whether it was open.
     pub(super) fn end(
         &mut self,
         seq: u64,
@@ -352,6 +352,27 @@ impl Streams {
         true
     }
 
+    /// Ends a stream that its client still wants. One that ends by itself has an error before its end: else what has come
+    /// would look like all.
+    fn cut(
+        &mut self,
+        seq: u64,
+        why: ClientError,
+        (cx, tock): (&Context<'_>, Tock),
+        out: &mut Vec<u8>,
+    ) {
+        let Some(mut stream) = self.remove(seq) else { return };
+        match stream.source.framing() {
+            _ if stream.source.is_endless() => stream.write_stop(seq, tock, out),
+            Framing::Usual => stream.write_failure(&why, seq, tock, out),
+            // Some of the tree may be deleted.
+            Framing::SeqFirst | Framing::Single => {
+                stream.write_failure(&stopped(), seq, tock, out);
+            }
+        }
+        self.garbage.extend(stream.source.close(cx));
+    }
+
     /// The client sends nothing any more: streams that end by themselves may do so, if they
     /// need no acknowledgements for it; all others end now.
     pub(super) fn end_endless(&mut self, cx: &Context<'_>, tock: Tock, out: &mut Vec<u8>) {
@@ -362,14 +383,18 @@ impl Streams {
             .map(|(seq, _)| *seq)
             .collect();
         for seq in ending {
-            self.end(seq, cx, tock, out);
+            let text = "this is not all: the client sends nothing any more, so it cannot acknowledge the rest";
+            let why = ClientError::new(ErrorCode::TooSlow, text);
+            self.cut(seq, why, (cx, tock), out);
         }
     }
 
-    /// Ends all streams.
+    /// The node ends the connection: ends all streams.
     pub(super) fn end_all(&mut self, cx: &Context<'_>, tock: Tock, out: &mut Vec<u8>) {
-        while let Some((seq, _)) = self.open.first_key_value() {
-            self.end(*seq, cx, tock, out);
+        while let Some((&seq, _)) = self.open.first_key_value() {
+            let text = "this is not all: the node ends the connection; ask again, or another node";
+            let why = ClientError::new(ErrorCode::NotReady, text);
+            self.cut(seq, why, (cx, tock), out);
         }
     }
 

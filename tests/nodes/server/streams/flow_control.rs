@@ -104,6 +104,35 @@ fn a_paused_stream_can_be_stopped() {
     assert_eq!(text(&client.reply(seq), "state"), "end");
 }
 
+/// What has come of it would look like all.
+#[test]
+fn a_tree_that_is_cut_off_has_an_error_before_its_end() {
+    let node = Node::found("n1");
+    plant(&mut node.connect(), 40);
+    let paused = || {
+        let mut client = node.connect_with_qlen(5);
+        let seq = client.start(tree());
+        (0..4).for_each(|_| drop(client.reply(seq)));
+        (client, seq)
+    };
+    let assert_cut_off = |(mut client, seq): (Client, u64), code| {
+        let error = client.reply(seq);
+        assert_eq!(text(&error, "code"), code);
+        assert!(text(&error, "error").contains("this is not all"));
+        assert_eq!(text(&client.reply(seq), "state"), "end");
+    };
+    // Its client can acknowledge nothing any more.
+    let (mut client, seq) = paused();
+    client.finish();
+    assert_cut_off((client, seq), "too_slow");
+    let (tree, mut watch) = (paused(), node.connect());
+    let watching = watch.start(map! {"action": "watch", "path": path("f")});
+    assert_eq!(text(&watch.reply(watching), "state"), "start");
+    drop(node);
+    assert_cut_off(tree, "not_ready");
+    assert_eq!(text(&watch.reply(watching), "state"), "end", "it has no end of its own");
+}
+
 #[test]
 fn many_streams_share_a_connection_fairly() {
     let node = Node::found("n1");
