@@ -1,6 +1,7 @@
 //! Asking the node as a client does: requests with fields, replies as messages, errors with their status.
 
 use distkv_access::users::Role;
+use distkv_http::header::{HeaderValue, RETRY_AFTER};
 use distkv_http::{Reply, StatusCode};
 
 use crate::client::{Fields, Message};
@@ -188,12 +189,22 @@ impl Failure {
         }
     }
 
+    /// For how many seconds it makes no sense to ask again, if the text says so: the client protocol has no field for it.
+    fn wait(&self) -> Option<u64> {
+        let (_, behind) = self.text.split_once("try again in ")?;
+        behind.split_once(" s").and_then(|(seconds, _)| seconds.parse().ok())
+    }
+
     /// As an answer.
     #[must_use]
     pub(crate) fn reply(&self) -> Reply {
         let reply = Reply::error(self.status(), &self.code, &self.text);
         match self.status() {
             StatusCode::UNAUTHORIZED => super::rights::challenge(reply),
+            StatusCode::TOO_MANY_REQUESTS => match self.wait() {
+                Some(seconds) => reply.with(RETRY_AFTER, HeaderValue::from(seconds)),
+                None => reply,
+            },
             _ => reply,
         }
     }

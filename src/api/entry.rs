@@ -73,7 +73,7 @@ impl Labels {
         }
     }
 
-    /// Whether the version with this label is one of them. `weak`: also as a label of something alike.
+    /// Whether the version with this label is one of them, be it as a weak one (`W/`).
     pub(super) fn have(&self, etag: &str) -> bool {
         match self {
             Self::Any => true,

@@ -2,7 +2,6 @@
 //! the description of this API.
 
 use distkv_http::{JSON, Reply, StatusCode};
-use jiff::Timestamp;
 use serde_json::{Map, Value as Json, json};
 
 use super::client::{Client, Failure};
@@ -84,10 +83,10 @@ pub(super) async fn history(
         }
         fields.u64("limit", limit);
     }
-    if let Some(since) = parameters.take("since") {
-        let bad = || Failure::bad_request("\"since\" must be a time, like 2026-11-21T09:14:42Z");
-        let since: Timestamp = since.parse().map_err(|_| bad())?;
-        fields.u64("since", u64::try_from(since.as_millisecond()).map_err(|_| bad())?);
+    if let Some(since) = parameters.moment("since")? {
+        let since = u64::try_from(since.as_millisecond());
+        let bad = |_| Failure::bad_request("\"since\" must be a time after 1970");
+        fields.u64("since", since.map_err(bad)?);
     }
     parameters.end()?;
     let message = client.call("history", &fields).await?;

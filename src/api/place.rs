@@ -1,6 +1,7 @@
 //! What a request's target says: a path, one URL segment per element, and parameters.
 
 use distkv_http::Request;
+use jiff::Timestamp;
 
 use super::client::Failure;
 use crate::model::path::{Element, Path, PathBuilder};
@@ -52,6 +53,11 @@ pub(super) fn segment(element: Element<'_>) -> String {
     }
 }
 
+/// A name or a value of a query: as a path has it, but `+` is a space. Programs encode queries like forms.
+fn decode_form(text: &str) -> Result<String, &'static str> {
+    decode(&text.replace('+', " "))
+}
+
 /// What stands for itself, with the bytes that `%` and two hexadecimal digits stand for.
 fn decode(text: &str) -> Result<String, &'static str> {
     let mut bytes = Vec::with_capacity(text.len());
@@ -87,7 +93,7 @@ impl Parameters {
         let mut found: Vec<(String, String)> = Vec::new();
         for part in query.split('&').filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            let (name, value) = (decode(name).map_err(bad)?, decode(value).map_err(bad)?);
+            let (name, value) = (decode_form(name).map_err(bad)?, decode_form(value).map_err(bad)?);
             if found.iter().any(|(other, _)| *other == name) {
                 return Err(bad(&format!("{name:?} is there twice")));
             }
@@ -121,6 +127,18 @@ impl Parameters {
         let number = text.parse().ok().filter(|number| is_number && *number <= i64::MAX as u64);
         let bad = || Failure::bad_request(format!("{name:?} must be a natural number"));
         number.map(Some).ok_or_else(bad)
+    }
+
+    /// A parameter that is a moment. One whose offset has a raw `+`, which is a space now, is taken as it was meant.
+    pub(super) fn moment(&mut self, name: &str) -> Result<Option<Timestamp>, Failure> {
+        let Some(text) = self.take(name) else { return Ok(None) };
+        let bad =
+            || Failure::bad_request(format!("{name:?} must be a time, like 2026-11-21T09:14:42Z"));
+        let meant = match text.rsplit_once(' ') {
+            Some((time, offset)) if time.contains(':') => format!("{time}+{offset}"),
+            _ => text,
+        };
+        meant.parse().map(Some).map_err(|_| bad())
     }
 
     /// There must be no others.
@@ -185,6 +203,25 @@ mod tests {
         assert_eq!(some.number("limit"), Ok(Some(5)));
         assert_eq!(some.take("after").as_deref(), Some(":1"));
         assert!(some.end().is_ok());
+        // As URLSearchParams and others encode a form.
+        let mut form = read("after=a+b&since=1%2B2&path=%2b+%20").unwrap();
+        assert_eq!(form.take("after").as_deref(), Some("a b"));
+        assert_eq!(form.take("since").as_deref(), Some("1+2"));
+        assert_eq!(form.take("path").as_deref(), Some("+  "));
+        assert_eq!(text("/a+b").as_deref(), Ok("a+b"), "in a path it stands for itself");
+        let moment = |text: &str| {
+            let moment = read(&format!("since={text}")).unwrap().moment("since");
+            moment.ok().flatten().map(|moment| moment.as_second())
+        };
+        for offset in ["+02:00", "%2B02:00", "%2b0200", "+02"] {
+            assert_eq!(moment(&format!("1970-01-01T02:00:05{offset}")), Some(5), "{offset}");
+            assert_eq!(moment(&format!("1970-01-01+02:00:05{offset}")), Some(5), "{offset}");
+        }
+        assert_eq!(moment("1969-12-31T22:00:05-02:00"), Some(5));
+        assert_eq!(moment("1970-01-01+00:00:05Z"), Some(5));
+        for wrong in ["", "+", "1970-01-01+00:00:05", "1970-01-01T00:00:05+", "5"] {
+            assert_eq!(moment(wrong), None, "{wrong:?}");
+        }
         assert!(read("a&a").is_err() && read("a=%").is_err());
         assert!(read("a").unwrap().end().is_err());
         let wrong = ["-1", "", "1.5", "+1", "99999999999999999999", "0x1"];

@@ -207,15 +207,20 @@ INPUTS: List[Tuple[str, str, bool]] = [
             ("*", True),
             ('"b7dabd7ec979-17"', True),
             ('"b7dabd7ec979-1000000"', True),
-            ('W/"a-1", "b-2"', True),
+            ('"a-1", "b-2"', True),
+            ('"a,b"', False),
             (", ".join(['"a-1"'] * 64), True),
             (", ".join(['"a-1"'] * 65), False),
             ("b7dabd7ec979-17", False),
             ('*, "a-1"', False),
         )
     ),
-    ("put /kv/{path} If-None-Match", "*", True),
-    ("put /kv/{path} If-None-Match", '"a-1"', False),
+    ("get /kv/{path} If-None-Match", 'W/"a-1", "b-2"', True),
+    *(
+        (f"{method} /kv/{{path}} If-None-Match", label, label == "*")
+        for method in ("put", "delete")
+        for label in ("*", '"a-1"')
+    ),
     *(("put /kv/{path} Distkv-Wid", wid, True) for wid in ("0123456789abcdef" * 2, "0123456789ABCDEF" * 2)),
     *(("put /kv/{path} Distkv-Wid", wid, False) for wid in ("0" * 31, "0" * 33, "g" * 32)),
     *(("get /conflicts since", since, since != "-1") for since in ("-1", "0", "9223372036854775807")),

@@ -93,6 +93,12 @@ pub(crate) fn look(head: &Parts, came_in_at: IpAddr, hosts: &Hosts) -> Result<()
     Ok(())
 }
 
+/// Why a request is refused whose target has a raw `#`.
+pub(crate) fn cut_target() -> Refusal {
+    let text = "the request's target has a raw '#', and what is behind that would be lost: write it as %23";
+    Refusal::of(StatusCode::BAD_REQUEST, "bad_request", text)
+}
+
 /// Whether a path is that of an entry, which can be written.
 fn is_entry(path: &str) -> bool {
     path.strip_prefix("/v1/kv").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

@@ -10,6 +10,7 @@
 //! | `page` | the page's files |
 //! | `secured` | TLS: which connections need it, the handshake |
 //! | `slots` | how many connections there may be, and which goes when there are too many |
+//! | `targets` | targets with a raw `#`, which the parser would drop without a word |
 //! | `wires` | a connection and timers as `hyper` wants them |
 //!
 //! `hyper` parses heads and frames messages. What it leaves to others is done here: bounds, times, and
@@ -23,6 +24,7 @@ mod message;
 mod page;
 mod secured;
 mod slots;
+mod targets;
 mod wires;
 
 use std::convert::Infallible;
@@ -281,10 +283,15 @@ async fn serve(stream: TcpStream, slot: Slot, port: Arc<Port>) {
         },
     };
     let is_encrypted = begun.channel.is_some();
+    let (heads, targets) = targets::watch();
+    let targets = &targets;
     let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| async move {
         let busy = slot.busy();
         let (head, incoming) = request.into_parts();
-        let refusal = gate::look(&head, came_in_at, &port.hosts).err();
+        let refusal = match targets.next_is_cut() {
+            true => Some(gate::cut_target()),
+            false => gate::look(&head, came_in_at, &port.hosts).err(),
+        };
         let unread = Unread::of(incoming);
         let upload = match refusal.is_none() && head.method == Method::PUT {
             true => Upload::of(unread.clone(), Arc::clone(&port.long_bodies)),
@@ -315,7 +322,7 @@ async fn serve(stream: TcpStream, slot: Slot, port: Arc<Port>) {
         .max_buf_size(HTTP_HEAD_BYTES_MAX)
         // A page that is closed must free its stream's place at once.
         .half_close(false)
-        .serve_connection(Wire::new(stream, begun, port.limits.write), service);
+        .serve_connection(Wire::new(stream, begun, port.limits.write, heads), service);
     // Whatever ended it concerns only its client.
     if let Err(error) = connection.await {
         tracing::debug!("an HTTP connection has ended: {error}");

@@ -41,6 +41,8 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 pub const JSON: &str = "application/json";
 /// Lines of JSON.
 pub const JSON_LINES: &str = "application/x-ndjson";
+/// Whether a proxy may keep parts of an answer back.
+const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 /// Events.
 const EVENT_STREAM: &str = "text/event-stream";
 
@@ -220,7 +222,9 @@ impl Reply {
     #[must_use]
     pub fn events(events: BoxStream<'static, Event>) -> Self {
         let parts = EventBytes { events, alarm: Box::pin(Alarm::after(HEARTBEAT)) };
+        // A proxy like nginx would collect events before it passes them on.
         Self::parts(EVENT_STREAM, Box::pin(parts))
+            .with(ACCEL_BUFFERING, HeaderValue::from_static("no"))
     }
 
     /// An error: a word for programs and a text for people.

@@ -245,6 +245,39 @@ fn hostile_heads_are_refused_and_what_follows_them_is_not_read() {
     assert_eq!(status(&get(&port, "/livez")), "200", "others are unharmed");
 }
 
+/// What is behind a raw `#` never gets to the service, so it would delete another entry than its client meant.
+#[test]
+fn a_target_with_a_raw_number_sign_is_refused_and_changes_nothing() {
+    let port = open();
+    let put = |target: &str, body: &str| {
+        let length = body.len();
+        format!(
+            "PUT {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+    };
+    let last = "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    for target in ["/v1/kv/a#b", "/v1/kv/a#", "/v1/kv/a?copies=0#b"] {
+        let said = answer(&port, &format!("{}{last}", put(target, "hello")));
+        assert!(status(&said) == "400" && said.contains("%23"), "{target}: {said}");
+        assert_eq!(said.matches("HTTP/1.1 ").count(), 1, "nothing behind it is answered: {said}");
+    }
+    // Behind a request with a body, too, and however its bytes come.
+    let mut socket = connect(&port);
+    for byte in format!("{}{}", put("/v1/kv/a", "# #\r\n\r\n#"), put("/v1/kv/a#b", "x")).bytes() {
+        if socket.write_all(&[byte]).is_err() {
+            break;
+        }
+    }
+    let said = rest(&socket);
+    let answered = ["HTTP/1.1 200", "HTTP/1.1 400"].map(|line| said.matches(line).count());
+    assert_eq!(answered, [1, 1], "{said}");
+    // Everywhere else it means nothing.
+    let escaped =
+        put("/v1/kv/a", "GET /#a HTTP/1.1\r\n\r\n").replace("Host", "X-Color: #fff\r\nHost");
+    let said = answer(&port, &format!("{escaped}{last}"));
+    assert_eq!(said.matches("HTTP/1.1 200").count(), 2, "{said}");
+}
+
 #[test]
 fn heads_are_bounded_in_bytes_and_fields() {
     let port = open();
@@ -320,6 +353,8 @@ fn begin_events(port: &HttpPort) -> Socket {
         assert!(count > 0, "{}", String::from_utf8_lossy(&said));
         said.extend_from_slice(&some[..count]);
     }
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains("x-accel-buffering: no\r\n"), "a proxy would keep events back: {said}");
     socket
 }
 

@@ -13,6 +13,7 @@ use hyper::rt::{Read, ReadBufCursor, Sleep, Timer, Write};
 
 use crate::rt::{Alarm, TcpStream};
 use crate::secured::Begun;
+use crate::targets::Heads;
 
 /// How much is read at once.
 const READ_BYTES: usize = 4 << 10;
@@ -25,15 +26,17 @@ pub(crate) struct Wire {
     /// Plain text that was read before, to be read first: from `taken` on.
     said: Vec<u8>,
     taken: usize,
+    /// Looks at what is read.
+    heads: Heads,
     patience: Duration,
     /// Rings when a write has waited for too long; none while none waits.
     stalled: Option<Pin<Box<Alarm>>>,
 }
 
 impl Wire {
-    pub(crate) fn new(stream: TcpStream, begun: Begun, patience: Duration) -> Self {
+    pub(crate) fn new(stream: TcpStream, begun: Begun, patience: Duration, heads: Heads) -> Self {
         let Begun { channel, said } = begun;
-        Self { stream, channel, said, taken: 0, patience, stalled: None }
+        Self { stream, channel, said, taken: 0, heads, patience, stalled: None }
     }
 
     /// Reads from the socket as it is.
@@ -120,7 +123,9 @@ impl Read for Wire {
         let room = buffer.remaining().min(READ_BYTES);
         let part = bytes.get_mut(..room).unwrap_or_default();
         let count = ready!(self.poll_some(cx, part))?;
-        buffer.put_slice(part.get(..count).unwrap_or_default());
+        let read = part.get(..count).unwrap_or_default();
+        self.heads.look(read);
+        buffer.put_slice(read);
         Poll::Ready(Ok(()))
     }
 }

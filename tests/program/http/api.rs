@@ -159,6 +159,25 @@ fn preconditions_hold_or_tell_what_is_there() {
 }
 
 #[test]
+fn nothing_but_what_is_meant_is_deleted_by_a_target_with_a_raw_number_sign() {
+    let open = Open::start(&[]);
+    for (target, value) in [("/v1/kv/a", "1"), ("/v1/kv/a%23b", "2")] {
+        assert_eq!(open.put(target, value).status, 201);
+    }
+    for method in ["DELETE", "GET", "PUT"] {
+        let refused = open.ask(method, "/v1/kv/a#b").body("").send();
+        assert_eq!((refused.status, refused.code().as_str()), (400, "bad_request"), "{method}");
+        assert!(refused.text().contains("%23"), "{refused:?}");
+    }
+    assert_eq!(open.get("/v1/kv/a").text(), "1\n");
+    assert_eq!(open.get("/v1/kv/a%23b").text(), "2\n");
+    let deleted = open.ask("DELETE", "/v1/kv/a").field("If-None-Match", "*").send();
+    assert_eq!((deleted.status, deleted.code().as_str()), (412, "already_exists"));
+    let none = open.ask("DELETE", "/v1/kv/none").field("If-None-Match", "*").send();
+    assert_eq!((none.status, &none.json()["changed"]), (200, &json!(false)));
+}
+
+#[test]
 fn a_write_that_comes_again_counts_once_also_with_its_precondition() {
     let open = Open::start(&[]);
     let label = open.put("/v1/kv/a", "1").fields["etag"].clone();

@@ -56,10 +56,35 @@ fn in_pages(connection: &mut Connection, limit: usize) -> Vec<Child> {
             (name, item.get("value").is_some(), item["more"].as_bool().unwrap())
         }));
         match page["next"].as_str() {
-            Some(next) => after = format!("&after={next}"),
+            Some(next) => after = format!("&after={}", as_in_a_form(next)),
             None => return found,
         }
     }
+}
+
+/// As forms are encoded, and so by URLSearchParams, Python's urlencode and Go's url.Values: a space is a plus.
+fn as_in_a_form(name: &str) -> String {
+    let byte = |byte: u8| match byte {
+        b' ' => String::from("+"),
+        byte if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    };
+    name.bytes().map(byte).collect()
+}
+
+#[test]
+fn pages_have_all_children_for_who_encodes_their_names_as_in_a_form() {
+    let node = NodeProcess::start("n1", &ALONE);
+    let names = ["a b", "a!b", "a+b", "a", "a  b", "a b c", "a#b", "a%20b", "+", "ü +"];
+    for name in names {
+        node.connect().set(&[name], 1.into());
+    }
+    let mut connection = Connection::open(node.http.unwrap());
+    let found: Vec<String> =
+        in_pages(&mut connection, 1).into_iter().map(|(name, ..)| name).collect();
+    let mut expected = names.map(String::from).to_vec();
+    expected.sort();
+    assert_eq!(found, expected);
 }
 
 #[test]

@@ -282,7 +282,12 @@ fn who_is_removed_is_out_in_the_middle_of_a_stream_and_guesses_are_slowed_down()
     let codes = || {
         let refused = secured.get(&ticket, "/v1/kv/a");
         assert!(matches!(refused.status, 401 | 429), "{refused:?}");
-        (refused.code() == "too_many").then_some(())
+        let is_slowed = refused.code() == "too_many";
+        // For how long, programs are told, too.
+        let text = refused.json()["error"].as_str().unwrap().to_owned();
+        let wait = text.split_once("try again in ").map(|(_, wait)| wait.trim_end_matches(" s"));
+        assert_eq!(refused.fields.get("retry-after").map(String::as_str), wait, "{refused:?}");
+        is_slowed.then_some(())
     };
     wait_until("it is slowed down", codes);
     // Others come from the same address with a secret that was checked before, or wait for a moment.
