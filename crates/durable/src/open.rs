@@ -256,7 +256,8 @@ fn tell(recovered: &Recovered, sync: SyncPolicy, took_ms: Millis) {
     } else {
         match sync {
             SyncPolicy::EveryBatch => {
-                "no change that was acknowledged is missing (sync every-batch)"
+                "no change that was acknowledged is missing, unless the directory was set back to an older state \
+                 (sync every-batch)"
             }
             SyncPolicy::EverySecond => {
                 "if the power failed, changes of the last second may be missing (sync every-second)"

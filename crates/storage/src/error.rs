@@ -79,6 +79,17 @@ pub enum StorageError {
         /// The latest that is known here.
         known: u64,
     },
+    /// Something whole that is of no kind that is known here.
+    UnknownKind {
+        /// Which file.
+        file: String,
+        /// What the file is.
+        kind: FileKind,
+        /// Where the frame with it begins.
+        offset: u64,
+        /// What is not known.
+        problem: FormatError,
+    },
     /// Not such a file at all.
     NotOne {
         /// Which file.
@@ -183,7 +194,7 @@ impl std::error::Error for StorageError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Io { source, .. } => Some(source),
-            Self::Damaged { problem, .. } => Some(problem),
+            Self::Damaged { problem, .. } | Self::UnknownKind { problem, .. } => Some(problem),
             Self::NoGoodSnapshot { newest, .. } => Some(newest),
             _ => None,
         }
@@ -212,6 +223,10 @@ impl StorageError {
             Self::FutureVersion { file, kind, found, known } => format!(
                 "{file}: the {kind} has format version {found} (at byte 0), and this program \
                  reads up to {known}"
+            ),
+            Self::UnknownKind { file, kind, offset, problem } => format!(
+                "{file}: the {kind} has (at byte {offset}) {problem}: its hash is right, so it is not damaged, and a \
+                 newer version of distkv-node has perhaps written it; nothing was changed"
             ),
             Self::NotOne { file, kind } => {
                 format!("{file}: this is no distkv {kind} (byte 0 is not the start of one)")
@@ -247,8 +262,8 @@ impl StorageError {
                  none of a node"
             ),
             Self::Replaced { directory } => format!(
-                "{directory}: the data directory was moved away, removed, or replaced by another while the \
-                 node was running"
+                "{directory}: the directory, or the file 'lock' in it, was moved away, removed or replaced while \
+                 the node was running"
             ),
             Self::LogGone { file } => {
                 format!(
@@ -284,7 +299,9 @@ impl StorageError {
                 "put back a good copy of the file, or start with --discard-damaged, which truncates \
                  at the first corruption (the node then catches up)"
             }
-            Self::FutureVersion { .. } => "use the program that wrote it, or a newer one",
+            Self::FutureVersion { .. } | Self::UnknownKind { .. } => {
+                "use the program that wrote it, or a newer one"
+            }
             Self::NotOne { .. } => "check the name, or put back a good copy if it was one",
             Self::OtherOwner { .. } => "start with that name and network, or use another directory",
             Self::Misnamed { .. } => "give it its name back",
@@ -324,6 +341,15 @@ impl StorageError {
         format!("{}; {advice}", self.what())
     }
 
+    /// What is wrong with a frame whose hash is right, or is not.
+    pub(crate) fn in_frame(file: &str, kind: FileKind, offset: u64, problem: FormatError) -> Self {
+        let file = file.to_owned();
+        match problem {
+            FormatError::Unknown(..) => Self::UnknownKind { file, kind, offset, problem },
+            problem => Self::Damaged { file, kind, offset, problem },
+        }
+    }
+
     /// What the system said about a file.
     pub(crate) fn io(file: &str, action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { file: file.to_owned(), action, source }
@@ -343,6 +369,7 @@ impl StorageError {
             | Self::NeedsSnapshot { .. }
             | Self::NoGoodSnapshot { .. } => true,
             Self::FutureVersion { .. }
+            | Self::UnknownKind { .. }
             | Self::OtherOwner { .. }
             | Self::Given { .. }
             | Self::Locked { .. }
@@ -421,7 +448,10 @@ pub enum FormatError {
     /// A member list that breaks a rule.
     #[error("bad member list")]
     Members,
-    /// A kind of frame or record that does not belong there, or is unknown.
+    /// A kind of frame or record that a newer version may have written.
+    #[error("{0} of kind {1}, which this program does not know")]
+    Unknown(&'static str, u64),
+    /// A kind of frame or record that does not belong there.
     #[error("{0} of kind {1}, which does not belong here")]
     Kind(&'static str, u64),
     /// Something that must be there is not.

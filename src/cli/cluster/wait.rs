@@ -35,7 +35,8 @@ trusted: waiting does not help.
 
 Exit code: 0 the condition is met, 1 it was not met in time, 2 usage, 3 refused.")]
 pub(in crate::cli) struct WaitArgs {
-    /// How many live members the node must see, itself included
+    /// How many live members the node must see, itself included; with 2 or more, it must also be linked with
+    /// one of them
     #[arg(long, value_name = "N", default_value_t = 1)]
     members: u64,
 
@@ -136,7 +137,15 @@ fn is_final(error: &CliError) -> bool {
 }
 
 fn is_enough(status: &Message, members: u64) -> bool {
-    is_ready(status) && status.u64("members").unwrap_or(0) >= members
+    is_ready(status)
+        && status.u64("members").unwrap_or(0) >= members
+        && (members <= 1 || !is_unlinked(status))
+}
+
+/// Whether the node sees others and has a link to none: each refuses it, because of its version for example. So it goes on alone.
+/// Older nodes do not tell how many links they have.
+fn is_unlinked(status: &Message) -> bool {
+    status.u64("members").is_some_and(|members| members > 1) && status.u64("links") == Some(0)
 }
 
 /// What a node lacks that was asked.
@@ -144,7 +153,11 @@ fn lack_of(status: &Message) -> String {
     let name = status.str("name").unwrap_or("the node");
     let members = status.u64("members").unwrap_or(0);
     let ready = if is_ready(status) { "is ready" } else { "is not ready" };
-    format!("{name} {ready} and sees {}", count_of(members, "member", "members"))
+    let unlinked = match is_unlinked(status) {
+        true => ", but has no link to any other; its log says why",
+        false => "",
+    };
+    format!("{name} {ready} and sees {}{unlinked}", count_of(members, "member", "members"))
 }
 
 #[cfg(test)]
@@ -177,9 +190,30 @@ mod tests {
     }
 
     fn status(ready: bool, members: u64) -> Message {
+        status_with(ready, members, None)
+    }
+
+    fn status_with(ready: bool, members: u64, links: Option<u64>) -> Message {
         let mut fields = Fields::new();
         fields.str("name", "n1").bool("ready", ready).u64("members", members);
+        if let Some(links) = links {
+            fields.u64("links", links);
+        }
         Message::new(&fields.encode()).unwrap()
+    }
+
+    /// One whose peers all refuse it takes writes that they do not get.
+    #[test]
+    fn a_node_that_is_linked_with_none_of_the_others_is_not_enough_of_a_network() {
+        assert!(!is_enough(&status_with(true, 3, Some(0)), 3));
+        assert!(is_enough(&status_with(true, 3, Some(1)), 3));
+        assert!(is_enough(&status_with(true, 3, Some(0)), 1), "nobody else is asked for");
+        assert!(is_enough(&status_with(true, 1, Some(0)), 1));
+        let said = lack_of(&status_with(true, 3, Some(0)));
+        assert_eq!(
+            said,
+            "n1 is ready and sees 3 members, but has no link to any other; its log says why"
+        );
     }
 
     #[test]

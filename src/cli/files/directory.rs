@@ -20,7 +20,7 @@ use crate::node::config::NETWORK;
 use crate::rt;
 use crate::storage::identity::{Identity, Life};
 use crate::storage::past::{Moment, reach_after, read_past};
-use crate::storage::recover::Files;
+use crate::storage::recover::{Files, never_begun};
 use crate::storage::snapshot::snapshot_name;
 use crate::storage::{
     DataDir, Directory, Disk, FileHeader, LogReader, Progress, RecoverOptions, SnapshotReader,
@@ -126,8 +126,10 @@ pub(in crate::cli) fn read_directory(
 pub(in crate::cli) struct Checked {
     /// What a start would warn of that no file shows by itself.
     pub(in crate::cli) notes: Vec<String>,
-    /// Logs that were being begun when their node was killed: nothing is in them yet.
+    /// Logs that were never begun: nothing is in them, and nothing goes on from them.
     pub(in crate::cli) unborn: Vec<String>,
+    /// The last log, if a start cuts off its end, and the byte behind which it does.
+    pub(in crate::cli) torn: Option<(String, u64)>,
 }
 
 /// Whether a node would start with a directory, and with anything of what was in it: reads it as a start does, and
@@ -145,11 +147,12 @@ pub(in crate::cli) fn check_directory(
     }
     let Some(owner) = owner_of(&disk).map_err(failure)? else { return Ok(None) };
     let warnings = read_as_start(path, &owner, false, json).map_err(failure)?.warnings;
-    let mut checked = Checked { notes: Vec::new(), unborn: Vec::new() };
+    let unborn = read_past(&disk, || never_begun(&disk)).map_err(failure)?;
+    let mut checked = Checked { notes: Vec::new(), unborn, torn: None };
     for warning in &warnings {
         match warning {
-            Warning::TornTail { .. } | Warning::BadSnapshot(_) => {}
-            Warning::Unborn { file } => checked.unborn.push(file.clone()),
+            Warning::TornTail { file, offset, .. } => checked.torn = Some((file.clone(), *offset)),
+            Warning::BadSnapshot(_) | Warning::Unborn { .. } => {}
             Warning::Older { log } if files.logs.is_empty() && files.snapshots.is_empty() => {
                 return Err(CliError::Failure(all_gone(path, *log)));
             }

@@ -143,11 +143,11 @@ Signals:
                    --cert and --audit only)
 
 Exit code: 0 ended as asked, 1 could not start or failed, 2 usage: an option, or a file that \
-says how to work, is not valid, or the data directory is another node's or something else's; 3 \
-the network refuses this node until something is changed: its name is taken, or no peer that \
-was named is a node of this network; 4 the node has found a defect of its own and ended at \
-once: report what it has printed. A service manager should restart it after 1 and 4, and not \
-after 2 or 3."
+says how to work, is not valid, or the data directory is another node's, a newer program's or \
+something else's; 3 the network refuses this node until something is changed: its name is taken, \
+or no peer that was named is a node of this network; 4 the node has found a defect of its own and \
+ended at once: report what it has printed. A service manager should restart it after 1 and 4, and \
+not after 2 or 3."
     };
 }
 

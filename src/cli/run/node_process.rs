@@ -255,9 +255,11 @@ pub(super) fn start_error(error: NodeError) -> CliError {
     }
 }
 
-/// Whether the configuration names a data directory that is not this node's: another start finds the same.
+/// Whether the configuration names a data directory that is not this node's, or that of a newer program: another start finds
+/// the same.
 fn is_misdirected(error: &StorageError) -> bool {
-    matches!(error, StorageError::OtherOwner { .. } | StorageError::Foreign { .. })
+    use StorageError::{Foreign, FutureVersion, OtherOwner, UnknownKind};
+    matches!(error, OtherOwner { .. } | Foreign { .. } | FutureVersion { .. } | UnknownKind { .. })
 }
 
 /// The future's output; `None` when a signal to end came first. Then it was dropped.

@@ -30,7 +30,9 @@ note says that changes are missing.
 
 A node's data directory is also read as the node reads it at its start, whether that runs or \
 not: its identity, how it was stopped, and whether each log goes on where the one before it \
-ended. The last line says whether a node would start with it, and if not, what it would say.
+ended. The last line says whether a node would start with it, and if not, what it would say. \
+What a crash has left at the end of the last log, and the start cuts off, is not damaged \
+there; in a log that is named by itself it is.
 
 Exit code: 0 all are good, 1 one is not or cannot be read, 2 usage, 8 what was found cannot be written.")]
 pub(super) struct VerifyArgs {
@@ -68,6 +70,9 @@ pub(super) fn run(args: &VerifyArgs, json: bool) -> Result<(), CliError> {
         for path in files {
             let found = match &whole {
                 Some(Ok(checked)) if is_among(&path, &checked.unborn) => Ok(unborn()),
+                Some(Ok(Checked { torn: Some((name, end)), .. })) if is_named(&path, name) => {
+                    verify_log(&path, Some(*end), json)
+                }
                 _ => verify(&path, json),
             };
             if found.is_err() && path != *given && !path.exists() {
@@ -128,12 +133,17 @@ fn tell(
 
 /// Whether it is one of these in its directory.
 fn is_among(path: &FilePath, names: &[String]) -> bool {
-    names.iter().any(|name| path.file_name() == Some(OsStr::new(name)))
+    names.iter().any(|name| is_named(path, name))
 }
 
-/// A log in which nothing is yet.
+fn is_named(path: &FilePath, name: &str) -> bool {
+    path.file_name() == Some(OsStr::new(name))
+}
+
+/// A log that was never begun.
 fn unborn() -> Good {
-    let note = "it was being begun when the node or the machine stopped; a start sets it aside";
+    let note = "it was being begun when the node or the machine stopped, or the disk failed or was full; nothing is \
+                in it, and nothing goes on from it";
     Good { what: "event log", entries: Some(0), notes: vec![note.to_owned()] }
 }
 
@@ -168,7 +178,7 @@ fn verify(path: &FilePath, json: bool) -> Result<Good, CliError> {
                 .map_err(|error| CliError::Failure(error.to_string()))?;
             Ok(Good { what: "snapshot", entries: Some(summary.entries), notes: Vec::new() })
         }
-        FileKind::Log => verify_log(path, json),
+        FileKind::Log => verify_log(path, None, json),
         FileKind::State(Format::Distkv) => verify_distkv(path),
         FileKind::State(Format::Jsonl) => {
             let state = read_state(path, json)?;
@@ -198,20 +208,33 @@ fn verify_distkv(path: &FilePath) -> Result<Good, CliError> {
     Ok(Good { what, entries, notes })
 }
 
-fn verify_log(path: &FilePath, json: bool) -> Result<Good, CliError> {
+/// An event log. `torn`: its node's start cuts it off behind that byte.
+fn verify_log(path: &FilePath, torn: Option<u64>, json: bool) -> Result<Good, CliError> {
     let mut bar = ProgressBar::new(format!("verifying {}", path.display()), json);
     let file = File::open(path).map_err(|error| cannot("open", path, error))?;
     let bytes = file.metadata().map_err(|error| cannot("read", path, error))?.len();
     let name = path.display().to_string();
     let bad = |error: crate::storage::StorageError| CliError::Failure(error.to_string());
     let mut log = LogReader::new(&name, Box::new(file)).map_err(bad)?;
-    let mut entries = 0;
-    while let Some(batch) = log.next().map_err(bad)? {
-        entries += batch.ops.len() as u64;
-        bar.bytes(batch.end, bytes);
+    let (mut entries, mut notes) = (0, Vec::new());
+    loop {
+        match log.next() {
+            Ok(Some(batch)) => {
+                entries += batch.ops.len() as u64;
+                bar.bytes(batch.end, bytes);
+            }
+            Ok(None) => break,
+            Err(_) if torn == Some(log.end()) => {
+                let end = log.end();
+                notes.push(format!(
+                    "cut off behind byte {end}, as after a crash; the node drops what follows at its start"
+                ));
+                break;
+            }
+            Err(error) => return Err(bad(error)),
+        }
     }
-    let mut notes = Vec::new();
-    if log.end() < bytes {
+    if notes.is_empty() && log.end() < bytes {
         let (end, rest) = (log.end(), count_of(bytes - log.end(), "byte", "bytes"));
         notes.push(format!("the last {rest}, from {end} on: a change without its end"));
     }

@@ -124,6 +124,25 @@ fn a_directory_that_a_node_refuses_is_bad_in_the_node_s_own_words() {
         assert_eq!((&line["good"], &line["entries"]), (&true.into(), &0.into()));
         assert!(line["notes"].to_string().contains("being begun"), "{line}");
     }
+    // Behind the last whole change a crash leaves zeros, or rubbish; its start cuts that off. Where the log is named by
+    // itself, nothing shows that it is the last.
+    for tail in [&[0; 5_000][..], b"\x10\0\0\0rubbish rubbish rubbish rubbish"] {
+        let copy = stopped.copy();
+        let killed = ["run", "--data-dir", copy.to_str().unwrap()];
+        NodeProcess::start(&stopped.name, &[&killed[..], &PORTS].concat()).kill();
+        let file = copy.join("log-4.dkv");
+        let end = fs::metadata(&file).unwrap().len();
+        let whole = fs::read(&file).unwrap();
+        fs::write(&file, [&whole[..], tail].concat()).unwrap();
+        let torn = verify(&copy);
+        assert_eq!(torn.code, 0, "{}", torn.stdout);
+        let lines: Vec<Json> =
+            torn.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let line = lines.iter().find(|line| line["file"] == file.to_str().unwrap()).unwrap();
+        let note = line["notes"].to_string();
+        assert!(note.contains(&format!("cut off behind byte {end}")), "{line}");
+        assert_eq!(verify(&file).code, 1);
+    }
     // A node starts without any, too, but with nothing of what there was.
     let copy = stopped.copy();
     (1..=3).for_each(|log| fs::remove_file(copy.join(format!("log-{log}.dkv"))).unwrap());

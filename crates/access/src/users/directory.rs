@@ -83,7 +83,7 @@ impl fmt::Display for Warning {
             }
             Self::Removed(method, ident) => write!(
                 f,
-                "user {ident:?} (method {method:?}) was removed, and somebody who did not know of it changed the \
+                "user {ident:?} (method {method:?}) was removed, and somebody who did not know of it, or a node of an older version, changed the \
                  user or made it again: nobody logs in so. Make the user anew (`distkv-node user add`), or remove it again \
                  (`distkv-node user remove`), either with `--method {method}`"
             ),

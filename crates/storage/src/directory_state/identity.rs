@@ -157,7 +157,7 @@ impl Identity {
         if reader.read_str() != Ok(magic(kind)) {
             return Err(StorageError::NotOne { file, kind });
         }
-        let damaged = |problem| StorageError::Damaged { file, kind, offset: 0, problem };
+        let damaged = |problem| StorageError::in_frame(&file, kind, 0, problem);
         let found = match reader.read_u64() {
             Ok(found) => found,
             Err(error) => return Err(damaged(error.into())),
@@ -186,7 +186,10 @@ fn read_fields(mut r: Reader<'_>) -> Result<(Identity, FileId), FormatError> {
         (STOPPED, 4) => {
             Life::Stopped { log: r.read_u64()?, bytes: r.read_u64()?, changed_ns: r.read_u64()? }
         }
-        (other, _) => return Err(FormatError::Kind("an end of a life", other)),
+        (known @ (RUNNING | LEFT | STOPPED), _) => {
+            return Err(FormatError::Kind("an end of a life", known));
+        }
+        (other, _) => return Err(FormatError::Unknown("an end of a life", other)),
     };
     r.finish()?;
     Ok((Identity { network, name, store, life }, id))
@@ -219,6 +222,21 @@ mod tests {
             let copy = disk.copy();
             assert_eq!(Identity::load(&copy, &entry(&copy)).unwrap(), (identity(life), false));
         }
+    }
+
+    #[test]
+    fn a_life_of_an_unknown_kind_is_no_damage() {
+        let disk = MemoryDisk::new();
+        identity(Life::Running { log: 3 }).store(&disk).unwrap();
+        let good = disk.content(IDENTITY_NAME).unwrap();
+        let mut payload = good[8..good.len() - 8].to_vec();
+        let kind = payload.len() - 2;
+        payload[kind] = 65;
+        let mut framing = Framing::new();
+        framing.frame(|out| out.extend_from_slice(&payload));
+        disk.put(IDENTITY_NAME, framing.bytes());
+        let error = Identity::load(&disk, &entry(&disk)).unwrap_err();
+        assert!(!error.is_damage() && error.to_string().contains("kind 65"), "{error}");
     }
 
     #[test]

@@ -153,7 +153,7 @@ pub(crate) fn read_header(
     if reader.read_str() != Ok(magic(kind)) {
         return Err(StorageError::NotOne { file, kind });
     }
-    let damaged = |problem| StorageError::Damaged { file: file.clone(), kind, offset: 0, problem };
+    let damaged = |problem| StorageError::in_frame(&file, kind, 0, problem);
     let found = reader.read_u64().map_err(|error| damaged(error.into()))?;
     if found != FORMAT_VERSION {
         let known = FORMAT_VERSION;
@@ -197,6 +197,9 @@ fn read_start(r: &mut Reader<'_>) -> Result<LogStart, FormatError> {
         (START_EMPTY, 1) => Ok(LogStart::Empty),
         (START_AFTER, 3) => Ok(LogStart::After { number: r.read_u64()?, bytes: r.read_u64()? }),
         (START_SNAPSHOT, 1) => Ok(LogStart::Snapshot),
-        (other, _) => Err(FormatError::Kind("a start", other)),
+        (known @ (START_EMPTY | START_AFTER | START_SNAPSHOT), _) => {
+            Err(FormatError::Kind("a start", known))
+        }
+        (other, _) => Err(FormatError::Unknown("a start", other)),
     }
 }

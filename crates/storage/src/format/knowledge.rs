@@ -203,7 +203,7 @@ impl KnowledgeParts {
                 self.decided = Some(Decided { pair, next });
             }
             DECIDED_SEEN => read_ranges(fields, nodes, &mut self.decided_seen, r)?,
-            other => return Err(FormatError::Kind("a record", other)),
+            other => return Err(FormatError::Unknown("a record", other)),
         }
         Ok(())
     }

@@ -101,7 +101,7 @@ impl Dictionary {
                 Ok(Record::Node)
             }
             STATE..=DECIDED_SEEN => Ok(Record::Knowledge { kind, fields }),
-            other => Err(FormatError::Kind("a record", other)),
+            other => Err(FormatError::Unknown("a record", other)),
         }
     }
 

@@ -194,8 +194,7 @@ impl LogReader {
     }
 
     fn damaged(&self, offset: u64, problem: FormatError) -> StorageError {
-        let file = self.frames.file().to_owned();
-        StorageError::Damaged { file, kind: FileKind::Log, offset, problem }
+        StorageError::in_frame(self.frames.file(), FileKind::Log, offset, problem)
     }
 
     /// Takes in a frame; returns whether it ends a batch.
@@ -203,6 +202,10 @@ impl LogReader {
         let mut reader = Reader::new(self.frames.payload());
         let r = &mut reader;
         let prefix = read_prefix(r)?;
+        // What follows may be of another form.
+        if prefix.kind > STOPPED {
+            return Err(FormatError::Unknown("a frame", prefix.kind));
+        }
         if self.partial.end == 0 {
             self.partial.offset = offset;
             self.partial.end = offset;
@@ -225,7 +228,7 @@ impl LogReader {
             MORE => return Ok(false),
             LAST => {}
             STOPPED => self.partial.is_stop = true,
-            other => return Err(FormatError::Kind("a frame", other)),
+            other => return Err(FormatError::Unknown("a frame", other)),
         }
         Ok(true)
     }

@@ -48,7 +48,7 @@ impl LogWriter {
     /// closed with [`LogWriter::close`], unless this one starts from a snapshot.
     ///
     /// # Errors
-    /// [`StorageError`]; there may be a file with that number, which then is incomplete.
+    /// [`StorageError`]; there may be a file with that number, if the disk does not let it be removed.
     pub fn create(
         disk: &dyn Disk,
         header: &FileHeader,
@@ -73,12 +73,31 @@ impl LogWriter {
     ) -> Result<Self, StorageError> {
         let name = name.to_owned();
         let file = disk.create(&name).map_err(StorageError::io(&name, "create"))?;
-        let id = file.id().map_err(StorageError::io(&name, "look at"))?;
+        let begun = Self::begin(&name, file, disk, header, start, knowledge, table);
+        if begun.is_err() {
+            // Nothing is in it, and a log that was not begun is of no use. On a disk that is full this works. The first
+            // error is the one to report.
+            let _ = disk.remove(&name);
+            let _ = disk.sync_dir();
+        }
+        begun
+    }
+
+    fn begin(
+        name: &str,
+        file: Box<dyn DiskFile>,
+        disk: &dyn Disk,
+        header: &FileHeader,
+        start: LogStart,
+        knowledge: &Knowledge,
+        table: &NodeTable,
+    ) -> Result<Self, StorageError> {
+        let id = file.id().map_err(StorageError::io(name, "look at"))?;
         let mut framing = Framing::new();
         framing.frame(|out| write_header(header, id, Content::Log(start), out));
         let mut writer = Self {
             file,
-            name,
+            name: name.to_owned(),
             header: header.clone(),
             framing,
             nodes: 0,

@@ -8,13 +8,12 @@ use crate::directory_state::past::{Moment, reach_of};
 use crate::disk::{Disk, DiskEntry};
 use crate::error::StorageError;
 use crate::header::LogStart;
-use crate::identity::Identity;
 use crate::log::LogReader;
 use crate::model::change_time::ChangeTime;
 use crate::model::entry::Entry;
 use crate::model::ids::NodeTable;
 use crate::model::path::Path;
-use crate::recover::{Files, is_torn, is_unborn};
+use crate::recover::{Files, begins_anew, is_torn, life_in, take_never_begun, take_unborn};
 use crate::snapshot::{SnapshotReader, read_snapshot_below};
 
 /// Most changes that are told.
@@ -71,7 +70,10 @@ pub fn history(
     since_ms: u64,
     limit: usize,
 ) -> Result<Option<History>, StorageError> {
-    let files = Files::list(disk)?;
+    let mut files = Files::list(disk)?;
+    let life = life_in(disk, &files);
+    // A node is just beginning it, or the disk has failed meanwhile.
+    take_unborn(disk, &mut files, life)?;
     let Some(reach) = reach_of(disk, &files)? else { return Ok(None) };
     let mut teller = Teller {
         since_ms,
@@ -86,17 +88,17 @@ pub fn history(
     if let Some((_, entry)) = base {
         teller.before = in_snapshot(disk, entry, path)?;
     }
-    let first = base.map_or(0, |(number, _)| number);
+    let base = base.map(|(number, _)| number);
+    let first = base.unwrap_or(0);
     let mut last = None;
-    for (number, entry) in files.logs.range(first..).map(|(number, entry)| (*number, entry)) {
-        if is_being_begun(disk, &files, number, entry)? {
-            continue;
-        }
+    take_never_begun(disk, &mut files, life, first)?;
+    for number in files.logs.range(first..).map(|(number, _)| *number) {
         let mut log = LogReader::open(disk, number)?;
         let is_lost = match log.start() {
             LogStart::Empty => false,
             LogStart::After { number: before, .. } => last.is_some_and(|(last, _)| last != before),
-            LogStart::Snapshot => last.is_some(),
+            // There may have been room for the snapshot to begin with, and none for its log.
+            LogStart::Snapshot => last.is_some() || base.is_some_and(|base| base != number),
         };
         let begun = log.header();
         let was_off = last.is_some_and(|(_, life)| life != begun.id.incarnation);
@@ -129,30 +131,10 @@ pub fn history(
     Ok(Some(History { reach, before, steps: steps.into(), is_cut, has_gaps: gap.is_some() }))
 }
 
-/// Whether a log has no batch yet: a node is just beginning it, or the disk has failed meanwhile.
-fn is_being_begun(
-    disk: &dyn Disk,
-    files: &Files,
-    number: u64,
-    entry: &DiskEntry,
-) -> Result<bool, StorageError> {
-    let is_last = files.logs.range(number + 1..).next().is_none();
-    let was_safe = || {
-        let identity = files.identity.as_ref().and_then(|entry| Identity::load(disk, entry).ok());
-        identity.is_some_and(|(identity, _)| identity.life.synced(number) > 0)
-    };
-    if is_last && was_safe() {
-        return Ok(false);
-    }
-    Ok(may_be_torn(disk, files, number) && is_unborn(disk, entry)?)
-}
-
 /// Whether nothing goes on from the end of a log: then what is not whole there is where the disk failed.
 fn may_be_torn(disk: &dyn Disk, files: &Files, number: u64) -> bool {
     let next = files.logs.range(number + 1..).next();
-    let begins_anew =
-        |next: u64| LogReader::open(disk, next).is_ok_and(|log| log.start() == LogStart::Snapshot);
-    next.is_none_or(|(next, _)| begins_anew(*next))
+    next.is_none_or(|(next, _)| begins_anew(disk, *next))
 }
 
 /// The entry in the snapshot with which the log of this number begins anew; none if there is no good one.

@@ -17,6 +17,7 @@ mod files;
 mod report;
 #[cfg(test)]
 mod tests;
+mod unborn;
 
 use crate::disk::Disk;
 use crate::engine::Image;
@@ -25,11 +26,15 @@ use crate::header::LogStart;
 use crate::identity::{Identity, Life};
 use crate::model::path::Path;
 use crate::recover::base::Base;
+pub(in crate::recovery) use crate::recover::chain::is_torn;
 use crate::recover::chain::{Chain, LastLog};
-pub(in crate::recovery) use crate::recover::chain::{is_torn, is_unborn};
 pub use crate::recover::files::Files;
 use crate::recover::report::Repair;
 pub use crate::recover::report::Warning;
+pub use crate::recover::unborn::never_begun;
+pub(in crate::recovery) use crate::recover::unborn::{
+    begins_anew, life_in, take_never_begun, take_unborn,
+};
 use crate::recovery::moment::Cut;
 pub use crate::recovery::moment::Until;
 use crate::snapshot::Progress;
@@ -103,7 +108,7 @@ pub fn recover(
     let mut repairs: Vec<Repair> = files.temporary.iter().cloned().map(Repair::Remove).collect();
     let identity = load_identity(disk, &files, owner, options, &mut warnings)?;
     let life = identity.as_ref().map(|(identity, _)| identity.life);
-    for torn in crate::recover::chain::take_unborn(disk, &mut files, life)? {
+    for torn in take_unborn(disk, &mut files, life)? {
         warnings.push(Warning::Unborn { file: torn.clone() });
         repairs.push(Repair::SetAside(torn));
     }
@@ -120,6 +125,7 @@ pub fn recover(
     repairs.extend(base.bad.iter().map(|(file, _)| Repair::SetAside(file.clone())));
     warnings.extend(base.bad.into_iter().map(|(_, error)| Warning::BadSnapshot(Box::new(error))));
     let from = base.number;
+    take_never_begun(disk, &mut files, life, from)?;
     let mut chain = Chain::new(disk, owner, options, cut, life, base.replay);
     let discarded_all = base.discarded;
     if !discarded_all {

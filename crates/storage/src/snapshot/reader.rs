@@ -76,6 +76,9 @@ impl SnapshotReader {
                 read_knowledge(&mut nodes, &mut parts, reader).map_err(damaged)?;
                 continue;
             }
+            if kind != ENTRIES && kind != END {
+                return Err(damaged(FormatError::Unknown("a frame", kind)));
+            }
             // The first frame of entries, or the end, is looked at again in `next`.
             let knowledge = parts.take().ok_or(FormatError::Lacks("state")).map_err(damaged)?;
             return Ok(Self {
@@ -156,7 +159,8 @@ impl SnapshotReader {
             match reader.read_u64()? {
                 ENTRIES => {}
                 END => return self.check_end(reader).map(|()| None),
-                other => return Err(FormatError::Kind("a frame", other)),
+                KNOWLEDGE => return Err(FormatError::Kind("a frame", KNOWLEDGE)),
+                other => return Err(FormatError::Unknown("a frame", other)),
             }
         }
         let Record::Entry { path, entry } = self.nodes.read(&mut reader)? else {
@@ -233,7 +237,7 @@ fn next_frame(frames: &mut FrameReader) -> Result<u64, StorageError> {
 }
 
 fn damaged(file: &str, offset: u64, problem: FormatError) -> StorageError {
-    StorageError::Damaged { file: file.to_owned(), kind: FileKind::Snapshot, offset, problem }
+    StorageError::in_frame(file, FileKind::Snapshot, offset, problem)
 }
 
 /// Reads a whole snapshot. The seed is for the tree's hashes.

@@ -11,7 +11,8 @@ use crate::batch::Batch;
 use crate::data_dir::DataDir;
 use crate::engine::Image;
 use crate::error::StorageError;
-use crate::log::LogWriter;
+use crate::header::LogStart;
+use crate::log::{LogWriter, log_name};
 use crate::memory_disk::{Fault, MemoryDisk};
 use crate::model::entry::Entry;
 use crate::model::path::Path;
@@ -190,6 +191,22 @@ impl Run {
         let later = self.history.get(self.safe - 1..).unwrap();
         assert!(later.contains(&found), "{what}: not one of {} states:\n{found}", later.len());
         recovered
+    }
+}
+
+#[test]
+fn a_log_for_which_there_is_no_room_leaves_no_file() {
+    let node = TestNode::new(7);
+    let (knowledge, table) = (node.engine.knowledge(), node.engine.table());
+    for operation in 1.. {
+        let disk = MemoryDisk::new();
+        disk.set_fault(Some((operation, Fault::Full)));
+        let begun = LogWriter::create(&disk, &header(1, 7), LogStart::Empty, &knowledge, table);
+        assert_eq!(disk.content(&log_name(1)).is_some(), begun.is_ok(), "operation {operation}");
+        if begun.is_ok() {
+            assert!(operation > 2, "it was made, and then nothing could be written");
+            return;
+        }
     }
 }
 

@@ -47,7 +47,9 @@ fn file_of(content: Content, payloads: &[Vec<u8>]) -> Vec<u8> {
 
 fn problem(result: Result<u64, StorageError>) -> FormatError {
     match result {
-        Err(StorageError::Damaged { problem, .. }) => problem,
+        Err(StorageError::Damaged { problem, .. } | StorageError::UnknownKind { problem, .. }) => {
+            problem
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -195,7 +197,7 @@ fn good_frames_around_bad_records_are_refused_with_what_is_wrong() {
         (entry_record(1, path, 1, &[0], &[5], 5), FormatError::Chain(1)),
         (entry_record(1, path, 1, &[0; 18], &[5], 5), FormatError::Chain(18)),
         (entry_record(0, path, 1, &[0, 1], &[5], 5), FormatError::TooMany(5, "fields in a record")),
-        (entry_record(22, path, 1, &[0, 1], &[5], 5), FormatError::Kind("a record", 22)),
+        (entry_record(22, path, 1, &[0, 1], &[5], 5), FormatError::Unknown("a record", 22)),
         (
             entry_record(8, path, 1, &[0, 1], &[0xc4, 3, 1, 4, 0], 5),
             FormatError::Kind("an extra field", 4),
@@ -225,7 +227,31 @@ fn good_frames_around_bad_records_are_refused_with_what_is_wrong() {
         assert_eq!(result.is_ok(), is_empty, "{numbers:?}");
     }
     let frame = batch_payload(3, |_| {});
-    assert_eq!(problem(read_log(&log_of(&[frame]))), FormatError::Kind("a frame", 3));
+    assert_eq!(problem(read_log(&log_of(&[frame]))), FormatError::Unknown("a frame", 3));
+}
+
+/// A newer version has perhaps written it. Its hash is right, so nothing is damaged, and nothing may be cut off.
+#[test]
+fn a_kind_that_is_not_known_here_is_no_damage() {
+    let with_record = batch_payload(1, |out| {
+        out.extend_from_slice(&[0x91, 65]);
+    });
+    let with_frame = batch_payload(3, |out| out.push(0xc1));
+    for (payload, what) in [(with_record, "a record of kind 65"), (with_frame, "a frame of kind 3")]
+    {
+        let bytes = log_of(&[payload]);
+        let disk = MemoryDisk::new();
+        disk.put("log-1.dkv", &bytes);
+        for discard_damaged in [false, true] {
+            let options = crate::RecoverOptions { discard_damaged, ..OPTIONS };
+            let error = start(&disk, &options).err().unwrap();
+            for said in [error.to_string(), error.for_reader()] {
+                assert!(said.contains(what) && said.contains("newer"), "{said}");
+                assert!(!said.contains("discard") && !said.contains("good copy"), "{said}");
+            }
+            assert_eq!(disk.content("log-1.dkv").unwrap(), bytes);
+        }
+    }
 }
 
 #[test]
@@ -270,7 +296,7 @@ fn a_snapshot_in_disorder_or_with_other_counts_is_refused() {
     assert!(matches!(with(&|p| drop(p.pop())), Err(StorageError::Incomplete { .. })));
     let behind = with(&|p| p.push(vec![5]));
     assert_eq!(problem(behind), FormatError::Trailing);
-    assert_eq!(problem(with(&|p| p[2][0] = 9)), FormatError::Kind("a frame", 9));
+    assert_eq!(problem(with(&|p| p[2][0] = 9)), FormatError::Unknown("a frame", 9));
     let trailing = [good, vec![0]].concat();
     assert_eq!(problem(read_snap(&trailing)), FormatError::Trailing);
 }

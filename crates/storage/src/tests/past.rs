@@ -18,7 +18,7 @@ use crate::memory_disk::MemoryDisk;
 use crate::model::ids::{Incarnation, NodeTable, Tock};
 use crate::model::path::Path;
 use crate::past::{Keep, reach, reach_after, read_past};
-use crate::recover::{RecoverOptions, Recovered};
+use crate::recover::{RecoverOptions, Recovered, never_begun};
 use crate::snapshot::snapshot_name;
 
 /// A directory with logs 1 to 6 and snapshots 2 to 6. In log n, k was set to n.
@@ -141,17 +141,27 @@ fn directory_with_one_change() -> (MemoryDisk, DataDir, TestNode, LogWriter) {
 /// A directory whose log 1 was cut off by a disk that failed, and whose log 2 begins with a snapshot, a
 /// minute after that. What is at the end of log 1 may be anything.
 fn directory_with_a_gap(tail: &[u8]) -> MemoryDisk {
+    directory_with_logs_never_begun(tail, &[])
+}
+
+/// The same, and between the two logs that is left of which there was no room to begin them: the last log has a greater
+/// number by theirs.
+fn directory_with_logs_never_begun(tail: &[u8], left: &[&[u8]]) -> MemoryDisk {
     let (disk, dir, mut node, mut log) = directory_with_one_change();
     log.sync().unwrap();
     drop(log);
     let name = log_name(1);
     let whole = disk.content(&name).unwrap();
     disk.put(&name, &[&whole[..], tail].concat());
+    for (number, left) in (2..).zip(left) {
+        disk.put(&log_name(number), left);
+    }
     // This was not logged.
     let _lost = node.set("k", Some(2));
-    dir.save(&at(2, 7, 80_000), &node.image(), &mut |_| {}).unwrap();
+    let header = at(2 + left.len() as u64, 7, 80_000);
+    dir.save(&header, &node.image(), &mut |_| {}).unwrap();
     let (knowledge, table) = state(&node);
-    let mut log = dir.begin_log(&at(2, 7, 80_000), LogStart::Snapshot, &knowledge, &table).unwrap();
+    let mut log = dir.begin_log(&header, LogStart::Snapshot, &knowledge, &table).unwrap();
     log.append(&Batch { time_ms: 90_000, ..node.set("k", Some(3)) }).unwrap();
     log.sync().unwrap();
     disk
@@ -193,6 +203,87 @@ fn a_moment_at_which_nothing_was_logged_is_no_damage() {
     bytes[middle] ^= 1;
     disk.put(&log_name(1), &bytes);
     assert!(replayed(&disk, 50_000).is_err());
+}
+
+/// The disk was full when the node was started, and had room again later.
+#[test]
+fn a_log_that_was_never_begun_is_a_part_of_the_gap_that_it_is_in() {
+    let whole = directory_with_a_gap(b"").content(&log_name(1)).unwrap();
+    let steps = vec![(Some(20_000), 1), (None, 2), (Some(90_000), 3)];
+    for left in [&[&b""[..]][..], &[&whole[..10]], &[&[0; 4_096]], &[b"", &whole[..60], b""]] {
+        for tail in [&b""[..], b"\x30\x00\x00\x00\x01\x02"] {
+            let disk = directory_with_logs_never_begun(tail, left);
+            let (first, last) = (log_name(1), log_name(2 + left.len() as u64));
+            assert_eq!(replayed(&disk, 95_000).unwrap(), (3, vec![]));
+            let (value, lines) = replayed(&disk, 50_000).unwrap();
+            assert!(value == 1 && lines.len() == 1, "{lines:?}");
+            assert!(lines[0].contains(&first) && lines[0].contains(&last), "{lines:?}");
+            let until = Some(Until::Tock(Tock::new(1).unwrap()));
+            start(&disk, &RecoverOptions { until, ..OPTIONS }).unwrap();
+            assert_eq!(told(&disk, "k", 0), (None, steps.clone(), true));
+            let names: Vec<String> = (2..2 + left.len() as u64).rev().map(log_name).collect();
+            assert_eq!(never_begun(&disk).unwrap(), names);
+        }
+    }
+}
+
+/// A log that another one goes on from was there, and so was one that the identity names.
+#[test]
+fn an_empty_log_that_was_begun_once_is_damage() {
+    let empty = |disk: &MemoryDisk| {
+        disk.put(&log_name(2), b"");
+        let path = Path::root().push("k").unwrap();
+        let error = replayed(disk, 95_000).unwrap_err();
+        assert!(error.to_string().contains("log-2.dkv"), "{error}");
+        assert!(history(disk, &path, 0, 10).is_err());
+        assert_eq!(never_begun(disk).unwrap(), Vec::<String>::new());
+    };
+    let rotated = || {
+        let (disk, dir, mut node, log) = directory_with_one_change();
+        let (knowledge, table) = state(&node);
+        let mut log = dir.rotate(log, &at(2, 7, 30_000), &knowledge, &table).unwrap();
+        log.append(&Batch { time_ms: 40_000, ..node.set("k", Some(2)) }).unwrap();
+        (disk, dir, node, log)
+    };
+    let (disk, dir, mut node, log) = rotated();
+    let (knowledge, table) = state(&node);
+    let mut log = dir.rotate(log, &at(3, 7, 50_000), &knowledge, &table).unwrap();
+    log.append(&Batch { time_ms: 90_000, ..node.set("k", Some(3)) }).unwrap();
+    log.sync().unwrap();
+    empty(&disk);
+    // The next one begins anew, but the identity is of before it.
+    let (disk, dir, node, mut log) = rotated();
+    log.sync().unwrap();
+    dir.save(&at(3, 7, 99_000), &node.image(), &mut |_| {}).unwrap();
+    let (knowledge, table) = state(&node);
+    let header = at(3, 7, 99_000);
+    LogWriter::create(&disk, &header, LogStart::Snapshot, &knowledge, &table).unwrap();
+    empty(&disk);
+}
+
+/// There was room for a snapshot, and none for its log.
+#[test]
+fn behind_a_snapshot_whose_log_was_never_begun_is_a_gap() {
+    for left in [None, Some(&b""[..])] {
+        let (disk, dir, mut node, mut log) = directory_with_one_change();
+        log.sync().unwrap();
+        let _lost = node.set("k", Some(2));
+        dir.save(&at(2, 7, 50_000), &node.image(), &mut |_| {}).unwrap();
+        if let Some(left) = left {
+            disk.put(&log_name(2), left);
+        }
+        let _lost = node.set("k", Some(3));
+        dir.save(&at(3, 7, 80_000), &node.image(), &mut |_| {}).unwrap();
+        let (knowledge, table) = state(&node);
+        dir.begin_log(&at(3, 7, 80_000), LogStart::Snapshot, &knowledge, &table).unwrap();
+        assert_eq!(replayed(&disk, 80_000).unwrap(), (3, vec![]));
+        let (value, lines) = replayed(&disk, 60_000).unwrap();
+        assert!(value == 2 && lines.len() == 1, "{lines:?}");
+        for part in ["snapshot-2.dkv", "log-3.dkv", "30 s"] {
+            assert!(lines[0].contains(part), "{part}: {lines:?}");
+        }
+        assert_eq!(told(&disk, "k", 60_000), (Some(2), vec![(None, 3)], true));
+    }
 }
 
 /// A directory whose node set k to 1, rotated its log, stopped or was killed, and was started again two minutes later as

@@ -2,6 +2,7 @@
 //! node by way of others, too, so it says nothing of two nodes that cannot reach each other. Pure; time comes in.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::{Network, News, Presence, SAY_AGAIN_MS};
 use crate::model::ids::{Millis, NodeName};
@@ -20,6 +21,8 @@ pub(in crate::node) struct Unlinked {
     lasting: BTreeSet<NodeName>,
     /// Why there is no link with one of those that are warned of.
     why: Option<String>,
+    /// Those of them that cannot be linked as long as neither side is configured otherwise, and why.
+    refusing: BTreeMap<NodeName, Arc<str>>,
     /// When the log said so, and of whom.
     said: Option<(Millis, BTreeSet<NodeName>)>,
 }
@@ -45,7 +48,10 @@ impl Unlinked {
         let lasts = |since: Millis| now.saturating_sub(since) >= UNLINKED_WARN_MS;
         let lasting = self.since.iter().filter(|(_, since)| lasts(**since));
         self.lasting = lasting.map(|(name, _)| name.clone()).collect();
-        self.why = self.lasting.iter().find_map(why);
+        let refusing = network.refusing.iter().filter(|(name, _)| self.lasting.contains(*name));
+        self.refusing = refusing.map(|(name, why)| (name.clone(), Arc::clone(why))).collect();
+        let unreached = self.lasting.iter().filter(|name| !self.refusing.contains_key(*name));
+        self.why = unreached.filter_map(why).next();
         if self.lasting.is_empty() {
             let (_, names) = self.said.take()?;
             let names: Vec<String> = names.iter().map(ToString::to_string).collect();
@@ -67,18 +73,32 @@ impl Unlinked {
     /// A line for people about those that have had no link for long, as of the last look.
     pub(in crate::node) fn text(&self, now: Millis) -> Option<String> {
         let since = self.lasting.iter().filter_map(|name| self.since.get(name)).min()?;
-        let names: Vec<String> = self.lasting.iter().map(ToString::to_string).collect();
+        let since = show_ms(now.saturating_sub(*since));
+        let refusing = self.refusing.iter().next().map(|(_, why)| {
+            let names: Vec<String> = self.refusing.keys().map(ToString::to_string).collect();
+            let is = if names.len() == 1 { "it is" } else { "they are" };
+            format!(
+                "there has been no link to {} for {since}, although {is} up: one side refuses the other, so changes \
+                 go by way of others if they can; {why}",
+                names_text(&names)
+            )
+        });
+        let unreached = self.lasting.iter().filter(|name| !self.refusing.contains_key(*name));
+        let names: Vec<String> = unreached.map(ToString::to_string).collect();
+        if names.is_empty() {
+            return refusing;
+        }
+        let refusing = refusing.map(|text| format!(". Besides, {text}")).unwrap_or_default();
         let (is, it, them) = match names.len() {
             1 => ("it is", "it", "the two"),
             _ => ("they are", "them", "this node and these"),
         };
         let why = self.why.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
         Some(format!(
-            "there has been no link to {} for {}, although {is} up: {them} cannot reach each other by TCP, so changes \
+            "there has been no link to {} for {since}, although {is} up: {them} cannot reach each other by TCP, so changes \
              go by way of others, and later; look at the firewalls and routes between this node and {it}, and at the \
-             addresses that they give to others (--advertise){why}",
-            names_text(&names),
-            show_ms(now.saturating_sub(*since))
+             addresses that they give to others (--advertise){why}{refusing}",
+            names_text(&names)
         ))
     }
 }
@@ -123,6 +143,30 @@ mod tests {
         assert!(matches!(over, Some(News::Over(text)) if text.ends_with(": n2")));
         assert_eq!(unlinked.text(again + 1), None);
         assert_eq!(look(&mut unlinked, &up, &["n2", "n3"], again + 2), None);
+    }
+
+    #[test]
+    fn of_a_peer_that_refuses_the_reason_is_told_and_no_firewall() {
+        let mut unlinked = Unlinked::default();
+        let mut network = Network {
+            present: [(name("n2"), Presence::Here)].into(),
+            refusing: [(name("n2"), Arc::from("n2 has an older version"))].into(),
+            ..Network::default()
+        };
+        let mut look = |network: &Network, now| {
+            unlinked.look(network, |_| true, |of| Some(format!("{of}: no answer")), now)
+        };
+        assert_eq!(look(&network, 0), None);
+        let Some(News::Silent(said)) = look(&network, UNLINKED_WARN_MS) else { panic!() };
+        assert!(said.contains("no link to n2 for 30 s, although it is up"), "{said}");
+        assert!(said.ends_with("; n2 has an older version"), "{said}");
+        assert!(!said.contains("firewall") && !said.contains("TCP"), "{said}");
+        network.present.insert(name("n3"), Presence::Here);
+        assert_eq!(look(&network, UNLINKED_WARN_MS), None);
+        let Some(News::Silent(said)) = look(&network, 2 * UNLINKED_WARN_MS) else { panic!() };
+        assert!(said.starts_with("there has been no link to n3 for"), "{said}");
+        assert!(said.contains("(--advertise); n3: no answer. Besides, there has been"), "{said}");
+        assert!(said.ends_with("; n2 has an older version"), "{said}");
     }
 
     #[test]

@@ -2,17 +2,16 @@
 
 use crate::disk::{Disk, DiskEntry};
 use crate::error::{FileKind, FormatError, StorageError};
-use crate::frame::FrameReader;
 use crate::header::LogStart;
 use crate::identity::Life;
 use crate::log::{LogReader, log_name};
 use crate::model::ids::Incarnation;
 use crate::recover::files::Files;
 use crate::recover::report::{Repair, Warning};
-use crate::recover::{Owner, RecoverOptions};
+use crate::recover::{Owner, RecoverOptions, begins_anew};
 use crate::recovery::moment::Cut;
 use crate::replay::Replay;
-use crate::snapshot::Progress;
+use crate::snapshot::{Progress, SnapshotReader};
 
 /// This many batches are read between two reports of progress.
 const REPORT_BATCHES: u64 = 1 << 12;
@@ -59,65 +58,6 @@ enum Flow {
     Enough,
 }
 
-/// Takes logs off the end of the list that were just being begun when the node was interrupted;
-/// gives back their names.
-pub(super) fn take_unborn(
-    disk: &dyn Disk,
-    files: &mut Files,
-    life: Option<Life>,
-) -> Result<Vec<String>, StorageError> {
-    let mut names = Vec::new();
-    while let Some((number, entry)) = files.logs.last_key_value() {
-        let was_safe = life.is_some_and(|life| life.synced(*number) > 0);
-        if was_safe || !is_unborn(disk, entry)? {
-            break;
-        }
-        let number = *number;
-        names.push(entry.name.clone());
-        // Its number stays used.
-        files.set_aside.extend(files.logs.remove(&number).map(|entry| (number, entry.name)));
-    }
-    Ok(names)
-}
-
-/// Whether a log lacks its first batch, and nothing valid follows what is there.
-pub(in crate::recovery) fn is_unborn(
-    disk: &dyn Disk,
-    entry: &DiskEntry,
-) -> Result<bool, StorageError> {
-    let name = entry.name.as_str();
-    let open = || disk.open(name).map_err(StorageError::io(name, "open"));
-    match LogReader::new(name, open()?) {
-        Ok(mut reader) => match reader.next() {
-            Ok(None) => Ok(true),
-            Ok(Some(_)) => Ok(false),
-            Err(error) if error.is_bad_frame() => Ok(reader.look_beyond()?.frames == 0),
-            Err(_) => Ok(false),
-        },
-        Err(StorageError::Io { file, action, source }) => {
-            Err(StorageError::Io { file, action, source })
-        }
-        // Rubbish was never written by us; what a power cut leaves is the beginning of a frame,
-        // or zeros.
-        Err(error) if error.is_bad_frame() || entry.bytes == 0 => {
-            Ok(FrameReader::new(name, open()?).look_beyond(|_| 0)?.frames == 0)
-        }
-        Err(_) => is_zero(disk, name),
-    }
-}
-
-fn is_zero(disk: &dyn Disk, name: &str) -> Result<bool, StorageError> {
-    let mut source = disk.open(name).map_err(StorageError::io(name, "open"))?;
-    let mut buffer = [0; 4096];
-    loop {
-        match source.read(&mut buffer).map_err(StorageError::io(name, "read"))? {
-            0 => return Ok(true),
-            read if buffer.iter().take(read).any(|byte| *byte != 0) => return Ok(false),
-            _ => {}
-        }
-    }
-}
-
 impl<'a> Chain<'a> {
     pub(super) fn new(
         disk: &'a dyn Disk,
@@ -159,7 +99,8 @@ impl<'a> Chain<'a> {
             // What is not whole at the end of a log that nothing goes on from is where the disk failed.
             let next = files.logs.range(number + 1..).next();
             let may_be_torn = Some(*number) == newest
-                || self.cut.is_some() && next.is_some_and(|next| self.begins_anew(next));
+                || self.cut.is_some()
+                    && next.is_some_and(|(next, _)| begins_anew(self.disk, *next));
             match self.read_log(*number, entry, from, may_be_torn, progress) {
                 Ok(Flow::GoOn) => {}
                 Ok(Flow::Enough) => {
@@ -168,10 +109,8 @@ impl<'a> Chain<'a> {
                 }
                 // What follows a gap is later than the wanted moment; otherwise its snapshot would
                 // be wanted.
-                Err(StorageError::NeedsSnapshot { .. })
-                    if self.cut.is_some() && self.last.is_some() =>
-                {
-                    self.tell_gap(entry)?;
+                Err(StorageError::NeedsSnapshot { .. }) if self.cut.is_some() => {
+                    self.tell_gap(files, from, entry)?;
                     self.is_cut_off = true;
                     break;
                 }
@@ -186,25 +125,37 @@ impl<'a> Chain<'a> {
         Ok(())
     }
 
-    /// Whether a log begins with the snapshot of its number, and not where the one before it ended.
-    fn begins_anew(&self, (number, _): (&u64, &DiskEntry)) -> bool {
-        LogReader::open(self.disk, *number).is_ok_and(|log| log.start() == LogStart::Snapshot)
-    }
-
     /// The wanted moment is later than all that was logged before a gap, and earlier than the log behind it.
-    fn tell_gap(&mut self, behind: &DiskEntry) -> Result<(), StorageError> {
+    fn tell_gap(
+        &mut self,
+        files: &Files,
+        from: u64,
+        behind: &DiskEntry,
+    ) -> Result<(), StorageError> {
         let name = behind.name.as_str();
-        let source = self.disk.open(name).map_err(StorageError::io(name, "open"))?;
-        let to_ms = LogReader::new(name, source)?.header().time_ms;
-        self.tell_gap_until(name, to_ms);
+        let open = |name: &str| self.disk.open(name).map_err(StorageError::io(name, "open"));
+        let to_ms = LogReader::new(name, open(name)?)?.header().time_ms;
+        let before = match (&self.last, files.snapshots.get(&from)) {
+            (None, Some(base)) => {
+                // There was room for the snapshot that was begun with, and none for its log.
+                let from_ms = SnapshotReader::new(&base.name, open(&base.name)?)?.header().time_ms;
+                Some((base.name.clone(), from_ms))
+            }
+            _ => self.end_of_last(),
+        };
+        self.tell_gap_between(before, name, to_ms);
         Ok(())
     }
 
-    fn tell_gap_until(&mut self, next: &str, to_ms: u64) {
-        let Some(last) = &self.last else { return };
+    /// The last log, and when its last batch was logged.
+    fn end_of_last(&self) -> Option<(String, u64)> {
+        self.last.as_ref().map(|last| (log_name(last.number), last.time_ms))
+    }
+
+    fn tell_gap_between(&mut self, before: Option<(String, u64)>, next: &str, to_ms: u64) {
+        let Some((file, from_ms)) = before else { return };
         // What is not whole at its end says no more than this.
         self.found.retain(|warning| !matches!(warning, Warning::TornTail { .. }));
-        let (file, from_ms) = (log_name(last.number), last.time_ms);
         self.found.push(Warning::Gap { file, from_ms, next: next.to_owned(), to_ms });
     }
 
@@ -307,7 +258,7 @@ impl<'a> Chain<'a> {
             }
             if self.cut.is_some_and(|cut| cut.apply(last.number, &mut batch)) {
                 if is_first && self.was_off_before(reader) {
-                    self.tell_gap_until(name, reader.header().time_ms);
+                    self.tell_gap_between(self.end_of_last(), name, reader.header().time_ms);
                 }
                 self.replay.apply(batch, reader.table());
                 return Ok(Flow::Enough);
