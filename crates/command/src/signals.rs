@@ -83,6 +83,17 @@ pub fn heed_quit_from(is_heeded: Arc<AtomicBool>) -> Result<(), CliError> {
     done.map(drop).map_err(refused)
 }
 
+/// What each SIGINT sets from now on, in the moment in which it comes: a handler of [`on_ends`] may hear of it later. To be
+/// called before that, so that it is set when the handler is called.
+///
+/// # Errors
+/// As [`on_signals`].
+pub fn note_interrupts() -> Result<Arc<AtomicBool>, CliError> {
+    let noted = Arc::new(AtomicBool::new(false));
+    let done = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&noted));
+    done.map(|_| noted).map_err(refused)
+}
+
 fn refused(error: io::Error) -> CliError {
     CliError::Failure(format!("cannot listen for signals: {error}"))
 }

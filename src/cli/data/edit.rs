@@ -143,15 +143,23 @@ struct Work {
     draft: Arc<Mutex<Draft>>,
     /// Whether the editor does not run any more. Until then, what is pressed at the terminal is for the editor.
     is_edited: Arc<AtomicBool>,
+    /// Set by each Ctrl-C at once.
+    is_pressed: Arc<AtomicBool>,
 }
 
 impl Work {
-    fn begin(draft: Draft) -> Result<Self, CliError> {
-        let work = Self { draft: Arc::new(Mutex::new(draft)), is_edited: Arc::default() };
+    fn begin(mut draft: Draft) -> Result<Self, CliError> {
+        let is_pressed = signals::note_interrupts().inspect_err(|_| draft.remove())?;
+        let draft = Arc::new(Mutex::new(draft));
+        let work = Self { draft, is_edited: Arc::default(), is_pressed };
         let (draft, is_edited) = (Arc::clone(&work.draft), Arc::clone(&work.is_edited));
+        let is_pressed = Arc::clone(&work.is_pressed);
         let quit_too = signals::heed_quit_from(Arc::clone(&work.is_edited));
         let heard = signals::on_ends(move |signal| {
-            if signal == signals::Signal::Interrupt && !is_edited.load(Ordering::Relaxed) {
+            // This thread may hear of what was pressed in the editor when that has ended.
+            let is_for_editor =
+                || !is_edited.load(Ordering::SeqCst) || !is_pressed.load(Ordering::SeqCst);
+            if signal == signals::Signal::Interrupt && is_for_editor() {
                 return;
             }
             // It is held until the process has ended, so that the text stays.
@@ -189,7 +197,9 @@ impl Work {
         command.arg("-c").arg(script).arg("sh").arg(&self.draft().file);
         // Without the lock: whoever edits may take long.
         let status = command.status();
-        self.is_edited.store(true, Ordering::Relaxed);
+        // What is pressed from here on is for this command.
+        self.is_pressed.store(false, Ordering::SeqCst);
+        self.is_edited.store(true, Ordering::SeqCst);
         let mut draft = self.draft();
         let editor = editor.to_string_lossy();
         let why = match status {
