@@ -157,11 +157,12 @@ def test_what_is_typed_while_a_save_is_confirmed_is_kept(writable, watch):
         # It saves; that the page reads back what it has saved takes a while, too.
         value.fill('"second"')
         save = page.get_by_role("button", name="Save")
+        looks = len(held.routes)
         save.click()
         expect(page.locator(".box.good")).to_have_text("Saved.")
-        held.wait_for(2)
+        held.wait_for(looks + 1)
         value.fill('"third"')
-        held.release(1)
+        held.release_from(looks)
         with urllib.request.urlopen(f"http://{node.http}/v1/kv/site/lamp", timeout=raw.PATIENCE) as answer:
             etag = answer.headers["ETag"]
         expect(page.locator(".entry dl")).to_contain_text(etag)
@@ -173,7 +174,6 @@ def test_what_is_typed_while_a_save_is_confirmed_is_kept(writable, watch):
         page.evaluate("new Promise((done) => setTimeout(done, 50))")
         expect(page.locator(".box")).to_have_text(["Saved."])
         # It is an edit like any other, of what was just saved.
-        held.end()
         save.click()
         expect(save).to_be_disabled()
         expect(page.locator(".box.good")).to_have_text("Saved.")
@@ -243,10 +243,10 @@ class Held:
         """Lets one go on."""
         self.routes[index].continue_()
 
-    def end(self):
-        """Holds no further ones; lets all go on that came after the first two."""
+    def release_from(self, index):
+        """Lets all go on from this one on, and holds no further ones."""
         self.is_over = True
-        for route in self.routes[2:]:
+        for route in self.routes[index:]:
             route.continue_()
 
 
