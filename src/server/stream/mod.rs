@@ -352,25 +352,19 @@ impl Streams {
         true
     }
 
-    /// Ends a stream that its client still wants. One that ends by itself has an error before its end: else what has come
-    /// would look like all.
+    /// Ends streams that their client still wants.
     fn cut(
         &mut self,
-        seq: u64,
-        why: ClientError,
+        ending: &[u64],
+        why: &ClientError,
         (cx, tock): (&Context<'_>, Tock),
         out: &mut Vec<u8>,
     ) {
-        let Some(mut stream) = self.remove(seq) else { return };
-        match stream.source.framing() {
-            _ if stream.source.is_endless() => stream.write_stop(seq, tock, out),
-            Framing::Usual => stream.write_failure(&why, seq, tock, out),
-            // Some of the tree may be deleted.
-            Framing::SeqFirst | Framing::Single => {
-                stream.write_failure(&stopped(), seq, tock, out);
-            }
+        for &seq in ending {
+            let Some(mut stream) = self.remove(seq) else { continue };
+            stream.write_cut(why, seq, tock, out);
+            self.garbage.extend(stream.source.close(cx));
         }
-        self.garbage.extend(stream.source.close(cx));
     }
 
     /// The client sends nothing any more: streams that end by themselves may do so, if they
@@ -382,20 +376,18 @@ impl Streams {
             .filter(|(_, s)| s.source.is_endless() || !s.window.has_room())
             .map(|(seq, _)| *seq)
             .collect();
-        for seq in ending {
-            let text = "this is not all: the client sends nothing any more, so it cannot acknowledge the rest";
-            let why = ClientError::new(ErrorCode::TooSlow, text);
-            self.cut(seq, why, (cx, tock), out);
-        }
+        let text =
+            "this is not all: the client sends nothing any more, so it cannot acknowledge the rest";
+        let why = ClientError::new(ErrorCode::TooSlow, text);
+        self.cut(&ending, &why, (cx, tock), out);
     }
 
     /// The node ends the connection: ends all streams.
     pub(super) fn end_all(&mut self, cx: &Context<'_>, tock: Tock, out: &mut Vec<u8>) {
-        while let Some((&seq, _)) = self.open.first_key_value() {
-            let text = "this is not all: the node ends the connection; ask again, or another node";
-            let why = ClientError::new(ErrorCode::NotReady, text);
-            self.cut(seq, why, (cx, tock), out);
-        }
+        let ending: Vec<u64> = self.open.keys().copied().collect();
+        let text = "this is not all: the node ends the connection; ask again, or another node";
+        let why = ClientError::new(ErrorCode::NotReady, text);
+        self.cut(&ending, &why, (cx, tock), out);
     }
 
     /// Closes all streams without a word: the connection is gone.
@@ -585,12 +577,23 @@ impl Stream {
         self.write_state("end", seq, tock, out);
     }
 
-    /// Ends the stream before its time.
+    /// Ends the stream before its time, as its client has asked for.
     fn write_stop(&mut self, seq: u64, tock: Tock, out: &mut Vec<u8>) {
         if self.source.framing() == Framing::Single {
             write_error(&stopped(), Some(seq), tock, out);
         } else {
             self.write_end(seq, tock, out);
+        }
+    }
+
+    /// Ends the stream although its client wants the rest. One that ends by itself has an error before its end: else what
+    /// has come would look like all.
+    fn write_cut(&mut self, why: &ClientError, seq: u64, tock: Tock, out: &mut Vec<u8>) {
+        match self.source.framing() {
+            _ if self.source.is_endless() => self.write_end(seq, tock, out),
+            Framing::Usual => self.write_failure(why, seq, tock, out),
+            // Some of the tree may be deleted.
+            Framing::SeqFirst | Framing::Single => self.write_failure(&stopped(), seq, tock, out),
         }
     }
 

@@ -71,43 +71,41 @@ impl LogWriter {
         knowledge: &Knowledge,
         table: &NodeTable,
     ) -> Result<Self, StorageError> {
-        let name = name.to_owned();
-        let file = disk.create(&name).map_err(StorageError::io(&name, "create"))?;
-        let begun = Self::begin(&name, file, disk, header, start, knowledge, table);
-        if begun.is_err() {
-            // Nothing is in it, and a log that was not begun is of no use. On a disk that is full this works. The first
-            // error is the one to report.
-            let _ = disk.remove(&name);
-            let _ = disk.sync_dir();
-        }
-        begun
-    }
-
-    fn begin(
-        name: &str,
-        file: Box<dyn DiskFile>,
-        disk: &dyn Disk,
-        header: &FileHeader,
-        start: LogStart,
-        knowledge: &Knowledge,
-        table: &NodeTable,
-    ) -> Result<Self, StorageError> {
-        let id = file.id().map_err(StorageError::io(name, "look at"))?;
-        let mut framing = Framing::new();
-        framing.frame(|out| write_header(header, id, Content::Log(start), out));
+        let file = disk.create(name).map_err(StorageError::io(name, "create"))?;
         let mut writer = Self {
             file,
             name: name.to_owned(),
             header: header.clone(),
-            framing,
+            framing: Framing::new(),
             nodes: 0,
             synced: 0,
             failed: false,
         };
-        writer.put_batch(LAST, header.time_ms, table, &[], Some(knowledge))?;
-        writer.sync()?;
-        disk.sync_dir().map_err(StorageError::io(&writer.name, "sync the directory of"))?;
-        Ok(writer)
+        match writer.begin(disk, start, knowledge, table) {
+            Ok(()) => Ok(writer),
+            Err(error) => {
+                // Nothing is in it, and a log that was not begun is of no use. On a disk that is full this works. The
+                // first error is the one to report.
+                let _ = disk.remove(name);
+                let _ = disk.sync_dir();
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes and syncs all that it starts with, and its name.
+    fn begin(
+        &mut self,
+        disk: &dyn Disk,
+        start: LogStart,
+        knowledge: &Knowledge,
+        table: &NodeTable,
+    ) -> Result<(), StorageError> {
+        let id = self.file.id().map_err(StorageError::io(&self.name, "look at"))?;
+        self.framing.frame(|out| write_header(&self.header, id, Content::Log(start), out));
+        self.put_batch(LAST, self.header.time_ms, table, &[], Some(knowledge))?;
+        self.sync()?;
+        disk.sync_dir().map_err(StorageError::io(&self.name, "sync the directory of"))
     }
 
     /// The file's name.

@@ -50,8 +50,8 @@ impl Unlinked {
         self.lasting = lasting.map(|(name, _)| name.clone()).collect();
         let refusing = network.refusing.iter().filter(|(name, _)| self.lasting.contains(*name));
         self.refusing = refusing.map(|(name, why)| (name.clone(), Arc::clone(why))).collect();
-        let unreached = self.lasting.iter().filter(|name| !self.refusing.contains_key(*name));
-        self.why = unreached.filter_map(why).next();
+        let why = self.unreached().find_map(why);
+        self.why = why;
         if self.lasting.is_empty() {
             let (_, names) = self.said.take()?;
             let names: Vec<String> = names.iter().map(ToString::to_string).collect();
@@ -74,32 +74,36 @@ impl Unlinked {
     pub(in crate::node) fn text(&self, now: Millis) -> Option<String> {
         let since = self.lasting.iter().filter_map(|name| self.since.get(name)).min()?;
         let since = show_ms(now.saturating_sub(*since));
-        let refusing = self.refusing.iter().next().map(|(_, why)| {
-            let names: Vec<String> = self.refusing.keys().map(ToString::to_string).collect();
-            let is = if names.len() == 1 { "it is" } else { "they are" };
-            format!(
-                "there has been no link to {} for {since}, although {is} up: one side refuses the other, so changes \
-                 go by way of others if they can; {why}",
-                names_text(&names)
-            )
+        let beginning = |names: &[String], is: &str| {
+            format!("there has been no link to {} for {since}, although {is} up", names_text(names))
+        };
+        let refusing: Vec<String> = self.refusing.keys().map(ToString::to_string).collect();
+        let refusing = self.refusing.values().next().map(|why| {
+            let is = if refusing.len() == 1 { "it is" } else { "they are" };
+            let beginning = beginning(&refusing, is);
+            format!("{beginning}: one side refuses the other, so changes go by way of others if they can; {why}")
         });
-        let unreached = self.lasting.iter().filter(|name| !self.refusing.contains_key(*name));
-        let names: Vec<String> = unreached.map(ToString::to_string).collect();
+        let names: Vec<String> = self.unreached().map(ToString::to_string).collect();
         if names.is_empty() {
             return refusing;
         }
-        let refusing = refusing.map(|text| format!(". Besides, {text}")).unwrap_or_default();
         let (is, it, them) = match names.len() {
             1 => ("it is", "it", "the two"),
             _ => ("they are", "them", "this node and these"),
         };
+        let beginning = beginning(&names, is);
         let why = self.why.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
+        let refusing = refusing.map(|text| format!(". Besides, {text}")).unwrap_or_default();
         Some(format!(
-            "there has been no link to {} for {since}, although {is} up: {them} cannot reach each other by TCP, so changes \
-             go by way of others, and later; look at the firewalls and routes between this node and {it}, and at the \
-             addresses that they give to others (--advertise){why}{refusing}",
-            names_text(&names)
+            "{beginning}: {them} cannot reach each other by TCP, so changes go by way of others, and later; look at the \
+             firewalls and routes between this node and {it}, and at the addresses that they give to others \
+             (--advertise){why}{refusing}"
         ))
+    }
+
+    /// Those that are warned of and refuse nothing.
+    fn unreached(&self) -> impl Iterator<Item = &NodeName> {
+        self.lasting.iter().filter(|name| !self.refusing.contains_key(*name))
     }
 }
 
