@@ -385,7 +385,7 @@ func TestASeedOfAnotherNetworkIsPassedOver(t *testing.T) {
 }
 
 func TestANodeThatDoesNotTellItsNetworkIsUsed(t *testing.T) {
-	for _, node := range []*scripted{{}, {isOld: true}, {greets: fields{"network": ""}}, {greets: fields{"network": 5}}} {
+	for _, node := range []*scripted{{tellsNone: true}, {isOld: true}, {greets: fields{"network": ""}}, {greets: fields{"network": 5}}} {
 		node.name, node.script = "s1", always(writtenReply)
 		seeds := startScripted(t, node)
 		for _, network := range []string{"", "ours"} {

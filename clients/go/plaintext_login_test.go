@@ -97,7 +97,7 @@ func ownAddress() string {
 // atNoLoopback runs a test with a node that says this in its greeting, at an address that is no loopback address.
 func atNoLoopback(t *testing.T, greets fields, do func(t *testing.T, far *farAway, node *scripted)) {
 	prepare := func(host string) *scripted {
-		return &scripted{name: "s1", host: host, script: always(with(writtenReply, "value", 1)), greets: greets}
+		return &scripted{name: "s1", host: host, network: "n", script: always(with(writtenReply, "value", 1)), greets: greets}
 	}
 	t.Run("it says that it is far", func(t *testing.T) {
 		far, node := new(farAway), prepare("")

@@ -2,8 +2,10 @@ package distkv
 
 import (
 	"crypto/tls"
+	"fmt"
 	"maps"
 	"net"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -20,7 +22,8 @@ type scripted struct {
 
 	asksLogin bool   // it greets like a node on which clients must log in
 	isEmpty   bool   // it has not caught up yet
-	network   string // its network's name; older nodes tell none
+	network   string // its network's name; "": one of this process's own, unless it tells none, as older nodes do
+	tellsNone bool
 	greets    fields // more of its greeting
 	tock      int64  // what its clock shows in all that it answers by itself; 0: it is not told
 	cluster   later  // how it answers who it is; nil: at once
@@ -259,6 +262,9 @@ func (s *scripted) serve(socket net.Conn) {
 	}
 	if s.network != "" {
 		greeting["network"] = s.network
+	} else if !s.isOld && !s.tellsNone {
+		// A client of another test, whose node was killed and had this one's port, must not take this one for it.
+		greeting["network"] = fmt.Sprintf("scripted-%d", os.Getpid())
 	}
 	maps.Copy(greeting, s.greets)
 	s.mu.Lock()

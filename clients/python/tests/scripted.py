@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import Callable
 
@@ -29,8 +30,9 @@ class ScriptedNode:
         self.qlen = 10
         self.came = 0
         """Bytes that clients have sent."""
-        self.network: str | None = None
-        """Its network's name; older nodes tell none."""
+        self.network: str | None = None if is_old else f"scripted-{os.getpid()}"
+        """Its network's name; older nodes tell none. A client of another test, whose node was killed and had this one's
+        port, must not take this one for it."""
         self.tock: int | None = None
         """What its clock shows in all that it answers by itself; none: it is not told."""
         self.table: Callable[[dict], object] | None = None

@@ -259,7 +259,7 @@ async def test_a_seed_of_another_network_is_passed_over(two):
 @pytest.mark.parametrize("network", [None, "", 5])
 async def test_a_node_that_does_not_tell_its_network_is_used(network):
     nodes = [ScriptedNode(f"s{n + 1}", lambda request: {**WRITTEN, "value": 1}) for n in range(2)]
-    nodes[0].network, nodes[1].is_old = network, True
+    nodes[0].network, nodes[1].network, nodes[1].is_old = network, None, True
     for node in nodes:
         await start(node)
         for config in (CONFIG, Config(network="ours"), Config(network="")):

@@ -106,7 +106,8 @@ async def test_no_secret_goes_to_another_machine_in_plain_text(node, way):
     if way == "in a way that it made up":
         node.greets, config = {"auth": ["made up"]}, replace(config, login=Login("ann", SECRET))
     if way == "by a ticket":
-        config = replace(config, login=None, ticket=ticket_of(node, "n", method="password", user="ann", secret=SECRET))
+        ticket = ticket_of(node, node.network, method="password", user="ann", secret=SECRET)
+        config = replace(config, login=None, ticket=ticket)
     with pytest.raises(DeniedError) as caught:
         if way == "threads":
             await asyncio.to_thread(sync.Client, node.address, config=config)
