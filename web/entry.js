@@ -160,8 +160,9 @@ export class Entry {
   }
 
   async keep(path, mine, tag) {
+    let made;
     try {
-      await send(path, mine, tag);
+      made = (await send(path, mine, tag)).etag;
     } catch (error) {
       if (path !== this.path) return;
       if (error instanceof Refused && error.status === 412) return this.meet(mine);
@@ -171,13 +172,14 @@ export class Entry {
     this.tell("good", "Saved.");
     const entry = await fetchEntry(path, null);
     if (path !== this.path) return;
-    // What was typed meanwhile is the next edit.
-    const typed = this.editor.value;
-    this.take(entry);
-    if (typed !== mine) {
+    // What was typed meanwhile is the next edit: of what was saved, whatever somebody else has made of it since.
+    const typed = this.editor.value, isOwn = entry.tag === made, isTyped = typed !== mine;
+    this.take(isTyped && !isOwn ? { ...entry, there: true, text: mine, tag: made } : entry);
+    if (isTyped) {
       this.editor.value = typed;
       this.buttons();
     }
+    if (!isOwn) this.tell("warn", isTyped ? "Saved, and then somebody else has changed it. Save shows both." : "Saved, and then somebody else has changed it. This is theirs.");
     this.changed();
   }
 

@@ -54,9 +54,13 @@ func TestANodeThatJoinsAndOneThatGoesAreToldInOneEventEach(t *testing.T) {
 	until(t, func() bool {
 		mu.Lock()
 		defer mu.Unlock()
+		if len(events) == 0 {
+			return false
+		}
 		last := events[len(events)-1]
 		return slices.ContainsFunc(last.Moved, func(move Move) bool { return move.Before == "n3" })
 	})
+	stop()
 	mu.Lock()
 	added, gained := 0, false
 	for i, event := range events {
@@ -71,7 +75,6 @@ func TestANodeThatJoinsAndOneThatGoesAreToldInOneEventEach(t *testing.T) {
 	if added != 1 || !gained {
 		t.Error(added, gained)
 	}
-	stop()
 	if _, err := nodes.Add("n4"); err != nil {
 		t.Fatal(err)
 	}

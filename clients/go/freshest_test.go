@@ -42,8 +42,7 @@ func readersOf(t *testing.T, config Config, reads ...any) (client *Client, nodes
 			return with(writtenReply, "tock", 9)
 		}})
 	}
-	config.Seeds = startScripted(t, nodes...)
-	client = connect(t, config)
+	client = joined(t, config, nodes...)
 	allLive(t, client, 3)
 	return client, nodes
 }
@@ -142,24 +141,26 @@ func TestFreshestWaitsForItsOwnWrite(t *testing.T) {
 
 // The context's end comes in the middle of a round, of which one node of three has answered.
 func TestAMajorityThatDoesNotAnswerInTimeIsTheSameErrorWheneverTheContextEnds(t *testing.T) {
-	client, _ := readers(t, time.Hour, gone, silence{}, silence{})
-	for _, timeout := range []time.Duration{0, time.Hour} {
-		for cause, end := range map[error]func() (context.Context, context.CancelFunc){
-			context.DeadlineExceeded: func() (context.Context, context.CancelFunc) {
-				return context.WithTimeout(t.Context(), 100*time.Millisecond)
-			},
-			context.Canceled: func() (context.Context, context.CancelFunc) {
-				ctx, cancel := context.WithCancel(t.Context())
-				time.AfterFunc(100*time.Millisecond, cancel)
-				return ctx, cancel
-			},
-		} {
-			ctx, cancel := end()
-			_, err := client.Get(ctx, PathOf("p"), &GetOptions{Read: Freshest, Timeout: timeout})
-			cancel()
-			if !errors.Is(err, cause) || errors.Is(err, ErrNoMajority) != (cause == context.DeadlineExceeded) {
-				t.Error(timeout, cause, err)
+	virtually(t, func(t *testing.T) {
+		client, _ := readers(t, time.Hour, gone, silence{}, silence{})
+		for _, timeout := range []time.Duration{0, time.Hour} {
+			for cause, end := range map[error]func() (context.Context, context.CancelFunc){
+				context.DeadlineExceeded: func() (context.Context, context.CancelFunc) {
+					return context.WithTimeout(t.Context(), 100*time.Millisecond)
+				},
+				context.Canceled: func() (context.Context, context.CancelFunc) {
+					ctx, cancel := context.WithCancel(t.Context())
+					time.AfterFunc(100*time.Millisecond, cancel)
+					return ctx, cancel
+				},
+			} {
+				ctx, cancel := end()
+				_, err := client.Get(ctx, PathOf("p"), &GetOptions{Read: Freshest, Timeout: timeout})
+				cancel()
+				if !errors.Is(err, cause) || errors.Is(err, ErrNoMajority) != (cause == context.DeadlineExceeded) {
+					t.Error(timeout, cause, err)
+				}
 			}
 		}
-	}
+	})
 }

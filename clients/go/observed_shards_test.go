@@ -39,30 +39,32 @@ func TestAnObserverThatWaitsForTheTableOfShardsIsToldSo(t *testing.T) {
 		"other refresh":  func(_ context.Context, c *Client) error { return c.RefreshShards(context.Background()) },
 		"another prefer": func(_ context.Context, c *Client) error { return c.PreferShard(context.Background(), 1, "s1") },
 	} {
-		config := quick()
-		config.Retry.TotalDeadline, config.ShardTableAge = time.Second, shardTableAgeMin
-		observer := &waitingObserver{wait: wait, client: make(chan *Client, 1), results: make(chan error, 1)}
-		config.Observer = observer
-		client, one, two, _ := pair(t, config, always(writtenReply))
-		observer.client <- client
-		select {
-		case err := <-observer.results:
-			isOwn := name == "refresh" || name == "prefer"
-			sent := len(one.actions("set_internal")) + len(two.actions("set_internal"))
-			switch {
-			case isOwn && (!errors.Is(err, ErrUsage) || sent != 0):
-				t.Error(name, err, sent)
-			case name == "other refresh" && (!errors.Is(err, ErrUnavailable) || errors.Is(err, ErrFateUnknown)):
-				t.Error(name, err)
-			case name == "another prefer" && (!errors.Is(err, ErrFateUnknown) || sent != 1):
-				t.Error(name, err, sent)
+		virtually(t, func(t *testing.T) {
+			config := quick()
+			config.Retry.TotalDeadline, config.ShardTableAge = time.Second, shardTableAgeMin
+			observer := &waitingObserver{wait: wait, client: make(chan *Client, 1), results: make(chan error, 1)}
+			config.Observer = observer
+			client, one, two, _ := pair(t, config, always(writtenReply))
+			observer.client <- client
+			select {
+			case err := <-observer.results:
+				isOwn := name == "refresh" || name == "prefer"
+				sent := len(one.actions("set_internal")) + len(two.actions("set_internal"))
+				switch {
+				case isOwn && (!errors.Is(err, ErrUsage) || sent != 0):
+					t.Error(name, err, sent)
+				case name == "other refresh" && (!errors.Is(err, ErrUnavailable) || errors.Is(err, ErrFateUnknown)):
+					t.Error(name, err)
+				case name == "another prefer" && (!errors.Is(err, ErrFateUnknown) || sent != 1):
+					t.Error(name, err, sent)
+				}
+			case <-time.After(patient):
+				t.Fatal(name, "it waits for itself")
 			}
-		case <-time.After(patient):
-			t.Fatal(name, "it waits for itself")
-		}
-		if err := client.RefreshShards(t.Context()); err != nil {
-			t.Error(name, "others are not held up:", err)
-		}
+			if err := client.RefreshShards(t.Context()); err != nil {
+				t.Error(name, "others are not held up:", err)
+			}
+		})
 	}
 }
 
@@ -77,7 +79,7 @@ func TestATryThatWasSentIsNotSaidToHaveHadNoConnection(t *testing.T) {
 		return reset{}
 	}
 	one.mu.Unlock()
-	_, err := client.Put(t.Context(), path, 1, &PutOptions{Timeout: 500 * time.Millisecond})
+	_, err := client.Put(t.Context(), path, 1, &PutOptions{Timeout: 3 * time.Second})
 	if text := wantError(t, err, ErrFateUnknown).Error(); strings.Contains(text, "may have been done: cannot connect") ||
 		!strings.Contains(text, "by an earlier try; the last one was not sent: ") {
 		t.Error(text)

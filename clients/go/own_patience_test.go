@@ -35,53 +35,59 @@ func TestAReadWithLittleTimeTakesWhatThereIs(t *testing.T) {
 		return ctx
 	}
 	for second, reply := range map[string]any{"as old": old, "silent": silence{}, "nothing there": fields{"chain": nil, "tock": 20}} {
-		client, path := lost(t, time.Hour, old, reply)
-		for mode, read := range map[string]func() (string, error){
-			"context": func() (string, error) { return Get[string](soon(t), client, path, nil) },
-			"timeout": func() (string, error) {
-				return Get[string](t.Context(), client, path, &GetOptions{Timeout: little})
-			},
-			"both": func() (string, error) {
-				return Get[string](soon(t), client, path, &GetOptions{Timeout: time.Hour})
-			},
-		} {
-			started := time.Now()
-			found, err := read()
-			if took := time.Since(started); found != "old" || err != nil || took < little || took > patient {
-				t.Error(second, mode, found, err, took)
+		virtually(t, func(t *testing.T) {
+			client, path := lost(t, time.Hour, old, reply)
+			for mode, read := range map[string]func() (string, error){
+				"context": func() (string, error) { return Get[string](soon(t), client, path, nil) },
+				"timeout": func() (string, error) {
+					return Get[string](t.Context(), client, path, &GetOptions{Timeout: little})
+				},
+				"both": func() (string, error) {
+					return Get[string](soon(t), client, path, &GetOptions{Timeout: time.Hour})
+				},
+			} {
+				started := time.Now()
+				found, err := read()
+				if took := time.Since(started); found != "old" || err != nil || took != little {
+					t.Error(second, mode, found, err, took)
+				}
+				if !client.caller.own.wrote(path) {
+					t.Fatal("a read with little time does not give up an own write")
+				}
 			}
-			if !client.caller.own.wrote(path) {
-				t.Fatal("a read with little time does not give up an own write")
-			}
-		}
+		})
 	}
 }
 
 func TestAMajorityIsTakenWhereAReadHasLittleTime(t *testing.T) {
-	client, ctx, path := wroteOnce(t, time.Hour, silence{}, old, old)
-	for range 2 {
-		found, err := Get[string](ctx, client, path, &GetOptions{Read: Freshest, Timeout: 100 * time.Millisecond})
-		if found != "old" || err != nil || !client.caller.own.wrote(path) {
-			t.Fatal(found, err)
+	virtually(t, func(t *testing.T) {
+		client, ctx, path := wroteOnce(t, time.Hour, silence{}, old, old)
+		for range 2 {
+			found, err := Get[string](ctx, client, path, &GetOptions{Read: Freshest, Timeout: 100 * time.Millisecond})
+			if found != "old" || err != nil || !client.caller.own.wrote(path) {
+				t.Fatal(found, err)
+			}
 		}
-	}
+	})
 }
 
 func TestAllReadsTogetherAreAsPatientAsOne(t *testing.T) {
 	const patience = 300 * time.Millisecond
 	for _, mode := range []ReadMode{Preferred, Freshest} {
-		client, path := lost(t, patience, old, old)
-		started := time.Now()
-		until(t, func() bool {
-			_, err := client.Get(t.Context(), path, &GetOptions{Read: mode, Timeout: 20 * time.Millisecond})
-			if err != nil {
-				t.Fatal(mode, err)
+		virtually(t, func(t *testing.T) {
+			client, path := lost(t, patience, old, old)
+			started := time.Now()
+			until(t, func() bool {
+				_, err := client.Get(t.Context(), path, &GetOptions{Read: mode, Timeout: 20 * time.Millisecond})
+				if err != nil {
+					t.Fatal(mode, err)
+				}
+				return !client.caller.own.wrote(path)
+			})
+			if took := time.Since(started); took < patience {
+				t.Error(mode, "it was given up after", took)
 			}
-			return !client.caller.own.wrote(path)
 		})
-		if took := time.Since(started); took < patience {
-			t.Error(mode, "it was given up after", took)
-		}
 	}
 }
 

@@ -171,7 +171,7 @@ func TestANodeWaitsForCopiesWithinTheTimeOfItsTry(t *testing.T) {
 
 func TestAShortDeadlineEndsUnconfirmedAndNotUnknown(t *testing.T) {
 	client := sharedClient(t) // A try may take longer than the deadline, of which a node waits for three quarters.
-	_, err := client.Put(t.Context(), base(), 1, &PutOptions{Copies: 5, Timeout: 8 * time.Second})
+	_, err := client.Put(t.Context(), base(), 1, &PutOptions{Copies: 5, Timeout: 12 * time.Second})
 	if failed := wantError(t, err, ErrFateUnknown); failed.Fate != Unconfirmed || failed.Code != "unknown_fate" {
 		t.Errorf("%+v", failed)
 	}

@@ -56,7 +56,9 @@ func TestWhoSeesAViewAndListensThenIsNotToldOfIt(t *testing.T) {
 	config.fill()
 	seed := must[address](t)(parseAddress("127.0.0.1:1", DefaultPort))
 	for range 500 {
-		topology := newTopology([]address{seed}, newPool(&config, new(group)), &config)
+		var goroutines group
+		pool := newPool(&config, &goroutines)
+		topology := newTopology([]address{seed}, pool, &config)
 		var told atomic.Int64
 		must[func()](t)(topology.listen(func(TopologyChange) { told.Add(1) }))
 		done := make(chan struct{})
@@ -74,6 +76,8 @@ func TestWhoSeesAViewAndListensThenIsNotToldOfIt(t *testing.T) {
 		if told.Load() != 1 {
 			t.Fatal(told.Load())
 		}
+		pool.close()
+		<-goroutines.none()
 	}
 }
 

@@ -324,10 +324,11 @@ func TestAnUnusedConnectionIsClosedButNotUnderAStream(t *testing.T) {
 	for _, name := range []string{"s1", "s2"} {
 		get[string](t, client, preferredPath(t, client, name))
 	}
-	until(t, func() bool { return client.Stats().Pool.IdleClosed >= 1 })
-	if found := client.Stats().Pool; found.Connections != 1 || found.OpenRequests != 1 {
-		t.Error("that of the cluster view stays:", found)
-	}
+	// That of the cluster view stays. The other one may have been closed, and opened again, between the calls.
+	until(t, func() bool {
+		found := client.Stats().Pool
+		return found.IdleClosed >= 1 && found.Connections == 1 && found.OpenRequests == 1
+	})
 }
 
 type noisyObserver struct {

@@ -129,14 +129,19 @@ func (s *scripted) stop() {
 	s.running.Wait()
 }
 
-// startAgain starts it where it was before it was stopped. It must have no peers.
+// startAgain starts it where it was before it was stopped. It must have no peers. Meanwhile the system may have given its port to
+// any other program's connection, for a while.
 func (s *scripted) startAgain(t testing.TB) {
 	t.Helper()
-	listener, err := net.Listen("tcp", s.listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.listener, s.sockets = listener, map[net.Conn]bool{}
+	where := s.listener.Addr().String()
+	until(t, func() bool {
+		listener, err := net.Listen("tcp", where)
+		if err == nil {
+			s.listener = listener
+		}
+		return err == nil
+	})
+	s.sockets = map[net.Conn]bool{}
 	s.running.Add(1)
 	go s.accept()
 }
@@ -424,8 +429,7 @@ func pair(t *testing.T, config Config, first func(message) any) (*Client, *scrip
 	t.Helper()
 	one := &scripted{name: "s1", script: first}
 	two := &scripted{name: "s2", script: always(with(writtenReply, "value", "two"))}
-	config.Seeds = startScripted(t, one, two)
-	client := connect(t, config)
+	client := joined(t, config, one, two)
 	return client, one, two, preferredPath(t, client, "s1")
 }
 

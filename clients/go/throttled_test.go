@@ -305,7 +305,8 @@ func TestAllClientsOfAUserThatIsRemovedAreToldSoon(t *testing.T) {
 // Others that try wrong secrets of a user make its logins wait, and keep nobody out who has the right one.
 func TestOthersWithTheWrongSecretKeepNobodyOut(t *testing.T) {
 	u := withUsers(t, 2)
-	wrong := Config{Seeds: u.nodes.Seeds(), Login: PasswordLogin("bob", "bob's secret")}
+	wrong := Config{Seeds: u.nodes.Seeds(), Login: PasswordLogin("bob", "bob's secret"),
+		Pool: PoolConfig{ProbeTimeout: time.Minute}} // No node is taken for dead.
 	client := connect(t, wrong)
 	watch := openWatch(t, client, MustPath("open.x"), nil)
 	collect(t, watch, is[UpToDate])

@@ -80,25 +80,27 @@ func TestAListingIsGivenUpAtASilentNode(t *testing.T) {
 }
 
 func TestATreeIsDeletedElsewhereWhereANodeIsSilentIfItMayBe(t *testing.T) {
-	client, one, two, path := pair(t, shortTries(), always(silence{}))
-	two.mu.Lock()
-	two.script = always(fields{"changed": 3, "tock": 1})
-	two.mu.Unlock()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	started := time.Now()
-	_, err := client.DeleteTree(ctx, path, nil)
-	if failed := wantError(t, err, ErrFateUnknown); failed.Node != "s1" || len(two.actions("delete_tree")) != 0 {
-		t.Errorf("%+v", failed)
-	}
-	where := client.topology.routing().byName[one.name].address
-	until(t, func() bool { return !client.pool.isFailing(where) })
-	if count, err := client.DeleteTree(ctx, path, &DeleteTreeOptions{AgainIfUnknown: true}); count != 3 || err != nil {
-		t.Error(count, err)
-	}
-	if took := time.Since(started); took > 30*time.Second || len(one.actions("delete_tree")) != 2 { // Of the minute.
-		t.Error(took)
-	}
+	virtually(t, func(t *testing.T) {
+		client, one, two, path := pair(t, shortTries(), always(silence{}))
+		two.mu.Lock()
+		two.script = always(fields{"changed": 3, "tock": 1})
+		two.mu.Unlock()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		started := time.Now()
+		_, err := client.DeleteTree(ctx, path, nil)
+		if failed := wantError(t, err, ErrFateUnknown); failed.Node != "s1" || len(two.actions("delete_tree")) != 0 {
+			t.Errorf("%+v", failed)
+		}
+		where := client.topology.routing().byName[one.name].address
+		until(t, func() bool { return !client.pool.isFailing(where) })
+		if count, err := client.DeleteTree(ctx, path, &DeleteTreeOptions{AgainIfUnknown: true}); count != 3 || err != nil {
+			t.Error(count, err)
+		}
+		if took := time.Since(started); took > 30*time.Second || len(one.actions("delete_tree")) != 2 { // Of the minute.
+			t.Error(took)
+		}
+	})
 }
 
 // A deletion may take longer than a try, while its node answers that it is alive.
@@ -226,20 +228,23 @@ func TestAListingThatKeepsComingMayTakeLongerThanACall(t *testing.T) {
 }
 
 func TestAListThatKeepsComingEndsWithItsContext(t *testing.T) {
-	entries := make(flowing)
-	client, _, _, path := pair(t, shortTries(), always(entries))
-	ended, flowed := make(chan struct{}), make(chan int, 1)
-	go func() { flowed <- flow(path, entries, time.Minute, ended) }()
-	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
-	defer cancel()
-	started := time.Now()
-	_, err := client.TreeList(ctx, path, nil)
-	took := time.Since(started)
-	close(ended)
-	<-flowed
-	if wantError(t, err, ErrUnavailable); took > patient { // Of the minute that there are entries.
-		t.Error(took)
-	}
+	virtually(t, func(t *testing.T) {
+		entries := make(flowing)
+		client, _, _, path := pair(t, shortTries(), always(entries))
+		ended, flowed := make(chan struct{}), make(chan int, 1)
+		go func() { flowed <- flow(path, entries, time.Minute, ended) }()
+		const little = 405 * time.Millisecond // No entry comes at its end.
+		ctx, cancel := context.WithTimeout(t.Context(), little)
+		defer cancel()
+		started := time.Now()
+		_, err := client.TreeList(ctx, path, nil)
+		took := time.Since(started)
+		close(ended)
+		<-flowed
+		if wantError(t, err, ErrUnavailable); took != little { // Of the minute that there are entries.
+			t.Error(took)
+		}
+	})
 }
 
 func TestAListingStillEndsWithItsTime(t *testing.T) {

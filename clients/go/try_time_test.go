@@ -256,9 +256,12 @@ func TestATimeThatIsBehindOrNoneIsNotTaken(t *testing.T) {
 }
 
 func TestWhatAlwaysComesTooLateWasNotDone(t *testing.T) {
-	client, _ := timed(t, 1_000_000, always(late(1_000_000)))
-	_, err := client.Put(t.Context(), PathOf("a"), 1, &PutOptions{WriteID: NoWriteID, Timeout: 100 * time.Millisecond})
-	if failed := wantError(t, err, ErrUnavailable); failed.Fate != NotDone || failed.Attempts < 2 {
+	node := &scripted{name: "s1", greets: fields{"clock": 1_000_000}, script: always(late(1_000_000))}
+	config := quick()
+	config.Retry.AttemptsMax = 3
+	config.Seeds = startScripted(t, node)
+	_, err := connect(t, config).Put(t.Context(), PathOf("a"), 1, &PutOptions{WriteID: NoWriteID})
+	if failed := wantError(t, err, ErrUnavailable); failed.Fate != NotDone || failed.Attempts != 3 {
 		t.Errorf("%+v", failed)
 	}
 }

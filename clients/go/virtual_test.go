@@ -13,6 +13,9 @@ import (
 // Scripted nodes and clients in virtual time: it goes on when all of them wait, so a test may say when something is to happen, and
 // no machine is too slow for it.
 
+// isVirtual tells whether a test runs in virtual time.
+var isVirtual bool
+
 // virtually runs a test in virtual time.
 func virtually(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
@@ -24,7 +27,8 @@ func virtually(t *testing.T, test func(t *testing.T)) {
 	empty()
 	defer empty()
 	real := processStart
-	defer func() { processStart = real }()
+	isVirtual = true
+	defer func() { processStart, isVirtual = real, false }()
 	synctest.Test(t, func(t *testing.T) {
 		processStart = time.Now() // Virtual time begins long before.
 		time.Sleep(time.Hour)
@@ -88,6 +92,16 @@ func connectVirtually(t *testing.T, config Config, nodes ...*scripted) *Client {
 	allLive(t, client, len(nodes))
 	synctest.Wait()
 	return client
+}
+
+// joined starts scripted nodes as one network, and a client of it: in virtual time, if that is the test's.
+func joined(t *testing.T, config Config, nodes ...*scripted) *Client {
+	t.Helper()
+	if isVirtual {
+		return connectVirtually(t, config, nodes...)
+	}
+	config.Seeds = startScripted(t, nodes...)
+	return connect(t, config)
 }
 
 // oneTry is a configuration of calls with one try.

@@ -162,7 +162,7 @@ func TestAWaitThatIsCancelledAgainAndAgainMissesNothing(t *testing.T) {
 
 func TestAWatchGoesOnWhenItsNodeIsKilledUnderWrites(t *testing.T) {
 	nodes := cluster(t, 3)
-	client := connect(t, Config{Seeds: nodes.Seeds()})
+	client := connect(t, Config{Seeds: nodes.Seeds(), WatchPatience: patient})
 	allLive(t, client, 3)
 	w := openWatch(t, client, MustPath("w"), nil)
 	var stop atomic.Bool
@@ -227,8 +227,9 @@ func TestWhatWasDeletedMeanwhileIsTold(t *testing.T) {
 	victim := nodes.ByName(w.Node())
 	victim.Freeze()
 	// The watch hears nothing of it at its node.
-	_, err := other.Delete(t.Context(), path.MustJoin("b"), nil)
-	put(t, other, path.MustJoin("c"), 2, nil)
+	// Nor at another one that has not heard of it itself.
+	_, err := other.Delete(t.Context(), path.MustJoin("b"), &DeleteOptions{Copies: 1})
+	put(t, other, path.MustJoin("c"), 2, &PutOptions{Copies: 1})
 	victim.Kill()
 	if err != nil {
 		t.Fatal(err)

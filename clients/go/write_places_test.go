@@ -106,6 +106,10 @@ func TestNumbersThatAreUsedUpBeginAnewAsAnotherClient(t *testing.T) {
 }
 
 func TestACallThatHasEndedIsNotWaitedForHoweverItEnded(t *testing.T) {
+	virtually(t, callsThatHaveEnded)
+}
+
+func callsThatHaveEnded(t *testing.T) {
 	client, one, two, path := pair(t, quick(), always(silence{}))
 	placed := func(action string) (all []told) {
 		for _, request := range append(one.actions(action), two.actions(action)...) {

@@ -36,7 +36,7 @@ pub(crate) struct Driver {
 }
 
 /// How long the next event of a watch is waited for.
-const EVENT_PATIENCE: Duration = Duration::from_secs(20);
+const EVENT_PATIENCE: Duration = Duration::from_secs(60);
 
 impl Driver {
     /// Carries one order out.

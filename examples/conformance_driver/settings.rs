@@ -51,6 +51,7 @@ pub(crate) fn config(told: &Json) -> Result<ClientConfig, Failed> {
             "watch_paths_max" => watch_paths = number()?,
             "watch_bytes_max" => watch_bytes = number()?,
             "write_ids" => config = config.write_ids(value.as_bool().ok_or_else(wrong)?),
+            "first_view_timeout" => topology.first_view_timeout = time()?,
             "only_seeds" => topology.only_seeds = value.as_bool().ok_or_else(wrong)?,
             "network" => {
                 access = access.to_network(OwnNetwork::named(value.as_str().ok_or_else(wrong)?));

@@ -93,7 +93,7 @@ impl Cluster {
 
     /// Stops a node's process without ending it.
     pub(crate) fn freeze(&mut self, name: &str) -> Result<(), Failure> {
-        self.named(name)?.process.signal("STOP");
+        self.named(name)?.process.freeze();
         Ok(())
     }
 

@@ -18,12 +18,21 @@ use crate::storm::Weather;
 
 /// How long a scenario may take; a storm's own time comes on top.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How often a step with `until` is asked again.
-const LOOKS_MAX: usize = 800;
+/// What clients are told beside what their scenario says: how many seconds they wait for a node that may be slow, because its
+/// machine is. A scenario in which they are to wait for less says so.
+const PATIENT: [(&str, f64); 5] = [
+    ("connect_deadline", 60.0),
+    ("connect_timeout", 20.0),
+    ("first_view_timeout", 20.0),
+    ("total_deadline", 60.0),
+    ("try_deadline", 20.0),
+];
+/// How long a step with `until` is asked again.
+const LOOKS_PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at what only a client can tell.
 const LOOK_INTERVAL: Duration = Duration::from_millis(25);
 /// How long the requests are waited for that a step with `until` counts.
-const REQUESTS_PATIENCE: Duration = Duration::from_secs(20);
+const REQUESTS_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why a scenario was not played to its end.
 #[derive(Debug)]
@@ -177,7 +186,8 @@ impl Play<'_> {
     pub(crate) fn connect(&mut self, name: &str) -> Result<(), Failure> {
         let plain = ClientPlan::default();
         let ClientPlan { config, refused, .. } = self.plan.clients.get(name).unwrap_or(&plain);
-        let mut config = config.clone();
+        let patient = PATIENT.map(|(name, seconds)| (name.to_owned(), seconds.into()));
+        let mut config: Fields = patient.into_iter().chain(config.clone()).collect();
         if let Some(Json::String(tls)) = config.get_mut("tls")
             && tls.ends_with(".pem")
         {
@@ -213,26 +223,23 @@ impl Play<'_> {
     pub(crate) fn order(&mut self, order: &Order) -> Result<(), Failure> {
         let told = Json::Object(self.with_saved(order)?);
         // The state of a cluster spreads: then it is asked again, for a bounded time.
-        let looks = if order.until { LOOKS_MAX } else { 1 };
-        let mut answer = Json::Null;
-        let mut is_right = false;
-        for look in 0..looks {
-            // Waiting for an event takes its time by itself.
-            if look > 0 && order.what() != "next" {
-                thread::sleep(LOOK_INTERVAL);
-            }
-            answer = self.driver.tell(&told)?;
+        let end = Instant::now() + LOOKS_PATIENCE;
+        let answer = loop {
+            let answer = self.driver.tell(&told)?;
             if order.never.as_ref().is_some_and(|never| fits_in(never, answer.get("ok"))) {
                 return Err(Failure::Client(format!("was never to be told: {answer}")));
             }
-            is_right = is_answered(order, &answer);
-            if is_right {
-                break;
+            if is_answered(order, &answer) {
+                break answer;
             }
-        }
-        if !is_right {
-            return Err(Failure::Client(format!("answered: {answer}")));
-        }
+            if !order.until || Instant::now() > end {
+                return Err(Failure::Client(format!("answered: {answer}")));
+            }
+            // Waiting for an event takes its time by itself.
+            if order.what() != "next" {
+                thread::sleep(LOOK_INTERVAL);
+            }
+        };
         if order.what() == "close" {
             self.connected.remove(order.client());
         }

@@ -73,7 +73,7 @@ pub(crate) struct ScriptedNode {
     /// Whether it is a server of the original, which knows no clusters.
     #[serde(default)]
     pub(crate) old: bool,
-    /// The network that it says it is of; none: it says nothing of it, as nodes did once.
+    /// The network that it says it is of; none: one of this scenario's nodes alone, of which an old one says nothing.
     pub(crate) network: Option<String>,
     /// Its clock when it greets, milliseconds; none: it says nothing of it, as nodes did once.
     pub(crate) clock: Option<u64>,

@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -82,8 +84,12 @@ enum Then {
 }
 
 impl Network {
-    /// Starts them on ports that the system chooses.
+    /// Starts them on ports that the system chooses. What the scenario says nothing of is a network of their own: a client of
+    /// another test, whose node was killed and had one of these ports, must not take this one for it.
     pub(crate) fn start(told: &[scenario::ScriptedNode]) -> io::Result<Network> {
+        static NETWORKS: AtomicUsize = AtomicUsize::new(0);
+        let number = NETWORKS.fetch_add(1, Ordering::Relaxed);
+        let network = format!("scripted-{}-{number}", process::id());
         let mut listeners = Vec::new();
         let mut all = Vec::new();
         for node in told {
@@ -95,7 +101,7 @@ impl Network {
         let mut nodes = Vec::new();
         for (node, listener) in told.iter().zip(listeners) {
             let address = listener.local_addr()?;
-            let shared = Arc::new(Shared::new(node, Arc::clone(&all)));
+            let shared = Arc::new(Shared::new(node, &network, Arc::clone(&all)));
             let own = Arc::clone(&shared);
             let accepting = Some(thread::spawn(move || accept(&listener, &own)));
             nodes.push(Node { shared, address, accepting });
@@ -186,7 +192,13 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 }
 
 impl Shared {
-    fn new(told: &scenario::ScriptedNode, all: Arc<Vec<(String, SocketAddr)>>) -> Shared {
+    /// `network`: that of a node of which the scenario says none. Servers of the original tell none.
+    fn new(
+        told: &scenario::ScriptedNode,
+        network: &str,
+        all: Arc<Vec<(String, SocketAddr)>>,
+    ) -> Shared {
+        let own = (!told.old).then(|| network.to_owned());
         let state = State {
             script: Script::new(told.answers.clone()),
             requests: Vec::new(),
@@ -200,7 +212,7 @@ impl Shared {
         Shared {
             name: told.name.clone(),
             is_old: told.old,
-            network: told.network.clone(),
+            network: told.network.clone().or(own),
             clock: told.clock,
             all,
             state: Mutex::new(state),
@@ -303,12 +315,10 @@ impl Shared {
                 ("next", Value::Nil),
                 ("seq", seq.into()),
             ])),
+            // By which clients ask whether it is alive, whenever they doubt it: that takes no answer from the others.
+            "auth_info" => Then::Send(not_in_the_script(seq)),
             _ => match state.script.next(action) {
-                None => Then::Send(message([
-                    ("error", "not in the script".into()),
-                    ("code", "not_found".into()),
-                    ("seq", seq.into()),
-                ])),
+                None => Then::Send(not_in_the_script(seq)),
                 Some(What::Silence) => Then::Nothing,
                 Some(What::Reset) => Then::End,
                 Some(What::Garbage(bytes)) => Then::Send(bytes),
@@ -392,6 +402,14 @@ impl Connection {
         // It may have ended already.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
+}
+
+fn not_in_the_script(seq: u64) -> Vec<u8> {
+    message([
+        ("error", "not in the script".into()),
+        ("code", "not_found".into()),
+        ("seq", seq.into()),
+    ])
 }
 
 /// Whether a message is not there as a whole yet.

@@ -12,6 +12,7 @@ use distkv::client::{
 use distkv::model::path::Path;
 use distkv::rt;
 use distkv::server::{ServerConfig, TlsSettings};
+use distkv::testing::free_addrs;
 use distkv_tls::server::ClientRoots;
 use distkv_tls::trust::Trust;
 use distkv_tls::{Ca, Channel, ClientTls, Clock, ServerTls, Ticket};
@@ -226,9 +227,7 @@ fn whom_all_nodes_refuse_is_told_at_once() {
     let secured = Secured::new(false);
     let other = Ca::make("plant", now()).unwrap();
     let access = Access::default().by_ca(Trust::hash(other.hash())).unwrap();
-    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let dead = HostPort::from(silent.local_addr().unwrap());
-    drop(silent);
+    let dead = HostPort::from(free_addrs::<1>()[0]);
     rt::block_on(async {
         let config = ClientConfig::new().access(access).connect_deadline(PATIENCE);
         let before = rt::now_us();

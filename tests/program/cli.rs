@@ -15,8 +15,9 @@ mod shut_out;
 mod surroundings;
 mod tickets;
 
-use command::{cli, cli_with, cli_with_input};
+use command::{cli, cli_until_asked, cli_with, cli_with_input};
 use distkv::client::Fields;
+use distkv::testing::free_addrs;
 use fake::{FakeNode, changed, error, item, state};
 
 /// One reply.
@@ -185,10 +186,7 @@ fn a_configuration_file_s_mistake_is_told_with_its_line() {
 
 #[test]
 fn where_no_node_is_the_error_says_so() {
-    // A port that was free a moment ago.
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    drop(listener);
+    let [address] = free_addrs().map(|address| address.to_string());
     let get = cli(&["get", "a", "--connect", &address]);
     assert_eq!(get.code, 6);
     assert!(get.stderr.contains(&address) && get.stderr.contains("--connect"), "{}", get.stderr);
@@ -209,8 +207,8 @@ fn a_node_that_does_not_answer_is_given_up() {
     // A read leaves nothing behind that somebody would have to look for; a change may.
     assert_eq!(get.code, 6);
     assert!(get.stderr.contains("--timeout"), "{}", get.stderr);
-    let set = cli_with(&node, &["set", "a", "1", "--timeout", "100ms"]);
-    assert_eq!(set.code, 7);
+    let set = cli_until_asked(&node, "set_value", &["set", "a", "1", "--timeout", "100ms"]);
+    assert_eq!(set.code, 7, "{}", set.stderr);
     let tree = cli_with(&node, &["tree", "a", "--timeout", "100ms"]);
     assert_eq!(tree.code, 6);
 }

@@ -328,7 +328,8 @@ fn a_full_node_can_be_looked_at_from_its_own_machine() {
         };
         assert!(looked(&["status"]).contains(" from its own machine to look"));
         assert!(looked(&["clients"]).contains("127.0.0.1:"));
-        assert!(looked(&["top", "--once", "--every", "100ms"]).contains(" ok "));
+        let top = ["top", "--once", "--every", "100ms", "--timeout", "60s"];
+        assert!(looked(&top).contains(" ok "));
         let refused = at(&node, &["get", "a"]);
         assert_eq!(refused.code, 3, "{}", refused.stderr);
         assert!(refused.stderr.contains("as many as it allows"), "{}", refused.stderr);

@@ -107,8 +107,12 @@ fn five_nodes_cut_in_two_are_equal_soon_after_the_cable_is_back() {
             let cut = seconds("DISTKV_TEST_CUT_SECONDS", 12.0);
             // Somebody begins to look before the cable is back.
             let mut follow = None;
-            let meanwhile = |_: &mut Cluster| {
+            let meanwhile = |cluster: &mut Cluster| {
                 std::thread::sleep(cut);
+                cluster.wait("the other side is down", |cluster| {
+                    let states = cluster.members(0);
+                    ["n3", "n4"].iter().all(|n| states.get(*n).is_some_and(|s| s == "down"))
+                });
                 let client = client_addr(0).to_string();
                 let mut command = Command::new(processes::PROGRAM);
                 command.args(["state", "--resync", "--follow", "--connect", &client]);

@@ -9,6 +9,7 @@ use std::process::{Child, Stdio};
 use std::thread;
 
 use distkv::client::Fields;
+use distkv::testing::free_addrs;
 use distkv_tls::ticket::ClientCertificate;
 use distkv_tls::{Ca, Ticket};
 use rmpv::Value;
@@ -83,7 +84,9 @@ impl Authority {
     }
 
     fn start(&self, more: &[&str]) -> NodeProcess {
-        self.start_at("127.0.0.1:0", more)
+        // Nobody else listens there when it is gone.
+        let [client] = free_addrs();
+        self.start_at(&client.to_string(), more)
     }
 
     fn start_at(&self, client: &str, more: &[&str]) -> NodeProcess {
@@ -199,6 +202,7 @@ fn a_certificate_that_cannot_be_taken_yet_is_tried_again_and_status_says_so_mean
     assert!(metric().contains(WARNS), "{}", metric());
     // Nothing more is done to the files, and nobody asks.
     wait_until("it is taken once it is valid", || (!status().contains("warning:")).then_some(()));
+    wait_until("the log says so", || (said("was read again") > 0).then_some(()));
     assert_eq!((said(&why), said("was read again")), (1, 1), "{:#?}", node.log());
     assert!(!metric().contains(WARNS), "{}", metric());
 }

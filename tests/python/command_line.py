@@ -107,6 +107,9 @@ def _main(args: List[str]) -> None:
     from distkv.exceptions import ClientError, ServerError
     from moat.util import wrap_main
 
+    # By itself it waits 5 s for a greeting and a login, less than a busy machine may take.
+    CFG.connect.init_timeout = PATIENCE
+
     async def main() -> None:
         async with main_scope(name="distkv"):
             await wrap_main(

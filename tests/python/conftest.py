@@ -88,14 +88,17 @@ def connection(node):  # pylint: disable=redefined-outer-name
         yield conn
 
 
+def connect_to(host, port, **more):
+    """How the real client connects. By itself it waits 5 s for a greeting and a login, less than a busy
+    machine may take."""
+    return {"host": host, "port": port, "name": None, "init_timeout": raw.PATIENCE, **more}
+
+
 @asynccontextmanager
 async def clients(*where: nodes.Node, patience: float = 2 * raw.PATIENCE):
     """Real clients, one connected to each node named, within a main scope as they need it."""
     with anyio.fail_after(patience):
         async with main_scope(name="test"):
             # Without name=None all connections of a scope are silently one.
-            res = [
-                await client_scope(connect={"host": n.host, "port": n.port, "name": None})
-                for n in where
-            ]
+            res = [await client_scope(connect=connect_to(n.host, n.port)) for n in where]
             yield res if len(res) > 1 else res[0]

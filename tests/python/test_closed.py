@@ -6,7 +6,7 @@ from pathlib import Path as FilePath
 import msgpack_raw as mp
 import pytest
 from asyncscope import main_scope
-from conftest import clients
+from conftest import clients, connect_to
 from distkv.auth import gen_auth
 from distkv.client import client_scope
 from distkv.exceptions import ClientAuthMethodError, ClientAuthRequiredError, ServerError
@@ -33,8 +33,7 @@ async def test_each_client_is_told_why_it_is_not_served(network, credentials, er
     auth = gen_auth(credentials) if credentials else None
     with pytest.raises(error, match=told):
         async with main_scope(name="test"):
-            connect = {"host": host, "port": int(port), "auth": auth, "name": None}
-            client = await client_scope(connect=connect)
+            client = await client_scope(connect=connect_to(host, int(port), auth=auth))
             await client.get(P("site.secret"))
 
 
@@ -84,8 +83,7 @@ async def test_what_an_access_list_would_allow_is_what_the_original_says(network
         return [(await client._request("test_acl", **question)).access for question in questions]
 
     async with python_server.founded("n1", None) as port:
-        connect = {"host": "127.0.0.1", "port": port, "name": None}
-        client = await client_scope(connect=connect)
+        client = await client_scope(connect=connect_to("127.0.0.1", port))
         for path in VALUES:
             await client.set(P(path), value=1)
         for path, flags in LISTS.items():

@@ -27,11 +27,12 @@ async def test_a_value_set_anywhere_is_read_everywhere(keeping_network, three):
 
 async def test_chains_grow_over_nodes(three):
     """As in wire/90: set on one, watch on the other, set there on top of it, and back."""
+    # Nothing may block this thread once changes come: the library ends a connection on which one waits for a second.
+    n1, n2 = three[0].life(), three[1].life()
     async with clients(*three) as (one, two, _):
         path = ("r0", "a")
         async with two.watch(("r0",)) as at_two, one.watch(("r0",)) as at_one:
             first = await one.set(path, value="v", nchain=3)
-            n1, n2 = three[0].life(), three[1].life()
             assert first.chain.node == n1
             msg = await at_two.recv()
             assert (msg.value, msg.tock) == ("v", first.tock)

@@ -4,7 +4,7 @@ import anyio
 import msgpack_raw as mp
 import pytest
 from asyncscope import main_scope
-from conftest import clients
+from conftest import clients, connect_to
 from distkv.client import open_client
 from raw import Closed
 
@@ -33,7 +33,7 @@ def test_the_greeting_counts_the_nodes_own_changes(fresh_node):
 
 async def test_open_client_works_unmodified(node, base):
     async with main_scope(name="test"):
-        async with open_client(connect={"host": node.host, "port": node.port, "name": None}) as c:
+        async with open_client(connect=connect_to(node.host, node.port)) as c:
             assert c.node == "n1"
             await c.set(base, value="hello")
             assert (await c.get(base)).value == "hello"

@@ -7,7 +7,7 @@ import pytest
 import raw
 from asyncscope import main_scope
 from command_line import CommandLine
-from conftest import clients
+from conftest import clients, connect_to
 from distkv.auth import gen_auth
 from distkv.client import client_scope
 from distkv.exceptions import ClientAuthMethodError, ClientAuthRequiredError, ServerError
@@ -20,7 +20,7 @@ JOE = "password name=joe password=test123"
 async def as_user(node, credentials):
     """A client that logs in."""
     auth = gen_auth(credentials) if credentials else None
-    connect = {"host": node.host, "port": node.port, "name": None, "auth": auth}
+    connect = connect_to(node.host, node.port, auth=auth)
     with anyio.fail_after(2 * raw.PATIENCE):
         async with main_scope(name="test"):
             yield await client_scope(connect=connect)

@@ -129,8 +129,10 @@ def test_messages_obey_flow_control(node, base):
         assert [receiver.reply(seq)["data"] for _ in range(4)] == [3, 4, 5, 6]
 
 
-def test_messages_change_nothing(pair):
-    with pair[0].raw() as conn:
+def test_messages_change_nothing(keeping_network):
+    """Nor does a node make an event of its own meanwhile, in such a network."""
+    one, _ = keeping_network.add("--init", "null"), keeping_network.add()
+    with one.raw() as conn:
         before = conn.ok("get_state", nodes=True, known=True, present=True)
         for _ in range(10):
             conn.ok("msg_send", topic=("t",), data=1)

@@ -112,6 +112,8 @@ def test_an_edit_that_somebody_else_was_faster_with_shows_both(writable, watch, 
         page.get_by_role("button", name="Overwrite theirs").click()
         expect(page.locator(".box.good")).to_have_text("Saved.")
         assert conn.ok("get_value", path=LAMP)["value"] == "mine"
+        # The page reads what it has saved: until then, what others set is not faster, but what is edited.
+        expect(page.get_by_role("button", name="Save")).to_be_disabled()
         value.fill('"again"')
         conn.ok("set_value", path=LAMP, value="faster")
         page.get_by_role("button", name="Save").click()
@@ -178,6 +180,30 @@ def test_what_is_typed_while_a_save_is_confirmed_is_kept(writable, watch):
         expect(save).to_be_disabled()
         expect(page.locator(".box.good")).to_have_text("Saved.")
         assert conn.ok("get_value", path=LAMP)["value"] == "third"
+
+
+@pytest.mark.parametrize("typed", ['"third"', None])
+def test_who_is_faster_while_a_save_is_confirmed_is_not_overwritten(writable, watch, typed):
+    with lamp_page(writable, watch) as (conn, page, value):
+        held = Held(page, "**/v1/kv/site/lamp")
+        value.fill('"second"')
+        save = page.get_by_role("button", name="Save")
+        save.click()
+        expect(page.locator(".box.good")).to_have_text("Saved.")
+        held.wait_for(1)
+        if typed:
+            value.fill(typed)
+        conn.ok("set_value", path=LAMP, value="theirs")
+        held.release_from(0)
+        box = page.locator(".box.warn")
+        expect(box).to_contain_text("Saved, and then somebody else has changed it.")
+        if typed is None:
+            expect(value).to_have_value('"theirs"')
+            expect(save).to_be_disabled()
+            return
+        save.click()
+        expect(box.locator("pre")).to_have_text([typed, '"theirs"'])
+        assert conn.ok("get_value", path=LAMP)["value"] == "theirs"
 
 
 def test_what_is_typed_before_a_login_is_not_lost(writable, watch):

@@ -12,6 +12,7 @@ import msgpack
 import nodes
 import pytest
 from asyncscope import main_scope
+from conftest import connect_to
 from distkv.client import open_client
 from moat.util import Path
 
@@ -81,7 +82,7 @@ def tunnel(*targets):
 async def test_the_unmodified_client_works_through_a_tunnel(secured):
     with tunnel(secured) as port:
         async with main_scope(name="test"):
-            async with open_client(connect={"host": "127.0.0.1", "port": port, "name": None}) as c:
+            async with open_client(connect=connect_to("127.0.0.1", port)) as c:
                 assert c.node == "n1"
                 big = "x" * 3_000_000
                 await c.set(Path("a", "b"), value=big)

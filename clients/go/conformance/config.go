@@ -21,6 +21,7 @@ func configOf(told any) distkv.Config {
 		"probe_timeout": &config.Pool.ProbeTimeout, "connect_timeout": &config.Pool.ConnectTimeout,
 		"connect_deadline": &config.ConnectDeadline, "own_write_patience": &config.OwnWritePatience,
 		"watch_patience": &config.WatchPatience, "shard_table_age": &config.ShardTableAge,
+		"first_view_timeout": &config.Topology.FirstViewTimeout,
 	}
 	numbers := map[string]*int{
 		"attempts_max": &config.Retry.AttemptsMax, "factor": &config.Retry.Factor,

@@ -314,7 +314,7 @@ func batch(ctx context.Context, client *distkv.Client, ops []any) (any, error) {
 }
 
 func next(ctx context.Context, watch *distkv.Watch) (any, error) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	event, err := watch.Next(ctx)
 	switch e := event.(type) {

@@ -173,8 +173,12 @@ func (n *Node) Kill() {
 // Freeze stops the process without ending it (SIGSTOP); Thaw lets it go on.
 func (n *Node) Freeze() {
 	n.signal(syscall.SIGSTOP)
-	// The signal takes a moment to reach all threads.
-	for end := time.Now().Add(freezePatience); time.Now().Before(end) && !n.isFrozen(); {
+	// The signal takes a moment to reach all threads, and longer on a busy machine.
+	patience := freezePatience
+	if _, err := os.Stat("/proc/self/stat"); err == nil {
+		patience = startPatience
+	}
+	for end := time.Now().Add(patience); time.Now().Before(end) && n.Runs() && !n.isFrozen(); {
 		time.Sleep(time.Millisecond)
 	}
 }

@@ -148,7 +148,7 @@ class Driver:
                 await self.watches[name].begin()
                 return {}
             case "next":
-                event = await asyncio.wait_for(self.watches[name].next(), 20)
+                event = await asyncio.wait_for(self.watches[name].next(), 60)
                 if isinstance(event, Change):
                     told = {"path": str(event.path), "value": event.value, "deleted": event.deleted}
                     return {"event": "change", **told}

@@ -7,6 +7,7 @@ import itertools
 import time
 
 import pytest
+import scripted
 from hypothesis import HealthCheck, settings
 
 from distkv_client import Client, Config, Path, PoolConfig, RetryPolicy
@@ -23,10 +24,21 @@ UNHURRIED = Config(
     retry=RetryPolicy(try_deadline=20.0, total_deadline=60.0),
     pool=PoolConfig(connect_timeout=20.0, probe_timeout=30.0),
     connect_deadline=60.0,
+    own_write_patience=30.0,
+    watch_patience=30.0,
 )
 """For nodes that answer, on a machine that may have much else to do."""
-LASTING = Config(retry=RetryPolicy(total_deadline=60.0), connect_deadline=60.0)
+LASTING = Config(
+    retry=RetryPolicy(total_deadline=60.0), connect_deadline=60.0, own_write_patience=30.0, watch_patience=30.0
+)
 """The same, for nodes of which some do not: they are left as soon as usually."""
+
+
+@pytest.fixture(autouse=True)
+def _ports():
+    """A scripted node keeps its port while it is stopped, and no longer than its test."""
+    yield
+    scripted.let_go()
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 from collections.abc import Callable
 
@@ -14,6 +15,14 @@ SILENCE = object()
 """No answer comes."""
 RESET = object()
 """The connection ends instead of an answer."""
+_held: list[socket.socket] = []
+"""The ports of this test's nodes."""
+
+
+def let_go() -> None:
+    """The test has ended: others may have the ports of its nodes."""
+    while _held:
+        _held.pop().close()
 
 
 class ScriptedNode:
@@ -62,9 +71,15 @@ class ScriptedNode:
 
     async def start(self) -> ScriptedNode:
         """Starts it; once more, where it was before."""
-        self._server = await asyncio.start_server(self._serve, self.host, self.port, ssl=self.tls)
-        host, self.port = self._server.sockets[0].getsockname()
-        self.address = f"{host}:{self.port}"
+        if not self.port:
+            # Nobody else gets the port, also while this node is stopped: whoever connects then is refused.
+            held = socket.socket()
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            held.bind((self.host, 0))
+            self.port = held.getsockname()[1]
+            _held.append(held)
+        self._server = await asyncio.start_server(self._serve, self.host, self.port, ssl=self.tls, reuse_address=True)
+        self.address = f"{self.host}:{self.port}"
         return self
 
     async def stop(self) -> None:
@@ -211,4 +226,4 @@ def error(code: str | None, text: str = "no") -> dict:
 
 WRITTEN = {"changed": True, "chain": {"node": "x~7", "tick": 1, "prev": None}, "tock": 5}
 
-__all__ = ["RESET", "SILENCE", "WRITTEN", "ScriptedNode", "error", "start"]
+__all__ = ["RESET", "SILENCE", "WRITTEN", "ScriptedNode", "error", "let_go", "start"]

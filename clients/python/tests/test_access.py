@@ -17,7 +17,6 @@ from distkv_client import (
     DeniedError,
     Login,
     PoolConfig,
-    RetryPolicy,
     Ticket,
     Tls,
     TopologyConfig,
@@ -51,6 +50,13 @@ def add_users(cluster, folder):
     for pattern in ("open", "open.#"):
         run("acl", "set", "readers", pattern, "rxe", *ann)
     run("user", "add", "bob", "--acl", "readers", "--new-secret-file", str(folder / "bob"), *ann)
+    # Who has what was set last has all that was set before it at the same node.
+    run("set", "known.everywhere", "1", "--copies", str(len(cluster) - 1), *ann)
+
+
+def as_user(name, secret=None, **more):
+    """The configuration of a client that logs in."""
+    return replace(UNHURRIED, login=Login.password(name, secret or f"{name}'s secret"), **more)
 
 
 @pytest.fixture
@@ -62,12 +68,10 @@ def users(tmp_path):
 
 
 async def test_who_logs_in_may_do_what_its_role_allows(users):
-    admin = Config(login=Login.password("ann", "ann's secret"))
-    async with Client.connect(*users.seeds, config=admin) as client:
+    async with Client.connect(*users.seeds, config=as_user("ann")) as client:
         await client.put("open.x", 1, copies=1)
         await client.put("shut", 2, copies=1)
-        reader = Config(login=Login.password("bob", "bob's secret"))
-        async with Client.connect(*users.seeds, config=reader) as other:
+        async with Client.connect(*users.seeds, config=as_user("bob")) as other:
             assert await other.get("open.x") == 1
             for call in (other.get("shut"), other.put("open.x", 2), other.delete("open.x")):
                 with pytest.raises(DeniedError) as caught:
@@ -87,7 +91,7 @@ async def test_who_logs_in_may_do_what_its_role_allows(users):
 async def test_nobody_and_wrong_secrets_are_refused_at_once(users):
     for login in (None, Login.password("ann", "wrong"), Login.password("zoe", "x")):
         with pytest.raises(DeniedError) as caught:
-            await Client.connect(*users.seeds, config=Config(login=login))
+            await Client.connect(*users.seeds, config=replace(UNHURRIED, login=login))
         assert caught.value.code == "no_access"
         assert "wrong" not in str(caught.value)
     assert_nothing_left()
@@ -97,8 +101,7 @@ async def test_nobody_and_wrong_secrets_are_refused_at_once(users):
 
 
 async def test_a_user_that_is_removed_is_refused_from_then_on(users):
-    config = Config(login=Login.password("bob", "bob's secret"), retry=RetryPolicy(total_deadline=2.0))
-    async with Client.connect(users[0].client, config=config) as client:
+    async with Client.connect(users[0].client, config=as_user("bob")) as client:
         await client.get("open.x", default=None)
         run("user", "remove", "bob", *users.ann)
 
@@ -113,8 +116,7 @@ async def test_a_user_that_is_removed_is_refused_from_then_on(users):
 
 
 async def test_a_user_that_is_removed_is_told_soon_and_its_watches_end(users):
-    config = Config(login=Login.password("bob", "bob's secret"))
-    async with Client.connect(*users.seeds, config=config) as client:
+    async with Client.connect(*users.seeds, config=as_user("bob")) as client:
         async with client.watch("open") as watch:
             while await watch.next() != UpToDate():
                 pass
@@ -130,7 +132,7 @@ async def test_a_user_that_is_removed_is_told_soon_and_its_watches_end(users):
 
 
 async def test_a_secret_that_changes_keeps_the_connections_and_is_needed_for_new_ones(users, tmp_path):
-    config = Config(login=Login.password("ann", "ann's secret"))
+    config = as_user("ann")
     async with Client.connect(users[0].client, config=config) as client:
         await client.put("a", 1)
         (tmp_path / "new").write_text("another secret")
@@ -138,8 +140,7 @@ async def test_a_secret_that_changes_keeps_the_connections_and_is_needed_for_new
         assert await client.get("a") == 1
         with pytest.raises(DeniedError):
             await Client.connect(users[0].client, config=config)
-        changed = Config(login=Login.password("ann", "another secret"))
-        async with Client.connect(users[0].client, config=changed) as other:
+        async with Client.connect(users[0].client, config=as_user("ann", "another secret")) as other:
             assert await other.get("a") == 1
 
 
@@ -187,7 +188,7 @@ async def test_tls_by_a_file_and_by_a_hash(request, kind):
 async def test_another_ca_is_refused(secured, tmp_path):
     for tls in (Tls(ca_hash=b"x" * 32),):
         with pytest.raises(DeniedError, match="another CA|not believed"):
-            await Client.connect(secured[0].client, config=Config(tls=tls))
+            await Client.connect(secured[0].client, config=replace(UNHURRIED, tls=tls))
     with pytest.raises((DeniedError, UnavailableError)):
         await Client.connect(secured[0].client, config=QUICK)
     with pytest.raises(UsageError):
@@ -264,7 +265,7 @@ async def test_what_a_node_said_is_told_also_where_time_cuts_off_the_last_try():
 
     async with await asyncio.start_server(meet, "127.0.0.1", 0) as server:
         where = server.sockets[0].getsockname()
-        topology = TopologyConfig(first_view_timeout=0.2)
+        topology = TopologyConfig(first_view_timeout=1.0)
         config = Config(tls=Tls(ca_file=CA), connect_deadline=2.0, topology=topology)
         with pytest.raises(UnavailableError, match="in time; before that: .*there are 7 connections"):
             await Client.connect(f"127.0.0.1:{where[1]}", config=config)
@@ -278,7 +279,7 @@ async def test_a_node_that_is_full_says_so_also_where_tls_is_used(kind):
     by_hash = hashlib.sha256(ssl.PEM_cert_to_DER_cert(CA.read_text())).digest()
     tls = Tls(ca_file=CA) if kind == "file" else Tls(ca_hash=by_hash)
     with Cluster(1, *cert, "--client-plaintext", "none", "--max-connections", "1") as cluster:
-        async with Client.connect(cluster[0].client, config=Config(tls=Tls(ca_file=CA))) as only:
+        async with Client.connect(cluster[0].client, config=replace(UNHURRIED, tls=Tls(ca_file=CA))) as only:
             await only.put("a", 1)
             with pytest.raises(UnavailableError, match="connections"):
                 await Client.connect(cluster[0].client, config=Config(tls=tls, connect_deadline=3.0))
@@ -304,12 +305,12 @@ async def test_a_ticket_from_the_environment_with_a_user(users, tmp_path, monkey
         str(tmp_path / "ann"),
     )
     monkeypatch.setenv("DISTKV_TICKET", text)
-    async with Client.connect() as client:
+    async with Client.connect(config=UNHURRIED) as client:
         await client.put("t", 1)
         assert (await client.request("auth_info"))["user"] == "ann"
     (tmp_path / "ticket").write_text(text + "\n")
     monkeypatch.setenv("DISTKV_TICKET", f"@{tmp_path / 'ticket'}")
-    async with Client.connect() as client:
+    async with Client.connect(config=UNHURRIED) as client:
         assert await client.get("t") == 1
 
 
@@ -331,11 +332,11 @@ async def test_a_client_certificate_is_presented_where_the_node_asks_for_it(tmp_
     options = ("--cert", str(FIXTURES / "node.pem"), "--cert-key", str(FIXTURES / "node.key"))
     with Cluster(1, *options, "--client-ca", str(CA)) as cluster:
         tls = Tls(ca_file=CA, cert_file=FIXTURES / "joe.pem", key_file=FIXTURES / "joe.key")
-        async with Client.connect(cluster[0].client, config=Config(tls=tls)) as client:
+        async with Client.connect(cluster[0].client, config=replace(UNHURRIED, tls=tls)) as client:
             await client.put("a", 1)
         made = ("--cert", str(FIXTURES / "joe.pem"), "--cert-key", str(FIXTURES / "joe.key"))
         text = run("ticket", "new", cluster[0].client, "--ca", str(CA), *made)
-        async with Client.connect(config=Config(ticket=text)) as client:
+        async with Client.connect(config=replace(UNHURRIED, ticket=text)) as client:
             assert await client.get("a") == 1
     with pytest.raises(UsageError, match="cannot be used"):
         Tls(ca_file=CA, cert_file=FIXTURES / "joe.pem", key_file=FIXTURES / "node.key")

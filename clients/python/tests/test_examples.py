@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path as File
 
 import pytest
+from conftest import UNHURRIED
 
-from distkv_client import Client, Config, KeyNotFoundError, RefusedError
+from distkv_client import Client, KeyNotFoundError, RefusedError
 
 PROJECT = File(__file__).parents[1]
 EXAMPLES = sorted((PROJECT / "examples").glob("*.py"))
@@ -36,7 +38,8 @@ async def test_calls_become_spans(shared, base):
     spans = memory.InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(export.SimpleSpanProcessor(spans))
-    async with Client.connect(*shared.seeds, config=Config(observer=OtelObserver(provider))) as client:
+    config = replace(UNHURRIED, observer=OtelObserver(provider))
+    async with Client.connect(*shared.seeds, config=config) as client:
         await client.put(base, "a secret")
         with pytest.raises(KeyNotFoundError):
             await client.get(base / "no")

@@ -324,6 +324,6 @@ async def test_each_try_waits_for_copies_in_what_it_has_left():
 async def test_a_short_deadline_ends_as_not_confirmed(client, base):
     with pytest.raises(FateUnknownError, match="not confirmed in time; of the last try: the change is made") as caught:
         # A quarter of it is for the answer.
-        await client.put(base, 1, copies=7, timeout=8.0)
+        await client.put(base, 1, copies=7, timeout=16.0)
     assert caught.value.fate is Fate.UNCONFIRMED and caught.value.code == "unknown_fate"
     assert await client.get(base) == 1

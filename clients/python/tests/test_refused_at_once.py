@@ -2,6 +2,7 @@
 
 import _thread
 import copy
+import gc
 import pickle
 import threading
 from dataclasses import replace
@@ -148,6 +149,8 @@ async def test_a_configuration_can_be_copied_and_a_client_cannot(again, shared):
 @pytest.mark.parametrize("free", range(4))
 def test_a_synchronous_client_without_files_says_so_and_leaves_nothing(shared, free):
     """However many of those are left that it needs: it makes a loop, a thread, and a connection."""
+    # What other tests have left to the collector is not closed meanwhile.
+    gc.collect()
     threads, files = threading.enumerate(), open_files()
     with no_files(free), pytest.raises(UnavailableError, match="no more files may be opened here: Too many") as caught:
         sync.Client(*shared.seeds)

@@ -69,7 +69,7 @@ def test_numbers_that_are_far_apart_settle_nothing():
             assert turn.id()[13:] == b"\xff\xff\xff"
 
 
-async def test_a_call_that_has_ended_however_it_ended_is_not_waited_for():
+async def test_a_call_that_has_ended_however_it_ended_is_not_waited_for(jump):
     node = ScriptedNode("s1", lambda request: SILENCE)
     async with scene(node) as client:
 
@@ -81,10 +81,14 @@ async def test_a_call_that_has_ended_however_it_ended_is_not_waited_for():
             await until(lambda action=action: placed(action))
             task.cancel()
             await asyncio.wait({task})
-        with pytest.raises(FateUnknownError):
-            await client.put("a", 2, timeout=0.05)
-        with pytest.raises(FateUnknownError):
-            await client.batch().put("a", 3).get("b").put("b", 4).run(timeout=0.05)
+        batch = client.batch().put("a", 3).get("b").put("b", 4)
+        for call, action in [(client.put("a", 2, timeout=30), "set_value"), (batch.run(timeout=30), "batch")]:
+            count = len(node.actions(action))
+            task = asyncio.create_task(call)
+            await until(lambda action=action, count=count: len(node.actions(action)) > count)
+            jump(31)
+            with pytest.raises(FateUnknownError):
+                await task
         node.script = lambda request: WRITTEN
         await client.put("a", 5)
         _, number, settled = placed("set_value")[-1]

@@ -9,7 +9,7 @@ use distkv::model::ids::NodeName;
 use distkv::model::path::Path;
 use distkv::node::Node;
 use distkv::rt::{self, TcpListener};
-use distkv::testing::{PATIENCE, TestCluster, block_on, loopback, wait_until};
+use distkv::testing::{PATIENCE, TestCluster, block_on, free_addrs, loopback, wait_until};
 
 use super::ops::{connect, frail_node, is_of, path};
 
@@ -267,9 +267,10 @@ fn under_writes_versions_of_a_path_come_in_order_while_nodes_die() {
 fn a_network_that_lost_everything_makes_it_start_over() {
     block_on(async {
         let mut config = loopback(NodeName::new("alone").unwrap(), Vec::new());
+        // It is started there again.
+        config.client = free_addrs::<1>()[0].to_string();
         let node = Node::start(config.clone()).await.unwrap();
         node.ready().await.unwrap();
-        config.client = node.client_addr().to_string();
         let patience = Duration::from_millis(200);
         let client = Client::connect(
             [node.client_addr().into()],
@@ -298,9 +299,10 @@ fn a_network_that_lost_everything_makes_it_start_over() {
 fn a_network_that_lost_a_deletion_and_goes_on_below_it_makes_it_start_over() {
     block_on(async {
         let mut config = loopback(NodeName::new("alone").unwrap(), Vec::new());
+        // It is started there again.
+        config.client = free_addrs::<1>()[0].to_string();
         let node = Node::start(config.clone()).await.unwrap();
         node.ready().await.unwrap();
-        config.client = node.client_addr().to_string();
         let patience = Duration::from_millis(200);
         let client = Client::connect(
             [node.client_addr().into()],

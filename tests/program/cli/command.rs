@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 use super::fake::FakeNode;
-use crate::processes::NodeProcess;
+use crate::processes::{NodeProcess, wait_until};
 
 /// What a command did.
 #[derive(Debug)]
@@ -95,6 +95,24 @@ pub(crate) fn cli(arguments: &[&str]) -> Done {
 /// Runs it against a node.
 pub(crate) fn cli_with(node: &FakeNode, arguments: &[&str]) -> Done {
     cli_with_input(node, arguments, b"")
+}
+
+/// The same, again until it has asked for this: the little time that it is given may be over on a busy machine before
+/// it is connected, and then it has asked for nothing.
+pub(crate) fn cli_until_asked(node: &FakeNode, action: &str, arguments: &[&str]) -> Done {
+    wait_until("it asks in time", || {
+        let done = cli_with(node, arguments);
+        let is_late = done.code == 6 && !node.is_asked(action);
+        (!is_late).then_some(done)
+    })
+}
+
+/// Runs a command, again until it has met the node in the little time that it is given.
+pub(crate) fn until_met(run: impl Fn() -> Done) -> Done {
+    wait_until("it is connected in time", || {
+        let done = run();
+        (!done.stderr.contains("cannot connect to")).then_some(done)
+    })
 }
 
 /// Runs it against a node, with this standard input.

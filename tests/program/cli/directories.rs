@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use tempfile::TempDir;
 
 use crate::cli::command::{at_with, cli, program};
-use crate::processes::{NodeProcess, file_names, wait_until};
+use crate::processes::{NodeProcess, file_names, freeze, signal, wait_until};
 
 const PORTS: [&str; 4] = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
 
@@ -188,11 +188,6 @@ fn a_directory_that_a_node_refuses_is_bad_in_the_node_s_own_words() {
     }
 }
 
-fn signal(process: &Child, name: &str) {
-    let sent = Command::new("kill").args(["-s", name, &process.id().to_string()]).status();
-    assert!(sent.unwrap().success());
-}
-
 /// Whether a process has a file open.
 fn has_open(process: &Child, file: &Path) -> bool {
     let Ok(open) = fs::read_dir(format!("/proc/{}/fd", process.id())) else { return false };
@@ -204,6 +199,20 @@ fn heeds_interrupts(process: &Child) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
     mask.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() & 2 != 0)
+}
+
+/// Interrupts a process in the middle of its work. It stands still while somebody looks at it, so that the work is not over
+/// when the signal comes.
+fn interrupt_while_it_has_open(process: &Child, file: &Path) {
+    wait_until("it is at work", || {
+        freeze(process.id());
+        let is_at_work = heeds_interrupts(process) && has_open(process, file);
+        if is_at_work {
+            signal(process.id(), "INT");
+        }
+        signal(process.id(), "CONT");
+        is_at_work.then_some(())
+    });
 }
 
 /// A state as lines of JSON and as a snapshot, of which no step is over before a signal comes.
@@ -244,10 +253,7 @@ fn a_restore_into_a_directory_that_is_interrupted_leaves_it_as_it_was() {
         }
         let form: &[&str] = if is_json { &["--json"] } else { &[] };
         let running = program(&[&command[..], form].concat()).spawn().unwrap();
-        wait_until("it is at work", || {
-            (heeds_interrupts(&running) && has_open(&running, waits_for)).then_some(())
-        });
-        signal(&running, "INT");
+        interrupt_while_it_has_open(&running, waits_for);
         let done = running.wait_with_output().unwrap();
         let said = String::from_utf8(done.stderr).unwrap();
         assert_eq!(done.status.code(), Some(130), "{waits_for:?}: {said}");
@@ -317,10 +323,7 @@ fn a_command_that_is_interrupted_while_it_reads_its_file_says_that_nothing_was_w
         (["log", "replay", &state, "--to", &to], &state),
     ] {
         let running = program(&command).spawn().unwrap();
-        wait_until("it reads", || {
-            (heeds_interrupts(&running) && has_open(&running, Path::new(reads))).then_some(())
-        });
-        signal(&running, "INT");
+        interrupt_while_it_has_open(&running, Path::new(reads));
         let done = running.wait_with_output().unwrap();
         let said = String::from_utf8(done.stderr).unwrap();
         assert_eq!(done.status.code(), Some(130), "{command:?}: {said}");

@@ -122,7 +122,7 @@ fn a_secret_that_can_be_read_only_once_is_enough_for_commands_that_connect_twice
         let as_boss = ["--user", "boss", "--secret-file", by];
         let ok = |arguments: &[&str]| place.ok(arguments, &as_boss);
         ok(&["set", "a", "5"]);
-        let top = ok(&["top", "--once", "--json"]);
+        let top = ok(&["top", "--once", "--json", "--timeout", "60s"]);
         assert!(top.contains("\"answers\":true"), "{top}");
         ok(&["conflicts", "--all"]);
         ok(&["cp", "a", "b", "--force"]);
@@ -189,7 +189,8 @@ fn a_ticket_may_come_out_of_standard_input() {
     place.ok(&["user", "ticket", "robot", "--to", &to], &as_boss);
     let ticket = fs::read(&to).unwrap();
     for by in ["@-", "@/dev/stdin"] {
-        let done = run(&["top", "--once", "--json", "--ticket", by], &[], &ticket);
+        let top = ["top", "--once", "--json", "--timeout", "60s", "--ticket", by];
+        let done = run(&top, &[], &ticket);
         assert!(done.code == 0 && done.stdout.contains("\"answers\":true"), "{}", done.stderr);
     }
 }

@@ -53,7 +53,7 @@ fn another_network_s_node_gets_no_secret_from_any_command() {
     let login = ["--user", "ann", "--method", "password", "--secret", &secret];
     let made = ["ticket", "new", &stray, "--network", "own", "--to", &to];
     assert_eq!(cli(&[&made[..], &login].concat()).code, 0);
-    let by_ticket = ["--ticket", at.as_str(), "--timeout", "1s"];
+    let by_ticket = ["--ticket", at.as_str(), "--timeout", "10s"];
     let commands: [&[&str]; 8] = [
         &["get", "a"],
         &["set", "a", "1"],

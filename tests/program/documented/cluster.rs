@@ -42,6 +42,8 @@ pub const ROWS: &[Row] = &[
     run(0, "distkv-node set site.lamp true --copies 2", &["site.lamp: set (n1~"]),
     run(1, "distkv-node tree site", &["site.count  6\n", "site.lamp   true\n"]),
     run(2, "distkv-node set site.lamp '{\"on\": true}'", &["site.lamp: set (n3~"]),
+    hidden(0, "until distkv-node get site.lamp | grep on; do sleep 0.1; done"),
+    hidden(1, "until distkv-node get site.lamp | grep on; do sleep 0.1; done"),
     run(2, "distkv-node get site.lamp", &["\"on\": true"]),
     run(0, "distkv-node set site.name --string 'Main street'", &["site.name: set"]),
     run(0, "distkv-node get site.name --raw", &["Main street"]),
@@ -149,6 +151,7 @@ pub const ROWS: &[Row] = &[
     run(0, "distkv-node import entries.jsonl", &["1 set, 0 unchanged\n"]),
     run(0, "distkv-node import old.jsonl --below archive.2026", &["1 set, 0 unchanged\n"]),
     hidden(0, "distkv-node get archive.2026.imported"),
+    hidden(1, "until distkv-node get archive.2026.imported; do sleep 0.1; done"),
     run(1, "distkv-node tree site --json | distkv-node --connect other import -", &["unchanged\n"]),
     run(
         1,

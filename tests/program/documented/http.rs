@@ -53,7 +53,7 @@ pub const ROWS: &[Row] = &[
     // It would go on.
     run_to(
         0,
-        "curl -s -N --max-time 1 'http://127.0.0.1:27585/v1/kv/site?watch&fetch&conflicts'",
+        "curl -s -N --max-time 5 'http://127.0.0.1:27585/v1/kv/site?watch&fetch&conflicts'",
         &[28],
         &["event: entry\ndata: {\"path\":\"site.fan\"", "event: uptodate\n"],
     ),

@@ -420,7 +420,10 @@ fn who_ends_a_log_is_told_that_a_full_disk_ended_it_before() {
         });
         let (code, _, said) = command(&["log", "stop"]);
         assert_eq!(code, 1, "{said}");
-        assert!(said.contains("had failed before") && said.contains("No space"), "{said}");
+        let says = ["had failed before", "changes.dkv: cannot write", "No space"];
+        assert!(says.iter().all(|what| said.contains(what)), "{said}");
+        let (code, _, said) = command(&["log", "start", "other.dkv", "--fetch"]);
+        assert!(code == 1 && said.contains("other.dkv: cannot write"), "{said}");
         // Once is enough.
         assert_eq!(command(&["log", "stop"]), (0, "no log was running\n".into(), String::new()));
     });

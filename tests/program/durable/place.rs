@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use distkv::testing::free_addrs;
 use rmpv::Value;
 
 use crate::processes::{Client, NodeProcess, PROGRAM, field};
@@ -54,7 +55,8 @@ impl Place {
     fn arguments(&self, how: &[&str]) -> Vec<String> {
         let mut arguments: Vec<String> = how.iter().map(|a| (*a).to_owned()).collect();
         let dir = self.dir.to_str().unwrap();
-        let gossip = self.gossip.get().map_or("127.0.0.1:0".into(), |a| a.to_string());
+        // One that nobody else takes until a node is there again.
+        let gossip = self.gossip.get().unwrap_or_else(|| free_addrs::<1>()[0]).to_string();
         let own = [
             "--client",
             "127.0.0.1:0",

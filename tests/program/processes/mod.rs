@@ -204,24 +204,12 @@ impl NodeProcess {
 
     /// Sends a signal by name, to this process only.
     pub fn signal(&self, name: &str) {
-        let status = Command::new("kill").args(["-s", name, &self.pid().to_string()]).status();
-        assert!(status.expect("kill runs").success());
+        signal(self.pid(), name);
     }
 
-    /// Stops the process where it stands, until SIGCONT. A signal is not waited for: on a busy machine, threads go on
-    /// for a moment.
+    /// Stops the process where it stands, until SIGCONT.
     pub fn freeze(&self) {
-        self.signal("STOP");
-        let tasks = format!("/proc/{}/task", self.pid());
-        wait_until("the process stands still", || {
-            let mut tasks = std::fs::read_dir(&tasks).unwrap();
-            let all = tasks.all(|task| {
-                let stat = std::fs::read_to_string(task.unwrap().path().join("stat"));
-                // The state follows the name, which may have spaces. A thread that has ended stands still, too.
-                stat.map_or(true, |stat| stat.rsplit(") ").next().unwrap().starts_with('T'))
-            });
-            all.then_some(())
-        });
+        freeze(self.pid());
     }
 
     /// Waits for the process to end by itself.
@@ -247,6 +235,28 @@ impl NodeProcess {
         let text = std::fs::read_to_string(path).unwrap();
         text.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
     }
+}
+
+/// Sends a signal by name, to this process only.
+pub fn signal(pid: u32, name: &str) {
+    let status = Command::new("kill").args(["-s", name, &pid.to_string()]).status();
+    assert!(status.expect("kill runs").success());
+}
+
+/// Stops a process where it stands, until SIGCONT. A signal is not waited for: on a busy machine, threads go on for a
+/// moment.
+pub fn freeze(pid: u32) {
+    signal(pid, "STOP");
+    let tasks = format!("/proc/{pid}/task");
+    wait_until("the process stands still", || {
+        let mut tasks = std::fs::read_dir(&tasks).unwrap();
+        let all = tasks.all(|task| {
+            let stat = std::fs::read_to_string(task.unwrap().path().join("stat"));
+            // The state follows the name, which may have spaces. What has ended stands still, too.
+            stat.map_or(true, |stat| stat.rsplit(") ").next().unwrap().starts_with(['T', 'Z', 'X']))
+        });
+        all.then_some(())
+    });
 }
 
 /// The first line that a program says; nothing where it says none in time.

@@ -7,7 +7,7 @@ use socket2::{Domain, Socket, Type};
 
 use super::{Keys, program};
 use crate::hosts::{Hosts, client_addr, gossip_addr, inside_own_network};
-use crate::processes::{NodeProcess, PROGRAM};
+use crate::processes::{NodeProcess, PROGRAM, wait_until};
 
 /// The beginning of a TLS handshake that goes no further.
 const BEGUN: &[u8] = b"\x16\x03\x01\x02\x00\x01";
@@ -67,8 +67,9 @@ impl Place {
     }
 
     fn has_logged(&self, words: &str) {
-        let lines = self.node.log().into_iter().filter(|line| line.contains(words)).count();
-        assert!((1..3).contains(&lines), "{:#?}", self.node.log());
+        let lines = || self.node.log().into_iter().filter(|line| line.contains(words)).count();
+        wait_until("it says so", || (lines() > 0).then_some(()));
+        assert!(lines() < 3, "{:#?}", self.node.log());
     }
 }
 

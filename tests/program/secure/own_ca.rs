@@ -65,7 +65,7 @@ fn who_has_the_key_file_is_told_by_which_ca_the_nodes_are_known_and_takes_no_oth
 fn a_ca_that_can_be_read_only_once_is_enough_for_commands_that_connect_twice() {
     let keys = Keys::new();
     let (node, key, ca) = with_own_ca(&keys);
-    for command in ["top --once", "conflicts --all", "ls"] {
+    for command in ["top --once --timeout 60s", "conflicts --all", "ls"] {
         let script = format!(
             "{PROGRAM} {command} --connect {} --key {key} --node-ca <(cat {ca})",
             node.client
@@ -131,11 +131,11 @@ fn nodes_that_have_certificates_for_names_only_are_reached_by_the_names_that_the
         let is_told = said.contains("n2 is left out") && said.contains("wrong name");
         assert_eq!((code, is_told), (Some(i32::from(!is_reached)), !is_reached), "{said}");
         assert_eq!(said.contains(advice), !is_reached, "{said}");
-        let (code, said) = run(&["top", "--once"]);
+        let (code, said) = run(&["top", "--once", "--timeout", "60s"]);
         assert_eq!((code, said.contains("no answer")), (Some(0), !is_reached), "{said}");
         let is_told = said.contains("n2: cannot get into") && said.contains("wrong name");
         assert_eq!((is_told, said.contains(advice)), (!is_reached, !is_reached), "{said}");
-        let (code, said) = run(&["top", "--once", "--json"]);
+        let (code, said) = run(&["top", "--once", "--json", "--timeout", "60s"]);
         assert_eq!((code, said.contains("\"why\":\"cannot get into")), (Some(0), !is_reached));
     }
 }

@@ -410,7 +410,8 @@ fn a_node_that_cannot_write_its_file_is_named_and_nothing_is_used_until_it_can()
     let in_the_way = format!("{c}.new");
     fs::create_dir(&in_the_way).unwrap();
     fs::write(format!("{in_the_way}/file"), "").unwrap();
-    let (code, said) = network.rotate(&["--wait", "1s"]);
+    // Long enough for b to have it, and for c to say why not.
+    let (code, said) = network.rotate(&["--wait", "5s"]);
     assert_eq!(code, Some(1), "{said}");
     let words = ["c (up) cannot keep it", c.as_str(), "cannot be written"];
     assert!(words.iter().all(|word| said.contains(word)), "{said}");

@@ -31,8 +31,7 @@ fn start(file: &str) -> Service {
 }
 
 fn at(client: SocketAddr, arguments: &[&str]) -> i32 {
-    run(&[arguments, &["--connect", &client.to_string(), "--timeout", "2s"]].concat(), &[], b"")
-        .code
+    run(&[arguments, &["--connect", &client.to_string()]].concat(), &[], b"").code
 }
 
 fn serves(client: SocketAddr) {
@@ -70,7 +69,7 @@ fn a_founder_whose_list_of_nodes_has_it_alone_founds_where_that_is_an_ip_address
     let founding = format!("found = true\npeers = [\"{gossip}\"]");
     let mut node = start(&file(folder.path(), "n1", client, gossip, &founding));
     serves(client);
-    assert!(node.log().contains("its own only peer"), "{}", node.log());
+    node.wait_for("its own only peer");
     node.end();
 
     // A name may be others', too, of which this one has answered.

@@ -17,7 +17,7 @@ use crate::rt;
 
 /// Most nodes that are asked; further ones are counted.
 const NODES_MAX: usize = 512;
-/// A node that takes longer does not answer, for this table.
+/// A node that takes longer does not answer, for this table, unless `--timeout` says something else.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The nodes whose addresses are known, and the connections to them.
@@ -133,7 +133,7 @@ impl Nodes {
         let (access, patience) = (&self.access, self.patience);
         let others = self.nodes.iter_mut().filter(|(name, _)| !asked.contains_key(*name));
         let others = others.map(|(name, node)| async move {
-            let told = rt::timeout(patience, node.ask(name, access)).await;
+            let told = rt::timeout(patience, node.ask(name, access, patience)).await;
             let told = told.unwrap_or_else(|| Err(silent_for(patience)));
             if told.is_err() {
                 node.remote = None;
@@ -149,10 +149,15 @@ impl Node {
     ///
     /// # Errors
     /// It does not answer, or another node does in its place.
-    async fn ask(&mut self, name: &str, access: &Access) -> Result<Answer, CliError> {
+    async fn ask(
+        &mut self,
+        name: &str,
+        access: &Access,
+        patience: Duration,
+    ) -> Result<Answer, CliError> {
         if self.remote.is_none() {
             let options = Options {
-                connect_timeout: PATIENCE,
+                connect_timeout: patience,
                 window: None,
                 nowait: true,
                 access: access.clone(),
@@ -166,9 +171,9 @@ impl Node {
                     self.address
                 )));
             }
-            self.remote = Some(Remote::over(connection, PATIENCE));
+            self.remote = Some(Remote::over(connection, patience));
         }
-        let Some(remote) = &self.remote else { return Err(silent_for(PATIENCE)) };
+        let Some(remote) = &self.remote else { return Err(silent_for(patience)) };
         let status = remote.request("status", &Fields::new()).await?;
         let members = remote.request("members", &Fields::new()).await?;
         Ok(Answer { status, members, at_ms: rt::now() })

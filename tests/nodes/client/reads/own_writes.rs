@@ -17,9 +17,12 @@ fn config(retry: RetryPolicy) -> ClientConfig {
     ClientConfig::new().retry(retry).own_write_patience(FOR_EVER)
 }
 
+/// Time enough for an answer, also on a busy machine.
+const SHORT: Duration = Duration::from_secs(1);
+
 /// Tries are far apart, so that often none fits into the time that is left.
 fn slow() -> RetryPolicy {
-    RetryPolicy { initial_delay: Duration::from_millis(100), ..RetryPolicy::default() }
+    RetryPolicy { initial_delay: SHORT / 2, delay_max: SHORT, ..RetryPolicy::default() }
 }
 
 /// Where a client's own write is: at one node only, which is not ready any more. All others hold an older version.
@@ -70,7 +73,7 @@ impl Place {
 fn a_read_takes_the_answer_that_it_has_where_no_further_try_fits_into_its_time() {
     block_on(async {
         let place = Place::new(3, config(slow())).await;
-        for (round, millis) in [250, 300, 350, 400, 500].into_iter().enumerate() {
+        for (round, millis) in [1_000, 1_250, 1_500, 1_750, 2_000].into_iter().enumerate() {
             let options = GetOptions::new().deadline(Duration::from_millis(millis));
             assert_eq!(place.read(options).await, "old");
             assert_eq!(place.stale_taken(), round as u64 + 1);
@@ -85,8 +88,7 @@ fn a_read_takes_the_answer_that_it_has_where_no_further_try_fits_into_its_time()
 #[test]
 fn a_read_without_a_time_of_its_own_ends_with_that_of_a_call() {
     block_on(async {
-        let total_deadline = Duration::from_millis(300);
-        let retry = RetryPolicy { total_deadline, ..RetryPolicy::default() };
+        let retry = RetryPolicy { total_deadline: SHORT, ..RetryPolicy::default() };
         let place = Place::new(3, config(retry)).await;
         assert_eq!(place.read(GetOptions::new()).await, "old");
         assert_eq!(place.read(ReadMode::Freshest).await, "old");
@@ -140,7 +142,7 @@ fn who_refuses_a_read_of_a_majority_for_good_is_not_asked_again() {
         assert_eq!(read.unwrap_err().code(), Some("denied"));
         late.change(|state| (state.held, state.refuses) = (Some(("old", 1)), vec![]));
         let brief = GetOptions::new().read_mode(ReadMode::Freshest);
-        let read = place.read(brief.deadline(Duration::from_millis(200))).await;
+        let read = place.read(brief.deadline(SHORT)).await;
         assert_eq!((read.as_str(), place.stale_taken()), ("old", 1));
         assert_eq!(place.home.asked("get_value"), before + 2);
         place.client.close().await;
@@ -180,9 +182,8 @@ fn what_is_sent_and_not_answered_is_told_as_that() {
 #[test]
 fn a_majority_that_lacks_an_own_write_counts_when_the_patience_or_the_time_ends() {
     block_on(async {
-        let patience = Duration::from_millis(200);
         let config = config(RetryPolicy::default());
-        let place = Place::new(3, config.clone().own_write_patience(patience)).await;
+        let place = Place::new(3, config.clone().own_write_patience(SHORT)).await;
         // As the client counts them: when the patience ends, a request may not have come to the node yet.
         let tries = || place.client.stats().router.nodes[&place.home_name].tries;
         let before = tries();
@@ -197,7 +198,7 @@ fn a_majority_that_lacks_an_own_write_counts_when_the_patience_or_the_time_ends(
         place.client.close().await;
 
         let place = Place::new(3, config.clone()).await;
-        let options = GetOptions::new().read_mode(ReadMode::Freshest).deadline(patience);
+        let options = GetOptions::new().read_mode(ReadMode::Freshest).deadline(SHORT);
         for round in 1..=2 {
             assert_eq!(place.read(options).await, "old");
             assert_eq!(place.stale_taken(), round);

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
 
+use distkv::testing::free_addrs;
 use rmpv::Value;
 use serde_json::Value as Json;
 
@@ -159,8 +160,9 @@ fn an_event_is_spelled_the_same_by_all_commands_at_all_nodes_also_after_a_restar
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let network = format!("spelling-{}", std::process::id());
-    let any = "127.0.0.1:0".parse().unwrap();
-    let mut n1 = durable(&network, data.to_str().unwrap(), any, any);
+    // It is started there again.
+    let [client, gossip] = free_addrs();
+    let mut n1 = durable(&network, data.to_str().unwrap(), client, gossip);
     let n2 = NodeProcess::join("n2", &[&n1]);
     for node in [&n1, &n2] {
         ok(node, &["wait", "--members", "2"]);

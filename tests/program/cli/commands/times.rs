@@ -16,7 +16,9 @@ fn json(text: &str) -> Json {
 fn with_data(name: &str, network: &str, dir: &Path) -> NodeProcess {
     let dir = dir.to_str().unwrap();
     let any = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--peer-wait", "0s"];
-    NodeProcess::start_in(network, name, &[&["run", "--data-dir", dir][..], &any].concat())
+    // It is killed, and has to have everything all the same.
+    let run = ["run", "--data-dir", dir, "--sync", "every-batch"];
+    NodeProcess::start_in(network, name, &[&run[..], &any].concat())
 }
 
 /// When an entry was changed, as `get --json` tells it; none if it does not.

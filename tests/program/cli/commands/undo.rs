@@ -8,7 +8,7 @@ use distkv::client::Fields;
 use distkv::rt::wall_clock_ms;
 use serde_json::Value as Json;
 
-use crate::cli::command::{at, cli_with, note, ok, run};
+use crate::cli::command::{at, cli_with, note, ok, run, run_with_closed_output};
 use crate::cli::fake::{FakeNode, error};
 use crate::hosts::{Hosts, client_addr, gossip_addr, inside_own_network};
 use crate::processes::{NodeProcess, PROGRAM, wait_until};
@@ -90,6 +90,23 @@ fn a_wrong_deletion_is_undone_from_any_client_and_what_came_later_stays() {
     assert_eq!(ok(&n1, &["get", "site.n:7"]), "7\n");
     assert_eq!(ok(&n1, &["get", "site.more"]), "true\n", "nothing is deleted");
     assert_eq!(ok(&n1, &["get", "other"]), "2\n");
+}
+
+#[test]
+fn what_was_deleted_comes_back_though_nobody_reads_what_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let network = format!("undo-unread-{}", std::process::id());
+    let n1 = with_data("n1", &network, folder.path());
+    import(&n1, "{\"path\": \"a.b\", \"value\": 1}\n{\"path\": \"a.c\", \"value\": 1}\n");
+    let then = moment();
+    ok(&n1, &["delete", "a.b"]);
+    ok(&n1, &["set", "a.c", "2"]);
+    // That a.c is kept is printed before anything is done.
+    let connect = n1.client.to_string();
+    let undo = ["undo", "--below", "a", "--at", &then, "--connect", &connect];
+    let done = run_with_closed_output(&undo);
+    assert_eq!((done.code, done.stderr.as_str()), (0, ""));
+    assert_eq!(ok(&n1, &["get", "a.b"]).trim(), "1");
 }
 
 #[test]

@@ -50,7 +50,8 @@ fn lines(done: &Done) -> Vec<Json> {
 
 #[test]
 fn top_asks_every_node_whose_address_any_node_tells() {
-    let done = cli_with(&chain(), &["top", "--once", "--json", "--every", "100ms"]);
+    let done =
+        cli_with(&chain(), &["top", "--once", "--json", "--every", "100ms", "--timeout", "60s"]);
     assert_eq!(done.code, 0, "{done:?}");
     let rows = lines(&done);
     let text = |row: &Json, name| row[name].as_str().unwrap().to_owned();

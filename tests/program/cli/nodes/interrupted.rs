@@ -14,6 +14,16 @@ use crate::processes::{NodeProcess, SAVED_STATE, file_names, wait_until};
 /// Less than the ten seconds that a node has to answer, and more than the two that it has after Ctrl-C.
 const SOON: Duration = Duration::from_secs(8);
 
+/// Waits until a command is connected that has asked the node for nothing. Those that have ended may be told of for a
+/// moment, but have asked for something; the one that looks has not been answered yet.
+fn wait_for_who_asks_nothing(node: &NodeProcess) {
+    wait_until("it is connected", || {
+        let clients = ok(node, &["clients", "--json"]);
+        let silent = clients.lines().filter(|line| line.contains("\"asked\":0,")).count();
+        (silent >= 2).then_some(())
+    });
+}
+
 #[test]
 fn commands_that_change_something_end_soon_after_ctrl_c_though_the_node_is_silent() {
     let folder = tempfile::tempdir().unwrap();
@@ -87,10 +97,7 @@ fn what_waits_for_a_pipe_that_nobody_writes_to_ends_soon_after_ctrl_c_and_goes_o
         let begin = || program(&[command, &pipe, "--connect", &connect]).spawn().unwrap();
         let running = begin();
         // It is connected: so it has opened the pipe, and waits for it.
-        wait_until("it is connected", || {
-            // One of them asks.
-            (ok(&node, &["clients", "--json"]).lines().count() >= 2).then_some(())
-        });
+        wait_for_who_asks_nothing(&node);
         let began = Instant::now();
         let sent = Command::new("kill").args(["-s", "INT", &running.id().to_string()]).status();
         assert!(sent.unwrap().success());
@@ -113,6 +120,7 @@ fn commands_that_wait_for_a_node_s_greeting_say_that_nothing_was_done() {
     let folder = tempfile::tempdir().unwrap();
     let line = folder.path().join("line.jsonl").to_str().unwrap().to_owned();
     fs::write(&line, "{\"path\": \"a.x\", \"value\": 1}\n").unwrap();
+    let nothing_restored = format!("nothing of {SAVED_STATE} was restored");
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
     for (command, told) in [
@@ -125,15 +133,23 @@ fn commands_that_wait_for_a_node_s_greeting_say_that_nothing_was_done() {
         (&["cp", "a", "b", "--connect", &address], "nothing was copied"),
         (&["mv", "a", "b", "--connect", &address], "nothing was moved"),
         (&["verify", &address, &address], "nothing was compared yet"),
+        (&["delete", "-r", "a", "--connect", &address], "nothing was deleted"),
+        (&["snapshot", "save", "--connect", &address], "nothing was saved"),
+        (&["snapshot", "restore", SAVED_STATE, "--connect", &address], &nothing_restored),
     ] {
         let running = program(command).spawn().unwrap();
-        let _met = silent.accept().unwrap();
+        let met = silent.accept().unwrap();
         let sent = Command::new("kill").args(["-s", "INT", &running.id().to_string()]).status();
         assert!(sent.unwrap().success());
         let done = running.wait_with_output().unwrap();
         let said = String::from_utf8(done.stderr).unwrap();
         assert_eq!(done.status.code(), Some(130), "{command:?}: {said}");
         assert_eq!(said, format!("interrupted: {told}\n"), "{command:?}");
+        drop(met);
+        // It may have called more than once, and is not to be taken for the next one.
+        silent.set_nonblocking(true).unwrap();
+        while silent.accept().is_ok() {}
+        silent.set_nonblocking(false).unwrap();
     }
 }
 
@@ -150,9 +166,7 @@ fn who_was_told_to_ignore_that_the_terminal_goes_does_so() {
         node.client
     );
     let running = Command::new("sh").args(["-c", &script]).spawn().unwrap();
-    wait_until("it is connected", || {
-        (ok(&node, &["clients", "--json"]).lines().count() >= 2).then_some(())
-    });
+    wait_for_who_asks_nothing(&node);
     let sent = Command::new("kill").args(["-s", "HUP", &running.id().to_string()]).status();
     assert!(sent.unwrap().success());
     fs::write(&pipe, "{\"path\": \"a\", \"value\": 1}\n").unwrap();

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use distkv::testing::free_addrs;
 
-use crate::cli::command::{at, at_with, bench, bench_program, cli, ok, program};
+use crate::cli::command::{at, at_with, bench, bench_program, cli, ok, program, until_met};
 use crate::processes::{NodeProcess, PROGRAM, wait_until};
 
 #[test]
@@ -232,8 +232,9 @@ fn a_name_that_does_not_exist_ends_a_command_at_once_and_a_newcomer_soon() {
 
 #[test]
 fn a_node_that_serves_keeps_looking_up_the_names_of_its_peers_and_says_so_once() {
+    let any = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
     let arguments = ["run", "--peer", "n2..invalid", "--peer-wait", "0s"];
-    let node = NodeProcess::start("n1", &arguments);
+    let node = NodeProcess::start("n1", &[&arguments[..], &any].concat());
     ok(&node, &["set", "a", "1"]);
     let warnings = || {
         let is_it = |line: &&String| line.contains("WARN") && line.contains("looked up");
@@ -352,7 +353,7 @@ fn an_interrupted_bench_deletes_what_it_has_written() {
 #[test]
 fn messages_fit_what_they_are_about() {
     let node = NodeProcess::run("n1");
-    let copies = at(&node, &["set", "a", "1", "--copies", "2", "--timeout", "100ms"]);
+    let copies = until_met(|| at(&node, &["set", "a", "1", "--copies", "2", "--timeout", "100ms"]));
     assert_eq!(copies.code, 7);
     assert!(
         copies.stderr.starts_with("error: the change is made here"),
