@@ -115,7 +115,7 @@ func (t *tries) leaveOut(where address) {
 // decides, at the next node each time.
 func (c *caller) call(ctx context.Context, p *plan, request []byte, do once) (served, *Error) {
 	if c.isClosing.Load() {
-		return served{}, closedError(1)
+		return served{}, closedError(0)
 	}
 	var own *group
 	if p.isOwn {
@@ -176,7 +176,7 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 			return served{}, usage("there is no node to ask")
 		}
 		if c.pool.closed() {
-			err := closedError(attempts)
+			err := closedError(attempts - 1)
 			err.Fate = fate
 			return served{}, err
 		}

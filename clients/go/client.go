@@ -13,12 +13,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"slices"
 	"time"
 )
 
 // Client is a client of a cluster; any number of goroutines share it. Made with [Connect].
 type Client struct {
+	*parts
+}
+
+// parts is what a client is made of. A wrong verb of fmt shows what a pointer to a Client has, also without its methods, but not what
+// is behind the pointers in that: neither secrets nor what only a lock makes readable.
+type parts struct {
 	config     Config
 	caller     caller
 	pool       *pool
@@ -50,6 +58,7 @@ func Connect(ctx context.Context, config Config) (*Client, error) {
 	if err := config.Login.check(); err != nil {
 		return nil, err
 	}
+	config.Login = config.Login.concealed()
 	if len(config.Seeds) > SeedsMax {
 		return nil, usage(fmt.Sprintf("a client has at most %d seeds", SeedsMax))
 	}
@@ -62,7 +71,7 @@ func Connect(ctx context.Context, config Config) (*Client, error) {
 	if cause := ctx.Err(); cause != nil {
 		return nil, notBegun(cause)
 	}
-	c := &Client{config: config}
+	c := &Client{&parts{config: config}}
 	c.pool = newPool(&c.config, &c.goroutines)
 	c.topology = newTopology(seeds, c.pool, &c.config)
 	c.topology.connectBy = now() + config.ConnectDeadline
@@ -150,6 +159,23 @@ func (c *Client) finish() {
 	<-c.goroutines.none()
 }
 
+// String has nothing secret: how many nodes there are, or that the client was closed.
+func (c *Client) String() string {
+	switch {
+	case c == nil || c.parts == nil:
+		return "Client(none)"
+	case c.Closed():
+		return "Client(closed)"
+	}
+	return fmt.Sprintf("Client(%d nodes)", len(c.topology.routing().view.Nodes))
+}
+
+// Format has nothing secret either, whatever the verb is.
+func (c *Client) Format(to fmt.State, _ rune) { _, _ = io.WriteString(to, c.String()) }
+
+// LogValue has nothing secret either.
+func (c *Client) LogValue() slog.Value { return slog.StringValue(c.String()) }
+
 // Closed tells whether it was closed.
 func (c *Client) Closed() bool { return c.caller.isClosing.Load() }
 
@@ -163,7 +189,7 @@ func (c *Client) ClusterView() ClusterView {
 // OnTopologyChange calls it for each change of the view or of preferred nodes, one after the other, on a goroutine of the
 // client, on which nothing else waits: it may use the client, and close it. While it is still busy with one change, further ones
 // wait; when 64 wait, the last takes in those that follow. What it returns takes it off again. What it panics with is logged and
-// stops nothing. More than 1,024 are not taken: the error is an [ErrUsage].
+// stops nothing. More than 1,024 are not taken, nor nil: the error is an [ErrUsage].
 func (c *Client) OnTopologyChange(call func(TopologyChange)) (stop func(), err error) {
 	return c.topology.listen(call)
 }

@@ -97,14 +97,20 @@ type Config struct {
 	Network string
 	// Ticket is a ticket, or "@FILE" with one: seeds, TLS, login and network at once. What the configuration says itself counts
 	// instead of that part of the ticket: its Seeds, its TLS (also of the ticket's client certificate), its Login, its Network.
+	// A file is read again when a node does not take its secret any more: another one for the same user is taken then.
+	//
+	// Nothing that shows a Config shows the ticket. But fmt and slog call no methods of what is in an unexported field, so a struct
+	// of your own that has a Config there shows it when it is printed; so it does with a Login that has a Secret or a Key. Keep
+	// "@FILE" there, and logins of [PasswordLogin] and [TokenLogin].
 	Ticket string
 
-	isTicketsNetwork bool // Network is the ticket's
+	isTicketsNetwork bool      // Network is the ticket's
+	own              *ownLogin // in place of Login, where that is the user of a ticket in a file
 	// dial makes sockets; nil: as usual.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	// Logger gets what the program cannot be told otherwise, without the words of nodes, which name paths and values; none:
-	// nothing is logged.
+	// Logger gets what the program cannot be told otherwise, without the words of nodes, which name paths and values: that an observer
+	// or a listener has panicked, and, for debugging, that the table of shards could not be fetched. None: nothing is logged.
 	Logger *slog.Logger
 	// Observer is told of calls and tries; none: that costs nothing.
 	Observer Observer
@@ -120,9 +126,10 @@ func (c Config) shown() shownConfig {
 	return shownConfig(c)
 }
 
-// Format has nothing secret: it is that of a struct otherwise.
-func (c Config) Format(to fmt.State, verb rune) {
-	_, _ = fmt.Fprintf(to, fmt.FormatString(to, verb), c.shown())
+// Format has nothing secret, whatever the verb is: it is that of a struct otherwise.
+func (c Config) Format(to fmt.State, _ rune) {
+	// Of a verb that a field does not take, fmt would show more than was asked for.
+	_, _ = fmt.Fprintf(to, fmt.FormatString(to, 'v'), c.shown())
 }
 
 // LogValue has nothing secret either.
@@ -178,6 +185,9 @@ func (c *Config) checkNumbers() error {
 			}
 		}
 	}
+	if age := c.ShardTableAge; age != 0 && age < shardTableAgeMin {
+		return usage(fmt.Sprintf("ShardTableAge must be at least %v, not %v; leave it out for what is usual", shardTableAgeMin, age))
+	}
 	for _, one := range []struct {
 		name                   string
 		value, least, greatest int
@@ -203,7 +213,6 @@ func (c *Config) fill() {
 	setDefault(&c.WatchBytesMax, 16<<20)
 	setDefault(&c.WatchPatience, 2*time.Second)
 	setDefault(&c.ShardTableAge, 30*time.Second)
-	c.ShardTableAge = max(c.ShardTableAge, shardTableAgeMin)
 	c.Retry.fill()
 	p := &c.Pool
 	setDefault(&p.ConnectionsPerNode, 2)

@@ -72,6 +72,8 @@ func TestWhatIsOutOfItsRangeIsToldWithItsNameAndRange(t *testing.T) {
 		"Pool.ConnectionsPerNode must be from 1 to 16, not 17":  {Pool: PoolConfig{ConnectionsPerNode: 17}},
 		"Pool.Window must be from 2 to 4096, not 1;":            {Pool: PoolConfig{Window: 1}},
 		"Pool.Window must be from 2 to 4096, not 4097":          {Pool: PoolConfig{Window: 4097}},
+		"ShardTableAge must be at least 100ms, not 1ms; leave":  {ShardTableAge: time.Millisecond},
+		"ShardTableAge must be at least 100ms, not 99.9":        {ShardTableAge: shardTableAgeMin - 1},
 		"Login.User must have from 1 to 256 bytes, not 0":       {Login: PasswordLogin("", "x")},
 		"Login.User must have from 1 to 256 bytes, not 257":     {Login: TokenLogin(long[:257], "x")},
 		"Login.Secret must have from 0 to 4096 bytes, not 5000": {Login: PasswordLogin("ann", long)},

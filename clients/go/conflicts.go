@@ -25,7 +25,7 @@ type ConflictsFound struct {
 func (c *Client) ConflictsList(ctx context.Context, path Path) (ConflictsFound, error) {
 	caller := &c.caller
 	if caller.isClosing.Load() {
-		return ConflictsFound{}, closedError(1)
+		return ConflictsFound{}, closedError(0)
 	}
 	caller.calls.Add(1)
 	defer caller.calls.Done()
@@ -100,7 +100,7 @@ func missingError(err *tryError, node string) *Error {
 // more time.
 func (c *caller) unlisted(ctx context.Context, isLate bool, asked []*target, errs []*tryError) *Error {
 	if len(asked) == 0 {
-		return &Error{Code: "unavailable", text: "no node is live", kind: ErrUnavailable, Attempts: 1}
+		return &Error{Code: "unavailable", text: "no node is live", kind: ErrUnavailable}
 	}
 	worst := max(slices.IndexFunc(errs, func(err *tryError) bool { return classOf(err, true) == classFinal }), 0)
 	why, node := errs[worst], asked[worst].name
@@ -134,7 +134,7 @@ func (c *Client) Conflicts(ctx context.Context, path Path) iter.Seq2[Conflict, e
 	return func(yield func(Conflict, error) bool) {
 		caller := &c.caller
 		if caller.isClosing.Load() {
-			yield(Conflict{}, closedError(1))
+			yield(Conflict{}, closedError(0))
 			return
 		}
 		err := c.conflictsCall(ctx, path, yield)

@@ -130,7 +130,7 @@ func (c *conn) begin(ctx context.Context, config *Config, own *network, greets <
 		settings = msgpack.AppendBool(msgpack.AppendString(settings, "nowait"), true)
 	}
 	c.post(settings)
-	if config.Login != nil && (config.Login.Key != nil || told.auth != "") {
+	if config.Login != nil && (config.Login.key() != nil || told.auth != "") {
 		if err := c.logIn(ctx, config, told); err != nil {
 			return err
 		}

@@ -66,7 +66,7 @@ type Error struct {
 	Fate Fate
 	// Node is the node of the last try, if there was one.
 	Node string
-	// Attempts counts the tries, the last one included; 0: there was none.
+	// Attempts counts the tries, the last one included; 0: there was none, or a watch or monitor was open when the client was closed.
 	Attempts int
 
 	text  string
@@ -188,6 +188,8 @@ type tryError struct {
 	notMet bool
 	// The node makes this client's login wait (tryConnect), since too many have failed: it has not looked at the secret.
 	waits bool
+	// The node has answered so to a login (tryNoAccess): it may know another secret.
+	isOfSecret bool
 	// How the attempt before had failed, where a caller could wait no longer for a connection (tryConnect).
 	before *tryError
 	cause  error

@@ -2,6 +2,8 @@ package distkv
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"math/rand/v2"
 	"sync"
 )
@@ -131,6 +133,15 @@ type worked struct {
 	err     *Error
 }
 
+// Format tells what it is, and reads nothing that changes.
+func (s *subscription) Format(to fmt.State, _ rune) {
+	if s == nil {
+		_, _ = io.WriteString(to, "<nil>")
+		return
+	}
+	_, _ = io.WriteString(to, "a "+s.what)
+}
+
 func newSubscription(c *caller, what, action string, path Path, head []byte) *subscription {
 	s := &subscription{caller: c, what: what, search: search{action: action, shard: path.Shard(), head: head}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -146,7 +157,7 @@ func (s *subscription) begin(ctx context.Context, self endless) *Error {
 	}
 	s.opened, s.self = found, self
 	if !s.caller.begin(self) {
-		s.end(closedError(1))
+		s.clientClosed()
 		return s.ended
 	}
 	return nil
@@ -255,7 +266,8 @@ func (s *subscription) end(err *Error) {
 	s.caller.forget(s.self)
 }
 
-func (s *subscription) clientClosed() { s.end(closedError(1)) }
+// clientClosed: what ends it is no try that failed.
+func (s *subscription) clientClosed() { s.end(closedError(0)) }
 
 // Close ends it; whoever waits for it gets an [ErrClosed].
 func (s *subscription) Close() {
@@ -274,7 +286,7 @@ func (s *subscription) Node() string {
 func (s *subscription) onError(err *tryError, from *opened) bool {
 	switch {
 	case s.caller.pool.closed() || s.caller.isClosing.Load():
-		s.end(closedError(1))
+		s.clientClosed()
 		return false
 	case err.kind == tryServer && classOf(err, true) == classFinal:
 		s.end(s.search.refusal(err, from.conn.name))

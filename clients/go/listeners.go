@@ -23,6 +23,9 @@ type untoldChange struct {
 
 // listen calls it for each change from now on; what it returns takes it off again.
 func (t *topology) listen(call func(TopologyChange)) (func(), error) {
+	if call == nil {
+		return nil, usage("a listener to topology changes must be a function")
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.listeners) >= listenersMax {

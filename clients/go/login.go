@@ -26,22 +26,56 @@ const (
 // Login is a user with its password or token, or the network's key.
 //
 // A secret is sent as it is (the node keeps its Argon2id): only within TLS, or to a node of the same machine, unless the
-// configuration has PlaintextLogin. Nothing secret is in the text of a Login, or in any error.
+// configuration has PlaintextLogin. Nothing secret is in the text of a Login, or in any error. But fmt and slog call no methods of
+// what is in an unexported field: a struct of your own that has a Login there shows the Secret and the Key that you have set.
 type Login struct {
 	// User has 1 to 256 bytes; with a Key, none is needed.
-	User   string
+	User string
+	// Secret is a password or token. PasswordLogin and TokenLogin leave it empty, and keep it where nothing shows it.
 	Secret string
 	// Method is "password", "token", or "root", which has no secret; none takes what the node asks for.
 	Method string
 	// Key is the network's key as far as it is for logins, 32 bytes: it is not sent, both sides prove to have it.
 	Key []byte
+
+	hidden, hiddenKey hidden // instead of Secret and Key
 }
 
 // PasswordLogin is a user of the method "password".
-func PasswordLogin(user, password string) *Login { return &Login{user, password, "password", nil} }
+func PasswordLogin(user, password string) *Login {
+	return &Login{User: user, Method: "password", hidden: hide(password)}
+}
 
 // TokenLogin is a user of the method "token".
-func TokenLogin(user, token string) *Login { return &Login{user, token, "token", nil} }
+func TokenLogin(user, token string) *Login {
+	return &Login{User: user, Method: "token", hidden: hide(token)}
+}
+
+// concealed is a copy that has its secrets where nothing shows them: for what keeps a login.
+func (l *Login) concealed() *Login {
+	if l == nil {
+		return nil
+	}
+	copied := Login{User: l.User, Method: l.Method, hidden: hide(l.secret())}
+	if key := l.key(); key != nil {
+		copied.hiddenKey = hide(string(key))
+	}
+	return &copied
+}
+
+func (l *Login) secret() string {
+	if l.hidden.text != nil && l.Secret == "" {
+		return l.hidden.shown()
+	}
+	return l.Secret
+}
+
+func (l *Login) key() []byte {
+	if l.hiddenKey.text != nil && l.Key == nil {
+		return []byte(l.hiddenKey.shown())
+	}
+	return l.Key
+}
 
 // String has nothing secret.
 func (l Login) String() string { return fmt.Sprintf("Login(%s, %s)", l.User, l.Method) }
@@ -60,16 +94,16 @@ func (l *Login) check() error {
 	if l == nil {
 		return nil
 	}
-	if l.Key != nil {
-		if len(l.Key) != loginKeyBytes {
-			return usage(fmt.Sprintf("Login.Key must have %d bytes, not %d", loginKeyBytes, len(l.Key)))
+	if key := l.key(); key != nil {
+		if len(key) != loginKeyBytes {
+			return usage(fmt.Sprintf("Login.Key must have %d bytes, not %d", loginKeyBytes, len(key)))
 		}
 		return nil
 	}
 	for _, one := range []struct {
 		name, value     string
 		least, greatest int
-	}{{"User", l.User, 1, loginNameBytes}, {"Secret", l.Secret, 0, loginSecretBytes}, {"Method", l.Method, 0, loginNameBytes}} {
+	}{{"User", l.User, 1, loginNameBytes}, {"Secret", l.secret(), 0, loginSecretBytes}, {"Method", l.Method, 0, loginNameBytes}} {
 		if size := len(one.value); size < one.least || size > one.greatest {
 			return usage(fmt.Sprintf("Login.%s must have from %d to %d bytes, not %d", one.name, one.least, one.greatest, size))
 		}
@@ -80,9 +114,9 @@ func (l *Login) check() error {
 // blame is what may be wrong when a node refuses it.
 func (l *Login) blame() string {
 	switch {
-	case l.Key != nil:
+	case l.key() != nil:
 		return "wrong cluster key"
-	case l.Secret == "":
+	case l.secret() == "":
 		return fmt.Sprintf("there is no user %q, or it needs a secret", l.User)
 	}
 	return fmt.Sprintf("there is no user %q, or its secret is another one", l.User)
@@ -140,7 +174,7 @@ func (l *Login) secretFor(method string) string {
 	if method == "root" || method == "_test" {
 		return ""
 	}
-	return l.Secret
+	return l.secret()
 }
 
 // plaintextLogin is the code of a client that itself sends its secret nowhere in plain text.
@@ -158,22 +192,38 @@ func inPlaintext(where address, method string) *tryError {
 	return err
 }
 
-// logIn logs in right after the greeting.
+// logIn logs in right after the greeting. Where the node does not take the secret of a ticket in a file, and that has another one
+// now, it logs in with that.
 func (c *conn) logIn(ctx context.Context, config *Config, told greeting) *tryError {
-	login, request := config.Login, newBody("auth")
+	if config.own == nil {
+		return c.logInAs(ctx, config, config.Login, told)
+	}
+	login := config.own.now()
+	err := c.logInAs(ctx, config, login, told)
+	// A node makes those wait who come with a secret that was replaced, too: it need not have looked at it.
+	if err != nil && (err.isOfSecret || err.waits) {
+		if other := config.own.otherThan(login); other != nil {
+			return c.logInAs(ctx, config, other, told)
+		}
+	}
+	return err
+}
+
+func (c *conn) logInAs(ctx context.Context, config *Config, login *Login, told greeting) *tryError {
+	request := newBody("auth")
 	var expected []byte
-	if login.Key != nil {
+	if key := login.key(); key != nil {
 		if told.nonce == nil {
 			return tryErrorf(tryNoAccess, "cannot get into %s: it has no cluster key, or does not ask for it yet (--plaintext-peers)", c.address)
 		}
 		nonce := make([]byte, nonceBytes)
 		_, _ = rand.Read(nonce) // It never fails.
 		request.text("typ", "key").text("ident", "*").binary("nonce", nonce)
-		request.binary("proof", proof(login.Key, "distkv login client 1", nonce, told.nonce))
-		expected = proof(login.Key, "distkv login node 1", nonce, told.nonce)
+		request.binary("proof", proof(key, "distkv login client 1", nonce, told.nonce))
+		expected = proof(key, "distkv login node 1", nonce, told.nonce)
 	} else {
 		method := login.methodAt(told)
-		if login.Secret == "" && (method == "password" || method == "token") {
+		if login.secret() == "" && (method == "password" || method == "token") {
 			return tryErrorf(tryNoAccess, "cannot get into %s: who logs in as %q needs the user's secret, and none was given", c.address,
 				login.User)
 		}
@@ -200,7 +250,9 @@ func (c *conn) logIn(ctx context.Context, config *Config, told greeting) *tryErr
 	switch {
 	case err == nil:
 	case err.kind == tryServer && isAccessCode(err): // A node that hangs up on a login that takes long has not looked at it.
-		return tryErrorf(tryNoAccess, "cannot get into %s: %s: %s", c.address, login.blame(), err.text)
+		err = tryErrorf(tryNoAccess, "cannot get into %s: %s: %s", c.address, login.blame(), err.text)
+		err.isOfSecret = true
+		return err
 	case err.kind == tryServer && err.code == "too_many":
 		return &tryError{kind: tryConnect, waits: true, code: err.code, text: fmt.Sprintf("%s makes this login wait: %s", c.address, err.text)}
 	default:

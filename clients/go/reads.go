@@ -230,7 +230,7 @@ type answer struct {
 // freshest asks all live nodes until a majority of those in the view has answered.
 func (r *reader) freshest() (answer, *Error) {
 	if r.isClosing.Load() {
-		return answer{}, closedError(1)
+		return answer{}, closedError(0)
 	}
 	r.calls.Add(1)
 	defer r.calls.Done()
@@ -252,11 +252,11 @@ func (r *reader) askMajority() (answer, int, *Error) {
 	for attempt := 1; ; attempt++ {
 		view := r.topology.routing()
 		if view.view.Source == "" {
-			return answer{}, attempt, usage("the nodes cannot tell which nodes there are, so none knows what a majority of " +
+			return answer{}, attempt - 1, usage("the nodes cannot tell which nodes there are, so none knows what a majority of " +
 				"them is; read mode 'freshest' needs that")
 		}
 		if r.pool.closed() {
-			return answer{}, attempt, closedError(attempt)
+			return answer{}, attempt - 1, closedError(attempt - 1)
 		}
 		counted := map[string]bool{}
 		for _, node := range view.view.Nodes {

@@ -29,7 +29,8 @@ type scripted struct {
 	cluster   later  // how it answers who it is; nil: at once
 	shards    any    // how it answers which shards have overrides; nil: none has
 	tls       *tls.Config
-	host      string // where it listens; "": at a loopback address
+	host      string                     // where it listens; "": at a loopback address
+	judges    func(secret string) string // the code with which it refuses a login with this secret; nil: by refuses
 
 	mu       sync.Mutex
 	came     int    // bytes that clients have sent
@@ -314,6 +315,9 @@ func (s *scripted) answer(socket net.Conn, request message) bool {
 	s.requests = append(s.requests, request)
 	script, refuses := s.script, s.refuses
 	s.mu.Unlock()
+	if action == "auth" && s.judges != nil {
+		refuses = s.judges(request.text("secret"))
+	}
 	var reply any
 	switch {
 	case action == "auth" && refuses == silently:

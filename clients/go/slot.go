@@ -36,7 +36,8 @@ func (s *slot) noteFailure(err *tryError, config *Config) {
 	// Else nobody knows whose words these are, or they are the client's own.
 	case err.kind == tryNoAccess && !err.notMet && err.code != plaintextLogin:
 		s.shut, s.shutAt = err, now()
-	case err.waits && s.shut != nil && now()-s.shutAt < shutRecent:
+	// What it said of another secret counts no more.
+	case err.waits && s.shut != nil && now()-s.shutAt < shutRecent && s.shutAt >= config.own.changedAt():
 		err = s.stillRefused(err)
 	}
 	memory := config.Pool.FailureMemory << min(s.failures, doublingsMax)

@@ -26,7 +26,10 @@ type Stats struct {
 
 // NodeStats is what went to one node.
 type NodeStats struct {
-	Tries    uint64 `json:"tries"`
+	// Tries are also those that were not sent, since the node had failed just now, but neither those of Freshest nor of Conflicts.
+	Tries uint64 `json:"tries"`
+	// Failures are tries that did not succeed, whatever the reason is: also a refusal that a program expects, as of IfNew where there
+	// is an entry.
 	Failures uint64 `json:"failures"`
 	// Latency has the answered tries by time: bucket i those of 2^(i-1) to 2^i - 1 µs.
 	Latency [latencyBuckets]uint64 `json:"latency"`
@@ -87,16 +90,19 @@ type TopologyStats struct {
 
 // RetryStats is about calls and their tries.
 type RetryStats struct {
-	Calls         uint64 `json:"calls"`
-	Retries       uint64 `json:"retries"`
-	Unavailable   uint64 `json:"unavailable"`
-	Overload      uint64 `json:"overload"`
-	Aborted       uint64 `json:"aborted"`
-	TimedOut      uint64 `json:"timed_out"`
-	FateUnknown   uint64 `json:"fate_unknown"`
+	Calls   uint64 `json:"calls"`   // begun by the program
+	Retries uint64 `json:"retries"` // tries after a call's first
+	// Unavailable are tries that failed since the node could not do it now, and did not: also those that were not sent, since it could
+	// not be reached, or had failed just now (Pool.FailureMemory).
+	Unavailable uint64 `json:"unavailable"`
+	Overload    uint64 `json:"overload"`     // tries that failed since the node had too much to do
+	Aborted     uint64 `json:"aborted"`      // tries that a node gave up
+	TimedOut    uint64 `json:"timed_out"`    // tries that took too long
+	FateUnknown uint64 `json:"fate_unknown"` // tries that may have been carried out
+	// Refused are tries that a node refused for good, also by a precondition.
 	Refused       uint64 `json:"refused"`
-	Deadlines     uint64 `json:"deadlines"`
-	UnsafeToRetry uint64 `json:"unsafe_to_retry"`
+	Deadlines     uint64 `json:"deadlines"`       // calls that ended since their time was up, or with the last try that there may be
+	UnsafeToRetry uint64 `json:"unsafe_to_retry"` // calls that ended since another try could have done it twice
 }
 
 // ReadStats is about reads, and what this client wrote.

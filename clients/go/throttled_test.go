@@ -5,8 +5,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -319,12 +321,15 @@ func TestOthersWithTheWrongSecretKeepNobodyOut(t *testing.T) {
 	right.Login, right.ConnectDeadline = PasswordLogin("bob", "another secret"), 2*time.Minute
 	wrong.ConnectDeadline = 3 * time.Second
 	var others sync.WaitGroup
+	var guesses atomic.Int64
 	var mu sync.Mutex
 	isMadeToWait := false
 	for range 12 {
 		others.Go(func() {
 			for range 20 {
-				other, err := Connect(t.Context(), wrong)
+				guess := wrong // The same wrong secret again would be no further guess.
+				guess.Login = PasswordLogin("bob", "guess "+strconv.FormatInt(guesses.Add(1), 10))
+				other, err := Connect(t.Context(), guess)
 				if err == nil { // A node that has not heard of the new secret.
 					_ = other.Close(context.Background())
 					continue

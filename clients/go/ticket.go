@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -29,16 +30,16 @@ type Ticket struct {
 	// CAHash is the SHA-256 of the CA's certificate; none: plain text.
 	CAHash []byte
 
-	secret string
+	secret hidden
 	chain  [][]byte
-	key    []byte
+	key    hidden
 }
 
 // String has nothing secret.
 func (t Ticket) String() string { return fmt.Sprintf("Ticket(%s, %s)", t.Network, t.User) }
 
-// GoString has nothing secret either.
-func (t Ticket) GoString() string { return t.String() }
+// Format has nothing secret either, whatever the verb is.
+func (t Ticket) Format(to fmt.State, _ rune) { _, _ = io.WriteString(to, t.String()) }
 
 // LogValue has nothing secret either.
 func (t Ticket) LogValue() slog.Value { return slog.StringValue(t.String()) }
@@ -47,7 +48,7 @@ func (t Ticket) LogValue() slog.Value { return slog.StringValue(t.String()) }
 func ReadTicket(text string) (Ticket, error) {
 	text = strings.TrimSpace(text)
 	if name, isFile := strings.CutPrefix(text, "@"); isFile {
-		data, err := os.ReadFile(name)
+		data, err := readTicketFile(name)
 		if err != nil {
 			return Ticket{}, usage("the ticket's file cannot be read: " + err.Error())
 		}
@@ -76,6 +77,17 @@ func ReadTicket(text string) (Ticket, error) {
 	return ticketOf(message(content), damaged)
 }
 
+// readTicketFile reads a file, and of one that is too long to be a ticket only so much that this is seen.
+func readTicketFile(name string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	// With the end of its line, and one byte that shows that there is too much.
+	return io.ReadAll(io.LimitReader(file, ticketBytesMax+3))
+}
+
 func ticketOf(m message, damaged *Error) (Ticket, error) {
 	t := Ticket{}
 	isGood := true
@@ -92,7 +104,7 @@ func ticketOf(m message, damaged *Error) (Ticket, error) {
 		return len(t.Addresses) <= ticketAddressesMax
 	}) && isGood
 	t.Network = text(m.get("network"), false)
-	t.Method, t.User, t.secret = text(m.get("method"), true), text(m.get("user"), true), text(m.get("secret"), true)
+	t.Method, t.User, t.secret = text(m.get("method"), true), text(m.get("user"), true), hide(text(m.get("secret"), true))
 	if !isGood || len(t.Addresses) == 0 || len(t.Addresses) > ticketAddressesMax {
 		return Ticket{}, damaged
 	}
@@ -104,7 +116,9 @@ func ticketOf(m message, damaged *Error) (Ticket, error) {
 			return Ticket{}, usage("the CA's hash in the ticket is not 32 bytes long")
 		}
 	}
-	t.key, _ = msgpack.Bytes(m.get("key"))
+	if key, isThere := msgpack.Bytes(m.get("key")); isThere {
+		t.key = hide(string(key))
+	}
 	msgpack.Items(m.get("chain"), func(item []byte) bool {
 		part, ok := msgpack.Bytes(item)
 		isGood = isGood && ok
@@ -129,7 +143,10 @@ func (c *Config) withTicket() error {
 			return err
 		}
 		if ticket.User != "" && c.Login == nil {
-			c.Login = &Login{ticket.User, ticket.secret, ticket.Method, nil}
+			c.Login = ticket.login()
+			if file, isFile := strings.CutPrefix(strings.TrimSpace(text), "@"); isFile {
+				c.own = ownLoginOf(file, ticket, c.Login, c.TLS == nil)
+			}
 		}
 		if ticket.CAHash != nil && c.TLS == nil {
 			c.TLS = &TLS{CAHash: ticket.CAHash, chain: ticket.chain, key: ticket.key}
@@ -139,6 +156,9 @@ func (c *Config) withTicket() error {
 		}
 		if len(c.Seeds) == 0 {
 			c.Seeds = ticket.Addresses
+		}
+		if c.Ticket == text && !strings.HasPrefix(strings.TrimSpace(text), "@") {
+			c.Ticket = "" // It is read, and its text has the secret.
 		}
 	}
 	if len(c.Seeds) == 0 {

@@ -32,7 +32,7 @@ type TLS struct {
 	CertFile, KeyFile string
 
 	chain  [][]byte // a client certificate as DER, from a ticket
-	key    []byte
+	key    hidden
 	config *tls.Config
 }
 
@@ -65,8 +65,8 @@ func (t *TLS) prepare() error {
 			return usage("the client certificate cannot be used: " + err.Error())
 		}
 		config.Certificates = []tls.Certificate{certificate}
-	case t.key != nil && len(t.chain) > 0:
-		key, err := privateKey(t.key)
+	case t.key.text != nil && len(t.chain) > 0:
+		key, err := privateKey([]byte(t.key.shown()))
 		if err != nil {
 			return usage("the client certificate in the ticket cannot be used: " + err.Error())
 		}

@@ -14,30 +14,40 @@ const TreeEntriesMax = 1 << 20
 
 // TreeOptions are those of a tree; nil is none.
 type TreeOptions struct {
-	// MinDepth and MaxDepth: entries so many elements below the path; MaxDepth 0 is no bound, -1 the path alone.
+	// MinDepth and MaxDepth: entries so many elements below the path; MaxDepth 0 is no bound, -1 the path alone. Others are an
+	// [ErrUsage].
 	MinDepth, MaxDepth int
 	// Versions: each entry has its version, which IfVersion needs.
 	Versions bool
 }
 
-func (o *TreeOptions) head(path Path) []byte {
+func (o *TreeOptions) head(path Path) ([]byte, error) {
 	b := pathBody("get_tree", path)
 	if o != nil {
-		depths(b, o.MinDepth, o.MaxDepth)
+		if err := depths(b, o.MinDepth, o.MaxDepth); err != nil {
+			return nil, err
+		}
 		if o.Versions {
 			b.integer("nchain", 1)
 		}
 	}
-	return b.head()
+	return b.head(), nil
 }
 
-func depths(b *body, minDepth, maxDepth int) {
+func depths(b *body, minDepth, maxDepth int) error {
+	if minDepth < 0 {
+		return usage(fmt.Sprintf("MinDepth must be at least 0, not %d", minDepth))
+	}
+	if maxDepth < -1 {
+		return usage(fmt.Sprintf("MaxDepth must be at least 1, or 0 for no bound, or -1 for the path alone, not %d", maxDepth))
+	}
 	if minDepth > 0 {
 		b.integer("min_depth", int64(minDepth))
 	}
 	if maxDepth != 0 {
 		b.integer("max_depth", int64(max(maxDepth, 0)))
 	}
+	return nil
 }
 
 func (c *Client) treePlan(path Path) plan {
@@ -59,7 +69,12 @@ func (c *Client) Tree(ctx context.Context, path Path, options *TreeOptions) iter
 		c.caller.calls.Add(1)
 		done := sync.OnceFunc(c.caller.calls.Done)
 		defer done()
-		head := options.head(path)
+		head, wrong := options.head(path)
+		if wrong != nil {
+			done() // Nothing comes, whatever the loop's body does with that.
+			yield(TreeEntry{}, wrong)
+			return
+		}
 		p := c.treePlan(path)
 		var s *stream
 		var entry *TreeEntry
@@ -124,7 +139,10 @@ func (c *Client) streamError(ctx context.Context, err *tryError, node string, at
 // TreeList is all values at and below a path at once. As a whole, it is retried as any read; a node that sends nothing for as
 // long as one try may take is given up. While entries come, it takes as long as it takes, but for the context's deadline.
 func (c *Client) TreeList(ctx context.Context, path Path, options *TreeOptions) ([]TreeEntry, error) {
-	head := options.head(path)
+	head, wrong := options.head(path)
+	if wrong != nil {
+		return nil, wrong
+	}
 	p := c.treePlan(path)
 	var entries []TreeEntry
 	isTooMuch := false

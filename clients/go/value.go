@@ -26,8 +26,8 @@ type Value []byte
 var Nil = Value{0xc0}
 
 // As reads a value as a type of yours: structs (with the tags `msgpack:"name,omitempty"`), maps, slices, numbers, texts,
-// byte strings, pointers (nil where the value is nil), time.Time, [Path], and any. Fields that a struct does not know
-// are left out. A number that is read as a float is the nearest one. The error is an [ErrBadValue]: for a number beyond the
+// byte strings, pointers (nil where the value is nil), time.Time, [Path], and any; a text also as a type with an UnmarshalText that is
+// no text itself. Fields that a struct does not know are left out. A number that is read as a float is the nearest one. The error is an [ErrBadValue]: for a number beyond the
 // type's range, say, or for a map two of whose keys are one in the type, as 1 and 1.0 are as float64.
 func As[T any](v Value) (T, error) {
 	var found T
@@ -35,10 +35,15 @@ func As[T any](v Value) (T, error) {
 	return found, err
 }
 
-// Encode makes a value of what As reads. Of a struct's fields with one name the outer one is stored, as in encoding/json; a type
-// with a MarshalText, also of its pointer, is stored as that text. What would be lost is refused instead. A nil is nil, whatever its type is: a pointer, a map, a slice, also of bytes. The
-// error is an [ErrBadValue]: for a Value without bytes, say, or for more than 64 levels of arrays and maps, of which pointers
-// and interfaces are none.
+// Encode makes a value of what As reads. Of a struct's fields with one name the outer one is stored, as in encoding/json. What would
+// be lost is refused instead: also a map two of whose keys are stored as one. A nil is nil, whatever its type is: a pointer, a map, a
+// slice, also of bytes. The error is an [ErrBadValue]: for a Value without bytes, say, or for more than 64 levels of arrays and maps,
+// of which pointers and interfaces are none.
+//
+// A struct, or an array of bytes, that has a MarshalText, or whose pointer has one, is stored as that text, also as a map's key:
+// [net/netip.Addr], say. If it has no UnmarshalText, it cannot be read back as that type, whatever fields it has. All other types are
+// stored as what they are, whatever methods they have: a type Level int as a number, [net.IP] as bytes. [time.Time], [math/big.Int] and
+// [Path] have forms of their own.
 func Encode(v any) (Value, error) {
 	b, err := appendValue(nil, v)
 	return Value(b), err

@@ -294,7 +294,7 @@ func (d *decoder) items(v reflect.Value, head msgpack.Head, data []byte, depth i
 }
 
 func (d *decoder) mapping(v reflect.Value, count, depth int) error {
-	if !v.Type().Key().Comparable() || v.Type().Key().Kind() == reflect.Interface {
+	if key := v.Type().Key(); key.Kind() == reflect.Interface && key.NumMethod() > 0 {
 		return badValue(fmt.Sprintf("a value cannot be read as %s: use map[string]… or distkv.Map", v.Type()))
 	}
 	found := reflect.MakeMapWithSize(v.Type(), min(count, 1024))
@@ -308,8 +308,9 @@ func (d *decoder) mapping(v reflect.Value, count, depth int) error {
 			return err
 		}
 		switch {
-		case !key.Comparable():
-			return badValue(fmt.Sprintf("the value does not fit %s: a key is an array or a map; use distkv.Map", v.Type()))
+		case !key.Comparable() || isBig(key):
+			return badValue(fmt.Sprintf("the value does not fit %s: a key is an array, a map, or what else Go's maps have no key for; "+
+				"use distkv.Map", v.Type()))
 		case found.MapIndex(key).IsValid():
 			return badValue(fmt.Sprintf("the value does not fit %s: two of its keys are %v there; use distkv.Map", v.Type(), key))
 		}
@@ -317,6 +318,11 @@ func (d *decoder) mapping(v reflect.Value, count, depth int) error {
 	}
 	v.Set(found)
 	return nil
+}
+
+// isBig: it is one of Go's pointers, so that two of one number would be two keys.
+func isBig(key reflect.Value) bool {
+	return key.Kind() == reflect.Interface && !key.IsNil() && key.Elem().Type() == reflect.PointerTo(bigType)
 }
 
 func (d *decoder) structure(v reflect.Value, count, depth int) error {

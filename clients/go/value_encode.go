@@ -207,8 +207,8 @@ func (e encoder) mapping(b []byte, v reflect.Value, depth int) ([]byte, error) {
 		return nil, err
 	}
 	type entry struct {
-		key   string
-		value reflect.Value
+		key        string
+		was, value reflect.Value
 	}
 	entries := make([]entry, 0, v.Len())
 	for each := v.MapRange(); each.Next(); {
@@ -216,11 +216,16 @@ func (e encoder) mapping(b []byte, v reflect.Value, depth int) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		entries = append(entries, entry{string(key), each.Value()})
+		entries = append(entries, entry{string(key), each.Key(), each.Value()})
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.key, b.key) })
 	b = msgpack.AppendMapHead(b, len(entries))
-	for _, one := range entries {
+	for i, one := range entries {
+		// No NaN is another one, nor itself.
+		if i > 0 && entries[i-1].key == one.key && one.was.Equal(one.was) {
+			return nil, badValue(fmt.Sprintf("of %s only one of several entries would be read: the keys %v and %v are stored as one",
+				v.Type(), entries[i-1].was, one.was))
+		}
 		if b, err = e.append(append(b, one.key...), one.value, depth); err != nil {
 			return nil, err
 		}

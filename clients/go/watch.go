@@ -47,7 +47,8 @@ type WatchOptions struct {
 	// NoFetch: the state that is there is not reported, only UpToDate and what changes from then on. Where its node is lost
 	// before that state was complete, the watch starts over ([Restarted]), and the next one is reported.
 	NoFetch bool
-	// MinDepth and MaxDepth: entries so many elements below the path; MaxDepth 0 is no bound, -1 the path alone.
+	// MinDepth and MaxDepth: entries so many elements below the path; MaxDepth 0 is no bound, -1 the path alone. Others are an
+	// [ErrUsage].
 	MinDepth, MaxDepth int
 }
 
@@ -100,7 +101,9 @@ func (c *Client) OpenWatch(ctx context.Context, path Path, options *WatchOptions
 	w := &Watch{path: path, memory: newMemory(c.config.WatchPathsMax, c.config.WatchBytesMax), fetching: true, owes: true,
 		older: map[Path]struct{}{}}
 	if options != nil {
-		depths(b, options.MinDepth, options.MaxDepth)
+		if err := depths(b, options.MinDepth, options.MaxDepth); err != nil {
+			return nil, err
+		}
 		w.silent = options.NoFetch
 	}
 	w.subscription = newSubscription(&c.caller, "watch", "watch", path, b.head())

@@ -14,9 +14,10 @@ use distkv_core::protocol::client::auth::{
 use distkv_core::protocol::client::{ClientMessage, Request, decode};
 use distkv_access::dh::{BoxKey, Group};
 use distkv_access::secret::cache::Login as Cached;
-use distkv_access::secret::guesses::{FREE, WAIT_MS_MAX};
+use distkv_access::secret::guesses::{Begin, FREE, Outcome, WAIT_MS_MAX};
 use distkv_access::secret::key::{Nonces, Side, is_proof, prove};
-use distkv_access::secret::{Guesses, LoginCache, Sent};
+use distkv_access::secret::wrong::Attempt;
+use distkv_access::secret::{Guesses, LoginCache, Sent, WrongSecrets};
 use libfuzzer_sys::fuzz_target;
 
 const KEY: [u8; 32] = [7; 32];
@@ -78,7 +79,10 @@ struct Node {
     cache: LoginCache,
     /// What was good, as it came.
     good: BTreeSet<(String, String, u64, Vec<u8>)>,
-    /// Tries since the last good one, by anybody.
+    wrong: WrongSecrets,
+    /// What was wrong, as it came.
+    bad: BTreeSet<(String, String, u64, Vec<u8>)>,
+    /// Guesses by anybody.
     failures: u32,
     now: u64,
 }
@@ -127,20 +131,34 @@ impl Node {
         let login = Cached { method, ident: user, event };
         assert_eq!(self.cache.knows(login, &sent), self.good.contains(&kept));
         let address = IpAddr::from([10, 0, 0, 1]);
-        match self.guesses.begin(user, address, self.now) {
-            Ok(()) => self.failures += 1,
-            Err(wait) => {
+        let begun = match self.guesses.begin(user, address, self.now) {
+            Begin::Begun(begun) => begun,
+            Begin::Waits => panic!("no other one is under way"),
+            Begin::Refused(wait) => {
                 assert!((1..=WAIT_MS_MAX).contains(&wait), "{wait}");
                 assert!(self.failures >= FREE, "nobody waits before");
                 self.now += u64::from(tick % 3) * wait;
                 return;
             }
-        }
-        if secret.len() % 4 == 3 {
+        };
+        let outcome = if secret.len() % 4 == 3 {
             self.cache.remember(login, &sent);
             self.good.insert(kept);
-            self.guesses.good(user, address, self.now);
-        }
+            Outcome::Right
+        } else {
+            let attempt = Attempt { method, ident: user, event: Some(event), address };
+            let mark = self.wrong.mark(attempt, &sent).expect("a mark");
+            assert_eq!(self.wrong.knows(&mark), self.bad.contains(&kept));
+            let is_new = self.wrong.note(mark);
+            assert_eq!(is_new, self.bad.insert(kept), "the same again is no guess, and another one is");
+            if is_new {
+                self.failures += 1;
+                Outcome::Wrong
+            } else {
+                Outcome::WrongAgain
+            }
+        };
+        self.guesses.end(begun, outcome, self.now);
     }
 }
 
@@ -150,6 +168,8 @@ fuzz_target!(|data: &[u8]| {
         guesses: Guesses::default(),
         cache: LoginCache::new([3; 32]),
         good: BTreeSet::new(),
+        wrong: WrongSecrets::new([4; 32]),
+        bad: BTreeSet::new(),
         failures: 0,
         now: 1_000,
     };

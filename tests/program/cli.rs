@@ -8,6 +8,8 @@ mod directories;
 mod fake;
 mod files;
 mod given;
+mod given_up;
+mod gone_reader;
 mod nodes;
 mod other_network;
 mod said;

@@ -19,6 +19,7 @@ mod crowds;
 mod keys;
 mod links;
 mod moving;
+mod new_secrets;
 mod own_ca;
 mod plaintext_login;
 mod rotate;

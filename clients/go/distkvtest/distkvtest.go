@@ -1,6 +1,7 @@
 //go:build unix
 
-// Package distkvtest starts real nodes for your own tests: each is a distkv-node process with ports of its own.
+// Package distkvtest starts real nodes for your own tests: each is a distkv-node process with ports of its own. It is for Unix only:
+// elsewhere it cannot be built.
 //
 // The program is the one that DISTKV_NODE_BIN names, else distkv-node on the PATH. Everything waits for readiness; nothing is
 // kept when a node has ended.
@@ -232,6 +233,9 @@ type Cluster struct {
 
 // StartCluster starts so many nodes; the arguments go to each of them. It runs when this returns; somebody must Stop it.
 func StartCluster(nodes int, args ...string) (*Cluster, error) {
+	if nodes < 1 {
+		return nil, fmt.Errorf("a cluster has at least one node, not %d", nodes)
+	}
 	c := &Cluster{Network: "go-" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(numbers.Add(1), 10), args: args}
 	for range nodes {
 		if _, err := c.Add(""); err != nil {
@@ -273,6 +277,9 @@ func (c *Cluster) Add(name string, args ...string) (*Node, error) {
 
 // Rejoin starts a node that was killed again, as one that joins, at its addresses for clients and peers.
 func (c *Cluster) Rejoin(index int) error {
+	if index < 0 || index >= len(c.Nodes) {
+		return fmt.Errorf("there is no node with the index %d: the cluster has %d", index, len(c.Nodes))
+	}
 	living := c.living()
 	if living == nil {
 		return errors.New("no node runs that it could join")

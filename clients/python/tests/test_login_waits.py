@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from itertools import count
 
 import pytest
 from conftest import assert_nothing_left, until
@@ -302,20 +303,24 @@ async def test_all_clients_of_a_removed_user_are_told_soon(many):
 async def test_those_with_a_wrong_secret_do_not_refuse_who_has_the_right_one(many, tmp_path):
     (tmp_path / "new").write_text("another secret")
     run("user", "password", "bob", "--new-secret-file", str(tmp_path / "new"), *many.ann)
-    right, wrong = (Login.password("bob", secret) for secret in ("another secret", "bob's secret"))
+    right, numbers = Login.password("bob", "another secret"), count()
     caught, is_over = [], asyncio.Event()
+
+    def wrong():
+        """Another one each time: the same again would be no further guess."""
+        return Login.password("bob", f"guess {next(numbers)}")
 
     async def hammer():
         while not is_over.is_set():
             with pytest.raises((DeniedError, UnavailableError)) as error:
-                await Client.connect(*many.seeds, config=Config(login=wrong, connect_deadline=2.0))
+                await Client.connect(*many.seeds, config=Config(login=wrong(), connect_deadline=2.0))
             caught.append(error.value.cause)
 
     async def is_made_to_wait(seed):
         """At this node, who has the wrong secret. It asks once, and as long as it takes."""
         try:
             address, pool = Address.parse(seed), PoolConfig(connect_timeout=50.0)
-            await Connection.open(address, pool, Access(wrong), Network(None, ""))
+            await Connection.open(address, pool, Access(wrong()), Network(None, ""))
         except TryError as error:
             return isinstance(error, LoginWaitError)
 

@@ -27,6 +27,7 @@ use futures::future::{Either, select};
 
 use super::credentials::Access;
 use super::error::{ClientError, NO_GREETING};
+use super::login::Login;
 use super::message::{Fields, Greeting, Message, REQUEST_BYTES_MAX, encode_ack, encode_settings};
 use super::wire::Wire;
 use crate::connection::clock::Clock;
@@ -120,7 +121,10 @@ impl Connection {
         shut_out: &ShutOut,
     ) -> Result<Connection, ClientError> {
         start_runtime(to)?;
-        shut_out.judge(Connection::begin(tasks, to, options, shut_out).await)
+        let login = options.access.login().cloned();
+        let connected = Connection::begin(tasks, to, options, shut_out).await;
+        shut_out.forget_before(login.as_ref().map_or(0, Login::since));
+        shut_out.judge(connected)
     }
 
     async fn begin(

@@ -1,6 +1,8 @@
 //! How a client gets into a network: which one it is, by TLS or in plain text, and as whom. A ticket says all of it.
 
 use std::net::IpAddr;
+#[cfg(feature = "tls")]
+use std::path::Path;
 
 #[cfg(feature = "tls")]
 use distkv_tls::{ClientTls, Clock, Ticket, TlsError, Trust};
@@ -107,11 +109,20 @@ impl Access {
     /// If the client certificate in it cannot be used.
     pub fn of_ticket(ticket: &Ticket) -> Result<Access, TlsError> {
         let clock = Clock::new(|| rt::wall_clock_ms() / 1_000);
-        let login = ticket.login.as_ref();
-        let login = login
-            .map(|login| Login::user(Some(&login.method), &login.user, login.secret.as_deref()));
+        let login = Login::of_ticket(ticket);
         let (tls, network) = (ticket.tls(clock)?, OwnNetwork::of_ticket(ticket));
         Ok(Access { tls, login, plaintext_login: false, network })
+    }
+
+    /// The same, where the ticket was read from this file ([`read_ticket_file`](crate::read_ticket_file)). Where a node does not
+    /// take the secret, the file is read again, at most once a second: if it has another one for the same user, network and CA by
+    /// then, the client logs in with that at once, and from then on. Nothing else of it is taken over.
+    ///
+    /// # Errors
+    /// If the client certificate in it cannot be used.
+    pub fn of_ticket_file(ticket: &Ticket, file: &Path) -> Result<Access, TlsError> {
+        let login = Login::of_ticket_file(ticket, file);
+        Ok(Access { login, ..Access::of_ticket(ticket)? })
     }
 
     /// How it connects by TLS, if it does.

@@ -76,6 +76,8 @@ pub use distkv_tls::ticket::TicketError;
 #[cfg(feature = "tls")]
 pub use distkv_tls::{CaHash, ClientTls, Ticket, TlsError, Trust};
 pub use error::{ClientError, ServerError};
+#[cfg(feature = "tls")]
+pub use login::read_ticket_file;
 pub use login::{Login, PLAINTEXT_LOGIN};
 pub use message::{Fields, Greeting, Message};
 pub use pool::{ConnectionPool, NodeIdentity, PoolConfig, PoolStats, PooledConnection};
@@ -84,8 +86,6 @@ pub use router::{Candidate, Router};
 pub use shard_map::{ShardMap, ShardMapConfig, ShardMapState, ShardMapStats, ShardRow};
 #[cfg(feature = "tracing")]
 pub use smart::TracingObserver;
-#[cfg(feature = "tls")]
-pub use smart::read_ticket_file;
 pub use smart::{
     At, BATCH_OPS_MAX, Batch, BatchReply, CallEnd, CallError, CallObserver, Change, Client,
     ClientConfig, Closing, Conflict, ConflictStream, ConflictsFound, DeleteTreeOptions, Entry,

@@ -2,16 +2,28 @@
 
 use std::fmt;
 use std::ops::RangeInclusive;
+#[cfg(feature = "tls")]
+use std::path::Path;
 use std::sync::Arc;
 
 use distkv_model::value::Reader;
+#[cfg(feature = "tls")]
+use distkv_tls::Ticket;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
 use crate::connection::{Connection, StreamEvent};
 use crate::error::ClientError;
 use crate::message::{Fields, Greeting};
+use crate::model::ids::Millis;
 use crate::rt;
+#[cfg(feature = "tls")]
+use ticket_file::TicketFile;
+#[cfg(feature = "tls")]
+pub use ticket_file::read_ticket_file;
+
+#[cfg(feature = "tls")]
+mod ticket_file;
 
 /// Bytes of a nonce.
 const NONCE_BYTES: usize = 32;
@@ -19,6 +31,8 @@ const NONCE_BYTES: usize = 32;
 const NAME_BYTES: RangeInclusive<usize> = 1..=256;
 /// Bytes that a password or token may have.
 const SECRET_BYTES: RangeInclusive<usize> = 0..=4096;
+/// The code with which a node refuses a user's secret.
+const REFUSED: &str = "auth_failed";
 /// Most keys that one login tries: as many as a cluster has at a time.
 const KEYS_MAX: usize = 4;
 
@@ -28,7 +42,12 @@ pub const PLAINTEXT_LOGIN: &str = "plaintext_login";
 
 /// A user and its secret, or the cluster's key. Shown without anything secret.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Login(Arc<Kind>);
+pub struct Login {
+    kind: Arc<Kind>,
+    /// Where another secret may be found.
+    #[cfg(feature = "tls")]
+    file: Option<Arc<TicketFile>>,
+}
 
 #[derive(PartialEq, Eq)]
 enum Kind {
@@ -48,13 +67,13 @@ impl Login {
     #[must_use]
     pub fn user(method: Option<&str>, user: &str, secret: Option<&str>) -> Login {
         let [method, secret] = [method, secret].map(|text| text.map(str::to_owned));
-        Login(Arc::new(Kind::User { method, user: user.to_owned(), secret }))
+        Login::of(Kind::User { method, user: user.to_owned(), secret })
     }
 
     /// The cluster's key, as far as it is for logins. It is not sent: both sides prove that they have it.
     #[must_use]
     pub fn key(key: [u8; 32]) -> Login {
-        Login(Arc::new(Kind::Keys(vec![key])))
+        Login::of(Kind::Keys(vec![key]))
     }
 
     /// With one of the cluster's keys, of which there are several while one is exchanged for another: the first, or,
@@ -62,12 +81,12 @@ impl Login {
     #[must_use]
     pub fn keys(first: [u8; 32], others: impl IntoIterator<Item = [u8; 32]>) -> Login {
         let keys = std::iter::once(first).chain(others).take(KEYS_MAX).collect();
-        Login(Arc::new(Kind::Keys(keys)))
+        Login::of(Kind::Keys(keys))
     }
 
     /// Refuses, before anything is sent, what no node takes. The error says what, and nothing secret.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let Kind::User { method, user, secret } = &*self.0 else { return Ok(()) };
+        let Kind::User { method, user, secret } = &*self.kind else { return Ok(()) };
         for (what, text, range) in [
             ("a user's name", Some(user), NAME_BYTES),
             ("a login's method", method.as_ref(), NAME_BYTES),
@@ -83,10 +102,58 @@ impl Login {
 
     /// Whether a node must be asked: a node that asks for no login takes users' requests without one.
     fn is_needed(&self, greeting: &Greeting) -> bool {
-        matches!(&*self.0, Kind::Keys(_)) || greeting.auth.is_some() || greeting.auth_soon.is_some()
+        matches!(&*self.kind, Kind::Keys(_))
+            || greeting.auth.is_some()
+            || greeting.auth_soon.is_some()
     }
 
-    /// Logs in. `may_send_secrets`: whether what is sent comes to nobody else, or that does not matter.
+    fn of(kind: Kind) -> Login {
+        Login {
+            kind: Arc::new(kind),
+            #[cfg(feature = "tls")]
+            file: None,
+        }
+    }
+
+    /// As a ticket says; none if it says nothing of that.
+    #[cfg(feature = "tls")]
+    pub(crate) fn of_ticket(ticket: &Ticket) -> Option<Login> {
+        let login = ticket.login.as_ref()?;
+        Some(Login::user(Some(&login.method), &login.user, login.secret.as_deref()))
+    }
+
+    /// The same, of a ticket that was read from this file: see [`ticket_file`].
+    #[cfg(feature = "tls")]
+    pub(crate) fn of_ticket_file(ticket: &Ticket, file: &Path) -> Option<Login> {
+        let file = TicketFile::new(ticket, file)?;
+        Some(Login { file: Some(Arc::new(file)), ..Login::of_ticket(ticket)? })
+    }
+
+    /// What it is now, without a file.
+    fn current(&self) -> Login {
+        #[cfg(feature = "tls")]
+        if let Some(file) = &self.file {
+            return file.login();
+        }
+        self.clone()
+    }
+
+    /// Since when it has the secret that it has now; 0: from the beginning.
+    pub(crate) fn since(&self) -> Millis {
+        #[cfg(feature = "tls")]
+        return self.file.as_ref().map_or(0, |file| file.since());
+        #[cfg(not(feature = "tls"))]
+        return 0;
+    }
+
+    /// What to log in with instead, where a node has not taken this secret.
+    #[cfg(feature = "tls")]
+    async fn other_than(&self, refused: &Login) -> Option<Login> {
+        self.file.as_ref()?.other_than(refused).await
+    }
+
+    /// Logs in. `may_send_secrets`: whether what is sent comes to nobody else, or that does not matter. Where the node does not
+    /// take the secret of a ticket in a file, and that has another one now, it logs in with that.
     ///
     /// # Errors
     /// [`ClientError::NoAccess`], [`ClientError::LoginWaits`], and whatever can happen to a connection.
@@ -95,11 +162,27 @@ impl Login {
         connection: &Connection,
         may_send_secrets: bool,
     ) -> Result<(), ClientError> {
+        let login = self.current();
+        let ended = login.run_once(connection, may_send_secrets).await;
+        #[cfg(feature = "tls")]
+        if ended.as_ref().is_err_and(is_of_secret)
+            && let Some(other) = self.other_than(&login).await
+        {
+            return other.run_once(connection, may_send_secrets).await;
+        }
+        ended
+    }
+
+    async fn run_once(
+        &self,
+        connection: &Connection,
+        may_send_secrets: bool,
+    ) -> Result<(), ClientError> {
         let greeting = connection.greeting();
         if !self.is_needed(greeting) {
             return Ok(());
         }
-        match &*self.0 {
+        match &*self.kind {
             Kind::User { method, user, secret } => {
                 let by = method_of(greeting, method.as_deref());
                 if secret.is_none() && matches!(by, "password" | "token") {
@@ -145,7 +228,8 @@ impl Login {
         address: &str,
         may_send_secrets: bool,
     ) -> Result<Vec<Fields>, ClientError> {
-        Ok(match (&*self.0, &greeting.nonce) {
+        let login = self.current();
+        Ok(match (&*login.kind, &greeting.nonce) {
             _ if !self.is_needed(greeting) => Vec::new(),
             (Kind::User { method, user, secret }, _) => {
                 let asked = (method.as_deref(), &**user, secret.as_deref());
@@ -200,14 +284,12 @@ impl Login {
         };
         let address = || connection.address().to_owned();
         asked.await.map_err(|error| match error {
-            ClientError::Server(server) if server.has_code("auth_failed") => {
-                ClientError::NoAccess {
-                    address: address(),
-                    reason: format!("{}: {server}", self.blame()),
-                    code: server.code.map(Into::into),
-                    greeted: true,
-                }
-            }
+            ClientError::Server(server) if server.has_code(REFUSED) => ClientError::NoAccess {
+                address: address(),
+                reason: format!("{}: {server}", self.blame()),
+                code: server.code.map(Into::into),
+                greeted: true,
+            },
             ClientError::Server(server) if server.has_code("too_many") => {
                 ClientError::LoginWaits { address: address(), error: Box::new(server) }
             }
@@ -217,7 +299,7 @@ impl Login {
 
     /// What may be wrong.
     fn blame(&self) -> String {
-        match &*self.0 {
+        match &*self.kind {
             Kind::Keys(_) => String::from("wrong cluster key"),
             Kind::User { user, secret: None, .. } => {
                 format!("there is no user {user:?}, or it needs a secret")
@@ -232,10 +314,20 @@ impl Login {
 /// Says nothing of what is secret.
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.0 {
+        match &*self.kind {
             Kind::User { method, user, .. } => write!(f, "Login({method:?}, {user:?})"),
             Kind::Keys(_) => f.write_str("Login(key)"),
         }
+    }
+}
+
+/// Whether a node may not have taken the secret. It makes those wait who come with one that was replaced, too, and need not have
+/// looked at it.
+#[cfg(feature = "tls")]
+fn is_of_secret(error: &ClientError) -> bool {
+    match error {
+        ClientError::NoAccess { code, .. } => code.as_deref() == Some(REFUSED),
+        error => matches!(error, ClientError::LoginWaits { .. }),
     }
 }
 
@@ -320,7 +412,7 @@ mod tests {
     fn no_more_keys_are_tried_than_a_cluster_has() {
         let login = Login::keys([0; 32], (1..=9).map(|number| [number; 32]));
         let expected = Kind::Keys((0..4).map(|number| [number; 32]).collect());
-        assert!(*login.0 == expected);
+        assert!(*login.kind == expected);
     }
 
     #[test]

@@ -56,7 +56,8 @@ pub struct RetryStats {
     pub calls: u64,
     /// Tries after the first of a call.
     pub retries: u64,
-    /// Tries that failed since the node could not do it now.
+    /// Tries that failed since the node could not do it now, and did not: also those that were not sent, since it could not be
+    /// reached, or had failed just now.
     pub unavailable: u64,
     /// Tries that failed since the node had too much to do.
     pub overload: u64,
@@ -66,7 +67,7 @@ pub struct RetryStats {
     pub timed_out: u64,
     /// Tries that may have been carried out.
     pub fate_unknown: u64,
-    /// Tries that a node refused for good.
+    /// Tries that a node refused for good, also by a precondition.
     pub refused: u64,
     /// Calls that ended since their time was up, or after as many tries as there may be.
     pub deadlines: u64,

@@ -57,7 +57,7 @@ pub enum KeyFileTrouble {
         path: PathBuf,
     },
     /// It cannot be written. What was there is as it was.
-    #[error("the key file {} cannot be written: {source}{}", path.display(), write_hint(source))]
+    #[error("the key file {} cannot be written: {source}{}", path.display(), write_hint(path, source))]
     Unwritable {
         /// The file.
         path: PathBuf,
@@ -92,8 +92,11 @@ fn hint(error: &io::Error) -> &'static str {
 }
 
 /// What to do about a new file that cannot be written; empty where that is not known.
-fn write_hint(error: &io::Error) -> &'static str {
+fn write_hint(path: &Path, error: &io::Error) -> &'static str {
+    let has_directory = path.parent().is_some_and(Path::is_dir);
     match error.kind() {
+        // It takes no files: /proc, say.
+        io::ErrorKind::NotFound if has_directory => "; name another place",
         io::ErrorKind::NotFound => "; make its directory first",
         _ => "",
     }

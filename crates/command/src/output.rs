@@ -39,20 +39,36 @@ pub struct Output {
     writer: BufWriter<StdoutLock<'static>>,
     /// Whether programs read it.
     pub json: bool,
-    /// Where nobody reads it any more, the command goes on and says nothing more.
-    goes_on: bool,
+    purpose: Purpose,
+}
+
+/// What is lost to a command whose output cannot be written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// All that it is for: where nobody reads it any more, the command ends.
+    Report,
+    /// A report: the command goes on.
+    Change,
+    /// What its exit code says, too: the command goes on.
+    Verdict,
 }
 
 impl Output {
     /// For people, or, with `json`, for programs. It is locked as long as this lives.
     pub fn new(json: bool) -> Output {
-        Output { writer: BufWriter::new(io::stdout().lock()), json, goes_on: false }
+        Output { writer: BufWriter::new(io::stdout().lock()), json, purpose: Purpose::Report }
+    }
+
+    /// The same for a command that changes something, and prints before all is done, or before it is said what has
+    /// failed: a reader that goes away (`distkv-node key rotate | head -1`) neither ends it in the middle nor hides that.
+    pub fn of_change(json: bool) -> Output {
+        Output { purpose: Purpose::Change, ..Output::new(json) }
     }
 
     /// The same for a command whose exit code is an answer: it comes to that also where nobody reads what it prints, or
     /// not to the end (`distkv-node snapshot diff a b | head -1`).
     pub fn of_verdict(json: bool) -> Output {
-        Output { goes_on: true, ..Output::new(json) }
+        Output { purpose: Purpose::Verdict, ..Output::new(json) }
     }
 
     /// One line. It may stay in the buffer until [`Output::flush`].
@@ -99,9 +115,9 @@ impl Output {
     fn told(&self, written: io::Result<()>) -> Result<(), CliError> {
         let Err(error) = written else { return Ok(()) };
         match CliError::of_output(&error) {
-            CliError::OutputClosed if self.goes_on => Ok(()),
+            CliError::OutputClosed if self.purpose != Purpose::Report => Ok(()),
             // Nobody may take it for the answer.
-            CliError::Failure(_) if self.goes_on => {
+            CliError::Failure(_) if self.purpose == Purpose::Verdict => {
                 Err(CliError::Unwritten(format!("cannot write to standard output: {error}")))
             }
             error => Err(error),
@@ -114,32 +130,23 @@ impl Output {
 /// `has_end`: it ends by itself, after so many lines, so it may be that somebody waits for that only.
 ///
 /// # Errors
-/// Standard output is closed: nothing that such a command has to say would be heard.
+/// Standard output is closed, or looks like that ([`is_substitute`]): nothing that such a command has to say would be heard.
 pub fn end_with_reader(has_end: bool) -> Result<(), CliError> {
-    if !has_end {
-        require_open()?;
+    if !has_end && is_substitute(io::stdout()) {
+        return Err(CliError::Failure(String::from(
+            "cannot write to standard output: it is closed, or it is /dev/null, opened for reading, too, so nobody would \
+             hear what comes; `>/dev/null` if nobody is to read it",
+        )));
     }
     wait_for_reader();
     Ok(())
 }
 
-/// For commands whose result somebody must hear of.
-///
-/// # Errors
-/// Standard output is closed.
-pub fn require_open() -> Result<(), CliError> {
-    match is_substitute(io::stdout()) {
-        false => Ok(()),
-        true => Err(CliError::Failure(String::from(
-            "cannot write to standard output: it is closed; `>/dev/null` if nobody is to read it",
-        ))),
-    }
-}
-
 /// Whether this is what the runtime opens in the place of a standard stream that the process was begun without: `/dev/null`,
 /// for reading and writing. Shells open that one for one of the two. Some programs give it to those that they start for
-/// both (`subprocess.DEVNULL` of Python). So this is asked only for what makes no sense where nobody reads it; to all
-/// else, an output that is closed is like `/dev/null`.
+/// both (`subprocess.DEVNULL` of Python), and nothing tells the two apart. So this is asked only where neither makes sense:
+/// for input that would be empty, and for output that would never end. To all else, an output that is closed (`>&-`) is
+/// like `/dev/null`: what is printed there is lost, also a token, and the command does not fail.
 pub fn is_substitute(stream: impl AsFd) -> bool {
     let is_both_ways = fcntl_getfl(&stream).is_ok_and(|flags| flags.contains(OFlags::RDWR));
     let same = || Some(fstat(&stream).ok()?.st_rdev == stat("/dev/null").ok()?.st_rdev);

@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -72,6 +72,14 @@ impl TicketRead {
     fn last(&self) -> MutexGuard<'_, Last> {
         // Nothing that holds it leaves half of anything.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file that the ticket came out of, if that may have another one now.
+    pub(crate) fn file(&self) -> Option<PathBuf> {
+        match &*self.last() {
+            Last::Of(file, _) => Some(PathBuf::from(file)),
+            _ => None,
+        }
     }
 
     /// The ticket that this text is, or that is in the file which it names; `what` is the option, or so, that it stands

@@ -85,9 +85,7 @@ pub enum Problem {
     NetworkName(#[from] NameError),
     #[error("`network` stands there twice; keep one")]
     NetworkTwice,
-    #[error(
-        "there is no `network` line; add `network NAME`, or make a file with `key new --network NAME`"
-    )]
+    #[error("there is no `network` line; add `network NAME`, or copy the file from another node")]
     NoNetwork,
     #[error(
         "a key is written `key ID SECRET` or `key ID SECRET primary`; copy the line from a node that works"
@@ -107,7 +105,9 @@ pub enum Problem {
     KeyTwice(KeyId),
     #[error("more than {KEYS_MAX} keys; remove those that are not used any more")]
     KeysTooMany,
-    #[error("there is no key; make a file with `key new --network NAME`")]
+    #[error(
+        "there is no key; copy the file from another node, or, for a new network, make one with `key new --network NAME`"
+    )]
     NoKey,
     #[error("keys {0} and {1} are both marked `primary`; unmark one")]
     TwoPrimaries(KeyId, KeyId),
@@ -313,10 +313,11 @@ impl Lines {
     }
 
     fn finish(self) -> Result<KeyFile, Problem> {
-        let network = self.network.ok_or(Problem::NoNetwork)?;
         let only = self.keys.len() == 1;
         let mut keys = self.keys.into_iter();
+        // Of a file with nothing in it, this says more.
         let first = keys.next().ok_or(Problem::NoKey)?;
+        let network = self.network.ok_or(Problem::NoNetwork)?;
         let primary = self.primary.or(only.then(|| first.id())).ok_or(Problem::NoPrimary)?;
         let mut ring = KeyRing::new(network, first);
         for key in keys {

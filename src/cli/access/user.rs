@@ -17,7 +17,7 @@ use crate::cli::error::CliError;
 use crate::cli::files::new_file::{Existing, tell_when_interrupted, tidy_when_interrupted};
 use crate::cli::files::ticket_file::TicketFile;
 use crate::cli::remote::{Remote, RemoteArgs};
-use crate::cli::terminal::output::{Output, Table, require_open};
+use crate::cli::terminal::output::{Output, Table};
 use crate::cli::terminal::words::completed;
 use crate::cli::typed;
 use crate::client::Message;
@@ -96,6 +96,8 @@ Examples:
     /// Change a user's password
     ///
     /// It is read from --new-secret-file, or from standard input; if there is no such file, it is made at random and written there. At a terminal it is asked for. Users may change their own.
+    ///
+    /// Connections that are open go on: to end them, too, remove the user and make it again (`user remove`, `user add`).
     #[command(after_help = "\
 Example:
   distkv-node user password joe --new-secret-file joe.secret")]
@@ -108,7 +110,9 @@ Example:
         #[command(flatten)]
         remote: RemoteArgs,
     },
-    /// Give a user a new token, which is printed once; the old one is not valid any more
+    /// Give a user a new token, which is printed once; the old one logs nobody in any more
+    ///
+    /// Connections that are open go on: to end them, too, remove the user and make it again (`user remove`, `user add`).
     #[command(after_help = "\
 Examples:
   distkv-node user token robot --to robot.token
@@ -199,20 +203,18 @@ impl UserCommand {
 
 pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
     let connect = args.command.remote().clone().or(args.remote);
-    match &args.command {
-        UserCommand::Token { to: Some(_), .. } => tidy_when_interrupted(connect.json)?,
-        // Before there is a new token, which nobody would see.
-        UserCommand::Token { to: None, .. } => require_open()?,
-        UserCommand::Add { new_secret_file: None, method, .. } if method == "token" => {
-            require_open()?;
-        }
-        _ => {}
+    if let UserCommand::Token { to: Some(_), .. } = &args.command {
+        tidy_when_interrupted(connect.json)?;
     }
     if let UserCommand::Ticket(ticket) = &args.command {
         return user_ticket::run(ticket, &connect).await;
     }
     let remote = connect.connect().await?;
-    let mut output = Output::new(connect.json);
+    let mut output = match &args.command {
+        // There may be several to remove.
+        UserCommand::Remove { .. } => Output::of_change(connect.json),
+        _ => Output::new(connect.json),
+    };
     match &args.command {
         UserCommand::Add { name, method, role, acl, new_secret_file, .. } => {
             let mut fields = user_fields(method, name);

@@ -18,7 +18,8 @@ use crate::model::host_port::HostPort;
 /// Give a user a new secret, and write a ticket with it
 ///
 /// The ticket has all that a program needs: where the nodes are, by which CA they are known, and the user with its new
-/// secret. The secret before is not valid any more. A user with a token gets a new token; for one with a password,
+/// secret. The secret before logs nobody in any more; connections that are open go on: to end them, too, remove the user
+/// and make it again (`user remove`, `user add`, then this). A user with a token gets a new token; for one with a password,
 /// --new-secret-file names the file with the new one.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\

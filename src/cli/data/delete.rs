@@ -8,10 +8,13 @@ use serde_json::{Value as Json, json};
 use super::set::{ConditionArgs, CopiesArgs, change_json, change_text, named};
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, RequestKind, address_entry, parse_path, whole_path};
+use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{Output, count_of, printable};
+use crate::cli::terminal::times::show_time;
 use crate::cli::{say, typed};
-use crate::client::{Fields, StreamEvent};
+use crate::client::{Fields, Message, StreamEvent};
 use crate::model::path::Path;
+use crate::rt;
 
 /// Entries below a deleted one are counted up to this many; `1000` means 1000 or more.
 const BELOW_MAX: u64 = 1000;
@@ -33,11 +36,12 @@ path, changed, chain, tock, and below, the number of entries below the path if t
 (1000 means 1000 or more).
 
 With --recursive, the node may take 10 minutes, unless --timeout says otherwise. The root (':') is not \
-deleted that way.
+deleted that way. Ctrl-C ends the command, and not what the node was asked: it goes on, and deletes all of it. The \
+command says what brings that back (`undo`).
 
 Exit code: 0 it is gone (or was not there), 1 failed, 2 usage, 3 refused (with --recursive, the error says how \
 many were deleted before), 5 a precondition does not hold, \
-6 no node was reached, 7 it may have been done.")]
+6 no node was reached, 7 it may have been done, 130 interrupted (with --recursive, the node goes on).")]
 pub(in crate::cli) struct DeleteArgs {
     /// The entry's path, like a.b:1.c
     #[arg(value_parser = parse_path)]
@@ -74,9 +78,7 @@ pub(in crate::cli) async fn run(mut args: DeleteArgs) -> Result<(), CliError> {
     }
     if args.recursive {
         args.remote.answer = Some(RECURSIVE_TIMEOUT);
-        let (reach, fields) = (args.remote.reach().await?, Fields::at(&args.path));
-        let kind = RequestKind::WriteOnce;
-        let reply = reach.request("delete_tree", fields, &args.path, kind).await?;
+        let reply = delete_tree(&args).await?;
         let count = reply.u64("changed").unwrap_or(0);
         output.either(
             || json!({"path": path, "changed": count}),
@@ -115,6 +117,35 @@ pub(in crate::cli) async fn run(mut args: DeleteArgs) -> Result<(), CliError> {
     };
     output.either(json, text)?;
     output.flush()
+}
+
+/// Has a node delete all that is at and below the path. What it was asked it does to its end, also if nobody waits for it.
+async fn delete_tree(args: &DeleteArgs) -> Result<Message, CliError> {
+    let interrupt = Interrupt::heed()?;
+    let reached = interrupt.or(args.remote.reach()).await.and_then(|reach| {
+        interrupt.check()?;
+        Ok(reach)
+    });
+    let reach = reached.map_err(|error| error.left("nothing was deleted"))?;
+    // The moment before: what was deleted in this one is not to be left out.
+    let before = show_time(rt::wall_clock_ms().saturating_sub(1));
+    let (fields, kind) = (Fields::at(&args.path), RequestKind::WriteOnce);
+    let deleted = interrupt.or(reach.request("delete_tree", fields, &args.path, kind)).await;
+    deleted.map_err(|error| error.left(&goes_on_text(&args.path, &before)))
+}
+
+/// What the node does that was asked to delete all below a path since this moment, and how to bring that back.
+fn goes_on_text(path: &Path, before: &str) -> String {
+    let text = format!("the node goes on, and deletes all that is at and below {path}");
+    if path.strip_prefix(&Path::system_root()).is_some() {
+        return text;
+    }
+    let path = path.to_string();
+    let joined = format!("--below={path}");
+    // What begins like an option is none behind an equals sign.
+    let below = if path.starts_with('-') { vec![&*joined] } else { vec!["--below", &path] };
+    let undo = typed::command("undo", &[], &[&below[..], &["--at", before]].concat());
+    format!("{text}; {undo} brings it back, at a node that has a data directory")
 }
 
 /// Prints what `--recursive` would delete.

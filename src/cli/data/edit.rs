@@ -237,7 +237,11 @@ impl Draft {
         let file = env::temp_dir().join(format!("distkv-{:016x}.json", rt::random_u64()));
         // What is edited may be a secret.
         let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file);
-        let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
+        let written = opened.and_then(|mut new| {
+            // There may be no room for the text: nobody needs a file without it.
+            let written = new.write_all(text.as_bytes());
+            written.inspect_err(|_| drop(fs::remove_file(&file)))
+        });
         written.map_err(|error| cannot("write", &file, error))?;
         Ok(Self { file, is_removed: false, path, version })
     }

@@ -114,6 +114,10 @@ fn kind_of_start(start: &[u8]) -> Option<FileKind> {
 pub(super) fn cannot(action: &str, path: &FilePath, error: impl Borrow<io::Error>) -> CliError {
     let error = error.borrow();
     let hint = match (action, error.kind(), path.parent()) {
+        // It is there, and takes no files: /proc, say.
+        ("write", io::ErrorKind::NotFound, Some(parent)) if parent.is_dir() => {
+            String::from("; name another place")
+        }
         ("write", io::ErrorKind::NotFound, Some(parent)) => {
             format!("; make the directory {} first", parent.display())
         }
@@ -125,6 +129,18 @@ pub(super) fn cannot(action: &str, path: &FilePath, error: impl Borrow<io::Error
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_is_to_be_made_only_where_there_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let told = |file: &str| {
+            let error = io::Error::from(io::ErrorKind::NotFound);
+            cannot("write", &folder.path().join(file), error).to_string()
+        };
+        assert!(told("none/file").ends_with("none first"), "{}", told("none/file"));
+        // As in /proc.
+        assert!(told("file").ends_with("; name another place"), "{}", told("file"));
+    }
 
     #[test]
     fn files_are_told_apart_by_how_they_begin() {

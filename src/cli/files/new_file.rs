@@ -2,13 +2,13 @@
 //! one, whole. A file that is there already is replaced only if that was asked for. One that is given up or interrupted
 //! goes; what a command left that was killed goes when the next one writes the same file.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path as FilePath, PathBuf};
 use std::process;
 
-use distkv_command::output::require_open;
 use distkv_command::signals::on_ends;
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
@@ -41,10 +41,10 @@ impl Existing {
         if force { Existing::Replace } else { Existing::Keep }
     }
 
-    /// Checks that a file may get this name, before anything is done for it; `-` is standard output, which must be open.
+    /// Checks that a file may get this name, before anything is done for it; `-` is standard output.
     pub(in crate::cli) fn check(self, to: &FilePath) -> Result<(), CliError> {
         if to == FilePath::new("-") {
-            return require_open();
+            return Ok(());
         }
         if to.is_dir() || to.as_os_str().as_encoded_bytes().ends_with(b"/") {
             let text = format!("{} is a directory; name a file in it", to.display());
@@ -254,7 +254,6 @@ impl NewFile {
     fn begin(to: &FilePath, existing: Existing, mode: u32) -> Result<NewFile, CliError> {
         let name = to
             .file_name()
-            .and_then(|name| name.to_str())
             .ok_or_else(|| CliError::Usage(format!("{} is no name for a file", to.display())))?;
         let folder = folder_of(to);
         remove_abandoned(folder, name);
@@ -332,9 +331,12 @@ fn forget(unfinished: &mut Unfinished, temporary: &FilePath) {
 }
 
 /// Begins the file that will have this name. It is locked for as long as it is written.
-fn begin(folder: &FilePath, name: &str, mode: u32) -> io::Result<(PathBuf, File)> {
+fn begin(folder: &FilePath, name: &OsStr, mode: u32) -> io::Result<(PathBuf, File)> {
     loop {
-        let temporary = folder.join(format!(".{name}.{:08x}.tmp", rt::random_u64() as u32));
+        let mut hidden = OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{:08x}.tmp", rt::random_u64() as u32));
+        let temporary = folder.join(hidden);
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(mode);
         // Before a signal is heard that would miss it.
@@ -357,19 +359,19 @@ fn begin(folder: &FilePath, name: &str, mode: u32) -> io::Result<(PathBuf, File)
 }
 
 /// Whether a file is one that is, or was, being written, and will have this name.
-fn is_temporary_of(name: &str, found: &str) -> bool {
-    let rest = found.strip_prefix('.').and_then(|rest| rest.strip_prefix(name));
-    let digits = rest.and_then(|rest| rest.strip_prefix('.')?.strip_suffix(".tmp"));
-    digits.is_some_and(|digits| digits.len() == 8 && digits.bytes().all(|b| b.is_ascii_hexdigit()))
+fn is_temporary_of(name: &OsStr, found: &OsStr) -> bool {
+    let (name, found) = (name.as_encoded_bytes(), found.as_encoded_bytes());
+    let rest = found.strip_prefix(b".").and_then(|rest| rest.strip_prefix(name));
+    let digits = rest.and_then(|rest| rest.strip_prefix(b".")?.strip_suffix(b".tmp"));
+    digits.is_some_and(|digits| digits.len() == 8 && digits.iter().all(u8::is_ascii_hexdigit))
 }
 
 /// Removes what commands have left that were killed while they wrote this file: nobody has it locked. What cannot be
 /// removed stays.
-fn remove_abandoned(folder: &FilePath, name: &str) {
+fn remove_abandoned(folder: &FilePath, name: &OsStr) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
-        let found = entry.file_name();
-        if !found.to_str().is_some_and(|found| is_temporary_of(name, found)) {
+        if !is_temporary_of(name, &entry.file_name()) {
             continue;
         }
         // No link is followed, and no pipe is waited for.
@@ -387,6 +389,7 @@ fn remove_abandoned(folder: &FilePath, name: &str) {
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
+    use std::os::unix::ffi::OsStrExt as _;
     use std::os::unix::fs::symlink;
 
     use super::*;
@@ -417,6 +420,19 @@ mod tests {
         let error = write(&at("device")).unwrap_err().to_string();
         assert!(error.contains("no plain file"), "{error}");
         assert!(fs::symlink_metadata(at("device")).unwrap().is_symlink());
+    }
+
+    #[test]
+    fn a_name_need_not_be_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = OsStr::from_bytes(b"a\xff");
+        let abandoned = folder.path().join(OsStr::from_bytes(b".a\xff.0123abcd.tmp"));
+        fs::write(&abandoned, "left").unwrap();
+        let mut new = NewFile::create(&folder.path().join(name), Existing::Keep).unwrap();
+        new.file.write_all(b"new").unwrap();
+        new.finish().unwrap();
+        assert_eq!(fs::read(folder.path().join(name)).unwrap(), b"new");
+        assert!(!abandoned.exists());
     }
 
     #[test]

@@ -50,7 +50,7 @@ struct Rotation<'a> {
 pub(super) async fn run(args: &RotateArgs, remote_args: &RemoteArgs) -> Result<(), CliError> {
     let file = remote_args.key_file()?;
     let remote = remote_args.connect().await?;
-    let (output, missing, late) = (Output::new(remote_args.json), Vec::new(), Vec::new());
+    let (output, missing, late) = (Output::of_change(remote_args.json), Vec::new(), Vec::new());
     let (of_former, used) = (false, None);
     let mut rotation = Rotation { args, remote, file, output, missing, late, of_former, used };
     let view = View::ask(&rotation.remote).await?;

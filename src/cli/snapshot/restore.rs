@@ -134,8 +134,9 @@ pub(super) async fn run(args: &RestoreArgs, remote: &RemoteArgs) -> Result<(), C
         return Err(CliError::Usage(text.to_owned()));
     }
     let interrupt = Interrupt::heed()?;
-    let connected = interrupt.or(remote.connect()).await?;
-    let mut output = Output::new(remote.json);
+    let connected = interrupt.or(remote.connect()).await;
+    let connected = connected.map_err(|error| error.left("nothing was restored"))?;
+    let mut output = Output::of_change(remote.json);
     for file in &args.files {
         let left = || format!("nothing of {} was restored", file.display());
         let restored = restore(&connected, file, args, remote, &interrupt).await;

@@ -15,6 +15,7 @@ use crate::cli::files::read::read_state;
 use crate::cli::files::write::{Written, write_state};
 use crate::cli::files::{Format, cannot};
 use crate::cli::remote::{Remote, RemoteArgs};
+use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{Output, count_of, json_of, printable};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::cli::terminal::times::{Moment, parse_moment};
@@ -45,7 +46,8 @@ verified. One that is there already is replaced with --force only.
 With --at, it is what the node had logged up to that moment. Where it had not run then, or its disk had \
 failed, a note says so, and the state is that before that time.
 
-Exit code: 0 saved, 1 failed, 2 usage, 3 refused, 6 no node was reached, 130 interrupted.")]
+Exit code: 0 saved, 1 failed, 2 usage, 3 refused, 6 no node was reached, 130 interrupted \
+(without --to, the node makes the snapshot all the same).")]
 pub(super) struct SaveArgs {
     /// The file to write, on this machine; '-' is standard output
     #[arg(long, value_name = "FILE")]
@@ -151,8 +153,17 @@ fn bytes_of(value: &[u8]) -> Option<&[u8]> {
 
 /// The node makes a snapshot where it keeps its own.
 async fn save_there(remote: &RemoteArgs) -> Result<(), CliError> {
-    let connected: Remote = remote.connect().await?;
-    let reply = connected.request(Action::Snapshot.name(), &Fields::new()).await?;
+    let interrupt = Interrupt::heed()?;
+    let connected = interrupt.or(remote.connect()).await.and_then(|connected| {
+        interrupt.check()?;
+        Ok(connected)
+    });
+    let connected = connected.map_err(|error| error.left("nothing was saved"))?;
+    let fields = Fields::new();
+    let made = interrupt.or(connected.request(Action::Snapshot.name(), &fields)).await;
+    let reply = made.map_err(|error| {
+        error.left("the node makes the snapshot all the same, in its data directory")
+    })?;
     let result = reply.get("result").unwrap_or_default();
     let mut output = Output::new(remote.json);
     output.either(

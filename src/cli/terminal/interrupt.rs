@@ -68,7 +68,8 @@ impl Interrupt {
         }
     }
 
-    /// Does this, unless it is interrupted: for work that changes nothing.
+    /// Does this, unless it is interrupted: for work that changes nothing, or that a node does to its end all the same, of
+    /// which the caller says so.
     ///
     /// # Errors
     /// [`CliError::Interrupted`]; or that of the work.

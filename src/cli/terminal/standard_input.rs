@@ -9,12 +9,13 @@ use distkv_command::output::is_substitute;
 /// Standard input, if the process was begun with one: a closed one is no empty one, which would be a value.
 ///
 /// # Errors
-/// It is closed, or was read already for an option that says how to work.
+/// It is closed, or looks like that ([`is_substitute`]), or was read already for an option that says how to work.
 pub(in crate::cli) fn open() -> io::Result<Stdin> {
     let stdin = io::stdin();
     take(Path::new("-"))?;
     if is_substitute(&stdin) {
-        return Err(Error::new(ErrorKind::NotConnected, "it is closed"));
+        let why = "it is closed, or it is /dev/null, opened for writing, too; `</dev/null` for an empty one";
+        return Err(Error::new(ErrorKind::NotConnected, why));
     }
     Ok(stdin)
 }

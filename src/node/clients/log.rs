@@ -147,21 +147,33 @@ impl Thread {
         };
         let mut new = self.files.begin(&self.order.name).map_err(|error| error.to_string())?;
         let handle = new.handle().map_err(|error| error.to_string())?;
-        let mut log = Writing::begin(handle, &self.order, cut.image)?;
-        log.sync()?;
+        let mut log = Writing::begin(handle, &self.order, cut.image).map_err(|e| self.told(e))?;
+        log.sync().map_err(|error| self.told(error))?;
         let file = new.file();
         file.flush().map_err(|error| error.to_string())?;
         new.finish().map_err(|error| error.to_string())?;
         let _ = told.send(Ok(()));
-        self.go_on(&mut log)
+        self.go_on(&mut log).map_err(|error| self.told(error))?;
+        self.queue.failure().map_or(Ok(()), |failure| Err(failure.why.to_string()))
     }
 
-    fn go_on(&self, log: &mut Writing) -> Result<(), String> {
+    /// What has failed, with the file's name as the client has it: writers give files names of their own.
+    fn told(&self, error: StorageError) -> String {
+        match error {
+            StorageError::Io { action, source, .. } => {
+                StorageError::Io { file: self.order.name.clone(), action, source }.to_string()
+            }
+            other => other.to_string(),
+        }
+    }
+
+    /// Until it is stopped, or the queue fails.
+    fn go_on(&self, log: &mut Writing) -> Result<(), StorageError> {
         let mut unsynced_since: Option<Millis> = None;
         loop {
             let Taken { items, is_over, .. } = self.queue.take(IDLE);
-            if let Some(failure) = self.queue.failure() {
-                return Err(failure.why.to_string());
+            if self.queue.failure().is_some() {
+                return Ok(());
             }
             let now = rt::now();
             for item in items {
@@ -208,42 +220,47 @@ struct DistkvLog {
 }
 
 impl Writing {
-    fn begin(file: File, order: &ClientLogOrder, image: Image) -> Result<Self, String> {
+    fn begin(file: File, order: &ClientLogOrder, image: Image) -> Result<Self, StorageError> {
         match order.format {
             FileFormat::Own => begin_own(file, order, &image).map(|log| Self::Own(Box::new(log))),
             FileFormat::Distkv => DistkvLog::begin(file, order.fetch, image)
                 .map(|log| Self::Distkv(Box::new(log)))
-                .map_err(|error| error.to_string()),
+                .map_err(cannot_write),
         }
     }
 
-    fn append(&mut self, batch: Batch) -> Result<(), String> {
+    fn append(&mut self, batch: Batch) -> Result<(), StorageError> {
         match self {
-            Self::Own(log) => log.append(&batch).map(drop).map_err(|error| error.to_string()),
-            Self::Distkv(log) => log.append(&batch).map_err(|error| error.to_string()),
+            Self::Own(log) => log.append(&batch).map(drop),
+            Self::Distkv(log) => log.append(&batch).map_err(cannot_write),
         }
     }
 
-    fn flush(&mut self) -> Result<(), String> {
+    fn flush(&mut self) -> Result<(), StorageError> {
         match self {
-            Self::Own(log) => log.flush().map_err(|error| error.to_string()),
-            Self::Distkv(log) => log.flush().map_err(|error| error.to_string()),
+            Self::Own(log) => log.flush(),
+            Self::Distkv(log) => log.flush().map_err(cannot_write),
         }
     }
 
-    fn sync(&mut self) -> Result<(), String> {
+    fn sync(&mut self) -> Result<(), StorageError> {
         match self {
-            Self::Own(log) => log.sync().map_err(|error| error.to_string()),
+            Self::Own(log) => log.sync(),
             Self::Distkv(log) => {
-                log.flush().and_then(|()| log.file.sync_data()).map_err(|error| error.to_string())
+                log.flush().and_then(|()| log.file.sync_data()).map_err(cannot_write)
             }
         }
     }
 }
 
+/// Of the one file that there is; [`Thread::told`] names it.
+fn cannot_write(source: io::Error) -> StorageError {
+    StorageError::Io { file: String::new(), action: "write", source }
+}
+
 /// A log in our own format, without a data directory. With the state at the beginning it is
 /// complete for a replay.
-fn begin_own(file: File, order: &ClientLogOrder, image: &Image) -> Result<LogWriter, String> {
+fn begin_own(file: File, order: &ClientLogOrder, image: &Image) -> Result<LogWriter, StorageError> {
     let replica = &image.replica;
     let header = FileHeader {
         number: 0,
@@ -253,11 +270,10 @@ fn begin_own(file: File, order: &ClientLogOrder, image: &Image) -> Result<LogWri
         time_ms: rt::wall_clock_ms(),
     };
     let disk = OneFile::new(file);
-    let told = |error: StorageError| error.to_string();
     let knowledge = image.knowledge();
     if !order.fetch {
         let (start, table) = (LogStart::Snapshot, &replica.table);
-        return LogWriter::create(&disk, &header, start, &knowledge, table).map_err(told);
+        return LogWriter::create(&disk, &header, start, &knowledge, table);
     }
     // Data before knowledge: it begins empty, and the knowledge comes last.
     let nothing = Knowledge {
@@ -270,7 +286,7 @@ fn begin_own(file: File, order: &ClientLogOrder, image: &Image) -> Result<LogWri
         ..knowledge.clone()
     };
     let (start, table) = (LogStart::Empty, &replica.table);
-    let mut log = LogWriter::create(&disk, &header, start, &nothing, table).map_err(told)?;
+    let mut log = LogWriter::create(&disk, &header, start, &nothing, table)?;
     let batch = |ops, knowledge| {
         let table = Arc::clone(&replica.table);
         Batch { time_ms: header.time_ms, table, ops, knowledge }
@@ -282,9 +298,9 @@ fn begin_own(file: File, order: &ClientLogOrder, image: &Image) -> Result<LogWri
             break;
         }
         let put = |(path, entry)| Op::Put(Committed { path, entry });
-        log.append(&batch(entries.into_iter().map(put).collect(), None)).map_err(told)?;
+        log.append(&batch(entries.into_iter().map(put).collect(), None))?;
     }
-    log.append(&batch(Vec::new(), Some(knowledge))).map_err(told)?;
+    log.append(&batch(Vec::new(), Some(knowledge)))?;
     Ok(log)
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_lock::Semaphore;
-use distkv_access::secret::LoginCache;
+use distkv_access::secret::{LoginCache, WrongSecrets};
 use parking_lot::Mutex;
 
 use super::cluster_key::ClusterKeys;
@@ -28,6 +28,8 @@ pub(in crate::server) struct Logins {
     pub(in crate::server) throttle: Throttle,
     /// None if the system had no random key for it: then each login is computed.
     pub(in crate::server) cache: Option<Mutex<LoginCache>>,
+    /// None for the same reason: then the same wrong secret again is one more guess.
+    pub(in crate::server) wrong: Option<Arc<Mutex<WrongSecrets>>>,
     /// Those who have not logged in, where they must.
     pub(in crate::server) strangers: Arc<Crowd>,
     /// For the log: those for whom there was no place, or not any more.
@@ -46,6 +48,7 @@ impl Logins {
             key,
             throttle: Throttle::default(),
             cache: rt::random_bytes().ok().map(|key| Mutex::new(LoginCache::new(key))),
+            wrong: rt::random_bytes().ok().map(|key| Arc::new(Mutex::new(WrongSecrets::new(key)))),
             strangers: Crowd::new(STRANGERS_MAX, GRACE_MS),
             crowded: Tally::default(),
             present: Arc::default(),

@@ -84,9 +84,9 @@ pub(in crate::server) struct Try {
 }
 
 impl Try {
-    /// The secret was looked at.
-    pub(in crate::server) fn end(mut self, is_right: bool) {
-        self.settle(if is_right { Outcome::Right } else { Outcome::Wrong });
+    /// What came of it.
+    pub(in crate::server) fn end(mut self, outcome: Outcome) {
+        self.settle(outcome);
     }
 
     fn settle(&mut self, outcome: Outcome) {
@@ -179,11 +179,11 @@ mod tests {
         assert_eq!(throttle.0.waiting.load(Ordering::Relaxed), 0);
         tries.extend(begun(&throttle));
         let mut waiting = waits(begin(&throttle, 0, None));
-        tries.pop().unwrap().end(false);
+        tries.pop().unwrap().end(Outcome::Wrong);
         rt::block_on(waiting.ended());
         // The others may be wrong, too.
         waiting = waits(begin(&throttle, 0, Some(waiting)));
-        tries.into_iter().for_each(|one| one.end(false));
+        tries.into_iter().for_each(|one| one.end(Outcome::Wrong));
         rt::block_on(waiting.ended());
         assert!(matches!(begin(&throttle, rt::now(), Some(waiting)), Verdict::Refused(_)));
         assert_eq!(throttle.0.waiting.load(Ordering::Relaxed), 0);

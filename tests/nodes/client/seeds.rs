@@ -124,6 +124,10 @@ fn settings_that_are_out_of_their_range_are_refused_before_anything_is_sent() {
             ClientConfig::new().retry(RetryPolicy { attempts_max: Some(0), ..retry }),
             "attempts_max must be at least 1, not 0",
         ),
+        (
+            ClientConfig::new().shard_table_age(Duration::from_millis(99)),
+            "shard_table_age must be at least 100 ms, not 99 ms",
+        ),
         (logged_in(Login::user(None, "", None)), "a user's name must have 1 to 256 bytes, not 0"),
         (
             logged_in(Login::user(None, &long[..257], None)),

@@ -106,8 +106,12 @@ fn a_closed_standard_input_is_not_an_empty_one() {
         "apply - --delete --allow-empty",
         "diff -",
     ] {
-        let closed = (Some(1), "error: cannot read standard input: it is closed\n".to_owned());
-        assert_eq!(run(command, "<&-"), closed, "{command}");
+        // Nothing tells the two apart: the other one is Python's `subprocess.DEVNULL`.
+        for input in ["<&-", "<>/dev/null"] {
+            let (code, said) = run(command, input);
+            let says = "error: cannot read standard input: it is closed, or it is /dev/null";
+            assert!(code == Some(1) && said.starts_with(says), "{command} {input}: {said}");
+        }
     }
     assert_eq!(at(&node, &["get", "k"]).code, 1);
     for input in ["</dev/null", "< <(printf '')", "<<<''"] {
@@ -133,27 +137,6 @@ fn a_closed_standard_output_ends_a_command_that_would_wait_for_what_comes() {
     ok(&node, &["set", "a", "1"]);
     for output in [">&-", ">/dev/null"] {
         assert_eq!(run("watch a --fetch --count 1", output).0, Some(0));
-    }
-}
-
-#[test]
-fn what_a_closed_standard_output_cannot_take_is_not_said_to_be_saved() {
-    let (node, folder) = (NodeProcess::run("n1"), tempfile::tempdir().unwrap());
-    let (at, saved) = (node.client.to_string(), folder.path().join("saved.dkv"));
-    ok(&node, &["snapshot", "save", "--to", saved.to_str().unwrap()]);
-    for arguments in [
-        &["snapshot", "save", "--to", "-", "--connect", &at][..],
-        &["snapshot", "save", "--to", "-", "--format", "jsonl", "--connect", &at],
-        &["snapshot", "convert", saved.to_str().unwrap(), "--to", "-", "--format", "distkv"],
-    ] {
-        let mut command = Command::new("bash");
-        let done =
-            command.args(["-c", "\"$0\" \"$@\" >&-", PROGRAM]).args(arguments).output().unwrap();
-        let said = String::from_utf8(done.stderr).unwrap();
-        assert!(
-            done.status.code() == Some(1) && said.contains("it is closed"),
-            "{arguments:?}: {said}"
-        );
     }
 }
 

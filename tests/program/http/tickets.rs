@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
+use distkv_tls::ticket::Ticket;
 use rmpv::Value;
 use serde_json::json;
 
@@ -278,9 +279,18 @@ fn who_is_removed_is_out_in_the_middle_of_a_stream_and_guesses_are_slowed_down()
     let last = events.expect("failed");
     assert_eq!(last["code"], "auth_required");
     assert_eq!(events.next(), None);
-    // The same ticket over and over: its user has to wait.
-    let codes = || {
+    // The same ticket over and over keeps nobody out.
+    for _ in 0..20 {
         let refused = secured.get(&ticket, "/v1/kv/a");
+        assert_eq!((refused.status, &*refused.code()), (401, "auth_failed"), "{refused:?}");
+    }
+    // Another secret each time: the user has to wait.
+    let mut numbers = 0..;
+    let codes = || {
+        let mut guess: Ticket = ticket.parse().unwrap();
+        let secret = format!("guess {}", numbers.next().unwrap());
+        guess.login.as_mut().unwrap().secret = Some(secret);
+        let refused = secured.get(&guess.to_text().unwrap(), "/v1/kv/a");
         assert!(matches!(refused.status, 401 | 429), "{refused:?}");
         let is_slowed = refused.code() == "too_many";
         // For how long, programs are told, too.

@@ -231,7 +231,11 @@ fn who_knows_a_changed_secret_stays_and_comes_in_while_others_try_the_old_one() 
             watches.push(watch);
         }
         let brief = ClientConfig::new().connect_deadline(Duration::from_secs(2));
-        let guesses = (0..CROWD).map(|_| Client::connect_with_ticket(&old, brief.clone()));
+        // The old one again and again makes nobody wait; guesses do.
+        let guess = |number| place.secret(&format!("guess {number}"));
+        let guesses = (0..CROWD).map(|number| place.ticket_of("joe", &guess(number)));
+        let wrong: Vec<Ticket> = std::iter::repeat_n(old, CROWD).chain(guesses).collect();
+        let guesses = wrong.iter().map(|ticket| Client::connect_with_ticket(ticket, brief.clone()));
         let working = async {
             for number in 0..60 {
                 for client in [&before, &after] {

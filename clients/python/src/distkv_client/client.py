@@ -26,6 +26,7 @@ from .login import Access
 from .model import UNSET, Entry, Unset, Version, Written, tock_of, written_of
 from .monitor import Monitor
 from .network import Network
+from .own_login import OwnLogin
 from .own_writes import OwnWrites
 from .path import Path, PathLike
 from .patience import long_once
@@ -58,13 +59,13 @@ class Client(Uncopied):
 
     _instead = "share it within its event loop, or connect another one"
 
-    def __init__(self, seeds: list[Address], config: Config, network: Network) -> None:
+    def __init__(self, seeds: list[Address], config: Config, network: Network, own: OwnLogin | None = None) -> None:
         """Only for :meth:`connect`."""
         loop = asyncio.get_running_loop()
         self.config = config
         self._read_mode = ReadMode.of(config.read_mode)
         self._stats = ClientStats()
-        access = Access(config.login, config.tls, config.plaintext_login)
+        access = Access(config.login, config.tls, config.plaintext_login, own)
         self._pool = Pool(config.pool, loop, access, network)
         self._stats.pool = self._pool.stats
         self._topology = Topology(seeds, self._pool, config.topology, config.connect_deadline, loop)
@@ -94,10 +95,10 @@ class Client(Uncopied):
     async def _connect(cls, seeds: tuple[str, ...], config: Config) -> Client:
         config = checked(config)
         source = "configuration" if config.network else "ticket"
-        seeds, config = with_ticket(seeds, config)
+        seeds, config, own = with_ticket(seeds, config)
         if len(seeds) > SEEDS_MAX:
             raise UsageError(f"a client has at most {SEEDS_MAX} seeds")
-        client = cls([Address.parse(seed) for seed in seeds], config, Network(config.network, source))
+        client = cls([Address.parse(seed) for seed in seeds], config, Network(config.network, source), own)
         try:
             await first_view(client._topology, config.connect_deadline)
         except BaseException:

@@ -205,7 +205,8 @@ class Config:
     node that lets the client in and tells it."""
     ticket: str | None = field(default=None, repr=False)
     """A ticket, or `@FILE` with one: seeds, TLS, login and network at once. Without seeds, `DISTKV_TICKET` is taken.
-    What is given beside it, seeds, `tls`, `login` or `network`, counts instead of what the ticket has of that."""
+    What is given beside it, seeds, `tls`, `login` or `network`, counts instead of what the ticket has of that. A file
+    is read again when a node does not take its secret any more: another one for the same user is taken then."""
     observer: Observer | None = None
     """Is told of calls and tries."""
 

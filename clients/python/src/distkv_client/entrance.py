@@ -3,6 +3,7 @@ having a key; then it asks who the node is."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
@@ -18,8 +19,9 @@ from .errors import (
     NotMetError,
     PlaintextLoginError,
     ServerError,
+    TryError,
 )
-from .login import NONCE_BYTES, Access, Greeting, identity_of, lacks_secret, proof, secret_for
+from .login import NONCE_BYTES, Access, Greeting, Login, identity_of, lacks_secret, proof, secret_for
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -60,9 +62,34 @@ async def log_in(connection: Connection, access: Access, greeting: Greeting) -> 
     Raises :class:`~distkv_client.errors.NoAccessError`, :class:`~distkv_client.errors.LoginWaitError`, and what can
     happen to a connection.
     """
-    login = access.login
+    login = access.current
     if login is None or (login.key is None and greeting.auth is None):
         return
+    for is_last in (False, True):
+        try:
+            await _log_in_as(login, connection, access, greeting)
+            return
+        except ServerError as error:
+            refusal = _refusal(error, login, connection)
+            if refusal is None:
+                raise
+            # A node makes those wait who come with a secret that was replaced, too: it need not have looked at it.
+            other = None if is_last else access.other_than(login, asyncio.get_running_loop().time())
+            if other is None:
+                raise refusal from error
+            login = other
+
+
+def _refusal(error: ServerError, login: Login, connection: Connection) -> TryError | None:
+    """What it means that a node answers so to a login; none: nothing of the login."""
+    if error.code == FULL:
+        return LoginWaitError(f"cannot log in at {connection.address}: it makes the login wait: {error}")
+    if error.code not in ACCESS_CODES:
+        return None
+    return NoAccessError(f"cannot get into {connection.address}: {login.blame()}: {error}")
+
+
+async def _log_in_as(login: Login, connection: Connection, access: Access, greeting: Greeting) -> None:
     fields = Fields()
     expected: bytes | None = None
     if login.key is not None:
@@ -89,16 +116,9 @@ async def log_in(connection: Connection, access: Access, greeting: Greeting) -> 
                 )
             fields.add("secret", secret)
     theirs: object = None
-    try:
-        stream = await connection.stream(fields.head("auth"))
-        while (item := await stream.next()) is not None:
-            theirs = item.message.get("proof", theirs)
-    except ServerError as error:
-        if error.code == FULL:
-            raise LoginWaitError(f"cannot log in at {connection.address}: it makes the login wait: {error}") from error
-        if error.code not in ACCESS_CODES:
-            raise
-        raise NoAccessError(f"cannot get into {connection.address}: {login.blame()}: {error}") from None
+    stream = await connection.stream(fields.head("auth"))
+    while (item := await stream.next()) is not None:
+        theirs = item.message.get("proof", theirs)
     if theirs != expected and expected is not None:
         raise NoAccessError(f"cannot get into {connection.address}: it does not prove that it has the key")
 

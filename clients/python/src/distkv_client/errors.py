@@ -160,7 +160,7 @@ class DistKVError(_Told):
         self.node = node
         """The node of the last try, if there was one."""
         self.attempts = attempts
-        """Tries, the last one included."""
+        """Tries, the last one included; 0: there was none, or a watch or monitor was open as the client was closed."""
         self.cause = cause
         """How the last try failed; of a write that is not confirmed, what a node last said of that."""
 

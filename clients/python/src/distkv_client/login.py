@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import hmac
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from .checks import Range, check_fields
 from .codec import Message
 from .errors import ProtocolError
 from .tls import Tls
+
+if TYPE_CHECKING:
+    from .own_login import OwnLogin
 
 NONCE_BYTES = 32
 """Bytes of a nonce."""
@@ -67,6 +70,22 @@ class Access:
     """None: plain text."""
     plaintext_login: bool = False
     """Whether a secret is also sent in plain text to another machine."""
+    own: OwnLogin | None = None
+    """Where the login may be replaced; it counts instead of `login`."""
+
+    @property
+    def current(self) -> Login | None:
+        """As whom a connection logs in now."""
+        return self.login if self.own is None else self.own.login
+
+    @property
+    def since(self) -> float:
+        """Since when that is so, by the loop's clock."""
+        return float("-inf") if self.own is None else self.own.since
+
+    def other_than(self, refused: Login, now: float) -> Login | None:
+        """What to log in with instead, where a node has not taken this login; none if there is nothing else."""
+        return None if self.own is None else self.own.other_than(refused, now)
 
 
 def secret_for(login: Login, method: str) -> str | None:

@@ -89,7 +89,7 @@ class Monitor(Subscription[MonitorEvent]):
 
     def _on_error(self, error: TryError) -> None:
         if self._caller.pool.is_closed:
-            self._ended = closed_error(1)
+            self._ended = closed_error()
             self._close_stream()
         elif isinstance(error, ServerError) and class_of(error) is ErrorClass.FINAL:
             self._ended = self._search.refusal(error, self.node or "")

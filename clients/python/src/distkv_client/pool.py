@@ -89,6 +89,11 @@ class Slot:
         if self.word is None or self.word_at <= at:
             self.word, self.word_at = word, at
 
+    def forget_word_before(self, since: float) -> None:
+        """The client came with another secret then."""
+        if self.word_at < since:
+            self.word = None
+
     def still_refuses(self, wait: LoginWaitError, now: float) -> NoAccessError | None:
         """What it means that the node makes a login wait: it has not looked at the secret. Who was refused too often,
         or uses what others were refused with, has to wait, so shortly after its word the node still means that."""
@@ -227,6 +232,7 @@ class Pool:
             slot.note_word(error, self._loop.time())
             raise
         except LoginWaitError as error:
+            slot.forget_word_before(self._access.since)
             refusal = slot.still_refuses(error, self._loop.time())
             if refusal is None:
                 raise

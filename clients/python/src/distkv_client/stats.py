@@ -15,7 +15,11 @@ class NodeStats:
     """What went to one node."""
 
     tries: int = 0
+    """Also those that were not sent, since the node had failed just now, but neither those of `freshest` nor of
+    `conflicts`."""
     failures: int = 0
+    """Tries that did not succeed, whatever the reason is: also a refusal that a program expects, as of `if_new` where
+    there is an entry."""
     latency: list[int] = field(default_factory=lambda: [0] * LATENCY_BUCKETS)
     """Answered tries by time: bucket i has those of 2^(i-1) to 2^i - 1 µs."""
 
@@ -85,12 +89,16 @@ class RetryStats:
 
     calls: int = 0
     retries: int = 0
+    """Tries after a call's first."""
     unavailable: int = 0
+    """Tries that failed since the node could not do it now, and did not: also those that were not sent, since it could
+    not be reached, or had failed just now."""
     overload: int = 0
     aborted: int = 0
     timed_out: int = 0
     fate_unknown: int = 0
     refused: int = 0
+    """Tries that a node refused for good, also by a precondition."""
     deadlines: int = 0
     unsafe_to_retry: int = 0
 

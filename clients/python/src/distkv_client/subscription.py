@@ -97,7 +97,7 @@ class Subscription(Generic[Event]):
     async def client_closed(self) -> None:
         """The client is closed: whoever waits here is told."""
         if not self._is_closed:
-            await self._end(closed_error(1))
+            await self._end(closed_error())
 
     def _closed(self) -> UsageError:
         return UsageError(f"the {self._what} was closed")

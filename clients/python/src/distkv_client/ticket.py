@@ -8,16 +8,17 @@ import binascii
 import hashlib
 import os
 from dataclasses import dataclass, field, replace
-from pathlib import Path as File
+from functools import partial
 from typing import Any
 
 import msgpack
 
 from .checks import text_of
 from .config import Config
-from .errors import UsageError
+from .errors import UnavailableError, UsageError
 from .files import cannot_begin, is_out_of_files
 from .login import Login
+from .own_login import OwnLogin
 from .tls import Tls
 
 START = "distkv1."
@@ -55,7 +56,9 @@ class Ticket:
         text = text_of(text, "a ticket").strip()
         if text.startswith("@"):
             try:
-                text = File(text[1:]).read_text().strip()
+                with open(text[1:], "rb") as file:
+                    # With the end of its line, and one byte that shows that there is too much.
+                    text = file.read(TICKET_BYTES_MAX + 3).decode().strip()
             except (OSError, UnicodeDecodeError) as error:
                 if isinstance(error, OSError) and is_out_of_files(error):
                     raise cannot_begin(error, "the ticket's file cannot be read") from None
@@ -106,19 +109,39 @@ class Ticket:
         return cls(where, str(told["network"]), method, user, secret, ca, tuple(chain), key)
 
 
-def with_ticket(seeds: tuple[str, ...], config: Config) -> tuple[tuple[str, ...], Config]:
+def with_ticket(seeds: tuple[str, ...], config: Config) -> tuple[tuple[str, ...], Config, OwnLogin | None]:
     """Seeds and configuration, completed from a ticket if there is one: what they have already counts instead of what
-    it has."""
+    it has. And the login, where it may be replaced: that of a ticket in a file."""
     text = config.ticket
     if text is None and not seeds:
         text = os.environ.get("DISTKV_TICKET") or None
     if text is None:
-        return seeds or ("127.0.0.1",), config
-    ticket = Ticket.read(text)
+        return seeds or ("127.0.0.1",), config, None
+    ticket, own = Ticket.read(text), None
     if ticket.user is not None and config.login is None:
         config = replace(config, login=Login(ticket.user, ticket.secret, ticket.method))
+        if text.strip().startswith("@"):
+            # The program may change its working directory.
+            reread = partial(_login_in, os.path.abspath(text.strip()[1:]), ticket, config.tls is None)
+            own = OwnLogin(config.login, reread)
     if ticket.ca is not None and config.tls is None:
         config = replace(config, tls=Tls.of_der(ticket.ca, list(ticket.chain), ticket.key))
     if not config.network:
         config = replace(config, network=ticket.network)
-    return seeds or ticket.addresses, config
+    return seeds or ticket.addresses, config, own
+
+
+def _login_in(file: str, first: Ticket, has_its_ca: bool) -> Login | None:
+    """The login of the ticket that is in this file now, if that is of the same network and user, and of the same CA
+    where that of the first one counts. Nothing else of it is looked at. None also of a file that is gone, or is being
+    written."""
+    try:
+        # Nobody may write into a pipe any more.
+        ticket = Ticket.read(f"@{file}") if os.path.isfile(file) else None
+        if ticket is None or ticket.user is None or (ticket.network, ticket.user) != (first.network, first.user):
+            return None
+        if has_its_ca and ticket.ca != first.ca:
+            return None
+        return Login(ticket.user, ticket.secret, ticket.method)
+    except (UsageError, UnavailableError):
+        return None

@@ -190,7 +190,7 @@ class Conflicts:
     def _nobody(self, failed: list[tuple[Target, TryError]]) -> DistKVError:
         """The error where no node has listed its conflicts: a node's refusal, if it is final."""
         if not self._caller.is_open:
-            return closed_error(1)
+            return closed_error(1 if failed else 0)
         refusals = Refusals()
         for target, error in failed:
             refusals.note(target, error)
@@ -200,7 +200,7 @@ class Conflicts:
         if refused is not None:
             return no_access(refused[1], Fate.NOT_DONE, refused[0], 1)
         why = "; ".join(f"{target.name}: {error}" for target, error in failed)
-        return UnavailableError(f"no node listed its conflicts: {why or 'none is live'}", attempts=1)
+        return UnavailableError(f"no node listed its conflicts: {why or 'none is live'}", attempts=1 if failed else 0)
 
     async def _within(self, target: Target, total: float, tries: Tries) -> list[Conflict] | TryError:
         try:

@@ -295,7 +295,7 @@ class Watch(Subscription[WatchEvent]):
         """The stream has ended."""
         if not self._caller.is_open:
             # Nothing goes on, nor anew.
-            self._ended = self._ended or closed_error(1)
+            self._ended = self._ended or closed_error()
             self._close_stream()
             return
         self._caller.stats.watches.lost += 1

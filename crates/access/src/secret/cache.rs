@@ -1,13 +1,10 @@
 //! Logins that were good a while ago, so that a client that connects often does not cost an Argon2id each
 //! time. What is kept is a keyed hash, of use to nobody without the key, which is never stored.
 
-use std::collections::{HashSet, VecDeque};
-
 use distkv_model::ids::Event;
-use hmac::{Hmac, Mac};
-use sha2::Sha256;
 
 use super::Sent;
+use super::recent::{Digest, Recent, keyed_hash};
 
 /// Most logins that are remembered; the oldest goes.
 const LOGINS_MAX: usize = 4_096;
@@ -27,16 +24,14 @@ pub struct Login<'a> {
 /// Good logins of this run of the node.
 pub struct LoginCache {
     key: [u8; 32],
-    known: HashSet<[u8; 32]>,
-    /// The same, oldest first. Invariant: at most [`LOGINS_MAX`].
-    order: VecDeque<[u8; 32]>,
+    known: Recent,
 }
 
 impl LoginCache {
     /// An empty cache, with a key that is random and used for nothing else.
     #[must_use]
     pub fn new(key: [u8; 32]) -> Self {
-        Self { key, known: HashSet::new(), order: VecDeque::new() }
+        Self { key, known: Recent::new(LOGINS_MAX) }
     }
 
     /// Whether this was remembered.
@@ -47,35 +42,21 @@ impl LoginCache {
 
     /// Remembers what was checked and good.
     pub fn remember(&mut self, login: Login<'_>, sent: &Sent) {
-        let Some(hash) = self.hash(login, sent) else { return };
-        if !self.known.insert(hash) {
-            return;
-        }
-        self.order.push_back(hash);
-        if self.order.len() > LOGINS_MAX
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.known.remove(&oldest);
+        if let Some(hash) = self.hash(login, sent) {
+            self.known.insert(hash);
         }
     }
 
-    /// Keys of any length are taken, so there always is one.
-    fn hash(&self, login: Login<'_>, sent: &Sent) -> Option<[u8; 32]> {
-        let mut mac = <Hmac<Sha256> as Mac>::new_from_slice(&self.key).ok()?;
-        for text in [login.method, login.ident] {
-            mac.update(&(text.len() as u64).to_be_bytes());
-            mac.update(text.as_bytes());
-        }
-        mac.update(&login.event.node.0.to_be_bytes());
-        mac.update(&login.event.tick.get().to_be_bytes());
-        mac.update(sent.as_bytes());
-        Some(mac.finalize().into_bytes().into())
+    fn hash(&self, login: Login<'_>, sent: &Sent) -> Option<Digest> {
+        let (node, tick) = (login.event.node.0.to_be_bytes(), login.event.tick.get().to_be_bytes());
+        let names = [login.method.as_bytes(), login.ident.as_bytes()];
+        keyed_hash(&self.key, names.into_iter().chain([&node[..], &tick, sent.as_bytes()]))
     }
 }
 
 impl std::fmt::Debug for LoginCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LoginCache").field("logins", &self.order.len()).finish_non_exhaustive()
+        f.debug_struct("LoginCache").field("logins", &self.known.len()).finish_non_exhaustive()
     }
 }
 
@@ -117,7 +98,6 @@ mod tests {
         assert!(
             !cache.knows(of(1), &sent) && cache.knows(of(2), &sent) && cache.knows(of(last), &sent)
         );
-        assert_eq!(cache.order.len(), LOGINS_MAX);
         assert_eq!(cache.known.len(), LOGINS_MAX);
     }
 }

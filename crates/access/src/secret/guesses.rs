@@ -1,9 +1,10 @@
 //! Slows guesses of secrets down: each user and each address has five tries, then must wait, twice as long
 //! after each further failure.
 //!
-//! Only a try that was wrong is a failure. One that is under way takes a place among those that may still be wrong
-//! before somebody must wait, so that many at once get no further than one after the other; where all places are
-//! taken, the next one waits for one of them to end, and is judged anew then. So right logins at once keep nobody out.
+//! Only a try that was wrong is a failure, and only once: the same wrong secret again is none ([`WrongSecrets`]). One
+//! that is under way takes a place among those that may still be wrong before somebody must wait, so that many at once
+//! get no further than one after the other; where all places are taken, the next one waits for one of them to end, and is
+//! judged anew then. So right logins at once keep nobody out.
 //! Users who do not exist count like others. Guesses from many addresses meet the user's limit, those at many users
 //! the address's. Where a user has logged in before, only what that user does from there counts, so strangers
 //! cannot lock it out, nor can others behind the same address.
@@ -18,6 +19,9 @@ use std::net::IpAddr;
 
 use distkv_model::host_port::host_of;
 use distkv_model::ids::Millis;
+
+#[cfg(doc)]
+use super::WrongSecrets;
 
 /// Failures that need not be waited for.
 pub const FREE: u32 = 5;
@@ -73,6 +77,8 @@ pub enum Outcome {
     Right,
     /// It was not.
     Wrong,
+    /// It was not, nor was it when it came before, so nothing could be learned.
+    WrongAgain,
     /// It was not looked at, so nothing could be learned.
     NotLookedAt,
 }

@@ -8,6 +8,8 @@ pub mod cache;
 pub mod guesses;
 pub mod key;
 pub(crate) mod password;
+mod recent;
+pub mod wrong;
 
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -16,6 +18,7 @@ use zeroize::Zeroizing;
 pub use cache::LoginCache;
 pub use guesses::Guesses;
 pub use password::{HashError, PasswordHash};
+pub use wrong::WrongSecrets;
 
 /// Random bytes of a token.
 pub const TOKEN_BYTES: usize = 32;

@@ -86,6 +86,11 @@ impl ShutOut {
         })
     }
 
+    /// What was said before this time counts no more: the client came with another secret then.
+    pub(super) fn forget_before(&self, since: Millis) {
+        self.0.lock().retain(|said| said.at >= since);
+    }
+
     /// Whether something that was said against this client is remembered, and no older than it counts.
     pub(crate) fn stands(&self, now: Millis) -> bool {
         self.0.lock().iter().any(|said| now.saturating_sub(said.at) < STANDS_MS_MAX)
@@ -174,6 +179,16 @@ mod tests {
         let shut_out = ShutOut::default();
         shut_out.meaning_of(refused(false), 1_000);
         assert!(!is_refused(&shut_out, 1_000));
+    }
+
+    #[test]
+    fn what_was_said_of_another_secret_counts_no_more() {
+        let shut_out = ShutOut::default();
+        shut_out.meaning_of(refused(true), 1_000);
+        shut_out.forget_before(1_000);
+        assert!(is_refused(&shut_out, 1_002));
+        shut_out.forget_before(1_001);
+        assert!(!is_refused(&shut_out, 1_002));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! request never leaves half a message behind. Who asks alone, with nothing queued, writes without waking that task: it
 //! would cost more than the write.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -38,12 +39,18 @@ struct Lane {
 }
 
 /// The wire, while the task does not write.
-#[derive(Debug)]
 struct Idle {
     /// None while it does.
     wire: Option<Wire>,
     /// What was left of the last request that was written without it.
     rest: Vec<u8>,
+}
+
+/// A request may be a login, so that its bytes are not shown.
+impl fmt::Debug for Idle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Idle({:?}, {} bytes)", self.wire, self.rest.len())
+    }
 }
 
 /// One that is counted as queued. Dropping it takes that back.

@@ -120,6 +120,11 @@ impl ClientConfig {
     /// [`CallError::Usage`] names the first of them.
     pub(super) fn check(&self) -> Result<(), CallError> {
         self.check_times()?;
+        if self.shard_table_age < SHARD_TABLE_AGE_MIN {
+            let (least, age) = (SHARD_TABLE_AGE_MIN.as_millis(), self.shard_table_age.as_millis());
+            let text = format!("shard_table_age must be at least {least} ms, not {age} ms");
+            return Err(CallError::Usage(text));
+        }
         let window = self.pool.options.window.unwrap_or(WINDOW_MIN);
         let attempts = self.retry.attempts_max.unwrap_or(1);
         for (name, number, range) in [
@@ -265,7 +270,6 @@ impl ClientConfig {
     /// How old the table of overrides of preferred nodes gets before it is fetched again (30 s; at least 100 ms).
     #[must_use]
     pub fn shard_table_age(self, shard_table_age: Duration) -> ClientConfig {
-        let shard_table_age = shard_table_age.max(SHARD_TABLE_AGE_MIN);
         ClientConfig { shard_table_age, ..self }
     }
 
@@ -297,6 +301,21 @@ fn check_number(name: &str, number: u64, range: RangeInclusive<u64>) -> Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_secret_is_shown() {
+        let login = Login::user(Some("password"), "ann", Some("hunter2"));
+        for config in [
+            ClientConfig::new().login(login.clone()),
+            ClientConfig::new().access(Access::default().log_in(login)),
+            ClientConfig::new().login(Login::key(*b"hunter2 hunter2 hunter2 hunter2!")),
+        ] {
+            let shown = format!("{config:?} {config:#?}");
+            let bytes = format!("{:?}", b"hunter2");
+            assert!(!shown.contains("hunter2") && !shown.contains(bytes.trim_matches(['[', ']'])));
+            assert!(shown.contains("Login("), "{shown}");
+        }
+    }
 
     #[test]
     fn linearizable_reads_are_refused_with_the_reason() {

@@ -1,25 +1,96 @@
-//! Connecting as the environment says, for programs that are told by it where their cluster is; and tickets in files.
+//! Connecting as a ticket says, which may be in a file, or as the environment says.
 
 use std::env::VarError;
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 
-use distkv_tls::ticket::{TICKET_BYTES_MAX, TicketError};
+use distkv_tls::TlsError;
 
 use super::Client;
 use super::config::ClientConfig;
 use super::error::CallError;
-use crate::Ticket;
+use crate::login::read_ticket_file;
 use crate::model::host_port::{CLIENT_PORT, HostPort};
 use crate::rt;
+use crate::{Access, Ticket};
 
 /// Has a ticket, or `@` and the name of a file with one.
 const TICKET: &str = "DISTKV_TICKET";
 
 impl Client {
+    /// Connects as a ticket says: to its nodes, by its CA, as its user, and to no other network. What the configuration
+    /// says of access does not count; a network that it names does.
+    ///
+    /// ```no_run
+    /// use distkv_client::{Client, ClientConfig, Ticket};
+    ///
+    /// # async fn run(text: &str) -> Result<(), Box<dyn std::error::Error>> {
+    /// let ticket: Ticket = text.parse()?;
+    /// let client = Client::connect_with_ticket(&ticket, ClientConfig::new()).await?;
+    /// # drop(client);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Client::connect`]; [`CallError::Usage`] if the ticket cannot be used.
+    pub async fn connect_with_ticket(
+        ticket: &Ticket,
+        config: ClientConfig,
+    ) -> Result<Client, CallError> {
+        Client::connect_by(ticket, Access::of_ticket(ticket), config).await
+    }
+
+    /// The same by the ticket in a file. Where a node does not take its secret later, the file is read again: if it has another
+    /// one for the same user by then, the client goes on with that ([`Access::of_ticket_file`]).
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), distkv_client::CallError> {
+    /// use distkv_client::{Client, ClientConfig};
+    ///
+    /// let client = Client::connect_with_ticket_file("shop.ticket", ClientConfig::new()).await?;
+    /// # drop(client);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Client::connect_with_ticket`]; [`CallError::Usage`] if the file cannot be read, or has no ticket.
+    pub async fn connect_with_ticket_file(
+        file: impl AsRef<Path>,
+        config: ClientConfig,
+    ) -> Result<Client, CallError> {
+        Client::connect_by_file("the ticket's file", file.as_ref(), config).await
+    }
+
+    /// `what`: what names the file, for an error.
+    async fn connect_by_file(
+        what: &str,
+        file: &Path,
+        config: ClientConfig,
+    ) -> Result<Client, CallError> {
+        let name = file.to_owned();
+        let read = rt::spawn_blocking(move || read_ticket_file(name)).await;
+        let ticket =
+            read.map_err(|error| CallError::Usage(format!("{what}: {}: {error}", file.display())))?;
+        let access = Access::of_ticket_file(&ticket, file);
+        Client::connect_by(&ticket, access, config).await
+    }
+
+    async fn connect_by(
+        ticket: &Ticket,
+        access: Result<Access, TlsError>,
+        config: ClientConfig,
+    ) -> Result<Client, CallError> {
+        let unusable = |why: String| CallError::Usage(format!("the ticket cannot be used: {why}"));
+        let seeds: Result<Vec<HostPort>, _> =
+            ticket.addresses.iter().map(|address| address.parse()).collect();
+        let seeds = seeds.map_err(|error| unusable(error.to_string()))?;
+        let access = access.map_err(|error| unusable(error.to_string()))?;
+        Client::connect(seeds, config.access(access)).await
+    }
+
     /// Connects as the environment's `DISTKV_TICKET` says, which has a ticket or `@FILE` with one
-    /// ([`Client::connect_with_ticket`]); where that is not set, or empty, to 127.0.0.1 at the port that nodes have by
+    /// ([`Client::connect_with_ticket_file`]); where that is not set, or empty, to 127.0.0.1 at the port that nodes have by
     /// default, as `config` says. Only this function reads the environment.
     ///
     /// ```no_run
@@ -50,41 +121,17 @@ impl Client {
         told: Option<String>,
         config: ClientConfig,
     ) -> Result<Client, CallError> {
-        match told.filter(|text| !text.is_empty()) {
-            Some(text) => Client::connect_with_ticket(&ticket_of(text).await?, config).await,
-            None => {
-                let seed = HostPort { host: String::from("127.0.0.1"), port: CLIENT_PORT };
-                Client::connect([seed], config).await
-            }
+        let Some(text) = told.filter(|text| !text.is_empty()) else {
+            let seed = HostPort { host: String::from("127.0.0.1"), port: CLIENT_PORT };
+            return Client::connect([seed], config).await;
+        };
+        if let Some(file) = text.strip_prefix('@') {
+            return Client::connect_by_file(TICKET, Path::new(file), config).await;
         }
+        let ticket = text.parse();
+        let ticket = ticket.map_err(|error| CallError::Usage(format!("{TICKET}: {error}")))?;
+        Client::connect_with_ticket(&ticket, config).await
     }
-}
-
-/// The ticket that is this text, or is in the file that it names.
-async fn ticket_of(text: String) -> Result<Ticket, CallError> {
-    match text.strip_prefix('@').map(str::to_owned) {
-        None => text.parse().map_err(|error| CallError::Usage(format!("{TICKET}: {error}"))),
-        Some(name) => {
-            rt::spawn_blocking(move || {
-                read_ticket_file(&name)
-                    .map_err(|error| CallError::Usage(format!("{TICKET}: {name}: {error}")))
-            })
-            .await
-        }
-    }
-}
-
-/// Reads the ticket in a file; white space around it is ignored. Of a file that is too long to be a ticket, only so
-/// much is read that this is seen. It blocks.
-///
-/// # Errors
-/// The file cannot be read; of the kind [`io::ErrorKind::InvalidData`] if what it has is no ticket.
-pub fn read_ticket_file(file: impl AsRef<Path>) -> io::Result<Ticket> {
-    let mut bytes = Vec::new();
-    // With the end of its line, and one byte that shows that there is too much.
-    File::open(file)?.take(TICKET_BYTES_MAX as u64 + 3).read_to_end(&mut bytes)?;
-    let text = std::str::from_utf8(&bytes).map_err(|_| TicketError::NoTicket);
-    text.and_then(str::parse).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 #[cfg(test)]

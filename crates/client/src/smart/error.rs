@@ -37,7 +37,7 @@ impl Fate {
 pub struct At {
     /// The node of the last try, by its name, or by its address if the name is not known.
     pub node: Option<String>,
-    /// Tries, the last one included.
+    /// Tries, the last one included; 0: there was none, or a watch or monitor was open when the client was closed.
     pub attempts: u32,
     /// What became of it.
     pub fate: Fate,

@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `config`, `error` | how a client behaves; what a call can end with |
 //! | `observer`, `tracing` | what others are told of calls |
-//! | `environment` | connecting as the environment says, tickets in files |
+//! | `environment` | connecting as a ticket, or the environment, says |
 //! | `closing` | the end |
 //! | `operations` | get, put, delete, trees, batches, conflicts, any other request |
 //! | `streams` | watches and messages, which continue at another node |
@@ -45,8 +45,6 @@ use choice::shard_table::{Table, follow_table, new_table};
 pub use closing::Closing;
 use closing::Door;
 pub use config::{ClientConfig, ReadMode, ReadModeError};
-#[cfg(feature = "tls")]
-pub use environment::read_ticket_file;
 pub use error::{At, CallError, Fate};
 pub use observer::{CallEnd, CallObserver, Observer};
 pub use operations::batch::{BATCH_OPS_MAX, Batch, BatchReply};
@@ -140,36 +138,6 @@ impl Client {
         let inner = &client.inner;
         follow_table(Arc::clone(&inner.table), inner.pool.tasks(), Arc::downgrade(inner));
         Ok(client)
-    }
-
-    /// Connects as a ticket says: to its nodes, by its CA, as its user, and to no other network. What the configuration
-    /// says of access does not count; a network that it names does.
-    ///
-    /// ```no_run
-    /// use distkv_client::{Client, ClientConfig, Ticket};
-    ///
-    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-    /// let ticket = distkv_client::read_ticket_file("shop.ticket")?;
-    /// let client = Client::connect_with_ticket(&ticket, ClientConfig::new()).await?;
-    /// # drop(client);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Client::connect`]; [`CallError::Usage`] if the ticket cannot be used.
-    #[cfg(feature = "tls")]
-    pub async fn connect_with_ticket(
-        ticket: &crate::Ticket,
-        config: ClientConfig,
-    ) -> Result<Client, CallError> {
-        let unusable = |why: String| CallError::Usage(format!("the ticket cannot be used: {why}"));
-        let seeds: Result<Vec<HostPort>, _> =
-            ticket.addresses.iter().map(|address| address.parse()).collect();
-        let seeds = seeds.map_err(|error| unusable(error.to_string()))?;
-        let access = crate::Access::of_ticket(ticket);
-        let access = access.map_err(|error| unusable(error.to_string()))?;
-        Client::connect(seeds, config.access(access)).await
     }
 
     /// Waits for the first view as long as the configuration says.

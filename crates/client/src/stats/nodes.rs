@@ -18,9 +18,10 @@ const COUNTED_NODES_MAX: usize = 4096;
 /// What went to one node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NodeStats {
-    /// Tries that were begun there.
+    /// Tries that were begun there, also those that were not sent, since the node had failed just now.
     pub tries: u64,
-    /// Those of them that failed.
+    /// Those of them that did not succeed, whatever the reason is: also a refusal that a program expects, as of
+    /// [`must_be_new`](crate::PutOptions::must_be_new) where there is an entry.
     pub failures: u64,
     /// Those of them that were answered, by time: bucket `i` has those that took 2^(i-1) to 2^i - 1 µs.
     pub latency: [u64; LATENCY_BUCKETS],

@@ -79,7 +79,7 @@ fn each_damage_is_named_with_its_line() {
     assert_eq!(of(&[net, net, &one]), (2, Problem::NetworkTwice));
     assert_eq!(of(&[&one]), (0, Problem::NoNetwork));
     assert_eq!(of(&[net]), (0, Problem::NoKey));
-    assert_eq!(of(&[]), (0, Problem::NoNetwork));
+    assert_eq!(of(&[]), (0, Problem::NoKey));
     assert_eq!(of(&[net, "key"]), (2, Problem::Key));
     assert_eq!(of(&[net, &format!("{one} second")]), (2, Problem::Key));
     assert_eq!(of(&[net, &format!("{one} primary x")]), (2, Problem::Key));
@@ -108,6 +108,12 @@ fn each_damage_is_named_with_its_line() {
     assert_eq!(of(&[net, &one, "ca certificate AAAA"]), (0, Problem::CaHalf("key")));
     assert_eq!(of(&[net, "ca key AAAA", "ca key AAAA"]), (3, Problem::CaTwice("key")));
     assert_eq!(error(&" ".repeat(FILE_BYTES_MAX + 1)), (0, Problem::TooLong));
+}
+
+#[test]
+fn an_empty_file_is_not_to_be_replaced_by_a_new_key_that_would_shut_the_node_out() {
+    let text = KeyFile::parse("").unwrap_err().to_string();
+    assert!(text.contains("copy the file from another node, or, for a new network, "), "{text}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod damage;
 mod faults;
+mod growing;
 mod hostile;
 mod node;
 mod on_disk;

@@ -149,7 +149,7 @@ pub(in crate::cli) async fn run_apply(args: ApplyArgs) -> Result<(), CliError> {
         )));
     }
     differences.retain(|difference| args.delete || difference.then.is_some());
-    let mut output = Output::new(args.remote.json);
+    let mut output = Output::of_change(args.remote.json);
     if args.dry_run {
         differences.iter().try_for_each(|difference| difference.print(&mut output))?;
         output.flush()?;

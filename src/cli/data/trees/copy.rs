@@ -128,7 +128,7 @@ async fn run(places: &Places, remote: &RemoteArgs, moves: bool) -> Result<(), Cl
     });
     let carried = interrupt.soon(carried).await;
     drop(bar);
-    let mut output = Output::new(remote.json);
+    let mut output = Output::of_change(remote.json);
     let Done { copied, deleted, changed } = done;
     let json = || match moves {
         true => json!({"copied": copied, "deleted": deleted, "changed_meanwhile": changed}),

@@ -91,7 +91,7 @@ pub(in crate::cli) async fn run(args: ImportArgs) -> Result<(), CliError> {
     });
     let imported = interrupt.soon(imported).await.map_err(|error| interrupt.outweighs(error));
     drop(bar);
-    let mut output = Output::new(args.remote.json);
+    let mut output = Output::of_change(args.remote.json);
     let Done { lines, set, deleted, unchanged, left_out } = done;
     output.either(
         || {

@@ -88,7 +88,7 @@ pub(in crate::cli) async fn run(args: UndoArgs) -> Result<(), CliError> {
         difference.then.is_some() && (difference.now.is_none() || args.overwrite)
     };
     let (undone, kept): (Vec<_>, Vec<_>) = found.into_iter().partition(is_undone);
-    let mut output = Output::new(json);
+    let mut output = Output::of_change(json);
     if args.dry_run {
         undone.iter().try_for_each(|difference| print(difference, "restore", &mut output))?;
     }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use distkv_access::dh::{self, Group};
 use distkv_access::secret::cache::Login as CachedLogin;
+use distkv_access::secret::guesses::Outcome;
 use distkv_access::secret::key::{self, Nonces, Side};
+use distkv_access::secret::wrong::Attempt;
 use distkv_access::secret::{PasswordHash, Secret, Sent, check};
 use distkv_access::users::{Directory, Record, User, user_path};
 
@@ -143,7 +145,7 @@ impl Session {
         })?;
         let user = candidate(&directory, login);
         let Some(made) = self.guest.made(seq).transpose()? else {
-            return self.look_at_secret(cx, seq, (login.user, user, waited), sent, out);
+            return self.look_at_secret(cx, seq, (login, user, waited), sent, out);
         };
         let Made::Checked { is_good, event, converted } = made else { return Err(reused()) };
         // The user may have been changed, or removed, meanwhile.
@@ -162,14 +164,14 @@ impl Session {
         Ok(self.is_user(cx, seq, user, out))
     }
 
-    /// What can be said of a secret at once: that it is the user's token, or the password of a login that is remembered.
-    /// All else is computed. `user`: who is meant, of the name that the client said; `waited`: how the login has waited
-    /// for others already.
+    /// What can be said of a secret at once: that it is the user's token, or the password of a login that is remembered,
+    /// or that it was wrong before. All else is computed. `user`: who is meant, of the name that the client said;
+    /// `waited`: how the login has waited for others already.
     fn look_at_secret(
         &mut self,
         cx: &Context<'_>,
         seq: u64,
-        (name, user, waited): (&str, Option<&User>, Option<Waiting>),
+        (login, user, waited): (&Login<'_>, Option<&User>, Option<Waiting>),
         sent: Sent,
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
@@ -178,8 +180,8 @@ impl Session {
             return Ok(self.is_user(cx, seq, user, out));
         }
         let (logins, address) = (&cx.shared.logins, self.guest.address);
-        // First: what is remembered must not tell a guess from a password either.
-        let begun = match logins.throttle.begin(name, address, cx.now, waited) {
+        // First: what is remembered must tell nobody what is right, or what others have tried, faster than guesses do.
+        let begun = match logins.throttle.begin(login.user, address, cx.now, waited) {
             Verdict::Begun(begun) => begun,
             Verdict::Waits(waiting) => return Ok(Then::Aside(Needs::Others(waiting))),
             Verdict::Refused(wait) => return Err(too_early(wait)),
@@ -188,14 +190,31 @@ impl Session {
         if let (Some(user), Some(cache)) = (user, &logins.cache)
             && cache.lock().knows(cached(user), &sent)
         {
-            begun.end(true);
+            begun.end(Outcome::Right);
             return Ok(self.is_user(cx, seq, user, out));
         }
         let (secret, event) = (user.map(|user| user.secret.clone()), user.map(|user| user.event));
+        let attempt = Attempt { method: login.method, ident: login.user, event, address };
+        let marked = logins.wrong.as_ref().and_then(|wrong| {
+            let mark = wrong.lock().mark(attempt, &sent)?;
+            Some((Arc::clone(wrong), mark))
+        });
+        if let Some((wrong, mark)) = &marked
+            && wrong.lock().knows(mark)
+        {
+            begun.end(Outcome::WrongAgain);
+            return Err(failed(login.user));
+        }
         // If this is refused, or never carried out, nothing was looked at, and nothing counts.
         self.compute(cx, seq, move || {
             let made = check_secret(secret.as_ref(), &sent, event);
-            begun.end(matches!(made, Made::Checked { is_good: true, .. }));
+            // Those that are looked at at once may all be the same.
+            let is_new = || marked.is_none_or(|(wrong, mark)| wrong.lock().note(mark));
+            begun.end(match made {
+                Made::Checked { is_good: true, .. } => Outcome::Right,
+                _ if is_new() => Outcome::Wrong,
+                _ => Outcome::WrongAgain,
+            });
             made
         })
     }

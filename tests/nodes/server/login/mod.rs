@@ -10,6 +10,7 @@ mod sides;
 mod together;
 mod under_way;
 mod users;
+mod wrong_again;
 
 use distkv::server::ServerConfig;
 use distkv::server::access::cluster_key::ClusterKeys;
@@ -56,6 +57,11 @@ pub fn admin(node: &Node) -> Client {
 /// A login with a secret as it is.
 pub fn login(method: &str, user: &str, secret: &str) -> Value {
     map! {"action": "auth", "typ": method, "ident": user, "secret": secret}
+}
+
+/// A login with a secret that is wrong, another one for each number.
+pub fn guess(user: &str, number: u32) -> Value {
+    login("password", user, &format!("guess {number}"))
 }
 
 /// A user with a password, as our tools make it.

@@ -120,7 +120,6 @@ fn commands_that_wait_for_a_node_s_greeting_say_that_nothing_was_done() {
     let folder = tempfile::tempdir().unwrap();
     let line = folder.path().join("line.jsonl").to_str().unwrap().to_owned();
     fs::write(&line, "{\"path\": \"a.x\", \"value\": 1}\n").unwrap();
-    let nothing_restored = format!("nothing of {SAVED_STATE} was restored");
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
     for (command, told) in [
@@ -135,7 +134,7 @@ fn commands_that_wait_for_a_node_s_greeting_say_that_nothing_was_done() {
         (&["verify", &address, &address], "nothing was compared yet"),
         (&["delete", "-r", "a", "--connect", &address], "nothing was deleted"),
         (&["snapshot", "save", "--connect", &address], "nothing was saved"),
-        (&["snapshot", "restore", SAVED_STATE, "--connect", &address], &nothing_restored),
+        (&["snapshot", "restore", SAVED_STATE, "--connect", &address], "nothing was restored"),
     ] {
         let running = program(command).spawn().unwrap();
         let met = silent.accept().unwrap();

@@ -2,11 +2,9 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
-use std::process::Command;
 
 use super::users::Machine;
 use crate::cli::command::{program, run_with_closed_output};
-use crate::processes::PROGRAM;
 
 #[test]
 fn who_is_added_again_with_the_same_token_stays_or_is_refused_and_is_never_said_to_be_added() {
@@ -75,27 +73,6 @@ fn a_token_that_nobody_could_read_is_an_error() {
         let said = String::from_utf8(full.stderr).unwrap();
         assert!(full.status.code() == Some(1) && said.contains(&says), "{said}");
     }
-}
-
-#[test]
-fn no_token_is_made_where_standard_output_is_closed() {
-    let machine = Machine::new();
-    let (file, client) =
-        (machine.secret("robot", &"r".repeat(40)), machine.node.client.to_string());
-    machine.ok(&["user", "add", "robot", "--method", "token", "--new-secret-file", &file]);
-    machine.ok(&["auth", "on", "token"]);
-    let as_robot = ["--user", "robot", "--secret-file", &file];
-    for command in [&["token", "robot"][..], &["add", "panel", "--method", "token"]] {
-        let script = "exec \"$0\" user \"$@\" >&-";
-        let mut bash = Command::new("bash");
-        bash.args(["-c", script, PROGRAM]).args(command).args(["--connect", &client]);
-        let done = bash.args(as_robot).output().unwrap();
-        let said = String::from_utf8(done.stderr).unwrap();
-        assert!(done.status.code() == Some(1) && said.contains("it is closed"), "{said}");
-    }
-    // The token of before is valid, and nobody was added.
-    machine.ok(&[&["whoami"][..], &as_robot].concat());
-    assert!(!machine.ok(&[&["user", "list"][..], &as_robot].concat()).contains("panel"));
 }
 
 #[test]

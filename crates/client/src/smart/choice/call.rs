@@ -321,11 +321,12 @@ impl Inner {
             let Some(target) = self.choose(&routing, &plan, &mut round) else {
                 return Err(CallError::Usage(String::from("there is no node to ask")));
             };
+            if self.pool.is_closed() {
+                // Not at this node.
+                return Err(CallError::Closed(At { node: None, attempts, fate }));
+            }
             attempts = attempts.saturating_add(1);
             let at = |fate| At { node: Some(target.name.clone()), attempts, fate };
-            if self.pool.is_closed() {
-                return Err(CallError::Closed(at(fate)));
-            }
             let is_preferred = routing.router.preferred(plan.shard).is_some_and(|index| {
                 routing.targets.get(index).is_some_and(|node| node.address == target.address)
             });

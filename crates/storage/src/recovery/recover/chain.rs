@@ -304,6 +304,10 @@ impl<'a> Chain<'a> {
             return Err(StorageError::Incomplete { file, kind, offset });
         }
         let bytes = entry.bytes.saturating_sub(last.end);
+        if bytes == 0 {
+            // It has grown since it was listed: a node writes it, and this is no start. All that was listed is whole.
+            return Ok(Flow::GoOn);
+        }
         self.found.push(Warning::TornTail { file: entry.name.clone(), offset: last.end, bytes });
         self.cuts.push(Repair::Cut { name: entry.name.clone(), bytes: last.end });
         Ok(Flow::GoOn)
