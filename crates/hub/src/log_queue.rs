@@ -35,6 +35,8 @@ const HARD_FACTOR: usize = 4;
 const BATCH_COST: usize = 384;
 /// About this many bytes are taken at once: what was taken does not count in the queue's account.
 const TAKE_BYTES: usize = 4 << 20;
+/// How often who waits for the log's progress looks by itself: it is told without the lock, and may miss that.
+const PROGRESS_LOOK: Duration = Duration::from_millis(5);
 /// Most requests to make the state safe that are kept while logging has failed. The engine has
 /// two open at most, and forgets those before.
 const REQUESTS_MAX: usize = 16;
@@ -107,6 +109,8 @@ pub struct LogQueue {
     failed: AtomicBool,
     /// There is something to do for the thread.
     work: Condvar,
+    /// More was written, or logging fails.
+    progress: Condvar,
     /// Fires when something was synced, when there is room, when logging fails or works again.
     changed: Event,
 }
@@ -180,6 +184,7 @@ impl LogQueue {
             bytes: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
             work: Condvar::new(),
+            progress: Condvar::new(),
             changed: Event::new(),
         }
     }
@@ -391,6 +396,25 @@ impl LogQueue {
     pub fn publish_written(&self, number: u64) {
         invariant!(number <= self.appended(), "the log has batches that were appended");
         self.written.fetch_max(number, Ordering::AcqRel);
+        self.progress.notify_all();
+    }
+
+    /// Waits until all that was pushed before now is written, but about as long as that at most, and not while logging
+    /// fails: for who reads the files then. Returns whether it is. Blocks the thread.
+    pub fn wait_written(&self, patience: Duration) -> bool {
+        let target = self.appended();
+        let is_done = || self.written() >= target || self.failed.load(Ordering::Acquire);
+        let looks = patience.as_millis().div_ceil(PROGRESS_LOOK.as_millis());
+        for _ in 0..looks {
+            if is_done() {
+                break;
+            }
+            let mut state = self.state.lock();
+            if !is_done() {
+                self.progress.wait_for(&mut state, PROGRESS_LOOK);
+            }
+        }
+        self.written() >= target
     }
 
     /// Up to this batch the log is synced.
@@ -431,6 +455,7 @@ impl LogQueue {
             }
         }
         self.changed.notify(usize::MAX);
+        self.progress.notify_all();
         garbage
     }
 
@@ -488,6 +513,8 @@ fn cost_of(batch: &Batch) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
     use crate::engine::{Config, Engine};
     use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, NodeTable, Tick};
@@ -554,6 +581,25 @@ mod tests {
         let task = rt::spawn(async move { waiting.room().await });
         take(&queue);
         rt::block_on(task);
+    }
+
+    #[test]
+    fn who_reads_the_files_waits_for_what_was_pushed_before() {
+        let queue = Arc::new(LogQueue::new(false));
+        let long = Duration::from_secs(60);
+        assert!(queue.wait_written(Duration::ZERO), "nothing was pushed");
+        push(&queue, 10, &[]);
+        assert!(!queue.wait_written(PROGRESS_LOOK), "it is not written");
+        let waiting = Arc::clone(&queue);
+        let thread = thread::spawn(move || waiting.wait_written(long));
+        queue.publish_written(1);
+        assert!(thread.join().unwrap());
+        push(&queue, 10, &[]);
+        queue.fail("full");
+        assert!(!queue.wait_written(long), "nor is it, before it works again");
+        queue.push_cut(image(), CutPurpose::Anew);
+        queue.recover(2);
+        assert!(queue.wait_written(Duration::ZERO));
     }
 
     #[test]

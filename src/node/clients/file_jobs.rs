@@ -86,6 +86,7 @@ impl Saving {
     ) -> Result<PastState, PastRefusal> {
         let durable = self.durable.as_ref().ok_or(PastRefusal::NoDataDirectory)?;
         let _turn = self.past_turn.lock();
+        durable.wait_written();
         let id = self.hub.read(|engine| engine.id().clone());
         let failing_ms = || durable.failing_ms(rt::now());
         past::recall(durable.directory(), (&self.network, &id.name), at, below, &failing_ms)
@@ -103,6 +104,7 @@ impl Saving {
     ) -> Result<History, PastRefusal> {
         let durable = self.durable.as_ref().ok_or(PastRefusal::NoDataDirectory)?;
         let _turn = self.past_turn.lock();
+        durable.wait_written();
         let failing_ms = || durable.failing_ms(rt::now());
         past::history(durable.directory(), path, since_ms, limit, &failing_ms)
     }

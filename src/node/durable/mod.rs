@@ -28,6 +28,9 @@ const STALL_MS: Millis = 20_000;
 /// Most samples of what is not synced that are kept: one each second while the disk does not keep up.
 const UNSYNCED_SAMPLES_MAX: usize = 600;
 
+/// How long who asks for the past waits for the disk to have all that was done until then.
+const WRITE_PATIENCE: Duration = Duration::from_secs(1);
+
 /// The system that this process runs on.
 struct RealSystem;
 
@@ -142,6 +145,12 @@ impl Durable {
     /// Where the data is.
     pub(super) fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// Waits until what was done before now is in the files, so that who asks for the past just after a change finds that;
+    /// not for a disk that is slower than [`WRITE_PATIENCE`], nor while logging fails. Blocks the thread.
+    pub(super) fn wait_written(&self) {
+        self.queue.wait_written(WRITE_PATIENCE);
     }
 
     /// Requests a snapshot of now or later; false if there will be none any more.
