@@ -40,6 +40,14 @@ stop() {
     wait "$node" || { cat /run/node.log >&2; fail "the node ended with an error"; }
 }
 
+echo "-- first install, where the configuration is a link to nowhere"
+mkdir /etc/distkv
+ln -s /nowhere/node.toml /etc/distkv/node.toml
+dpkg -i /test/old.deb
+[ -L /etc/distkv/node.toml ] || fail "the link was replaced"
+dpkg -P distkv-node
+rm -rf /etc/distkv /var/lib/distkv
+
 echo "-- install"
 dpkg -i /test/old.deb
 expect "the user" distkv "$(getent passwd distkv | cut -d: -f1)"
@@ -117,6 +125,38 @@ dpkg -i /test/new.deb
 start
 expect "the data" '{"on":true}' "$(distkv-node get site.lamp | tr -d ' \n')"
 stop
+
+echo "-- a directory that somebody has removed is made again"
+mv /var/lib/distkv /run/kept
+reinstall
+expect "the directory after an upgrade" "distkv distkv 750" "$(stat -c '%U %G %a' /var/lib/distkv)"
+dpkg -r distkv-node
+rmdir /var/lib/distkv
+dpkg -i /test/new.deb
+expect "the directory after a removal" "distkv distkv 750" "$(stat -c '%U %G %a' /var/lib/distkv)"
+rmdir /var/lib/distkv
+ln -s /nowhere /var/lib/distkv
+reinstall
+[ -L /var/lib/distkv ] || fail "the link was replaced"
+rm /var/lib/distkv
+mv /run/kept /var/lib/distkv
+# Of one that is there, nothing is changed.
+chmod 0700 /var/lib/distkv
+reinstall
+expect "a directory of its own mode" "distkv distkv 700" "$(stat -c '%U %G %a' /var/lib/distkv)"
+
+echo "-- upgrade to a package with another configuration, without a terminal"
+dpkg-deb -R /test/new.deb /run/other
+sed -i 's/^\(Version: .*-\).*/\13/' /run/other/DEBIAN/control
+echo "# another line" >>/run/other/etc/distkv/node.toml
+dpkg-deb -Zgzip -z1 --root-owner-group --build /run/other /test/other.deb
+status=0
+dpkg -i /test/other.deb </dev/null || status=$?
+expect "without being told what to do" 1 "$status"
+dpkg --force-confold -i /test/other.deb </dev/null
+expect "the version" 3 "$(dpkg-query -W -f '${Version}' distkv-node | sed 's/.*-//')"
+cmp /run/node.toml "$configuration"
+grep -q 'another line' "$configuration.dpkg-dist" || fail "the package's own is not beside it"
 
 echo "-- purge"
 dpkg -P distkv-node

@@ -2,6 +2,9 @@
 
 let ticket = null;
 
+/** Nothing has come for so long: of an answer, and of a stream of events, in which the node sends something every 15 s. */
+const ANSWER_MS = 30_000, STREAM_MS = 35_000;
+
 /** Whether somebody has logged in. */
 export const isLoggedIn = () => ticket !== null;
 
@@ -20,9 +23,31 @@ export class Refused extends Error {
   }
 }
 
-async function ask(path, options = {}) {
-  const headers = { ...options.headers };
-  if (ticket !== null) headers.Authorization = `Bearer ${ticket}`;
+/** The node has not answered; `silent`: for how many milliseconds nothing has come. */
+export class Unanswered extends Error {
+  constructor(silent, cause) {
+    super(silent ? `the node has not answered for ${silent / 1000} s` : `there is no connection to the node (${cause.message})`, { cause });
+    this.silent = silent;
+  }
+}
+
+/** What to send for a ticket. */
+const authorization = (ticket) => (ticket === null ? {} : { Authorization: `Bearer ${ticket}` });
+
+/** Whether a text can be sent as a ticket, or as a token. */
+export const isSendable = (text) => /^[\x21-\x7e]+$/.test(text);
+
+/** Whether the node takes a ticket: it lets its user in, or knows who it is and lets them see nothing there. */
+export async function tryTicket(text) {
+  try {
+    await get("/v1/kv/?children&limit=1", { headers: authorization(text) });
+  } catch (error) {
+    if (!(error instanceof Refused && error.status === 403)) throw error;
+  }
+}
+
+async function ask(path, options) {
+  const headers = { ...authorization(ticket), ...options.headers };
   const answer = await fetch(path, { ...options, headers, cache: "no-store", credentials: "omit" });
   if (answer.ok) return answer;
   const text = await answer.text();
@@ -31,11 +56,47 @@ async function ask(path, options = {}) {
   throw new Refused(answer.status, body);
 }
 
-/** The text that is answered, and the header fields. */
-export async function get(path, options) {
-  const answer = await ask(path, options);
-  return { text: await answer.text(), headers: answer.headers };
+/** Asks; `begins(answer)` gets the answer's head, and `comes(part)` each part of its text. It ends when `signal` says so, or
+ * once nothing has come for so long: a node that hangs, or is cut off, closes no connection. */
+async function hear(path, { signal, ...options }, silentMs, begins, comes) {
+  const quit = new AbortController(), end = () => quit.abort();
+  let timer = 0, silent = 0;
+  const wait = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => { silent = silentMs; end(); }, silentMs);
+  };
+  signal?.addEventListener("abort", end);
+  wait();
+  try {
+    const answer = await ask(path, { ...options, signal: quit.signal });
+    begins(answer);
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (;;) {
+      wait();
+      const { done, value } = await reader.read();
+      if (done) return;
+      comes(value);
+    }
+  } catch (error) {
+    // Browsers tell a failed connection by a TypeError.
+    throw silent || error instanceof TypeError ? new Unanswered(silent, error) : error;
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", end);
+    end();
+  }
 }
+
+/** The text that is answered, and the header fields. */
+export async function get(path, options = {}) {
+  let text = "", headers;
+  await hear(path, options, ANSWER_MS, (answer) => { headers = answer.headers; }, (part) => { text += part; });
+  return { text, headers };
+}
+
+/** The label of the version that is answered. Proxies that compress an answer mark it as weak; but it names one version,
+ * however that is encoded, and a change compares it as it was. */
+export const labelOf = (headers) => (headers.get("etag") ?? "").replace(/^W\//, "");
 
 /** The JSON that is answered. */
 export async function json(path, options) {
@@ -78,6 +139,7 @@ async function change(path, options) {
   } catch (error) {
     // The node has said what came of it; but one that fails may have made it.
     if (error instanceof Refused && error.status < 500 && open === mine) open = null;
+    if (error instanceof Unanswered) error.message += ". The change may have been made; who tries the same again makes it once.";
     throw error;
   }
 }
@@ -94,25 +156,20 @@ export async function remove(path, tag) {
   return change(path, { method: "DELETE", headers: tag ? { "If-Match": tag } : {} });
 }
 
-/** Reads a stream of events until it ends; `on(kind, data)` gets each. */
+/** Reads a stream of events until it ends, or nothing has come for long; `on(kind, data)` gets each. */
 export async function events(path, on, signal) {
-  const answer = await ask(path, { signal, headers: { Accept: "text/event-stream" } });
-  on("open", null);
-  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    const parts = (rest + value).split("\n\n");
+  await hear(path, { signal, headers: { Accept: "text/event-stream" } }, STREAM_MS, () => on("open", null), (part) => {
+    const parts = (rest + part).split("\n\n");
     rest = parts.pop();
-    for (const part of parts) {
+    for (const event of parts) {
       let kind = "message";
       const data = [];
-      for (const line of part.split("\n")) {
+      for (const line of event.split("\n")) {
         if (line.startsWith("event: ")) kind = line.slice(7);
         else if (line.startsWith("data: ")) data.push(line.slice(6));
       }
       if (data.length > 0) on(kind, JSON.parse(data.join("\n")));
     }
-  }
+  });
 }

@@ -1,6 +1,6 @@
 // The page: which view is shown, the one stream of events that feeds all of them, and logging in.
 
-import { events, isLoggedIn, useTicket, json, Refused } from "./api.js";
+import { events, isLoggedIn, isSendable, tryTicket, useTicket, Refused, Unanswered } from "./api.js";
 import { el, put, text, tick, since, setClock, now, many } from "./dom.js";
 import { Cluster } from "./cluster.js";
 import { Data } from "./data.js";
@@ -168,9 +168,9 @@ function open() {
   if (document.hidden) return;
   const mine = new AbortController();
   stream = mine;
-  const again = () => {
+  const again = (error) => {
     if (stream !== mine) return;
-    if (state.connected || !state.lost) state.lost = now();
+    if (state.connected || !state.lost) state.lost = now() - (error instanceof Unanswered ? error.silent : 0);
     state.connected = false;
     drawSoon();
     setTimeout(() => { if (stream === mine) open(); }, retry);
@@ -188,7 +188,7 @@ function open() {
       if (kind === "data") view?.changed?.();
     }
     drawSoon();
-  }, mine.signal).then(again, (error) => {
+  }, mine.signal).then(() => again(), (error) => {
     if (stream !== mine || mine.signal.aborted) return;
     if (error instanceof Refused && error.status === 401) {
       // A ticket that is no good any more is of no use.
@@ -201,7 +201,7 @@ function open() {
       state.cluster = null;
       open();
     } else {
-      again();
+      again(error);
     }
   });
 }
@@ -215,19 +215,24 @@ function askForTicket(why) {
   byId("ticket").focus();
 }
 
+/** The login that is under way: none once its dialog is closed. */
+let loggingIn = null;
+
 async function logIn(event) {
   event.preventDefault();
-  const field = byId("ticket");
-  useTicket(field.value.replace(/\s+/g, ""));
+  const field = byId("ticket"), ticket = field.value.replace(/\s+/g, "");
+  const mine = loggingIn = {};
   try {
-    await json("/v1/kv/?children&limit=1");
-  } catch (error) {
-    if (!(error instanceof Refused) || error.status === 401) {
-      useTicket(null);
-      text(byId("login-error"), error.message);
-      return;
+    if (!isSendable(ticket)) {
+      throw new Error(ticket ? "This is no ticket and no token: those have plain letters, digits and signs only. Copy it once more." : "Paste your ticket, or this node's token.");
     }
+    await tryTicket(ticket);
+  } catch (error) {
+    if (loggingIn === mine) text(byId("login-error"), error.message);
+    return;
   }
+  if (loggingIn !== mine) return;
+  useTicket(ticket);
   field.value = "";
   byId("login-box").close();
   startAnew(view?.draft);
@@ -251,6 +256,7 @@ byId("login").addEventListener("click", () => {
 });
 byId("login-form").addEventListener("submit", logIn);
 byId("login-no").addEventListener("click", () => byId("login-box").close());
+byId("login-box").addEventListener("close", () => { loggingIn = null; });
 addEventListener("hashchange", show);
 document.addEventListener("visibilitychange", open);
 setInterval(tick, 1000);

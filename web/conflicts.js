@@ -88,7 +88,12 @@ export class Conflicts {
       } catch (error) {
         button.disabled = false;
         if (!(error instanceof Refused) || error.status !== 412) return tell("bad", error.message);
-        const now = await fetchEntry(path, null);
+        let now;
+        try {
+          now = await fetchEntry(path, null);
+        } catch (failed) {
+          return tell("bad", `The entry has changed since this conflict. Nothing was changed. What it is now could not be read: ${failed.message}`);
+        }
         tell("warn", "The entry has changed since this conflict. Nothing was changed.",
           pair("lost", loser.text, "now", now.there ? now.text : null),
           el("p", {}, el("button", { type: "button", onclick: () => act(now.tag) }, "Set it all the same")));

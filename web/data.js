@@ -22,7 +22,8 @@ export class Data {
   }
 
   open() {
-    const path = segments(this.path.value.trim());
+    // What is shown may have characters that no field takes, such as the end of a line.
+    const path = this.path.value === this.shown?.text ? this.shown.path : segments(this.path.value.trim());
     location.hash = ["#data", ...path.map(encodeURIComponent)].join("/");
   }
 
@@ -30,6 +31,7 @@ export class Data {
   go(path) {
     if (path.length === 0) return;
     this.path.value = spell(path);
+    this.shown = { path, text: this.path.value };
     this.tree.reveal(path);
     this.entry.show(path);
   }

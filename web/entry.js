@@ -1,7 +1,7 @@
 // One entry: its value, who wrote it, and an editor. A change is made only to what was seen: if somebody else was
 // faster, both values are shown.
 
-import { get, put as send, remove, at, Refused } from "./api.js";
+import { get, put as send, remove, at, labelOf, Refused } from "./api.js";
 import { el, moment, put } from "./dom.js";
 import { pair } from "./compare.js";
 import { spell } from "./paths.js";
@@ -9,16 +9,19 @@ import { spell } from "./paths.js";
 /** Values up to so many characters are shown at once, and on demand. */
 const SHOWN_MAX = 64 << 10, SHOWN_ON_DEMAND_MAX = 1 << 20;
 
+/** What there is where there is no entry. */
+const NONE = { there: false, text: "", tag: "*", tock: "", time: "", chain: "" };
+
 /** An entry as it is now; its tag is "*" where there is none. */
 export async function fetchEntry(path, tag) {
   try {
     const headers = tag && tag !== "*" ? { "If-None-Match": tag } : {};
     const answer = await get(at(path), { headers });
     const field = (name) => answer.headers.get(name) ?? "";
-    return { there: true, text: answer.text.replace(/\n$/, ""), tag: field("etag"), tock: field("distkv-tock"), time: field("distkv-time"), chain: field("distkv-chain") };
+    return { there: true, text: answer.text.replace(/\n$/, ""), tag: labelOf(answer.headers), tock: field("distkv-tock"), time: field("distkv-time"), chain: field("distkv-chain") };
   } catch (error) {
     if (error instanceof Refused && error.status === 304) return null;
-    if (error instanceof Refused && error.status === 404) return tag === "*" ? null : { there: false, text: "", tag: "*", tock: "", time: "", chain: "" };
+    if (error instanceof Refused && error.status === 404) return tag === "*" ? null : NONE;
     throw error;
   }
 }
@@ -38,15 +41,16 @@ export function written(chain) {
 
 export class Entry {
   constructor(pane, say, changed) {
-    Object.assign(this, { pane, say, changed, path: null, seen: null, saving: false });
+    Object.assign(this, { pane, say, changed, path: null, seen: null, changing: null, changes: 0 });
     this.title = el("h2");
     this.facts = el("dl");
     this.editor = el("textarea", { id: "value", rows: 12, spellcheck: "false", autocomplete: "off", oninput: () => this.buttons() });
     this.label = el("label", { for: "value" }, "Value, as JSON");
-    this.save = el("button", { type: "button", class: "main", onclick: () => this.store(this.seen.tag) }, "Save");
-    this.drop = el("button", { type: "button", onclick: () => this.erase() }, "Delete");
+    this.save = el("button", { type: "button", class: "main", onclick: () => this.change(this.editor.value, this.seen.tag) }, "Save");
+    this.drop = el("button", { type: "button", onclick: () => this.change(null, this.seen.tag) }, "Delete");
     this.again = el("button", { type: "button", onclick: () => this.load(true) }, "Undo edits");
     this.note = el("div", { role: "group", "aria-label": "Messages" });
+    this.before = el("div", { role: "group", "aria-label": "Messages of the entry before" });
     this.large = el("p");
     put(pane, el("p", { class: "quiet" }, "Choose an entry, or type a path."));
   }
@@ -59,10 +63,10 @@ export class Entry {
     // Nothing of the entry that was shown before stays, and what is typed before this one is here would be lost.
     this.editor.value = this.shown = "";
     this.editor.readOnly = true;
-    for (const part of [this.note, this.facts, this.large]) put(part);
+    for (const part of [this.before, this.note, this.facts, this.large]) put(part);
     this.buttons();
-    this.pane.replaceChildren(this.title, this.note, this.facts, this.label, this.editor, this.large, el("p", { class: "bar" }, this.save, this.drop, this.again));
-    this.loading = this.load(true);
+    this.pane.replaceChildren(this.before, this.title, this.note, this.facts, this.label, this.editor, this.large, el("p", { class: "bar" }, this.save, this.drop, this.again));
+    this.loading = this.load(false);
     await this.loading;
   }
 
@@ -76,7 +80,7 @@ export class Entry {
     if (!draft || spell(draft.path) !== spell(this.path ?? [])) return;
     await this.loading;
     if (!this.seen || this.isEdited || spell(draft.path) !== spell(this.path ?? [])) return;
-    if (this.seen.tag !== draft.tag) return this.meet(draft.text);
+    if (this.seen.tag !== draft.tag) return this.meet(this.path, draft.text);
     this.editor.value = draft.text;
     this.buttons();
   }
@@ -84,10 +88,13 @@ export class Entry {
   get isEdited() { return this.seen !== null && this.editor.value !== this.shown; }
 
   /** Looks whether it is as it was. */
-  refresh() { if (this.path && this.seen && !this.saving) this.load(false); }
+  refresh() { if (this.path && !this.isChanging) this.load(false); }
+
+  /** Whether a change of what is shown is under way. */
+  get isChanging() { return this.changing !== null && this.changing === this.path; }
 
   async load(anew) {
-    const path = this.path;
+    const { path, changes } = this;
     let entry;
     try {
       entry = await fetchEntry(path, anew ? null : this.seen?.tag);
@@ -96,14 +103,14 @@ export class Entry {
       return;
     }
     if (path !== this.path || entry === null) return;
-    // What was saved here meanwhile is no change by somebody else.
-    if (!anew && (this.saving || entry.tag === this.seen?.tag)) return;
+    // What was saved here meanwhile is no change by somebody else, and what was there before it is not there any more.
+    if (changes !== this.changes || (!anew && entry.tag === this.seen?.tag)) return;
     if (!anew && this.isEdited) {
       // That both are shown is more.
       if (!this.meets) this.tell("warn", "This entry has changed since you began to edit it. Save shows both.");
       return;
     }
-    if (anew) {
+    if (anew || !this.seen) {
       put(this.note);
       this.meets = false;
     }
@@ -137,9 +144,9 @@ export class Entry {
   }
 
   buttons() {
-    this.save.disabled = !this.isEdited;
+    this.save.disabled = !this.isEdited || this.isChanging;
     this.again.disabled = !this.isEdited;
-    this.drop.disabled = !this.seen?.there;
+    this.drop.disabled = !this.seen?.there || this.isChanging;
   }
 
   tell(kind, ...what) {
@@ -149,74 +156,88 @@ export class Entry {
     if (words) this.say(words);
   }
 
-  async store(tag) {
-    const path = this.path, mine = this.editor.value;
-    this.saving = true;
+  /** Makes a change of the entry that is shown, if it is still the one with that tag; null: it is deleted. */
+  async change(mine, tag) {
+    const path = this.path;
+    this.changing = path;
+    this.changes += 1;
+    this.buttons();
     try {
-      await this.keep(path, mine, tag);
+      await this.make(path, mine, tag);
     } finally {
-      this.saving = false;
+      if (this.changing === path) this.changing = null;
+      this.buttons();
     }
   }
 
-  async keep(path, mine, tag) {
-    let made;
+  /** The same. Whoever looks at it may move on to another entry meanwhile, to which nothing here belongs. */
+  async make(path, mine, tag) {
+    const done = mine === null ? "deleted" : "saved", before = mine ?? this.editor.value;
+    let own = NONE;
     try {
-      made = (await send(path, mine, tag)).etag;
+      if (mine === null) await remove(path, tag);
+      else own = { ...NONE, there: true, text: mine, tag: (await send(path, mine, tag)).etag };
     } catch (error) {
-      if (path !== this.path) return;
-      if (error instanceof Refused && error.status === 412) return this.meet(mine);
-      return this.tell("bad", error.message);
+      const isLate = error instanceof Refused && error.status === 412;
+      if (path !== this.path) return this.tellBefore(path, done, isLate ? "somebody else had changed it." : error.message);
+      return isLate ? this.meet(path, mine) : this.tell("bad", error.message);
+    }
+    this.changed();
+    if (path !== this.path) return;
+    const told = mine === null ? "Deleted." : "Saved.";
+    this.tell("good", told);
+    let entry = own;
+    try {
+      entry = await fetchEntry(path, null);
+    } catch (error) {
+      if (path === this.path) this.tell("warn", `${told} What is there now could not be read: ${error.message}`);
     }
     if (path !== this.path) return;
-    this.tell("good", "Saved.");
-    const entry = await fetchEntry(path, null);
-    if (path !== this.path) return;
-    // What was typed meanwhile is the next edit: of what was saved, whatever somebody else has made of it since.
-    const typed = this.editor.value, isOwn = entry.tag === made, isTyped = typed !== mine;
-    this.take(isTyped && !isOwn ? { ...entry, there: true, text: mine, tag: made } : entry);
+    // What was typed meanwhile is the next edit: of what was made, whatever somebody else has made of it since.
+    const typed = this.editor.value, isOwn = entry.tag === own.tag, isTyped = typed !== before;
+    this.take(isTyped && !isOwn ? { ...entry, there: own.there, text: own.text, tag: own.tag } : entry);
     if (isTyped) {
       this.editor.value = typed;
       this.buttons();
     }
-    if (!isOwn) this.tell("warn", isTyped ? "Saved, and then somebody else has changed it. Save shows both." : "Saved, and then somebody else has changed it. This is theirs.");
-    this.changed();
+    if (!isOwn) this.tell("warn", `${told.slice(0, -1)}, and then somebody else has changed it. ${isTyped ? "Save shows both." : "This is theirs."}`);
   }
 
-  async erase() {
-    const path = this.path;
-    try {
-      await remove(path, this.seen.tag);
-    } catch (error) {
-      if (error instanceof Refused && error.status === 412) return this.meet(null);
-      return this.tell("bad", error.message);
-    }
-    this.tell("good", "Deleted.");
-    this.take(await fetchEntry(path, null));
-    this.changed();
+  /** A change of an entry that is not shown any more was not made. Who has left this view sees none. */
+  tellBefore(path, done, why) {
+    const words = `${spell(path)} was not ${done}: ${why}`;
+    if (!this.path) return;
+    put(this.before, el("div", { class: "box bad" }, words));
+    this.say(words);
   }
 
   /** Somebody else was faster. */
-  async meet(mine) {
-    const path = this.path;
+  async meet(path, mine) {
     let theirs;
     try {
       theirs = await fetchEntry(path, null);
     } catch (error) {
-      return this.tell("bad", error.message);
+      if (path === this.path) this.tell("bad", `Somebody else has changed this entry since you saw it. Nothing was changed. What it is now could not be read: ${error.message}`);
+      return;
     }
     if (path !== this.path) return;
-    const overwrite = async () => {
-      if (mine === null) { this.seen = theirs; return this.erase(); }
-      this.editor.value = mine;
-      await this.store(theirs.tag);
+    if (mine === null && !theirs.there) {
+      this.take(theirs);
+      return this.tell("good", "Somebody else has deleted it before.");
+    }
+    const overwrite = () => {
+      if (path !== this.path) return;
+      // What was typed since is the next edit.
+      if (mine !== null && !this.isEdited) this.editor.value = mine;
+      return this.change(mine, theirs.tag);
     };
+    const take = () => { if (path === this.path) this.load(true); };
     this.tell("warn", "Somebody else has changed this entry since you saw it. Nothing was changed.",
       pair("yours", mine, "theirs", theirs.there ? theirs.text : null),
       el("p", { class: "quiet" }, theirs.there ? [`theirs was written ${written(theirs.chain)} `, moment(theirs.time)] : "they deleted it"),
       el("p", { class: "bar" },
         el("button", { type: "button", onclick: overwrite }, mine === null ? "Delete theirs, too" : "Overwrite theirs"),
-        el("button", { type: "button", onclick: () => this.load(true) }, "Take theirs")));
+        el("button", { type: "button", onclick: take }, "Take theirs")));
     this.meets = true;
     this.note.querySelector("button")?.focus();
   }

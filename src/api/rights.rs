@@ -148,11 +148,48 @@ fn is_own_page(request: &Request) -> bool {
     match (origins.next(), origins.next()) {
         (None, _) => true,
         (Some(origin), None) => {
-            let scheme = if request.is_encrypted { "https://" } else { "http://" };
-            let origin = origin.to_str().ok().and_then(|origin| origin.strip_prefix(scheme));
-            matches!((origin, host), (Some(origin), Some(host)) if origin.eq_ignore_ascii_case(host))
+            let asked = Asked { is_encrypted: request.is_encrypted, port: request.port };
+            matches!((origin.to_str(), host), (Ok(origin), Some(host)) if asked.is_by(origin, host))
         }
         (Some(_), Some(_)) => false,
+    }
+}
+
+/// How a request came to this node.
+#[derive(Clone, Copy)]
+struct Asked {
+    is_encrypted: bool,
+    /// The node's own port.
+    port: u16,
+}
+
+impl Asked {
+    /// Whether a page of this origin is the one that this host serves.
+    ///
+    /// A proxy before the node may speak TLS with browsers, and not with the node: then the page is one of `https://`, and
+    /// the request comes without TLS. Such a page is the proxy's, as long as both name the same host and port: a browser that
+    /// asked the node itself would name the node's port. At port 80 it names none, so there is no telling, and whatever
+    /// answers at port 443 is taken for another program.
+    fn is_by(self, origin: &str, host: &str) -> bool {
+        let (page, default) = match origin.split_once("://") {
+            Some(("https", page)) => (page, "443"),
+            Some(("http", page)) if !self.is_encrypted => (page, "80"),
+            _ => return false,
+        };
+        let ((page, page_port), (host, host_port)) = (with_port(page), with_port(host));
+        let may_lack_port = self.is_encrypted || default == "80" || self.port != 80;
+        page.eq_ignore_ascii_case(host)
+            && page_port.unwrap_or(default) == host_port.unwrap_or(default)
+            && (host_port.is_some() || may_lack_port)
+    }
+}
+
+/// A host, and the port behind it.
+fn with_port(text: &str) -> (&str, Option<&str>) {
+    match text.rsplit_once(':') {
+        // The last colon of an address in brackets is within it.
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (text, None),
     }
 }
 
@@ -167,4 +204,58 @@ fn unauthorized(code: &str, text: &str) -> Reply {
 /// An answer of status 401 says what is wanted.
 pub(super) fn challenge(reply: Reply) -> Reply {
     reply.with(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"distkv\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Asked;
+
+    #[test]
+    fn a_page_is_the_node_s_own_if_it_has_its_host_and_port_also_behind_a_proxy_with_tls() {
+        let (plain, tls) = (false, true);
+        for (is_encrypted, port, origin, host, is_own) in [
+            (plain, 27585, "http://kv.example", "kv.example", true),
+            (plain, 27585, "http://KV.example:27585", "kv.EXAMPLE:27585", true),
+            (plain, 27585, "http://kv.example", "kv.example:80", true),
+            (plain, 80, "http://kv.example", "kv.example", true),
+            (plain, 27585, "http://[::1]:27585", "[::1]:27585", true),
+            (plain, 27585, "http://[::1]", "[::1]", true),
+            (plain, 27585, "http://[::1]:1", "[::1]", false),
+            (plain, 27585, "http://kv.example:81", "kv.example:82", false),
+            (plain, 27585, "http://kv.example", "kv.example:27585", false),
+            (plain, 27585, "http://kv.example:27585", "kv.example", false),
+            // A proxy that speaks TLS, and asks the node without.
+            (plain, 27585, "https://kv.example", "kv.example", true),
+            (plain, 27585, "https://kv.example", "kv.example:443", true),
+            (plain, 27585, "https://kv.example:8443", "kv.example:8443", true),
+            (plain, 27585, "https://[::1]:8443", "[::1]:8443", true),
+            (plain, 27585, "https://evil.example", "kv.example", false),
+            (plain, 27585, "https://kv.example.evil.example", "kv.example", false),
+            (plain, 27585, "https://kv.example", "kv.example.evil.example", false),
+            (plain, 27585, "https://kv.example:8443", "kv.example", false),
+            (plain, 27585, "https://kv.example", "kv.example:8443", false),
+            (plain, 27585, "https://kv.example", "kv.example:80", false),
+            (plain, 27585, "https://kv.example", "kv.example:27585", false),
+            // The node itself answers at port 80, so what answers at port 443 is another program.
+            (plain, 80, "https://kv.example", "kv.example", false),
+            (plain, 80, "https://kv.example", "kv.example:443", true),
+            (plain, 80, "https://kv.example:8443", "kv.example:8443", true),
+            // Where the node speaks TLS itself, a page without is anybody's on the way.
+            (tls, 27585, "https://kv.example", "kv.example", true),
+            (tls, 443, "https://kv.example", "kv.example", true),
+            (tls, 80, "https://kv.example:80", "kv.example:80", true),
+            (tls, 27585, "https://kv.example:27585", "kv.example:27585", true),
+            (tls, 27585, "http://kv.example", "kv.example", false),
+            (tls, 27585, "http://kv.example:27585", "kv.example:27585", false),
+            (tls, 27585, "https://kv.example:1", "kv.example", false),
+            (plain, 27585, "null", "null", false),
+            (plain, 27585, "file://", "", false),
+            (plain, 27585, "kv.example", "kv.example", false),
+            (plain, 27585, "http://kv.example/", "kv.example", false),
+        ] {
+            let asked = Asked { is_encrypted, port };
+            let (text, found) = (format!("{is_encrypted} {port}"), asked.is_by(origin, host));
+            assert_eq!(found, is_own, "TLS, and the node's port: {text}, {origin} at {host}");
+        }
+    }
 }

@@ -20,7 +20,7 @@ from moat.util import Path
 import nodes
 import raw
 
-pytest_plugins = ["page_browser"]
+pytest_plugins = ["page_browser", "page_entry"]
 _counter = itertools.count(1)
 
 

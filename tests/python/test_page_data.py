@@ -3,33 +3,15 @@ node."""
 
 import json
 import subprocess
-import time
 import urllib.request
-from contextlib import contextmanager
 
 import msgpack_raw as mp
 import nodes
 import pytest
 import raw
-from page_browser import PATIENCE, axe
+from page_browser import axe
+from page_entry import LAMP, Held, lamp_page, log_in
 from playwright.sync_api import expect
-
-
-@pytest.fixture
-def writable(network, tmp_path):
-    """A node that takes changes by HTTP, and its token."""
-    token = tmp_path / "token"
-    node = network.add("--init", "null", "--http", "127.0.0.1:0", "--http-write", "--http-token-file", str(token))
-    return node, token.read_text().strip()
-
-
-def log_in(page, secret):
-    """Pastes a ticket, or a token."""
-    page.get_by_role("button", name="Log in", exact=True).first.click()
-    page.get_by_label("Your ticket").fill(secret)
-    page.get_by_role("dialog").get_by_role("button", name="Log in").click()
-    # With the dialog goes what was shown before.
-    expect(page.get_by_role("dialog")).to_be_hidden()
 
 
 def test_an_entry_is_made_changed_and_deleted(writable, watch, picture):
@@ -78,22 +60,6 @@ def test_an_entry_is_made_changed_and_deleted(writable, watch, picture):
     # The token is gone with the page.
     page.reload()
     expect(page.get_by_role("button", name="Log in", exact=True).first).to_be_visible()
-
-
-LAMP = mp.path("site", "lamp")
-
-
-@contextmanager
-def lamp_page(writable, watch):
-    """A page on which an entry may be edited that has the value "first"; a connection, and the editor."""
-    node, token = writable
-    with node.raw() as conn:
-        conn.ok("set_value", path=LAMP, value="first")
-        page = watch(f"http://{node.http}").open("data/site/lamp")
-        log_in(page, token)
-        value = page.get_by_label("Value, as JSON")
-        expect(value).to_have_value('"first"')
-        yield conn, page, value
 
 
 def test_an_edit_that_somebody_else_was_faster_with_shows_both(writable, watch, picture):
@@ -243,37 +209,6 @@ def test_nothing_is_typed_into_an_entry_that_is_not_here_yet(writable, watch):
         held.release(0)
         expect(value).to_have_value('"second"')
         expect(value).to_be_editable()
-
-
-class Held:
-    """Requests of a page that are held up on their way to the node."""
-
-    def __init__(self, page, pattern):
-        self.page, self.routes, self.is_over = page, [], False
-        page.route(pattern, self._take)
-
-    def _take(self, route):
-        if route.request.method == "GET" and not self.is_over:
-            self.routes.append(route)
-        else:
-            route.continue_()
-
-    def wait_for(self, count):
-        """Until so many are held."""
-        deadline = time.monotonic() + PATIENCE / 1_000
-        while len(self.routes) < count:
-            assert time.monotonic() < deadline
-            self.page.wait_for_timeout(10)
-
-    def release(self, index):
-        """Lets one go on."""
-        self.routes[index].continue_()
-
-    def release_from(self, index):
-        """Lets all go on from this one on, and holds no further ones."""
-        self.is_over = True
-        for route in self.routes[index:]:
-            route.continue_()
 
 
 def test_a_tree_of_a_real_node_is_scrolled_to_its_end(writable, watch):

@@ -304,6 +304,7 @@ async fn serve(stream: TcpStream, slot: Slot, port: Arc<Port>) {
             headers: head.headers,
             peer,
             came_in_at,
+            port: local.port(),
             is_encrypted,
             takes_parts: head.version != Version::HTTP_10,
             upload,

@@ -60,6 +60,8 @@ pub struct Request {
     pub peer: SocketAddr,
     /// The address of this machine that the connection came in at.
     pub(crate) came_in_at: IpAddr,
+    /// The port of this machine that the connection came in at.
+    pub port: u16,
     /// Whether it came by TLS.
     pub is_encrypted: bool,
     /// Whether its client can tell the end of an answer in parts from a cut: by HTTP/1.0, it cannot.
