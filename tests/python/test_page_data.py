@@ -142,7 +142,8 @@ def test_what_is_typed_while_a_save_is_confirmed_is_kept(writable, watch):
         page.evaluate("new Promise((done) => setTimeout(done, 50))")
         expect(page.locator(".box")).to_have_text(["Saved."])
         # It is an edit like any other, of what was just saved.
-        save.click()
+        with page.expect_response(lambda answer: answer.request.method == "PUT"):
+            save.click()
         expect(save).to_be_disabled()
         expect(page.locator(".box.good")).to_have_text("Saved.")
         assert conn.ok("get_value", path=LAMP)["value"] == "third"
