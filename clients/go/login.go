@@ -64,10 +64,10 @@ func (l *Login) concealed() *Login {
 }
 
 func (l *Login) secret() string {
-	if l.hidden.text != nil && l.Secret == "" {
-		return l.hidden.shown()
+	if l.Secret != "" {
+		return l.Secret
 	}
-	return l.Secret
+	return l.hidden.shown()
 }
 
 func (l *Login) key() []byte {

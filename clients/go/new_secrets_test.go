@@ -99,6 +99,15 @@ func guardedClient(t *testing.T, g *guards, config Config) *Client {
 	return client
 }
 
+// clientByFile is a guarded client with a ticket in a file.
+func clientByFile(t *testing.T, names ...string) (*guards, string, *Client) {
+	t.Helper()
+	g, file := guarding(names...), ticketIn(t)
+	config := quick()
+	config.Ticket = "@" + file
+	return g, file, guardedClient(t, g, config)
+}
+
 // aSecondLater is as if a second had passed since the file was read.
 func aSecondLater(own *ownLogin) {
 	own.mu.Lock()
@@ -174,10 +183,7 @@ func TestAProgramGoesOnWhenItsSecretIsReplacedAndTheNodeRestarts(t *testing.T) {
 }
 
 func TestAllThatAreRefusedAtOnceTakeTheNewSecretAndReadItOnce(t *testing.T) {
-	g, file := guarding("s1", "s2", "s3"), ticketIn(t)
-	config := quick()
-	config.Ticket = "@" + file
-	client := guardedClient(t, g, config)
+	g, file, client := clientByFile(t, "s1", "s2", "s3")
 	write(t, file, userTicket(newSecret, nil))
 	g.change(t, client, newSecret)
 	var all sync.WaitGroup
@@ -225,10 +231,7 @@ func TestAllThatAreRefusedAtOnceTakeTheNewSecretAndReadItOnce(t *testing.T) {
 }
 
 func TestATicketsFileThatIsDamagedOrForSomethingElseIsPassedOver(t *testing.T) {
-	g, file := guarding("s1"), ticketIn(t)
-	config := quick()
-	config.Ticket = "@" + file
-	client := guardedClient(t, g, config)
+	g, file, client := clientByFile(t, "s1")
 	path := PathOf("a")
 	whole := userTicket(newSecret, nil)
 	g.change(t, client, newSecret)
@@ -287,10 +290,7 @@ func TestATicketsFileIsReadAtMostOnceASecond(t *testing.T) {
 }
 
 func TestANodeThatMakesTheOldSecretWaitIsAskedWithTheNewOne(t *testing.T) {
-	g, file := guarding("s1"), ticketIn(t)
-	config := quick()
-	config.Ticket = "@" + file
-	client := guardedClient(t, g, config)
+	g, file, client := clientByFile(t, "s1")
 	g.waits.Store(oldSecret)
 	g.change(t, client, newSecret)
 	_, err := client.Get(t.Context(), PathOf("a"), &GetOptions{Timeout: time.Second})

@@ -122,10 +122,7 @@ pub(in crate::cli) async fn run(mut args: DeleteArgs) -> Result<(), CliError> {
 /// Has a node delete all that is at and below the path. What it was asked it does to its end, also if nobody waits for it.
 async fn delete_tree(args: &DeleteArgs) -> Result<Message, CliError> {
     let interrupt = Interrupt::heed()?;
-    let reached = interrupt.or(args.remote.reach()).await.and_then(|reach| {
-        interrupt.check()?;
-        Ok(reach)
-    });
+    let reached = interrupt.or_before(args.remote.reach()).await;
     let reach = reached.map_err(|error| error.left("nothing was deleted"))?;
     // The moment before: what was deleted in this one is not to be left out.
     let before = show_time(rt::wall_clock_ms().saturating_sub(1));

@@ -154,11 +154,8 @@ fn bytes_of(value: &[u8]) -> Option<&[u8]> {
 /// The node makes a snapshot where it keeps its own.
 async fn save_there(remote: &RemoteArgs) -> Result<(), CliError> {
     let interrupt = Interrupt::heed()?;
-    let connected = interrupt.or(remote.connect()).await.and_then(|connected| {
-        interrupt.check()?;
-        Ok(connected)
-    });
-    let connected = connected.map_err(|error| error.left("nothing was saved"))?;
+    let connected = interrupt.or_before(remote.connect()).await;
+    let connected: Remote = connected.map_err(|error| error.left("nothing was saved"))?;
     let fields = Fields::new();
     let made = interrupt.or(connected.request(Action::Snapshot.name(), &fields)).await;
     let reply = made.map_err(|error| {

@@ -85,6 +85,19 @@ impl Interrupt {
         }
     }
 
+    /// The same for what comes before a change, such as connecting: an interrupt that came while it ended counts, too.
+    ///
+    /// # Errors
+    /// [`CliError::Interrupted`]; or that of the work.
+    pub(in crate::cli) async fn or_before<T>(
+        &self,
+        work: impl Future<Output = Result<T, CliError>>,
+    ) -> Result<T, CliError> {
+        let done = self.or(work).await?;
+        self.check()?;
+        Ok(done)
+    }
+
     /// Does this, which stops by itself at a good place once it is interrupted; where it waits for a node that is silent,
     /// it is given up.
     ///

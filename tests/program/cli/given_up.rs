@@ -6,12 +6,11 @@ use distkv::client::Fields;
 
 use crate::cli::command::{ok, program};
 use crate::cli::fake::FakeNode;
-use crate::processes::{NodeProcess, PROGRAM, file_names, wait_until};
+use crate::processes::{NodeProcess, PROGRAM, file_names, signal, wait_until};
 
 /// Its exit code after this signal, and what it has said.
-fn ended_by(signal: &str, running: Child) -> (Option<i32>, String) {
-    let sent = Command::new("kill").args(["-s", signal, &running.id().to_string()]).status();
-    assert!(sent.unwrap().success());
+fn ended_by(name: &str, running: Child) -> (Option<i32>, String) {
+    signal(running.id(), name);
     let done = running.wait_with_output().unwrap();
     (done.status.code(), String::from_utf8(done.stderr).unwrap())
 }

@@ -1,7 +1,6 @@
 //! What commands say besides what they print: lines for people; with `--json`, one object per line.
 
 use std::fs;
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use serde_json::Value as Json;
 
 use crate::cli::command::{at, bench, cli, cli_until_asked, cli_with, program, until_met};
 use crate::cli::fake::{CLOCK, FakeNode, changed, error, item, state};
-use crate::processes::{NodeProcess, wait_until};
+use crate::processes::{NodeProcess, signal, wait_until};
 
 /// Each line's only key.
 fn kinds(said: &str) -> Vec<String> {
@@ -289,8 +288,7 @@ fn a_second_ctrl_c_is_told_like_the_first() {
         // One that is heard at once is no second one, and nobody sees when the first was heard: a second one comes
         // sooner or later.
         wait_until("it has ended", || {
-            let sent = Command::new("kill").args(["-s", "INT", &running.id().to_string()]).status();
-            assert!(sent.unwrap().success());
+            signal(running.id(), "INT");
             running.try_wait().unwrap()
         });
         let done = running.wait_with_output().unwrap();

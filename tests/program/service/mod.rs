@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::processes::{PATIENCE, PROGRAM};
+use crate::processes::{PATIENCE, PROGRAM, signal};
 
 /// A process whose log is read while it runs. It is killed when this is dropped.
 struct Service {
@@ -60,8 +60,7 @@ impl Service {
     }
 
     fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+        signal(self.child.id(), name);
     }
 
     /// The exit code, once it has ended and its log is read.

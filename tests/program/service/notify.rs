@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::{Command, Stdio};
 
-use crate::processes::{PATIENCE, PROGRAM};
+use crate::processes::{PATIENCE, PROGRAM, signal};
 
 use super::Service;
 
@@ -142,8 +142,7 @@ fn lines_in_journal(is_journal: bool, more: &[&str]) -> (Vec<String>, Option<i32
     for line in BufReader::new(reader).lines() {
         let line = line.unwrap();
         if line.contains("started") {
-            let pid = child.id().to_string();
-            assert!(Command::new("kill").args(["-s", "TERM", &pid]).status().unwrap().success());
+            signal(child.id(), "TERM");
         }
         lines.push(line);
     }

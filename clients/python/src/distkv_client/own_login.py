@@ -15,7 +15,7 @@ class OwnLogin:
     """See the module. `reread`: the login that the file says now, or none if that is for something else, or cannot be
     read."""
 
-    def __init__(self, login: Login | None, reread: Callable[[], Login | None] | None = None) -> None:
+    def __init__(self, login: Login, reread: Callable[[], Login | None]) -> None:
         self.login = login
         """The login that the file said last."""
         self.since = float("-inf")
@@ -26,7 +26,7 @@ class OwnLogin:
     def other_than(self, refused: Login, now: float) -> Login | None:
         """What to log in with instead, where a node has not taken this login; none if there is nothing else. Nothing
         else of the event loop goes on while the file is read: of all that are refused, the first one reads it."""
-        if self.login == refused and self._reread is not None and now - self._read_at >= READ_EVERY:
+        if self.login == refused and now - self._read_at >= READ_EVERY:
             self._read_at = now
             found = self._reread()
             if found is not None and found != refused:

@@ -119,11 +119,12 @@ def with_ticket(seeds: tuple[str, ...], config: Config) -> tuple[tuple[str, ...]
         return seeds or ("127.0.0.1",), config, None
     ticket, own = Ticket.read(text), None
     if ticket.user is not None and config.login is None:
-        config = replace(config, login=Login(ticket.user, ticket.secret, ticket.method))
+        login = Login(ticket.user, ticket.secret, ticket.method)
+        config = replace(config, login=login)
         if text.strip().startswith("@"):
             # The program may change its working directory.
             reread = partial(_login_in, os.path.abspath(text.strip()[1:]), ticket, config.tls is None)
-            own = OwnLogin(config.login, reread)
+            own = OwnLogin(login, reread)
     if ticket.ca is not None and config.tls is None:
         config = replace(config, tls=Tls.of_der(ticket.ca, list(ticket.chain), ticket.key))
     if not config.network:

@@ -4,7 +4,7 @@
 use distkv_model::ids::Event;
 
 use super::Sent;
-use super::recent::{Digest, Recent, keyed_hash};
+use super::recent::{Digest, Recent, bytes_of, keyed_hash};
 
 /// Most logins that are remembered; the oldest goes.
 const LOGINS_MAX: usize = 4_096;
@@ -48,9 +48,9 @@ impl LoginCache {
     }
 
     fn hash(&self, login: Login<'_>, sent: &Sent) -> Option<Digest> {
-        let (node, tick) = (login.event.node.0.to_be_bytes(), login.event.tick.get().to_be_bytes());
-        let names = [login.method.as_bytes(), login.ident.as_bytes()];
-        keyed_hash(&self.key, names.into_iter().chain([&node[..], &tick, sent.as_bytes()]))
+        let Login { method, ident, event } = login;
+        let event = bytes_of(event);
+        keyed_hash(&self.key, [method.as_bytes(), ident.as_bytes(), &event, sent.as_bytes()])
     }
 }
 

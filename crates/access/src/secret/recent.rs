@@ -2,6 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use distkv_model::ids::Event;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
@@ -19,6 +20,11 @@ pub(super) fn keyed_hash<'a>(
         mac.update(part);
     }
     Some(mac.finalize().into_bytes().into())
+}
+
+/// An event as a part of a hash.
+pub(super) fn bytes_of(event: Event) -> Vec<u8> {
+    [&event.node.0.to_be_bytes()[..], &event.tick.get().to_be_bytes()].concat()
 }
 
 /// See the module. The oldest goes first.

@@ -11,7 +11,7 @@ use distkv_model::host_port::host_of;
 use distkv_model::ids::Event;
 
 use super::Sent;
-use super::recent::{Digest, Recent, keyed_hash};
+use super::recent::{Digest, Recent, bytes_of, keyed_hash};
 
 /// Most marks of wrong secrets that are remembered, one for each secret and one for each address that sent it; the oldest
 /// goes.
@@ -54,10 +54,7 @@ impl WrongSecrets {
     #[must_use]
     pub fn mark(&self, attempt: Attempt<'_>, sent: &Sent) -> Option<Mark> {
         let Attempt { method, ident, event, address } = attempt;
-        let event = event.map(|event| {
-            [event.node.0.to_be_bytes().to_vec(), event.tick.get().to_be_bytes().to_vec()].concat()
-        });
-        let event = event.unwrap_or_default();
+        let event = event.map(bytes_of).unwrap_or_default();
         let parts = [method.as_bytes(), ident.as_bytes(), &event, sent.as_bytes()];
         let host = host_of(address).to_string();
         Some(Mark {

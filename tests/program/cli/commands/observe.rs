@@ -7,7 +7,7 @@ use rmpv::Value;
 use serde_json::Value as Json;
 
 use crate::cli::command::{at, ok, program, run};
-use crate::processes::{NodeProcess, PROGRAM, array, wait_until};
+use crate::processes::{NodeProcess, PROGRAM, array, signal, wait_until};
 
 fn json(text: &str) -> Vec<Json> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -206,8 +206,7 @@ fn an_interrupted_import_tells_what_is_done() {
         status[0]["live_entries"].as_u64().unwrap()
     };
     wait_until("it has begun", || (entries() > 0).then_some(()));
-    let signalled = Command::new("kill").args(["-INT", &import.id().to_string()]).status().unwrap();
-    assert!(signalled.success());
+    signal(import.id(), "INT");
     let done = import.wait_with_output().unwrap();
     let (said, why) =
         (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());
@@ -230,8 +229,7 @@ fn an_interrupted_move_tells_what_is_done_and_is_finished_by_force() {
     let address = node.client.to_string();
     let moving = program(&["mv", "a", "b", "--recursive", "--connect", &address]).spawn().unwrap();
     wait_until("it has begun", || (at(&node, &["get", "b.k0"]).code == 0).then_some(()));
-    let signalled = Command::new("kill").args(["-INT", &moving.id().to_string()]).status().unwrap();
-    assert!(signalled.success());
+    signal(moving.id(), "INT");
     let done = moving.wait_with_output().unwrap();
     let why = String::from_utf8(done.stderr).unwrap();
     assert_eq!(done.status.code(), Some(130), "{why}");

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use crate::cli::command::{ok, program};
-use crate::processes::{NodeProcess, PROGRAM, file_names, wait_until};
+use crate::processes::{NodeProcess, PROGRAM, file_names, signal, wait_until};
 
 /// Where somebody edits; its name is one that a shell takes apart.
 struct Desk {
@@ -196,8 +196,7 @@ fn ctrl_c_behind_the_editor_says_where_the_text_is() {
     let silent = wait_until("the node's port is free", || TcpListener::bind(desk.node.client).ok());
     // It calls when it knows that the editor has ended. Until then, what is pressed would be for the editor.
     let _met = silent.accept().unwrap();
-    let sent = Command::new("kill").args(["-s", "INT", &editing.id().to_string()]).status();
-    assert!(sent.unwrap().success());
+    signal(editing.id(), "INT");
     let done = editing.wait_with_output().unwrap();
     let said = String::from_utf8(done.stderr).unwrap();
     assert!(done.status.code() == Some(130) && said.contains("your text is in"), "{said}");

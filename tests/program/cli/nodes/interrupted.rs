@@ -9,7 +9,7 @@ use distkv::client::Fields;
 
 use crate::cli::command::{cli, ok, program};
 use crate::cli::fake::{FakeNode, item, state};
-use crate::processes::{NodeProcess, SAVED_STATE, file_names, wait_until};
+use crate::processes::{NodeProcess, SAVED_STATE, file_names, signal, wait_until};
 
 /// Less than the ten seconds that a node has to answer, and more than the two that it has after Ctrl-C.
 const SOON: Duration = Duration::from_secs(8);
@@ -61,8 +61,7 @@ fn commands_that_change_something_end_soon_after_ctrl_c_though_the_node_is_silen
         let running = program(&arguments).spawn().unwrap();
         wait_until("it waits for the node", || node.is_asked(waits_for).then_some(()));
         let began = Instant::now();
-        let sent = Command::new("kill").args(["-s", "INT", &running.id().to_string()]).status();
-        assert!(sent.unwrap().success());
+        signal(running.id(), "INT");
         let done = running.wait_with_output().unwrap();
         let said = String::from_utf8(done.stderr).unwrap();
         assert!(began.elapsed() < SOON, "{command:?}: {:?}: {said}", began.elapsed());
@@ -99,8 +98,7 @@ fn what_waits_for_a_pipe_that_nobody_writes_to_ends_soon_after_ctrl_c_and_goes_o
         // It is connected: so it has opened the pipe, and waits for it.
         wait_for_who_asks_nothing(&node);
         let began = Instant::now();
-        let sent = Command::new("kill").args(["-s", "INT", &running.id().to_string()]).status();
-        assert!(sent.unwrap().success());
+        signal(running.id(), "INT");
         let done = running.wait_with_output().unwrap();
         let said = String::from_utf8(done.stderr).unwrap();
         assert_eq!(done.status.code(), Some(130), "{command}: {said}");
@@ -138,8 +136,7 @@ fn commands_that_wait_for_a_node_s_greeting_say_that_nothing_was_done() {
     ] {
         let running = program(command).spawn().unwrap();
         let met = silent.accept().unwrap();
-        let sent = Command::new("kill").args(["-s", "INT", &running.id().to_string()]).status();
-        assert!(sent.unwrap().success());
+        signal(running.id(), "INT");
         let done = running.wait_with_output().unwrap();
         let said = String::from_utf8(done.stderr).unwrap();
         assert_eq!(done.status.code(), Some(130), "{command:?}: {said}");
@@ -166,8 +163,7 @@ fn who_was_told_to_ignore_that_the_terminal_goes_does_so() {
     );
     let running = Command::new("sh").args(["-c", &script]).spawn().unwrap();
     wait_for_who_asks_nothing(&node);
-    let sent = Command::new("kill").args(["-s", "HUP", &running.id().to_string()]).status();
-    assert!(sent.unwrap().success());
+    signal(running.id(), "HUP");
     fs::write(&pipe, "{\"path\": \"a\", \"value\": 1}\n").unwrap();
     let done = running.wait_with_output().unwrap();
     assert!(done.status.success(), "{:?}", done.status);
@@ -187,8 +183,7 @@ fn of_a_snapshot_that_is_interrupted_nothing_stays() {
         wait_until("it has begun a file", || {
             fs::read_dir(folder.path()).unwrap().next().map(Result::unwrap)
         });
-        let sent = Command::new("kill").args(["-s", "TERM", &running.id().to_string()]).status();
-        assert!(sent.unwrap().success());
+        signal(running.id(), "TERM");
         let done = running.wait_with_output().unwrap();
         let said = String::from_utf8(done.stderr).unwrap();
         assert_eq!((done.status.code(), &*said), (Some(130), "interrupted: nothing was written\n"));
@@ -209,7 +204,7 @@ fn of_a_ticket_that_is_interrupted_nothing_stays_and_what_may_be_lost_is_said() 
     let connect = node.address.to_string();
     let ticket = ["user", "ticket", "robot", "--to", &to, "--connect", &connect];
     let by_password = ["--method", "password", "--new-secret-file", "-"];
-    for (is_asking, signal, more, expected) in [
+    for (is_asking, name, more, expected) in [
         (true, "INT", &by_password[..], "interrupted: nothing was written\n"),
         (false, "TERM", &["--method", "token"], "interrupted: nothing was written; if robot has"),
     ] {
@@ -220,8 +215,7 @@ fn of_a_ticket_that_is_interrupted_nothing_stays_and_what_may_be_lost_is_said() 
             let has_begun = !file_names(folder.path()).is_empty();
             (has_begun && (is_asking || node.is_asked("auth_set"))).then_some(())
         });
-        let sent = Command::new("kill").args(["-s", signal, &running.id().to_string()]).status();
-        assert!(sent.unwrap().success());
+        signal(running.id(), name);
         let done = running.wait_with_output().unwrap();
         let said = String::from_utf8(done.stderr).unwrap();
         assert_eq!(done.status.code(), Some(130), "{said}");

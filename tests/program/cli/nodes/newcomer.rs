@@ -1,12 +1,12 @@
 //! What a newcomer does in the first afternoon, with real nodes: the mistakes that people make,
 //! and what the program says about them.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use distkv::testing::free_addrs;
 
 use crate::cli::command::{at, at_with, bench, bench_program, cli, ok, program, until_met};
-use crate::processes::{NodeProcess, PROGRAM, wait_until};
+use crate::processes::{NodeProcess, PROGRAM, signal, wait_until};
 
 #[test]
 fn delete_says_what_stays_below_the_path() {
@@ -340,8 +340,7 @@ fn an_interrupted_bench_deletes_what_it_has_written() {
     for (kind, mut running) in [("bench", of_node), ("watchers", of_bench)] {
         let running = running.stdout(Stdio::null()).spawn().unwrap();
         wait_until("it writes", || (ok(&node, &["tree"]).lines().count() > 1).then_some(()));
-        let sent = Command::new("kill").args(["-s", "INT", &running.id().to_string()]).status();
-        assert!(sent.unwrap().success());
+        signal(running.id(), "INT");
         let done = running.wait_with_output().unwrap();
         let said = String::from_utf8(done.stderr).unwrap();
         assert_eq!(done.status.code(), Some(130), "{kind}: {said}");
