@@ -78,9 +78,8 @@ impl Crowd {
     ) -> Option<Place> {
         let address = canonical(address);
         let mut state = self.state.lock();
-        if state.members.len() >= state.most {
-            let at = state.gives_way(address, now.checked_sub(self.grace_ms))?;
-            (state.remove(at).end)();
+        if state.members.len() >= state.most && !self.end_one(&mut state, address, now) {
+            return None;
         }
         let number = state.next;
         state.next += 1;
@@ -89,6 +88,32 @@ impl Crowd {
         let end = Box::new(end);
         state.members.push(Member { number, address, since: now, is_busy: false, end });
         Some(Place { crowd: Arc::clone(self), number })
+    }
+}
+
+impl Crowd {
+    /// Lets one give way for a connection from this address, also if there may be more of them: there is no room for
+    /// others. Whether one does.
+    pub(crate) fn make_room(&self, address: IpAddr, now: Millis) -> bool {
+        self.end_one(&mut self.state.lock(), canonical(address), now)
+    }
+
+    /// How many there may be.
+    pub(crate) fn most(&self) -> usize {
+        self.state.lock().most
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.state.lock().members.len()
+    }
+
+    fn end_one(&self, state: &mut State, address: IpAddr, now: Millis) -> bool {
+        let one = state.gives_way(address, now.checked_sub(self.grace_ms));
+        if let Some(at) = one {
+            (state.remove(at).end)();
+        }
+        one.is_some()
     }
 }
 

@@ -153,6 +153,11 @@ impl Shared {
         self.connections.load(Ordering::Relaxed)
     }
 
+    /// Whether there are as many as there may be.
+    fn is_full(&self) -> bool {
+        self.connections().saturating_sub(self.kept_connections()) >= self.config.connections_max
+    }
+
     /// Those of them that have a place which is kept for the node's own machine.
     fn kept_connections(&self) -> usize {
         self.kept.load(Ordering::Relaxed)
@@ -322,7 +327,8 @@ impl Server {
         config: ServerConfig,
         info: Arc<dyn NodeInfo>,
     ) -> Self {
-        let logins = Logins::new(config.cluster_keys.clone());
+        let logins = Logins::new(config.cluster_keys.clone(), config.connections_max);
+        let handshakes = connections::tls::Handshakes::new(config.connections_max);
         let shared = Arc::new(Shared {
             hub,
             config,
@@ -343,7 +349,7 @@ impl Server {
             ended: Event::new(),
             leavers: Mutex::default(),
             refusals: AtomicUsize::new(0),
-            handshakes: connections::tls::Handshakes::new(),
+            handshakes,
             accepted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             refused_tally: connections::throttled_warning::Tally::default(),

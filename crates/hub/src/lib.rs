@@ -43,7 +43,7 @@ use crate::engine::{
 use crate::model::defects::Defects;
 use crate::model::ids::Millis;
 use crate::model::path::Path;
-use crate::replica::watch::{WatchId, WatchScope};
+use crate::replica::watch::{WATCHES_MAX, WatchId, WatchScope};
 use crate::replica::write::{Write, Written};
 use crate::tree::Tree;
 use client_memory::ClientMemory;
@@ -57,7 +57,7 @@ use log_queue::{CutPurpose, LogQueue};
 pub use outputs::batch_of;
 use outputs::{Aftermath, Monitor, Outputs, Wakes, Watching, split_dropped};
 use policy_watch::PolicyWatch;
-use shares::{Holder, Refusal};
+use shares::{Holder, Refusal, Shares};
 
 /// Most monitors of topics, all clients together.
 pub(crate) const MONITORS_MAX: usize = 1 << 15;
@@ -108,8 +108,13 @@ impl Hub {
     pub fn with_log(engine: Engine, log: Option<Arc<LogQueue>>) -> Self {
         let client_memory = Arc::new(ClientMemory::default());
         let gone = GoneLog::charged_to(&client_memory, engine.defects());
-        let outputs =
-            Outputs { client_memory: Arc::clone(&client_memory), gone, ..Outputs::default() };
+        let outputs = Outputs {
+            client_memory: Arc::clone(&client_memory),
+            gone,
+            watch_shares: Shares::new(WATCHES_MAX),
+            monitor_shares: Shares::new(MONITORS_MAX),
+            ..Outputs::default()
+        };
         Self {
             outputs: Mutex::new(outputs),
             client_memory,

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::MONITORS_MAX;
 use super::bundle::Collecting;
 use super::client_memory::ClientMemory;
 use super::gone::{FreedChunks, GoneLog};
@@ -18,7 +17,7 @@ use crate::model::path::Path;
 use crate::protocol::client::topic::topic_matches;
 use crate::replica::Committed;
 use crate::replica::catch_up::CatchUpSnapshot;
-use crate::replica::watch::{WATCHES_MAX, WatchId};
+use crate::replica::watch::WatchId;
 use crate::storage::{Batch, Op};
 
 /// Most reports that wait for the log; further ones are dropped and counted.
@@ -34,8 +33,8 @@ pub(super) struct Outputs {
     pub(super) watches: BTreeMap<WatchId, Watching>,
     pub(super) monitors: BTreeMap<MonitorId, Monitor>,
     /// Whose these are.
-    pub(super) watch_shares: Shares<WATCHES_MAX>,
-    pub(super) monitor_shares: Shares<MONITORS_MAX>,
+    pub(super) watch_shares: Shares,
+    pub(super) monitor_shares: Shares,
     pub(super) next_link: u64,
     /// What was queued for links that are gone.
     pub(super) queued_before: QueuedTotal,

@@ -76,22 +76,30 @@ impl Refusal {
 /// What a holder's share of relies on.
 const COUNTED: &str = "what is given back was taken";
 
-/// See the module. No more than `MAX`, all together.
+/// See the module. By default there is nothing to take.
 #[derive(Default)]
-pub(crate) struct Shares<const MAX: usize> {
-    /// Invariant: the sum over `by_holder`, and at most `MAX`.
+pub struct Shares {
+    /// No more than these, all together.
+    max: usize,
+    /// Invariant: the sum over `by_holder`, and at most `max`.
     total: usize,
     /// None is 0.
     by_holder: HashMap<Arc<Holder>, usize>,
 }
 
-impl<const MAX: usize> Shares<MAX> {
+impl Shares {
+    /// So many are there to be taken, all together.
+    #[must_use]
+    pub fn new(max: usize) -> Self {
+        Self { max, total: 0, by_holder: HashMap::new() }
+    }
+
     /// Takes one; returns to whom it is to be given back.
     ///
     /// # Errors
     /// There is none left, or none for this holder; nothing was taken.
-    pub(crate) fn take(&mut self, holder: &Holder) -> Result<Arc<Holder>, Refusal> {
-        let left = MAX.saturating_sub(self.total);
+    pub fn take(&mut self, holder: &Holder) -> Result<Arc<Holder>, Refusal> {
+        let left = self.max.saturating_sub(self.total);
         if left == 0 {
             return Err(Refusal::Full);
         }
@@ -100,15 +108,15 @@ impl<const MAX: usize> Shares<MAX> {
             None => (Arc::new(holder.clone()), 0),
         };
         if own >= left {
-            return Err(Refusal::ShareTaken { holder, own, max: MAX });
+            return Err(Refusal::ShareTaken { holder, own, max: self.max });
         }
         self.by_holder.insert(Arc::clone(&holder), own + 1);
         self.total += 1;
         Ok(holder)
     }
 
-    /// Gives one back.
-    pub(crate) fn give_back(&mut self, holder: &Holder) {
+    /// Gives one back that this holder has taken.
+    pub fn give_back(&mut self, holder: &Holder) {
         let own = self.by_holder.get_mut(holder).or_broken(COUNTED);
         *own -= 1;
         if *own == 0 {
@@ -119,15 +127,17 @@ impl<const MAX: usize> Shares<MAX> {
 
     /// What operators are warned of where nearly all are taken, or nearly all that one holder may have. `what` they are,
     /// in the plural.
-    pub(crate) fn scarce(&self, what: &str) -> Option<String> {
+    #[must_use]
+    pub fn scarce(&self, what: &str) -> Option<String> {
+        let max = self.max;
         let (count, own) = (self.total, self.by_holder.values().max().copied().unwrap_or(0));
-        if count >= MAX - MAX / 10 {
+        if count >= max - max / 10 {
             return Some(format!(
-                "clients have {count} of the {MAX} {what} that a node allows, and then no further one begins: \
+                "clients have {count} of the {max} {what} that a node allows, and then no further one begins: \
                  `distkv-node clients` says whose they are"
             ));
         }
-        let left = MAX.saturating_sub(count);
+        let left = max.saturating_sub(count);
         // With each one that it takes, one less is left.
         let share = own + left.saturating_sub(own).div_ceil(2);
         (own >= share - share / 10).then(|| {
@@ -148,13 +158,13 @@ mod tests {
         Holder::Host([10, 0, 0, last].into())
     }
 
-    fn take_all<const MAX: usize>(shares: &mut Shares<MAX>, holder: &Holder) -> usize {
+    fn take_all(shares: &mut Shares, holder: &Holder) -> usize {
         (0..).take_while(|_| shares.take(holder).is_ok()).count()
     }
 
     #[test]
     fn whoever_takes_all_that_it_may_leaves_as_much_to_others() {
-        let mut shares = Shares::<64>::default();
+        let mut shares = Shares::new(64);
         let taken: Vec<usize> = (0..8).map(|n| take_all(&mut shares, &host(n))).collect();
         assert_eq!(taken, [32, 16, 8, 4, 2, 1, 1, 0]);
         assert_eq!(shares.take(&host(9)), Err(Refusal::Full));
@@ -169,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_is_given_back_can_be_taken_again_and_leaves_nothing_behind() {
-        let mut shares = Shares::<8>::default();
+        let mut shares = Shares::new(8);
         for _ in 0..3 {
             let taken = take_all(&mut shares, &host(1));
             assert_eq!((taken, take_all(&mut shares, &Holder::KeyHolder)), (4, 2));
@@ -181,7 +191,7 @@ mod tests {
 
     #[test]
     fn operators_are_warned_before_a_share_or_all_is_taken() {
-        let mut shares = Shares::<1000>::default();
+        let mut shares = Shares::new(1000);
         assert_eq!(shares.scarce("watches"), None);
         (0..449).for_each(|_| _ = shares.take(&host(0)).unwrap());
         assert_eq!(shares.scarce("watches"), None);
@@ -195,7 +205,7 @@ mod tests {
         (0..100).for_each(|_| shares.give_back(&host(0)));
         assert_eq!(shares.scarce("watches"), None);
         // Nobody has much.
-        let mut shares = Shares::<1000>::default();
+        let mut shares = Shares::new(1000);
         (0..899).for_each(|n| _ = shares.take(&host((n % 200) as u8)).unwrap());
         assert_eq!(shares.scarce("watches"), None);
         shares.take(&host(200)).unwrap();

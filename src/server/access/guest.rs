@@ -12,6 +12,7 @@ use super::present::Presence;
 use super::strangers::{LOGIN_MS_MAX, STRANGER_BYTES_MAX};
 use super::throttle::Waiting;
 use crate::crowd::Place;
+use crate::hub::shares::{Holder, Refusal};
 use crate::model::ids::{Event, Millis};
 use crate::protocol::client::{ClientError, ErrorCode};
 
@@ -103,10 +104,15 @@ impl Guest {
     }
 
     /// It has shown who it is.
-    pub(in crate::server) fn is(&self, identity: super::Identity) {
-        if let Some(presence) = &self.presence {
-            presence.is(identity);
-        }
+    ///
+    /// # Errors
+    /// See [`Presence::is`]; nothing has changed.
+    pub(in crate::server) fn is(
+        &mut self,
+        identity: super::Identity,
+        holder: Option<&Holder>,
+    ) -> Result<(), Refusal> {
+        self.presence.as_mut().map_or(Ok(()), |presence| presence.is(identity, holder))
     }
 
     /// Until when its certificate makes it who it is, by the wall clock; none: it is that for as long as it likes.

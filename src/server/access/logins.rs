@@ -42,16 +42,17 @@ pub(in crate::server) struct Logins {
 }
 
 impl Logins {
-    pub(in crate::server) fn new(key: Option<ClusterKeys>) -> Self {
+    /// `connections_max`: as many clients may connect.
+    pub(in crate::server) fn new(key: Option<ClusterKeys>, connections_max: usize) -> Self {
         let cores_max = std::thread::available_parallelism().map_or(1, usize::from).div_ceil(2);
         Self {
             key,
             throttle: Throttle::default(),
             cache: rt::random_bytes().ok().map(|key| Mutex::new(LoginCache::new(key))),
             wrong: rt::random_bytes().ok().map(|key| Arc::new(Mutex::new(WrongSecrets::new(key)))),
-            strangers: Crowd::new(STRANGERS_MAX, GRACE_MS),
+            strangers: Crowd::new(STRANGERS_MAX.min(connections_max), GRACE_MS),
             crowded: Tally::default(),
-            present: Arc::default(),
+            present: Arc::new(Present::new(connections_max)),
             cores: Arc::new(Semaphore::new(cores_max)),
             cores_max,
             begun: Arc::default(),
@@ -105,7 +106,7 @@ mod tests {
 
     #[test]
     fn as_many_computations_wait_as_may() {
-        let logins = Logins::new(None);
+        let logins = Logins::new(None, 1);
         let mut turns: Vec<Turn> = std::iter::from_fn(|| logins.turn()).collect();
         assert_eq!(turns.len(), logins.cores_max + COMPUTATIONS_WAITING_MAX);
         assert!(logins.turn().is_none());

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 use super::Identity;
 use crate::hub::client_memory::Account;
+use crate::hub::shares::{Holder, Refusal, Shares};
 use crate::model::ids::Millis;
 use crate::rt;
 use crate::server::Shared;
@@ -24,6 +25,8 @@ const GRACE_MARGIN: Duration = Duration::from_millis(50);
 /// The ends of certificates are looked at this often, as long as there are some: the clock that they are told by can be
 /// set, and the one that is waited by can stand still while the machine sleeps.
 const ENDS_LOOK_MS: u64 = 60_000;
+/// What users have shares of here, in the plural.
+pub(in crate::server) const CONNECTIONS: &str = "connections";
 /// In the place of an end: there is none.
 const NO_END: u64 = u64::MAX;
 
@@ -35,13 +38,8 @@ pub(in crate::server) struct Present {
     first_end: AtomicU64,
     /// That has become earlier.
     sooner: Event,
-}
-
-impl Default for Present {
-    fn default() -> Self {
-        let (all, next) = (Mutex::default(), AtomicU64::default());
-        Self { all, next, first_end: AtomicU64::new(NO_END), sooner: Event::new() }
-    }
+    /// Which users those of the client port are, that have logged in.
+    shares: Mutex<Shares>,
 }
 
 /// A connection.
@@ -57,6 +55,17 @@ pub(in crate::server) struct Guest {
 }
 
 impl Present {
+    /// `max`: as many clients may connect.
+    pub(in crate::server) fn new(max: usize) -> Self {
+        Self {
+            all: Mutex::default(),
+            next: AtomicU64::default(),
+            first_end: AtomicU64::new(NO_END),
+            sooner: Event::new(),
+            shares: Mutex::new(Shares::new(max)),
+        }
+    }
+
     pub(in crate::server) fn add(self: &Arc<Self>, about: About) -> Presence {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let guest = Arc::new(Guest {
@@ -67,7 +76,7 @@ impl Present {
             was_admitted: AtomicBool::new(false),
         });
         self.all.lock().insert(number, Arc::clone(&guest));
-        Presence { present: Arc::clone(self), number, guest }
+        Presence { present: Arc::clone(self), number, guest, share: None }
     }
 }
 
@@ -94,6 +103,11 @@ impl Present {
     /// Takes up that a certificate is over then.
     fn note_end(&self, end_ms: u64) -> bool {
         end_ms < self.first_end.fetch_min(end_ms, Ordering::AcqRel)
+    }
+
+    /// Why users may soon get no further connections.
+    pub(in crate::server) fn scarce(&self) -> Option<String> {
+        self.shares.lock().scarce(CONNECTIONS)
     }
 
     /// How many could do something at some time, and have not shown who they are.
@@ -143,12 +157,30 @@ pub(in crate::server) struct Presence {
     present: Arc<Present>,
     number: u64,
     guest: Arc<Guest>,
+    /// Whose share of the connections this one is of.
+    share: Option<Arc<Holder>>,
 }
 
 impl Presence {
-    /// The client has shown who it is.
-    pub(in crate::server) fn is(&self, identity: Identity) {
+    /// The client has shown who it is; `holder`: whose share of the connections this one is of from now on, if it is of
+    /// one.
+    ///
+    /// # Errors
+    /// That one has as many connections as it may have; nothing has changed.
+    pub(in crate::server) fn is(
+        &mut self,
+        identity: Identity,
+        holder: Option<&Holder>,
+    ) -> Result<(), Refusal> {
+        if self.share.as_deref() != holder {
+            let mut shares = self.present.shares.lock();
+            let taken = holder.map(|holder| shares.take(holder)).transpose()?;
+            if let Some(before) = std::mem::replace(&mut self.share, taken) {
+                shares.give_back(&before);
+            }
+        }
         *self.guest.identity.lock() = identity;
+        Ok(())
     }
 
     /// See [`super::guest::Guest::is_until`].
@@ -179,6 +211,9 @@ impl Presence {
 impl Drop for Presence {
     fn drop(&mut self) {
         self.present.all.lock().remove(&self.number);
+        if let Some(holder) = self.share.take() {
+            self.present.shares.lock().give_back(&holder);
+        }
     }
 }
 

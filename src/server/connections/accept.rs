@@ -84,7 +84,8 @@ fn take_in(socket: TcpStream, shared: &Arc<Shared>) {
     let max = shared.config.connections_max;
     let before = shared.connections.fetch_add(1, Ordering::AcqRel);
     let kept = shared.kept.load(Ordering::Acquire);
-    let refusal = if before.saturating_sub(kept) >= max {
+    let too_many_by = (before.saturating_sub(kept) + 1).saturating_sub(max);
+    let refusal = if too_many_by > 0 && !makes_room(&socket, too_many_by, shared) {
         Some(too_many(max))
     } else if shared.hub.client_memory().is_exceeded() {
         Some(no_memory())
@@ -109,6 +110,21 @@ fn take_in(socket: TcpStream, shared: &Arc<Shared>) {
     }
     shared.refusals.fetch_sub(1, Ordering::AcqRel);
     connection::refuse_and_close(&socket, &refusal, shared);
+}
+
+/// Whether somebody who has not logged in, and must, gives way to this client. `too_many_by`: how many more there are
+/// with it than there may be, those included that give way already and have not gone yet.
+///
+/// Without this, whoever opens connections and says nothing keeps everybody else out, where there may be few.
+fn makes_room(socket: &TcpStream, too_many_by: usize, shared: &Shared) -> bool {
+    let Ok(peer) = socket.peer_addr() else { return false };
+    if too_many_by > shared.config.refusals_max.max(1) {
+        return false;
+    }
+    // Of a flood, nearly all are in the same one. In the other one, somebody would give way who is part of none.
+    let crowds = [&shared.handshakes.crowd, &shared.logins.strangers];
+    let greater = crowds.into_iter().max_by_key(|crowd| crowd.count());
+    greater.is_some_and(|crowd| crowd.make_room(peer.ip(), rt::now()))
 }
 
 /// Serves a client; one that would have been refused may only look.

@@ -55,6 +55,7 @@ pub(in crate::server) async fn serve(
         }
     }
     let mut exchange = Exchange::new(shared, is_local);
+    exchange.session.has_place = refusal.is_none();
     exchange.session.looks_only = refusal;
     let mut connection = Connection { exchange, tls, may_begin_tls, socket };
     connection.note_certificate();
@@ -141,7 +142,7 @@ impl Connection {
                 return self.end_shut_out().await;
             }
             if let Some(error) = self.exchange.overstays() {
-                return self.end_after(Vec::new(), &error).await;
+                return self.end_stranger(&error).await;
             }
             if !self.exchange.input.is_empty()
                 && let Some(settings) = self.may_begin_tls.take()

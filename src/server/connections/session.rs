@@ -164,6 +164,8 @@ pub(in crate::server) struct Session {
     pub(in crate::server) guest: Guest,
     /// There was no room for the client, for this reason: it may only look.
     pub(in crate::server) looks_only: Option<ClientError>,
+    /// The client has one of the places that there are for connections.
+    pub(in crate::server) has_place: bool,
     /// See [`Context::witness`].
     witness: Option<Witness>,
     /// What the client's certificate says.
@@ -172,6 +174,8 @@ pub(in crate::server) struct Session {
     is_by_certificate: bool,
     /// Who it was until its certificate was over.
     expired: Option<Identity>,
+    /// Its certificate names a user who has as many connections as it may have.
+    crowded_out: Option<ClientError>,
 }
 
 /// What a client's certificate says.
@@ -245,10 +249,12 @@ impl Session {
             sent_away: false,
             guest: Guest::default(),
             looks_only: None,
+            has_place: false,
             witness: None,
             certified: None,
             is_by_certificate: false,
             expired: None,
+            crowded_out: None,
         }
     }
 

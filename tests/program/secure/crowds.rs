@@ -110,3 +110,31 @@ fn connections_that_say_nothing_from_many_addresses_keep_nobody_out() {
         assert!((510..=512).contains(&open), "{open} are open");
     });
 }
+
+/// Where there may be fewer connections than strangers, as after `ulimit -n 1024` also in their default number.
+const FEW: [&str; 2] = ["--max-connections", "60"];
+
+#[test]
+fn strangers_keep_nobody_out_where_there_is_room_for_few_connections() {
+    let name = "secure::crowds::strangers_keep_nobody_out_where_there_is_room_for_few_connections";
+    inside_own_network(name, || {
+        let place = Place::start(6, &FEW);
+        for says in [&b""[..], BEGUN] {
+            let crowd = place.connect(6, 20, says);
+            place.serves_the_key_holder();
+            drop(crowd);
+        }
+    });
+}
+
+#[test]
+fn strangers_in_plain_text_keep_nobody_out_where_there_is_room_for_few_connections() {
+    let name = "secure::crowds::strangers_in_plain_text_keep_nobody_out_where_there_is_room_for_few_connections";
+    inside_own_network(name, || {
+        let place = Place::start(6, &[&FEW[..], &["--client-plaintext", "10.99.0.0/16"]].concat());
+        let crowd = place.connect(6, 20, b"");
+        place.serves_the_key_holder();
+        place.has_logged("without having logged in");
+        drop(crowd);
+    });
+}

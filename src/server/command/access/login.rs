@@ -138,7 +138,7 @@ impl Session {
         if methods::asks_for_nothing(login.method) {
             let user = directory.user(login.method, login.user);
             let user = user.ok_or_else(|| failed(login.user))?;
-            return Ok(self.is_user(cx, seq, user, out));
+            return self.is_user(cx, seq, user, out);
         }
         let sent = self.sent_secret(login.secret, login.sealed)?.ok_or_else(|| {
             ClientError::bad_request("the field 'password' (or 'secret') is missing")
@@ -161,7 +161,7 @@ impl Session {
                 }
             }
         }
-        Ok(self.is_user(cx, seq, user, out))
+        self.is_user(cx, seq, user, out)
     }
 
     /// What can be said of a secret at once: that it is the user's token, or the password of a login that is remembered,
@@ -177,7 +177,7 @@ impl Session {
     ) -> Result<Then, ClientError> {
         // Nobody guesses a token: who has it waits for nobody who tries.
         if let Some(user) = user.filter(|user| user.secret.is_token(&sent)) {
-            return Ok(self.is_user(cx, seq, user, out));
+            return self.is_user(cx, seq, user, out);
         }
         let (logins, address) = (&cx.shared.logins, self.guest.address);
         // First: what is remembered must tell nobody what is right, or what others have tried, faster than guesses do.
@@ -191,7 +191,7 @@ impl Session {
             && cache.lock().knows(cached(user), &sent)
         {
             begun.end(Outcome::Right);
-            return Ok(self.is_user(cx, seq, user, out));
+            return self.is_user(cx, seq, user, out);
         }
         let (secret, event) = (user.map(|user| user.secret.clone()), user.map(|user| user.event));
         let attempt = Attempt { method: login.method, ident: login.user, event, address };
@@ -292,7 +292,7 @@ impl Session {
             return Err(ClientError::new(ErrorCode::AuthFailed, text));
         };
         let proof = key::prove(&known, Side::Node, &nonces);
-        self.identify(Identity::KeyHolder);
+        self.identify(Identity::KeyHolder)?;
         let tock = cx.tock();
         write_state("start", self.frame(seq, 1), tock, out);
         MessageWriter::new(out).bin("proof", &proof).tag(self.frame(seq, 2)).tock(tock);
@@ -301,12 +301,21 @@ impl Session {
     }
 
     /// The login is good: says so. On a connection that was logged in before, that is all.
-    fn is_user(&mut self, cx: &Context<'_>, seq: u64, user: &User, out: &mut Vec<u8>) -> Then {
-        self.identify(Identity::of(user));
+    ///
+    /// # Errors
+    /// See [`Session::identify`].
+    fn is_user(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        user: &User,
+        out: &mut Vec<u8>,
+    ) -> Result<Then, ClientError> {
+        self.identify(Identity::of(user))?;
         let tock = cx.tock();
         write_state("start", self.frame(seq, 1), tock, out);
         write_state("end", self.frame(seq, 2), tock, out);
-        Then::Continue
+        Ok(Then::Continue)
     }
 
     fn frame(&self, seq: u64, number: u64) -> StreamTag {

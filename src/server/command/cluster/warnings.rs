@@ -100,6 +100,7 @@ impl Shared {
         all.add(Kind::Memory, excess.map(MemoryExcess::text));
         all.add(Kind::Counter, used_up.map(String::from));
         all.add(Kind::Clients, hub.scarce());
+        all.add(Kind::Clients, self.logins.present.scarce());
         all.add(Kind::Certificate, info.certificate_warning());
         all.add(Kind::Link, info.slow_links());
         all.add(Kind::Logins, self.isolation().map(|error| error.text));

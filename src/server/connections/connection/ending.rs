@@ -1,6 +1,7 @@
 //! How a connection ends by this node's will, and what its client is told last.
 
 use std::io;
+use std::time::Duration;
 
 use super::super::socket::{LINGER, LINGER_AT_STOP, linger, part};
 use super::Connection;
@@ -84,9 +85,21 @@ impl Connection {
         self.end_after(last, &ClientError::new(ErrorCode::TooSlow, text)).await
     }
 
+    /// The client has not logged in, and had to by now, or must give way to another one. Where others wait for its place,
+    /// it is not waited until it has read that.
+    pub(super) async fn end_stranger(&mut self, error: &ClientError) -> io::Result<()> {
+        let patience = if self.exchange.shared.is_full() { Duration::ZERO } else { LINGER };
+        self.end_within(patience, Vec::new(), error).await
+    }
+
     /// Ends the connection with an error after these bytes.
-    pub(super) async fn end_after(
+    pub(super) async fn end_after(&mut self, last: Vec<u8>, error: &ClientError) -> io::Result<()> {
+        self.end_within(LINGER, last, error).await
+    }
+
+    async fn end_within(
         &mut self,
+        patience: Duration,
         mut last: Vec<u8>,
         error: &ClientError,
     ) -> io::Result<()> {
@@ -96,7 +109,7 @@ impl Connection {
         self.exchange.input.shrink();
         self.tell_memory();
         let last = self.seal(last);
-        linger(&self.socket, &last, LINGER).await;
+        linger(&self.socket, &last, patience).await;
         Ok(())
     }
 }

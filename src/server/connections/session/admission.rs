@@ -9,7 +9,7 @@ use distkv_access::users::is_before_login;
 use super::{Certified, Context, Decoded, Session, Then};
 use crate::crowd::group_of;
 use crate::engine::Engine;
-use crate::hub::shares::Holder;
+use crate::hub::shares::{Holder, Refusal};
 use crate::model::ids::Millis;
 use crate::protocol::client::error::ErrorCode;
 use crate::protocol::client::reply::write_error;
@@ -18,8 +18,8 @@ use crate::rt;
 use crate::server::Shared;
 use crate::server::access::audit::witness::Witness;
 use crate::server::access::methods::{PASSWORD, TOKEN};
-use crate::server::access::present::About;
-use crate::server::access::strangers::{STRANGERS_MAX, too_many};
+use crate::server::access::present::{About, CONNECTIONS};
+use crate::server::access::strangers::too_many;
 use crate::server::access::{Access, Identity};
 use crate::server::stream::write_failed_stream;
 
@@ -110,7 +110,10 @@ impl Session {
         self.witness = audit.map(|audit| Witness::new(audit, self.identity.clone(), address));
         if self.identity != Identity::Unknown {
             // Only tests know it before.
-            self.guest.is(self.identity.clone());
+            let holder = self.place_holder(&self.identity);
+            self.guest
+                .is(self.identity.clone(), holder.as_ref())
+                .map_err(|why| share_taken(&why))?;
         }
         if shared.logins.is_secured() {
             let failed =
@@ -133,20 +136,19 @@ impl Session {
 
     /// Whose share of the node's watches and monitors the client takes from.
     pub(in crate::server) fn holder(&self) -> Holder {
-        match &self.identity {
-            Identity::User { method, name, .. } => {
-                Holder::User { method: Arc::clone(method), name: Arc::clone(name) }
-            }
-            Identity::KeyHolder => Holder::KeyHolder,
-            Identity::Unknown => Holder::Host(group_of(self.host())),
-        }
+        holder_of(&self.identity).unwrap_or_else(|| Holder::Host(group_of(self.host())))
+    }
+
+    /// Whose share of the connections the client's is of if it is that one; none where it takes no place from others.
+    fn place_holder(&self, identity: &Identity) -> Option<Holder> {
+        holder_of(identity).filter(|_| self.has_place)
     }
 
     /// The error of a client for whom there is no place among those that have not logged in.
     fn crowded_out(&self, shared: &Shared) -> ClientError {
         let error = too_many();
         if let Some(clients) = shared.logins.crowded.note(rt::now()) {
-            let (from, most) = (self.guest.address.to_canonical(), STRANGERS_MAX);
+            let (from, most) = (self.guest.address.to_canonical(), shared.logins.strangers.most());
             let text = "too many clients are connected without having logged in; closing some of the address with most";
             tracing::warn!(clients, %from, most, "{text}");
         }
@@ -165,18 +167,23 @@ impl Session {
     }
 
     /// The client has shown who it is. From then on it is that one.
-    pub(in crate::server) fn identify(&mut self, identity: Identity) {
+    ///
+    /// # Errors
+    /// That one has as many connections as it may have; nothing has changed.
+    pub(in crate::server) fn identify(&mut self, identity: Identity) -> Result<(), ClientError> {
         // Who logs in by a secret means that, whatever certificate there is.
         let is_open = self.identity == Identity::Unknown || self.is_by_certificate;
         if is_open {
+            let holder = self.place_holder(&identity);
+            self.guest.is(identity.clone(), holder.as_ref()).map_err(|why| share_taken(&why))?;
             self.is_by_certificate = false;
             self.expired = None;
             self.guest.is_until(None);
-            self.guest.is(identity.clone());
             self.witness = self.witness.as_ref().map(|witness| witness.of(identity.clone()));
             self.identity = identity;
             self.access = Access::unknown();
         }
+        Ok(())
     }
 
     /// Whether this client may do something, whatever the time is, by policies that are still those of the moment.
@@ -212,7 +219,8 @@ impl Session {
         self.certified = None;
         if self.is_by_certificate {
             let identity = self.identity.clone();
-            self.identify(Identity::Unknown);
+            // Nobody needs no share.
+            let _ = self.identify(Identity::Unknown);
             self.expired = Some(identity);
         }
     }
@@ -242,10 +250,13 @@ impl Session {
         // Nobody logs in by a certificate in the place of those who need no secret.
         let mut methods = [PASSWORD, TOKEN].into_iter();
         let Some(user) = methods.find_map(|method| directory.user(method, &name)) else { return };
+        self.crowded_out = self.identify(Identity::of(user)).err();
+        if self.crowded_out.is_some() {
+            return;
+        }
         if let Some(witness) = &self.witness {
             witness.certified(&name);
         }
-        self.identify(Identity::of(user));
         self.is_by_certificate = true;
         self.guest.is_until(self.certified.as_ref().map(|certified| certified.end_ms));
     }
@@ -254,6 +265,9 @@ impl Session {
     fn login_needed(&self, cx: &Context<'_>) -> ClientError {
         if let Some(error) = self.certified_user().and_then(|_| cx.shared.knows_no_users()) {
             return error;
+        }
+        if let Some(error) = &self.crowded_out {
+            return error.clone();
         }
         let why = match cx.hub.read(Engine::closed) {
             Some(closed) => closed.to_string(),
@@ -270,6 +284,22 @@ impl Session {
             None => witness.shut_out(),
         }
     }
+}
+
+/// Whose shares somebody's are who has logged in.
+fn holder_of(identity: &Identity) -> Option<Holder> {
+    match identity {
+        Identity::User { method, name, .. } => {
+            Some(Holder::User { method: Arc::clone(method), name: Arc::clone(name) })
+        }
+        Identity::KeyHolder => Some(Holder::KeyHolder),
+        Identity::Unknown => None,
+    }
+}
+
+/// The error of a client that would have been one more of a user who has as many connections as it may have.
+fn share_taken(why: &Refusal) -> ClientError {
+    ClientError::new(ErrorCode::TooMany, why.text(CONNECTIONS))
 }
 
 /// Tells the audit log what has become of a request.

@@ -29,7 +29,7 @@ const GRACE_MS: Millis = 1_000;
 
 /// See the module.
 pub(in crate::server) struct Handshakes {
-    crowd: Arc<Crowd>,
+    pub(in crate::server) crowd: Arc<Crowd>,
     turns: Arc<Mutex<Turns>>,
     crowded: Tally,
 }
@@ -48,8 +48,9 @@ pub(super) struct HalfOpen {
 }
 
 impl Handshakes {
-    pub(in crate::server) fn new() -> Self {
-        let crowd = Crowd::new(HALF_OPEN_MAX, GRACE_MS);
+    /// `connections_max`: as many clients may connect.
+    pub(in crate::server) fn new(connections_max: usize) -> Self {
+        let crowd = Crowd::new(HALF_OPEN_MAX.min(connections_max), GRACE_MS);
         Self { crowd, turns: Arc::default(), crowded: Tally::default() }
     }
 
@@ -59,7 +60,7 @@ impl Handshakes {
             let text =
                 "too many TLS handshakes are under way; closing some of the address with most";
             let from = from.to_canonical();
-            tracing::warn!(clients, %from, most = HALF_OPEN_MAX, "{text}");
+            tracing::warn!(clients, %from, most = self.crowd.most(), "{text}");
         }
     }
 
@@ -134,7 +135,7 @@ mod tests {
     #[test]
     fn those_of_an_address_take_turns() {
         rt::block_on(async {
-            let handshakes = Handshakes::new();
+            let handshakes = Handshakes::new(usize::MAX);
             let all: Vec<_> =
                 (0..=AT_ONCE_MAX).map(|_| enter(&handshakes, "2001:db8::1").unwrap()).collect();
             let never = std::future::pending::<()>;
@@ -162,7 +163,7 @@ mod tests {
     #[test]
     fn one_that_gives_way_ends() {
         rt::block_on(async {
-            let handshakes = Handshakes::new();
+            let handshakes = Handshakes::new(usize::MAX);
             let all: Vec<_> = std::iter::from_fn(|| enter(&handshakes, "10.0.0.1")).collect();
             assert_eq!(all.len(), HALF_OPEN_MAX);
             let mut first = pin!(all[0].run(std::future::pending::<()>()));

@@ -1,4 +1,5 @@
-//! A user, or an address, leaves watches and monitors to the others, and gets its own back however they end.
+//! A user, or an address, leaves watches and monitors to the others, and a user connections, and gets its own back however
+//! they end.
 
 use std::sync::Arc;
 
@@ -7,10 +8,12 @@ use distkv::hub::Hub;
 use distkv::hub::inbox::{Inbox, WatchContent};
 use distkv::hub::shares::Holder;
 use distkv::replica::watch::WatchScope;
+use distkv::server::ServerConfig;
 use distkv::server::access::Identity;
 
 use super::Place;
-use crate::harness::{Client, Node, Value, path, text};
+use crate::harness::{Client, Node, Value, has, path, text};
+use crate::server::login::{admin, limited, login, secured_config};
 
 /// How many a test's clients begin by themselves.
 const BY_CLIENTS: usize = 100;
@@ -140,4 +143,31 @@ fn clients_of_one_address_that_need_not_log_in_leave_watches_and_monitors_to_oth
         node.server.assume(Identity::KeyHolder);
         kind.begin(&mut node.connect()).unwrap();
     }
+}
+
+#[test]
+fn a_user_leaves_connections_to_others() {
+    let node = Node::found_with("n1", ServerConfig { connections_max: 9, ..secured_config() });
+    let mut first_admin = admin(&node);
+    first_admin.ok(limited("joe", "geheim", "joe"));
+    first_admin.ok(limited("jim", "geheim", "jim"));
+    let log_in = |user: &str| {
+        let mut client = node.connect();
+        let seq = client.start(login("password", user, "geheim"));
+        assert_eq!(text(&client.reply(seq), "state"), "start");
+        let reply = client.reply(seq);
+        if has(&reply, "error") { Err(text(&reply, "error").to_owned()) } else { Ok(client) }
+    };
+    // The admin has one of nine, so joe gets half of the others.
+    let mut own: Vec<Client> = (0..4).map(|_| log_in("joe").unwrap()).collect();
+    let told = log_in("joe").err().unwrap();
+    assert!(told.starts_with("the user 'joe' has 4 of the 9 connections"), "{told}");
+    assert!(warns(&mut first_admin, "have 4 of the 4 connections that they may have"));
+    let _jim = log_in("jim").unwrap();
+    let _second_admin = admin(&node);
+    // With three that others have, three are its share: of four, two must end before another one begins.
+    drop(own.split_off(2));
+    let again = std::iter::repeat_with(|| log_in("joe")).find_map(Result::ok);
+    assert!(again.is_some());
+    assert!(log_in("joe").is_err());
 }

@@ -9,7 +9,9 @@ use distkv::server::ServerConfig;
 use distkv::server::access::cluster_key::ClusterKeys;
 use distkv::server::access::strangers::{LOGIN_MS_MAX, STRANGER_BYTES_MAX, STRANGERS_MAX};
 
-use super::{KEY, admin, key_login, last_error, logged_in, login, password, secured};
+use super::{
+    KEY, admin, key_login, last_error, logged_in, login, password, secured, secured_config,
+};
 use crate::harness::{Client, Node, PATIENCE, Value, array, has, path, text};
 
 #[test]
@@ -142,6 +144,40 @@ fn of_as_many_connections_that_are_not_logged_in_as_may_be_the_oldest_gives_way(
     strangers[9].stream(login);
     strangers[9].set("a", 2);
     node.connect();
+}
+
+#[test]
+fn strangers_give_way_where_there_is_no_room_for_another_connection() {
+    // Fewer than strangers there may be.
+    const ROOM: usize = 12;
+    let node = Node::found_with("n1", ServerConfig { connections_max: ROOM, ..secured_config() });
+    let mut known = admin(&node);
+    for _ in 0..3 {
+        let mut strangers: Vec<Client> = (1..ROOM).map(|_| node.connect()).collect();
+        assert_eq!(node.server.connections(), ROOM);
+        let since = Instant::now();
+        let mut other = loop {
+            let mut client = Client::silent(node.address());
+            let first = client.receive().unwrap();
+            if !has(&first, "error") {
+                client.hello = first;
+                break client;
+            }
+            // They are new, and of the same address.
+            assert_eq!(text(&first, "code"), "too_many", "{first}");
+            assert!(since.elapsed() < PATIENCE, "nobody gives way");
+        };
+        let (login, _) = key_login(&other, &KEY);
+        other.stream(login);
+        other.set("a", 1);
+        known.set("a", 2);
+        let error = last_error(&mut strangers[0]);
+        assert!(text(&error, "error").contains("without having logged in"), "{error}");
+        drop((strangers, other));
+        while node.server.connections() > 1 {
+            std::thread::yield_now();
+        }
+    }
 }
 
 #[test]
