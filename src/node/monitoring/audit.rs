@@ -83,6 +83,8 @@ struct Sink {
     /// What the disk took of a line that it did not take as a whole.
     half: Option<Half>,
     is_failing: bool,
+    /// The file was removed and could not be made anew: it is not tried again with each line.
+    is_orphaned: bool,
 }
 
 /// The beginning of a line, as it is in the file.
@@ -97,7 +99,13 @@ impl Sink {
         let (file, node) = (open(path)?, node.to_owned());
         // What a killed process left of its last line.
         let is_torn = !ends_with_a_line(&file)?;
-        Ok(Self { path: path.to_owned(), node, file, is_torn, half: None, is_failing: false })
+        let path = path.to_owned();
+        Ok(Self { path, node, file, is_torn, half: None, is_failing: false, is_orphaned: false })
+    }
+
+    /// Whether the file has no name any more, so that nobody can read what is written into it.
+    fn is_removed(&self) -> bool {
+        self.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
     }
 
     /// Waits for something to write, and writes it; false at the end.
@@ -105,6 +113,14 @@ impl Sink {
         let Work { entries, reopen, is_closed } = audit.next(PATIENCE);
         if reopen {
             self.reopen();
+        } else if !entries.is_empty() && !self.is_orphaned && self.is_removed() {
+            tracing::warn!(
+                path = %self.path.display(),
+                "the audit log was removed, and what was in it with it; it is begun anew. To begin another file, move it \
+                 and send SIGHUP"
+            );
+            self.reopen();
+            self.is_orphaned = self.is_removed();
         }
         let mut written = 0;
         let mut failure = None;
@@ -172,6 +188,7 @@ impl Sink {
                 // The old file, which was moved, must not end in the middle either.
                 self.cut_back();
                 (self.file, self.is_torn, self.half) = (file, is_torn, half);
+                self.is_orphaned = false;
                 tracing::info!(path = %self.path.display(), "the audit log was opened anew");
             }
             Err(error) => tracing::warn!(
@@ -326,6 +343,33 @@ mod tests {
         audit.close(None);
         assert!(!sink.serve(&audit));
         assert_eq!((users(&moved), users(&path)), (vec!["a".to_owned()], vec!["b".to_owned()]));
+    }
+
+    #[test]
+    fn a_file_that_was_removed_is_begun_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("dir");
+        fs::create_dir(&dir).unwrap();
+        let path = dir.join("audit");
+        let audit = Audit::default();
+        let mut sink = Sink::open(&path, "n1").unwrap();
+        let mut serve = |user: &str| {
+            audit.note(login(user));
+            assert!(sink.serve(&audit));
+            sink.is_orphaned
+        };
+        for user in ["a", "b"] {
+            assert!(!serve(user));
+            assert_eq!(users(&path), [user]);
+            fs::remove_file(&path).unwrap();
+        }
+        // Where it cannot be, the node goes on, and once it can be, SIGHUP brings it back.
+        fs::remove_dir(&dir).unwrap();
+        assert!(serve("c") && serve("d"));
+        fs::create_dir(&dir).unwrap();
+        audit.reopen();
+        assert!(!serve("e"));
+        assert_eq!(users(&path), ["e"]);
     }
 
     #[test]
