@@ -13,6 +13,7 @@
 //! | [`membership`] | yes | SWIM (foca) wrapped as data in, data out |
 //! | [`rt`] | no | the only file that names the async runtime and the clock |
 //! | [`access`](distkv_access) | yes | who may do what: users, their secrets, access lists |
+//! | [`crowd`](distkv_crowd) | yes (it has locks) | who gives way, and how much each may have, where there is not enough for all |
 //! | [`hub`] | yes (it has locks) | the one lock around the engine, and the queues in which outputs leave |
 //! | [`storage`] | no | snapshots and event logs on disk, and what they give back at a start |
 //! | [`durable`](distkv_durable) | yes | what a data directory's node starts with, and who writes its log |
@@ -20,7 +21,6 @@
 //! | [`tls`](distkv_tls) | but for randomness | TLS, certificates, tickets |
 //! | [`http`](distkv_http) | no | the HTTP port |
 //! | [`secure`] | yes | the cluster key, key files, sealed links and datagrams |
-//! | `crowd` | yes | connections of strangers: how many, and which gives way |
 //! | [`server`] | no | client connections |
 //! | [`api`] | yes | the HTTP API: each request is one of a client in the same process |
 //! | [`node`] | no | owns the engine; timers, peer links, configuration, shutdown |
@@ -32,6 +32,7 @@
 
 pub use distkv_client as client;
 pub use distkv_core::{engine, membership, protocol, replica, tree};
+use distkv_crowd as crowd;
 pub use distkv_hub as hub;
 pub use distkv_model as model;
 pub use distkv_runtime as rt;
@@ -40,7 +41,6 @@ pub use distkv_storage as storage;
 
 pub mod api;
 pub mod cli;
-mod crowd;
 pub mod node;
 pub mod server;
 pub mod testing;

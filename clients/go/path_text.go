@@ -88,7 +88,7 @@ func (p *textParser) str() error {
 	if strings.HasPrefix(p.rest(), ":") {
 		return p.bad(start, "what starts with ':' needs no dot before it")
 	}
-	return p.bad(start, "expected a string (an empty one is ':e' without the dot)")
+	return p.bad(start, "an element is missing here; an empty string is written ':e', without the dot")
 }
 
 // content is what comes up to the next separator or the end, with the escapes taken out.

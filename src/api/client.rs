@@ -5,6 +5,7 @@ use distkv_http::header::{HeaderValue, RETRY_AFTER};
 use distkv_http::{Reply, StatusCode};
 
 use crate::client::{Fields, Message};
+use crate::crowd::shares::Holder;
 use crate::model::ids::Incarnation;
 use crate::protocol::client::ClientError;
 use crate::server::local_client::{Charge, LocalClient};
@@ -42,6 +43,11 @@ impl Client {
     #[must_use]
     pub(crate) fn must_log_in(&self) -> bool {
         self.inner.must_log_in()
+    }
+
+    /// Whose shares it takes from: its user's, or those of all from its host.
+    pub(super) fn holder(&self) -> Holder {
+        self.inner.holder()
     }
 
     pub(super) fn node_of(&self, incarnation: Incarnation) -> Option<String> {

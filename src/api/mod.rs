@@ -83,7 +83,8 @@ impl Api {
             "/v1/live" => {
                 let client = self.enter(&request, false).await?;
                 let query = request.query.as_deref().unwrap_or_default();
-                return Ok(Reply::events(self.host.live(query, client)?));
+                let holder = client.holder();
+                return Ok(Reply::events(self.host.live(query, client)?, holder));
             }
             "/v1/conflicts" => {
                 let client = self.enter(&request, false).await?;

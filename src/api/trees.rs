@@ -240,7 +240,8 @@ pub(super) async fn tree(
         fields.u64("max_depth", depth);
     }
     let entries = Entries::begin(client, top, action, &fields).await?;
-    Ok(Reply::parts(JSON_LINES, lines(entries, entry::entry)))
+    let holder = entries.client.holder();
+    Ok(Reply::parts(JSON_LINES, lines(entries, entry::entry), holder))
 }
 
 /// `GET /v1/conflicts`.
@@ -261,7 +262,8 @@ pub(super) async fn conflicts(
     fields.path("path", &path);
     entry::ask_for_chain(&mut fields);
     let entries = Entries::begin(client, &path, "conflicts", &fields).await?;
-    Ok(Reply::parts(JSON_LINES, lines(entries, entry::conflict)))
+    let holder = entries.client.holder();
+    Ok(Reply::parts(JSON_LINES, lines(entries, entry::conflict), holder))
 }
 
 /// A message as the fields of a line.
@@ -317,7 +319,8 @@ pub(super) async fn watch(
     }
     parameters.end()?;
     let entries = Entries::begin(client, top, "watch", &fields).await?;
-    Ok(Reply::events(events(entries)))
+    let holder = entries.client.holder();
+    Ok(Reply::events(events(entries), holder))
 }
 
 /// An event for each message; the last one says why there are no further ones.

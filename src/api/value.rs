@@ -82,7 +82,7 @@ pub(super) async fn write(
     } else {
         let is_msgpack = request.headers.get(CONTENT_TYPE).is_some_and(is_msgpack);
         let body = std::mem::replace(&mut request.upload, distkv_http::Upload::none());
-        let value = sent_value(&body.read().await?, is_msgpack)?;
+        let value = sent_value(&body.read(&client.holder()).await?, is_msgpack)?;
         fields.raw("value", value.as_bytes());
         ("set_value", "set_internal")
     };

@@ -14,6 +14,7 @@ mod files;
 mod key;
 mod log;
 mod open_files;
+mod other_words;
 mod run;
 mod snapshot;
 mod terminal;
@@ -81,7 +82,7 @@ Environment:
   DISTKV_USER, DISTKV_SECRET_FILE  who they log in as, as --user, --secret-file
   DISTKV_SECRET   that user's password or token
   DISTKV_PLAINTEXT_LOGIN  1: it may be sent in plain text, as --plaintext-login
-  DISTKV_KEY      the network's key file, as --key: who has it is an admin
+  DISTKV_KEY      the network's key file, as --key: whoever has it is an admin
   DISTKV_NODE_CA  the CA of the nodes' own certificates, as --node-ca
   DISTKV_TICKET   where the nodes are, and who you are, as --ticket
   DISTKV_LOG      the log level of nodes, as --log
@@ -92,10 +93,9 @@ Exit codes:
   1  failed, or a file to work on cannot be read or written; also: `get` found
      no value, `status` is not ready, `wait` timed out, `verify` or `snapshot
      diff` found a difference
-  2  usage: an option, path or value is not valid; or a file that says how to
-     work (configuration, key, certificate, ticket, secret) is not, or cannot
-     be read; of `run`, `join` and `start` also: the data directory is not
-     this node's
+  2  usage: an option, path or value is not valid; or a configuration, key,
+     certificate, ticket or secret file is not valid or cannot be read; of
+     `run`, `join` and `start` also: the data directory is not this node's
   3  refused: by a node, because of rights, a limit or the value itself; of
      `run`, `join` and `start`: by the network, until something is changed; the
      name is taken, or all peers are of another network
@@ -119,9 +119,9 @@ Exit codes:
 
 /// A masterless, gossip-replicated, in-memory key-value node
 ///
-/// Every node of a network holds all of its data, answers reads by itself, takes writes at any
-/// time, also while cut off, and spreads changes by gossip. There is no leader. It speaks the
-/// DistKV client protocol.
+/// Every node holds all data and answers reads from memory. Every node accepts writes, also during
+/// a network partition. Changes spread by gossip; there is no leader. It speaks the DistKV client
+/// protocol.
 #[derive(Debug, Parser)]
 #[command(
     name = "distkv-node",
@@ -147,7 +147,9 @@ enum Command {
     Config(run::check::ConfigArgs),
     Demo(run::demo::DemoArgs),
     Get(data::get::GetArgs),
+    #[command(alias = "put")]
     Set(data::set::SetArgs),
+    #[command(aliases = ["rm", "del"])]
     Delete(data::delete::DeleteArgs),
     Tree(data::trees::tree::TreeArgs),
     Ls(data::trees::ls::LsArgs),
@@ -267,7 +269,13 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     });
     let done = match parsed {
         Ok(cli) => cli.command.with(cli.before).and_then(execute),
-        Err(error) => return error::explain(&error, is_json).into(),
+        Err(error) => {
+            let code = match other_words::advice(&error) {
+                Some(text) => CliError::Usage(text).tell(is_json),
+                None => error::explain(&error, is_json),
+            };
+            return code.into();
+        }
     };
     match done {
         Ok(()) => EXIT_OK.into(),

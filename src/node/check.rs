@@ -15,6 +15,7 @@ use super::membership::address::{Advertised, HostPort, parse_setting};
 use super::membership::peer_file;
 use crate::membership::NetworkName;
 use crate::rt;
+use crate::storage::dangling_link;
 
 /// The type of the file system at `/sys`, which `rustix` has no name for.
 const SYSFS_MAGIC: FsWord = 0x6265_6572;
@@ -216,7 +217,11 @@ fn check_files(config: &Config, found: &mut Vec<Problem>) {
     if let Some(data) = &config.data
         && let Err(why) = check_folder(&data.dir)
     {
-        found.push(Problem::error(&["data-dir"], format!("{}: {why}", data.dir.display())));
+        let text = match dangling_link(&data.dir) {
+            Some(why) => why.to_string(),
+            None => format!("{}: {why}", data.dir.display()),
+        };
+        found.push(Problem::error(&["data-dir"], text));
     }
     let data_dir = config.data.as_ref().map(|data| &data.dir);
     if let Some(scheduled) = &config.scheduled {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::durable::Durable;
 use super::link::Links;
-use super::monitoring::conflicts::log_conflict;
+use super::monitoring::conflicts::ConflictLog;
 use super::monitoring::isolation::Isolation;
 use super::monitoring::memory::MemoryWatch;
 use super::monitoring::plaintext::PlaintextWatch;
@@ -65,6 +65,7 @@ pub(super) async fn report(links: Arc<Links>) {
     // Progress that is none is not logged again: on a slow line it is reported for long.
     let mut progress = None;
     let mut meetings = Meetings::default();
+    let mut conflicts = ConflictLog::default();
     loop {
         let listener = links.hub.attention.listen();
         let (reports, dropped) = links.hub.take_reports();
@@ -101,16 +102,21 @@ pub(super) async fn report(links: Arc<Links>) {
                 {
                     continue;
                 }
-                log(&links.hub, report, is_of_split, &table);
+                match report {
+                    Report::Conflict(conflict) => conflicts.log(conflict, &table, rt::now()),
+                    _ => log(&links.hub, report, is_of_split, &table),
+                }
             }
         }
         if dropped > 0 {
-            tracing::warn!(dropped, "more reports than the log could take");
+            conflicts.note_dropped(dropped, rt::now());
         }
+        conflicts.tell(rt::now());
         if links.hub.take_incarnation_need() {
             let since = renewed_at.map_or(RENEW_INTERVAL_MS, |at| rt::now().saturating_sub(at));
             let wait = RENEW_INTERVAL_MS.saturating_sub(since);
             if links.stop.or(rt::sleep(Duration::from_millis(wait))).await.is_none() {
+                conflicts.tell(Millis::MAX);
                 return;
             }
             renewed_at = Some(rt::now());
@@ -118,7 +124,14 @@ pub(super) async fn report(links: Arc<Links>) {
             links.hub.handle(Input::Renewed { incarnation }, rt::now());
             links.on_renewed(incarnation);
         }
-        if links.stop.or(listener).await.is_none() {
+        let news = async {
+            match conflicts.due_in(rt::now()) {
+                Some(wait_ms) => drop(rt::timeout(Duration::from_millis(wait_ms), listener).await),
+                None => listener.await,
+            }
+        };
+        if links.stop.or(news).await.is_none() {
+            conflicts.tell(Millis::MAX);
             return;
         }
     }
@@ -127,7 +140,8 @@ pub(super) async fn report(links: Arc<Links>) {
 /// `is_of_split`: not only lists of housekeepers have met.
 fn log(hub: &Hub, report: &Report, is_of_split: bool, table: &NodeTable) {
     match report {
-        Report::Conflict(conflict) => log_conflict(conflict, table),
+        // They have a log of their own.
+        Report::Conflict(_) => {}
         Report::CatchUpStarted { peer, missing } => {
             tracing::info!(%peer, missing, "catching up");
         }

@@ -13,9 +13,11 @@ use std::task::Poll;
 use distkv_access::users::Role;
 
 use super::Shared;
+use super::connections::accept::no_memory;
 use super::connections::exchange::{Exchange, IDLE_BYTES, Requests};
 use crate::engine::{Engine, NodeNames};
 use crate::hub::client_memory::Account;
+use crate::hub::shares::Holder;
 use crate::model::ids::Incarnation;
 use crate::model::value::Reader;
 use crate::protocol::client::reply::write_error;
@@ -63,10 +65,8 @@ impl LocalClient {
         if shared.is_stopping() {
             return Err(ClientError::new(ErrorCode::NotReady, "this node is leaving"));
         }
-        if shared.hub.client_memory().is_exceeded() {
-            let text =
-                "what this node keeps for its clients exceeds --max-client-memory; try again later";
-            return Err(ClientError::new(ErrorCode::TooMany, text));
+        if shared.hub.client_memory().is_exceeded() && !shared.must_log_in() {
+            return Err(no_memory());
         }
         // What only clients on this machine may do is not asked for by HTTP, and a browser is no such client.
         let is_local = false;
@@ -85,6 +85,12 @@ impl LocalClient {
     #[must_use]
     pub(crate) fn role(&mut self) -> Option<Role> {
         self.exchange.session.context(&self.exchange.shared, rt::now()).access.role
+    }
+
+    /// Whose shares it takes from, of what there are only so many of.
+    #[must_use]
+    pub(crate) fn holder(&self) -> Holder {
+        self.exchange.session.holder()
     }
 
     /// The name of the node that had this life, if it is known here.

@@ -360,6 +360,7 @@ impl Server {
             #[cfg(any(test, feature = "planted-defects"))]
             mistake: Mutex::default(),
         });
+        shared.policy_data.go_on(&shared.hub);
         let accepting =
             Mutex::new(Some(rt::spawn(connections::accept::accept(listener, Arc::clone(&shared)))));
         shared.hub.client_memory().set_max(shared.config.client_memory_max);

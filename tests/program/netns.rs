@@ -304,6 +304,47 @@ fn a_node_that_other_machines_cannot_call_says_so_and_so_do_they() {
     );
 }
 
+/// Such a node is no member for the others, so its link alone can tell that it leaves.
+#[test]
+fn a_node_that_other_machines_cannot_call_is_not_missed_when_it_has_left() {
+    let name = "a_node_that_other_machines_cannot_call_is_not_missed_when_it_has_left";
+    inside_own_network(test_name!(name), || {
+        let hosts = Hosts::new(&[0, 0, 0]);
+        let first = start_node(&hosts, 0, &[]);
+        let mut third = start_node(&hosts, 2, &[]);
+        let (peer, client) = (hosts::gossip_addr(0).to_string(), client_addr(1).to_string());
+        // Without --gossip it listens on loopback.
+        let arguments = ["join", &peer, "--client", &client, "--insecure"];
+        let mut second = processes::NodeProcess::start_by(&hosts.prefix(1), "n1", &arguments);
+        let said = |parts: &[&str]| {
+            let is_it = |line: &String| parts.iter().all(|part| line.contains(part));
+            first.log().into_iter().find(is_it)
+        };
+        processes::wait_until("all are linked", || {
+            said(&["linked peer=n1"]).and_then(|_| said(&["linked peer=n2"]))
+        });
+        // It is here for those who look.
+        third.kill();
+        processes::wait_until("it is here", || said(&["n2 has been silent", "goes on with n1"]));
+        second.signal("TERM");
+        assert!(second.wait().success());
+        processes::wait_until("it says farewell", || said(&["peer=n1", "a farewell"]));
+        // Who has seen this one come back has looked at the other.
+        let _third = start_node(&hosts, 2, &[]);
+        let missed = || {
+            let is_it = |line: &String| {
+                line.split_once(" been silent").is_some_and(|(who, _)| who.contains("n1"))
+            };
+            first.log().into_iter().find(is_it)
+        };
+        processes::wait_until("the other is back", || said(&["silent is back"]).or_else(missed));
+        assert_eq!(missed(), None);
+        let (code, status) =
+            command(&["status", "--json", "--connect", &client_addr(0).to_string()]);
+        assert_eq!(code, Some(0), "{status}");
+    });
+}
+
 #[test]
 fn a_node_whose_address_changes_while_it_runs_is_a_member_at_the_new_one() {
     inside_own_network(

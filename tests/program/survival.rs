@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use distkv::testing::free_addrs;
 use processes::pauses::Pauses;
 use processes::{
     Client, GOODBYE, NodeProcess, PATIENCE, array, field, wait_until, within_patience,
@@ -107,12 +108,28 @@ fn sorted(map: &Value) -> Vec<(String, Value)> {
     items
 }
 
+/// A node in whose log each conflict has a line, however many there are.
+fn member(name: &str, peers: &[&NodeProcess], addresses: &[String; 2]) -> NodeProcess {
+    let [client, gossip] = addresses;
+    let network = format!("survival-{}", std::process::id());
+    let mut arguments =
+        vec!["run", "--log", "debug", "--client", client, "--gossip", gossip, "--peer-wait", "0s"];
+    let peers: Vec<String> = peers.iter().map(|peer| peer.gossip.to_string()).collect();
+    if !peers.is_empty() {
+        arguments[0] = "join";
+        arguments.truncate(7);
+        arguments.extend(peers.iter().map(String::as_str));
+    }
+    NodeProcess::start_in(&network, name, &arguments)
+}
+
 #[test]
 fn a_killed_node_comes_back_and_everybody_agrees() {
-    let n1 = NodeProcess::run("n1");
-    let n2 = NodeProcess::join("n2", &[&n1]);
-    let mut n3 = NodeProcess::join("n3", &[&n1, &n2]);
-    let (client, gossip) = (n3.client, n3.gossip);
+    let own = free_addrs::<6>().map(|address| address.to_string());
+    let [a, b, c] = [0, 2, 4].map(|at| [own[at].clone(), own[at + 1].clone()]);
+    let n1 = member("n1", &[], &a);
+    let n2 = member("n2", &[&n1], &b);
+    let mut n3 = member("n3", &[&n1, &n2], &c);
     let done = Arc::new(AtomicUsize::new(0));
     let writers: Vec<_> = [n1.client, n2.client, n3.client]
         .into_iter()
@@ -127,7 +144,7 @@ fn a_killed_node_comes_back_and_everybody_agrees() {
         (done.load(Ordering::Relaxed) >= WRITES / 2).then_some(())
     });
     n3.kill();
-    let n3 = NodeProcess::join_at("n3", &[&n1, &n2], client, gossip);
+    let n3 = member("n3", &[&n1, &n2], &c);
 
     let shares: Vec<Vec<Acknowledged>> =
         writers.into_iter().map(|w| w.join().expect("the writer is done")).collect();

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use distkv::client::Fields;
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::cli::command::{self, program};
 use crate::http::asking;
-use crate::processes::{Client, NodeProcess, wait_until};
+use crate::processes::{Client, NodeProcess, PROGRAM, signal, wait_until};
 
 fn now() -> u64 {
     distkv::rt::wall_clock_ms() / 1_000
@@ -437,12 +437,21 @@ struct Tunnel {
 impl Tunnel {
     fn start(ticket: &str) -> Tunnel {
         let arguments = ["tunnel", "--listen", "localhost:0", "--json", "--ticket", ticket];
-        let mut child = program(&arguments).stderr(Stdio::inherit()).spawn().unwrap();
+        Tunnel::spawn(program(&arguments).stdin(Stdio::null()))
+    }
+
+    fn spawn(command: &mut Command) -> Tunnel {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
         let listen = ready["listen"].as_str().unwrap().parse().unwrap();
         Tunnel { child, listen }
+    }
+
+    /// Its exit code, once it has ended.
+    fn end(&mut self) -> Option<i32> {
+        wait_until("it ends", || self.child.try_wait().unwrap()).code()
     }
 }
 
@@ -470,6 +479,24 @@ fn a_tunnel_serves_plain_clients_and_goes_to_the_next_node_when_one_is_gone() {
     assert_eq!(client.get(&["a"]), None, "this is not the other node");
     client.set(&["b"], Value::from(2));
     assert_eq!(client.get(&["b"]), Some(Value::from(2)));
+}
+
+#[test]
+fn a_tunnel_ends_with_its_terminal_unless_it_was_told_to_ignore_that() {
+    let authority = Authority::new();
+    let node = authority.start(&["--client-plaintext", "none"]);
+    let ticket = authority.at_file(&[node.client]);
+    let mut tunnel = Tunnel::start(&ticket);
+    signal(tunnel.child.id(), "HUP");
+    assert_eq!(tunnel.end(), Some(0));
+    assert!(Client::try_connect(tunnel.listen).is_err(), "its port stays");
+    // As by nohup.
+    let script = "trap '' HUP; exec \"$0\" tunnel --listen localhost:0 --json --ticket \"$1\"";
+    let mut tunnel = Tunnel::spawn(Command::new("sh").args(["-c", script, PROGRAM, &ticket]));
+    signal(tunnel.child.id(), "HUP");
+    assert_eq!(Client::connect(tunnel.listen).get(&["a"]), None);
+    signal(tunnel.child.id(), "TERM");
+    assert_eq!(tunnel.end(), Some(0));
 }
 
 /// As without the tunnel.

@@ -71,6 +71,12 @@ fn login_advice() -> &'static str {
     log_in(HAS_KEY.get().copied())
 }
 
+/// The options with which somebody logs in, for people.
+pub fn login_options() -> &'static str {
+    let advice = login_advice();
+    advice.strip_prefix("log in with ").unwrap_or(advice)
+}
+
 /// What to do where a secret is not sent in plain text.
 const INSTEAD_OF_PLAINTEXT: &str =
     "use a ticket, --key or --node-ca (TLS), a tunnel, or --plaintext-login";

@@ -51,7 +51,7 @@ const WINDOW: u64 = 8;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Connection")]
 pub struct RemoteArgs {
-    /// The node's client port; several, separated by commas: whichever is up
+    /// The node's client port; of several, separated by commas, the first one that is up
     /// [env: DISTKV_CONNECT] [default: 127.0.0.1:27586]
     #[arg(long, value_name = "ADDR:PORT", value_delimiter = ',')]
     connect: Vec<String>,
@@ -73,7 +73,7 @@ pub struct RemoteArgs {
     #[arg(skip)]
     shut_out: ShutOut,
 
-    /// The network's key file: who has it is an admin [env: DISTKV_KEY]
+    /// The network's key file: whoever has it is an admin [env: DISTKV_KEY]
     #[arg(long, value_name = "FILE", conflicts_with = "ticket")]
     key: Option<PathBuf>,
 

@@ -13,6 +13,7 @@ use distkv_hub as hub;
 use distkv_model as model;
 use distkv_storage as storage;
 
+mod age_clock;
 mod logger;
 mod open;
 mod saver;
@@ -20,6 +21,7 @@ pub mod state;
 #[cfg(test)]
 mod tests;
 
+pub use age_clock::{AgeClock, ClockNews};
 pub use logger::Logger;
 pub use open::{Opened, Prepared, TableFull};
 pub use saver::SaveJob;
@@ -88,11 +90,11 @@ pub struct LogSettings {
 }
 
 impl LogSettings {
-    /// What is to be kept of the past, as of this moment.
-    fn keep(&self, wall_clock_ms: u64) -> Keep {
+    /// What is to be kept of the past, as of this time of the [`AgeClock`].
+    fn keep(&self, time_ms: u64) -> Keep {
         Keep {
             snapshots: self.keep_snapshots,
-            since_ms: wall_clock_ms.saturating_sub(self.keep_for_ms),
+            since_ms: time_ms.saturating_sub(self.keep_for_ms),
             bytes: self.keep_bytes,
         }
     }
@@ -106,6 +108,11 @@ pub trait System: Send + Sync {
     /// The same clock in microseconds, for measuring.
     fn now_us(&self) -> u64 {
         self.now().saturating_mul(1_000)
+    }
+
+    /// As [`Self::now`], but it also counts the time for which the machine was suspended, where the system tells it.
+    fn awake_or_not(&self) -> Millis {
+        self.now()
     }
 
     /// Milliseconds since 1970, as the system's clock has it.

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::age_clock::AgeClock;
 use super::saver::{SaveJob, save};
 use super::state::LogState;
 use super::{LogSettings, SyncPolicy, System};
@@ -60,6 +61,8 @@ pub(super) struct Found {
     pub(super) logged: Logged,
     /// The newest snapshot's length.
     pub(super) snapshot_bytes: u64,
+    /// When something was logged last, milliseconds since 1970.
+    pub(super) last_logged_ms: Option<u64>,
 }
 
 /// What is needed to begin: the files, and whose they are.
@@ -134,6 +137,8 @@ pub struct Logger {
     complain_at: Millis,
     /// When to look whether the data directory is still in its place.
     place_at: Millis,
+    /// What says how old files are.
+    ages: AgeClock,
     system: Arc<dyn System>,
 }
 
@@ -150,6 +155,7 @@ impl Logger {
         let state = Arc::new(LogState::default());
         state.update(|view| view.store = files.store);
         let system = Arc::clone(&files.system);
+        let (wall_clock_ms, now) = (system.wall_clock_ms(), system.awake_or_not());
         Self {
             hub,
             queue,
@@ -176,6 +182,7 @@ impl Logger {
             save_at: 0,
             complain_at: 0,
             place_at: 0,
+            ages: AgeClock::new(found.last_logged_ms, wall_clock_ms, now),
             system,
         }
     }
@@ -206,6 +213,10 @@ impl Logger {
     pub fn step(&mut self, patience: Duration) -> bool {
         let Taken { items, requests, failures, is_over } = self.queue.take(patience);
         let now = self.system.now();
+        if let Some(news) = self.ages.look(self.system.wall_clock_ms(), self.system.awake_or_not())
+        {
+            news.tell("snapshots or logs");
+        }
         if failures != self.failures {
             self.failures = failures;
             let failure = self.queue.failure();
@@ -364,6 +375,7 @@ impl Logger {
             header: log.header().clone(),
             image,
             settings: self.settings,
+            age_time_ms: self.ages.time_ms(),
             state: Arc::clone(&self.state),
             queue: Arc::clone(&self.queue),
             wishes: self.state.take_wishes(),
@@ -390,7 +402,8 @@ impl Logger {
                 crate::engine::Engine::new(Config::new(image.id().clone(), 0)).image().replica.tree;
         }
         let image = &image;
-        let info = save(&self.files.dir, &header, image, &self.settings, &*self.system)?;
+        let keeping = (&self.settings, self.ages.time_ms());
+        let info = save(&self.files.dir, &header, image, keeping, &*self.system)?;
         let (start, table) = (LogStart::Snapshot, &image.replica.table);
         let log = self.files.dir.begin_log(&header, start, &image.knowledge(), table)?;
         self.snapshot_bytes = info.bytes;

@@ -78,7 +78,7 @@ impl Opened {
             }
         })?;
         tell(&recovered, settings.sync, system.now().saturating_sub(began));
-        let found = look(&dir);
+        let found = Found { last_logged_ms: recovered.last_logged_ms, ..look(&dir) };
         let network = network.to_owned();
         Ok(Self { dir, settings, system, network, recovered, found })
     }
@@ -104,7 +104,7 @@ impl Opened {
         configure: impl Fn(NodeId) -> engine::Config,
     ) -> Result<Prepared, TableFull> {
         let Self { dir, settings, system, network, recovered, found } = self;
-        let Recovered { image, store, next, .. } = recovered;
+        let Recovered { image, store, next, last_logged_ms, .. } = recovered;
         // Replication rule 9: never the one that the directory names, however that life ended. The directory may
         // have been set back to an earlier moment, and nothing in it could tell.
         let mut id =
@@ -120,7 +120,8 @@ impl Opened {
         let files = LogFiles { dir, network, id, store, number: next.number, system };
         let gates = settings.sync == SyncPolicy::EveryBatch;
         let queue = LogQueue::bounded(gates, settings.queue_bytes, settings.defects);
-        let queue = Arc::new(queue.stamped_by(Box::new(move || clock.wall_clock_ms())));
+        let queue = queue.stamped_by(Box::new(move || clock.wall_clock_ms()));
+        let queue = Arc::new(queue.continuing_from(last_logged_ms.unwrap_or_default()));
         let begun = match &image {
             // The decision is carried out in the log as in the engine: after it began with what the
             // directory holds. A crash in between does it again.
@@ -213,7 +214,8 @@ fn look(dir: &DataDir) -> Found {
         files.snapshots.last_key_value().map_or((0, 0), |(number, entry)| (*number, entry.bytes));
     let logs = files.logs.range(from..);
     let bytes = logs.clone().map(|(_, entry)| entry.bytes).sum();
-    Found { logged: Logged { bytes, files: logs.count() }, snapshot_bytes }
+    let logged = Logged { bytes, files: logs.count() };
+    Found { logged, snapshot_bytes, last_logged_ms: None }
 }
 
 /// Reports to the operator what was found.

@@ -18,6 +18,8 @@ pub struct SaveJob {
     pub(super) header: FileHeader,
     pub(super) image: Image,
     pub(super) settings: LogSettings,
+    /// The time that ages are counted by.
+    pub(super) age_time_ms: u64,
     pub(super) state: Arc<LogState>,
     /// To call the log's thread when it is done.
     pub(super) queue: Arc<LogQueue>,
@@ -46,8 +48,8 @@ impl SaveJob {
 
     /// Does it here.
     pub(crate) fn run(self) {
-        let Self { dir, header, image, settings, state, queue, wishes, system } = self;
-        let saved = save(&dir, &header, &image, &settings, &*system);
+        let Self { dir, header, image, settings, age_time_ms, state, queue, wishes, system } = self;
+        let saved = save(&dir, &header, &image, (&settings, age_time_ms), &*system);
         // The last holder of much of an old state, perhaps.
         drop(image);
         let told = saved.map_err(|error| error.to_string());
@@ -63,12 +65,13 @@ impl SaveJob {
     }
 }
 
-/// Writes and verifies a snapshot, then removes files that need not be kept any more.
+/// Writes and verifies a snapshot, then removes files that need not be kept any more. Ages are counted by the time behind the
+/// settings.
 pub(super) fn save(
     dir: &DataDir,
     header: &FileHeader,
     image: &Image,
-    settings: &LogSettings,
+    (settings, age_time_ms): (&LogSettings, u64),
     system: &dyn System,
 ) -> Result<SnapshotInfo, StorageError> {
     let began: Millis = system.now();
@@ -87,7 +90,7 @@ pub(super) fn save(
         }
         saved => saved?,
     };
-    let removed = match dir.prune(info.number, &settings.keep(system.wall_clock_ms())) {
+    let removed = match dir.prune(info.number, &settings.keep(age_time_ms)) {
         Ok(removed) => removed.len(),
         Err(error) => {
             tracing::warn!("old files could not be removed: {error}");

@@ -17,6 +17,7 @@ use crate::replica::write::Write;
 use crate::storage::memory_disk::{Fault, MemoryDisk};
 use crate::storage::{DataDir, Disk, RecoverOptions, Until, recover};
 
+mod ages;
 mod idle;
 
 /// A node on a disk, whose log is written when the test says so.
@@ -32,6 +33,8 @@ struct World {
 #[derive(Default)]
 struct TestSystem {
     now: AtomicU64,
+    /// What the clock for people is ahead.
+    ahead_ms: AtomicU64,
     has_no_thread: AtomicBool,
 }
 
@@ -51,7 +54,7 @@ impl System for TestSystem {
     }
 
     fn wall_clock_ms(&self) -> u64 {
-        1_700_000_000_000 + self.now()
+        (1_700_000_000_000 + self.now()).wrapping_add(self.ahead_ms.load(Ordering::Relaxed))
     }
 
     /// Other numbers for each life.

@@ -14,6 +14,7 @@ use hyper::{Response, StatusCode};
 use crate::gate::Refusal;
 use crate::message::{Content, Outgoing, Reply, Request};
 use crate::slots::{Busy, Slots};
+use crate::turns::Turns;
 use crate::{Check, Source, page, rt};
 
 /// What is at `/`, besides the page.
@@ -24,6 +25,8 @@ const INDEX: &str = "\
 /readyz?write  whether clients can change data
 /v1/           the data, and what the node knows of its network, as JSON
 ";
+/// What answers in parts are called where there are too many.
+const STREAMS: &str = "streams, trees and lists of conflicts by HTTP";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Requests by the class of their answer.
@@ -46,18 +49,19 @@ pub(crate) struct Answers {
     pub(crate) source: Arc<dyn Source>,
     pub(crate) scrapes: Semaphore,
     /// Places for answers in parts.
-    pub(crate) streams: Arc<Semaphore>,
+    pub(crate) streams: Arc<Turns>,
     pub(crate) counts: Counts,
     pub(crate) slots: Arc<Slots>,
 }
 
 impl Answers {
-    /// The answer to a request, or why it is refused. `busy`: its connection is closed for another one only if none waits.
+    /// The answer to a request, or why it is refused. `busy`: its connection is closed for another one only if none
+    /// waits.
     pub(crate) async fn answer(
         &self,
         request: Request,
         refusal: Option<Refusal>,
-        busy: Busy,
+        busy: Arc<Busy>,
     ) -> Response<Outgoing> {
         let takes_parts = request.takes_parts;
         let reply = match refusal {
@@ -65,7 +69,7 @@ impl Answers {
             None => self.of_path(request).await,
         };
         let reply = match reply.content {
-            Content::Parts(_) if !takes_parts => {
+            Content::Parts(..) if !takes_parts => {
                 let text = "this answer comes in parts: ask by HTTP/1.1; to HTTP/1.0, one that was cut would look whole";
                 Reply::error(StatusCode::BAD_REQUEST, "bad_request", text)
             }
@@ -113,23 +117,22 @@ impl Answers {
     }
 
     /// As it goes out. An answer in parts needs a place of its own.
-    fn response(&self, reply: Reply, busy: Busy) -> Response<Outgoing> {
-        let Reply { status, fields, content } = reply;
-        let (status, fields, body) = match content {
-            Content::Parts(parts) => match self.streams.try_acquire_arc() {
-                Some(place) => {
-                    busy.streams();
-                    (status, fields, Outgoing::parts(parts, (busy, place)))
-                }
-                None => {
-                    let text = "this node sends as many streams by HTTP as it does at once; try again later";
-                    let refused = Reply::error(StatusCode::TOO_MANY_REQUESTS, "too_many", text);
-                    (refused.status, refused.fields, Outgoing::whole(refused.content))
+    fn response(&self, reply: Reply, busy: Arc<Busy>) -> Response<Outgoing> {
+        let (reply, place) = match &reply.content {
+            Content::Parts(_, holder) => match Turns::take(&self.streams, holder) {
+                Ok(place) => (reply, Some(place)),
+                Err(why) => {
+                    let (status, text) = (StatusCode::TOO_MANY_REQUESTS, why.text(STREAMS));
+                    (Reply::error(status, "too_many", &text), None)
                 }
             },
-            content => (status, fields, Outgoing::whole(content)),
+            _ => (reply, None),
         };
-        let mut response = Response::new(body);
+        if place.is_some() {
+            busy.streams();
+        }
+        let Reply { status, fields, content } = reply;
+        let mut response = Response::new(Outgoing::new(content, busy, place));
         *response.status_mut() = status;
         // No browser is to keep it, guess what it is, or show it inside of another page.
         let of_all: [(HeaderName, &'static str); 3] = [

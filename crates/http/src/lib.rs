@@ -10,6 +10,7 @@
 //! | `page` | the page's files |
 //! | `secured` | TLS: which connections need it, the handshake |
 //! | `slots` | how many connections there may be, and which goes when there are too many |
+//! | `turns` | how many streams and long bodies each user, or each host, may have |
 //! | `targets` | targets with a raw `#`, which the parser would drop without a word |
 //! | `wires` | a connection and timers as `hyper` wants them |
 //!
@@ -25,16 +26,17 @@ mod page;
 mod secured;
 mod slots;
 mod targets;
+mod turns;
 mod wires;
 
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_lock::Semaphore;
 use distkv_metrics::Numbers;
-use futures::future::{BoxFuture, FutureExt as _};
+use futures::future::{AbortHandle, Abortable, BoxFuture, FutureExt as _};
 use hyper::Version;
 pub use hyper::header;
 use hyper::header::{CONNECTION, HeaderValue};
@@ -46,17 +48,20 @@ use parking_lot::Mutex;
 use crate::rt::{Task, TcpListener, TcpStream};
 use answers::{Answers, Counts};
 use gate::Hosts;
+use message::{BODY_TIMEOUT, HTTP_LONG_BODIES_MAX, Unread};
 pub use message::{Charge, Content, Event, JSON, JSON_LINES, Reply, Request, Upload};
-use message::{HTTP_LONG_BODIES_MAX, Unread};
 pub use secured::Tls;
 use secured::{Begun, NoTalk};
 use slots::{Slot, Slots};
+use turns::Turns;
 use wires::{Timers, Wire};
 
-/// Most HTTP connections at once. They never take a client's place. When one more comes, the one that has
-/// waited longest without a request is closed; if none waits, the one whose request has taken longest, but for answers in parts.
+/// Most HTTP connections at once. They never take a client's place. When one more comes, one of the address with most is
+/// closed: the one that has waited longest without a request; if more are at work than wait, the one whose request has taken
+/// longest, but for answers in parts. One more of that address itself is closed if those that are there have come just now.
 pub const HTTP_CONNECTIONS_MAX: usize = 64;
-/// Most answers in parts at once, of these connections: event streams, and whole trees.
+/// Most answers in parts at once, of these connections: event streams, and whole trees. One user, or one host where clients
+/// need not log in, may have no more than are left for all others.
 const HTTP_STREAMS_MAX: usize = 32;
 /// Longest head of a request, bytes, with its first line.
 const HTTP_HEAD_BYTES_MAX: usize = 16 << 10;
@@ -123,6 +128,8 @@ pub struct Limits {
     streams: usize,
     /// How long a head may take, and before it a TLS handshake.
     head: Duration,
+    /// How long a body may take, with the wait for its turn.
+    body: Duration,
     /// How long a client may take nothing of an answer.
     write: Duration,
 }
@@ -144,6 +151,7 @@ impl Default for Limits {
             connections: HTTP_CONNECTIONS_MAX,
             streams: HTTP_STREAMS_MAX,
             head: HEAD_TIMEOUT,
+            body: BODY_TIMEOUT,
             write: WRITE_TIMEOUT,
         }
     }
@@ -175,11 +183,11 @@ impl HttpPort {
             answers: Answers {
                 source,
                 scrapes: Semaphore::new(SCRAPES_AT_ONCE),
-                streams: Arc::new(Semaphore::new(limits.streams)),
+                streams: Turns::new(limits.streams),
                 counts: Counts::default(),
                 slots: Arc::clone(&slots),
             },
-            long_bodies: Arc::new(Semaphore::new(HTTP_LONG_BODIES_MAX)),
+            long_bodies: Turns::new(HTTP_LONG_BODIES_MAX),
             limits,
         });
         let accepting = rt::spawn(accept(listener, port, Arc::clone(&slots)));
@@ -227,7 +235,7 @@ struct Port {
     hosts: Hosts,
     tls: Option<Tls>,
     answers: Answers,
-    long_bodies: Arc<Semaphore>,
+    long_bodies: Arc<Turns>,
     limits: Limits,
 }
 
@@ -237,10 +245,12 @@ async fn accept(listener: TcpListener, port: Arc<Port>, slots: Arc<Slots>) {
         // Those that were closed to make room must have ended: else a flood would outrun their ends.
         slots.room().await;
         match listener.accept().await {
-            Ok((stream, _)) => {
-                // None if all are answers in parts: then this one is closed.
-                if let Some(slot) = slots.enter(&stream) {
-                    let _detached = rt::spawn(serve(stream, slot, Arc::clone(&port)));
+            Ok((stream, peer)) => {
+                let (task, registration) = AbortHandle::new_pair();
+                // None: those that are there have no less right to be, so this one is closed.
+                if let Some(slot) = slots.enter(&stream, comes_from(&stream, peer), task) {
+                    let serving = serve(stream, slot, Arc::clone(&port));
+                    let _detached = rt::spawn(Abortable::new(serving, registration));
                 }
             }
             Err(error) => {
@@ -249,6 +259,12 @@ async fn accept(listener: TcpListener, port: Arc<Port>, slots: Arc<Slots>) {
             }
         }
     }
+}
+
+/// Whose connection it is: this machine has other addresses besides those of the loopback.
+fn comes_from(stream: &TcpStream, peer: SocketAddr) -> IpAddr {
+    let is_own = stream.local_addr().is_ok_and(|local| local.ip() == peer.ip());
+    if is_own { Ipv4Addr::LOCALHOST.into() } else { peer.ip() }
 }
 
 /// A client that has gone without a word must not keep its place: what a stream says now and then only fills the system's
@@ -286,7 +302,7 @@ async fn serve(stream: TcpStream, slot: Slot, port: Arc<Port>) {
     let (heads, targets) = targets::watch();
     let targets = &targets;
     let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| async move {
-        let busy = slot.busy();
+        let busy = Arc::new(slot.busy());
         let (head, incoming) = request.into_parts();
         let refusal = match targets.next_is_cut() {
             true => Some(gate::cut_target()),
@@ -294,7 +310,7 @@ async fn serve(stream: TcpStream, slot: Slot, port: Arc<Port>) {
         };
         let unread = Unread::of(incoming);
         let upload = match refusal.is_none() && head.method == Method::PUT {
-            true => Upload::of(unread.clone(), Arc::clone(&port.long_bodies)),
+            true => Upload::of(unread.clone(), Arc::clone(&port.long_bodies), port.limits.body),
             false => Upload::none(),
         };
         let request = Request {
@@ -309,8 +325,8 @@ async fn serve(stream: TcpStream, slot: Slot, port: Arc<Port>) {
             takes_parts: head.version != Version::HTTP_10,
             upload,
         };
-        let mut response = port.answers.answer(request, refusal, busy).await;
-        if !unread.pass_over().await {
+        let mut response = port.answers.answer(request, refusal, Arc::clone(&busy)).await;
+        if !unread.pass_over(busy).await {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         Ok::<_, Infallible>(response)

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use async_lock::{Semaphore, SemaphoreGuardArc};
 use bytes::{Bytes, BytesMut};
+use distkv_crowd::shares::Holder;
 use futures::stream::{BoxStream, Stream};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
@@ -21,15 +21,19 @@ use serde_json::json;
 
 use crate::rt::{self, Alarm};
 use crate::slots::Busy;
+use crate::turns::{Turn, Turns};
 
 /// Longest body of a request, bytes.
 pub(crate) const HTTP_BODY_BYTES_MAX: usize = 8 << 20;
 /// A body of at most so many bytes is read at once; longer ones take turns.
 const SMALL_BODY_BYTES: usize = 64 << 10;
-/// Most long bodies that are read at once; others wait.
-pub(crate) const HTTP_LONG_BODIES_MAX: usize = 4;
+/// Most long bodies that are read at once; others wait. One user, or one host where clients need not log in, may have no
+/// more than are left for all others.
+pub(crate) const HTTP_LONG_BODIES_MAX: usize = 8;
+/// What they are called where there are too many.
+const LONG_BODIES: &str = "bodies above 64 KiB by HTTP that are being sent";
 /// How long a body may take, with the wait for its turn.
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a body is read that nobody wanted: a small one before the answer, and any other one behind it.
 const UNWANTED_TIMEOUT: Duration = Duration::from_secs(2);
 /// A charged answer goes out in parts of so many bytes.
@@ -81,7 +85,8 @@ impl Request {
 /// The body of a request, not read yet: who may not write is refused before.
 pub struct Upload {
     unread: Unread,
-    long_bodies: Arc<Semaphore>,
+    long_bodies: Arc<Turns>,
+    patience: Duration,
 }
 
 /// What nobody has read yet of a request's body.
@@ -98,13 +103,17 @@ impl Unread {
     /// for that. Otherwise the connection cannot go on, which its client must be told: it would send the next request into it.
     /// What it is still sending is read for a moment and thrown away. Closing with unread bytes would reset the connection,
     /// maybe before its client has read the answer (RFC 9112, section 9.6).
-    pub(crate) async fn pass_over(self) -> bool {
+    /// Meanwhile it is still busy.
+    pub(crate) async fn pass_over(self, busy: Arc<Busy>) -> bool {
         let Some(mut incoming) = self.0.lock().take() else { return true };
         if length(&incoming) <= SMALL_BODY_BYTES as u64 {
             return drain(&mut incoming).await;
         }
         // It ends with its time, or with the connection.
-        let _detached = rt::spawn(async move { drain(&mut incoming).await });
+        let _detached = rt::spawn(async move {
+            drain(&mut incoming).await;
+            drop(busy);
+        });
         false
     }
 }
@@ -131,34 +140,44 @@ impl Upload {
     /// Nothing.
     #[must_use]
     pub fn none() -> Self {
-        Self::of(Unread(Arc::default()), Arc::new(Semaphore::new(0)))
+        Self::of(Unread(Arc::default()), Turns::new(0), BODY_TIMEOUT)
     }
 
-    pub(crate) fn of(unread: Unread, long_bodies: Arc<Semaphore>) -> Self {
-        Self { unread, long_bodies }
+    pub(crate) fn of(unread: Unread, long_bodies: Arc<Turns>, patience: Duration) -> Self {
+        Self { unread, long_bodies, patience }
     }
 
-    /// All of it.
+    /// All of it. A long one takes from the share of `holder`.
     ///
     /// # Errors
-    /// The reply that says why not: it is too long, or too slow, or was cut.
-    pub async fn read(self) -> Result<Bytes, Reply> {
+    /// The reply that says why not: it is too long, or too slow, or was cut, or its turn has not come.
+    pub async fn read(self, holder: &Holder) -> Result<Bytes, Reply> {
         let expected = self.unread.0.lock().as_ref().map_or(0, length);
         if expected > HTTP_BODY_BYTES_MAX as u64 {
             let text = format!("a body has at most {HTTP_BODY_BYTES_MAX} bytes");
             return Err(Reply::error(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &text));
         }
         let Some(incoming) = self.unread.0.lock().take() else { return Ok(Bytes::new()) };
+        let mut waits_for = None;
         let reading = async {
             let _turn = match expected > SMALL_BODY_BYTES as u64 {
-                true => Some(self.long_bodies.acquire().await),
+                true => Some(Turns::wait(&self.long_bodies, holder, &mut waits_for).await),
                 false => None,
             };
             collect(incoming).await
         };
-        rt::timeout(BODY_TIMEOUT, reading).await.unwrap_or_else(|| {
-            let text = "the body came too slowly";
-            let reply = Reply::error(StatusCode::REQUEST_TIMEOUT, "too_slow", text);
+        let read = rt::timeout(self.patience, reading).await;
+        read.unwrap_or_else(|| {
+            let reply = match waits_for {
+                Some(why) => {
+                    let status = StatusCode::TOO_MANY_REQUESTS;
+                    Reply::error(status, "too_many", &why.text(LONG_BODIES))
+                }
+                None => {
+                    let text = "the body came too slowly";
+                    Reply::error(StatusCode::REQUEST_TIMEOUT, "too_slow", text)
+                }
+            };
             Err(reply.with(CONNECTION, HeaderValue::from_static("close")))
         })
     }
@@ -195,8 +214,8 @@ pub enum Content {
     /// All of it, which the clients' memory is charged with as long as the charge is kept.
     Charged(Bytes, Box<dyn Charge>),
     /// Parts, made as the client takes them. An error cuts the connection, so that nobody takes a part for all.
-    /// Bounded in number: see [`crate::HTTP_STREAMS_MAX`].
-    Parts(BoxStream<'static, io::Result<Bytes>>),
+    /// Bounded in number, and in how many of them this holder may have: see [`crate::HTTP_STREAMS_MAX`].
+    Parts(BoxStream<'static, io::Result<Bytes>>, Holder),
 }
 
 /// See [`Content::Charged`].
@@ -213,19 +232,23 @@ impl Reply {
         Self { status, fields, content: Content::Whole(content.into()) }
     }
 
-    /// An answer in parts.
+    /// An answer in parts, which takes from the share of `holder`.
     #[must_use]
-    pub fn parts(kind: &'static str, parts: BoxStream<'static, io::Result<Bytes>>) -> Self {
+    pub fn parts(
+        kind: &'static str,
+        parts: BoxStream<'static, io::Result<Bytes>>,
+        holder: Holder,
+    ) -> Self {
         let fields = vec![(CONTENT_TYPE, HeaderValue::from_static(kind))];
-        Self { status: StatusCode::OK, fields, content: Content::Parts(parts) }
+        Self { status: StatusCode::OK, fields, content: Content::Parts(parts, holder) }
     }
 
-    /// A stream of events. When nothing happens, it says so now and then.
+    /// A stream of events, which takes from the share of `holder`. When nothing happens, it says so now and then.
     #[must_use]
-    pub fn events(events: BoxStream<'static, Event>) -> Self {
+    pub fn events(events: BoxStream<'static, Event>, holder: Holder) -> Self {
         let parts = EventBytes { events, alarm: Box::pin(Alarm::after(HEARTBEAT)) };
         // A proxy like nginx would collect events before it passes them on.
-        Self::parts(EVENT_STREAM, Box::pin(parts))
+        Self::parts(EVENT_STREAM, Box::pin(parts), holder)
             .with(ACCEL_BUFFERING, HeaderValue::from_static("no"))
     }
 
@@ -288,24 +311,16 @@ impl Stream for EventBytes {
     }
 }
 
-/// An answer's content on its way out. Whoever waits for parts keeps the connection's place, and one of the places
+/// An answer's content on its way out. Until it is out, the connection is busy; what comes in parts keeps one of the places
 /// for such answers.
 pub(crate) struct Outgoing {
     content: Content,
-    _held: Option<(Busy, SemaphoreGuardArc)>,
+    _held: (Arc<Busy>, Option<Turn>),
 }
 
 impl Outgoing {
-    /// What is whole.
-    pub(crate) fn whole(content: Content) -> Self {
-        Self { content, _held: None }
-    }
-
-    pub(crate) fn parts(
-        parts: BoxStream<'static, io::Result<Bytes>>,
-        held: (Busy, SemaphoreGuardArc),
-    ) -> Self {
-        Self { content: Content::Parts(parts), _held: Some(held) }
+    pub(crate) fn new(content: Content, busy: Arc<Busy>, place: Option<Turn>) -> Self {
+        Self { content, _held: (busy, place) }
     }
 }
 
@@ -328,7 +343,7 @@ impl Body for Outgoing {
                 let part = bytes.split_to(bytes.len().min(PART_BYTES));
                 Poll::Ready(Some(Ok(Frame::data(part))))
             }
-            Content::Parts(parts) => {
+            Content::Parts(parts, _) => {
                 parts.as_mut().poll_next(cx).map(|part| part.map(|part| part.map(Frame::data)))
             }
         }
@@ -337,7 +352,7 @@ impl Body for Outgoing {
     fn is_end_stream(&self) -> bool {
         match &self.content {
             Content::Whole(bytes) | Content::Charged(bytes, _) => bytes.is_empty(),
-            Content::Parts(_) => false,
+            Content::Parts(..) => false,
         }
     }
 
@@ -346,7 +361,7 @@ impl Body for Outgoing {
             Content::Whole(bytes) | Content::Charged(bytes, _) => {
                 SizeHint::with_exact(bytes.len() as u64)
             }
-            Content::Parts(_) => SizeHint::default(),
+            Content::Parts(..) => SizeHint::default(),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::net::TcpStream as Socket;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use distkv_crowd::shares::Holder;
 use futures::stream::StreamExt as _;
 
 use super::*;
@@ -20,6 +21,18 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Whether it is not long ago.
 fn is_soon(began: u64) -> bool {
     rt::now() - began < PATIENCE.as_millis() as u64
+}
+
+/// Of a crowd of its own address, who asks may have to ask again. (`slots` has tests with other addresses.)
+fn is_answered(port: &HttpPort) {
+    wait_for("who asks is answered", || status(&get(port, "/livez")) == "200");
+}
+
+fn wait_for(what: &str, is_so: impl Fn() -> bool) {
+    let began = rt::now();
+    while !is_so() {
+        assert!(is_soon(began), "not so: {what}");
+    }
 }
 
 /// A node of which everything is known.
@@ -51,14 +64,17 @@ impl Source for Known {
     fn api(&self, request: Request) -> BoxFuture<'static, Reply> {
         let forever = || futures::stream::pending().boxed();
         let event = Event { name: "one", data: String::from("1") };
+        let named = request.query.as_deref().unwrap_or("joe");
+        let holder = Holder::User { method: "token".into(), name: named.into() };
         async move {
             match request.path.as_str() {
                 "/v1/events" => {
-                    Reply::events(futures::stream::once(async { event }).chain(forever()).boxed())
+                    let events = futures::stream::once(async { event }).chain(forever());
+                    Reply::events(events.boxed(), holder)
                 }
                 "/v1/cut" => {
                     let parts = [Ok(Bytes::from("part")), Err(io::Error::other("it is over"))];
-                    Reply::parts(JSON_LINES, futures::stream::iter(parts).boxed())
+                    Reply::parts(JSON_LINES, futures::stream::iter(parts).boxed(), holder)
                 }
                 "/v1/charged" => {
                     let mut reply = Reply::new(StatusCode::OK, JSON, "");
@@ -66,10 +82,11 @@ impl Source for Known {
                     reply.content = Content::Charged(bytes, Box::new(Used(AtomicUsize::new(0))));
                     reply
                 }
-                "/v1/kv/a" => match request.upload.read().await {
+                "/v1/kv/a" => match request.upload.read(&holder).await {
                     Ok(body) => Reply::new(StatusCode::OK, JSON, body.len().to_string()),
                     Err(refused) => refused,
                 },
+                "/v1/kv/forever" => std::future::pending().await,
                 _ => Reply::error(StatusCode::NOT_FOUND, "not_found", "nothing"),
             }
         }
@@ -334,7 +351,7 @@ fn however_many_connections_say_nothing_who_asks_is_answered() {
         silent.drain(..silent.len().saturating_sub(100));
         assert!(port.connections() <= 8, "{}", port.connections());
         if round % 500 == 0 {
-            assert_eq!(status(&get(&port, "/livez")), "200");
+            is_answered(&port);
         }
     }
     // The first of them are closed.
@@ -360,14 +377,16 @@ fn begin_events(port: &HttpPort) -> Socket {
 
 #[test]
 fn streams_keep_their_connections_and_have_a_bound_of_their_own() {
-    let port = open_with(Limits { connections: 4, streams: 2, ..Limits::default() }, true);
+    let port = open_with(Limits { connections: 6, streams: 4, ..Limits::default() }, true);
     let streams = [begin_events(&port), begin_events(&port)];
     let refused = get(&port, "/v1/events");
     assert!(status(&refused) == "429" && refused.contains("too_many"), "{refused}");
+    assert!(refused.contains("the user 'joe' has 2 of the 4 streams"), "{refused}");
+    assert_ne!(status(&get(&port, "/v1/cut?ann")), "429", "others have a share of their own");
     // Whoever comes next takes the places of those that wait, not theirs.
     for _ in 0..20 {
         let _silent = connect(&port);
-        assert_eq!(status(&get(&port, "/livez")), "200");
+        is_answered(&port);
     }
     let [mut first, second] = streams;
     first.set_nonblocking(true).unwrap();
@@ -396,12 +415,67 @@ fn however_many_requests_take_long_a_short_one_is_answered() {
                 socket
             })
             .collect();
-        assert_eq!(status(&get(&port, "/livez")), "200");
+        is_answered(&port);
         drop(slow);
     }
     stream.set_nonblocking(true).unwrap();
     let read = stream.read(&mut [0; 16]);
     assert_eq!(read.unwrap_err().kind(), io::ErrorKind::WouldBlock, "it is open");
+}
+
+/// A long body that has begun, over a connection of its own. Whether its turn has come.
+fn begin_long_body(port: &HttpPort, user: &str) -> (Socket, bool) {
+    let mut socket = connect(port);
+    let head = format!(
+        "PUT /v1/kv/a?{user} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n"
+    );
+    socket.write_all(head.as_bytes()).unwrap();
+    let expected = b"HTTP/1.1 100 Continue\r\n\r\n";
+    let mut said = [0; 25];
+    socket.read_exact(&mut said).unwrap();
+    (socket, said == *expected)
+}
+
+#[test]
+fn long_bodies_of_one_user_leave_turns_to_others() {
+    let port = open_with(Limits { body: Duration::from_secs(5), ..Limits::default() }, true);
+    let begin = |_| begin_long_body(&port, "joe");
+    let slow: Vec<_> = (0..HTTP_LONG_BODIES_MAX / 2).map(begin).collect();
+    assert!(slow.iter().all(|(_, has_turn)| *has_turn));
+    let (mut other, has_turn) = begin_long_body(&port, "ann");
+    assert!(has_turn);
+    other.write_all(&[b'x'; 100_000]).unwrap();
+    other.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut said = [0; 15];
+    other.read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"HTTP/1.1 200 OK");
+    // One more of the same user gets its turn when one of the others ends, as these do in time.
+    let (waits, has_turn) = begin_long_body(&port, "joe");
+    let rest = rest(&waits);
+    assert!(has_turn || rest.contains("the user 'joe' has 4 of the 8 bodies"), "{rest}");
+    for (slow, _) in &slow {
+        assert_eq!(status(&self::rest(slow)), "408");
+    }
+}
+
+/// Who still sends would otherwise wait for a minute, until its system gives up.
+#[test]
+fn whoever_is_cut_while_it_sends_a_body_notices_at_once() {
+    let port = open_with(Limits { connections: 1, ..Limits::default() }, true);
+    let mut socket = connect(&port);
+    let head =
+        b"PUT /v1/kv/forever HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99000000\r\n\r\n";
+    socket.write_all(head).unwrap();
+    // Nobody reads it, so the buffers fill up, until nothing more goes out.
+    let part = vec![b'x'; 1 << 20];
+    socket.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    let full = (0..64).find_map(|_| socket.write_all(&part).err()).expect("it is not read");
+    assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+    socket.set_write_timeout(Some(PATIENCE)).unwrap();
+    is_answered(&port);
+    let ended = socket.write_all(&part).map_err(|error| error.kind());
+    let is_cut = [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe].map(Err);
+    assert!(is_cut.contains(&ended), "{ended:?}");
 }
 
 #[test]

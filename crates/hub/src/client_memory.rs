@@ -5,12 +5,14 @@
 //!
 //! Shared data is counted once in the sum, however many watches wait for it. Each connection also
 //! has an [`Account`] of what it keeps alive and for how long it has not read: when the sum exceeds
-//! the bound, the server closes the worst ([`ClientMemory::worst`]).
+//! the bound, the server closes the worst ([`ClientMemory::worst`]) of the user that keeps most, so that
+//! whoever fills the memory is the one that it is taken from.
 //!
 //! The sum is one atomic counter. Connections add to it in steps of [`STEP_BYTES`], and a bundle of
 //! changes once, so that no message takes a lock for it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -19,6 +21,7 @@ use event_listener::Event;
 use parking_lot::Mutex;
 
 use super::inbox::Inbox;
+use super::shares::Holder;
 use crate::model::ids::Millis;
 use crate::model::invariant::invariant;
 
@@ -26,7 +29,8 @@ use crate::model::invariant::invariant;
 pub const CLIENT_MEMORY: usize = 256 << 20;
 /// A connection reports its memory in steps of this many bytes.
 pub(crate) const STEP_BYTES: usize = 4 << 10;
-/// Connections that hold less are never closed for the memory of all: it would gain nothing.
+/// Connections that hold less are not closed for the memory of all, because it would gain nothing, unless they are all of a
+/// user that keeps more than half of what all may.
 pub(crate) const CLOSE_MIN_BYTES: usize = 64 << 10;
 /// What one overwritten entry keeps alive beside itself: its bucket of the table, and its part of
 /// the nodes above the bucket.
@@ -46,6 +50,8 @@ pub struct ClientMemory {
     /// How many there are, to be looked at without the lock.
     pin_count: AtomicUsize,
     accounts: Mutex<BTreeMap<u64, Weak<Account>>>,
+    /// Whose connection was the worst when that was last looked for.
+    worst: Mutex<Option<Holder>>,
     next_account: AtomicU64,
     is_pressed: AtomicBool,
     /// Fires when the sum exceeds the bound.
@@ -64,6 +70,7 @@ impl Default for ClientMemory {
             pins: Mutex::default(),
             pin_count: AtomicUsize::new(0),
             accounts: Mutex::default(),
+            worst: Mutex::default(),
             next_account: AtomicU64::new(0),
             is_pressed: AtomicBool::new(false),
             pressure: Event::new(),
@@ -135,6 +142,7 @@ impl ClientMemory {
             buffers: AtomicUsize::new(0),
             upload: AtomicUsize::new(0),
             moved_at: AtomicU64::new(now),
+            owner: Mutex::default(),
             is_closing: AtomicBool::new(false),
             closing: Event::new(),
         });
@@ -199,8 +207,8 @@ impl ClientMemory {
         }
     }
 
-    /// The worst connection: by what it keeps alive, times how long it has not read. None if no
-    /// connection holds enough to be worth closing.
+    /// The worst connection of the user whose connections together keep most alive: by what it keeps alive, times how
+    /// long it has not read. None if no connection holds enough to be worth closing, or what is being closed is enough.
     #[must_use]
     pub fn worst(&self, now: Millis) -> Option<(Arc<Account>, Holding)> {
         let accounts: Vec<Arc<Account>> =
@@ -215,12 +223,43 @@ impl ClientMemory {
             let moved_at = account.moved_at.load(Ordering::Relaxed);
             (account, Holding { bytes, silent_ms: now.saturating_sub(moved_at) })
         };
-        accounts
-            .into_iter()
-            .filter(|account| !account.is_closing())
-            .map(holding)
-            .filter(|(_, holding)| holding.bytes >= CLOSE_MIN_BYTES)
-            .max_by_key(|(_, holding)| holding.badness())
+        let mut by_owner: HashMap<Option<Holder>, Vec<(Arc<Account>, Holding)>> = HashMap::new();
+        let mut ending = 0;
+        for account in accounts {
+            let (account, held) = holding(account);
+            if account.is_closing() {
+                ending += held.bytes;
+                continue;
+            }
+            let owner = account.owner.lock().clone();
+            by_owner.entry(owner).or_default().push((account, held));
+        }
+        let max = self.max.load(Ordering::Relaxed);
+        if ending > 0 && self.used().saturating_sub(ending) <= max {
+            return None;
+        }
+        let bytes_of = |all: &[(_, Holding)]| all.iter().map(|(_, holding)| holding.bytes).sum();
+        let mut owners: Vec<_> =
+            by_owner.into_iter().map(|(owner, all)| (bytes_of(&all), owner, all)).collect();
+        owners.sort_by_key(|(bytes, ..)| Reverse::<usize>(*bytes));
+        let (most, owner, _) = owners.first()?;
+        *self.worst.lock() = owner.clone();
+        let takes_half = owners.len() > 1 && *most > max / 2;
+        let worst_of = |all: &[(Arc<Account>, Holding)], least: usize| {
+            let worth = all.iter().filter(|(_, holding)| holding.bytes >= least);
+            worth.max_by_key(|(_, holding)| holding.badness()).cloned()
+        };
+        let mut all = owners.iter().map(|(.., all)| &all[..]);
+        let greatest = all.next().unwrap_or_default();
+        let worst = worst_of(greatest, CLOSE_MIN_BYTES);
+        let worst = worst.or_else(|| worst_of(greatest, 1).filter(|_| takes_half));
+        worst.or_else(|| all.find_map(|all| worst_of(all, CLOSE_MIN_BYTES)))
+    }
+
+    /// Whether more is in use than may be, and this user's connections are those that are closed for it.
+    #[must_use]
+    pub fn is_filled_by(&self, owner: &Holder) -> bool {
+        self.is_exceeded() && self.worst.lock().as_ref() == Some(owner)
     }
 
     /// Counts a connection that was closed because of the bound.
@@ -254,6 +293,7 @@ pub struct Account {
     /// Of the snapshot that it uploads.
     upload: AtomicUsize,
     moved_at: AtomicU64,
+    owner: Mutex<Option<Holder>>,
     is_closing: AtomicBool,
     /// Fires when the connection must be closed because memory ran out, or because no client is
     /// served.
@@ -302,6 +342,17 @@ impl Account {
     #[must_use]
     pub fn silent_ms(&self, now: Millis) -> Millis {
         now.saturating_sub(self.moved_at.load(Ordering::Relaxed))
+    }
+
+    /// See [`ClientMemory::is_filled_by`].
+    #[must_use]
+    pub fn is_filled_by(&self, owner: &Holder) -> bool {
+        self.memory.is_filled_by(owner)
+    }
+
+    /// Whose connection it is.
+    pub fn set_owner(&self, owner: Holder) {
+        *self.owner.lock() = Some(owner);
     }
 
     /// The client took or sent something.
@@ -520,6 +571,32 @@ mod tests {
         assert_eq!(memory.worst(10_000).unwrap().0.number, quick.number);
         drop((worst, quick, slow));
         assert!(memory.worst(99_999).is_none(), "the small one is not worth it");
+    }
+
+    #[test]
+    fn the_memory_is_taken_from_the_user_that_keeps_most_of_it() {
+        let memory = memory(4 << 20);
+        let user = |name: &str| Holder::User { method: "token".into(), name: name.into() };
+        let open_as = |name: &str, bytes: usize, moved_at: Millis| {
+            let account = open(&memory);
+            account.set_owner(user(name));
+            account.set_buffers(bytes);
+            account.note_moved(moved_at);
+            account
+        };
+        // One that has waited for long, and many that have all moved just now.
+        let good = open_as("good", 1 << 20, 0);
+        let greedy: Vec<_> = (0..5).map(|n| open_as("mal", 1 << 20, 9_990 + n)).collect();
+        assert!(memory.is_exceeded() && !memory.is_filled_by(&user("mal")));
+        assert_eq!(memory.worst(10_000).unwrap().0.number, greedy[0].number);
+        assert!(memory.is_filled_by(&user("mal")) && !memory.is_filled_by(&user("good")));
+        drop(greedy);
+        assert!(!memory.is_filled_by(&user("mal")));
+        // Also if it is by many that keep little each.
+        let little: Vec<_> = (0..50).map(|_| open_as("mal", CLOSE_MIN_BYTES - 1, 9_999)).collect();
+        let worst = memory.worst(10_000).unwrap().0;
+        assert!(little.iter().any(|account| account.number == worst.number));
+        assert_eq!(good.silent_ms(10_000), 10_000);
     }
 
     #[test]

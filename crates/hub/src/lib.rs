@@ -10,6 +10,7 @@
 //! a closure takes out of [`Hub::read`] are walked by the caller, outside.
 
 use distkv_core::{engine, protocol, replica, tree};
+pub use distkv_crowd::shares;
 use distkv_model as model;
 use distkv_storage as storage;
 
@@ -23,7 +24,6 @@ pub mod link_queue;
 pub mod log_queue;
 mod outputs;
 mod policy_watch;
-pub mod shares;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -101,6 +101,7 @@ pub struct LogQueue {
     bytes_max: usize,
     defects: Defects,
     clock: WallClock,
+    continues_from_ms: u64,
     state: Mutex<State>,
     appended: AtomicU64,
     written: AtomicU64,
@@ -177,6 +178,7 @@ impl LogQueue {
             bytes_max,
             defects,
             clock: Box::new(|| 0),
+            continues_from_ms: 0,
             state: Mutex::default(),
             appended: AtomicU64::new(0),
             written: AtomicU64::new(0),
@@ -194,6 +196,18 @@ impl LogQueue {
     #[must_use]
     pub fn stamped_by(self, clock: WallClock) -> Self {
         Self { clock, ..self }
+    }
+
+    /// Of a log that goes on after this time, the last one that its past tells of, in milliseconds since 1970.
+    #[must_use]
+    pub fn continuing_from(self, ms: u64) -> Self {
+        Self { continues_from_ms: ms, ..self }
+    }
+
+    /// That time; 0 if there is none.
+    #[must_use]
+    pub fn continues_from_ms(&self) -> u64 {
+        self.continues_from_ms
     }
 
     /// Whether nothing unsynced may be seen outside.

@@ -75,8 +75,8 @@ pub enum Problem {
     #[error("a key file has at most {FILE_BYTES_MAX} bytes; is this the right file?")]
     TooLong,
     #[error(
-        "it does not begin with `network`, `key`, `removed`, `used`, `ca` or `#`; remove the line, or use the newer \
-         version of distkv-node that wrote it"
+        "it does not begin with `network`, `key`, `removed`, `used`, `ca` or `#`. If this is no key file, make one with \
+         `distkv-node key new`; if a newer version of distkv-node wrote it, use that version; else remove the line"
     )]
     Unknown,
     #[error("`network` takes one name, as in `network plant`")]

@@ -166,6 +166,15 @@ pub enum StorageError {
         /// Some of them, for people.
         names: String,
     },
+    /// A directory cannot be made, as there is a symbolic link that leads to nothing.
+    DanglingLink {
+        /// Which directory.
+        directory: String,
+        /// The link: the directory's name, or one above it.
+        link: String,
+        /// Where it leads.
+        to: String,
+    },
     /// A directory in use was moved away, or another was put in its place.
     Replaced {
         /// Where it was.
@@ -261,6 +270,12 @@ impl StorageError {
                 "{directory}: this is not the data directory of a node: it has other files ({names}) and \
                  none of a node"
             ),
+            Self::DanglingLink { directory, link, to } => {
+                let link = if link == directory { "it" } else { link };
+                format!(
+                    "{directory}: {link} is a symbolic link to {to}, which does not exist (is the disk mounted?)"
+                )
+            }
             Self::Replaced { directory } => format!(
                 "{directory}: the directory, or the file 'lock' in it, was moved away, removed or replaced while \
                  the node was running"
@@ -316,6 +331,9 @@ impl StorageError {
             Self::Given { .. } => "begin a new file",
             Self::Locked { .. } => "stop that node, or use another directory",
             Self::Foreign { .. } => "name an empty directory, or one that does not exist yet",
+            Self::DanglingLink { .. } => {
+                "mount the disk that should be there, make what is missing, or name another directory"
+            }
             Self::Replaced { .. } => {
                 "put it back, or restart the node with the directory that it is to use"
             }
@@ -374,6 +392,7 @@ impl StorageError {
             | Self::Given { .. }
             | Self::Locked { .. }
             | Self::Foreign { .. }
+            | Self::DanglingLink { .. }
             | Self::Replaced { .. }
             | Self::LogGone { .. }
             | Self::NotVerified { .. } => false,

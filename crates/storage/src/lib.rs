@@ -30,7 +30,7 @@ mod tests;
 pub use batch::{Batch, Op};
 pub use data_dir::DataDir;
 pub use directory::Directory;
-pub use directory_state::{data_dir, identity, only_foreign, past};
+pub use directory_state::{dangling_link, data_dir, identity, only_foreign, past};
 pub use disk::{Disk, DiskEntry, DiskFile, FileId};
 #[cfg(any(test, feature = "planted-defects"))]
 pub use disks::memory_disk;

@@ -1,7 +1,8 @@
 //! A network's certificate authority (CA): a P-256 key and a self-signed certificate, which the key file holds as bytes.
 //! Each node issues its own certificate from it, and renews that in memory; an administrator issues those of users.
 //!
-//! A certificate is valid from an hour ago, for machines whose clocks are a little behind.
+//! A certificate is valid from an hour ago, for machines whose clocks are a little behind; in the first hour of 1970, from
+//! its beginning.
 
 use std::fmt;
 use std::str::FromStr;
@@ -359,13 +360,14 @@ fn check_name(name: &str) -> Result<(), CaError> {
     Ok(())
 }
 
-/// From an hour before `now` to so many days after it.
+/// From an hour before `now` to so many days after it. Not from before 1970: who checks a certificate cannot read such a
+/// time, and a machine without a battery has the first hour of 1970 until it is told the time.
 fn period(now: u64, days: u32) -> Result<(OffsetDateTime, OffsetDateTime), CaError> {
     let at =
         |seconds: i64| OffsetDateTime::from_unix_timestamp(seconds).map_err(|_| CaError::Time(now));
     let seconds = i64::try_from(now).map_err(|_| CaError::Time(now))?;
     let to = seconds.checked_add(i64::from(days) * DAY_SECS).ok_or(CaError::Time(now))?;
-    Ok((at(seconds.saturating_sub(HOUR_SECS))?, at(to)?))
+    Ok((at((seconds - HOUR_SECS).max(0))?, at(to)?))
 }
 
 fn failed(error: rcgen::Error) -> CaError {

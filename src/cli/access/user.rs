@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::StringValueParser;
 use clap::{Args, Subcommand};
+use distkv_access::users::Role;
 use serde_json::{Value as Json, json};
 
 use super::admins::keep_one;
@@ -203,6 +204,10 @@ impl UserCommand {
 
 pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
     let connect = args.command.remote().clone().or(args.remote);
+    if let UserCommand::Add { role, .. } = &args.command {
+        // Nobody should think of a password for nothing.
+        check_role(role.as_deref())?;
+    }
     if let UserCommand::Token { to: Some(_), .. } = &args.command {
         tidy_when_interrupted(connect.json)?;
     }
@@ -307,6 +312,16 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
         }
     }
     output.flush()
+}
+
+/// Whether there is such a role.
+fn check_role(role: Option<&str>) -> Result<(), CliError> {
+    match role.filter(|role| Role::of(role).is_none()) {
+        None => Ok(()),
+        Some(role) => Err(CliError::Usage(format!(
+            "--role: there is no role {role}: give user, operator or admin"
+        ))),
+    }
 }
 
 async fn change(

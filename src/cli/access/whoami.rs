@@ -8,7 +8,7 @@ use crate::cli::remote::RemoteArgs;
 use crate::cli::terminal::output::{Output, printable};
 use crate::client::Fields;
 
-/// Show as whom the node knows this client, and what role it has
+/// Show which user you are logged in as, and the role
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:

@@ -25,7 +25,7 @@ const PARTS: [(&str, &str); 5] = [
 /// Longest list of ranges that is shown in a table; --json has all.
 const RANGES_SHOWN: usize = 6;
 
-/// Print which changes of which node a node has, and which it misses
+/// Print which changes a node has, and which it still lacks
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:

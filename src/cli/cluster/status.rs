@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::members::print_warnings;
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, login_options};
 use crate::cli::remote::RemoteArgs;
 use crate::cli::terminal::output::{Output, Table, count_of, json_of, printable, text_of};
 use crate::cli::terminal::times::show_time;
@@ -16,15 +16,22 @@ use crate::client::{Fields, Message, ServerError};
 use crate::node::config::SyncPolicy;
 use crate::protocol::client::ErrorCode;
 
+/// How a node begins what it says to a client that has to log in, and what a node with a key says then.
+const NOTHING_DONE: &str = "nothing was done: ";
+const EVERYBODY: &str = "clients of this node must log in";
+
 /// Print the status of a node: ready or not, version, sizes, counters
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
   distkv-node status
   distkv-node status --json | jq .entries
-  distkv-node status --timeout 1s >/dev/null && echo ready  # health check
+  distkv-node status --timeout 1s >/dev/null && echo ready
 
-Exit code: 0 the node serves clients, 1 it does not (yet), 2 usage, 6 no node was \
+Where clients must log in, so must this command. For health checks without a login, a node with --http \
+answers at /livez (it is up) and /readyz (it serves clients).
+
+Exit code: 0 the node serves clients, 1 it does not (yet), or asks for a login, 2 usage, 6 no node was \
 reached, 8 the answer cannot be written.")]
 pub(in crate::cli) struct StatusArgs {
     #[command(flatten)]
@@ -40,13 +47,7 @@ pub(in crate::cli) async fn run(args: StatusArgs) -> Result<(), CliError> {
             let name = &remote.connection.greeting().node;
             output.either(
                 || json!({"name": name, "ready": false, "closed": error.text}),
-                || {
-                    format!(
-                        "{}: serves no client without a login; {}",
-                        printable(name),
-                        printable(&error.text)
-                    )
-                },
+                || asks_for_login(name, &error.text),
             )?;
             output.flush()?;
             return Err(CliError::Told);
@@ -60,6 +61,19 @@ pub(in crate::cli) async fn run(args: StatusArgs) -> Result<(), CliError> {
     }
     output.flush()?;
     if is_ready(&reply) { Ok(()) } else { Err(CliError::Told) }
+}
+
+/// A line about a node that answers, and not to a stranger. `text`: what it says.
+fn asks_for_login(name: &str, text: &str) -> String {
+    let why = text.strip_prefix(NOTHING_DONE).unwrap_or(text);
+    // A node with a key has no more to say.
+    let why = Some(why).filter(|why| *why != EVERYBODY).map(|why| format!("; {}", printable(why)));
+    format!(
+        "{} is up and asks for a login: use {}{}",
+        printable(name),
+        login_options(),
+        why.unwrap_or_default()
+    )
 }
 
 /// Whether the node does not serve this client, because it must log in.

@@ -46,7 +46,7 @@ pub(in crate::cli) struct SetArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["value", "string", "msgpack"])]
     raw_file: Option<PathBuf>,
 
-    /// Make no new event if the value is the same already
+    /// Do nothing if the entry has this value already
     #[arg(long)]
     idem: bool,
 

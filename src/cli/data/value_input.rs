@@ -47,7 +47,7 @@ impl ValueArgs {
             Some("-") => read_text()?,
             Some(text) => text.to_owned(),
             None => {
-                let text = "the value is missing; give one as JSON, or a file with --msgpack or --raw-file";
+                let text = "the value is missing; give one as JSON, '-' for standard input, or a file with --msgpack or --raw-file";
                 return Err(CliError::Usage(text.to_owned()));
             }
         };
@@ -67,7 +67,7 @@ pub(super) fn parse_json(text: &str, what: &str) -> Result<Value, String> {
             format!("{what} is {error}")
         }
         JsonError::Syntax(_) => {
-            format!("{what} is {error}; a string needs quotes, as in '\"text\"', or --string")
+            format!("{what} is {error}. For a string, use quotes, as in '\"text\"', or --string")
         }
         _ => format!("{what} cannot be stored: {error}"),
     })

@@ -262,6 +262,30 @@ pub(in crate::cli) fn moment_text(moment: &Moment) -> String {
     format!("{} (tock {})", show_time(moment.time_ms), moment.tock)
 }
 
+/// Whose the directory should be that states are put into.
+pub(in crate::cli) struct Wanted {
+    /// Its node's name, if that was given.
+    pub(in crate::cli) name: Option<NodeName>,
+    /// Its network's, if that was given.
+    pub(in crate::cli) network: Option<String>,
+    /// States of other networks were asked for.
+    pub(in crate::cli) any_network: bool,
+}
+
+/// A state, and what it was read from.
+pub(in crate::cli) struct Given<'a> {
+    pub(in crate::cli) from: &'a FilePath,
+    pub(in crate::cli) state: StateFile,
+}
+
+impl Given<'_> {
+    /// The network that it says it is of; none of lines of JSON, and of files of the Python DistKV.
+    fn network(&self) -> Option<&str> {
+        let network = self.state.header.as_ref().map(|header| header.network.as_str());
+        network.filter(|network| !network.is_empty())
+    }
+}
+
 /// What was put into a directory.
 pub(in crate::cli) struct Put {
     pub(in crate::cli) owner: Owner,
@@ -274,8 +298,8 @@ pub(in crate::cli) struct Put {
 /// snapshot that the next start begins with. No node may use it meanwhile.
 pub(in crate::cli) fn put_into(
     into: &StateInto<'_>,
-    states: Vec<StateFile>,
-    wanted: (Option<NodeName>, Option<String>),
+    states: Vec<Given<'_>>,
+    wanted: Wanted,
     json: bool,
 ) -> Result<Put, CliError> {
     let directory = DataDir::open(into.directory).map_err(failure)?;
@@ -291,14 +315,17 @@ pub(in crate::cli) fn put_into(
 fn put_into_locked(
     into: &StateInto<'_>,
     directory: &DataDir,
-    states: Vec<StateFile>,
-    wanted: (Option<NodeName>, Option<String>),
+    states: Vec<Given<'_>>,
+    wanted: Wanted,
     json: bool,
 ) -> Result<Put, CliError> {
     let path = into.directory;
     let disk = directory.disk();
     let there = owner_of(&**disk).map_err(failure)?;
-    let owner = owner_for(there.as_ref(), states.first(), wanted, path)?;
+    if !wanted.any_network {
+        check_networks(there.as_ref(), &states, path)?;
+    }
+    let owner = owner_for(there.as_ref(), &states, wanted, path)?;
     let options = RecoverOptions {
         hash_seed: rt::random_u64(),
         new_store: rt::random_u64(),
@@ -312,10 +339,10 @@ fn put_into_locked(
     drop(bar);
     let is_merged = recovered.image.is_some();
     let own = recovered.image.as_ref().map_or(Tock::default(), |image| image.replica.tock);
-    if let Some(why) = states.iter().find_map(|state| state.image.clock_too_far(own)) {
+    if let Some(why) = states.iter().find_map(|given| given.state.image.clock_too_far(own)) {
         return Err(CliError::Failure(why));
     }
-    let mut images = states.into_iter().map(|state| state.image);
+    let mut images = states.into_iter().map(|given| given.state.image);
     let image = match recovered.image {
         Some(image) => merge(&owner.name, image, images)?,
         // In a new directory, the file's Delete group is that of other directories, which may be
@@ -363,11 +390,33 @@ fn give_to_owner(path: &FilePath) -> io::Result<()> {
     Ok(())
 }
 
-/// Whose the directory is to be: as it is, as was asked for, or as the file says.
+/// That all states are of one network: the directory's, or else that of the first one that says so.
+fn check_networks(
+    there: Option<&Owner>,
+    states: &[Given<'_>],
+    path: &FilePath,
+) -> Result<(), CliError> {
+    let mut one = there.map(|owner| (path, owner.network.as_str()));
+    for given in states {
+        let Some(network) = given.network() else { continue };
+        let (what, own) = *one.get_or_insert((given.from, network));
+        if network != own {
+            return Err(CliError::Refused(format!(
+                "{} is of the network {network:?}, {} of {own:?}; nothing was restored; --any-network takes it \
+                 nevertheless",
+                given.from.display(),
+                what.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Whose the directory is to be: as it is, as was asked for, or as the files say.
 fn owner_for(
     there: Option<&Owner>,
-    first: Option<&StateFile>,
-    (name, network): (Option<NodeName>, Option<String>),
+    states: &[Given<'_>],
+    Wanted { name, network, any_network: _ }: Wanted,
     path: &FilePath,
 ) -> Result<Owner, CliError> {
     if let Some(owner) = there {
@@ -383,11 +432,10 @@ fn owner_for(
         }
         return Ok(owner.clone());
     }
-    let header = first.and_then(|state| state.header.as_ref());
-    let from_file = header.map(|header| header.network.clone()).filter(|name| !name.is_empty());
-    let name = match (name, first) {
+    let from_file = states.iter().find_map(Given::network).map(str::to_owned);
+    let name = match (name, states.first()) {
         (Some(name), _) => name,
-        (None, Some(state)) => state.image.id().name.clone(),
+        (None, Some(first)) => first.state.image.id().name.clone(),
         (None, None) => return Err(CliError::Usage(String::from("--name is needed"))),
     };
     Ok(Owner { network: network.or(from_file).unwrap_or_else(|| NETWORK.to_owned()), name })

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::inspect::open;
 use crate::cli::error::CliError;
-use crate::cli::files::directory::{put_into, read_directory, reading_failure};
+use crate::cli::files::directory::{Given, put_into, read_directory, reading_failure};
 use crate::cli::files::new_file::{StateInto, tidy_when_interrupted};
 use crate::cli::files::read::{StateFile, notes_of, read_saved_states, read_state};
 use crate::cli::files::write::write_state;
@@ -44,7 +44,8 @@ later: what was stamped with later times before counts as earlier. At a moment a
 nothing was logged, because the disk had failed or the node did not run, a note says so and the \
 state is the last one before it. The file of --to is replaced with --force only, if it is there already.
 
-Exit code: 0 done, 1 a log is damaged or does not reach back so far, 2 usage, 130 interrupted.")]
+Exit code: 0 done, 1 a log is damaged or does not reach back so far, 2 usage, 3 refused (--into a directory of \
+another network), 130 interrupted.")]
 pub(super) struct ReplayArgs {
     /// A node's data directory; or a snapshot and logs; or logs of the Python DistKV
     #[arg(value_name = "DIR|FILE", required = true)]
@@ -64,6 +65,10 @@ pub(super) struct ReplayArgs {
 
     #[command(flatten)]
     form: FormArgs,
+
+    /// With --into: also where the directory is of a network with another name
+    #[arg(long, conflicts_with = "to")]
+    any_network: bool,
 
     #[command(flatten)]
     into: IntoArgs,
@@ -90,7 +95,9 @@ pub(super) fn run(args: ReplayArgs, json: bool) -> Result<(), CliError> {
     let state = read(&args.from, until, json)?;
     tell_notes(&state.notes);
     if let Some(into) = into {
-        let put = put_into(&into, vec![state], args.into.wanted(), json)?;
+        let from = args.from.first().map_or(FilePath::new(""), PathBuf::as_path);
+        let wanted = args.into.wanted(args.any_network);
+        let put = put_into(&into, vec![Given { from, state }], wanted, json)?;
         let directory = into.directory;
         drop(into);
         return tell_put(directory, &put, json);

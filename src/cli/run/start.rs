@@ -37,9 +37,7 @@ serves the first start and every other one."
     };
 }
 
-/// Start a node by what there is: continue with its data, join its peers, or found a network
-///
-/// This is the command for service managers.
+/// Start a node for a service manager: continue with its data, join its peers, or found a network
 #[derive(Debug, Clone, Args)]
 #[command(after_help = start_help!(), after_long_help = concat!(start_help!(), long_help!()))]
 pub(in crate::cli) struct StartArgs {

@@ -12,7 +12,7 @@ use futures::io::{AsyncReadExt, AsyncWriteExt};
 use parking_lot::Mutex;
 use serde_json::json;
 
-use super::signals::{Signal, on_signals};
+use super::signals::on_ends;
 use crate::cli::error::CliError;
 use crate::cli::remote::RemoteArgs;
 use crate::cli::say;
@@ -51,7 +51,7 @@ ticket's user and secret nor the key's right to do everything is used for them; 
 certificate in the ticket is, for all clients of the tunnel.
 
 Once it listens, it prints one line to standard output; what goes wrong later goes to standard \
-error.
+error. Ctrl-C, SIGTERM and closing the terminal end it; begun with nohup, it outlives the terminal.
 
 Exit code: 0 ended by a signal, 1 it cannot listen, 2 usage, 3 the ticket is not accepted.")]
 pub(in crate::cli) struct TunnelArgs {
@@ -97,10 +97,8 @@ pub(in crate::cli) async fn run(args: TunnelArgs) -> Result<(), CliError> {
         )));
     }
     let (end, ended) = async_channel::bounded(1);
-    on_signals(move |signal| {
-        if !matches!(signal, Signal::HangUp) {
-            let _ = end.try_send(());
-        }
+    on_ends(move |_| {
+        let _ = end.try_send(());
     })?;
     let failed = |error| CliError::Failure(format!("cannot listen at {}: {error}", args.listen));
     let listener = TcpListener::bind(&args.listen.to_string()).await.map_err(failed)?;

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::convert::tell_notes;
 use crate::cli::error::CliError;
-use crate::cli::files::directory::{Put, put_into};
+use crate::cli::files::directory::{Given, Put, Wanted, put_into};
 use crate::cli::files::new_file::{StateInto, tidy_when_interrupted};
 use crate::cli::files::read::read_state;
 use crate::cli::remote::{Remote, RemoteArgs};
@@ -64,12 +64,14 @@ pub(super) struct RestoreArgs {
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 
-    /// Also snapshots of a network with another name
-    #[arg(long, conflicts_with = "into")]
+    /// Also a snapshot of a network with another name than the node's or the directory's, or than
+    /// that of the file before it. Lines of JSON, and files of the Python DistKV, do not say of which network
+    /// they are, and need no such word
+    #[arg(long)]
     any_network: bool,
 
-    /// Also a snapshot that switches logins on, one file at a time: when it is restored, clients of
-    /// every node must log in
+    /// Also a snapshot that switches logins on, or to another method than the network's, one file at
+    /// a time: when it is restored, clients of every node must log in like that
     #[arg(long, conflicts_with = "into")]
     with_auth: bool,
 
@@ -93,7 +95,8 @@ pub(in crate::cli) struct IntoArgs {
     #[arg(long, value_name = "NAME")]
     name: Option<NodeName>,
 
-    /// With --into: the name of its network [default: the same]
+    /// With --into: the name of its network [default: as the directory, or else the first file that
+    /// has one, says]
     #[arg(long, value_name = "NAME")]
     network: Option<String>,
 }
@@ -109,8 +112,8 @@ impl IntoArgs {
     }
 
     /// Whose the directory should be.
-    pub(in crate::cli) fn wanted(&self) -> (Option<NodeName>, Option<String>) {
-        (self.name.clone(), self.network.clone())
+    pub(in crate::cli) fn wanted(&self, any_network: bool) -> Wanted {
+        Wanted { name: self.name.clone(), network: self.network.clone(), any_network }
     }
 }
 
@@ -123,9 +126,10 @@ pub(super) async fn run(args: &RestoreArgs, remote: &RemoteArgs) -> Result<(), C
         for file in &args.files {
             let state = read_state(file, remote.json)?;
             tell_notes(&state.notes);
-            states.push(state);
+            states.push(Given { from: file, state });
         }
-        let put = put_into(&into, states, args.into.wanted(), remote.json)?;
+        let wanted = args.into.wanted(args.any_network);
+        let put = put_into(&into, states, wanted, remote.json)?;
         drop(into);
         return tell_put(directory, &put, remote.json);
     }
@@ -141,7 +145,7 @@ pub(super) async fn run(args: &RestoreArgs, remote: &RemoteArgs) -> Result<(), C
         let left = || format!("nothing of {} was restored", file.display());
         let restored = restore(&connected, file, args, remote, &interrupt).await;
         let reply = restored.map_err(|error| error.left(&left()))?;
-        tell(file, &reply, &mut output)?;
+        tell(file, &reply, args.with_auth, &mut output)?;
         output.flush()?;
     }
     Ok(())
@@ -236,7 +240,13 @@ fn say_taking_in(file: &FilePath, json: bool) {
     }
 }
 
-fn tell(file: &FilePath, reply: &Message, output: &mut Output) -> Result<(), CliError> {
+/// `with_auth`: logins may have been switched on by it.
+fn tell(
+    file: &FilePath,
+    reply: &Message,
+    with_auth: bool,
+    output: &mut Output,
+) -> Result<(), CliError> {
     let result = reply.get("result").and_then(|result| Message::new(result).ok());
     let count = |name: &str| result.as_ref().and_then(|result| result.u64(name)).unwrap_or(0);
     let names = ["entries", "taken", "made", "dropped", "conflicts"];
@@ -280,7 +290,7 @@ fn tell(file: &FilePath, reply: &Message, output: &mut Output) -> Result<(), Cli
                     text.push_str(&format!("; {}", count_of(count, one, many)));
                 }
             }
-            if let Some(method) = auth {
+            if let Some(method) = auth.filter(|_| with_auth) {
                 text.push_str(&format!(
                     "\nlogins are on in this network now (:n.auth, method {method:?}): its nodes \
                      ask all clients to log in, these commands included (--user), except nodes with \

@@ -24,15 +24,17 @@ Examples:
 
 Every byte of a snapshot and of an event log is covered by a checksum. Files of the Python \
 DistKV and lines of JSON have none: they are only checked for being readable. A log that \
-ends in the middle of a change is not damaged: its node was killed, or is still writing. A \
+ends in the middle of a change is good, as its node was killed, or is still writing; a note \
+says how much of that change is there. A snapshot that ends too early is not. A \
 saved state of the Python DistKV has no end mark: where it ends between two entries, only a \
 note says that changes are missing.
 
 A node's data directory is also read as the node reads it at its start, whether that runs or \
 not: its identity, how it was stopped, and whether each log goes on where the one before it \
 ended. The last line says whether a node would start with it, and if not, what it would say. \
-What a crash has left at the end of the last log, and the start cuts off, is not damaged \
-there; in a log that is named by itself it is.
+After a crash of the machine, bytes that are no change may follow the last change of the last \
+log: zeros, say. The start cuts them off, so the directory's log is good, with a note; in a \
+log that is named by itself they are damage.
 
 Exit code: 0 all are good, 1 one is not or cannot be read, 2 usage, 8 what was found cannot be written.")]
 pub(super) struct VerifyArgs {

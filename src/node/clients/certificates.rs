@@ -35,6 +35,9 @@ const RENEW_AFTER_SECS: u64 = 24 * 3_600;
 const AHEAD_SECS: u64 = 600;
 /// The time between two looks at the files, and at the node's names; what could not be taken is tried again as often.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+/// The time between two looks at the clock, which may be set right by years once the network is up: nobody who has the
+/// right time believes the certificate until it is renewed.
+const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 /// Of a file's mode: those who are neither its owner nor of its group may read it.
 const OTHERS_READ: u32 = 0o004;
 /// Of a machine with more addresses, the rest is not in its certificate; `--cert-name` puts it there.
@@ -143,6 +146,11 @@ impl Certificates {
         let of_period = period.and_then(|period| warning(&name(&self.config), period, now_secs()));
         let of_refused = self.refused.lock().why.as_deref().map(refusal);
         together([of_period, of_refused, self.shown.lock().open_key.clone()])
+    }
+
+    /// Whether the clock alone says that another certificate is due.
+    fn is_old(&self) -> bool {
+        self.config.own.is_none() && self.shown.lock().is_old(now_secs())
     }
 
     /// Looks whether another certificate is due, and whether the present one expires.
@@ -259,11 +267,16 @@ impl Shown {
 
     /// Whether another certificate must be made than what was shown before.
     fn is_due(&self, before: &Self, is_own: bool) -> bool {
-        let age = self.issued_at.saturating_sub(before.issued_at);
+        let is_old = !is_own && before.is_old(self.issued_at);
+        is_old || before.names != self.names || before.files != self.files
+    }
+
+    /// Whether the node's own certificate must be renewed by now, in seconds since 1970.
+    fn is_old(&self, now: u64) -> bool {
+        let age = now.saturating_sub(self.issued_at);
         // The clock was set back: a certificate of later days is not valid yet.
-        let ahead = before.issued_at.saturating_sub(self.issued_at);
-        let is_old = age >= RENEW_AFTER_SECS || ahead >= AHEAD_SECS;
-        (!is_own && is_old) || before.names != self.names || before.files != self.files
+        let ahead = self.issued_at.saturating_sub(now);
+        age >= RENEW_AFTER_SECS || ahead >= AHEAD_SECS
     }
 }
 
@@ -309,14 +322,18 @@ pub(in crate::node) fn check(config: &TlsConfig) -> Result<Option<String>, Strin
 /// Looks after the certificate until the node has ended.
 pub(in crate::node) async fn look_after(certificates: Weak<Certificates>) {
     // The first look is soon, for what is to be said of the certificate at once.
-    let mut interval = Duration::ZERO;
+    let (mut interval, mut next_look) = (Duration::ZERO, 0);
     loop {
         let Some(listener) = certificates.upgrade().map(|own| own.reload.listen()) else { return };
-        let _ = rt::timeout(interval, listener).await;
-        interval = LOOK_INTERVAL;
+        let is_asked = rt::timeout(interval, listener).await.is_some();
+        interval = CLOCK_INTERVAL;
         let Some(own) = certificates.upgrade() else { return };
+        if !is_asked && rt::now() < next_look && !own.is_old() {
+            continue;
+        }
         // Files are read, and a key is made.
         rt::spawn_blocking(move || own.look()).await;
+        next_look = rt::now() + rt::millis(LOOK_INTERVAL);
     }
 }
 
@@ -519,9 +536,12 @@ mod tests {
             (NOW + AHEAD_SECS - 1, false),
             (NOW + AHEAD_SECS, true),
             (NOW + 365 * 86_400, true),
+            // It was issued before this machine was told the time.
+            (30, true),
         ] {
             assert_eq!(at(NOW).is_due(&at(issued_at), false), is_due, "{issued_at}");
             assert!(!at(NOW).is_due(&at(issued_at), true), "the operator renews own ones");
+            assert_eq!(at(issued_at).is_old(NOW), is_due, "{issued_at}");
         }
         let other = Shown { names: vec!["n2".into()], ..at(NOW) };
         assert!(other.is_due(&at(NOW), false));

@@ -43,6 +43,10 @@ impl System for RealSystem {
         rt::now_us()
     }
 
+    fn awake_or_not(&self) -> Millis {
+        rt::awake_or_not()
+    }
+
     fn wall_clock_ms(&self) -> u64 {
         rt::wall_clock_ms()
     }

@@ -221,12 +221,17 @@ async fn is_network_missing(
             all_join: infos.iter().all(|link| !link.peer.ready && link.peer.may_begin.is_none()),
             is_first: infos.iter().all(|link| own.begins_before(&link.peer)),
         };
-        if decide_first_step(found, patience_ms, timing) == FirstStep::GoAlone
+        let goes_alone = decide_first_step(found, patience_ms, timing) == FirstStep::GoAlone;
+        // Its data says which network it belongs to. Without, wrong names of peers would make a second network, which
+        // nobody has asked for.
+        let knows_nobody = !has_data && infos.is_empty() && links.unknown_by_all().is_some();
+        if goes_alone
             // Two nodes of one name must not both found: the stay of the other decides.
             && links.name_trouble().is_none()
             // A node that knows of a network and belongs to another one was given the wrong name of
             // it.
             && (has_data || links.refused_by_all().is_none())
+            && !knows_nobody
         {
             tell_alone(links, knows_peers, since(began));
             return true;
@@ -234,6 +239,9 @@ async fn is_network_missing(
         watch_name(links, timing);
         if !has_data {
             watch_refusals(links.refused_by_all(), links, timing);
+        }
+        if goes_alone && knows_nobody {
+            watch_names(links, timing, true);
         }
         if patience_ms == Millis::MAX && links.count() == 0 {
             match links.knows_nobody_since() {
@@ -245,7 +253,7 @@ async fn is_network_missing(
                 Some(_) => {}
                 None => watch_refusals(links.only_own(), links, timing),
             }
-            watch_names(links, timing);
+            watch_names(links, timing, true);
         }
         if since(told_at) >= PROGRESS_INTERVAL_MS {
             told_at = now;
@@ -268,7 +276,7 @@ async fn wait_for_network(links: &Links, timing: &Timing) {
         watch_refusals(links.refused_by_all(), links, timing);
         if links.count() == 0 {
             watch_refusals(links.only_own(), links, timing);
-            watch_names(links, timing);
+            watch_names(links, timing, false);
         }
         let now = rt::now();
         if now.saturating_sub(told_at) >= PROGRESS_INTERVAL_MS {
@@ -306,13 +314,13 @@ fn watch_refusals(refused: Option<Refused>, links: &Links, timing: &Timing) {
 }
 
 /// A newcomer that knows nobody but by names that do not exist gives up. Nothing says that they never will,
-/// so it may be started again.
-fn watch_names(links: &Links, timing: &Timing) {
+/// so it may be started again. `may_found`: it is one that founds a network where there is none.
+fn watch_names(links: &Links, timing: &Timing, may_found: bool) {
     if let Some(unknown) = links.unknown_by_all()
         && rt::now().saturating_sub(unknown.since) >= timing.refused_patience_ms
     {
         let (address, why) = (unknown.address, unknown.why.to_string());
-        links.stop.request(StopReason::UnknownPeers { address, why });
+        links.stop.request(StopReason::UnknownPeers { address, why, may_found });
     }
 }
 

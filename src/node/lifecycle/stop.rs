@@ -46,13 +46,16 @@ pub enum StopReason {
     },
     /// The host names of all peers that this node was told of do not exist, and it has no data to go on with.
     #[error(
-        "no peer can be called: {address}: {why}; check the names of the peers, or the name service"
+        "no peer can be called: {address}: {why}; check the names of the peers, or the name service{}",
+        of_first_nodes(*may_found)
     )]
     UnknownPeers {
         /// One of them.
         address: String,
         /// What the name service says.
         why: String,
+        /// It is one that founds a network where there is none.
+        may_found: bool,
     },
     /// The saved state that the node should start with could not be taken in.
     #[error("{0}")]
@@ -69,6 +72,14 @@ fn of_copies(has_directory: bool) -> &'static str {
             ". A copy of that node's data directory keeps its name: start with an empty directory and another \
              --name; `distkv-node snapshot restore DIR` takes over what only the copy has"
         }
+        false => "",
+    }
+}
+
+/// What somebody may have wanted who names peers that do not exist yet.
+fn of_first_nodes(may_found: bool) -> &'static str {
+    match may_found {
+        true => "; the first node of a new network is started without peers",
         false => "",
     }
 }

@@ -484,6 +484,12 @@ impl Links {
         link.close(end.clone());
         self.tell_down(link);
         self.hub.remove_link(link.id);
+        let is_farewell = end == LinkEnd::Left || link.queue.closing() == Some(CloseReason::Left);
+        // Of a node that leaves, all links end so.
+        if is_farewell && !self.stop.is_requested() {
+            // Before anybody sees that the link is gone.
+            self.observed.note_farewell(link.peer.name.clone(), link.peer.incarnation);
+        }
         {
             let mut table = self.table.lock();
             if table.get(&link.peer.name).is_some_and(|standing| standing.id == link.id) {

@@ -40,7 +40,7 @@ pub(in crate::node) async fn follow_members(links: Arc<Links>, mut file: Option<
         links.hub.cluster_changed.notify(usize::MAX);
         if let Some(file) = &mut file {
             let linked = links.infos().into_iter().map(|link| (link.peer.name, link.peer.gossip));
-            file.update(&roster.members, linked.collect());
+            file.update(&roster.members, linked.collect(), &links.observed.parted());
             file.note_given_up(links.observed.given_up());
             file.store().await;
         }
@@ -151,8 +151,15 @@ impl PeerFile {
         }
     }
 
-    /// `linked`: the peers that have a link, by name, with the address as they write it.
-    fn update(&mut self, members: &[MemberInfo], linked: BTreeMap<NodeName, String>) {
+    /// `linked`: the peers that have a link, by name, with the address as they write it; `parted`: those that have said
+    /// farewell over theirs.
+    fn update(
+        &mut self,
+        members: &[MemberInfo],
+        linked: BTreeMap<NodeName, String>,
+        parted: &BTreeSet<NodeName>,
+    ) {
+        self.named.retain(|name, _| !parted.contains(name));
         for member in members {
             match member.state {
                 MemberState::Left => {
@@ -256,30 +263,35 @@ mod tests {
     fn who_says_farewell_is_not_kept_though_its_link_still_stands() {
         let mut file = PeerFile::new(PathBuf::new(), Vec::new(), false);
         let link = |address: &str| BTreeMap::from([(name("b"), address.to_owned())]);
-        file.update(&[member("b", 2, MemberState::Up)], link("127.0.0.1:2"));
+        let none = BTreeSet::new();
+        file.update(&[member("b", 2, MemberState::Up)], link("127.0.0.1:2"), &none);
         assert_eq!(known(&file), [("b", "127.0.0.1:2")]);
-        file.update(&[member("b", 2, MemberState::Left)], link("127.0.0.1:2"));
+        file.update(&[member("b", 2, MemberState::Left)], link("127.0.0.1:2"), &none);
         assert_eq!(known(&file), []);
         // It is back, at another port.
         let back = [member("b", 2, MemberState::Left), member("b", 3, MemberState::Up)];
-        file.update(&back, link("b.example:3"));
+        file.update(&back, link("b.example:3"), &none);
         assert_eq!(known(&file), [("b", "b.example:3")]);
         // It may come back.
-        file.update(&[member("b", 3, MemberState::Down)], BTreeMap::new());
+        file.update(&[member("b", 3, MemberState::Down)], BTreeMap::new(), &none);
         assert_eq!(known(&file), [("b", "b.example:3")]);
+        // Nor is one that membership has never met.
+        file.update(&[], BTreeMap::new(), &BTreeSet::from([name("b")]));
+        assert_eq!(known(&file), []);
     }
 
     #[test]
     fn who_is_not_missed_any_more_is_kept_as_such_until_it_is_back() {
         let mut file = PeerFile::new(PathBuf::new(), Vec::new(), false);
-        file.update(&[member("b", 2, MemberState::Up)], BTreeMap::new());
+        let none = BTreeSet::new();
+        file.update(&[member("b", 2, MemberState::Up)], BTreeMap::new(), &none);
         file.note_given_up(BTreeSet::from([name("b"), name("never-a-peer")]));
-        file.update(&[member("b", 2, MemberState::Down)], BTreeMap::new());
+        file.update(&[member("b", 2, MemberState::Down)], BTreeMap::new(), &none);
         assert_eq!(known(&file), [("b", "127.0.0.1:2")]);
         assert_eq!(file.given_up, BTreeSet::from([name("b")]));
         let again = PeerFile::new(PathBuf::new(), file.peers(), false);
         assert_eq!(again.given_up, file.given_up);
-        file.update(&[], BTreeMap::from([(name("b"), String::from("127.0.0.1:2"))]));
+        file.update(&[], BTreeMap::from([(name("b"), String::from("127.0.0.1:2"))]), &none);
         assert_eq!(file.given_up, BTreeSet::new());
     }
 }

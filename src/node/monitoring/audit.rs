@@ -110,7 +110,15 @@ impl Sink {
 
     /// Waits for something to write, and writes it; false at the end.
     fn serve(&mut self, audit: &Audit) -> bool {
-        let Work { entries, reopen, is_closed } = audit.next(PATIENCE);
+        let Work { entries, reopen, overrun, is_closed } = audit.next(PATIENCE);
+        if let Some(lost) = overrun {
+            tracing::warn!(
+                path = %self.path.display(), lost,
+                "more came at once than the audit log's disk takes; what there is no room for is counted, and lost to it, \
+                 but logins and refusals go before what was done; `status` has how many. Look in the audit log for who or \
+                 what causes so much"
+            );
+        }
         if reopen {
             self.reopen();
         } else if !entries.is_empty() && !self.is_orphaned && self.is_removed() {

@@ -139,6 +139,16 @@ impl Observed {
         self.splits.lock().expect(unseen);
     }
 
+    /// That life of a member has said farewell over its link.
+    pub(in crate::node) fn note_farewell(&self, name: NodeName, life: Incarnation) {
+        self.splits.lock().note_farewell(name, life);
+    }
+
+    /// Who has said farewell over its link, and is not back.
+    pub(in crate::node) fn parted(&self) -> BTreeSet<NodeName> {
+        self.splits.lock().parted()
+    }
+
     /// Who is not missed any more, and not back.
     pub(in crate::node) fn given_up(&self) -> BTreeSet<NodeName> {
         self.splits.lock().given_up()

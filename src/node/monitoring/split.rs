@@ -5,10 +5,11 @@
 //! So are members that this node knew when it was started and that do not show themselves (`unseen`). Of members that are
 //! up, those are told of to which no link comes about (`unlinked`).
 //!
-//! A member that leaves says so, and is not missed. One that is silent is, until it is back, has left, or is
+//! A member that leaves says so, to membership or over its link (`parted`), and is not missed. One that is silent is, until it is back, has left, or is
 //! forgotten: when it is taken off the Delete group; alone, when `--forget-down-after` is over; of several that
 //! went together, after a week.
 
+mod parted;
 pub(in crate::node) mod unlinked;
 pub(in crate::node) mod unseen;
 
@@ -19,10 +20,11 @@ use std::time::Duration;
 use crate::engine::Engine;
 use crate::membership::MemberState;
 use crate::model::count::count_of;
-use crate::model::ids::{Millis, NodeName};
+use crate::model::ids::{Incarnation, Millis, NodeName};
 use crate::node::link::Links;
 use crate::rt;
 use crate::server::{SilentInfo, SilentMembers};
+use parted::Parted;
 use unseen::{Missed, Unseen};
 
 /// The time between two looks.
@@ -49,6 +51,7 @@ pub(in crate::node) async fn watch_split(links: Arc<Links>, forget_after_ms: Mil
         let listed = config.iter().flat_map(|config| config.members());
         let network = Network {
             present,
+            lives: lives(&links),
             known,
             listed: listed.map(|member| member.name.clone()).collect(),
             linked: links.infos().into_iter().map(|link| link.peer.name).collect(),
@@ -99,11 +102,23 @@ fn present(links: &Links) -> BTreeMap<NodeName, Presence> {
     present
 }
 
+/// The lives that are up, or linked.
+fn lives(links: &Links) -> BTreeSet<(NodeName, Incarnation)> {
+    let roster = links.swim.roster();
+    let is_up = |state| matches!(state, MemberState::Up | MemberState::Suspect);
+    let up = roster.members.iter().filter(|member| is_up(member.state));
+    let up = up.map(|member| (member.name.clone(), member.incarnation));
+    let linked = links.infos().into_iter().map(|link| (link.peer.name, link.peer.incarnation));
+    up.chain(linked).collect()
+}
+
 /// What is looked at.
 #[derive(Clone, Default, Debug)]
 pub(in crate::node) struct Network {
     /// The members but this node.
     pub(super) present: BTreeMap<NodeName, Presence>,
+    /// Of these, the lives that are here.
+    pub(super) lives: BTreeSet<(NodeName, Incarnation)>,
     /// How many changes were made here, or taken from peers, since the start.
     pub(super) known: u64,
     /// The members of the Delete group.
@@ -154,6 +169,7 @@ pub(in crate::node) struct SplitWatch {
     splits: Vec<Split>,
     /// Members that may have been lost before this life.
     unseen: Unseen,
+    parted: Parted,
     /// Members that are not missed any more although they are not back.
     given_up: BTreeSet<NodeName>,
     /// At the last look; see [`Network`].
@@ -191,6 +207,16 @@ impl SplitWatch {
     /// Whom this node knew when it was started.
     pub(in crate::node) fn expect(&mut self, unseen: Unseen) {
         self.unseen = unseen;
+    }
+
+    /// That life of a member has said farewell over its link.
+    pub(in crate::node) fn note_farewell(&mut self, name: NodeName, life: Incarnation) {
+        self.parted.note(name, life);
+    }
+
+    /// Who has said farewell over its link, and is not back.
+    pub(in crate::node) fn parted(&self) -> BTreeSet<NodeName> {
+        self.parted.names()
     }
 
     /// Who is not missed any more, and not back.
@@ -248,15 +274,13 @@ impl SplitWatch {
                 }
                 // It has only just come.
                 Presence::Doubtful => {}
-                Presence::Left => {
-                    self.here.remove(name);
-                    self.doubtful.remove(name);
-                    self.splits.iter_mut().for_each(|split| {
-                        split.names.remove(name);
-                    });
-                }
+                Presence::Left => self.leave(name),
                 Presence::Silent => {}
             }
+        }
+        self.parted.look(&network.lives);
+        for name in self.parted.gone(present) {
+            self.leave(&name);
         }
         let is_gone =
             |name: &&NodeName| !matches!(present.get(*name), Some(is) if *is < Presence::Left);
@@ -278,6 +302,15 @@ impl SplitWatch {
         self.given_up.retain(|name| present.get(name).is_none_or(|is| *is == Presence::Silent));
         news.extend(self.say(now));
         news
+    }
+
+    /// It is not missed.
+    fn leave(&mut self, name: &NodeName) {
+        self.here.remove(name);
+        self.doubtful.remove(name);
+        self.splits.iter_mut().for_each(|split| {
+            split.names.remove(name);
+        });
     }
 
     fn lose(&mut self, name: NodeName, since: Millis, known: u64) {
@@ -585,6 +618,38 @@ mod tests {
         assert_eq!(told(&watch, FORGET_MS * 3 + 1).unwrap(), ["d"]);
         look(&mut watch, &[], 1, MISSED_TOGETHER_MS + 2_000);
         assert_eq!(watch.silent(MISSED_TOGETHER_MS + 2_000), None);
+    }
+
+    #[test]
+    fn who_says_farewell_over_its_link_is_not_missed_and_its_next_life_is() {
+        let name = |text: &str| NodeName::new(text).unwrap();
+        let life = |number| (name("b"), Incarnation(number));
+        let mut watch = SplitWatch::default();
+        let mut network = Network {
+            present: members(&[("b", Here), ("c", Here)]),
+            lives: BTreeSet::from([life(1)]),
+            ..Network::default()
+        };
+        watch.look(&network, FORGET_MS, 0);
+        // Its link ends a moment later, or membership has not heard of it.
+        watch.note_farewell(name("b"), Incarnation(1));
+        assert_eq!(watch.look(&network, FORGET_MS, 500), []);
+        network.present = members(&[("b", Silent), ("c", Here)]);
+        network.lives.clear();
+        assert_eq!(watch.look(&network, FORGET_MS, 1_000), []);
+        assert_eq!((watch.count(), watch.silent(1_000)), (0, None));
+        assert_eq!(watch.parted(), BTreeSet::from([name("b")]));
+        network.present = members(&[("b", Here), ("c", Here)]);
+        network.lives.insert(life(2));
+        watch.look(&network, FORGET_MS, 2_000);
+        assert_eq!(watch.parted(), BTreeSet::new());
+        network.present = members(&[("c", Here)]);
+        network.lives.clear();
+        assert_eq!(watch.look(&network, FORGET_MS, 3_000).len(), 1);
+        // The one before says so late.
+        watch.note_farewell(name("b"), Incarnation(2));
+        watch.look(&network, FORGET_MS, 3_500);
+        assert_eq!(watch.silent(3_500), None);
     }
 
     #[test]

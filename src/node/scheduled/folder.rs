@@ -146,12 +146,18 @@ impl Folder {
         written
     }
 
-    /// Removes snapshots that are neither among the newest `keep` nor younger than `keep_for`. Where none of those holds an
-    /// entry, the newest one that does is spared: a node that has lost its data goes on to make snapshots.
+    /// Removes snapshots that are neither among the newest `keep` nor younger than `keep_for`, which is counted by
+    /// `age_time_ms` ([`distkv_durable::AgeClock`]): a snapshot that is made now counts, even if `now_ms` is wrong. Where none
+    /// of those holds an entry, the newest one that does is spared: a node that has lost its data goes on to make snapshots.
     ///
     /// # Errors
     /// Those of the file system.
-    pub(super) fn prune(&self, now_ms: u64, keep: usize, keep_for: Duration) -> io::Result<Pruned> {
+    pub(super) fn prune(
+        &self,
+        (now_ms, age_time_ms): (u64, u64),
+        keep: usize,
+        keep_for: Duration,
+    ) -> io::Result<Pruned> {
         let all = self.list(now_ms)?;
         let (old, kept) = all.split_at(all.len().saturating_sub(keep));
         let newest = |of: &[Made]| of.iter().rev().find(|made| self.has_entries(made)).cloned();
@@ -159,7 +165,7 @@ impl Folder {
         let young = rt::millis(keep_for);
         let mut removed = Vec::new();
         for made in old.iter().filter(|made| spared.as_ref() != Some(made)) {
-            if now_ms.saturating_sub(made.time_ms) >= young {
+            if age_time_ms.saturating_sub(made.time_ms) >= young {
                 fs::remove_file(self.path.join(&made.file))?;
                 removed.push(made.file.clone());
             }
@@ -257,9 +263,9 @@ mod tests {
         assert_eq!(names[1], "n1-20261121T010000Z.dkv");
         let now = DAY_MS + 5 * 3_600_000;
         let hours = |n: u64| Duration::from_secs(n * 3_600);
-        assert_eq!(folder.prune(now, 2, hours(6)).unwrap().removed, Vec::<String>::new());
-        assert_eq!(folder.prune(now, 2, hours(4)).unwrap().removed, names[..2]);
-        assert_eq!(folder.prune(now, 1, Duration::ZERO).unwrap().removed, names[2..4]);
+        assert_eq!(folder.prune((now, now), 2, hours(6)).unwrap().removed, Vec::<String>::new());
+        assert_eq!(folder.prune((now, now), 2, hours(4)).unwrap().removed, names[..2]);
+        assert_eq!(folder.prune((now, now), 1, Duration::ZERO).unwrap().removed, names[2..4]);
         let left: Vec<String> =
             folder.list(now).unwrap().into_iter().map(|made| made.file).collect();
         assert_eq!(left, names[4..]);
@@ -279,9 +285,32 @@ mod tests {
         };
         assert_eq!(listed(&folder), [&ahead, &later, &before, &now].map(Clone::clone));
         let a_week = Duration::from_secs(7 * 86_400);
-        assert_eq!(folder.prune(now_ms, 2, a_week).unwrap().removed, Vec::<String>::new());
-        assert_eq!(folder.prune(now_ms, 2, Duration::ZERO).unwrap().removed, [ahead, later]);
+        assert_eq!(
+            folder.prune((now_ms, now_ms), 2, a_week).unwrap().removed,
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            folder.prune((now_ms, now_ms), 2, Duration::ZERO).unwrap().removed,
+            [ahead, later]
+        );
         assert_eq!(listed(&folder), [before, now]);
+    }
+
+    #[test]
+    fn a_moment_with_the_clock_ahead_makes_none_old() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::open(place.path(), "n1").unwrap();
+        let made = [0, 1, 2, 367].map(|day| make(&folder, DAY_MS + day * 86_400_000));
+        let (ahead_ms, right_ms) = (DAY_MS + 367 * 86_400_000, DAY_MS + 2 * 86_400_000);
+        let days = |n: u64| Duration::from_secs(n * 86_400);
+        let removed = |days| folder.prune((ahead_ms, right_ms), 1, days).unwrap().removed;
+        assert_eq!(removed(days(30)), Vec::<String>::new());
+        assert_eq!(removed(days(2)), made[..1]);
+        assert_eq!(
+            removed(Duration::ZERO),
+            made[1..3],
+            "as many as are wanted, whatever their age"
+        );
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use distkv_durable::{AgeClock, ClockNews};
 use parking_lot::Mutex;
 
 use self::folder::{Folder, Made, Pruned};
@@ -52,6 +53,8 @@ pub(super) struct Scheduled {
     folder: Folder,
     network: String,
     state: Mutex<State>,
+    /// What says how old they are.
+    ages: Mutex<AgeClock>,
 }
 
 #[derive(Default)]
@@ -108,9 +111,12 @@ impl Scheduled {
         let last = found.into_iter().next_back();
         let due_ms =
             last.as_ref().map_or(now, |made| scheduled.schedule.due_ms(made.time_ms.min(now)));
+        // The clock may be wrong at this very moment; the one at which the newest was made has certainly passed.
+        let known_ms = last.as_ref().map(|made| made.time_ms);
+        let ages = Mutex::new(AgeClock::new(known_ms, now, rt::awake_or_not()));
         let state = Mutex::new(State { last, due_ms, ..State::default() });
         let network = config.network.clone();
-        Ok(Arc::new(Self { config: scheduled.clone(), folder, network, state }))
+        Ok(Arc::new(Self { config: scheduled.clone(), folder, network, state, ages }))
     }
 
     /// How they are, for operators.
@@ -135,6 +141,19 @@ impl Scheduled {
         self.state.lock().is_due(self.config.schedule, now)
     }
 
+    /// The time that ages are counted by, after a look at the clock.
+    fn look_at_clock(&self) -> u64 {
+        let mut ages = self.ages.lock();
+        let news = ages.look(rt::wall_clock_ms(), rt::awake_or_not());
+        // At a start it is always ahead of the newest snapshot.
+        if let Some(news @ ClockNews::LeaptAhead(_)) = news
+            && !self.config.keep_for.is_zero()
+        {
+            news.tell("scheduled snapshots");
+        }
+        ages.time_ms()
+    }
+
     /// Makes one; takes as long as that takes.
     fn make(&self, links: &Links) {
         let now = rt::wall_clock_ms();
@@ -150,7 +169,8 @@ impl Scheduled {
         let made = self.folder.write(&header, &image);
         drop(image);
         let ScheduledConfig { schedule, keep, keep_for, .. } = &self.config;
-        let pruned = made.is_ok().then(|| self.folder.prune(now, *keep, *keep_for));
+        let times = (now, self.look_at_clock());
+        let pruned = made.is_ok().then(|| self.folder.prune(times, *keep, *keep_for));
         let mut state = self.state.lock();
         match made {
             Ok(made) => {
@@ -203,6 +223,7 @@ impl Scheduled {
 pub(super) async fn keep_schedule(scheduled: Arc<Scheduled>, links: Arc<Links>) {
     while links.stop.or(rt::sleep(LOOK_INTERVAL)).await.is_some() {
         scheduled.look_overdue();
+        scheduled.look_at_clock();
         // A node that has not caught up has nothing to save.
         if !scheduled.is_due(rt::wall_clock_ms()) || !links.hub.read(Engine::is_ready) {
             continue;

@@ -8,6 +8,7 @@
 //! | [`authorise`] | the hook that every request passes |
 //! | [`sight`] | what a stream may show, entry by entry |
 //! | [`methods`] | by which methods clients may log in at this node |
+//! | `grace` | for how long clients that have not logged in go on
 //! | [`audit`] | who did what, for the audit log |
 //! | [`cluster_key`] | the key that makes a client an admin, and a node secured |
 //! | `guest` | what a connection keeps for its client's login |
@@ -25,6 +26,7 @@
 pub(crate) mod audit;
 pub(crate) mod authorise;
 pub mod cluster_key;
+mod grace;
 pub(in crate::server) mod guest;
 pub(crate) mod logins;
 pub(crate) mod methods;
@@ -36,6 +38,7 @@ pub(in crate::server) mod throttle;
 pub(crate) mod types;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use distkv_access::acl::{Letters, Rights};
 use distkv_access::users::{Directory, Removal, Role, User};
@@ -46,7 +49,9 @@ use crate::hub::Hub;
 use crate::model::ids::{Event, Millis};
 use crate::model::path::{Element, Path};
 use crate::rt;
+use crate::server::Shared;
 use crate::tree::Tree;
+use grace::{Clocks, Grace};
 use types::TypeChecks;
 
 /// How a client has shown who it is.
@@ -186,6 +191,7 @@ impl Access {
 #[derive(Default)]
 pub(crate) struct PolicyData {
     kept: Mutex<Option<Compiled>>,
+    grace: Grace,
 }
 
 /// All of it, of one moment.
@@ -243,7 +249,27 @@ impl PolicyData {
         if !hub.closing.is_closed() {
             return None;
         }
-        self.directory(hub).grace_left(rt::wall_clock_ms())
+        self.grace_left(&self.directory(hub), rt::wall_clock_ms())
+    }
+
+    fn grace_left(&self, directory: &Directory, wall_ms: u64) -> Option<Millis> {
+        let end_ms = directory.grace_end()?;
+        let at = Clocks { wall_ms, now: rt::now() };
+        self.grace.left(end_ms, directory.grace_left(wall_ms), at)
+    }
+
+    /// See [`Grace::settle`].
+    pub(in crate::server) fn settle_grace(&self, shared: &Shared) -> Option<Duration> {
+        self.grace.settle(shared, &self.directory(&shared.hub))
+    }
+
+    /// The node goes on with its data of before. What was over by the last time that its log tells of is over, also if
+    /// the clock says otherwise now.
+    pub(crate) fn go_on(&self, hub: &Hub) {
+        let last_ms = hub.log().map_or(0, |log| log.continues_from_ms());
+        if last_ms > 0 {
+            self.grace_left(&self.directory(hub), last_ms);
+        }
     }
 
     /// What a client may do at present. `is_secured`: clients must log in whatever the data says.
@@ -251,7 +277,8 @@ impl PolicyData {
     pub(crate) fn access_of(&self, hub: &Hub, identity: &Identity, is_secured: bool) -> Access {
         let Compiled { policies, directory, types } = self.now(hub);
         let is_closed = hub.closing.is_closed();
-        let grace = directory.grace_left(rt::wall_clock_ms()).filter(|_| is_closed && !is_secured);
+        let may_be = is_closed && !is_secured;
+        let grace = if may_be { self.grace_left(&directory, rt::wall_clock_ms()) } else { None };
         let must_log_in = is_secured || (is_closed && grace.is_none());
         let access = match identity {
             Identity::KeyHolder => Access::everything(policies),

@@ -247,13 +247,15 @@ pub(in crate::server) async fn shut_out(shared: Arc<Shared>) {
             }
         }
         let grace = shared.grace_ms().map(|left| Duration::from_millis(left) + GRACE_MARGIN);
+        let settled =
+            if shared.is_secured() { None } else { shared.policy_data.settle_grace(&shared) };
         let first_end =
             Some(present.first_end.load(Ordering::Acquire)).filter(|end| *end != NO_END);
         let ends = first_end.map(|end| end.saturating_sub(wall_clock_ms).min(ENDS_LOOK_MS));
         let ends = ends.map(|left| Duration::from_millis(left) + GRACE_MARGIN);
         let news = async {
             let change = select(select(changed, closed), sooner);
-            match grace.into_iter().chain(ends).min() {
+            match grace.into_iter().chain(ends).chain(settled).min() {
                 Some(left) => drop(rt::timeout(left, change).await),
                 None => drop(change.await),
             }

@@ -87,7 +87,8 @@ fn take_in(socket: TcpStream, shared: &Arc<Shared>) {
     let too_many_by = (before.saturating_sub(kept) + 1).saturating_sub(max);
     let refusal = if too_many_by > 0 && !makes_room(&socket, too_many_by, shared) {
         Some(too_many(max))
-    } else if shared.hub.client_memory().is_exceeded() {
+    } else if shared.hub.client_memory().is_exceeded() && !shared.must_log_in() {
+        // Where it must log in, it is refused then if the memory is full because of its own user.
         Some(no_memory())
     } else {
         None
@@ -164,7 +165,7 @@ fn no_room(error: &io::Error) -> ClientError {
 }
 
 /// The error of a connection for which there is no memory.
-fn no_memory() -> ClientError {
+pub(in crate::server) fn no_memory() -> ClientError {
     let text = "what this node keeps for its clients exceeds --max-client-memory; try again later, \
                 or another node";
     ClientError::new(ErrorCode::TooMany, text)

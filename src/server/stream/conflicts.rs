@@ -26,17 +26,19 @@ pub(in crate::server) struct ConflictFeed {
     taken: u64,
     /// The number of the last one that may be sent now.
     until: u64,
-    queue: VecDeque<Arc<FoundConflict>>,
-    /// Conflicts, anywhere in the tree, that the list had dropped before they were taken, and that
-    /// were not reported to the client yet.
+    /// Each with how many the list had dropped between it and the one before.
+    queue: VecDeque<(u64, Arc<FoundConflict>)>,
+    /// Conflicts, anywhere in the tree, that the list had dropped before they were taken: before those in `queue`,
+    /// and not reported to the client yet; and behind them.
     dropped: u64,
+    dropped_behind: u64,
 }
 
 impl ConflictFeed {
     /// For conflicts that will be found, each to be sent only when it is allowed.
     pub(in crate::server) fn from_now_on(conflicts: &Conflicts) -> Self {
         let last = conflicts.last();
-        Self { taken: last, until: last, queue: VecDeque::new(), dropped: 0 }
+        Self { taken: last, until: last, queue: VecDeque::new(), dropped: 0, dropped_behind: 0 }
     }
 
     /// For those in scope, and shown, that have been found after a number; only the last ones, up to the limit.
@@ -51,9 +53,14 @@ impl ConflictFeed {
         let since = if since > until { 0 } else { since };
         let mut is_wanted = |path: &Path| scope.wants(path) && sight.shows(path);
         let wanted = conflicts.since(since).rev().filter(|f| is_wanted(&f.conflict.path));
-        let left_out = limit.and_then(|limit| wanted.map(|f| f.number).nth(limit));
-        let taken = left_out.unwrap_or(since);
-        Self { taken, until, queue: VecDeque::new(), dropped: 0 }
+        let mut numbers = wanted.map(|f| f.number);
+        let begin = limit.and_then(|limit| {
+            let oldest = limit.checked_sub(1).map_or(Some(until + 1), |n| numbers.nth(n))?;
+            // Others are left out: what the list has dropped before these was not asked for either.
+            numbers.next().map(|_| oldest - 1)
+        });
+        let taken = begin.unwrap_or(since);
+        Self { taken, until, queue: VecDeque::new(), dropped: 0, dropped_behind: 0 }
     }
 
     /// Conflicts up to this number may be sent.
@@ -67,7 +74,7 @@ impl ConflictFeed {
         let before = self.taken;
         for found in conflicts.since(self.taken).take(TAKE) {
             let dropped_until = self.until.min(found.number - 1);
-            self.dropped += dropped_until - self.taken;
+            self.dropped_behind += dropped_until - self.taken;
             self.taken = dropped_until;
             if found.number > self.until || bytes >= TAKE_BYTES {
                 break;
@@ -75,7 +82,7 @@ impl ConflictFeed {
             let conflict = &found.conflict;
             bytes += conflict.winner.memory_bytes() + conflict.loser.memory_bytes();
             self.taken = found.number;
-            self.queue.push_back(Arc::clone(found));
+            self.queue.push_back((std::mem::take(&mut self.dropped_behind), Arc::clone(found)));
         }
         self.taken > before
     }
@@ -89,7 +96,8 @@ impl ConflictFeed {
         emit: &mut Emit<'_>,
     ) -> Progress {
         loop {
-            while let Some(found) = self.queue.pop_front() {
+            while let Some((dropped, found)) = self.queue.pop_front() {
+                self.dropped += dropped;
                 let path = &found.conflict.path;
                 if scope.wants(path) && sight.shows(path) {
                     self.write(&found, style, sight.is_everything(), emit);

@@ -167,7 +167,8 @@ impl World {
             .args(["--name", &format!("n{name}"), "--network", "black-box", "--remote-restore"])
             .args(["--client", &client_addr(host).to_string()])
             .args(["--gossip", &gossip_addr(host).to_string(), "--insecure"])
-            .args(["--log", "info"]);
+            // So that each conflict has a line.
+            .args(["--log", "debug"]);
         if let (Some(data), Store::Disk(sync)) = (data, self.nodes[name].store) {
             command.arg("--data-dir").arg(data).args(["--sync", sync]);
         }

@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 use serde_json::Value as Json;
 use tempfile::TempDir;
 
-use crate::cli::command::{at_with, cli, program};
+use crate::cli::command::{Done, at_with, cli, program};
 use crate::processes::{NodeProcess, file_names, freeze, signal, wait_until};
 
 const PORTS: [&str; 4] = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
@@ -142,6 +142,13 @@ fn a_directory_that_a_node_refuses_is_bad_in_the_node_s_own_words() {
         let note = line["notes"].to_string();
         assert!(note.contains(&format!("cut off behind byte {end}")), "{line}");
         assert_eq!(verify(&file).code, 1);
+        // One that ends within a change is good, also by itself; that it does is said.
+        let log = stopped.path("data/log-3.dkv");
+        let begun = fs::read(log).unwrap();
+        fs::write(&file, &begun[..begun.len() - 1]).unwrap();
+        let begun = verify(&file);
+        assert_eq!(begun.code, 0, "{}", begun.stdout);
+        assert!(begun.stdout.contains("a change without its end"), "{}", begun.stdout);
     }
     // A node starts without any, too, but with nothing of what there was.
     let copy = stopped.copy();
@@ -309,6 +316,69 @@ fn a_restore_into_a_directory_that_has_no_room_leaves_it_as_it_was() {
     let done = cli(&[&["snapshot", "restore", &state], &to_another[..]].concat());
     assert_eq!(done.code, 2, "{}", done.stderr);
     assert_eq!(file_names(&there), ["lock", "snapshot-1.dkv"]);
+}
+
+#[test]
+fn states_of_two_networks_come_together_in_a_directory_only_if_that_is_asked_for() {
+    let kept = tempfile::tempdir().unwrap();
+    let at = |name: &str| kept.path().join(name).to_str().unwrap().to_owned();
+    let lines = at("lines.jsonl");
+    let saved = |network: &str, path: &str| {
+        let line = format!(r#"{{"path":"{path}","value":1,"chain":["n1~7:1"],"tock":1}}"#);
+        fs::write(&lines, line).unwrap();
+        let (data, file) = (at(&format!("of-{network}")), at(&format!("{network}.dkv")));
+        let owner = ["--into", &data, "--name", "n1", "--network", network];
+        assert_eq!(cli(&[&["snapshot", "restore", &lines], &owner[..]].concat()).code, 0);
+        assert_eq!(cli(&["log", "replay", &data, "--to", &file]).code, 0);
+        (file, data)
+    };
+    let ((plant, _), (other, of_other)) = (saved("plant", "a"), saved("other", "b"));
+    let restore = |from: &[&str], into: &str, more: &[&str]| {
+        cli(&[&["snapshot", "restore"], from, &["--into", into], more].concat())
+    };
+    let done = |done: Done| {
+        assert_eq!(done.code, 0, "{}", done.stderr);
+        done.stdout
+    };
+    let paths = |data: &str| {
+        let lines = done(cli(&["snapshot", "convert", data, "--format", "jsonl", "--to", "-"]));
+        let path = |line: &str| serde_json::from_str::<Json>(line).unwrap()["path"].to_string();
+        lines.lines().map(path).collect::<Vec<_>>()
+    };
+    let refused = |done: Done, names: [&str; 2]| {
+        assert_eq!(done.code, 3, "{}", done.stderr);
+        let [file, in_the_way] = names;
+        for part in [file, in_the_way, "\"plant\"", "\"other\"", "--any-network"] {
+            assert!(done.stderr.contains(part), "{part}: {}", done.stderr);
+        }
+    };
+    // Into one that is there, whether its network is named or not.
+    let there = at("there");
+    done(restore(&[&plant], &there, &[]));
+    for more in [&[][..], &["--network", "plant"]] {
+        refused(restore(&[&other], &there, more), [&other, &there]);
+        refused(restore(&[&plant, &other], &there, more), [&other, &there]);
+    }
+    let replay = ["log", "replay", &of_other, "--into", &there];
+    refused(cli(&replay), [&of_other, &there]);
+    assert_eq!(paths(&there), ["\"a\""]);
+    // Two files into a new one, which is not made then.
+    let new = at("new");
+    refused(restore(&[&plant, &other], &new, &[]), [&other, &plant]);
+    refused(restore(&[&plant, &other], &new, &["--network", "next"]), [&other, &plant]);
+    // Lines of JSON are of no network: the first file that is of one decides.
+    refused(restore(&[&lines, &plant, &other], &new, &[]), [&other, &plant]);
+    assert!(!Path::new(&new).exists());
+    let put = done(restore(&[&lines, &plant], &new, &["--json"]));
+    assert_eq!(serde_json::from_str::<Json>(&put).unwrap()["network"], "plant");
+    // A network that moves gets another name.
+    done(restore(&[&plant, &plant], &at("moved"), &["--network", "next"]));
+    // What was asked for.
+    done(cli(&[&replay[..], &["--any-network"]].concat()));
+    done(restore(&[&other], &there, &["--any-network"]));
+    assert_eq!(paths(&there), ["\"a\"", "\"b\""]);
+    done(restore(&[&plant, &other], &at("both"), &["--any-network"]));
+    assert_eq!(paths(&at("both")), ["\"a\"", "\"b\""]);
 }
 
 #[test]

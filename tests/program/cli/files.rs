@@ -2,7 +2,7 @@
 //! command is given the file, and a line that names it.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use distkv::client::Fields;
 use tempfile::TempDir;
@@ -158,4 +158,24 @@ fn a_file_whose_directory_is_not_there_is_not_written_and_the_directory_is_named
         let done = mistakes.run(&command, "plain");
         assert!(done.code == 1 && done.stderr.contains("it is a file"), "{}", done.stderr);
     }
+}
+
+#[test]
+fn a_data_directory_that_is_a_link_to_nowhere_is_called_that() {
+    let mistakes = Mistakes::new();
+    let to = mistakes.path("disk/n1");
+    symlink(&to, mistakes.path("link")).unwrap();
+    let says = format!("is a symbolic link to {to}, which does not exist (is the disk mounted?)");
+    for command in [format!("{RUN} --data-dir @"), String::from("snapshot restore STATE --into @")]
+    {
+        for name in ["link", "link/below"] {
+            let done = mistakes.run(&command, name);
+            assert!(done.code == 1 && done.stderr.contains(&says), "{}", done.stderr);
+        }
+    }
+    let config = mistakes.path("node.toml");
+    let text = format!("name = \"n1\"\nfound = true\ndata-dir = {:?}\n", mistakes.path("link"));
+    fs::write(&config, text).unwrap();
+    let done = cli(&["config", "check", &config]);
+    assert!(done.code != 0 && (done.stdout + &done.stderr).contains(&says));
 }

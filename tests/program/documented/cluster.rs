@@ -8,19 +8,20 @@ pub const ROWS: &[Row] = &[
     run(0, "distkv-node key new --network plant --to key", &["of network plant is in key\n"]),
     up(
         0,
-        "distkv-node run  --key key --name n1 --client 0.0.0.0:27586 --gossip 0.0.0.0:27587",
+        "distkv-node run  --key key --name n1 --client 0.0.0.0:27586 --gossip 0.0.0.0:27587 \
+         --cert-name n1.example.org --data-dir n1",
         "node n1 of network plant: clients at 0.0.0.0:27586",
     ),
     up(
         1,
         "distkv-node join --key key --name n2 --client 0.0.0.0:27586 --gossip 0.0.0.0:27587 \
-         n1.example.org",
+         --cert-name n2.example.org --data-dir n2 n1.example.org",
         "node n2 of network plant: clients at 0.0.0.0:27586",
     ),
     up(
         2,
         "distkv-node join --key key --name n3 --client 0.0.0.0:27586 --gossip 0.0.0.0:27587 \
-         n1.example.org n2.example.org",
+         --cert-name n3.example.org --data-dir n3 n1.example.org n2.example.org",
         "node n3 of network plant: clients at 0.0.0.0:27586",
     ),
     run(0, "distkv-node wait --members 3 --timeout 30s", &["n1 is ready and sees 3 members"]),
@@ -162,7 +163,7 @@ pub const ROWS: &[Row] = &[
     run(0, "distkv-node delete site.lamp --if-value '{\"on\": false}'", &["site.lamp: deleted"]),
     run(0, "distkv-node delete site.lamp", &["site.lamp: nothing to delete"]),
     run(0, "distkv-node delete site --recursive", &["site: 4 deleted"]),
-    run(0, "distkv-node leave", &["n1 has left"]),
     run(1, "distkv-node leave --for-good", &["n2 has left for good"]),
+    run(0, "distkv-node leave", &["n1 has left"]),
     down(0),
 ];

@@ -451,17 +451,18 @@ fn one_who_reads_slowly_costs_little_and_gets_the_newest_or_is_cut_off() {
 #[test]
 fn streams_have_bounds_and_leave_room_for_others() {
     let open = Open::start(&[]);
+    // Half of what there is: all of them come from one address.
     let mut streams: Vec<_> =
-        (0..32).map(|_| ask(open.http(), "GET", "/v1/kv/a?watch&fetch").events()).collect();
+        (0..16).map(|_| ask(open.http(), "GET", "/v1/kv/a?watch&fetch").events()).collect();
     for stream in &mut streams {
         stream.expect("uptodate");
     }
     let refused = open.get("/v1/kv/a?watch");
     assert_eq!((refused.status, refused.code().as_str()), (429, "too_many"));
     assert_eq!(open.get("/v1/kv/?tree").status, 429);
-    // Others are served, however many come at once.
+    // Other requests are answered. (How it is when more come than there may be: `crowds`.)
     let silent: Vec<_> =
-        (0..100).map(|_| std::net::TcpStream::connect(open.http()).unwrap()).collect();
+        (0..40).map(|_| std::net::TcpStream::connect(open.http()).unwrap()).collect();
     assert_eq!(open.put("/v1/kv/a", "1").status, 201);
     assert_eq!(open.get("/livez").status, 200);
     drop(silent);

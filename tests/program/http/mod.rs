@@ -5,6 +5,7 @@ mod alerts;
 mod api;
 pub mod asking;
 mod children;
+mod crowds;
 mod encrypted;
 mod missed;
 mod tickets;

@@ -11,7 +11,7 @@ use super::asking::{ALONE, Answer, Ask, ask, get};
 use crate::processes::{Client, NodeProcess, PROGRAM, wait_until};
 
 /// A secured node with data, and users.
-struct Secured {
+pub struct Secured {
     node: NodeProcess,
     folder: tempfile::TempDir,
 }
@@ -24,7 +24,7 @@ pub fn command(arguments: &[&str]) -> String {
 }
 
 impl Secured {
-    fn start() -> Self {
+    pub fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let key = folder.path().join("key").to_str().unwrap().to_owned();
         let network = format!(
@@ -36,7 +36,7 @@ impl Secured {
         Self { node: NodeProcess::start_in(&network, "n1", &options), folder }
     }
 
-    fn http(&self) -> SocketAddr {
+    pub fn http(&self) -> SocketAddr {
         self.node.http.unwrap()
     }
 
@@ -46,7 +46,7 @@ impl Secured {
     }
 
     /// A new user's ticket.
-    fn user(&self, name: &str, more: &[&str]) -> String {
+    pub fn user(&self, name: &str, more: &[&str]) -> String {
         self.admin(&[&["user", "add", name, "--method", "token"], more].concat());
         let file = self.folder.path().join(format!("{name}.ticket"));
         self.admin(&["user", "ticket", name, "--to", file.to_str().unwrap()]);
@@ -57,11 +57,11 @@ impl Secured {
         self.node.connect()
     }
 
-    fn ask(&self, ticket: &str, method: &'static str, target: &str) -> Ask {
+    pub fn ask(&self, ticket: &str, method: &'static str, target: &str) -> Ask {
         ask(self.http(), method, target).bearer(ticket)
     }
 
-    fn get(&self, ticket: &str, target: &str) -> Answer {
+    pub fn get(&self, ticket: &str, target: &str) -> Answer {
         self.ask(ticket, "GET", target).send()
     }
 }

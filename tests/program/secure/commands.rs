@@ -52,6 +52,19 @@ fn where_a_key_asks_for_logins_auth_does_not_say_that_clients_need_none() {
 }
 
 #[test]
+fn status_says_that_a_node_with_a_key_is_up_and_how_to_log_in() {
+    let keys = Keys::new();
+    let (key, _) = keys.make("key");
+    let node = keys.run("n1", &["--key", &key]);
+    let address = node.client.to_string();
+    let (code, said) = program(&["status", "--connect", &address]);
+    let asks = "n1 is up and asks for a login: use --key, --ticket, or --user and --secret-file\n";
+    assert_eq!((code, said.as_str()), (Some(1), asks));
+    let (code, said) = program(&["status", "--connect", &address, "--key", &key]);
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
 fn commands_without_a_login_say_that_one_is_needed() {
     let keys = Keys::new();
     let (key, _) = keys.make("key");

@@ -488,7 +488,7 @@ fn paths_are_seen_however_they_are_written() {
 fn what_a_crate_calls_another_one_is_that_one() {
     let text = "use crate::model::ids::Tick;\nuse super::hub;\n";
     let expected = ["1 distkv_model::ids::Tick", "2 distkv_hub"];
-    assert_eq!(paths_of("src/crowd.rs", text), expected);
+    assert_eq!(paths_of("src/testing.rs", text), expected);
     assert_eq!(paths_of("crates/durable/src/open.rs", text), expected);
     assert_eq!(
         paths_of("crates/sim/src/whole/mod.rs", "use super::engine as e;"),

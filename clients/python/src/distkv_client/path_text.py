@@ -81,7 +81,7 @@ class _Parser:
             return
         if self.text[self.at : self.at + 1] == ":":
             raise TextError("what starts with ':' needs no dot before it", start)
-        raise TextError("expected a string (an empty one is ':e' without the dot)", start)
+        raise TextError("an element is missing here; an empty string is written ':e', without the dot", start)
 
     def content(self) -> str:
         """Up to the next separator or the end, with the escapes taken out."""

@@ -150,8 +150,13 @@ impl Directory {
     /// was not granted. `now`: ms since 1970. What is longer than [`GRACE_MS_MAX`] is taken for a mistake, and is none.
     #[must_use]
     pub fn grace_left(&self, now: u64) -> Option<u64> {
-        let end = self.grace_end.filter(|_| matches!(self.login, Some(Login::Method(_))))?;
-        end.checked_sub(now).filter(|left| (1..=GRACE_MS_MAX).contains(left))
+        self.grace_end()?.checked_sub(now).filter(|left| (1..=GRACE_MS_MAX).contains(left))
+    }
+
+    /// When that ends, or has ended, in ms since 1970.
+    #[must_use]
+    pub fn grace_end(&self) -> Option<u64> {
+        self.grace_end.filter(|_| matches!(self.login, Some(Login::Method(_))))
     }
 
     /// A user; none: it does not exist, or was revoked.

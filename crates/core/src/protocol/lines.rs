@@ -41,7 +41,7 @@ use crate::model::ids::{Event, NodeId, NodeTable, Tick, Tock};
 use crate::model::limits::{CHAIN_LEN_MAX, PATH_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::model::path::Path;
 use crate::model::path_text::PathTextError;
-use crate::model::spelling::NamedEvent;
+use crate::model::spelling::{NamedEvent, SpellingError};
 use crate::model::value::{Value, ValueError};
 
 /// Longest line that is read. JSON is longer than the MessagePack that it becomes, with escapes
@@ -140,10 +140,13 @@ pub fn decode_version(text: &str) -> Result<(Line, Version), LineError> {
     let fields = object_from_text(text)?;
     let line = decode_fields(&fields)?;
     let chain = fields.get("chain").and_then(Json::as_array).ok_or(LineError::NoVersion)?;
-    let events = chain.iter().map(|event| event.as_str().and_then(decode_event));
-    let chain: Vec<_> = events.collect::<Option<_>>().ok_or(LineError::NoVersion)?;
-    let tock = fields.get("tock").and_then(unsigned).and_then(Tock::new);
-    let tock = tock.ok_or(LineError::NoVersion)?;
+    let tock = fields.get("tock").filter(|tock| !tock.is_null()).ok_or(LineError::NoVersion)?;
+    let chain: Vec<_> = chain.iter().map(event_of_chain).collect::<Result<_, _>>()?;
+    let tock = unsigned(tock).and_then(Tock::new);
+    let tock = tock.ok_or(LineError::Field {
+        field: "tock",
+        expected: "a whole number from 0 to 4611686018427387903",
+    })?;
     if !(1..=CHAIN_LEN_MAX).contains(&chain.len()) {
         return Err(LineError::Field { field: "chain", expected: "1 to 8 events" });
     }
@@ -264,6 +267,19 @@ fn base64_bytes(json: &Json) -> Option<Vec<u8>> {
 fn decode_event(text: &str) -> Option<(NodeId, Tick)> {
     let NamedEvent { life, tick } = text.parse().ok()?;
     Some((life, tick))
+}
+
+/// An event of a line's chain. One of a bare name is of no life, so the line says only what is wanted.
+fn event_of_chain(event: &Json) -> Result<(NodeId, Tick), LineError> {
+    let text = event.as_str().ok_or(LineError::NoVersion)?;
+    match text.parse() {
+        Ok(NamedEvent { life, tick }) => Ok((life, tick)),
+        Err(SpellingError::Bare { .. }) => Err(LineError::NoVersion),
+        Err(_) => Err(LineError::Field {
+            field: "chain",
+            expected: "events like \"n1~e9001b2c3d4e:5\", each with a tick from 1 to 4611686018427387903",
+        }),
+    }
 }
 
 fn event_json(event: Event, table: &NodeTable) -> Json {
@@ -492,6 +508,30 @@ mod tests {
         assert_eq!(decode_version(with_bare_name).unwrap_err(), LineError::NoVersion);
         assert_eq!(decode_version(r#"{"path":"a","value":1}"#), Err(LineError::NoVersion));
         assert_eq!(decode_line(r#"{"path":"a"}"#), Err(LineError::NoValue));
+    }
+
+    #[test]
+    fn a_chain_or_tock_that_is_out_of_range_is_told_with_the_range() {
+        let told = |chain: &str, tock: &str| {
+            let text = format!(r#"{{"path":"a","value":1,"chain":{chain},"tock":{tock}}}"#);
+            decode_version(&text).map(drop).map_err(|error| error.to_string())
+        };
+        let good = r#"["n1~e9001b2c3d4e:5"]"#;
+        assert_eq!(told(good, "4611686018427387903"), Ok(()));
+        for tock in ["4611686018427387904", "-1", "1.5", r#""3""#] {
+            let why = "\"tock\" must be a whole number from 0 to 4611686018427387903";
+            assert_eq!(told(good, tock).unwrap_err(), why, "{tock}");
+        }
+        assert_eq!(told(r#"["n1~e9001b2c3d4e:4611686018427387903"]"#, "3"), Ok(()));
+        for event in [
+            "n1~e9001b2c3d4e:4611686018427387904",
+            "n1~e9001b2c3d4e:0",
+            "n1~e9001b2c3d4e",
+            "n1~07:5",
+        ] {
+            let why = "\"chain\" must be events like \"n1~e9001b2c3d4e:5\", each with a tick from 1 to 4611686018427387903";
+            assert_eq!(told(&format!("[{event:?}]"), "3").unwrap_err(), why, "{event}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::fmt;
 
 use crate::path::Element;
 use crate::path::bytes::elements;
-use crate::value::Reader;
+use crate::value::{Reader, write_map_len};
 
 /// The path of the entry that switches authorisation on, `:n.auth`, in canonical bytes.
 pub const AUTH_PATH: &[u8] = b"\xc0\xa4auth";
@@ -185,6 +185,24 @@ pub fn grace_end(value: &[u8]) -> Option<u64> {
     end
 }
 
+/// The value at [`AUTH_PATH`] without that time; none where there is no such time in it.
+#[must_use]
+pub fn without_grace(value: &[u8]) -> Option<Vec<u8>> {
+    grace_end(value)?;
+    let mut reader = Reader::new(value);
+    let mut kept = Vec::new();
+    for _ in 0..reader.read_map_len().ok()? {
+        let (key, value) = (reader.read_raw().ok()?, reader.read_raw().ok()?);
+        if Reader::new(key).read_str_bytes() != Ok(GRACE.as_bytes()) {
+            kept.push([key, value].concat());
+        }
+    }
+    let mut out = Vec::new();
+    write_map_len(kept.len(), &mut out);
+    kept.iter().for_each(|pair| out.extend_from_slice(pair));
+    Some(out)
+}
+
 /// None for a value of another form.
 fn read_login(value: &[u8]) -> Option<Option<Login>> {
     if value == [0xc0] {
@@ -223,6 +241,9 @@ mod tests {
         assert_eq!(end(b"\x82\xa7current\xa4root\xa5grace\xcd\x03\xe8"), Some(1_000));
         assert_eq!(end(b"\x81\xa7current\xa4root"), None);
         assert_eq!(end(b"\x81\xa5grace\xa1x"), None);
+        let without = without_grace(b"\x82\xa7current\xa4root\xa5grace\xcd\x03\xe8");
+        assert_eq!(without.as_deref(), Some(&b"\x81\xa7current\xa4root"[..]));
+        assert_eq!(without_grace(b"\x81\xa7current\xa4root"), None);
         assert_eq!(end(b"\xc0"), None);
         let login = login(b"\x82\xa7current\xa4root\xa5grace\xcd\x03\xe8");
         assert_eq!(login, Some(Login::Method("root".into())));

@@ -52,7 +52,7 @@ pub(crate) enum PathTextProblem {
     #[error("a path cannot be empty; the root is ':'")]
     Empty,
     /// A dot without a string behind it, or at the start.
-    #[error("expected a string (an empty one is ':e' without the dot)")]
+    #[error("an element is missing here; an empty string is written ':e', without the dot")]
     ExpectedString,
     /// After a dot, something that a colon separates already.
     #[error("expected a string after the dot; what starts with ':' needs no dot before it")]
@@ -65,7 +65,7 @@ pub(crate) enum PathTextProblem {
     ExpectedAfterColon,
     /// A colon before something that has no meaning there.
     #[error(
-        "':{0}' means nothing; expected one of . : _ e t f n x b v y, a number, or an array as in ('a',) after ':'"
+        "':{0}' means nothing; a colon itself is '::', and what else may follow one is in `distkv-node --help`, \"Paths\""
     )]
     UnknownEscape(char),
     /// Neither an integer nor a float.

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use super::foreign::only_foreign;
 use super::left_network::set_aside;
+use super::link::dangling_link;
 use crate::directory::{Directory, FILE_MODE};
 use crate::disk::{Disk, FileId};
 use crate::engine::{Image, Knowledge};
@@ -47,10 +48,13 @@ impl DataDir {
     ///
     /// # Errors
     /// [`StorageError::Foreign`] if it has files of something else and none of a node: nothing was written then.
+    /// [`StorageError::DanglingLink`] if its name is a symbolic link to nowhere.
     /// [`StorageError::Locked`] if another node uses it; [`StorageError::Io`].
     pub fn open(path: &Path) -> Result<Self, StorageError> {
         let shown = path.display().to_string();
-        make(path).map_err(StorageError::io(&shown, "make"))?;
+        make(path).map_err(|error| {
+            dangling_link(path).unwrap_or_else(|| StorageError::io(&shown, "make")(error))
+        })?;
         let foreign = only_foreign(path).map_err(StorageError::io(&shown, "list"))?;
         if let Some(names) = foreign {
             return Err(StorageError::Foreign { directory: shown, names });
@@ -350,6 +354,8 @@ fn lock(path: &Path, shown: &str) -> Result<File, StorageError> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use crate::data_dir::*;
 
     #[test]
@@ -363,6 +369,40 @@ mod tests {
         assert!(error.to_string().contains("stop that node"), "{error}");
         drop(first);
         DataDir::open(&path).unwrap();
+    }
+
+    /// As to a disk that is not mounted.
+    #[test]
+    fn a_link_to_nowhere_is_called_that_and_a_file_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let shown = |name: &str| at(name).display().to_string();
+        let told = |name: &str| DataDir::open(&at(name)).err().unwrap().to_string();
+        symlink("disk/n1", at("link")).unwrap();
+        symlink(at("link"), at("second")).unwrap();
+        for name in ["link", "second"] {
+            let says = "which does not exist (is the disk mounted?)";
+            let text =
+                format!("{}: it is a symbolic link to {}, {says}", shown(name), shown("disk/n1"));
+            assert!(told(name).starts_with(&text), "{}", told(name));
+        }
+        let text = format!(
+            "{}: {} is a symbolic link to {}, which does not exist",
+            shown("link/a/b"),
+            shown("link"),
+            shown("disk/n1")
+        );
+        assert!(told("link/a/b").starts_with(&text), "{}", told("link/a/b"));
+        fs::write(at("file"), "").unwrap();
+        symlink(at("file"), at("to-file")).unwrap();
+        symlink(at("round"), at("round")).unwrap();
+        assert!(told("file").contains("it is a file"), "{}", told("file"));
+        assert!(told("to-file").contains("it is a file"), "{}", told("to-file"));
+        assert!(!told("round").contains("mounted"), "{}", told("round"));
+        // Once the disk is there, it is as good as any.
+        fs::create_dir_all(at("disk/n1")).unwrap();
+        assert!(dangling_link(&at("second")).is_none());
+        DataDir::open(&at("link/a/b")).unwrap();
     }
 
     #[test]

@@ -4,6 +4,8 @@ pub mod data_dir;
 mod foreign;
 pub mod identity;
 mod left_network;
+mod link;
 pub mod past;
 
 pub use foreign::only_foreign;
+pub use link::dangling_link;

@@ -215,6 +215,25 @@ fn names_and_days_have_bounds() {
     assert!(matches!(Ca::make("", NOW), Err(CaError::Name(_))));
 }
 
+/// As on a machine without a battery, until it is told the time.
+#[test]
+fn a_clock_that_begins_in_1970_makes_certificates_that_are_believed() {
+    for now in [0, 1, 3_599, 3_600, 3_601] {
+        let clock = || Clock::new(move || now);
+        let ca = Ca::make("plant", now).unwrap();
+        let server = ServerTls::new(
+            &ca.issue_node(&["n1"], now).unwrap(),
+            &ClientRoots::none().with_ca(&ca).unwrap(),
+            clock(),
+        );
+        let joe = ca.issue_user("joe", 30, now).unwrap();
+        let client = ClientTls::new(Trust::hash(ca.hash()), Some(&joe), clock()).unwrap();
+        let (_, b, results) = meet(&client, &server.unwrap(), "n1");
+        assert_eq!(results, [Ok(()), Ok(())], "{now}");
+        assert_eq!(b.user(), Ok(Some("joe")), "{now}");
+    }
+}
+
 #[test]
 fn what_is_secret_is_in_no_debug_text() {
     let ca = Ca::make("plant", NOW).unwrap();

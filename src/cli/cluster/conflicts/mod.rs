@@ -21,7 +21,7 @@ const NODES_MAX: usize = 1_024;
 /// Nodes that are asked at once.
 const AT_ONCE_MAX: usize = 64;
 
-/// Print conflicts: changes made in ignorance of each other, and which was kept
+/// Print conflicts: concurrent changes of one entry, and which of them was kept
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:

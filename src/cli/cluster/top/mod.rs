@@ -71,6 +71,7 @@ pub(in crate::cli) async fn run(args: TopArgs) -> Result<(), CliError> {
     let every = args.every.max(EVERY_MIN);
     let mut top = Top {
         nodes: Nodes::begin(&args.remote).await?,
+        every,
         now: BTreeMap::new(),
         before: BTreeMap::new(),
     };
@@ -78,20 +79,22 @@ pub(in crate::cli) async fn run(args: TopArgs) -> Result<(), CliError> {
     top.look().await;
     top.look().await;
     if args.remote.json {
-        return top.tell_lines(every, args.once).await;
+        return top.tell_lines(args.once).await;
     }
     if args.once || !io::stdout().is_terminal() {
         rt::sleep(every).await;
         top.look().await;
         let mut output = Output::new(false);
-        top.text(None).iter().try_for_each(|line| output.line(line))?;
+        top.text(false).iter().try_for_each(|line| output.line(line))?;
         return output.flush();
     }
-    top.show(every).await
+    top.show().await
 }
 
 struct Top {
     nodes: Nodes,
+    /// The time between two looks.
+    every: Duration,
     now: BTreeMap<String, Look>,
     before: BTreeMap<String, Look>,
 }
@@ -130,14 +133,15 @@ impl Top {
     }
 
     fn rows(&self) -> Vec<Row> {
-        rows(&self.now, &self.before)
+        rows(&self.now, &self.before, rt::millis(self.every))
     }
 
-    /// The whole text. `every`: the time between two looks, where there will be more.
-    fn text(&self, every: Option<Duration>) -> Vec<String> {
+    /// The whole text; `goes_on`: there will be more looks.
+    fn text(&self, goes_on: bool) -> Vec<String> {
         let rows = self.rows();
         let mut text = Vec::new();
-        if let Some(every) = every {
+        if goes_on {
+            let every = self.every;
             let (time, nodes) = (show_time(rt::wall_clock_ms()), rows.len() as u64);
             let nodes = count_of(nodes, "node", "nodes");
             text.push(format!("{time}  {nodes}, every {every:?}; q ends"));
@@ -154,10 +158,10 @@ impl Top {
         text
     }
 
-    async fn tell_lines(&mut self, every: Duration, once: bool) -> Result<(), CliError> {
+    async fn tell_lines(&mut self, once: bool) -> Result<(), CliError> {
         let mut output = Output::new(true);
         loop {
-            rt::sleep(every).await;
+            rt::sleep(self.every).await;
             self.look().await;
             let time = show_time(rt::wall_clock_ms());
             self.rows().iter().try_for_each(|row| output.json_line(row.json(&time)))?;
@@ -168,7 +172,7 @@ impl Top {
         }
     }
 
-    async fn show(&mut self, every: Duration) -> Result<(), CliError> {
+    async fn show(&mut self) -> Result<(), CliError> {
         let failed = |error: io::Error| CliError::Failure(format!("the terminal: {error}"));
         let quit = Arc::new(Quit::default());
         let by_signal = Arc::clone(&quit);
@@ -177,12 +181,12 @@ impl Top {
         let by_key = Arc::clone(&quit);
         screen.watch_keys(move || by_key.request()).map_err(failed)?;
         while !quit.is_wanted() {
-            let due = rt::now().saturating_add(rt::millis(every));
+            let due = rt::now().saturating_add(rt::millis(self.every));
             let mut drawn = None;
             while !quit.is_wanted() && (drawn.is_none() || rt::now() < due) {
                 let size = screen::size();
                 if drawn != Some(size) || screen.take_stale() {
-                    screen.show(&self.text(Some(every)), size).map_err(failed)?;
+                    screen.show(&self.text(true), size).map_err(failed)?;
                     drawn = Some(size);
                 }
                 let left = Duration::from_millis(due.saturating_sub(rt::now()));

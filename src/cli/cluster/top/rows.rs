@@ -49,7 +49,7 @@ pub(super) struct Row {
     numbers: Option<Numbers>,
 }
 
-/// What a node says of itself; rates are per second, none before there are two looks.
+/// What a node says of itself; rates are per second, none before there are two looks some time apart.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Numbers {
     uptime_ms: u64,
@@ -70,16 +70,20 @@ struct Numbers {
     warnings: Vec<String>,
 }
 
-/// The rows of a look, the worst first; `before`: the look before it, for rates.
-pub(super) fn rows(now: &BTreeMap<String, Look>, before: &BTreeMap<String, Look>) -> Vec<Row> {
-    let mut rows: Vec<Row> =
-        now.iter().map(|(name, look)| Row::new(name, look, before.get(name))).collect();
+/// The rows of a look, the worst first; `before`: the look before it, for rates; `every_ms`: the time between two looks.
+pub(super) fn rows(
+    now: &BTreeMap<String, Look>,
+    before: &BTreeMap<String, Look>,
+    every_ms: Millis,
+) -> Vec<Row> {
+    let row = |(name, look): (&String, &Look)| Row::new(name, look, before.get(name), every_ms);
+    let mut rows: Vec<Row> = now.iter().map(row).collect();
     rows.sort_by(|a, b| b.badness().cmp(&a.badness()).then_with(|| a.name.cmp(&b.name)));
     rows
 }
 
 impl Row {
-    fn new(name: &str, look: &Look, before: Option<&Look>) -> Self {
+    fn new(name: &str, look: &Look, before: Option<&Look>, every_ms: Millis) -> Self {
         let (state, seen_as, why, numbers) = match look {
             Look::Silent { state, why } => ("no answer", state.as_str(), why.as_str(), None),
             Look::NoAddress { state } => ("no address", state.as_str(), "", None),
@@ -88,7 +92,7 @@ impl Row {
                     Some(Look::Answer { status, at_ms, .. }) => Some((status, *at_ms)),
                     _ => None,
                 };
-                let numbers = Numbers::new((status, *at_ms), members, before);
+                let numbers = Numbers::new((status, *at_ms), members, before, every_ms);
                 let state = match (status.bool("ready"), numbers.warnings.is_empty()) {
                     (Some(true), true) => "ok",
                     (Some(true), false) => "warns",
@@ -193,6 +197,7 @@ impl Numbers {
         (status, at_ms): (&Message, Millis),
         members: &Message,
         before: Option<(&Message, Millis)>,
+        every_ms: Millis,
     ) -> Self {
         let counters = counters(status);
         // A node that has started anew meanwhile counts from 0.
@@ -204,6 +209,9 @@ impl Numbers {
             let old = old.get(name).copied().unwrap_or(0);
             Some((count(name).saturating_sub(old), *ms))
         };
+        // The first two looks follow each other at once: what these themselves ask for would be thousands in a second.
+        let is_rate = |ms: Millis| ms >= every_ms / 2;
+        let rate = |name: &str| grown(name).filter(|(_, ms)| is_rate(*ms)).map(per_second);
         let number = |name: &str| status.u64(name).unwrap_or(0);
         let storage = status.get("storage").unwrap_or_default();
         let unwritten = map_items(storage).find(|(key, _)| as_str(key) == Some("waiting_bytes"));
@@ -212,17 +220,17 @@ impl Numbers {
         Self {
             uptime_ms: number("uptime_ms"),
             entries: number("live_entries"),
-            requests: grown("client_requests").map(per_second),
-            writes: grown("writes").map(per_second),
-            applied: grown("applied").map(per_second),
+            requests: rate("client_requests"),
+            writes: rate("writes"),
+            applied: rate("applied"),
             conflicts: count("conflicts"),
             conflicts_new: grown("conflicts").map_or(0, |(grown, _)| grown),
             behind: behind(number("tick"), members),
             clients: number("connections"),
             watches: number("watches"),
             waiting: count("client_bytes_waiting").saturating_add(unwritten),
-            received: grown("link_bytes_received").map(per_second),
-            sent: grown("link_bytes_sent").map(per_second),
+            received: rate("link_bytes_received"),
+            sent: rate("link_bytes_sent"),
             warnings: warnings.map(str::to_owned).collect(),
         }
     }
@@ -332,7 +340,7 @@ mod tests {
             ("d", Look::Silent { state: "down".into(), why: "it is silent".into() }),
             ("e", look(&Told { acked: 10, ..QUIET }, 0)),
         ]);
-        let rows = rows(&now, &BTreeMap::new());
+        let rows = rows(&now, &BTreeMap::new(), 1_000);
         let order: Vec<_> = rows.iter().map(|row| (row.name.as_str(), row.state)).collect();
         let expected =
             [("d", "no answer"), ("c", "not ready"), ("e", "ok"), ("b", "ok"), ("a", "ok")];
@@ -347,6 +355,22 @@ mod tests {
         assert_eq!(rows[1].json("t").get("why"), None);
     }
 
+    /// Of two looks one after the other, a single request made 500 in a second.
+    #[test]
+    fn looks_that_follow_each_other_at_once_give_no_rates() {
+        let before = looks(vec![("a", look(&QUIET, 1_000))]);
+        let now = looks(vec![("a", look(&Told { requests: 1, conflicts: 2, ..QUIET }, 1_002))]);
+        let at_once = rows(&now, &before, 1_000)[0].json("t");
+        assert_eq!(
+            (&at_once["requests_per_s"], &at_once["conflicts_new"]),
+            (&Json::Null, &2.into())
+        );
+        assert_eq!(rows(&now, &before, 4)[0].json("t")["requests_per_s"], 500.0);
+        // Nodes do not answer after exactly that time.
+        let now = looks(vec![("a", look(&Told { requests: 9, ..QUIET }, 1_900))]);
+        assert_eq!(rows(&now, &before, 1_000)[0].json("t")["requests_per_s"], 10.0);
+    }
+
     #[test]
     fn rates_are_of_the_time_between_two_looks_of_one_life() {
         let before = looks(vec![
@@ -357,7 +381,7 @@ mod tests {
             ("a", look(&Told { requests: 600, conflicts: 3, ..QUIET }, 3_000)),
             ("b", look(&Told { requests: 7, life: "n~2", ..QUIET }, 3_000)),
         ]);
-        let rows = rows(&now, &before);
+        let rows = rows(&now, &before, 2_000);
         let json: Vec<Json> = rows.iter().map(|row| row.json("t")).collect();
         assert_eq!(json[0]["node"], "a", "it has found conflicts");
         assert_eq!(

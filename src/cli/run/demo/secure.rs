@@ -109,7 +109,7 @@ impl Folder {
         let ticket = shell_word(&format!("@{}", self.ticket().display()));
         vec![
             String::new(),
-            format!("{key}: the key file; who has it is an admin"),
+            format!("{key}: the key file; whoever has it is an admin"),
             format!(
                 "{}: the ticket of {USER}, who may do everything below `site`",
                 word(self.ticket())

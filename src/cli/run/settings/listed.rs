@@ -284,7 +284,7 @@ settings! {
         #[serde(deserialize_with = "duration")]
         keep_for: Option<Duration>,
 
-        /// Keep no older ones once all files in the directory take more than this [default: 1GiB]
+        /// Delete the oldest of these once all files in the directory take more than this [default: 1GiB]
         #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
         #[serde(deserialize_with = "size")]
         keep_size: Option<usize>,
@@ -318,7 +318,7 @@ settings! {
         #[serde(deserialize_with = "path")]
         snapshot_dir: Option<PathBuf>,
 
-        /// Keep so many of the newest scheduled snapshots [default: 7]
+        /// Keep the newest N scheduled snapshots [default: 7]
         #[arg(long, value_name = "N")]
         snapshot_keep: Option<usize>,
 

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::model::count::count_of;
 use crate::model::ids::Millis;
 use crate::rt;
 use record::{Entry, Event, Outcome, Record};
@@ -32,6 +33,11 @@ const DIAL: &str = "dial";
 
 /// Most records that wait for the disk; further ones are counted and lost.
 pub(crate) const WAITING_MAX: usize = 4_096;
+/// Most that wait where one more is taken that tells of nothing that was done: so a flood of logins and refusals takes no
+/// room from changes.
+const WAITING_UNDONE_MAX: usize = 3_072;
+/// For so long it is a warning that records were lost.
+const LOST_MEMORY_MS: Millis = 600_000;
 
 /// What is recorded, and not written yet. Clones are one.
 #[derive(Clone, Default)]
@@ -49,6 +55,8 @@ struct State {
     waiting: VecDeque<Entry>,
     /// Of clients.
     repeats: Repeats,
+    /// Good logins of clients: apart, because many more users log in than are refused.
+    logins: Repeats,
     /// Of clients that have not logged in, and of refused peers: apart, so that neither takes room from the others, nor
     /// from what clients do.
     strangers: Repeats,
@@ -59,10 +67,37 @@ struct State {
     lost: u64,
     /// All that were lost.
     lost_ever: u64,
+    /// Those of late, by why.
+    lately_on_disk: Lately,
+    lately: Lately,
     /// All that were written.
     written: u64,
     wants_reopening: bool,
     is_closed: bool,
+}
+
+/// Records that were lost of late.
+#[derive(Default)]
+struct Lately {
+    last: Option<Millis>,
+    count: u64,
+    /// The node's log tells of it.
+    is_logged: bool,
+}
+
+impl Lately {
+    fn note(&mut self, count: u64, now: Millis) {
+        if self.count_at(now).is_none() {
+            *self = Self::default();
+        }
+        self.last = Some(now);
+        self.count = self.count.saturating_add(count);
+    }
+
+    /// How many there were, if the last one was not long ago.
+    fn count_at(&self, now: Millis) -> Option<u64> {
+        self.last.filter(|last| now.saturating_sub(*last) < LOST_MEMORY_MS).map(|_| self.count)
+    }
 }
 
 impl Default for State {
@@ -70,11 +105,14 @@ impl Default for State {
         Self {
             waiting: VecDeque::new(),
             repeats: Repeats::new(Bounds::CLIENTS),
+            logins: Repeats::new(Bounds::LOGINS),
             strangers: Repeats::new(Bounds::STRANGERS),
             peers: Repeats::new(Bounds::STRANGERS),
             lost_on_disk: 0,
             lost: 0,
             lost_ever: 0,
+            lately_on_disk: Lately::default(),
+            lately: Lately::default(),
             written: 0,
             wants_reopening: false,
             is_closed: false,
@@ -83,20 +121,22 @@ impl Default for State {
 }
 
 impl State {
-    fn push(&mut self, entry: Entry) {
-        if self.waiting.len() < WAITING_MAX {
+    fn push(&mut self, entry: Entry, now: Millis) {
+        let most = if entry.record.tells_of_a_deed() { WAITING_MAX } else { WAITING_UNDONE_MAX };
+        if self.waiting.len() < most {
             self.waiting.push_back(entry);
         } else {
             self.lost = self.lost.saturating_add(entry.count);
             self.lost_ever = self.lost_ever.saturating_add(entry.count);
+            self.lately.note(entry.count, now);
         }
     }
 
     fn push_due(&mut self, now: Millis, time_ms: Millis) {
-        let kept = [&mut self.repeats, &mut self.strangers, &mut self.peers];
+        let kept = [&mut self.repeats, &mut self.logins, &mut self.strangers, &mut self.peers];
         let due: Vec<_> = kept.into_iter().flat_map(|repeats| repeats.take_due(now)).collect();
         for (record, count) in due {
-            self.push(Entry { time_ms, record, count });
+            self.push(Entry { time_ms, record, count }, now);
         }
     }
 }
@@ -108,6 +148,8 @@ pub(crate) struct Work {
     pub(crate) entries: Vec<Entry>,
     /// Before that: the file is to be opened anew, because it was moved.
     pub(crate) reopen: bool,
+    /// Too many wait, so some are lost, and the node's log does not tell of it yet: how many are lost in all.
+    pub(crate) overrun: Option<u64>,
     /// This was the last.
     pub(crate) is_closed: bool,
 }
@@ -122,6 +164,12 @@ impl Audit {
     /// seconds, how many there were.
     pub(crate) fn note_repeated(&self, record: Record) {
         self.note_repeated_at(record, rt::now(), rt::wall_clock_ms());
+    }
+
+    /// The same of a client that has logged in, or of a connection that is not its any more: whoever may log in can do it
+    /// as often as it likes.
+    pub(crate) fn note_login(&self, record: Record) {
+        self.note_counted(record, rt::now(), rt::wall_clock_ms(), |state| &mut state.logins);
     }
 
     /// The same of clients that have not logged in, who can do it for as long as they like: the others are told as a
@@ -162,7 +210,7 @@ impl Audit {
         let mut state = self.0.state.lock();
         // What was counted before this comes before it.
         state.push_due(now, time_ms);
-        state.push(Entry { time_ms, record, count: 1 });
+        state.push(Entry { time_ms, record, count: 1 }, now);
         drop(state);
         self.0.news.notify_one();
     }
@@ -181,7 +229,7 @@ impl Audit {
         let mut state = self.0.state.lock();
         state.push_due(now, time_ms);
         let Some(record) = repeats(&mut state).note(record, now) else { return };
-        state.push(Entry { time_ms, record, count: 1 });
+        state.push(Entry { time_ms, record, count: 1 }, now);
         drop(state);
         self.0.news.notify_one();
     }
@@ -198,7 +246,7 @@ impl Audit {
         let time_ms = rt::wall_clock_ms();
         state.push_due(Millis::MAX, time_ms);
         if let Some(record) = last.filter(|_| !state.is_closed) {
-            state.push(Entry { time_ms, record, count: 1 });
+            state.push(Entry { time_ms, record, count: 1 }, rt::now());
         }
         state.is_closed = true;
         drop(state);
@@ -223,7 +271,10 @@ impl Audit {
         let waiting = std::mem::take(&mut state.waiting);
         let entries = before.into_iter().chain(waiting).chain(behind).collect();
         let reopen = std::mem::take(&mut state.wants_reopening);
-        Work { entries, reopen, is_closed: state.is_closed }
+        let is_news = state.lately.count > 0 && !state.lately.is_logged;
+        state.lately.is_logged |= is_news;
+        let overrun = is_news.then_some(state.lost_ever);
+        Work { entries, reopen, overrun, is_closed: state.is_closed }
     }
 
     /// The writer tells what has become of some records: so many are written, and these could not be.
@@ -235,6 +286,7 @@ impl Audit {
             // What is told as dropped was counted before.
             if entry.record.outcome != Outcome::Dropped {
                 state.lost_ever = state.lost_ever.saturating_add(entry.count);
+                state.lately_on_disk.note(entry.count, rt::now());
             }
         }
     }
@@ -244,6 +296,23 @@ impl Audit {
     pub(crate) fn counts(&self) -> (u64, u64) {
         let state = self.0.state.lock();
         (state.written, state.lost_ever)
+    }
+
+    /// What an operator should know: records were lost of late.
+    pub(crate) fn warnings(&self, now: Millis) -> Vec<String> {
+        let state = self.0.state.lock();
+        let of = |lately: &Lately, why: &str| {
+            lately.count_at(now).map(|count| {
+                let lost = count_of(count, "event is", "events are");
+                format!(
+                    "{lost} missing in the audit log, the last one of the last 10 minutes: {why}"
+                )
+            })
+        };
+        let disk = "its disk does not take them (the node's log says why)";
+        let crowd =
+            "more came at once than its disk takes; look in it for who or what caused so many";
+        of(&state.lately_on_disk, disk).into_iter().chain(of(&state.lately, crowd)).collect()
     }
 }
 
@@ -268,17 +337,56 @@ mod tests {
     #[test]
     fn records_come_out_in_their_order_and_what_has_no_room_is_counted_once() {
         let audit = Audit::default();
+        let changed =
+            |number: usize| Record::new(Event::User, Outcome::Done).target(&number.to_string());
         for number in 0..WAITING_MAX + 3 {
-            audit.note_at(login(&number.to_string()), 0, 7);
+            audit.note_at(changed(number), 0, 7);
         }
         let work = next(&audit);
         assert_eq!(work.entries.len(), WAITING_MAX + 1);
-        assert_eq!(work.entries[5], Entry { time_ms: 7, record: login("5"), count: 1 });
+        assert_eq!(work.entries[5], Entry { time_ms: 7, record: changed(5), count: 1 });
         let last = work.entries.last().unwrap();
         assert_eq!((last.record.event, last.record.outcome), (Event::Audit, Outcome::Dropped));
         assert_eq!(last.count, 3);
         assert!(next(&audit).entries.is_empty());
         assert_eq!(audit.counts(), (0, 3));
+    }
+
+    #[test]
+    fn a_flood_leaves_room_for_what_was_done() {
+        let audit = Audit::default();
+        for number in 0..WAITING_MAX + 3 {
+            audit.note_at(login(&number.to_string()), 0, 7);
+        }
+        let done = Record::new(Event::Acl, Outcome::Done);
+        let begun = Record::new(Event::Admin, Outcome::Begun);
+        audit.note_at(done.clone(), 0, 8);
+        audit.note_at(begun.clone(), 0, 8);
+        let work = next(&audit);
+        let told: Vec<_> = work.entries.into_iter().map(|entry| entry.record).collect();
+        assert!(told.contains(&done) && told.contains(&begun), "{:?}", told.last());
+        assert_eq!(told.len(), WAITING_UNDONE_MAX + 3);
+    }
+
+    #[test]
+    fn that_records_were_lost_is_told_once_and_a_warning_for_ten_minutes() {
+        let audit = Audit::default();
+        let flood = |now: Millis| {
+            for number in 0..WAITING_UNDONE_MAX + 5 {
+                audit.note_at(login(&number.to_string()), now, 0);
+            }
+            next(&audit).overrun
+        };
+        assert!(audit.warnings(0).is_empty());
+        assert_eq!((flood(1_000), flood(2_000), flood(500_000)), (Some(5), None, None));
+        let warnings = audit.warnings(LOST_MEMORY_MS + 499_999);
+        assert!(
+            matches!(&warnings[..], [text] if text.starts_with("15 events are missing")),
+            "{warnings:?}"
+        );
+        assert!(audit.warnings(LOST_MEMORY_MS + 500_000).is_empty());
+        assert_eq!(flood(LOST_MEMORY_MS + 600_000), Some(20), "it happens again");
+        assert!(audit.warnings(LOST_MEMORY_MS + 600_000)[0].starts_with("5 events"));
     }
 
     #[test]

@@ -99,6 +99,11 @@ impl Record {
         Self { address, ..Self::new(Event::Peer, Outcome::Refused) }.detail(reason)
     }
 
+    /// Whether it tells of something that was done, or of the log itself: the others are logins and refusals.
+    pub(crate) fn tells_of_a_deed(&self) -> bool {
+        self.event == Event::Audit || matches!(self.outcome, Outcome::Begun | Outcome::Done)
+    }
+
     /// Who did it.
     #[must_use]
     pub(crate) fn user(self, name: &str) -> Self {

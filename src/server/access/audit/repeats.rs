@@ -1,8 +1,9 @@
-//! Records that may come thousands of times per second, because whoever causes them needs no right to: the first of
-//! each kind at once, and the others as a count. So the lines that strangers can cause are bounded; see
-//! [`Bounds`].
+//! Records that may come thousands of times per second, because whoever causes them needs no right to, or has it: the
+//! first of each kind at once, and the others as a count. So the lines that strangers and users can cause are bounded;
+//! see [`Bounds`].
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use super::record::{Event, Outcome, Record};
 use crate::model::ids::Millis;
@@ -11,6 +12,14 @@ use crate::model::ids::Millis;
 pub(crate) const INTERVAL_MS: Millis = 10_000;
 /// Most different records that are counted at a time. Those beyond are counted together, whoever caused them.
 pub(crate) const KINDS_MAX: usize = 1_024;
+/// Most different logins that are counted at a time: all connections that a node has unless told otherwise, and some,
+/// because all of them come back when it was restarted, and who they are should be told one by one.
+pub(crate) const LOGIN_KINDS_MAX: usize = 16_384;
+/// Most of either that one user can cause. Its others are counted together, under its name: so a user with many
+/// addresses fills no disk and hides no other one.
+pub(crate) const KINDS_OF_USER_MAX: usize = 64;
+/// Beginnings are rounded up to this, so that however many kinds there are, they are looked through this often at most.
+const GRAIN_MS: Millis = 100;
 /// A count of refused strangers is written this often at most. Peers try again for as long as they run, and whoever
 /// sends datagrams can name any address; who tries to log in can name any user.
 pub(crate) const STRANGER_INTERVAL_MS: Millis = 600_000;
@@ -20,6 +29,8 @@ pub(crate) const STRANGER_KINDS_MAX: usize = 256;
 
 /// What stands in a record in which several users, addresses or targets were put together.
 const OTHERS: &str = "of other users and addresses, put together";
+/// The same where they are one user's.
+const OTHERS_OF_USER: &str = "of other addresses, actions and reasons, put together";
 
 /// How much may be written. In each interval, every kind has a first line and a count at most, and so has every sort
 /// of kinds that are put together because there are too many.
@@ -27,16 +38,24 @@ const OTHERS: &str = "of other users and addresses, put together";
 pub(crate) struct Bounds {
     /// Most different kinds at a time.
     pub(crate) kinds: usize,
+    /// Most of them that are one user's.
+    pub(crate) of_user: usize,
     /// The time from one count of a kind to the next.
     pub(crate) interval_ms: Millis,
 }
 
 impl Bounds {
     /// Of what clients do who have logged in, or need not.
-    pub(crate) const CLIENTS: Self = Self { kinds: KINDS_MAX, interval_ms: INTERVAL_MS };
-    /// Of peers that are refused, and of clients that have not logged in.
-    pub(crate) const STRANGERS: Self =
-        Self { kinds: STRANGER_KINDS_MAX, interval_ms: STRANGER_INTERVAL_MS };
+    pub(crate) const CLIENTS: Self =
+        Self { kinds: KINDS_MAX, of_user: KINDS_OF_USER_MAX, interval_ms: INTERVAL_MS };
+    /// Of logins that were good.
+    pub(crate) const LOGINS: Self = Self { kinds: LOGIN_KINDS_MAX, ..Self::CLIENTS };
+    /// Of peers that are refused, and of clients that have not logged in: whom they call themselves means nothing.
+    pub(crate) const STRANGERS: Self = Self {
+        kinds: STRANGER_KINDS_MAX,
+        of_user: STRANGER_KINDS_MAX,
+        interval_ms: STRANGER_INTERVAL_MS,
+    };
 }
 
 /// See the module.
@@ -45,9 +64,14 @@ pub(crate) struct Repeats {
     /// When the count of each began, and what was counted since. Invariant: at most as many as the bound says, and
     /// a few that have several put together.
     kinds: HashMap<Record, Counted>,
+    /// How many of them are each user's. Only looked up, never walked.
+    of_users: HashMap<User, usize>,
     /// The earliest of the beginnings; none if there are no kinds.
     oldest: Option<Millis>,
 }
+
+/// By method and name; who has the cluster's key has no name.
+type User = (Box<str>, Option<Box<str>>);
 
 struct Counted {
     since: Millis,
@@ -60,18 +84,21 @@ impl Repeats {
     /// Nothing is counted yet.
     #[must_use]
     pub(crate) fn new(bounds: Bounds) -> Self {
-        Self { bounds, kinds: HashMap::new(), oldest: None }
+        Self { bounds, kinds: HashMap::new(), of_users: HashMap::new(), oldest: None }
     }
 
     /// Counts a record; returns it if it is to be written at once.
     pub(crate) fn note(&mut self, record: Record, now: Millis) -> Option<Record> {
         let mut kind = kind_of(&record);
         let mut record = record;
+        if !self.kinds.contains_key(&kind) && self.has_its_share(&kind) {
+            kind = put_together_of_user(kind);
+            record = kind.clone();
+        }
         if !self.kinds.contains_key(&kind) && self.kinds.len() >= self.bounds.kinds {
             kind = put_together(kind);
             record = kind.clone();
         }
-        self.oldest = Some(self.oldest.map_or(now, |oldest| oldest.min(now)));
         match self.kinds.get_mut(&kind) {
             Some(counted) => {
                 counted.count += 1;
@@ -80,10 +107,21 @@ impl Repeats {
             }
             None => {
                 let last = record.clone();
-                self.kinds.insert(kind, Counted { since: now, count: 0, last });
+                let since = now.checked_next_multiple_of(GRAIN_MS).unwrap_or(now);
+                self.oldest = Some(self.oldest.map_or(since, |oldest| oldest.min(since)));
+                if let Some(user) = user_of(&kind) {
+                    *self.of_users.entry(user).or_default() += 1;
+                }
+                self.kinds.insert(kind, Counted { since, count: 0, last });
                 Some(record)
             }
         }
+    }
+
+    /// Whether the user of a kind has as many as one may have.
+    fn has_its_share(&self, kind: &Record) -> bool {
+        let own = user_of(kind).and_then(|user| self.of_users.get(&user));
+        own.is_some_and(|own| *own >= self.bounds.of_user)
     }
 
     /// What was counted for as long as it may be, with the counts. Those of which there were no more are forgotten.
@@ -94,7 +132,8 @@ impl Repeats {
             return Vec::new();
         }
         let mut due = Vec::new();
-        self.kinds.retain(|_, counted| {
+        let of_users = &mut self.of_users;
+        self.kinds.retain(|kind, counted| {
             if !is_due(counted.since) {
                 return true;
             }
@@ -102,7 +141,17 @@ impl Repeats {
                 due.push((counted.last.clone(), counted.count));
                 (counted.since, counted.count) = (now, 0);
                 // At the end of time, that was the last.
-                return now != Millis::MAX;
+                if now != Millis::MAX {
+                    return true;
+                }
+            }
+            if let Some(user) = user_of(kind)
+                && let Entry::Occupied(mut own) = of_users.entry(user)
+            {
+                *own.get_mut() -= 1;
+                if *own.get() == 0 {
+                    own.remove();
+                }
             }
             false
         });
@@ -120,6 +169,16 @@ fn kind_of(record: &Record) -> Record {
         Outcome::Refused => Record { target: None, ..record.clone() },
         _ => Record { target: None, detail: None, ..record.clone() },
     }
+}
+
+/// Whose a record is; none where nobody has logged in.
+fn user_of(record: &Record) -> Option<User> {
+    Some((record.method.clone()?, record.user.clone()))
+}
+
+/// What a user's kinds are counted as beyond those that it may have.
+fn put_together_of_user(kind: Record) -> Record {
+    Record { address: None, action: None, target: None, ..kind }.detail(OTHERS_OF_USER)
 }
 
 /// What all of one sort are counted as, if there are too many kinds.
@@ -185,6 +244,30 @@ mod tests {
         let (others, count) = &due[0];
         assert_eq!((&others.user, *count), (&None, 499));
         assert_eq!(others.detail.as_deref(), Some(OTHERS));
+    }
+
+    #[test]
+    fn a_user_with_many_addresses_has_a_few_lines_and_leaves_the_others_theirs() {
+        let mut repeats = Repeats::new(Bounds::CLIENTS);
+        let from = |user: &str, n: u32| Record {
+            address: Some(std::net::Ipv4Addr::from_bits(n).into()),
+            ..refused(user).method("token")
+        };
+        let told = (0..20_000).filter(|n| repeats.note(from("joe", *n), 0).is_some()).count();
+        assert_eq!(told, KINDS_OF_USER_MAX + 1);
+        assert!(repeats.note(from("amy", 7), 0) == Some(from("amy", 7)));
+        // Whoever has the key has no name, and who has not logged in no share.
+        let key = |n| Record { user: None, ..from("", n) }.method("key");
+        assert_eq!((0..70).filter(|n| repeats.note(key(*n), 0).is_some()).count(), 65);
+        assert!((0..99).all(|n| repeats.note(refused(&n.to_string()), 0).is_some()));
+        let due = repeats.take_due(INTERVAL_MS);
+        let joe: Vec<_> = due.iter().filter(|(r, _)| r.user.as_deref() == Some("joe")).collect();
+        let [(together, count)] = joe[..] else { panic!("{joe:?}") };
+        assert_eq!((together.address, *count), (None, 20_000 - told as u64));
+        assert_eq!(together.detail.as_deref(), Some(OTHERS_OF_USER));
+        // When it is over, the share is free again.
+        assert!(repeats.take_due(3 * INTERVAL_MS).is_empty());
+        assert!(repeats.kinds.is_empty() && repeats.of_users.is_empty());
     }
 
     /// What a stranger with very many addresses can have written: lines, in so many intervals.

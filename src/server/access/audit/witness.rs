@@ -70,12 +70,12 @@ impl Witness {
     /// A stream, or a deletion of a subtree, has ended because the client may not do all of it (any more).
     pub(in crate::server) fn cut_short(&self) {
         let record = self.record(Event::Denied, Outcome::Refused);
-        self.0.audit.note_repeated(record.detail("access list, before its end"));
+        self.note_refused(record.detail("access list, before its end"));
     }
 
     /// The connection is closed because its client may do nothing any more.
     pub(in crate::server) fn shut_out(&self) {
-        self.0.audit.note(self.record(Event::Login, Outcome::Ended).detail("shut out"));
+        self.0.audit.note_login(self.record(Event::Login, Outcome::Ended).detail("shut out"));
     }
 
     fn refused(&self, action: Action, why: &str, path: Option<&Path>) {
@@ -85,6 +85,10 @@ impl Witness {
             Some(path) => record.target(&path.to_string()),
             None => record,
         };
+        self.note_refused(record);
+    }
+
+    fn note_refused(&self, record: Record) {
         match self.0.identity {
             Identity::Unknown => self.0.audit.note_stranger(record),
             Identity::KeyHolder | Identity::User { .. } => self.0.audit.note_repeated(record),
@@ -94,7 +98,7 @@ impl Witness {
     /// The client is the user whom its certificate names.
     pub(in crate::server) fn certified(&self, user: &str) {
         let record = self.record(Event::Login, Outcome::Accepted);
-        self.0.audit.note(record.user(user).method("certificate"));
+        self.0.audit.note_login(record.user(user).method("certificate"));
     }
 
     /// A client was closed before it could say anything: too many that must log in have not.
@@ -141,13 +145,23 @@ impl Witness {
         if let Some(detail) = detail {
             record = record.detail(&detail);
         }
-        if asked.is_frequent || outcome == Outcome::Refused {
+        if outcome == Outcome::Refused {
+            self.note_refused(record);
+        } else if asked.is_frequent || self.is_own_secret(request) {
             self.0.audit.note_repeated(record);
         } else {
             self.0.audit.note(record);
         }
     }
 
+    /// Whether the request is a user's own new secret, which needs no right: it may come as often as the user likes.
+    fn is_own_secret(&self, request: &Request<'_>) -> bool {
+        let Request::Auth(AuthRequest::Set(change)) = request else { return false };
+        let is_secret_only = change.acl.is_none() && change.role.is_none();
+        is_secret_only && self.0.identity.is_named(change.method, change.user)
+    }
+
+    /// Also of a client that has logged in already: it has shown a right secret, perhaps another user's.
     fn logged_in(&self, login: &Login<'_>, error: Option<&ClientError>) {
         let record = |outcome| {
             let address = Some(self.0.address);
@@ -156,7 +170,7 @@ impl Witness {
             if login.method == KEY { record } else { record.user(login.user) }
         };
         match error {
-            None => self.0.audit.note(record(Outcome::Accepted)),
+            None => self.0.audit.note_login(record(Outcome::Accepted)),
             Some(error) => {
                 self.0.audit.note_stranger(record(Outcome::Refused).detail(error.code.word()));
             }
@@ -319,6 +333,58 @@ mod tests {
         assert_eq!(lines, STRANGER_KINDS_MAX + 1);
         witness.refused(Action::Status, "role", None);
         assert_eq!(records(&audit).pop().unwrap().user.as_deref(), Some("amy"));
+    }
+
+    #[test]
+    fn who_logs_in_again_and_again_is_one_line_and_a_count() {
+        let (audit, witness) = witness();
+        for _ in 0..2_000 {
+            witness.answered(
+                Action::Auth,
+                &Request::Auth(AuthRequest::Login(login("amy"))),
+                Ok(false),
+            );
+            witness.certified("amy");
+            witness.shut_out();
+        }
+        let told: Vec<_> = records(&audit).into_iter().map(|r| (r.outcome, r.method)).collect();
+        let [password, certificate] = ["password", "certificate"].map(|by| Some(by.into()));
+        let expected = [
+            (Outcome::Accepted, password.clone()),
+            (Outcome::Accepted, certificate),
+            (Outcome::Ended, password),
+        ];
+        assert_eq!(told, expected);
+        audit.close(None);
+        let counts: Vec<u64> = audit.next(Duration::ZERO).entries.iter().map(|e| e.count).collect();
+        assert_eq!(counts, [1_999; 3]);
+    }
+
+    #[test]
+    fn who_changes_its_own_secret_again_and_again_is_one_line_and_a_count() {
+        let (audit, witness) = witness();
+        let set = |user| UserChange {
+            method: "password",
+            user,
+            chain: ChainField::Any,
+            sealed: None,
+            secret: Some(b"geheim"),
+            acl: None,
+            role: None,
+            is_dialogue: false,
+        };
+        let told = |user| {
+            for _ in 0..20 {
+                witness.answered(
+                    Action::AuthSet,
+                    &Request::Auth(AuthRequest::Set(set(user))),
+                    Ok(false),
+                );
+            }
+            records(&audit).len()
+        };
+        // What an admin does to others is told one by one.
+        assert_eq!((told("amy"), told("joe")), (1, 20));
     }
 
     #[test]

@@ -50,6 +50,7 @@ kinds! {
     Logins = "logins",
     Access = "access",
     Contents = "contents",
+    Audit = "audit",
 }
 
 /// One line for people.
@@ -117,6 +118,7 @@ impl Shared {
         all.add(Kind::Purge, PurgeBlock::of(&group).iter().map(PurgeBlock::text));
         all.add(Kind::Purge, left_out_text(&group).into_iter().chain(mark_text(&group)));
         all.add(Kind::Contents, contents);
+        all.add(Kind::Audit, self.config.audit.iter().flat_map(|audit| audit.warnings(now)));
         all.add(Kind::Split, info.silent().iter().flat_map(SilentInfo::warnings));
         all.add(Kind::Link, info.unlinked());
         all.add(Kind::Datagrams, unheard_warning(&info.members()));

@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::engine::take_in::TakenIn;
 use crate::hub::Hub;
 use crate::model::count::show_bytes;
-use crate::model::meta::{AUTH_PATH, login};
+use crate::model::meta::{AUTH_PATH, grace_end, login};
 use crate::model::path::{Path, PathBytes};
 use crate::model::value::{write_map_len, write_nil, write_str, write_u64};
 use crate::protocol::client::reply::{write_error, write_result};
@@ -176,7 +176,7 @@ fn finish(
         check_network(&header, network)?;
     }
     if !with_auth {
-        check_auth(&image.replica.tree)?;
+        hub.read(|engine| check_auth(&image.replica.tree, engine.tree()))?;
     }
     let needed = image.replica.tree.memory_bytes();
     let used = hub.read(|engine| engine.tree().memory_bytes());
@@ -218,15 +218,36 @@ fn check_network(header: &FileHeader, network: &str) -> Result<(), ClientError> 
     Err(ClientError::bad_request(text))
 }
 
-/// A file from a network with authorisation would close this one to all clients, at every node: not
-/// unless that is wanted.
-fn check_auth(tree: &Tree) -> Result<(), ClientError> {
-    let entry = tree.get(AUTH_PATH).and_then(|entry| entry.value());
-    let Some(login) = entry.and_then(login) else { return Ok(()) };
+/// A file from a network with authorisation would close this one to all clients, at every node, or let them in otherwise: not
+/// unless that is wanted. One that asks for what is asked for already changes nothing about that: a network takes back its own
+/// backup.
+fn check_auth(file: &Tree, here: &Tree) -> Result<(), ClientError> {
+    let asks = |tree: &Tree| {
+        let entry = tree.get(AUTH_PATH)?;
+        let value = entry.value()?;
+        Some((login(value)?, grace_end(value), entry.tock()))
+    };
+    let Some((wanted, grace, made)) = asks(file) else { return Ok(()) };
+    let text = match asks(here) {
+        // Of two that ask for the same, the later one says whether it is for some clients only from some time on.
+        Some((now, now_grace, at)) if now == wanted && (now_grace == grace || made < at) => {
+            return Ok(());
+        }
+        Some((now, ..)) if now == wanted => format!(
+            "the snapshot has another time from which on everybody must log in (:n.auth, {wanted}) than this network has"
+        ),
+        Some((now, ..)) => format!(
+            "the snapshot has another way to log in (:n.auth, {wanted}) than this network has ({now}): users of the one \
+             that is in force now could be shut out at every node"
+        ),
+        None => format!(
+            "the snapshot switches logins on (:n.auth, {wanted}): clients of every node of the network would have to \
+             log in as one of its users"
+        ),
+    };
     let text = format!(
-        "the snapshot switches logins on (:n.auth, {login}): clients of every node of the network \
-         would have to log in as one of its users; nothing was taken in. --with-auth takes it in \
-         all the same; or convert it to lines of JSON, and restore them without the line of :n.auth"
+        "{text}; nothing was taken in. --with-auth takes it in all the same; or convert it to lines of JSON, and restore \
+         them without the line of :n.auth"
     );
     Err(ClientError::new(ErrorCode::Denied, text))
 }

@@ -21,6 +21,7 @@ use crate::server::access::methods::{PASSWORD, TOKEN};
 use crate::server::access::present::{About, CONNECTIONS};
 use crate::server::access::strangers::too_many;
 use crate::server::access::{Access, Identity};
+use crate::server::connections::accept::no_memory;
 use crate::server::stream::write_failed_stream;
 
 impl Session {
@@ -106,11 +107,12 @@ impl Session {
         };
         let address = address.ip();
         self.guest.enter(address, shared.logins.present.add(about));
+        self.account.set_owner(self.holder());
         let audit = shared.config.audit.clone();
         self.witness = audit.map(|audit| Witness::new(audit, self.identity.clone(), address));
         if self.identity != Identity::Unknown {
             // Only tests know it before.
-            let holder = self.place_holder(&self.identity);
+            let holder = holder_of(&self.identity).filter(|_| self.has_place);
             self.guest
                 .is(self.identity.clone(), holder.as_ref())
                 .map_err(|why| share_taken(&why))?;
@@ -139,11 +141,6 @@ impl Session {
         holder_of(&self.identity).unwrap_or_else(|| Holder::Host(group_of(self.host())))
     }
 
-    /// Whose share of the connections the client's is of if it is that one; none where it takes no place from others.
-    fn place_holder(&self, identity: &Identity) -> Option<Holder> {
-        holder_of(identity).filter(|_| self.has_place)
-    }
-
     /// The error of a client for whom there is no place among those that have not logged in.
     fn crowded_out(&self, shared: &Shared) -> ClientError {
         let error = too_many();
@@ -169,13 +166,20 @@ impl Session {
     /// The client has shown who it is. From then on it is that one.
     ///
     /// # Errors
-    /// That one has as many connections as it may have; nothing has changed.
+    /// That one has as many connections as it may have, or has filled the clients' memory; nothing has changed.
     pub(in crate::server) fn identify(&mut self, identity: Identity) -> Result<(), ClientError> {
         // Who logs in by a secret means that, whatever certificate there is.
         let is_open = self.identity == Identity::Unknown || self.is_by_certificate;
         if is_open {
-            let holder = self.place_holder(&identity);
+            let owner = holder_of(&identity);
+            if owner.as_ref().is_some_and(|owner| self.account.is_filled_by(owner)) {
+                return Err(no_memory());
+            }
+            let holder = owner.clone().filter(|_| self.has_place);
             self.guest.is(identity.clone(), holder.as_ref()).map_err(|why| share_taken(&why))?;
+            if let Some(owner) = owner {
+                self.account.set_owner(owner);
+            }
             self.is_by_certificate = false;
             self.expired = None;
             self.guest.is_until(None);

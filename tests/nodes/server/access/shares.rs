@@ -12,7 +12,7 @@ use distkv::server::ServerConfig;
 use distkv::server::access::Identity;
 
 use super::Place;
-use crate::harness::{Client, Node, Value, has, path, text};
+use crate::harness::{Client, Node, PATIENCE, Value, has, path, text};
 use crate::server::login::{admin, limited, login, secured_config};
 
 /// How many a test's clients begin by themselves.
@@ -170,4 +170,38 @@ fn a_user_leaves_connections_to_others() {
     let again = std::iter::repeat_with(|| log_in("joe")).find_map(Result::ok);
     assert!(again.is_some());
     assert!(log_in("joe").is_err());
+}
+
+#[test]
+fn who_fills_the_clients_memory_is_closed_and_others_are_let_in() {
+    /// Of a request that never ends: less than what a connection is closed for otherwise.
+    const SENT: usize = 50_000;
+    let config = ServerConfig { client_memory_max: 1 << 20, ..secured_config() };
+    let node = Node::found_with("n1", config);
+    let mut first_admin = admin(&node);
+    for user in ["joe", "jim"] {
+        first_admin.ok(limited(user, "geheim", user));
+    }
+    let log_in = |user: &str| {
+        let mut client = node.connect();
+        client.stream(login("password", user, "geheim"));
+        client
+    };
+    let memory = node.hub.client_memory();
+    let since = std::time::Instant::now();
+    let mut open = Vec::new();
+    while memory.view().closed == 0 {
+        let mut client = node.connect();
+        // Refused where the memory is full already.
+        client.stream(login("password", "joe", "geheim"));
+        let value =
+            [&b"\x83\xa6action\xa9set_value\xa5value\xc6\x00\x01\x00\x00"[..], &[7; SENT]].concat();
+        client.send_bytes(&value);
+        open.push(client);
+        assert!(since.elapsed() < PATIENCE, "{:?}", memory.view());
+    }
+    let mut jim = log_in("jim");
+    assert_eq!(jim.code(map! {"action": "get_value", "path": path("a")}), "denied");
+    first_admin.set("a", 1);
+    assert!(open.len() > 10, "{}", open.len());
 }

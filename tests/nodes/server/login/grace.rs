@@ -1,5 +1,14 @@
 //! Logins that are switched on with a grace: who has not logged in goes on until it is over, and no longer.
 
+use std::sync::Arc;
+
+use distkv::engine::{Config, Input};
+use distkv::hub::log_queue::LogQueue;
+use distkv::model::ids::{Incarnation, NodeId, NodeName};
+use distkv::model::meta::{AUTH_PATH, grace_end};
+use distkv::rt;
+use distkv::server::ServerConfig;
+
 use super::{last_error, login, password};
 use crate::harness::{Client, Node, Value, has, path, text};
 
@@ -70,6 +79,43 @@ fn when_it_is_over_idle_and_watching_connections_are_closed_and_new_ones_must_lo
     let mut late = node.connect();
     assert_eq!(late.code(map! {"action": "get_value", "path": path("b")}), "auth_required");
     assert_eq!(joe.get("b"), Some(1.into()));
+}
+
+#[test]
+fn a_grace_that_is_over_is_taken_out_of_the_data() {
+    let node = open();
+    switch_on(&mut node.connect(), 1_000);
+    let mut joe = node.connect();
+    joe.stream(login("password", "joe", "test123"));
+    let value =
+        || node.hub.read(|engine| engine.get(AUTH_PATH)?.value().map(<[u8]>::to_vec)).unwrap();
+    let deadline = std::time::Instant::now() + crate::harness::PATIENCE;
+    while grace_end(&value()).is_some() {
+        assert!(std::time::Instant::now() < deadline, "{:?}", value());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert_eq!(value(), crate::harness::encode(&map! {"current": "password"}));
+    assert_eq!(
+        node.connect().code(map! {"action": "get_value", "path": path("b")}),
+        "auth_required"
+    );
+}
+
+#[test]
+fn a_grace_that_was_over_before_a_restart_stays_over_when_the_clock_is_set_back() {
+    // The log has a time that the clock says is still to come.
+    let log = LogQueue::new(false).continuing_from(rt::wall_clock_ms() + 3_600_000);
+    let id = NodeId { name: NodeName::new("n1").unwrap(), incarnation: Incarnation(1) };
+    let node = Node::logged(Config::new(id, 1), ServerConfig::default(), Some(Arc::new(log)));
+    node.hub.handle(Input::Found, 0);
+    node.connect().ok(password("joe", "test123"));
+    // One that is granted now is one, whatever the clock was before.
+    switch_on(&mut node.connect(), 600_000);
+    node.connect().set("a", 1);
+    // The same data, found at a start.
+    let again = node.bind_again("127.0.0.1:0").unwrap();
+    let mut client = Client::new(again.address(), 0);
+    assert_eq!(client.code(map! {"action": "get_value", "path": path("a")}), "auth_required");
 }
 
 #[test]

@@ -223,6 +223,30 @@ fn whoever_is_too_slow_for_the_list_is_told_how_many_it_missed() {
 }
 
 #[test]
+fn a_busy_subtree_leaves_the_others_conflicts_in_the_list() {
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    let mut peer = Peer::new(&node);
+    peer.push("c", Some(&[1]), 1_000_000);
+    for path in ["b", "a"] {
+        client.set(path, 1);
+    }
+    let count = CONFLICTS_MAX as u64 + 10;
+    let mut messages = vec![peer.change("b", Some(&[1]), 10)];
+    messages.extend((2..=count).map(|n| peer.change("a", Some(&[1]), 10 + n)));
+    node.hub.handle(Input::Messages { link: peer.link, messages }, 0);
+    let told = client.stream(map! {"action": "conflicts"});
+    assert_eq!(told.len(), CONFLICTS_MAX);
+    assert_eq!((numbers(&told[..2]), has(&told[0], "dropped")), (vec![1, 12], false));
+    assert_eq!((told[0]["path"].clone(), told[1]["dropped"].as_u64()), (path("b"), Some(10)));
+    // Whoever asks for the last ones has not missed what was dropped before them.
+    let limit = CONFLICTS_MAX as u64 - 1;
+    let last = client.stream(map! {"action": "conflicts", "limit": limit});
+    assert_eq!((number(&last[0]), has(&last[0], "dropped")), (12, false));
+    assert_eq!(client.stream(map! {"action": "conflicts", "limit": 0_u64}).len(), 0);
+}
+
+#[test]
 fn conflicts_flow_as_the_window_permits() {
     let node = Node::found("n1");
     let mut client = node.connect_with_qlen(3);

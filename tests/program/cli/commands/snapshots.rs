@@ -365,9 +365,10 @@ fn a_network_is_moved_without_a_warning() {
     let restore = ["snapshot", "restore", &monday, "--into", &data, "--name", "n1"];
     let restore = [&restore[..], &["--network", "plant"]].concat();
     let run = [&["run", "--data-dir", &data][..], &any].concat();
-    // The second time, on top of what a node has left there.
+    // The second time, on top of what a node has left there, under another name of the network.
     for stops in 1..=2 {
-        let restored = cli(&restore);
+        let more: &[&str] = if stops == 1 { &[] } else { &["--any-network"] };
+        let restored = cli(&[&restore[..], more].concat());
         assert_eq!((restored.code, restored.stderr.as_str()), (0, ""), "{}", restored.stderr);
         let n1 = NodeProcess::start_in("plant", "n1", &run);
         assert_eq!(values(&n1), ["site.lamp=1"]);

@@ -1,6 +1,7 @@
 //! What a newcomer does in the first afternoon, with real nodes: the mistakes that people make,
 //! and what the program says about them.
 
+use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use distkv::testing::free_addrs;
@@ -36,6 +37,40 @@ fn delete_says_what_stays_below_the_path() {
     assert_eq!(ok(&node, &["delete", "site", "-r"]), "site: 2 deleted\n");
     assert_eq!(ok(&node, &["delete", "site", "-r"]), "site: nothing to delete\n");
     assert_eq!(ok(&node, &["delete", "site"]), "site: nothing to delete\n");
+}
+
+#[test]
+fn the_words_of_other_programs_do_the_same_or_name_the_command_that_does() {
+    let node = NodeProcess::run("n1");
+    ok(&node, &["put", "a.b", "1"]);
+    assert_eq!(ok(&node, &["get", "a.b"]), "1\n");
+    assert!(ok(&node, &["rm", "a.b"]).starts_with("a.b: deleted ("));
+    ok(&node, &["put", "a.b", "1"]);
+    ok(&node, &["put", "a.c", "1"]);
+    assert_eq!(ok(&node, &["del", "a", "-r"]), "a: 2 deleted\n");
+    for (word, commands) in [
+        ("keys", &["`distkv-node ls`", "`distkv-node tree`"][..]),
+        ("scan", &["`distkv-node ls`", "`distkv-node tree`"]),
+        ("list", &["`distkv-node ls`", "`distkv-node tree`"]),
+        ("save", &["`distkv-node snapshot save --to FILE`"]),
+        ("backup", &["`distkv-node snapshot save --to FILE`"]),
+        ("restore", &["`distkv-node snapshot restore FILE`"]),
+    ] {
+        for form in [&[][..], &["--json"]] {
+            let done = cli(&[&[word, "x"][..], form].concat());
+            assert_eq!(done.code, 2, "{done:?}");
+            for command in commands {
+                assert!(done.stderr.contains(command), "{word}: {command}: {}", done.stderr);
+            }
+            assert!(!done.stderr.contains("similar"), "{}", done.stderr);
+        }
+    }
+    // They are not in the help, and say nothing where another command is wrong.
+    let help = cli(&["--help"]).stdout;
+    let lists = |word: &str| help.lines().any(|line| line.split_whitespace().next() == Some(word));
+    assert!(lists("set") && !lists("put") && !lists("rm") && !lists("keys"), "{help}");
+    assert!(!cli(&["key", "save"]).stderr.contains("snapshot"));
+    assert!(cli(&["memberz"]).stderr.contains("'members'"));
 }
 
 #[test]
@@ -228,6 +263,37 @@ fn a_name_that_does_not_exist_ends_a_command_at_once_and_a_newcomer_soon() {
         join.stderr.lines().filter(is_of).count()
     };
     assert_eq!([warned("n1..invalid"), warned("n2..invalid")], [1, 1], "{}", join.stderr);
+}
+
+#[test]
+fn a_first_node_founds_no_second_network_where_the_names_of_its_peers_do_not_exist() {
+    let any = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--name", "n1"];
+    let peers = ["--peer", "n2..invalid", "--peer", "n3..invalid"];
+    let mut run = program(&[&["run"][..], &peers, &any].concat()).spawn().unwrap();
+    let mut said = String::new();
+    // One that serves says so, and would not end.
+    BufReader::new(run.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    if !said.is_empty() {
+        run.kill().unwrap();
+    }
+    let run = run.wait_with_output().unwrap();
+    let errors = String::from_utf8(run.stderr).unwrap();
+    assert_eq!((run.status.code(), said.as_str()), (Some(1), ""), "{errors}");
+    let last = errors.lines().last().unwrap();
+    assert!(last.starts_with("error: no peer can be called: n"), "{last}");
+    assert!(last.ends_with("; the first node of a new network is started without peers"), "{last}");
+    // Its own data is no other network.
+    let folder = tempfile::tempdir().unwrap();
+    let data = ["--data-dir", folder.path().to_str().unwrap(), "--peer-wait", "0s"];
+    let mut node = NodeProcess::start("n1", &[&["run"][..], &data, &any[..4]].concat());
+    ok(&node, &["set", "a", "1"]);
+    node.signal("TERM");
+    assert!(node.wait().success());
+    let again = [&["run"][..], &peers, &data[..2], &["--peer-wait", "1s"], &any[..4]].concat();
+    let node = NodeProcess::start("n1", &again);
+    assert_eq!(ok(&node, &["get", "a"]), "1\n");
+    let is_told = |line: &String| line.contains("WARN") && line.contains("continues alone");
+    assert!(node.log().iter().any(is_told), "{:#?}", node.log());
 }
 
 #[test]

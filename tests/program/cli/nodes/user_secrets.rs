@@ -102,3 +102,16 @@ fn a_new_token_s_file_is_its_owner_s_only_and_replaces_nothing_unasked() {
     assert_ne!(fs::read(&to).unwrap(), before);
     logs_in();
 }
+
+#[test]
+fn a_role_that_there_is_not_is_told_before_a_secret_is_asked_for() {
+    let machine = Machine::new();
+    let made = machine.path("made");
+    for more in [&[][..], &["--new-secret-file", &made], &["--method", "token"]] {
+        let done = machine.run(&[&["user", "add", "joe", "--role", "boss"][..], more].concat());
+        assert_eq!(done.code, 2, "{done:?}");
+        let why = "there is no role boss: give user, operator or admin";
+        assert!(done.stderr.contains(why) && !done.stderr.contains("secret"), "{done:?}");
+    }
+    assert!(!fs::exists(made).unwrap());
+}

@@ -77,6 +77,47 @@ fn users_are_not_imported_and_the_refusal_says_what_to_do() {
 }
 
 #[test]
+fn a_network_that_asks_for_logins_takes_its_own_backup_and_none_that_asks_otherwise() {
+    let machine = Machine::new();
+    let (boss, robot) = (machine.secret("boss", "adminpw1"), machine.path("robot"));
+    let as_boss = ["--user", "boss", "--secret-file", &boss];
+    machine.ok(&["user", "add", "boss", "--new-secret-file", &boss]);
+    machine.ok(&["set", "a", "1"]);
+    machine.ok(&["auth", "on", "password"]);
+    let with = |user: &[&str], arguments: &[&str]| machine.ok(&[arguments, user].concat());
+    let backups: Vec<String> = ["snapshot", "jsonl", "distkv"]
+        .map(|form| {
+            let file = machine.path(form);
+            with(&as_boss, &["snapshot", "save", "--to", &file, "--format", form]);
+            file
+        })
+        .into();
+    for file in &backups {
+        let told = with(&as_boss, &["snapshot", "restore", file]);
+        assert!(told.contains("0 were missing") && !told.contains("logins are on"), "{told}");
+    }
+    // They would log in by password again.
+    let token = ["--method", "token", "--new-secret-file", &robot];
+    with(&as_boss, &[&["user", "add", "robot"][..], &token].concat());
+    with(&as_boss, &["auth", "on", "token"]);
+    let as_robot = ["--user", "robot", "--secret-file", &robot];
+    with(&as_robot, &["get", "a"]);
+    for file in &backups {
+        let said = machine.refused(&[&["snapshot", "restore", file][..], &as_robot].concat());
+        for part in
+            ["method \"password\"", "method \"token\"", "nothing was taken in", "--with-auth"]
+        {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert!(!said.contains("switches logins on"), "{said}");
+    }
+    // Without logins, it is what switches them on.
+    with(&as_robot, &["auth", "off"]);
+    let said = machine.refused(&["snapshot", "restore", &backups[0]]);
+    assert!(said.contains("switches logins on (:n.auth, method \"password\")"), "{said}");
+}
+
+#[test]
 fn an_operator_sets_up_users_and_lists_and_each_command_logs_in() {
     let machine = Machine::new();
     let (boss, joe) = (machine.secret("boss", "adminpw1"), machine.secret("joe", "geheim12"));

@@ -106,7 +106,7 @@ fn malformed_forms_say_what_must_follow() {
         (r#"{"$path":["a"]}"#, "\"$path\" must have a path's text behind it"),
         (
             r#"{"$path":"a..b"}"#,
-            "\"$path\": bad path: expected a string (an empty one is ':e' without the dot) \
+            "\"$path\": bad path: an element is missing here; an empty string is written ':e', without the dot \
              (at character 3)",
         ),
         (

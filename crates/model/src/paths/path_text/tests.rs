@@ -136,7 +136,7 @@ fn errors_say_where_and_what_was_expected() {
     assert_eq!(error(&"a".repeat(4095)), (1, Path(PathError::TooLong)));
     assert_eq!(
         "a..b".parse::<crate::path_text::Path>().unwrap_err().to_string(),
-        "bad path: expected a string (an empty one is ':e' without the dot) (at character 3)"
+        "bad path: an element is missing here; an empty string is written ':e', without the dot (at character 3)"
     );
 }
 
