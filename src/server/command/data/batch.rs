@@ -17,6 +17,9 @@ use crate::server::shards::Sample;
 
 /// Operations that take the guard together: as many as messages that arrive together.
 const GUARD_OPS: usize = 256;
+/// Bytes of paths and of values to compare that operations have which take the guard together: what looking up a path, or
+/// comparing, costs grows with them, and meanwhile nobody else is served. One operation may have more.
+const GUARD_BYTES: usize = 16 << 10;
 /// Bytes of values in a reply, after which further operations are refused: as many as a request may
 /// have. So the reply has one greatest value more at most.
 const REPLY_BYTES_MAX: usize = 8 << 20;
@@ -129,7 +132,7 @@ impl Session {
         let (mut bytes, mut done, mut moment) = (0, Vec::with_capacity(ops.len()), None);
         let mut current = cx.clone();
         while let Some(rest) = ops.get(done.len()..).filter(|rest| !rest.is_empty()) {
-            let mut part = self.begin(&current, rest.get(..GUARD_OPS).unwrap_or(rest));
+            let mut part = self.begin(&current, rest.get(..together(rest)).unwrap_or(rest));
             let carried_out = carry_out_part(&current, &mut part, &mut bytes);
             done.extend(part.into_iter().take(carried_out.done));
             moment = Some(carried_out.moment);
@@ -199,6 +202,22 @@ impl Session {
     }
 }
 
+/// How many of these operations, from the first on, take the guard together: at least one, if there is one.
+fn together(ops: &[Result<BatchOp<'_>, ClientError>]) -> usize {
+    let costs = ops.iter().map(|op| match op {
+        Ok(BatchOp::Get { path, .. }) => path.path.as_bytes().len(),
+        Ok(BatchOp::Write(write)) => {
+            write.path.path.as_bytes().len() + write.prev.map_or(0, <[u8]>::len)
+        }
+        Err(_) => 0,
+    });
+    let sums = costs.scan(0, |sum: &mut usize, cost| {
+        *sum = sum.saturating_add(cost);
+        Some(*sum)
+    });
+    sums.take_while(|sum| *sum <= GUARD_BYTES).count().clamp(1, GUARD_OPS)
+}
+
 /// What became of some operations.
 struct CarriedOut {
     /// So many of them are done, or refused.
@@ -266,5 +285,29 @@ impl Lookup<'_> {
             self.found = engine.get(path.as_bytes()).cloned();
         }
         self.found.as_ref().map_or(0, Entry::memory_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::path::Path;
+    use crate::protocol::client::request::{ChainLength, RequestPath};
+
+    fn get(path: &Path) -> Result<BatchOp<'_>, ClientError> {
+        let path = RequestPath { path: path.into(), internal: false };
+        Ok(BatchOp::Get { path, chain: ChainLength::WHOLE })
+    }
+
+    #[test]
+    fn who_waits_for_the_guard_waits_for_few_costly_operations_only() {
+        let of = |bytes: usize| "x".repeat(bytes).parse::<Path>().unwrap();
+        let (short, long) = (of(20), of(1_000));
+        let many = |path, count| (0..count).map(|_| get(path)).collect::<Vec<_>>();
+        assert_eq!(together(&many(&short, 1_000)), GUARD_OPS);
+        assert_eq!(together(&many(&short, 7)), 7);
+        assert_eq!(together(&many(&long, 1_000)), GUARD_BYTES / long.as_bytes().len());
+        let refused = || Err(ClientError::bad_request("no"));
+        assert_eq!(together(&[refused(), get(&long), refused()]), 3);
     }
 }
