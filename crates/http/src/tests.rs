@@ -449,10 +449,12 @@ fn long_bodies_of_one_user_leave_turns_to_others() {
     let mut said = [0; 15];
     other.read_exact(&mut said).unwrap();
     assert_eq!(&said, b"HTTP/1.1 200 OK");
-    // One more of the same user gets its turn when one of the others ends, as these do in time.
+    // One more of the same user gets its turn when one of the others ends, as these do in time; on a busy machine just
+    // before its own time is over, or not any more.
     let (waits, has_turn) = begin_long_body(&port, "joe");
     let rest = rest(&waits);
-    assert!(has_turn || rest.contains("the user 'joe' has 4 of the 8 bodies"), "{rest}");
+    let ends = ["the user 'joe' has 4 of the 8 bodies", "the body came too slowly"];
+    assert!(has_turn || ends.iter().any(|end| rest.contains(end)), "{rest}");
     for (slow, _) in &slow {
         assert_eq!(status(&self::rest(slow)), "408");
     }
