@@ -13,7 +13,7 @@
 //! | [`membership`] | yes | SWIM (foca) wrapped as data in, data out |
 //! | [`rt`] | no | the only file that names the async runtime and the clock |
 //! | [`access`](distkv_access) | yes | who may do what: users, their secrets, access lists |
-//! | [`crowd`](distkv_crowd) | yes (it has locks) | who gives way, and how much each may have, where there is not enough for all |
+//! | [`crowd`] | yes (it has locks) | who gives way, and how much each may have, where there is not enough for all |
 //! | [`hub`] | yes (it has locks) | the one lock around the engine, and the queues in which outputs leave |
 //! | [`storage`] | no | snapshots and event logs on disk, and what they give back at a start |
 //! | [`durable`](distkv_durable) | yes | what a data directory's node starts with, and who writes its log |
