@@ -84,6 +84,10 @@ for guide in docs/*.md docs/decisions/*.md docs/model/*.md docs/page/* ARCHITECT
 done
 ln -s changelog.gz "$root$doc/CHANGELOG.md.gz"
 
+# As dpkg-gencontrol counts: what `du` says depends on the file system, and on what of it is written already.
+installed_kib=$(find "$root" \( -type f -o -type l \) -printf '%s\n' -o -printf '1\n' |
+    awk '{ n += int(($1 + 1023) / 1024) } END { print n }')
+
 mkdir -p "$root/DEBIAN"
 for script in postinst prerm postrm; do
     install -m 755 "packaging/debian/$script" "$root/DEBIAN/$script"
@@ -97,7 +101,7 @@ Maintainer: $maintainer
 Section: database
 Priority: optional
 Depends: libc6 (>= ${libc#GLIBC_}), libgcc-s1, systemd | systemd-standalone-sysusers
-Installed-Size: $(du -sk --exclude=DEBIAN "$root" | cut -f1)
+Installed-Size: $installed_kib
 Description: masterless, gossip-replicated, in-memory key-value node
  Every node of a network holds all of its data, answers reads from memory, takes
  writes at any time, also while it is cut off, and spreads changes by gossip.
