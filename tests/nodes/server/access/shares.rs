@@ -147,7 +147,7 @@ fn clients_of_one_address_that_need_not_log_in_leave_watches_and_monitors_to_oth
 
 #[test]
 fn a_user_leaves_connections_to_others() {
-    let node = Node::found_with("n1", ServerConfig { connections_max: 9, ..secured_config() });
+    let node = Node::found_with("n1", ServerConfig { connections_max: 40, ..secured_config() });
     let mut first_admin = admin(&node);
     first_admin.ok(limited("joe", "geheim", "joe"));
     first_admin.ok(limited("jim", "geheim", "jim"));
@@ -158,15 +158,15 @@ fn a_user_leaves_connections_to_others() {
         let reply = client.reply(seq);
         if has(&reply, "error") { Err(text(&reply, "error").to_owned()) } else { Ok(client) }
     };
-    // The admin has one of nine, so joe gets half of the others.
-    let mut own: Vec<Client> = (0..4).map(|_| log_in("joe").unwrap()).collect();
+    // The admin has one of forty, so joe gets half of the others.
+    let mut own: Vec<Client> = (0..20).map(|_| log_in("joe").unwrap()).collect();
     let told = log_in("joe").err().unwrap();
-    assert!(told.starts_with("the user 'joe' has 4 of the 9 connections"), "{told}");
-    assert!(warns(&mut first_admin, "have 4 of the 4 connections that they may have"));
+    assert!(told.starts_with("the user 'joe' has 20 of the 40 connections"), "{told}");
+    assert!(warns(&mut first_admin, "have 20 of the 20 connections that they may have"));
     let _jim = log_in("jim").unwrap();
     let _second_admin = admin(&node);
-    // With three that others have, three are its share: of four, two must end before another one begins.
-    drop(own.split_off(2));
+    // With three that others have, its share is less by one: two must end before another one begins.
+    drop(own.split_off(18));
     let again = std::iter::repeat_with(|| log_in("joe")).find_map(Result::ok);
     assert!(again.is_some());
     assert!(log_in("joe").is_err());
