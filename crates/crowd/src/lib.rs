@@ -108,9 +108,7 @@ impl Crowd {
         state.members.push(Member { number, address, since: now, does, end });
         Some(Place { crowd: Arc::clone(self), number })
     }
-}
 
-impl Crowd {
     /// Lets one give way for a connection from this address, also if there may be more of them: there is no room for
     /// others. Whether one does.
     pub fn make_room(&self, address: IpAddr, now: Millis) -> bool {

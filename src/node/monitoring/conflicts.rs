@@ -9,6 +9,7 @@ use crate::model::entry::Entry;
 use crate::model::ids::{Event, Millis, NodeTable};
 use crate::model::meta::shown;
 use crate::model::path::Path;
+use crate::model::path::bytes::first_element;
 use crate::protocol::json::text_from_msgpack;
 use crate::replica::apply::Conflict;
 
@@ -98,11 +99,12 @@ impl ConflictLog {
     /// Whether one more has a line.
     fn admits(&mut self, path: &Path, now: Millis) -> bool {
         self.began.get_or_insert(now);
-        let first = path.prefix(1);
-        let own = self.lines.get(first.as_bytes()).copied().unwrap_or_default();
+        // The root has none.
+        let first = first_element(path.as_bytes()).unwrap_or_default();
+        let own = self.lines.get(first).copied().unwrap_or_default();
         let is_admitted = own < CONFLICT_LINES_MAX - self.written;
         if is_admitted {
-            self.lines.insert(first.as_bytes().into(), own + 1);
+            self.lines.insert(first.into(), own + 1);
             self.written += 1;
         } else {
             self.left_out += 1;

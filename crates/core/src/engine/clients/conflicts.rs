@@ -15,6 +15,7 @@ use crate::engine::{Engine, Outbox, Output};
 use crate::model::ids::Event;
 use crate::model::invariant::{OrBroken, invariant};
 use crate::model::path::Path;
+use crate::model::path::bytes::first_element;
 use crate::replica::apply::Conflict;
 
 /// Most conflicts that are kept. A healed split, or two clients that write the same at two nodes, can find many more:
@@ -126,7 +127,8 @@ impl Conflicts {
 
     /// Changes what there is of a path's subtree.
     fn change(&mut self, path: &Path, change: impl FnOnce(&mut Subtree)) {
-        let first = first_element(path);
+        // The root has none.
+        let first = first_element(path.as_bytes()).unwrap_or_default();
         let subtree = self.subtrees.remove_entry(first);
         let (first, mut subtree) = subtree.unwrap_or_else(|| (first.into(), Subtree::default()));
         if let Some([count, bytes]) = subtree.ranks() {
@@ -163,12 +165,6 @@ impl Conflicts {
 
 fn pair(conflict: &Conflict) -> (Event, Event) {
     (conflict.winner.newest(), conflict.loser.newest())
-}
-
-/// In canonical bytes; of the root, none.
-fn first_element(path: &Path) -> &[u8] {
-    let end = path.element_ends().next().unwrap_or_default();
-    path.as_bytes().get(..end).unwrap_or_default()
 }
 
 /// The memory of a conflict while it is kept: the versions are shared with the tree only as long as

@@ -150,7 +150,8 @@ pub(crate) fn parent(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 /// The first element's canonical bytes.
-pub(crate) fn first_element(bytes: &[u8]) -> Option<&[u8]> {
+#[must_use]
+pub fn first_element(bytes: &[u8]) -> Option<&[u8]> {
     bytes.get(..element_ends(bytes).next()?)
 }
 
