@@ -339,11 +339,10 @@ impl Connection {
         }
         self.exchange.out.clear();
         self.exchange.meter.note_sent(sent as u64, counts, &self.exchange.session.traffic);
-        self.exchange.meter.note_answered(
-            !self.exchange.session.copies.is_empty(),
-            rt::now_us,
-            counts,
-        );
+        if self.exchange.session.long_batch.is_none() {
+            let waits_for_copies = !self.exchange.session.copies.is_empty();
+            self.exchange.meter.note_answered(waits_for_copies, rt::now_us, counts);
+        }
         Ok(())
     }
 

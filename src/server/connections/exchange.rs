@@ -99,6 +99,7 @@ impl Requests {
             Then::NeedsRoom => Self::NeedsRoom,
             Then::NeedsReady => Self::NeedsReady,
             Then::Behind => Self::Behind,
+            Then::Unfinished => Self::More,
             Then::Close => Self::Close,
         }
     }
@@ -160,6 +161,10 @@ impl Exchange {
     /// microseconds, if it is timed.
     pub(in crate::server) fn take_requests(&mut self, began: Option<u64>) -> Requests {
         let cx = self.session.context(&self.shared, self.now);
+        if let Some(then) = self.session.resume_batch(&cx, &mut self.out) {
+            // It came before all that has not been carried out, and what is behind it goes on then.
+            return Requests::after(then, true);
+        }
         if let Some(then) = self.session.resume_aside(&cx, &mut self.out) {
             // What is behind it goes on.
             return Requests::after(then, true);

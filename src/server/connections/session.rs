@@ -7,9 +7,11 @@
 mod admission;
 mod aside;
 mod looking;
+mod whole_path;
 
 pub(in crate::server) use aside::Needs;
 pub(crate) use looking::KEPT_CONNECTIONS_MAX;
+pub(in crate::server) use whole_path::WholePath;
 
 use std::sync::Arc;
 
@@ -26,7 +28,7 @@ use crate::hub::client_memory::{Account, ClientMemory};
 use crate::hub::inbox::Inbox;
 use crate::model::count::count_of;
 use crate::model::ids::{Millis, Tock};
-use crate::model::path::{Path, PathBytes};
+use crate::model::path::Path;
 use crate::protocol::client::error::ErrorCode;
 use crate::protocol::client::reply::write_error;
 use crate::protocol::client::request::RequestPath;
@@ -38,6 +40,7 @@ use crate::server::access::authorise::{Target, authorise};
 use crate::server::access::guest::Guest;
 use crate::server::access::{Access, Identity};
 use crate::server::command::access::acl::is_there;
+use crate::server::command::data::batch::LongBatch;
 use crate::server::command::data::value::CopiesWait;
 use crate::server::counts::Traffic;
 use crate::server::snapshot_upload::Upload;
@@ -116,6 +119,8 @@ pub(in crate::server) enum Then {
     Aside(Needs),
     /// The next one must wait until the one that was put aside is answered.
     Behind,
+    /// The turn of a batch has ended, and the batch has not: others come first, then [`Session::resume_batch`].
+    Unfinished,
     /// The connection cannot go on; why is written already.
     Close,
 }
@@ -158,6 +163,8 @@ pub(in crate::server) struct Session {
     pub(in crate::server) patience: Patience,
     /// The request about logins that is under way.
     aside: Option<Aside>,
+    /// The batch that is under way.
+    pub(in crate::server) long_batch: Option<Box<LongBatch>>,
     /// The client has asked the node to leave, and waits for its end.
     pub(in crate::server) sent_away: bool,
     /// What concerns the client's login.
@@ -183,35 +190,6 @@ struct Certified {
     user: Arc<str>,
     /// When it is over, by the wall clock.
     end_ms: u64,
-}
-
-/// A whole path: as it was sent, or below the session's root or nil.
-pub(in crate::server) enum WholePath<'a> {
-    AsSent(&'a RequestPath<'a>),
-    Joined(Path),
-}
-
-impl WholePath<'_> {
-    pub(in crate::server) fn as_bytes(&self) -> &[u8] {
-        match self {
-            Self::AsSent(sent) => sent.path.as_bytes(),
-            Self::Joined(path) => path.as_bytes(),
-        }
-    }
-
-    pub(in crate::server) fn to_bytes(&self) -> PathBytes<'_> {
-        match self {
-            Self::AsSent(sent) => sent.path.reborrow(),
-            Self::Joined(path) => path.into(),
-        }
-    }
-
-    pub(in crate::server) fn to_path(&self) -> Path {
-        match self {
-            Self::AsSent(sent) => sent.path.to_path(),
-            Self::Joined(path) => path.clone(),
-        }
-    }
 }
 
 /// Whether a request comes in time. The clock is asked now: the process may have stood still since the round began.
@@ -246,6 +224,7 @@ impl Session {
             upload: Arc::default(),
             patience: Patience::default(),
             aside: None,
+            long_batch: None,
             sent_away: false,
             guest: Guest::default(),
             looks_only: None,
@@ -357,7 +336,7 @@ impl Session {
                     match self.run_one(cx, *seq, *action, request, out) {
                         // Not done: it comes again.
                         then @ (Then::NeedsRoom | Then::Aside(_)) => return (done - 1, then),
-                        then @ (Then::Heavy(_) | Then::Close) => return (done, then),
+                        then @ (Then::Heavy(_) | Then::Unfinished | Then::Close) => return (done, then),
                         Then::NeedsReady | Then::Behind | Then::Continue => {}
                     }
                 }
@@ -634,7 +613,8 @@ impl Session {
     pub(in crate::server) fn open_bytes(&self) -> usize {
         let copies: usize = self.copies.iter().map(CopiesWait::bytes).sum();
         let waiting = self.patience.bytes() + self.aside.as_ref().map_or(0, Aside::bytes);
-        self.streams.len() * STREAM_BYTES + copies + waiting
+        let batch = self.long_batch.as_ref().map_or(0, |batch| batch.bytes());
+        self.streams.len() * STREAM_BYTES + copies + waiting + batch
     }
 
     /// Whether a stream makes changes as it continues.
@@ -665,6 +645,7 @@ impl Session {
         self.streams.abandon(cx);
         self.copies.clear();
         self.aside = None;
+        self.long_batch = None;
         drop(self.upload.lock().take());
     }
 

@@ -1,6 +1,9 @@
 //! `batch`: each operation is carried out and answered as if it had been sent alone, in order; only
 //! the answers go out together. Some take the engine's guard together, so no others come between
 //! them; that is no promise, and what fails does not keep the rest from being done.
+//!
+//! A long batch has several turns ([`LongBatch`]): between two of them other clients have theirs. What is behind it on its
+//! connection waits until it is answered.
 
 use super::value::{Job, Lookup};
 use super::write_reply::write_refused;
@@ -17,9 +20,9 @@ use crate::server::shards::Sample;
 
 /// Operations that take the guard together: as many as messages that arrive together.
 const GUARD_OPS: usize = 256;
-/// Bytes of paths and of values to compare that operations have which take the guard together: what looking up a path, or
-/// comparing, costs grows with them, and meanwhile nobody else is served. One operation may have more.
-const GUARD_BYTES: usize = 16 << 10;
+/// Bytes of operations, and of their answers, after which a batch's turn ends: paths of many elements cost most, about
+/// 5 us per 1,000 bytes, so that a turn of them takes a third of a millisecond. One operation may have more.
+const TURN_BYTES: usize = 64 << 10;
 /// Bytes of values in a reply, after which further operations are refused: as many as a request may
 /// have. So the reply has one greatest value more at most.
 const REPLY_BYTES_MAX: usize = 8 << 20;
@@ -115,8 +118,82 @@ impl Moment {
     }
 }
 
+/// What has come of a batch so far.
+struct Progress {
+    seq: u64,
+    /// How many operations are answered.
+    done: usize,
+    /// Of how many.
+    sample: Sample,
+    all: usize,
+    /// About how many bytes of values there are in the answers.
+    value_bytes: usize,
+    /// The answers, encoded.
+    results: Vec<u8>,
+    /// Those of changes: where they are, and the number of the log's batch.
+    changes: Vec<(usize, usize, u64)>,
+    /// When the last of them was made.
+    tock: Option<Tock>,
+}
+
+impl Progress {
+    fn new(seq: u64, all: usize) -> Self {
+        Self {
+            seq,
+            done: 0,
+            sample: Sample::new(all),
+            all,
+            value_bytes: 0,
+            results: Vec::new(),
+            changes: Vec::new(),
+            tock: None,
+        }
+    }
+
+    /// Writes the reply: all is done.
+    fn write(self, session: &mut Session, cx: &Context<'_>, out: &mut Vec<u8>) {
+        let tock = self.tock.unwrap_or_else(|| cx.tock());
+        let mut message = MessageWriter::new(out);
+        let results = message.key("results");
+        write_array_len(self.done, results);
+        let start = results.len();
+        results.extend_from_slice(&self.results);
+        for (from, to, number) in self.changes {
+            session.unsynced.note_reply(start + from, start + to, number, None);
+        }
+        message.u64("seq", self.seq).tock(tock);
+    }
+}
+
+/// A batch whose turn has ended before it did.
+pub(in crate::server) struct LongBatch {
+    progress: Progress,
+    /// The operations that are left begin at `at`.
+    raw: Vec<u8>,
+    at: usize,
+}
+
+impl LongBatch {
+    /// About how much memory it takes.
+    pub(in crate::server) fn bytes(&self) -> usize {
+        let Self { progress, raw, at: _ } = self;
+        let changes = progress.changes.capacity() * size_of::<(usize, usize, u64)>();
+        raw.capacity() + progress.results.capacity() + changes + size_of::<Self>()
+    }
+}
+
+/// How a turn of a batch has ended.
+enum Turn {
+    /// There are no more operations.
+    Whole,
+    /// There are.
+    Over,
+    /// The next one changes something, and the disk does not keep up.
+    NeedsRoom,
+}
+
 impl Session {
-    /// `batch`. Without room for its changes nothing is done; it must be handed in again.
+    /// `batch`. Without room for its first changes nothing is done; it must be handed in again.
     pub(in crate::server) fn batch(
         &mut self,
         cx: &Context<'_>,
@@ -124,33 +201,79 @@ impl Session {
         batch: &BatchRequest<'_>,
         out: &mut Vec<u8>,
     ) -> Then {
-        let ops = batch.ops();
-        let has_writes = ops.iter().any(|op| matches!(op, Ok(BatchOp::Write(_))));
-        if has_writes && !cx.has_room() {
-            return Then::NeedsRoom;
-        }
-        let (mut bytes, mut done, mut moment) = (0, Vec::with_capacity(ops.len()), None);
-        let mut current = cx.clone();
-        while let Some(rest) = ops.get(done.len()..).filter(|rest| !rest.is_empty()) {
-            let mut part = self.begin(&current, rest.get(..together(rest)).unwrap_or(rest));
-            let carried_out = carry_out_part(&current, &mut part, &mut bytes);
-            done.extend(part.into_iter().take(carried_out.done));
-            moment = Some(carried_out.moment);
-            if carried_out.is_outdated {
-                // Users or access lists have changed, perhaps by this very batch: the rest is checked anew.
-                current = self.context(cx.shared, cx.now);
+        let mut rest = *batch;
+        let mut progress = Progress::new(seq, rest.as_parts().0);
+        match self.batch_turn(cx, &mut progress, &mut rest) {
+            Turn::Whole => {
+                progress.write(self, cx, out);
+                return Then::Continue;
             }
+            Turn::NeedsRoom if progress.done == 0 => return Then::NeedsRoom,
+            Turn::Over | Turn::NeedsRoom => {}
         }
-        let moment = moment.unwrap_or_else(|| cx.hub.read(Moment::of));
-        let mut message = MessageWriter::new(out);
-        let results = message.key("results");
-        write_array_len(done.len(), results);
-        let sample = Sample::new(done.len());
-        for (at, op) in done.into_iter().enumerate() {
-            self.write_result(cx, op, sample.weight(at), &moment, results);
+        let raw = rest.as_parts().1.to_vec();
+        self.long_batch = Some(Box::new(LongBatch { progress, raw, at: 0 }));
+        Then::Unfinished
+    }
+
+    /// The next turn of the batch that is under way, if there is one.
+    pub(in crate::server) fn resume_batch(
+        &mut self,
+        cx: &Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<Then> {
+        let mut long = self.long_batch.take()?;
+        let LongBatch { progress, raw, at } = &mut *long;
+        let left = raw.get(*at..).or_broken("the rest of a batch is within it");
+        let mut rest = BatchRequest::of_parts(progress.all - progress.done, left);
+        let turn = self.batch_turn(cx, progress, &mut rest);
+        *at = raw.len() - rest.as_parts().1.len();
+        if matches!(turn, Turn::Whole) {
+            long.progress.write(self, cx, out);
+            return Some(Then::Continue);
         }
-        message.u64("seq", seq).tock(moment.tock);
-        Then::Continue
+        self.long_batch = Some(long);
+        Some(if matches!(turn, Turn::NeedsRoom) { Then::NeedsRoom } else { Then::Unfinished })
+    }
+
+    /// Carries out operations, which are taken off `rest`, until the turn ends.
+    fn batch_turn(
+        &mut self,
+        cx: &Context<'_>,
+        progress: &mut Progress,
+        rest: &mut BatchRequest<'_>,
+    ) -> Turn {
+        let mut current = cx.clone();
+        let (left, answered) = (rest.as_parts().1.len(), progress.results.len());
+        while progress.done < progress.all {
+            let read = left - rest.as_parts().1.len();
+            if read + (progress.results.len() - answered) >= TURN_BYTES {
+                return Turn::Over;
+            }
+            let mut after = *rest;
+            let ops = after.take(GUARD_OPS, TURN_BYTES);
+            let has_writes = ops.iter().any(|op| matches!(op, Ok(BatchOp::Write(_))));
+            if has_writes && !cx.has_room() {
+                return Turn::NeedsRoom;
+            }
+            let mut part: &[_] = &ops;
+            while !part.is_empty() {
+                let mut begun = self.begin(&current, part);
+                let CarriedOut { done, is_outdated, moment } =
+                    carry_out_part(&current, &mut begun, &mut progress.value_bytes);
+                for op in begun.into_iter().take(done) {
+                    Self::write_result(cx, op, &moment, progress);
+                }
+                progress.tock = Some(moment.tock);
+                part = part.get(done..).unwrap_or_default();
+                if is_outdated {
+                    // Users or access lists have changed, perhaps by this very batch: the rest is checked anew.
+                    current = self.context(cx.shared, cx.now);
+                }
+            }
+            *rest = after;
+        }
+        Turn::Whole
     }
 
     /// Operations before they are carried out: those that are not allowed are refused.
@@ -170,16 +293,11 @@ impl Session {
         ops
     }
 
-    /// `weight`: as how many requests it counts.
-    fn write_result(
-        &mut self,
-        cx: &Context<'_>,
-        op: Op<'_>,
-        weight: u64,
-        moment: &Moment,
-        out: &mut Vec<u8>,
-    ) {
-        let tock = moment.tock;
+    /// The answer to one operation, behind those before it.
+    fn write_result(cx: &Context<'_>, op: Op<'_>, moment: &Moment, progress: &mut Progress) {
+        let (tock, out) = (moment.tock, &mut progress.results);
+        let weight = progress.sample.weight(progress.done);
+        progress.done += 1;
         match op {
             Op::Refused(error) => write_refused(cx, &error, None, tock, out),
             Op::Read { lookup, ready } => match &lookup.path {
@@ -196,26 +314,10 @@ impl Session {
                 job.count(cx, weight);
                 // Without copies there is nothing to wait for.
                 let _none = job.write(cx, Some(&moment.names), tock, out);
-                self.unsynced.note_reply(from, out.len(), number, None);
+                progress.changes.push((from, out.len(), number));
             }
         }
     }
-}
-
-/// How many of these operations, from the first on, take the guard together: at least one, if there is one.
-fn together(ops: &[Result<BatchOp<'_>, ClientError>]) -> usize {
-    let costs = ops.iter().map(|op| match op {
-        Ok(BatchOp::Get { path, .. }) => path.path.as_bytes().len(),
-        Ok(BatchOp::Write(write)) => {
-            write.path.path.as_bytes().len() + write.prev.map_or(0, <[u8]>::len)
-        }
-        Err(_) => 0,
-    });
-    let sums = costs.scan(0, |sum: &mut usize, cost| {
-        *sum = sum.saturating_add(cost);
-        Some(*sum)
-    });
-    sums.take_while(|sum| *sum <= GUARD_BYTES).count().clamp(1, GUARD_OPS)
 }
 
 /// What became of some operations.
@@ -285,29 +387,5 @@ impl Lookup<'_> {
             self.found = engine.get(path.as_bytes()).cloned();
         }
         self.found.as_ref().map_or(0, Entry::memory_bytes)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::path::Path;
-    use crate::protocol::client::request::{ChainLength, RequestPath};
-
-    fn get(path: &Path) -> Result<BatchOp<'_>, ClientError> {
-        let path = RequestPath { path: path.into(), internal: false };
-        Ok(BatchOp::Get { path, chain: ChainLength::WHOLE })
-    }
-
-    #[test]
-    fn who_waits_for_the_guard_waits_for_few_costly_operations_only() {
-        let of = |bytes: usize| "x".repeat(bytes).parse::<Path>().unwrap();
-        let (short, long) = (of(20), of(1_000));
-        let many = |path, count| (0..count).map(|_| get(path)).collect::<Vec<_>>();
-        assert_eq!(together(&many(&short, 1_000)), GUARD_OPS);
-        assert_eq!(together(&many(&short, 7)), 7);
-        assert_eq!(together(&many(&long, 1_000)), GUARD_BYTES / long.as_bytes().len());
-        let refused = || Err(ClientError::bad_request("no"));
-        assert_eq!(together(&[refused(), get(&long), refused()]), 3);
     }
 }

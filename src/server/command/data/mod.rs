@@ -1,6 +1,6 @@
 //! Actions on entries: reading, writing, watching and walking the tree.
 
-mod batch;
+pub(in crate::server) mod batch;
 mod recycled_entry;
 mod root;
 mod tree;

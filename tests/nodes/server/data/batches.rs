@@ -159,6 +159,36 @@ fn watchers_and_others_see_what_a_batch_changed() {
 }
 
 #[test]
+fn a_long_batch_lets_others_in_between_and_is_answered_whole() {
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    let watch = client.start(map! {"action": "watch", "path": path("w")});
+    assert_eq!(text(&client.reply(watch), "state"), "start");
+    let deep = ".x".repeat(50) + &"y".repeat(50);
+    let seq = client.start(batch((0..1_024).map(|n| set(&format!("w.k{n}{deep}"), n))));
+    let behind = client.start(get(&format!("w.k1023{deep}")));
+    let mut seen = Vec::new();
+    let reply = loop {
+        let message = client.receive().unwrap();
+        if message["seq"].as_u64() == Some(seq) {
+            break message;
+        }
+        assert_eq!(message["seq"].as_u64(), Some(watch), "what is behind it waits");
+        seen.push(message["value"].as_u64().unwrap());
+    };
+    assert!(!seen.is_empty(), "the stream had no turn before the whole batch was done");
+    let results = reply["results"].as_array().unwrap();
+    assert_eq!(codes(results), ["none"; 1_024]);
+    let ticks = results.iter().map(|result| result["chain"]["tick"].as_u64().unwrap());
+    assert!(ticks.eq(1..=1_024));
+    assert_eq!(client.reply(behind)["value"].as_u64(), Some(1_023));
+    while seen.len() < 1_024 {
+        seen.push(client.reply(watch)["value"].as_u64().unwrap());
+    }
+    assert!(seen.into_iter().eq(0..1_024));
+}
+
+#[test]
 fn only_reads_and_writes_of_entries_can_be_in_a_batch() {
     let node = Node::found("n1");
     let mut client = node.connect();

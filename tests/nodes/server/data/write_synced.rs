@@ -314,3 +314,52 @@ fn a_batch_that_writes_waits_while_the_disk_does_not_keep_up() {
     gated.write();
     assert_eq!(codes(&writer.reply(waiting)), ["none"; 3]);
 }
+
+#[test]
+fn a_batch_waits_in_its_middle_while_the_disk_does_not_keep_up() {
+    let gated = Gated::start(false, 1_000);
+    let mut client = gated.node.connect();
+    while gated.log.has_room() {
+        client.set("a", 1);
+    }
+    let made = gated.log.appended();
+    let get = || map! {"action": "get_value", "path": path("a")};
+    let set = |value: u64| map! {"action": "set_value", "path": path("a"), "value": value};
+    // More reads than are carried out at once.
+    let ops = (0..300).map(|_| get()).chain([set(2), get()]);
+    let ops = crate::harness::array(ops);
+    let seq = client.start(map! {"action": "batch", "ops": ops});
+    let behind = client.start(set(3));
+    nothing_comes(&client);
+    assert_eq!(gated.log.appended(), made);
+    gated.write();
+    let reply = client.reply(seq);
+    assert_eq!(codes(&reply), ["none"; 302]);
+    let value = |at: usize| reply["results"][at]["value"].as_u64();
+    assert_eq!((value(0), value(299), value(301)), (Some(1), Some(1), Some(2)));
+    assert_eq!(code(&client.reply(behind)), "none");
+    assert_eq!(client.get("a"), Some(3.into()));
+}
+
+#[test]
+fn in_a_long_batch_each_write_that_the_disk_does_not_take_has_its_own_error() {
+    let gated = Gated::start(true, 1 << 20);
+    let mut client = gated.node.connect();
+    let deep = ".x".repeat(50) + &"y".repeat(50);
+    let set =
+        |n: u64| map! {"action": "set_value", "path": path(&format!("w{n}{deep}")), "value": n};
+    let get = |n: u64| map! {"action": "get_value", "path": path(&format!("w{n}{deep}"))};
+    let ops = crate::harness::array((0..500).flat_map(|n| [set(n), get(n)]));
+    let seq = client.start(map! {"action": "batch", "ops": ops});
+    while gated.node.hub.read(|engine| engine.tick().is_none_or(|tick| tick.get() < 500)) {
+        std::thread::yield_now();
+    }
+    nothing_comes(&client);
+    gated.log.fail("no space left");
+    let reply = client.reply(seq);
+    assert_eq!(codes(&reply), ["storage_failed", "none"].repeat(500));
+    for (n, pair) in reply["results"].as_array().unwrap().chunks(2).enumerate() {
+        assert_eq!(pair[0]["made"].as_bool(), Some(true));
+        assert_eq!(pair[1]["value"].as_u64(), Some(n as u64), "it is made in memory");
+    }
+}
