@@ -148,11 +148,20 @@ fn is_unlinked(status: &Message) -> bool {
     status.u64("members").is_some_and(|members| members > 1) && status.u64("links") == Some(0)
 }
 
+/// Whether the node has found its network and takes in its data.
+fn is_catching_up(status: &Message) -> bool {
+    status.get("catching_up").is_some_and(|value| value != [0xc0])
+}
+
 /// What a node lacks that was asked.
 fn lack_of(status: &Message) -> String {
     let name = status.str("name").unwrap_or("the node");
     let members = status.u64("members").unwrap_or(0);
-    let ready = if is_ready(status) { "is ready" } else { "is not ready" };
+    let ready = match (is_ready(status), is_catching_up(status)) {
+        (true, _) => "is ready",
+        (false, true) => "is still catching up with its network",
+        (false, false) => "is not ready (its log says which peers it waits for)",
+    };
     let unlinked = match is_unlinked(status) {
         true => ", but has no link to any other; its log says why",
         false => "",
@@ -222,6 +231,16 @@ mod tests {
         assert!(is_enough(&status(true, 4), 3));
         assert!(!is_enough(&status(true, 2), 3));
         assert!(!is_enough(&status(false, 3), 3));
-        assert_eq!(lack_of(&status(false, 2)), "n1 is not ready and sees 2 members");
+        assert_eq!(
+            lack_of(&status(false, 1)),
+            "n1 is not ready (its log says which peers it waits for) and sees 1 member"
+        );
+        let mut fields = Fields::new();
+        fields.str("name", "n1").bool("ready", false).u64("members", 2).str("catching_up", "n2");
+        let catching_up = Message::new(&fields.encode()).unwrap();
+        assert_eq!(
+            lack_of(&catching_up),
+            "n1 is still catching up with its network and sees 2 members"
+        );
     }
 }

@@ -343,10 +343,7 @@ impl Session {
                 Ok(ClientMessage::Ack { seq, ack }) => {
                     self.streams.acknowledge(*seq, *ack, cx.now);
                 }
-                Ok(ClientMessage::Settings { qlen, nowait }) => {
-                    self.patience.set_nowait(*nowait);
-                    self.set_window(*qlen);
-                }
+                Ok(ClientMessage::Settings { qlen, nowait }) => self.set_up(*qlen, *nowait),
                 Ok(ClientMessage::StreamEnd) => {}
                 Err(bad) => {
                     self.refuse(cx, bad.seq, bad.in_stream, bad.error.clone(), out);
@@ -381,8 +378,10 @@ impl Session {
         Context { hub: &shared.hub, shared, now, access, witness }
     }
 
-    /// The client's length of windows; 0 for no flow control.
-    fn set_window(&mut self, qlen: u64) {
+    /// What the client wants, logged in or not: `qlen`, its length of windows, 0 for no flow control; `nowait`, whether it
+    /// would rather be refused than wait for the node to be ready.
+    fn set_up(&mut self, qlen: u64, nowait: bool) {
+        self.patience.set_nowait(nowait);
         // A client's own buffers are its own affair: the window costs memory there, not here. If it
         // were reduced, a client that acknowledges by its own length would wait for ever. The
         // server pauses one short of it.

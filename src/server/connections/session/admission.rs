@@ -55,7 +55,7 @@ impl Session {
                     self.refuse_at_once(cx, (Some(*seq), in_stream), &error, out);
                     return (done, Then::Close);
                 }
-                Ok(ClientMessage::Settings { qlen, .. }) => self.set_window(*qlen),
+                Ok(ClientMessage::Settings { qlen, nowait }) => self.set_up(*qlen, *nowait),
                 Ok(ClientMessage::Ack { seq, ack }) => {
                     self.streams.acknowledge(*seq, *ack, cx.now);
                 }

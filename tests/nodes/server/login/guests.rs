@@ -225,3 +225,13 @@ fn a_secured_node_without_data_lets_nobody_in_but_who_has_its_key() {
     let mut admin = admin(&node);
     assert!(!has(&admin.ok(map! {"action": "status"}), "error"));
 }
+
+#[test]
+fn what_a_client_says_of_waiting_before_its_login_holds_behind_it() {
+    let node = Node::waiting("n1", ServerConfig { ready_wait_ms: 3_600_000, ..secured_config() });
+    let mut client = Client::new(node.address(), 0);
+    client.send(map! {"seq": 0, "qlen": 10, "nowait": true});
+    let (login, _) = key_login(&client, &KEY);
+    client.stream(login);
+    assert_eq!(client.code(map! {"action": "get_value", "path": path("a")}), "not_ready");
+}
