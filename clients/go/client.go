@@ -132,7 +132,8 @@ func (c *Client) awaitView(ctx context.Context, seed address) error {
 // the context has no deadline); then they fail with [ErrClosed], as watches do at once. Who calls it within a call, in the loop
 // over a Tree or in an [Observer], waits for that call in vain, until the context ends: it should give one that ends soon, or has
 // ended. When it returns, no goroutine and no socket is left, but for the goroutine of a listener, or an Observer, that still
-// runs. It may be called again: of several contexts, the one that ends first counts.
+// runs, and what looks up a name: that ends at once, too, if Go's own resolver does it; the C library's (cgo) waits as long as
+// it likes for a name service. It may be called again: of several contexts, the one that ends first counts.
 func (c *Client) Close(ctx context.Context) error {
 	grace := c.config.CloseGrace
 	if deadline, isSet := ctx.Deadline(); isSet {

@@ -97,7 +97,8 @@ type Config struct {
 	Network string
 	// Ticket is a ticket, or "@FILE" with one: seeds, TLS, login and network at once. What the configuration says itself counts
 	// instead of that part of the ticket: its Seeds, its TLS (also of the ticket's client certificate), its Login, its Network.
-	// A file is read again when a node does not take its secret any more: another one for the same user is taken then.
+	// A file is read again when a node does not take its secret any more: another one for the same user is taken then; so is
+	// another client certificate in it, for new connections, once the file has changed.
 	//
 	// Nothing that shows a Config shows the ticket. But fmt and slog call no methods of what is in an unexported field, so a struct
 	// of your own that has a Config there shows it when it is printed; so it does with a Login that has a Secret or a Key. Keep
@@ -110,7 +111,8 @@ type Config struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// Logger gets what the program cannot be told otherwise, without the words of nodes, which name paths and values: that an observer
-	// or a listener has panicked, and, for debugging, that the table of shards could not be fetched. None: nothing is logged.
+	// or a listener has panicked, that files for TLS have changed, or have and cannot be used, and, for debugging, that the table of
+	// shards could not be fetched. None: nothing is logged.
 	Logger *slog.Logger
 	// Observer is told of calls and tries; none: that costs nothing.
 	Observer Observer
@@ -267,9 +269,16 @@ func parseAddress(text string, defaultPort int) (address, error) {
 		var isClosed bool
 		host, rest, isClosed = strings.Cut(text[1:], "]")
 		port, hasPort = strings.CutPrefix(rest, ":")
-		if !isClosed || !isIPv6(host) || (rest != "" && !hasPort) {
-			return no("its brackets hold no IPv6 address; write [address]:port")
+		switch {
+		case !isClosed:
+			return no("it does not close its bracket; write [address]:port")
+		case host != "" && !isIPv6(host):
+			return no(fmt.Sprintf("brackets are for IPv6 addresses, and %q is none; write host:port", host))
+		case rest != "" && !hasPort:
+			return no("it has no colon after its brackets; write [address]:port")
 		}
+	} else if at := strings.LastIndex(text, ":"); strings.Contains(text, "%") && at > 0 && isIPv6(text[:at]) {
+		return no(fmt.Sprintf("it needs brackets before its port; write [%s]:%s", text[:at], text[at+1:]))
 	}
 	number := uint64(defaultPort)
 	if hasPort {
@@ -284,9 +293,12 @@ func parseAddress(text string, defaultPort int) (address, error) {
 	return address{host, int(number)}, nil
 }
 
+// isIPv6 tells whether the text is an IPv6 address, with a zone ("fe80::1%eth0") or without; which zones there are, the
+// system knows.
 func isIPv6(text string) bool {
+	text, zone, _ := strings.Cut(text, "%")
 	ip, err := netip.ParseAddr(text)
-	return err == nil && ip.Is6()
+	return err == nil && ip.Is6() && !strings.Contains(zone, ":")
 }
 
 // isNoHosts tells whether no name of a host, and no IP address, has this character.
@@ -294,13 +306,22 @@ func isNoHosts(c rune) bool {
 	return !unicode.IsLetter(c) && !unicode.IsDigit(c) && !strings.ContainsRune("-_.:%", c)
 }
 
-// parseSeed is the same for an address that is to be connected to.
+// parseSeed is the same for an address that is to be connected to. A link-local one is no good without the zone, which
+// only this host knows.
 func parseSeed(text string) (address, error) {
 	where, err := parseAddress(text, DefaultPort)
-	if err == nil && where.port == 0 {
+	if err != nil {
+		return where, err
+	}
+	ip, zone, _ := strings.Cut(where.host, "%")
+	if parsed, err := netip.ParseAddr(ip); err == nil && parsed.Is6() && parsed.IsLinkLocalUnicast() && zone == "" {
+		return where, usage(fmt.Sprintf("%q is no address: it is link-local and has no zone (the name of this machine's "+
+			"network interface); give its zone, like %s", text, address{ip + "%eth0", where.port}))
+	}
+	if where.port == 0 {
 		return where, usage(fmt.Sprintf("%q is no address: nothing listens at port 0", text))
 	}
-	return where, err
+	return where, nil
 }
 
 // reachable: nobody can connect to "all addresses"; then the node is where its peers find it.

@@ -13,6 +13,7 @@ func TestASeedIsOneAddress(t *testing.T) {
 	for text, want := range map[string]string{
 		"127.0.0.1:80": "127.0.0.1:80", "localhost": "localhost:27586", "n_1.example.org:1": "n_1.example.org:1", " h:1 ": "h:1",
 		"[::1]:80": "[::1]:80", "[::1]": "[::1]:27586", "::1": "[::1]:27586", "[fe80::1%eth0]:80": "[fe80::1%eth0]:80",
+		"fe80::1%eth0": "[fe80::1%eth0]:27586", "[fe80::1]:80": "[fe80::1]:80",
 	} {
 		if found, err := parseAddress(text, DefaultPort); err != nil || found.String() != want {
 			t.Errorf("%q: %v, %v", text, found, err)
@@ -20,9 +21,13 @@ func TestASeedIsOneAddress(t *testing.T) {
 	}
 	for text, why := range map[string]string{
 		"": "host:port", ":80": "host:port", "a:b": "port", "a:65536": "port", "a:-1": "port", "a:+80": "port", "a:": "port",
-		"a:b:c:": "host:port", "a:5:6": "host:port", "[::1": "brackets", "[x]:80": "brackets", "[::1]80": "brackets", "a b:1": "host:port",
+		"a:b:c:": "host:port", "a:5:6": "host:port", "a b:1": "host:port",
+		"[::1": "does not close its bracket", "[::1]80": "no colon after its brackets", "[]:80": "host:port",
+		"[x]:80": `brackets are for IPv6 addresses, and "x" is none`, "[10.0.0.1]:80": `and "10.0.0.1" is none; write host:port`,
+		"fe80::1%eth0:80": "needs brackets before its port; write [fe80::1%eth0]:80", "fe80::1%eth0:80:80": "no port",
+		"[fe80::1]:80": "give its zone, like [fe80::1%eth0]:80", "fe80::1": "give its zone, like [fe80::1%eth0]:27586",
 		"h1:1,h2:2": "give a list", "h1,h2": "give a list", "[::1]:1,h": "give a list", "distkv://h:1": `without "distkv://"`,
-		"a:0": "port 0",
+		"a:0": "port 0", "[fe80::1%]:80": "give its zone, like [fe80::1%eth0]:80",
 	} {
 		_, err := Connect(t.Context(), Config{Seeds: []string{"127.0.0.1:1", text}})
 		if wantError(t, err, ErrUsage); !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), strings.TrimSpace(text)) {

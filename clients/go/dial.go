@@ -16,6 +16,28 @@ const keepAlive = 15 * time.Second
 
 var dialer = net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: keepAlive}}
 
+// dialerUntil makes one connection, while the context lasts. With the context ends what Go's own resolver waits for from a name
+// server; that would go on otherwise, for 5 s and more per server. A look-up by the C library, where Go leaves it to that, cannot
+// be ended: its thread waits as long as the library does.
+func dialerUntil(ctx context.Context) *net.Dialer {
+	usual := net.DefaultResolver // The program may have put one of its own there.
+	ask := usual.Dial
+	if ask == nil {
+		ask = new(net.Dialer).DialContext
+	}
+	own := dialer
+	// For this connection alone: of a resolver that is shared, a look-up for which two wait is not given up.
+	own.Resolver = &net.Resolver{PreferGo: usual.PreferGo, StrictErrors: usual.StrictErrors,
+		Dial: func(until context.Context, network, server string) (net.Conn, error) {
+			socket, err := ask(until, network, server)
+			if err == nil {
+				context.AfterFunc(ctx, func() { _ = socket.Close() })
+			}
+			return socket, err
+		}}
+	return &own
+}
+
 // openConn connects, reads the greeting, logs in, and learns who the node is. A node of another network is left before
 // anything is sent to it. After an error nothing is left behind.
 func openConn(ctx context.Context, where address, config *Config, own *network, goroutines *group) (*conn, *tryError) {
@@ -23,7 +45,7 @@ func openConn(ctx context.Context, where address, config *Config, own *network, 
 	defer cancel()
 	dial := config.dial
 	if dial == nil {
-		dial = dialer.DialContext
+		dial = dialerUntil(ctx).DialContext
 	}
 	socket, err := dial(ctx, "tcp", where.String())
 	if err != nil {
@@ -64,7 +86,7 @@ func openConn(ctx context.Context, where address, config *Config, own *network, 
 		return nil, connectError(where, config, ctx.Err())
 	case failure.kind == tryLost && isAlert(failure.cause):
 		// A node that does not accept the client's certificate says so only now.
-		return nil, notMet(failure.text)
+		return nil, config.TLS.refusal(where, failure.cause, failure.text)
 	case failure.kind == tryLost || failure.kind == tryServer:
 		err := tryErrorf(tryConnect, "cannot connect to %s: %s", where, failure.text)
 		err.code = failure.code

@@ -52,8 +52,14 @@ func ReadTicket(text string) (Ticket, error) {
 		if err != nil {
 			return Ticket{}, usage("the ticket's file cannot be read: " + err.Error())
 		}
-		text = strings.TrimSpace(string(data))
+		text = string(data)
 	}
+	return parseTicket(text)
+}
+
+// parseTicket reads a ticket, with white space around it.
+func parseTicket(text string) (Ticket, error) {
+	text = strings.TrimSpace(text)
 	encoded, isTicket := strings.CutPrefix(text, ticketStart)
 	if !isTicket {
 		version, _, hasDot := strings.Cut(strings.TrimPrefix(text, "distkv"), ".")
@@ -149,7 +155,7 @@ func (c *Config) withTicket() error {
 			}
 		}
 		if ticket.CAHash != nil && c.TLS == nil {
-			c.TLS = &TLS{CAHash: ticket.CAHash, chain: ticket.chain, key: ticket.key}
+			c.TLS = &TLS{CAHash: ticket.CAHash, ticket: certificateOf(ticket, text)}
 		}
 		if c.Network == "" {
 			c.Network, c.isTicketsNetwork = ticket.Network, true
@@ -167,15 +173,7 @@ func (c *Config) withTicket() error {
 	if c.TLS != nil {
 		settings := *c.TLS
 		c.TLS = &settings
-		return settings.prepareInto(c)
+		return settings.prepare(c.Logger)
 	}
-	return nil
-}
-
-func (t *TLS) prepareInto(c *Config) error {
-	if err := t.prepare(); err != nil {
-		return err
-	}
-	c.TLS = t
 	return nil
 }

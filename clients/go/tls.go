@@ -2,6 +2,7 @@ package distkv
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -9,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 
@@ -22,7 +24,8 @@ const (
 )
 
 // TLS is how nodes are known, and as whom this client presents itself. Nothing is believed because the system believes it.
-// Only TLS 1.3 is spoken.
+// Only TLS 1.3 is spoken. The files are read again for a new connection, all of them, once one has changed; what cannot be used
+// then, as a certificate without the key that belongs to it, changes nothing (Config.Logger is told). Open connections stay.
 type TLS struct {
 	// CAHash is the SHA-256 of the CA's certificate (DER), which nodes must present; CAFile is a PEM file with CAs. One of
 	// the two.
@@ -31,49 +34,70 @@ type TLS struct {
 	// CertFile and KeyFile are a client certificate (PEM).
 	CertFile, KeyFile string
 
-	chain  [][]byte // a client certificate as DER, from a ticket
-	key    hidden
-	config *tls.Config
+	ticket *ticketCertificate // in place of CertFile and KeyFile
+	files  *tlsFiles
 }
 
 // prepare checks the settings, and reads the files.
-func (t *TLS) prepare() error {
+func (t *TLS) prepare(log *slog.Logger) error {
 	if (t.CAHash == nil) == (t.CAFile == "") {
 		return usage("TLS needs either the CA's hash or a file with it")
 	}
+	if t.CAFile == "" && len(t.CAHash) != sha256.Size {
+		return usage("the CA's hash has 32 bytes")
+	}
+	var names []string
+	if t.CAFile != "" {
+		t.CAFile = wholeName(t.CAFile)
+		names = append(names, t.CAFile)
+	}
+	switch {
+	case t.CertFile != "":
+		t.CertFile, t.KeyFile = wholeName(t.CertFile), wholeName(cmp.Or(t.KeyFile, t.CertFile))
+		names = append(names, t.CertFile, t.KeyFile)
+	case t.ticket != nil && t.ticket.file != "":
+		names = append(names, t.ticket.file)
+	}
+	files, err := readTLS(names, log, t.read)
+	if err != nil {
+		return usage(err.Error())
+	}
+	t.files = files
+	return nil
+}
+
+// read makes the settings of sessions from what the files have.
+func (t *TLS) read() (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{tlsProtocol}, SessionTicketsDisabled: true}
 	if t.CAFile != "" {
 		pem, err := os.ReadFile(t.CAFile)
 		if err != nil {
-			return usage("the file with the CA cannot be used: " + err.Error())
+			return nil, fmt.Errorf("the file with the CA cannot be used: %w", err)
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return usage("the file with the CA cannot be used: it has no certificate")
+			return nil, errors.New("the file with the CA cannot be used: it has no certificate")
 		}
-	} else if len(t.CAHash) != sha256.Size {
-		return usage("the CA's hash has 32 bytes")
 	}
+	var certificate tls.Certificate
+	var err error
 	switch {
 	case t.CertFile != "":
-		keyFile := t.KeyFile
-		if keyFile == "" {
-			keyFile = t.CertFile
-		}
-		certificate, err := tls.LoadX509KeyPair(t.CertFile, keyFile)
+		certificate, err = tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
 		if err != nil {
-			return usage("the client certificate cannot be used: " + err.Error())
+			return nil, fmt.Errorf("the client certificate cannot be used: %w", err)
 		}
-		config.Certificates = []tls.Certificate{certificate}
-	case t.key.text != nil && len(t.chain) > 0:
-		key, err := privateKey([]byte(t.key.shown()))
+	case t.ticket != nil:
+		certificate, err = t.ticket.read()
 		if err != nil {
-			return usage("the client certificate in the ticket cannot be used: " + err.Error())
+			return nil, fmt.Errorf("the client certificate in the ticket cannot be used: %w", err)
 		}
-		config.Certificates = []tls.Certificate{{Certificate: t.chain, PrivateKey: key}}
+	default:
+		return config, nil
 	}
-	t.config = config
-	return nil
+	// Also where it is of no CA that the node names: then the node says that it refuses it, and not that somebody must log in.
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificate, nil }
+	return config, nil
 }
 
 func privateKey(der []byte) (any, error) {
@@ -88,7 +112,8 @@ func privateKey(der []byte) (any, error) {
 
 // begin makes a session over a socket, and knows the node at its end.
 func (t *TLS) begin(ctx context.Context, socket net.Conn, host string) (net.Conn, error) {
-	config := t.config.Clone()
+	made, _ := t.files.now()
+	config := made.Clone()
 	config.ServerName = host
 	if t.CAHash != nil {
 		// The CA comes with the chain; VerifyConnection, which is always called, verifies all of it.
@@ -120,12 +145,6 @@ func isCut(err error) bool {
 	var broken *net.OpError
 	isBroken := errors.As(err, &broken) && (broken.Op == "read" || broken.Op == "write")
 	return isBroken || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
-}
-
-// isAlert says whether the other side ended the session by an alert of TLS.
-func isAlert(err error) bool {
-	var told *net.OpError
-	return errors.As(err, &told) && told.Op == "remote error"
 }
 
 // verifyByHash finds the CA with this hash in what a node presents, and verifies the chain to it, the name and the time.

@@ -172,11 +172,27 @@ func TestWhichNamesAndEntriesThereAreBelowAPath(t *testing.T) {
 	for _, one := range []Path{path, valued, path.MustJoin("between", "below"), path.MustJoin("valuedless", "x")} {
 		put(t, client, one, 1, &PutOptions{Copies: 2})
 	}
+	for _, one := range []Path{path.MustJoin("deleted"), path.MustJoin("emptied", "x")} {
+		put(t, client, one, 1, &PutOptions{Copies: 2})
+		if _, err := client.Delete(ctx, one, &DeleteOptions{Copies: 2}); err != nil {
+			t.Error(err)
+		}
+	}
 	if names, err := client.Children(ctx, path); !reflect.DeepEqual(names, []any{"valued"}) || err != nil {
 		t.Error(names, err)
 	}
-	reply, err := client.Request(ctx, "enum", map[string]any{"empty": true}, &RequestOptions{Path: &path, Idempotent: true})
-	if names, _ := reply["result"].([]any); len(names) != 3 || !slices.Contains(names, any("between")) {
+	names := []any{}
+	for entry, err := range client.Tree(ctx, path, &TreeOptions{MinDepth: 1}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, entry.Path.Elements()[path.Len()])
+	}
+	if !reflect.DeepEqual(names, []any{"between", "valued", "valuedless"}) {
+		t.Error(names)
+	}
+	reply, err := client.Request(ctx, "enum", map[string]any{"empty": true}, &RequestOptions{Path: &path})
+	if found, _ := reply["result"].([]any); !slices.Contains(found, any("between")) || err != nil {
 		t.Error(reply, err)
 	}
 	// It is no text prefix.

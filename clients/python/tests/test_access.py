@@ -12,10 +12,12 @@ import pytest
 from conftest import UNHURRIED, assert_nothing_left, until
 
 from distkv_client import (
+    Change,
     Client,
     Config,
     DeniedError,
     Login,
+    Path,
     PoolConfig,
     Ticket,
     Tls,
@@ -129,6 +131,43 @@ async def test_a_user_that_is_removed_is_told_soon_and_its_watches_end(users):
                     with pytest.raises(DeniedError) as caught:
                         await call
                     assert caught.value.code == "no_access"
+
+
+async def test_a_mirror_is_right_after_a_right_was_taken_away_and_given_back(users):
+    def change(*args):
+        run(*args, *users.ann)
+
+    for name in ("kept", "changed", "deleted"):
+        change("set", f"open.{name}", "1")
+    config = as_user("bob")
+    async with Client.connect(*users.seeds, config=config) as client, client.watch("open") as watch:
+        mirror = {}
+
+        async def until_told(event):
+            while (told := await watch.next()) != event:
+                assert isinstance(told, Change), told
+                mirror.pop(str(told.path), None)
+                if not told.deleted:
+                    mirror[str(told.path)] = told.value
+                if told.path == Path("open.mark") and told.value == event:
+                    return
+
+        await until_told(UpToDate())
+        assert mirror == {"open.kept": 1, "open.changed": 1, "open.deleted": 1}
+        change("acl", "set", "readers", "open.mark", "r")
+        change("acl", "set", "readers", "open.#", "xe")
+        change("set", "open.changed", "2")
+        change("delete", "open.deleted")
+        change("set", "open.new", "1")
+        change("set", "open.mark", "1")
+        await until_told(1)
+        assert mirror == {"open.kept": 1, "open.changed": 1, "open.deleted": 1, "open.mark": 1}
+        change("acl", "set", "readers", "open.#", "rxe")
+        # What was queued before the watch looked again comes before what it finds then.
+        for mark in (2, 3):
+            change("set", "open.mark", str(mark))
+            await until_told(mark)
+        assert mirror == {"open.kept": 1, "open.changed": 2, "open.new": 1, "open.mark": 3}
 
 
 async def test_a_secret_that_changes_keeps_the_connections_and_is_needed_for_new_ones(users, tmp_path):

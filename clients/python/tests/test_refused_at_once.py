@@ -34,6 +34,7 @@ from distkv_client import (
 )
 from distkv_client.errors import NoSocketError
 from distkv_client.ticket import with_ticket
+from distkv_client.tls import TicketCertificate
 
 HUGE = 10**400
 
@@ -188,7 +189,7 @@ async def test_certificates_and_tickets_that_no_file_is_left_for(tmp_path):
     for make in (
         lambda: Tls(ca_file=CA),
         lambda: Tls(ca_hash=b"h" * 32, cert_file=CA.parent / "joe.pem"),
-        lambda: Tls.of_der(b"h" * 32, [b"c"], b"k"),
+        lambda: Tls.of_ticket(b"h" * 32, TicketCertificate((b"c",), b"k", None, lambda: ((b"c",), b"k"))),
         lambda: Ticket.read(f"@{ticket}"),
     ):
         with no_files(), pytest.raises(UnavailableError, match="no more files may be opened here"):

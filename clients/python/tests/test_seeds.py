@@ -8,7 +8,7 @@ from conftest import assert_nothing_left, until
 from scripted import ScriptedNode, start
 from test_rules import CONFIG, POOL
 
-from distkv_client import Client, TopologyConfig, UsageError
+from distkv_client import Address, Client, TopologyConfig, UsageError
 
 SILENT = 4
 
@@ -78,10 +78,16 @@ async def test_silent_seeds_leave_time_for_one_that_answers(jump):
         ("fd00:7a::2:28586:1:1:1:1:1", "is no port.*IPv6 address as"),
         ("[fd00::2]:", "'' is no port"),
         ("[fd00::2]:0", "nothing listens at port 0"),
-        ("[n2]:5", "no IPv6 address in its brackets"),
-        ("[127.0.0.1]:5", "no IPv6 address in its brackets"),
-        ("[::1]5", "no IPv6 address in its brackets"),
-        ("[::1", "no IPv6 address in its brackets"),
+        ("[n2]:5", "brackets are for IPv6 addresses, and 'n2' is none; write host:port"),
+        ("[127.0.0.1]:5", "brackets are for IPv6 addresses, and '127.0.0.1' is none; write host:port"),
+        ("[]:5", "has no host"),
+        ("[::1]5", "has no colon after its brackets"),
+        ("[::1", "does not close its bracket"),
+        ("fe80::1%eth0:5", r"needs brackets before its port; write \[fe80::1%eth0\]:5"),
+        ("fe80::1%eth0:5:5", "is no port.*IPv6 address as"),
+        ("[fe80::1]:5", r"is a link-local address and has no zone.*give its zone, like \[fe80::1%eth0\]:5"),
+        ("fe80::1", r"give its zone, like \[fe80::1%eth0\]:27586"),
+        ("[fe80::1%]:5", r"give its zone, like \[fe80::1%eth0\]:5"),
         ("user@n2", "'@' cannot be part of a host name"),
         ("n 2:5", "' ' cannot be part of a host name"),
     ],
@@ -89,3 +95,10 @@ async def test_silent_seeds_leave_time_for_one_that_answers(jump):
 async def test_what_is_no_seed_is_told_at_once(seed, told):
     with pytest.raises(UsageError, match=told):
         await asyncio.wait_for(Client.connect(seed), 20)
+
+
+def test_an_address_with_a_zone_needs_no_brackets_where_it_has_no_port():
+    for text in ("fe80::1%eth0", "[fe80::1%eth0]", "[fe80::1%eth0]:27586"):
+        assert str(Address.parse(text)) == "[fe80::1%eth0]:27586"
+    # Nodes tell such addresses of others; they are no seeds.
+    assert str(Address.parse("[fe80::1]:5")) == "[fe80::1]:5"

@@ -3,7 +3,11 @@
 use std::net::IpAddr;
 #[cfg(feature = "tls")]
 use std::path::Path;
+#[cfg(feature = "tls")]
+use std::sync::Arc;
 
+#[cfg(feature = "tls")]
+use certificate_file::CertificateFile;
 #[cfg(feature = "tls")]
 use distkv_tls::{ClientTls, Clock, Ticket, TlsError, Trust};
 
@@ -12,11 +16,17 @@ use crate::login::Login;
 #[cfg(feature = "tls")]
 use crate::rt;
 
+#[cfg(feature = "tls")]
+mod certificate_file;
+
 /// See the module. The default: plain text, and no login.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
     #[cfg(feature = "tls")]
     tls: Option<ClientTls>,
+    /// What counts instead of `tls`, where the client's certificate may be replaced.
+    #[cfg(feature = "tls")]
+    certificate: Option<Arc<CertificateFile>>,
     login: Option<Login>,
     plaintext_login: bool,
     network: Option<OwnNetwork>,
@@ -82,7 +92,7 @@ impl Access {
     /// Connects by TLS, and not at all to a node that does not speak it.
     #[must_use]
     pub fn by_tls(self, tls: ClientTls) -> Access {
-        Access { tls: Some(tls), ..self }
+        Access { tls: Some(tls), certificate: None, ..self }
     }
 
     /// Connects by TLS to nodes whose certificates are of this CA and have the name under which they are asked.
@@ -111,24 +121,36 @@ impl Access {
         let clock = Clock::new(|| rt::wall_clock_ms() / 1_000);
         let login = Login::of_ticket(ticket);
         let (tls, network) = (ticket.tls(clock)?, OwnNetwork::of_ticket(ticket));
-        Ok(Access { tls, login, plaintext_login: false, network })
+        Ok(Access { tls, certificate: None, login, plaintext_login: false, network })
     }
 
     /// The same, where the ticket was read from this file ([`read_ticket_file`](crate::read_ticket_file)). Where a node does not
     /// take the secret, the file is read again, at most once a second: if it has another one for the same user, network and CA by
-    /// then, the client logs in with that at once, and from then on. Nothing else of it is taken over.
+    /// then, the client logs in with that at once, and from then on. Where the ticket has a client certificate, another one for the
+    /// same network and CA is taken for new connections, once the file has changed. Nothing else of it is taken over.
     ///
     /// # Errors
     /// If the client certificate in it cannot be used.
     pub fn of_ticket_file(ticket: &Ticket, file: &Path) -> Result<Access, TlsError> {
         let login = Login::of_ticket_file(ticket, file);
-        Ok(Access { login, ..Access::of_ticket(ticket)? })
+        let access = Access::of_ticket(ticket)?;
+        let tls = access.tls.as_ref();
+        let certificate = tls.and_then(|tls| CertificateFile::new(ticket, file, tls)).map(Arc::new);
+        Ok(Access { login, certificate, ..access })
     }
 
-    /// How it connects by TLS, if it does.
+    /// How it connects by TLS, if it does; with the client certificate that it had first.
     #[must_use]
     pub fn tls(&self) -> Option<&ClientTls> {
         self.tls.as_ref()
+    }
+
+    /// How the next connection is made by TLS, if it is.
+    pub(crate) async fn tls_now(&self) -> Option<ClientTls> {
+        match &self.certificate {
+            Some(file) => Some(file.now().await),
+            None => self.tls.clone(),
+        }
     }
 }
 

@@ -27,7 +27,7 @@
 //!
 //! | module | pure? | what |
 //! |---|---|---|
-//! | [`credentials`] | yes | whether by TLS, and as whom |
+//! | [`credentials`] | no | whether by TLS, and as whom |
 //! | [`chain`] | yes | a chain as clients see it |
 //! | [`connection`] | no | connect, request, stream |
 //! | [`error`] | yes | what can go wrong |

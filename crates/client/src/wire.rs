@@ -41,8 +41,8 @@ impl Wire {
     ) -> Result<Wire, ClientError> {
         let (stream, peer) = connect_any(to, timeout).await?;
         #[cfg(feature = "tls")]
-        if let Some(tls) = access.tls() {
-            let session = secure::Session::begin(stream.clone(), peer, to, tls).await?;
+        if let Some(tls) = access.tls_now().await {
+            let session = secure::Session::begin(stream.clone(), peer, to, &tls).await?;
             return Ok(Wire { stream, peer, session: Some(session) });
         }
         let _ = (to, access);

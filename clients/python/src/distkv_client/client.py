@@ -12,7 +12,7 @@ from .batch import Batch
 from .call import Caller, Failed, Plan
 from .checks import bool_of, integer_of, seconds_of, text_of
 from .codec import Fields, encode_value, one_value
-from .config import Address, Config, ReadMode, checked
+from .config import Address, Config, ReadMode, checked, seed_of
 from .connecting import Connecting, first_view
 from .connection import Connection
 from .convert import convert
@@ -98,7 +98,7 @@ class Client(Uncopied):
         seeds, config, own = with_ticket(seeds, config)
         if len(seeds) > SEEDS_MAX:
             raise UsageError(f"a client has at most {SEEDS_MAX} seeds")
-        client = cls([Address.parse(seed) for seed in seeds], config, Network(config.network, source), own)
+        client = cls([seed_of(seed) for seed in seeds], config, Network(config.network, source), own)
         try:
             await first_view(client._topology, config.connect_deadline)
         except BaseException:

@@ -56,8 +56,10 @@ class ReadMode(enum.Enum):
 
 
 def _is_ipv6(text: str) -> bool:
+    """Whether it is an IPv6 address, with a zone ("fe80::1%eth0") or without. Which zones exist, the system knows."""
+    ip, _, zone = text.partition("%")
     try:
-        return ipaddress.ip_address(text).version == 6 and "%" not in text
+        return ipaddress.ip_address(ip).version == 6 and ":" not in zone
     except ValueError:
         return False
 
@@ -98,12 +100,19 @@ class Address:
             raise UsageError(f"{text!r} is no address; write host:port, without '{scheme}://'")
         if text.startswith("["):
             host, bracket, rest = text[1:].partition("]")
-            if not bracket or not _is_ipv6(host.partition("%")[0]) or (rest and not rest.startswith(":")):
-                raise UsageError(f"{text!r} has no IPv6 address in its brackets; write [ADDRESS]:PORT")
+            if not bracket:
+                raise UsageError(f"{text!r} does not close its bracket; write [ADDRESS]:PORT")
+            if host and not _is_ipv6(host):
+                raise UsageError(f"{text!r}: brackets are for IPv6 addresses, and {host!r} is none; write host:port")
+            if rest and not rest.startswith(":"):
+                raise UsageError(f"{text!r} has no colon after its brackets; write [ADDRESS]:PORT")
             port = rest[1:] if rest else None
         elif _is_ipv6(text):
             host, port = text, None
         else:
+            host, colon, port_text = text.rpartition(":")
+            if "%" in host and _is_ipv6(host):
+                raise UsageError(f"{text!r} needs brackets before its port; write [{host}]:{port_text}")
             host, colon, rest = text.partition(":")
             port = rest if colon else None
         if port is None:
@@ -126,6 +135,19 @@ class Address:
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
+
+
+def seed_of(text: str) -> Address:
+    """An address that a program gives: a link-local one is no good without the zone, which only this host knows. Raises
+    :class:`~distkv_client.errors.UsageError`."""
+    seed = Address.parse(text)
+    ip, _, zone = seed.host.partition("%")
+    if not zone and _is_ipv6(ip) and ipaddress.ip_address(ip).is_link_local:
+        raise UsageError(
+            f"{text!r} is a link-local address and has no zone (the name of this machine's network interface); give "
+            f"its zone, like {Address(f'{ip}%eth0', seed.port)}"
+        )
+    return seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +228,8 @@ class Config:
     ticket: str | None = field(default=None, repr=False)
     """A ticket, or `@FILE` with one: seeds, TLS, login and network at once. Without seeds, `DISTKV_TICKET` is taken.
     What is given beside it, seeds, `tls`, `login` or `network`, counts instead of what the ticket has of that. A file
-    is read again when a node does not take its secret any more: another one for the same user is taken then."""
+    is read again when a node does not take its secret any more: another one for the same user is taken then; so is
+    another client certificate in it, for new connections, once the file has changed."""
     observer: Observer | None = None
     """Is told of calls and tries."""
 

@@ -110,10 +110,11 @@ class Connection(asyncio.BufferedProtocol):
             async with asyncio.timeout(config.connect_timeout):
                 session = None
                 if tls is not None:
+                    tls.renew()
                     if tls.context is None:
                         tls.learn(await look(address, loop, config.connect_timeout))
                     assert tls.context is not None
-                    session = Session(tls.context, address.host)
+                    session = Session(tls.context, address.host, tls)
                 connection = cls(address, loop, session)
                 await dial(connection, address, loop, config.connect_timeout)
                 await connection._begin(config, access, network)

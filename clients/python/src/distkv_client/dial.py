@@ -11,6 +11,7 @@ from typing import Any
 from .config import Address
 from .errors import ConnectError
 from .files import is_out_of_files, out_of_files
+from .look_up import look_up
 from .tls import ChainReader
 
 ADDRESSES_MAX = 16
@@ -28,7 +29,7 @@ async def dial(
     Raises :class:`~distkv_client.errors.ConnectError`.
     """
     try:
-        infos = _known(address) or await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        infos = _known(address) or await look_up(address)
     except OSError as error:
         # Looking up needs files, too, and does not say what it lacks.
         _socket(address, socket.AF_INET, socket.SOCK_STREAM, 0).close()
@@ -60,8 +61,8 @@ async def dial(
 
 
 def _known(address: Address) -> list[Any]:
-    """What there is to look up of a host that is an IP address: nobody is asked, so it needs none of the loop's
-    threads, which nothing waits for at the end. None of a name."""
+    """What there is to look up of a host that is an IP address: nobody is asked, so it needs no thread. None of a
+    name."""
     try:
         return socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except OSError:

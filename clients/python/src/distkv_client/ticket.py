@@ -19,7 +19,7 @@ from .errors import UnavailableError, UsageError
 from .files import cannot_begin, is_out_of_files
 from .login import Login
 from .own_login import OwnLogin
-from .tls import Tls
+from .tls import TicketCertificate, Tls
 
 START = "distkv1."
 """What each ticket begins with."""
@@ -118,15 +118,15 @@ def with_ticket(seeds: tuple[str, ...], config: Config) -> tuple[tuple[str, ...]
     if text is None:
         return seeds or ("127.0.0.1",), config, None
     ticket, own = Ticket.read(text), None
+    # The program may change its working directory.
+    file = os.path.abspath(text.strip()[1:]) if text.strip().startswith("@") else None
     if ticket.user is not None and config.login is None:
         login = Login(ticket.user, ticket.secret, ticket.method)
         config = replace(config, login=login)
-        if text.strip().startswith("@"):
-            # The program may change its working directory.
-            reread = partial(_login_in, os.path.abspath(text.strip()[1:]), ticket, config.tls is None)
-            own = OwnLogin(login, reread)
+        if file is not None:
+            own = OwnLogin(login, partial(_login_in, file, ticket, config.tls is None))
     if ticket.ca is not None and config.tls is None:
-        config = replace(config, tls=Tls.of_der(ticket.ca, list(ticket.chain), ticket.key))
+        config = replace(config, tls=Tls.of_ticket(ticket.ca, _certificate(ticket, file)))
     if not config.network:
         config = replace(config, network=ticket.network)
     return seeds or ticket.addresses, config, own
@@ -146,3 +146,21 @@ def _login_in(file: str, first: Ticket, has_its_ca: bool) -> Login | None:
         return Login(ticket.user, ticket.secret, ticket.method)
     except (UsageError, UnavailableError):
         return None
+
+
+def _certificate(ticket: Ticket, file: str | None) -> TicketCertificate | None:
+    """The client certificate of a ticket, which may be in a file, if it has one."""
+    if ticket.key is None or not ticket.chain:
+        return None
+    return TicketCertificate(ticket.chain, ticket.key, file, partial(_certificate_in, file or "", ticket))
+
+
+def _certificate_in(file: str, first: Ticket) -> tuple[tuple[bytes, ...], bytes]:
+    """The chain and the key of the ticket that is in this file now, if that is of the same network and CA. Nothing else
+    of it is looked at."""
+    ticket = Ticket.read(f"@{file}")
+    if (ticket.network, ticket.ca) != (first.network, first.ca):
+        raise UsageError("the ticket is for another network, or of another CA")
+    if ticket.key is None or not ticket.chain:
+        raise UsageError("the ticket has no client certificate any more")
+    return ticket.chain, ticket.key

@@ -9,19 +9,27 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import logging
+import os
 import ssl
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path as File
 from typing import Any, cast
 
 import msgpack
 
+from .alerts import refusal
 from .checks import bytes_of, file_of
 from .codec import decode_message
 from .errors import DistKVError, LostError, NotMetError, ProtocolError, ServerError, UsageError
 from .files import cannot_begin, is_out_of_files
 from .replies import check_reply
+from .reread import Reread
 from .retry import ErrorClass, class_of_code
+
+log = logging.getLogger("distkv_client")
 
 GREETING_BYTES_MAX = 16 << 10
 """Longest greeting in plain text that is skipped."""
@@ -31,13 +39,28 @@ KEY_KINDS = ("PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY")
 """Forms of a private key, as PEM calls them."""
 
 
+@dataclass(frozen=True, slots=True)
+class TicketCertificate:
+    """The client certificate of a ticket, as DER."""
+
+    chain: tuple[bytes, ...]
+    key: bytes = field(repr=False)
+    file: str | None
+    """What has the ticket; none: no file, and it cannot be replaced."""
+    again: Callable[[], tuple[tuple[bytes, ...], bytes]]
+    """Chain and key that the file has now. Raises :class:`~distkv_client.errors.UsageError`, or
+    :class:`~distkv_client.errors.UnavailableError`."""
+
+
 class Tls:
     """How nodes are known, and as whom this client presents itself.
 
     `ca_hash`: the SHA-256 of the CA's certificate (DER), which nodes must present; `ca_file`: CAs as a PEM
     file. `cert_file` and `key_file`: a client certificate. Nothing is believed because the system believes it.
 
-    A copy, also one that was pickled, reads the files again.
+    The files are read again for a new connection, all of them, once one has changed; what cannot be used then, as a
+    certificate without the key that belongs to it, changes nothing, and is logged. Open connections stay. A copy, also
+    one that was pickled, reads the files again, too.
     """
 
     def __init__(
@@ -53,69 +76,82 @@ class Tls:
         if ca_hash is not None and len(bytes_of(ca_hash, "the CA's hash")) != 32:
             raise UsageError("the CA's hash has 32 bytes")
         self.ca_hash = ca_hash
-        self._context: ssl.SSLContext | None = None
         if cert_file is None and key_file is not None:
             raise UsageError("key_file is the key of the certificate in cert_file, which is missing")
         cert = None if cert_file is None else file_of(cert_file, "cert_file")
         key = None if key_file is None else file_of(key_file, "key_file")
-        self._cert = None if cert is None else (cert, key)
         self._made_with = (ca_hash, None if ca_file is None else file_of(ca_file, "ca_file"), cert, key)
+        # The program may change its working directory.
+        self._ca, self._cert, self._key = (None if one is None else os.path.abspath(one) for one in self._made_with[1:])
+        # Before they are read: what is written meanwhile is seen next time.
+        self._files = Reread([one for one in (self._ca, self._cert, self._key) if one is not None])
+        self._learnt: bytes | None = None
+        self._ticket: TicketCertificate | None = None
+        self.trouble = ""
+        """Why what the files have now is not used; empty where it is."""
         # Also where the CA is still to be learnt, so that a wrong file is told at once.
-        context = self.make_context()
-        if ca_file is not None:
-            self._context = context
-            try:
-                context.load_verify_locations(cafile=self._made_with[1])
-            except OSError as error:
-                raise _unusable(error, "the file with the CA") from None
+        self._own = self._made()
+        self._context = None if self._ca is None else self._own
 
     def __reduce__(self) -> tuple[object, ...]:
-        if self._template is not None:
+        if self._ticket is not None:
             raise TypeError("the client certificate of a ticket can be neither copied nor pickled: hand on the ticket")
         return _made_again, self._made_with
 
     @classmethod
-    def of_der(cls, ca_hash: bytes, chain: list[bytes], key: bytes | None) -> Tls:
-        """From what a ticket holds: the client certificate's chain and key as DER."""
+    def of_ticket(cls, ca_hash: bytes, certificate: TicketCertificate | None) -> Tls:
+        """From what a ticket holds."""
         tls = cls(ca_hash=ca_hash)
-        if key is not None and chain:
-            pem = "".join(ssl.DER_cert_to_PEM_cert(certificate) for certificate in chain)
-            tls._load_der(pem, key)
+        if certificate is not None:
+            tls._ticket = certificate
+            tls._files = Reread([] if certificate.file is None else [certificate.file])
+            tls._own = tls._made()
         return tls
 
-    def _load_der(self, chain: str, key: bytes) -> None:
-        body = base64.encodebytes(key).decode()
-        for kind in KEY_KINDS:
-            try:
-                # The ssl module reads keys from files only; this one is the owner's alone, and gone at once.
-                with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
-                    file.write(f"{chain}-----BEGIN {kind}-----\n{body}-----END {kind}-----\n")
-                    file.flush()
-                    self._cert = (file.name, None)
-                    self._template = self.make_context()
-            except UsageError:
-                continue
-            except OSError as error:
-                raise _unusable(error, "the client certificate in the ticket") from None
-            finally:
-                self._cert = None
+    @property
+    def certificate_place(self) -> str | None:
+        """Where the client's certificate comes from; none: it has none."""
+        if self._ticket is None:
+            return self._cert
+        return "its ticket" if self._ticket.file is None else f"the ticket in {self._ticket.file}"
+
+    def renew(self) -> None:
+        """Before a new connection: reads the files again, if they have changed. Nothing else of the event loop goes on
+        meanwhile."""
+        seen = self._files.changed()
+        if seen is None:
             return
-        raise UsageError("the client certificate in the ticket cannot be used")
+        try:
+            own = self._made(is_again=True)
+        except DistKVError as error:
+            if not _may_pass(error):
+                self._files.note(seen)
+            if str(error) != self.trouble:
+                self.trouble = str(error)
+                log.warning("the files for TLS have changed, and what they had before is used on: %s", error)
+            return
+        self._files.note(seen)
+        self.trouble = ""
+        self._own = own
+        if self._context is not None:
+            self._context = own
+        log.info("the files for TLS have changed, and are used for new connections from now on")
 
-    _template: ssl.SSLContext | None = None
-
-    def make_context(self) -> ssl.SSLContext:
-        """A context that believes nobody yet. Only for this module and its tests."""
-        if self._template is not None:
-            return self._template
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.set_alpn_protocols([ALPN])
-        if self._cert is not None:
-            try:
-                context.load_cert_chain(*self._cert)
-            except OSError as error:
-                raise _unusable(error, "the client certificate") from None
+    def _made(self, is_again: bool = False) -> ssl.SSLContext:
+        """What sessions are begun with. It believes nobody yet where the CA is still to be learnt."""
+        if self._ticket is not None:
+            context = _of_der(*(self._ticket.again() if is_again else (self._ticket.chain, self._ticket.key)))
+        else:
+            context = _new_context()
+            if self._cert is not None:
+                _load(context, self._cert, self._key, is_again)
+        try:
+            if self._ca is not None:
+                context.load_verify_locations(cafile=self._ca)
+            elif self._learnt is not None:
+                context.load_verify_locations(cadata=self._learnt)
+        except OSError as error:
+            raise _unusable(error, "the file with the CA") from None
         return context
 
     @property
@@ -131,21 +167,59 @@ class Tls:
         """
         for certificate in chain:
             if hashlib.sha256(certificate).digest() == self.ca_hash:
-                context = self.make_context()
-                context.load_verify_locations(cadata=certificate)
-                self._context = context
+                self._learnt = certificate
+                self._own.load_verify_locations(cadata=certificate)
+                self._context = self._own
                 return
         raise NotMetError("the node is of another CA than the one with this hash")
 
     @staticmethod
     def probe_context() -> ssl.SSLContext:
         """To look at a node's chain only: nothing is sent or believed over it."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context = _new_context()
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.set_alpn_protocols([ALPN])
         return context
+
+
+def _new_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.set_alpn_protocols([ALPN])
+    return context
+
+
+def _load(context: ssl.SSLContext, cert: str, key: str | None, is_again: bool) -> None:
+    """The client certificate, from files. At the beginning, somebody may be there who knows the password of a key."""
+    try:
+        context.load_cert_chain(cert, key, password=(lambda: "") if is_again else None)
+    except OSError as error:
+        raise _unusable(error, "the client certificate") from None
+
+
+def _of_der(chain: tuple[bytes, ...], key: bytes) -> ssl.SSLContext:
+    pem = "".join(ssl.DER_cert_to_PEM_cert(certificate) for certificate in chain)
+    body = base64.encodebytes(key).decode()
+    for kind in KEY_KINDS:
+        context = _new_context()
+        try:
+            # The ssl module reads keys from files only; this one is the owner's alone, and gone at once.
+            with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+                file.write(f"{pem}-----BEGIN {kind}-----\n{body}-----END {kind}-----\n")
+                file.flush()
+                context.load_cert_chain(file.name)
+        except ssl.SSLError:
+            continue
+        except OSError as error:
+            raise _unusable(error, "the client certificate in the ticket") from None
+        return context
+    raise UsageError("the client certificate in the ticket cannot be used")
+
+
+def _may_pass(error: DistKVError) -> bool:
+    """Whether files could not be read, rather than used: that may go better though nothing in them changes."""
+    cause = error.__context__
+    return isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError)
 
 
 def _made_again(ca_hash: bytes | None, ca_file: str | None, cert_file: str | None, key_file: str | None) -> Tls:
@@ -162,7 +236,9 @@ def _unusable(error: OSError, what: str) -> DistKVError:
 class Session:
     """One TLS session over bytes that somebody else moves."""
 
-    def __init__(self, context: ssl.SSLContext, host: str) -> None:
+    def __init__(self, context: ssl.SSLContext, host: str, tls: Tls | None = None) -> None:
+        self._tls = tls
+        self._has_read = False
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._ssl = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
@@ -207,9 +283,16 @@ class Session:
                     part = self._ssl.read(256 << 10)
                     if not part:
                         break
+                    self._has_read = True
                     parts.append(part)
             except ssl.SSLWantReadError:
                 pass
+            except ssl.SSLError as error:
+                # Only now, and before all else, a node says that it does not accept the client's certificate.
+                told = None if self._has_read or self._tls is None else refusal(error, self._tls)
+                if told is None:
+                    raise
+                raise NotMetError(told) from None
         return b"".join(parts), self._outgoing.read()
 
     def _skip_plain(self, data: bytes) -> bytes:

@@ -1,5 +1,6 @@
 //! Clients that log in by a certificate.
 
+use std::fs;
 use std::sync::Arc;
 
 use distkv::client::{Access, ClientError, Connection, Fields, HostPort, Options};
@@ -34,16 +35,21 @@ fn joe(ca: &Ca, node: &Node) -> Connection {
 
 /// The same, of a certificate of a day from then on.
 fn connect(ca: &Ca, node: &Node, from: u64) -> Result<Connection, ClientError> {
-    let certificate = ClientCertificate::from(&ca.issue_user("joe", 1, from).unwrap());
-    let to = HostPort::from(node.address());
-    let ticket = Ticket {
-        addresses: vec![to.to_string()],
+    connect_by(Access::of_ticket(&ticket(ca, node, from)).unwrap(), node)
+}
+
+fn ticket(ca: &Ca, node: &Node, from: u64) -> Ticket {
+    Ticket {
+        addresses: vec![HostPort::from(node.address()).to_string()],
         network: String::from("test"),
         login: None,
         ca: Some(ca.hash()),
-        certificate: Some(certificate),
-    };
-    let access = Access::of_ticket(&ticket).unwrap();
+        certificate: Some(ClientCertificate::from(&ca.issue_user("joe", 1, from).unwrap())),
+    }
+}
+
+fn connect_by(access: Access, node: &Node) -> Result<Connection, ClientError> {
+    let to = HostPort::from(node.address());
     rt::block_on(Connection::connect(&to, Options { access, ..Options::default() }))
 }
 
@@ -132,4 +138,32 @@ fn a_connection_ends_when_the_certificate_does_that_it_was_made_by() {
     ask(&other).unwrap();
     // And no other one is made by it.
     assert!(connect(&ca, &node, ends_at - DAY).and_then(|late| ask(&late)).is_err());
+}
+
+#[test]
+fn a_certificate_that_is_replaced_in_its_tickets_file_is_taken_for_new_connections() {
+    let ca = Ca::make("plant", now()).unwrap();
+    let node = Node::found_with("n1", config(&ca));
+    admin(&node).ok(limited("joe", "test123", "*"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ticket");
+    let put = |from: u64| {
+        let ticket = ticket(&ca, &node, from);
+        // As a whole, so that it differs however coarse the clock of the file system is.
+        let beside = folder.path().join("new");
+        fs::write(&beside, ticket.to_text().unwrap()).unwrap();
+        fs::rename(&beside, &file).unwrap();
+        ticket
+    };
+    let access = Access::of_ticket_file(&put(now()), &file).unwrap();
+    let comes =
+        || connect_by(access.clone(), &node).and_then(|client| ask(&client).map(|()| client));
+    let first = comes().unwrap();
+    put(now() - 2 * DAY);
+    let refused = comes().unwrap_err().to_string();
+    assert!(refused.contains("refuses the client's certificate"), "{refused}");
+    // What is open stays.
+    ask(&first).unwrap();
+    put(now());
+    comes().unwrap();
 }
