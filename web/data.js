@@ -22,8 +22,10 @@ export class Data {
   }
 
   open() {
-    // What is shown may have characters that no field takes, such as the end of a line.
-    const path = this.path.value === this.shown?.text ? this.shown.path : segments(this.path.value.trim());
+    // What is shown may have characters that no field takes, such as the end of a line. Spaces around what was typed are slips:
+    // a space that belongs to a name is written ":_". All other white space may belong to a name.
+    const typed = this.path.value.replace(/^ +| +$/g, "");
+    const path = this.path.value === this.shown?.text ? this.shown.path : segments(typed);
     location.hash = ["#data", ...path.map(encodeURIComponent)].join("/");
   }
 

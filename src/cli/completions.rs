@@ -1,6 +1,8 @@
 //! `completions`: what a shell needs to complete this program's command lines.
 
-use clap::{Args, CommandFactory as _};
+use std::collections::BTreeSet;
+
+use clap::{Arg, Args, Command, CommandFactory as _, ValueHint};
 use clap_complete::{Shell, generate};
 
 use super::Cli;
@@ -28,12 +30,19 @@ pub(in crate::cli) struct CompletionsArgs {
 
 pub(in crate::cli) fn run(args: &CompletionsArgs) -> Result<(), CliError> {
     let mut command = Cli::command();
+    if args.shell == Shell::Bash {
+        command = with_named_files(command);
+    }
     let name = command.get_name().to_owned();
     let mut text = Vec::new();
     generate(args.shell, &mut command, &name, &mut text);
-    if args.shell == Shell::Bash {
-        text = with_one_spelling(&String::from_utf8_lossy(&text), &name).into_bytes();
-    }
+    let text = match args.shell {
+        Shell::Bash => with_one_spelling(&String::from_utf8_lossy(&text), &name).into_bytes(),
+        Shell::Zsh => {
+            with_whole_value_names(&String::from_utf8_lossy(&text), &command).into_bytes()
+        }
+        _ => text,
+    };
     let mut output = Output::new(false);
     output.bytes(&text)?;
     output.flush()
@@ -43,4 +52,32 @@ pub(in crate::cli) fn run(args: &CompletionsArgs) -> Result<(), CliError> {
 /// and where it tells what that command takes. Then nothing behind the first word is completed.
 fn with_one_spelling(text: &str, name: &str) -> String {
     text.replace(&name.replace('-', "__subcmd__"), &name.replace('-', "__"))
+}
+
+/// To bash, the generator says only of an option for a file that its value names one. Without that, a directory gets a space
+/// behind it instead of a slash, and a name with a space in it becomes two words. What bash then completes are files and
+/// directories, so this suits options for either.
+fn with_named_files(command: Command) -> Command {
+    let named = |arg: Arg| match arg.get_value_hint() {
+        ValueHint::AnyPath => arg.value_hint(ValueHint::FilePath),
+        _ => arg,
+    };
+    command.mut_args(named).mut_subcommands(with_named_files)
+}
+
+/// The generator for zsh does not escape a colon in the name of an option's value, such as ADDR:PORT. To zsh it begins another
+/// value: then the command behind the first one is not completed.
+fn with_whole_value_names(text: &str, command: &Command) -> String {
+    let mut names = BTreeSet::new();
+    add_value_names(command, &mut names);
+    let with_colon = names.iter().filter(|name| name.contains(':'));
+    with_colon.fold(text.to_owned(), |text, name| {
+        text.replace(&format!(":{name}:"), &format!(":{}:", name.replace(':', "\\:")))
+    })
+}
+
+fn add_value_names<'c>(command: &'c Command, names: &mut BTreeSet<&'c str>) {
+    let all = command.get_opts().filter_map(Arg::get_value_names).flatten();
+    names.extend(all.map(|name| name.as_str()));
+    command.get_subcommands().for_each(|below| add_value_names(below, names));
 }

@@ -95,7 +95,8 @@ Exit codes:
      diff` found a difference
   2  usage: an option, path or value is not valid; or a configuration, key,
      certificate, ticket or secret file is not valid or cannot be read; of
-     `run`, `join` and `start` also: the data directory is not this node's
+     `run`, `join` and `start`: any file or directory that an option names is
+     not there, not to be used by this user, or something else
   3  refused: by a node, because of rights, a limit or the value itself; of
      `run`, `join` and `start`: by the network, until something is changed; the
      name is taken, or all peers are of another network

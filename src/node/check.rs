@@ -11,7 +11,9 @@ use super::clients::certificates;
 use super::config::{CLIENT_PORT, Config, GOSSIP_PORT, HTTP_PORT, Start};
 use super::error::NodeError;
 use super::lifecycle::bind::{bind_client, bind_gossip, bind_http};
-use super::membership::address::{Advertised, HostPort, parse_setting};
+use super::membership::address::{
+    Advertised, HostPort, advertised_client, client_warning, parse_setting,
+};
 use super::membership::peer_file;
 use crate::membership::NetworkName;
 use crate::rt;
@@ -117,8 +119,13 @@ async fn check_ports(config: &Config, found: &mut Vec<Problem>) {
         Ok(addr) => {
             ports.push(("gossip", addr));
             check_protection(config, "gossip", addr, &["gossip", "key", "insecure"], found);
-            if let Err(error) = Advertised::decide(config.advertise.as_deref(), addr).await {
-                found.push(Problem::error(&["advertise", "gossip"], error.to_string()));
+            // With port 0, a start takes a free one before it decides this.
+            let taken = if addr.port() == 0 { GOSSIP_PORT } else { addr.port() };
+            let bound = SocketAddr::new(addr.ip(), taken);
+            let keys = &["advertise", "gossip"];
+            match Advertised::decide(config.advertise.as_deref(), bound).await {
+                Ok(told) => found.extend(told.warning().map(|text| Problem::warning(keys, text))),
+                Err(error) => found.push(Problem::error(keys, error.to_string())),
             }
         }
         Err(error) => found.push(Problem::error(&["gossip"], error.to_string())),
@@ -133,8 +140,16 @@ async fn check_ports(config: &Config, found: &mut Vec<Problem>) {
         Ok(addr) => {
             ports.push(("client", addr));
             check_protection(config, "client", addr, &["client", "key", "insecure"], found);
+            let trouble = client_warning(addr, config.advertise_client.as_deref());
+            found.extend(trouble.map(|text| Problem::warning(&["client"], text)));
         }
         Err(error) => found.push(Problem::error(&["client"], error.to_string())),
+    }
+    if let Some(told) = &config.advertise_client
+        // Without a port of its own, it takes the bound one, which is none of those that are refused.
+        && let Err(error) = advertised_client(told, CLIENT_PORT)
+    {
+        found.push(Problem::error(&["advertise-client"], error.to_string()));
     }
     if let Some(http) = &config.http {
         let http = async {

@@ -68,6 +68,10 @@ pub struct Config {
     /// The host, or `host:port`, at which peers reach this node, if it differs from `gossip`. With
     /// a wildcard `gossip` and none here, the address of the route to the peer is taken.
     pub advertise: Option<String>,
+    /// The host, or `host:port`, at which clients reach this node, if it differs from `client`: behind port
+    /// forwarding, say. It is told as it is: clients look a name up, and nothing checks that it leads to this node.
+    /// With none here, clients are told `client`, or with a wildcard there, the host at which peers reach this node.
+    pub advertise_client: Option<String>,
     /// How it starts.
     pub start: Start,
     /// Addresses (`host:port`) of known peers, host names included.
@@ -129,7 +133,7 @@ pub struct HttpConfig {
     /// `host:port`; port 0 takes a free one.
     pub address: String,
     /// Hosts that requests may name, besides `localhost`, the address that they came in at, and the node's
-    /// advertised host.
+    /// advertised hosts.
     pub names: Vec<String>,
     /// Lets programs change data by HTTP where clients need not log in; none: nobody does.
     pub write_token: Option<Token>,

@@ -2,10 +2,12 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
 
 use crate::model::ids::NameError;
-use crate::storage::StorageError;
+use crate::storage::{StorageError, dangling_link};
 
 /// Why a node did not start. Nothing is left running.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +47,7 @@ pub enum NodeError {
         addr: SocketAddr,
     },
     /// The port cannot be bound for another reason.
-    #[error("the {what} port {addr} cannot be opened: {source}{}", advice_of_bind(source))]
+    #[error("the {what} port {addr} cannot be opened: {source}{}", advice_of_bind(*addr, source))]
     Bind {
         /// Which port.
         what: &'static str,
@@ -116,9 +118,17 @@ pub enum NodeError {
         /// What is wrong and what to do.
         why: String,
     },
-    /// The saved state to start with cannot be read.
+    /// The file to start with is no saved state.
     #[error("{0}")]
     Load(String),
+    /// The file to start with cannot be read.
+    #[error("the file {} cannot be loaded: {source}", path.display())]
+    LoadFile {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The data directory cannot be used.
     #[error("data directory {dir:?}: {source}")]
     Storage {
@@ -133,7 +143,8 @@ pub enum NodeError {
     /// The directory for clients' files cannot be used.
     #[error(
         "the directory for clients' files {path:?} cannot be used: {source}; name one that is there and that this \
-         user can write to"
+         user can write to{}",
+        advice_of_writing(source)
     )]
     ClientFiles {
         /// Which.
@@ -143,7 +154,8 @@ pub enum NodeError {
     },
     /// The directory for scheduled snapshots cannot be used.
     #[error(
-        "the directory for scheduled snapshots {path:?} cannot be used: {source}; name one that this user can write to"
+        "the directory for scheduled snapshots {path:?} cannot be used: {source}; name one that this user can write to{}",
+        advice_of_writing(source)
     )]
     SnapshotDir {
         /// Which.
@@ -154,7 +166,8 @@ pub enum NodeError {
     /// The audit log cannot be written.
     #[error(
         "the audit log {path:?} cannot be used: {source}; name a file that this user can write to, in a directory that \
-         is there"
+         is there{}",
+        advice_of_writing(source)
     )]
     Audit {
         /// Which file.
@@ -188,16 +201,144 @@ pub enum NodeError {
     },
 }
 
+impl NodeError {
+    /// Whether somebody has to change the settings, or what they name, before the node can start: another start would find
+    /// the same. All else may pass by itself: a disk that is full or not mounted yet, a port that is in use, an address that
+    /// the machine does not have yet.
+    pub(crate) fn is_of_settings(&self) -> bool {
+        match self {
+            Self::Address { .. }
+            | Self::Network { .. }
+            | Self::NoPeers
+            | Self::NothingToStartWith
+            | Self::Unprotected { .. }
+            | Self::HttpUnprotected { .. }
+            | Self::HttpSecured { .. }
+            | Self::KeyNetwork { .. }
+            | Self::PeerFile { .. }
+            | Self::Load(_)
+            | Self::Certificate(_) => true,
+            Self::LoadFile { path, source }
+            | Self::ClientFiles { path, source }
+            | Self::SnapshotDir { path, source }
+            | Self::Audit { path, source } => is_wrong_place(path, source),
+            Self::Storage { dir, source } => is_wrong_directory(dir, source),
+            Self::Resolve { .. }
+            | Self::InUse { .. }
+            | Self::Bind { .. }
+            | Self::TableFull
+            | Self::Membership(_)
+            | Self::System { .. } => false,
+        }
+    }
+}
+
+/// Whether a file or directory that the settings name is the wrong one, as far as the system says so: it is not there, is
+/// something else, or this user may not use it. Where a symbolic link leads nowhere, the disk may be mounted later.
+pub(crate) fn is_wrong_place(path: &Path, error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    match error.kind() {
+        Kind::NotFound | Kind::AlreadyExists => dangling_link(path).is_none(),
+        Kind::PermissionDenied
+        | Kind::ReadOnlyFilesystem
+        | Kind::NotADirectory
+        | Kind::IsADirectory
+        | Kind::InvalidInput
+        | Kind::InvalidFilename => true,
+        _ => Errno::from_io_error(error) == Some(Errno::LOOP),
+    }
+}
+
+/// Whether the settings name a data directory that cannot be this node's.
+fn is_wrong_directory(dir: &Path, error: &StorageError) -> bool {
+    use StorageError::{Foreign, FutureVersion, Io, OtherOwner, UnknownKind};
+    match error {
+        OtherOwner { .. } | Foreign { .. } | FutureVersion { .. } | UnknownKind { .. } => true,
+        // A file in it that was there a moment ago may be there again.
+        Io { source, action, .. } if source.kind() == io::ErrorKind::NotFound => *action == "make",
+        Io { source, .. } => is_wrong_place(dir, source),
+        _ => false,
+    }
+}
+
+/// What else to do where nothing can be written.
+pub(crate) fn advice_of_writing(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => {
+            ", or, under systemd, let the service write there (`ReadWritePaths=`, by `systemctl edit distkv-node`)"
+        }
+        _ => "",
+    }
+}
+
 fn at(line: Option<usize>) -> String {
     line.map_or_else(String::new, |line| format!(", line {line}"))
 }
 
 /// What to do where a port cannot be opened.
-fn advice_of_bind(source: &io::Error) -> &'static str {
-    match source.kind() {
-        io::ErrorKind::AddrNotAvailable => {
+fn advice_of_bind(addr: SocketAddr, source: &io::Error) -> &'static str {
+    match (source.kind(), addr) {
+        (io::ErrorKind::AddrNotAvailable, SocketAddr::V4(_)) => {
             "; give an address of this machine, or 0.0.0.0 for all that it has"
         }
+        (io::ErrorKind::AddrNotAvailable, SocketAddr::V6(_)) => {
+            "; give an address of this machine, or [::] for all that it has"
+        }
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_somebody_has_to_change_is_told_from_what_may_pass() {
+        let folder = tempfile::tempdir().unwrap();
+        let audit = |source: io::Error| {
+            let path = folder.path().join("audit");
+            NodeError::Audit { path, source }.is_of_settings()
+        };
+        let of = |errno: Errno| audit(errno.into());
+        for errno in [
+            Errno::NOENT,
+            Errno::ACCESS,
+            Errno::PERM,
+            Errno::ROFS,
+            Errno::NOTDIR,
+            Errno::ISDIR,
+            Errno::LOOP,
+            Errno::NAMETOOLONG,
+        ] {
+            assert!(of(errno), "{errno}");
+        }
+        for errno in
+            [Errno::NOSPC, Errno::DQUOT, Errno::IO, Errno::MFILE, Errno::STALE, Errno::NOMEM]
+        {
+            assert!(!of(errno), "{errno}");
+        }
+        assert!(audit(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")));
+        // Another node of that name has the directory as long as it runs.
+        assert!(!audit(io::Error::other("another node")));
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_made_is_wrong_and_a_file_in_it_that_is_gone_is_not() {
+        let of = |action, errno: Errno| {
+            let source = StorageError::Io { file: String::from("x"), action, source: errno.into() };
+            NodeError::Storage { dir: "/proc/x".into(), source: Box::new(source) }.is_of_settings()
+        };
+        assert!(of("make", Errno::NOENT) && of("lock", Errno::ACCESS) && of("lock", Errno::ROFS));
+        assert!(!of("read", Errno::NOENT) && !of("lock", Errno::NOSPC));
+    }
+
+    #[test]
+    fn where_a_service_may_not_write_its_unit_is_named() {
+        let told = |errno: Errno| {
+            let path = PathBuf::from("/var/log/distkv/audit");
+            NodeError::Audit { path, source: errno.into() }.to_string()
+        };
+        assert!(told(Errno::ROFS).contains("`ReadWritePaths=`"), "{}", told(Errno::ROFS));
+        assert!(!told(Errno::ACCESS).contains("systemd"), "{}", told(Errno::ACCESS));
     }
 }

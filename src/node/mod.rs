@@ -32,6 +32,7 @@ use distkv_http::HttpPort;
 use distkv_tls::CaHash;
 use durable::{Durable, Opened, Prepared};
 pub use error::NodeError;
+pub(crate) use error::{advice_of_writing, is_wrong_place};
 use lifecycle::farewell::Kept;
 use lifecycle::file_descriptors::Shares;
 use lifecycle::ports::Ports;

@@ -38,7 +38,7 @@ use event_listener::Event;
 use parking_lot::Mutex;
 
 pub use cluster::{purge_block, shards};
-pub(crate) use command::access::unenforced::unenforced_warnings;
+pub(crate) use command::access::unenforced::{ignored_login, unenforced_warning};
 pub(crate) use command::cluster::warnings::{Warning, WarningKind};
 pub use config::ServerConfig;
 pub(crate) use connections::session::KEPT_CONNECTIONS_MAX;
@@ -418,7 +418,7 @@ impl Server {
 
     /// All that an operator should be warned of now.
     pub(crate) fn warnings(&self, now: Millis) -> Vec<Warning> {
-        self.shared.warnings(now)
+        self.shared.warnings(now, 0)
     }
 
     /// How many requests there were for each virtual shard since the start.

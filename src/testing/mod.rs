@@ -64,6 +64,7 @@ pub fn loopback(name: NodeName, peers: Vec<String>) -> Config {
         client: "127.0.0.1:0".to_owned(),
         gossip: "127.0.0.1:0".to_owned(),
         advertise: None,
+        advertise_client: None,
         start,
         peers,
         peer_file: None,

@@ -611,6 +611,8 @@ fn what_cannot_work_is_refused_before_anything_runs() {
         assert!(error.contains("nope.invalid") && error.contains("resolved"), "{error}");
         let error = refused(Config { advertise: Some("0.0.0.0".into()), ..base() }).await;
         assert!(error.contains("advertised"), "{error}");
+        let error = refused(Config { advertise_client: Some("[::]".into()), ..base() }).await;
+        assert!(error.contains("advertised client"), "{error}");
         let error = refused(Config { peers: vec!["a:b:c".into()], ..base() }).await;
         assert!(error.contains("a:b:c") && error.contains("HOST:PORT"), "{error}");
         let error = refused(Config { network: String::new(), ..base() }).await;

@@ -11,6 +11,7 @@ mod given;
 mod given_up;
 mod gone_reader;
 mod nodes;
+mod not_shown;
 mod other_network;
 mod said;
 mod shut_out;

@@ -27,6 +27,7 @@ mod exhaustion;
 mod fail_stop;
 mod hosts;
 mod http;
+mod mapped;
 mod netns;
 mod processes;
 mod secure;

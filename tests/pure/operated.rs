@@ -88,14 +88,53 @@ fn each_alert_has_a_case_in_which_it_fires_and_says_what_to_do() {
     let (alerts, cases) = (text(ALERTS), text(ALERT_CASES));
     let names: Vec<&str> =
         alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
-    assert_eq!(names.len(), 13, "{names:?}");
+    assert_eq!(names.len(), 14, "{names:?}");
     for name in names {
         let firing = format!("alertname=\"{name}\"");
         assert!(cases.contains(&firing), "{name} has no case in {ALERT_CASES}");
     }
-    assert_eq!(alerts.matches("summary: ").count(), 13);
-    assert_eq!(alerts.matches("description: ").count(), 13);
+    assert_eq!(alerts.matches("summary: ").count(), 14);
+    assert_eq!(alerts.matches("description: ").count(), 14);
     assert!(cases.contains("exp_samples: []"), "there is a case in which nothing fires");
+}
+
+/// Kinds of warnings that raise an alert by another series, or none, each with the reason.
+const OTHERWISE_TOLD: [(&str, &str); 5] = [
+    ("memory", "DistkvMemoryNearLimit, before it is full"),
+    ("purge", "DistkvPurgeBlocked, once it has lasted"),
+    ("split", "DistkvSplit and DistkvDown"),
+    ("grace", "somebody has chosen it, and its end"),
+    ("unenforced", "somebody has loaded it, and nobody can mend it"),
+];
+
+/// The words of the alerts' `kind=~"…"` and `kind="…"`, or else those of their `kind!~"…"`.
+fn kinds(alerts: &str, operators: &[&str]) -> Vec<String> {
+    let expressions = alerts.lines().filter(|line| line.trim().starts_with("expr: "));
+    let lists = expressions.flat_map(|line| {
+        let of = |operator: &&str| line.split_once(&format!("{{kind{operator}\""));
+        operators.iter().filter_map(of).filter_map(|(_, rest)| rest.split_once('"'))
+    });
+    lists.flat_map(|(list, _)| list.split('|').map(str::to_owned)).collect()
+}
+
+#[test]
+fn each_kind_of_warning_raises_one_alert_or_stands_here_with_the_reason() {
+    let metric = METRICS.iter().find(|metric| metric.text == "distkv_warnings").unwrap();
+    let [distkv_metrics::Label::Fixed("kind", all)] = metric.labels else { panic!() };
+    let alerts = text(ALERTS);
+    let (own, left_out) = (kinds(&alerts, &["=~", "="]), kinds(&alerts, &["!~"]));
+    let otherwise: Vec<&str> = OTHERWISE_TOLD.iter().map(|(kind, _)| *kind).collect();
+    let times = |list: &[String], kind: &str| list.iter().filter(|word| *word == kind).count();
+    // An alert that leaves some kinds out is for all others.
+    let for_others = usize::from(!left_out.is_empty());
+    for kind in *all {
+        let by_others = for_others.saturating_sub(times(&left_out, kind));
+        let expected = usize::from(!otherwise.contains(kind));
+        assert_eq!(times(&own, kind) + by_others, expected, "{kind}");
+    }
+    let named = own.iter().chain(&left_out).map(String::as_str).chain(otherwise);
+    let unknown: Vec<&str> = named.filter(|word| !all.contains(word)).collect();
+    assert_eq!(unknown, [""; 0], "no kinds of warnings");
 }
 
 /// Debian's package `prometheus` has it; `.ci/run` installs it.

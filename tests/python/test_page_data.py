@@ -62,6 +62,28 @@ def test_an_entry_is_made_changed_and_deleted(writable, watch, picture):
     expect(page.get_by_role("button", name="Log in", exact=True).first).to_be_visible()
 
 
+# Behind a name: what a field shows like nothing, and what is no part of a written path.
+@pytest.mark.parametrize("typed", ["tab\t", "\u00a0space", "wide\u3000", "plain:_", ":_plain"])
+def test_white_space_that_belongs_to_a_name_stays_where_the_path_is_typed(writable, watch, typed):
+    name = typed.replace(":_", " ")
+    with lamp_page(writable, watch) as (conn, page, value):
+        conn.ok("set_value", path=mp.path(name), value="first")
+        conn.ok("set_value", path=mp.path(name.strip()), value="another")
+        # Spaces around a path are slips: within one they are written in another way.
+        for text in (typed, f"  {typed} "):
+            page.get_by_label("Path").fill("site.lamp")
+            page.get_by_role("button", name="Open or make").click()
+            expect(page.locator(".entry h2")).to_have_text("site.lamp")
+            page.get_by_label("Path").fill(text)
+            page.get_by_role("button", name="Open or make").click()
+            expect(page.locator(".entry h2")).to_have_js_property("textContent", typed)
+            expect(value).to_have_value('"first"')
+        value.fill('"second"')
+        page.get_by_role("button", name="Save").click()
+        expect(page.locator(".box.good")).to_have_text("Saved.")
+        assert conn.ok("get_value", path=mp.path(name))["value"] == "second"
+
+
 def test_an_edit_that_somebody_else_was_faster_with_shows_both(writable, watch, picture):
     with lamp_page(writable, watch) as (conn, page, value):
         value.fill('"mine"')

@@ -16,12 +16,12 @@ pub(crate) const PATTERNS_MAX: usize = 1_024;
 pub(crate) const ACTIVE_MAX: usize = 256;
 
 /// The element that stands for one element, in canonical bytes.
-const ONE: &[u8] = b"\xa1+";
+pub(crate) const ONE: &[u8] = b"\xa1+";
 /// The element that stands for one or more elements.
-const MANY: &[u8] = b"\xa1#";
+pub(crate) const MANY: &[u8] = b"\xa1#";
 
 /// A tree of patterns; each may have a value.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub(crate) struct Patterns<V> {
     /// Invariant: never empty; the first is the root.
     nodes: Vec<Node<V>>,
@@ -29,7 +29,7 @@ pub(crate) struct Patterns<V> {
     count: usize,
 }
 
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 struct Node<V> {
     exact: BTreeMap<Box<[u8]>, u32>,
     one: Option<u32>,
@@ -164,6 +164,17 @@ impl<V> Patterns<V> {
     pub(crate) fn decides<'v>(&'v self, states: &States) -> Option<&'v V> {
         let mut nodes = states.states.iter().filter_map(|s| self.nodes.get(s.node as usize));
         nodes.find_map(|node| node.value.as_ref())
+    }
+
+    /// Whether a path could be on the way to more of them than are followed.
+    pub(crate) fn may_be_over(&self) -> bool {
+        // Each may be reached in two ways.
+        2 * self.nodes.len() > ACTIVE_MAX
+    }
+
+    /// The values of all patterns, in no order.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+        self.nodes.iter().filter_map(|node| node.value.as_ref())
     }
 
     /// The value of exactly this pattern.

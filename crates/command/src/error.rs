@@ -9,6 +9,10 @@ use serde_json::json;
 
 use crate::output::{longest_wait, printable, printable_lines};
 
+pub use hidden::{looks_secret, without_secrets};
+
+mod hidden;
+
 /// The exit code of a command that did what it was asked.
 pub const EXIT_OK: u8 = 0;
 /// The exit code of a command that failed, of a `get` that found nothing, of a `status` that is
@@ -274,6 +278,15 @@ impl CliError {
         }
     }
 
+    /// What there is to say, without what looks like a secret.
+    fn shown(&self) -> String {
+        let text = self.to_string();
+        match self {
+            CliError::Request { .. } => hidden::without_tickets(&text).into_owned(),
+            _ => without_secrets(&text).into_owned(),
+        }
+    }
+
     /// Prints what there is to say to standard error, if there is one: as text, or as one line of JSON. Gives the
     /// exit code.
     pub fn tell(&self, is_json: bool) -> u8 {
@@ -290,7 +303,7 @@ impl CliError {
         };
         match self {
             _ if is_json => {
-                let (text, exit_code) = (self.to_string(), self.exit_code());
+                let (text, exit_code) = (self.shown(), self.exit_code());
                 let error = json!({"error": text, "outcome": outcome, "code": code, "exit_code": exit_code});
                 tell(&format!("{}\n", printable(&error.to_string())));
             }
@@ -298,9 +311,11 @@ impl CliError {
             CliError::Interrupted(left) if left.is_empty() => {}
             // It is no error.
             CliError::Interrupted(_) => {
-                tell(&format!("{}\n", printable_lines(&self.to_string())));
+                tell(&format!("{}\n", printable_lines(&self.shown())));
             }
-            _ => tell(&format!("error: {}\n", printable_lines(&self.to_string()))),
+            // One line, whatever a node repeats in it of a path.
+            CliError::Request { .. } => tell(&format!("error: {}\n", printable(&self.shown()))),
+            _ => tell(&format!("error: {}\n", printable_lines(&self.shown()))),
         }
         self.exit_code()
     }
@@ -352,11 +367,19 @@ pub fn explain(error: &clap::Error, is_json: bool) -> u8 {
         ErrorKind::ValueValidation => {
             // Its first line says it all: what, where, and what to write instead.
             let text = error.render().to_string();
-            tell(&format!("{}\n", text.lines().next().unwrap_or_default()));
+            let first = without_secrets(text.lines().next().unwrap_or_default());
+            tell(&format!("{first}\n"));
             EXIT_USAGE
         }
         _ => {
-            let _ = error.print();
+            let text = error.render().to_string();
+            let hidden = without_secrets(&text);
+            // Without the colors that it has at a terminal.
+            if hidden == text {
+                drop(error.print())
+            } else {
+                tell(&hidden)
+            }
             EXIT_USAGE
         }
     }

@@ -6,7 +6,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, chown};
 use std::path::{Path, PathBuf};
 
-use crate::error::CliError;
+use crate::error::{CliError, looks_secret};
 use crate::plain_file;
 
 use distkv_secure::key_file::{FILE_BYTES_MAX, KeyFile, KeyFileError};
@@ -20,7 +20,7 @@ const OTHERS: u32 = 0o077;
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileTrouble {
     /// It cannot be read.
-    #[error("the key file {}: {source}{}", path.display(), hint(source))]
+    #[error("the key file {}: {source}{}", path.display(), hint(path, source))]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -56,6 +56,15 @@ pub enum KeyFileTrouble {
         /// The file.
         path: PathBuf,
     },
+    /// It is a link to another file, which is not the one that was named. Nothing was written.
+    #[error(
+        "{} is a symbolic link, and no new key is written through one; name the file itself, or remove the link",
+        path.display()
+    )]
+    Link {
+        /// The link.
+        path: PathBuf,
+    },
     /// It cannot be written. What was there is as it was.
     #[error("the key file {} cannot be written: {source}{}", path.display(), write_hint(path, source))]
     Unwritable {
@@ -74,15 +83,18 @@ impl From<KeyFileTrouble> for CliError {
             KeyFileTrouble::Unreadable { .. }
             | KeyFileTrouble::Loose { .. }
             | KeyFileTrouble::Damaged { .. } => Self::Usage(text),
-            KeyFileTrouble::Exists { .. } | KeyFileTrouble::Unwritable { .. } => {
-                Self::Failure(text)
-            }
+            KeyFileTrouble::Exists { .. }
+            | KeyFileTrouble::Link { .. }
+            | KeyFileTrouble::Unwritable { .. } => Self::Failure(text),
         }
     }
 }
 
-fn hint(error: &io::Error) -> &'static str {
+fn hint(path: &Path, error: &io::Error) -> &'static str {
     match error.kind() {
+        io::ErrorKind::NotFound if path.to_str().is_some_and(looks_secret) => {
+            "; give the name of the key file, and not what is in it"
+        }
         io::ErrorKind::NotFound => {
             "; copy it from another node, or make one for a new network with `distkv-node key new --network NAME --to FILE`"
         }
@@ -126,8 +138,9 @@ pub fn read(path: &Path) -> Result<KeyFile, KeyFileTrouble> {
 /// Makes a new key file.
 ///
 /// # Errors
-/// [`KeyFileTrouble::Exists`], [`KeyFileTrouble::Unwritable`].
+/// [`KeyFileTrouble::Exists`], [`KeyFileTrouble::Link`], [`KeyFileTrouble::Unwritable`].
 pub fn create(path: &Path, file: &KeyFile) -> Result<(), KeyFileTrouble> {
+    refuse_link(path)?;
     let made = write_new(path, file).and_then(|()| sync_folder(path));
     made.map_err(|source| match source.kind() {
         io::ErrorKind::AlreadyExists => KeyFileTrouble::Exists { path: path.to_owned() },
@@ -135,21 +148,44 @@ pub fn create(path: &Path, file: &KeyFile) -> Result<(), KeyFileTrouble> {
     })
 }
 
-/// Puts a key file in the place of the one that is there, if any: beside it first, then in its place. It belongs to
-/// the same user, and to the same group if that can be: the node that runs as that user must be able to read it, also
-/// if an administrator (root) has changed it. Behind a symbolic link, the file that it names is replaced.
+/// Makes a new key file, also in the place of any file that has the name.
+///
+/// # Errors
+/// [`KeyFileTrouble::Link`], [`KeyFileTrouble::Unwritable`]; what was there is as it was.
+pub fn create_or_replace(path: &Path, file: &KeyFile) -> Result<(), KeyFileTrouble> {
+    refuse_link(path)?;
+    // If a link gets the name now, it is the link that is replaced.
+    put(path, file).map_err(|source| KeyFileTrouble::Unwritable { path: path.to_owned(), source })
+}
+
+/// A new secret does not belong where somebody else's link leads to.
+fn refuse_link(path: &Path) -> Result<(), KeyFileTrouble> {
+    match fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
+        true => Err(KeyFileTrouble::Link { path: path.to_owned() }),
+        false => Ok(()),
+    }
+}
+
+/// Puts a key file in the place of the one that was read there. Behind a symbolic link, that is the file that it names.
 ///
 /// # Errors
 /// [`KeyFileTrouble::Unwritable`]; what was there is as it was.
-pub fn replace(path: &Path, file: &KeyFile) -> Result<(), KeyFileTrouble> {
+fn replace(path: &Path, file: &KeyFile) -> Result<(), KeyFileTrouble> {
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    put(&real, file).map_err(|source| KeyFileTrouble::Unwritable { path: path.to_owned(), source })
+}
+
+/// Puts a key file in the place of the one that is there, if any: beside it first, then in its place. It belongs to
+/// the same user, and to the same group if that can be: the node that runs as that user must be able to read it, also
+/// if an administrator (root) has changed it.
+fn put(real: &Path, file: &KeyFile) -> io::Result<()> {
     let mut name = real.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let beside = real.with_file_name(name);
     // Of a replacement that was interrupted.
     let _ = fs::remove_file(&beside);
     let written = write_new(&beside, file)
-        .and_then(|()| match fs::metadata(&real) {
+        .and_then(|()| match fs::symlink_metadata(real) {
             Ok(before) => {
                 let chown = |at: &Path, uid, gid| chown(at, uid, gid);
                 keep_owner((before.uid(), before.gid()), &beside, chown)
@@ -157,13 +193,11 @@ pub fn replace(path: &Path, file: &KeyFile) -> Result<(), KeyFileTrouble> {
             // There is none that it replaces.
             Err(_) => Ok(()),
         })
-        .and_then(|()| fs::rename(&beside, &real));
+        .and_then(|()| fs::rename(&beside, real));
     if written.is_err() {
         let _ = fs::remove_file(&beside);
     }
-    written
-        .and_then(|()| sync_folder(&real))
-        .map_err(|source| KeyFileTrouble::Unwritable { path: path.to_owned(), source })
+    written.and_then(|()| sync_folder(real))
 }
 
 /// Changes a key file, and replaces it if the change makes a difference. While that lasts, no other process
@@ -362,13 +396,22 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_symbolic_link_the_file_is_replaced_and_not_the_link() {
+    fn behind_a_symbolic_link_a_file_is_changed_and_no_new_one_is_made() {
         let dir = tempfile::tempdir().unwrap();
         let (path, link) = (dir.path().join("key"), dir.path().join("link"));
         create(&path, &file(1)).unwrap();
         std::os::unix::fs::symlink(&path, &link).unwrap();
         replace(&link, &file(2)).unwrap();
         assert_eq!(read(&path).unwrap(), file(2));
+        for make in [create, create_or_replace] {
+            let refused = make(&link, &file(3));
+            assert!(matches!(refused, Err(KeyFileTrouble::Link { .. })), "{refused:?}");
+        }
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(read(&path).unwrap(), file(2));
+        // Where it got the name only after the look, it goes, and what it leads to stays.
+        put(&link, &file(4)).unwrap();
+        assert!(!fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!((read(&path).unwrap(), read(&link).unwrap()), (file(2), file(4)));
     }
 }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub use distkv_model::count::count_of;
 
 use distkv_core::protocol::json::{json_from_msgpack, make_integers_safe, text_from_msgpack};
+use distkv_model::path::Path;
 use distkv_runtime::{now, spawn_thread};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat, stat};
@@ -183,14 +184,15 @@ pub fn text_of(value: &[u8]) -> String {
     }
 }
 
+/// Whether a character does something to a terminal. Marks that turn the direction of writing make text look like other text.
+fn is_bad(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// Text without characters that would do something to a terminal: what is printed was written
 /// by others.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    // Marks that turn the direction of writing make text look like other text.
-    let is_bad = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
     if !text.chars().any(is_bad) {
         return Cow::Borrowed(text);
     }
@@ -212,13 +214,35 @@ pub fn printable_lines(text: &str) -> String {
     lines.join("\n")
 }
 
-/// A word as a shell takes it: quoted, where it must be.
+/// A path in a text for people: an element may hold any character, and the end of a line ends none.
+pub fn shown_path(path: &Path) -> String {
+    printable(&path.to_string()).into_owned()
+}
+
+/// A word as a shell takes it: quoted, where it must be. What is not [`printable`] is an escape, which bash, zsh and others read.
 pub fn shell_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@%".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
     }
+    if !word.chars().any(is_bad) {
+        return format!("'{}'", word.replace('\'', "'\\''"));
+    }
+    let mut out = String::from("$'");
+    for c in word.chars() {
+        match c {
+            '\'' | '\\' => out.extend(['\\', c]),
+            c if is_bad(c) => {
+                for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                    // Writing to a string cannot fail.
+                    let _ = write!(out, "\\{byte:03o}");
+                }
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('\'');
+    out
 }
 
 /// Rows of text in aligned columns.
@@ -286,6 +310,7 @@ mod tests {
         assert_eq!(shell_word("site.lamp:1"), "site.lamp:1");
         assert_eq!(shell_word("it's"), r"'it'\''s'");
         assert_eq!(shell_word(""), "''");
+        assert_eq!(shell_word("it's\n\\a\u{9b}"), r"$'it\'s\012\\a\302\233'");
     }
 
     #[test]

@@ -571,7 +571,7 @@ pub fn no_greeting_as_told(error: ClientError) -> CliError {
         return told;
     }
     told.said(|text| {
-        format!("{text}. It is the address that the node advertises: with --advertise NAME, and --client at all addresses (0.0.0.0:PORT), it is that name")
+        format!("{text}. It is the address that the node advertises: with --advertise-client NAME, it is that name")
     })
 }
 

@@ -25,6 +25,8 @@ pub struct AgeClock {
     /// When that was, by the clock that never goes back.
     looked_at: Millis,
     is_first_look: bool,
+    /// Nobody was told of the doubt that there is: it is the usual one after a start.
+    is_quiet: bool,
     doubt: Option<Doubt>,
     /// When a leap was told last.
     told_at: Option<Millis>,
@@ -44,10 +46,22 @@ impl Doubt {
     }
 }
 
+/// What is known of the time when a node starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Known {
+    /// Nothing is there yet whose age could count.
+    #[default]
+    Nothing,
+    /// What is there may all be of a clock that was ahead.
+    Doubtful,
+    /// This time has certainly passed, milliseconds since 1970.
+    Since(u64),
+}
+
 /// What an operator should hear of the clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClockNews {
-    /// At the first look it was ahead of what was known, by so many milliseconds.
+    /// At the first look it was ahead of the last time that is certain, by so many milliseconds.
     LaterAtStart(u64),
     /// It was ahead by so many milliseconds more than a look before.
     LeaptAhead(u64),
@@ -56,14 +70,20 @@ pub enum ClockNews {
 }
 
 impl AgeClock {
-    /// `known_ms`: a time that has certainly passed, if there is one, milliseconds since 1970. `wall_clock_ms` and `now` as for
-    /// [`Self::look`].
+    /// `wall_clock_ms` and `now` as for [`Self::look`].
     #[must_use]
-    pub fn new(known_ms: Option<u64>, wall_clock_ms: u64, now: Millis) -> Self {
+    pub fn new(known: Known, wall_clock_ms: u64, now: Millis) -> Self {
+        let time_ms = match known {
+            Known::Nothing => wall_clock_ms,
+            // Everything is young, until the clock has been seen for long enough.
+            Known::Doubtful => 0,
+            Known::Since(known_ms) => known_ms.min(wall_clock_ms),
+        };
         Self {
-            time_ms: known_ms.map_or(wall_clock_ms, |known_ms| known_ms.min(wall_clock_ms)),
+            time_ms,
             looked_at: now,
             is_first_look: true,
+            is_quiet: known == Known::Doubtful,
             doubt: None,
             told_at: None,
         }
@@ -91,6 +111,7 @@ impl AgeClock {
         let Some(Doubt { claimed_ms, lasted_ms }) = doubt else {
             self.doubt = Some(Doubt::of(wall_clock_ms));
             return match is_first {
+                true if self.is_quiet => None,
                 true => Some(ClockNews::LaterAtStart(ahead_ms)),
                 false => self.tell(ahead_ms, now),
             };
@@ -109,7 +130,8 @@ impl AgeClock {
         } else {
             self.time_ms = wall_clock_ms;
         }
-        Some(ClockNews::Believed)
+        let is_quiet = std::mem::take(&mut self.is_quiet);
+        (!is_quiet).then_some(ClockNews::Believed)
     }
 
     /// A leap, if none was told lately.
@@ -117,7 +139,7 @@ impl AgeClock {
         if self.told_at.is_some_and(|at| now.saturating_sub(at) < TELL_INTERVAL_MS) {
             return None;
         }
-        self.told_at = Some(now);
+        (self.told_at, self.is_quiet) = (Some(now), false);
         Some(ClockNews::LeaptAhead(ahead_ms))
     }
 }
@@ -132,8 +154,9 @@ impl ClockNews {
     pub fn tell(self, files: &str) {
         match self {
             Self::LaterAtStart(ahead_ms) => tracing::info!(
-                "this machine's clock is {} ahead of the end of the log: either the node was off for that long, or the \
-                 clock is wrong; for an hour, no {files} are removed because of it",
+                "this machine's clock is {} ahead of the last time that is certain to have passed: either the node was off \
+                 for that long, or the clock is wrong, or was when the log ended; for an hour, no {files} are removed \
+                 because of it",
                 Span(ahead_ms)
             ),
             Self::LeaptAhead(ahead_ms) => tracing::warn!(
@@ -182,15 +205,15 @@ mod tests {
     }
 
     impl Machine {
-        fn start(known_ms: Option<u64>, wall_clock_ms: u64) -> Self {
-            let ages = AgeClock::new(known_ms, wall_clock_ms, 0);
+        fn start(known: Known, wall_clock_ms: u64) -> Self {
+            let ages = AgeClock::new(known, wall_clock_ms, 0);
             let mut machine = Self { ages, now: 0, told: Vec::new() };
             machine.look(wall_clock_ms);
             machine
         }
 
         fn right() -> Self {
-            Self::start(None, START_MS)
+            Self::start(Known::Nothing, START_MS)
         }
 
         fn look(&mut self, wall_clock_ms: u64) {
@@ -248,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_board_without_a_clock_of_its_own_is_right_an_hour_after_it_was_corrected() {
-        let mut machine = Machine::start(Some(START_MS - DAY_MS), 0);
+        let mut machine = Machine::start(Known::Since(START_MS - DAY_MS), 0);
         assert_eq!(machine.ages.time_ms(), 0);
         machine.pass(30_000, -(START_MS as i64));
         machine.pass(HOUR_MS, 0);
@@ -260,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_node_that_was_off_for_ten_days_goes_on_from_the_end_of_its_log() {
-        let mut machine = Machine::start(Some(START_MS - 10 * DAY_MS), START_MS);
+        let mut machine = Machine::start(Known::Since(START_MS - 10 * DAY_MS), START_MS);
         machine.pass(HOUR_MS - 1_000, 0);
         assert_eq!(machine.ahead(), -(10 * DAY_MS as i64));
         machine.pass(1_000, 0);
@@ -270,13 +293,13 @@ mod tests {
 
     #[test]
     fn of_a_log_that_a_clock_wrote_that_was_ahead_nothing_is_believed() {
-        let machine = Machine::start(Some(START_MS + YEAR_MS), START_MS);
+        let machine = Machine::start(Known::Since(START_MS + YEAR_MS), START_MS);
         assert_eq!((machine.ahead(), machine.told.len()), (0, 0));
     }
 
     #[test]
     fn only_what_lasted_is_believed_and_a_second_leap_has_to_last_too() {
-        let mut machine = Machine::start(Some(START_MS - DAY_MS), START_MS);
+        let mut machine = Machine::start(Known::Since(START_MS - DAY_MS), START_MS);
         machine.pass(HOUR_MS - 2_000, 0);
         machine.pass(4_000, YEAR_MS as i64);
         assert_eq!(machine.ahead(), 0, "that has lasted");
@@ -298,7 +321,7 @@ mod tests {
 
     #[test]
     fn no_clock_is_too_wrong() {
-        let mut ages = AgeClock::new(Some(u64::MAX), u64::MAX, Millis::MAX);
+        let mut ages = AgeClock::new(Known::Since(u64::MAX), u64::MAX, Millis::MAX);
         assert_eq!(ages.look(0, 0), None);
         assert_eq!(ages.look(u64::MAX, Millis::MAX), Some(ClockNews::LeaptAhead(u64::MAX)));
         assert_eq!(ages.look(u64::MAX, Millis::MAX), None);

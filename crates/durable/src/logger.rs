@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::age_clock::AgeClock;
+use super::age_clock::{AgeClock, Known};
 use super::saver::{SaveJob, save};
 use super::state::LogState;
 use super::{LogSettings, SyncPolicy, System};
@@ -61,8 +61,8 @@ pub(super) struct Found {
     pub(super) logged: Logged,
     /// The newest snapshot's length.
     pub(super) snapshot_bytes: u64,
-    /// When something was logged last, milliseconds since 1970.
-    pub(super) last_logged_ms: Option<u64>,
+    /// What the log tells of the time.
+    pub(super) known: Known,
 }
 
 /// What is needed to begin: the files, and whose they are.
@@ -182,7 +182,7 @@ impl Logger {
             save_at: 0,
             complain_at: 0,
             place_at: 0,
-            ages: AgeClock::new(found.last_logged_ms, wall_clock_ms, now),
+            ages: AgeClock::new(found.known, wall_clock_ms, now),
             system,
         }
     }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::age_clock::Known;
 use super::logger::{Found, LogFiles, Logged, Logger};
 use super::{LogSettings, SyncPolicy, System};
 use crate::engine::delete::DeleteSettings;
@@ -78,7 +79,12 @@ impl Opened {
             }
         })?;
         tell(&recovered, settings.sync, system.now().saturating_sub(began));
-        let found = Found { last_logged_ms: recovered.last_logged_ms, ..look(&dir) };
+        let known = match (recovered.last_logged_ms, recovered.certain_ms) {
+            (None, _) => Known::Nothing,
+            (Some(_), None) => Known::Doubtful,
+            (Some(_), Some(certain_ms)) => Known::Since(certain_ms),
+        };
+        let found = Found { known, ..look(&dir) };
         let network = network.to_owned();
         Ok(Self { dir, settings, system, network, recovered, found })
     }
@@ -215,7 +221,7 @@ fn look(dir: &DataDir) -> Found {
     let logs = files.logs.range(from..);
     let bytes = logs.clone().map(|(_, entry)| entry.bytes).sum();
     let logged = Logged { bytes, files: logs.count() };
-    Found { logged, snapshot_bytes, last_logged_ms: None }
+    Found { logged, snapshot_bytes, known: Known::Nothing }
 }
 
 /// Reports to the operator what was found.

@@ -89,7 +89,9 @@ struct State {
     is_ready_lost: bool,
     /// Items and messages in all queues.
     places: usize,
-    /// The places that are charged, and where.
+    /// The sum over the watches.
+    withheld: usize,
+    /// The bytes of these that are charged, and where.
     charged: usize,
     memory: Option<Arc<ClientMemory>>,
 }
@@ -104,6 +106,8 @@ struct WatchQueue {
     /// Bytes of what was taken last: its stream holds it until it takes more. Of a watch that has
     /// lapsed: what is kept for it so that it can start over.
     taken: usize,
+    /// Bytes that its stream keeps of what its client may not see at present.
+    withheld: usize,
     lapse: Option<Lapse>,
 }
 
@@ -162,7 +166,9 @@ pub enum WatchContent {
 }
 
 impl WatchContent {
-    fn has_changes(self) -> bool {
+    /// Whether changes are wanted.
+    #[must_use]
+    pub fn has_changes(self) -> bool {
         self != Self::Conflicts
     }
 
@@ -290,6 +296,7 @@ impl Inbox {
         let mut state = self.state.lock();
         let removed = state.watches.remove(&id);
         state.places -= removed.as_ref().map_or(0, |queue| queue.items.len());
+        state.withheld -= removed.as_ref().map_or(0, |queue| queue.withheld);
         state.account();
         drop(state);
         // Its content is freed here, not under the lock.
@@ -401,6 +408,22 @@ impl Inbox {
         }
     }
 
+    /// So many bytes a watch's stream keeps of what its client may not see at present.
+    pub fn note_withheld(&self, id: WatchId, bytes: usize) {
+        let mut state = self.state.lock();
+        let Some(queue) = state.watches.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut queue.withheld, bytes);
+        state.withheld = state.withheld + bytes - before;
+        state.account();
+    }
+
+    /// How many items wait for a watch; none if it has overflowed, or there is none.
+    pub(super) fn waiting(&self, id: WatchId) -> Option<usize> {
+        let state = self.state.lock();
+        let queue = state.watches.get(&id).filter(|queue| queue.lapse.is_none())?;
+        Some(queue.items.len())
+    }
+
     /// Queues a message; false if there is no room for it.
     pub(super) fn push_topic(&self, id: MonitorId, message: &Arc<TopicMessage>) -> bool {
         let mut state = self.state.lock();
@@ -431,6 +454,11 @@ impl Inbox {
 
     /// Takes what waits for a watch, about [`TAKE_BYTES_MAX`] bytes of it at most.
     pub fn take_items(&self, id: WatchId) -> Waiting {
+        self.take_first(id, usize::MAX)
+    }
+
+    /// The same, but no more than so many items.
+    pub fn take_first(&self, id: WatchId, most: usize) -> Waiting {
         let mut state = self.state.lock();
         let Some(queue) = state.watches.get_mut(&id) else {
             return Waiting::Items(Vec::new());
@@ -441,6 +469,7 @@ impl Inbox {
         let mut items = Vec::new();
         let mut bytes = 0;
         while bytes < TAKE_BYTES_MAX
+            && items.len() < most
             && let Some(item) = queue.items.pop_front()
         {
             bytes += item.cost();
@@ -497,10 +526,10 @@ impl Inbox {
         watches + state.monitors.values().map(|q| q.bytes).sum::<usize>()
     }
 
-    /// Bytes that the connection keeps alive by what waits for it or was taken last; shared ones
-    /// included.
+    /// Bytes that the connection keeps alive by what waits for it, was taken last or is withheld; shared
+    /// ones included.
     pub(super) fn held(&self) -> usize {
-        let taken = self.state.lock().watches.values().map(|q| q.taken).sum::<usize>();
+        let taken = self.state.lock().watches.values().map(|q| q.taken + q.withheld).sum::<usize>();
         self.bytes() + taken
     }
 }
@@ -517,10 +546,10 @@ impl State {
         }
     }
 
-    /// Charges the places as they are now, in steps.
+    /// Charges the places, and what is withheld, as they are now, in steps.
     fn account(&mut self) {
         let Some(memory) = &self.memory else { return };
-        let now = self.places * PLACE_BYTES;
+        let now = self.places * PLACE_BYTES + self.withheld;
         if now.abs_diff(self.charged) < STEP_BYTES {
             return;
         }

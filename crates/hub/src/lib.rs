@@ -504,6 +504,13 @@ impl Hub {
         Some(walk.map_or(Resumption::Lost, |walk| Resumption::From(Box::new(walk))))
     }
 
+    /// For a watch whose client may see more than before: the snapshot of this moment, and how many of the items
+    /// that wait for the watch are older. `None` if it overflowed, and so starts over first.
+    pub fn look_again(&self, id: WatchId, inbox: &Inbox) -> Option<(Tree, usize)> {
+        // A shared guard keeps changes out as well.
+        self.read(|engine| Some((engine.tree().clone(), inbox.waiting(id)?)))
+    }
+
     /// Adds a monitor for the topics that match a pattern ([`distkv_core::protocol::client::topic::topic_matches`]).
     ///
     /// # Errors

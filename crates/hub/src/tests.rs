@@ -112,6 +112,43 @@ fn a_watch_gets_what_its_snapshot_lacks_and_nothing_else() {
 }
 
 #[test]
+fn a_watch_that_looks_again_knows_what_of_its_queue_is_older_than_what_it_sees() {
+    let hub = hub();
+    let inbox = Arc::new(Inbox::new());
+    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox, &HOLDER).unwrap();
+    set(&hub, "a.old", Some(&[1]));
+    set(&hub, "a.older", Some(&[1]));
+    let (tree, older) = hub.look_again(id, &inbox).unwrap();
+    set(&hub, "a.new", Some(&[2]));
+    assert_eq!((tree.len(), older), (2, 2));
+    let Waiting::Items(items) = inbox.take_first(id, older) else { panic!("overflowed") };
+    assert_eq!(items.len(), older);
+    assert_eq!(taken(&inbox, id), ["a.new"]);
+    for _ in 0..=WATCH_QUEUE_MAX {
+        set(&hub, "a.busy", Some(&[3]));
+    }
+    assert!(hub.look_again(id, &inbox).is_none());
+    resume(&hub, id, &inbox);
+    assert_eq!(hub.look_again(id, &inbox).unwrap().1, 0);
+    hub.unwatch(id);
+    assert!(hub.look_again(id, &inbox).is_none());
+}
+
+#[test]
+fn what_a_watch_withholds_is_charged_until_it_ends() {
+    let hub = hub();
+    let inbox = Arc::new(Inbox::new());
+    let account = hub.client_memory().open(&inbox, 0);
+    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox, &HOLDER).unwrap();
+    inbox.note_withheld(id, 100_000);
+    assert_eq!((hub.client_memory().used(), account.bytes()), (100_000, (0, 100_000)));
+    inbox.note_withheld(id, 50_000);
+    assert_eq!(hub.client_memory().used(), 50_000);
+    hub.unwatch(id);
+    assert_eq!((hub.client_memory().used(), account.bytes()), (0, (0, 0)));
+}
+
+#[test]
 fn a_watch_that_overflows_starts_over_and_misses_nothing() {
     let hub = hub();
     set(&hub, "a.before", Some(&[1]));

@@ -124,7 +124,7 @@ metrics! {
     NodeInfo: Kind::Gauge, "distkv_node_info", [Free("node"), Free("network"), Free("sync")], "Always 1; the labels tell the node's name, its network's, and the sync policy of its log (`memory` without a data directory).";
     Ready: Kind::Gauge, "distkv_ready", [], "1 while the node serves clients, else 0.";
     Writable: Kind::Gauge, "distkv_writable", [], "1 while clients can change data: the node is ready, not read-only, its disk works where changes wait for it, memory is left, and no counter is at its end; else 0.";
-    Warnings: Kind::Gauge, "distkv_warnings", [Fixed("kind", &["disk", "snapshot", "purge", "memory", "client_log", "split", "scheduled_snapshot", "certificate", "counter", "clients", "link", "datagrams", "logins", "access", "contents", "audit"])], "1 while `status` warns of it, else 0; each warning of `status` has one of these kinds.";
+    Warnings: Kind::Gauge, "distkv_warnings", [Fixed("kind", &["disk", "snapshot", "purge", "memory", "client_log", "split", "scheduled_snapshot", "certificate", "counter", "clients", "link", "datagrams", "logins", "access", "contents", "audit", "grace", "unenforced"])], "1 while `status` warns of it, else 0; each warning of `status` has one of these kinds.";
     Entries: Kind::Gauge, "distkv_entries", [Fixed("kind", &["live", "deleted"])], "Entries with a value, and tombstones of deleted ones.";
     EntriesBytes: Kind::Gauge, "distkv_entries_bytes", [], "Memory that entries take, bytes.";
     MemoryMaxBytes: Kind::Gauge, "distkv_memory_max_bytes", [], "The limit of --max-memory, bytes; 0 for none.";

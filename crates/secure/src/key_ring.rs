@@ -47,6 +47,12 @@ pub enum RingError {
     /// The other ring is of another network.
     #[error("the other ring is of another network")]
     OtherNetwork,
+    /// The file's ring has none of the keys of the node's: somebody has put it in place of the file that the node read.
+    #[error(
+        "it has none of the keys that the node uses, so it is another one than the node has read; have the node read it \
+         (SIGHUP, or a restart)"
+    )]
+    Replaced,
     /// Nothing would be left after a merge: each ring has removed what the other has.
     #[error("the rings have no key in common that neither has removed")]
     Disjoint,
@@ -139,6 +145,14 @@ impl KeyRing {
     #[must_use]
     pub fn removed(&self) -> &[KeyId] {
         &self.removed
+    }
+
+    /// Whether this ring has, or remembers as removed, a key that another one has or remembers. If it does not, it was made
+    /// anew, in place of the other: after a theft, say. Then nothing of the other may be merged into it.
+    #[must_use]
+    pub fn is_related_to(&self, other: &KeyRing) -> bool {
+        let knows = |id: &KeyId| self.lookup(*id).is_some() || self.removed.contains(id);
+        other.keys.iter().any(|key| knows(&key.id())) || other.removed.iter().any(knows)
     }
 
     /// What others may be told of it.

@@ -303,6 +303,9 @@ impl StorageError {
             Self::Io { source, .. } if is_too_many_files(source) => {
                 "raise the limit on open files (ulimit -n)"
             }
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+                "name another directory, or, under systemd, let the service write there (`ReadWritePaths=`)"
+            }
             Self::Io { .. } => {
                 "check that the disk works, has room, and can be written by this user"
             }

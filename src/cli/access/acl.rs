@@ -12,7 +12,7 @@ use super::{Item, collect};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
 use crate::cli::say;
-use crate::cli::terminal::output::{Output, Table, count_of, printable};
+use crate::cli::terminal::output::{Output, Table, count_of, printable, shown_path};
 use crate::client::{Fields, StreamEvent};
 use crate::model::path::{Element, Path};
 use crate::model::value::Reader;
@@ -154,7 +154,14 @@ pub(in crate::cli) async fn run(args: AclArgs) -> Result<(), CliError> {
             remote.request("set_internal", &fields).await?;
             output.either(
                 || json!({"list": name, "pattern": pattern.to_string(), "letters": letters}),
-                || format!("{name}: {pattern} allows {}", shown(letters)),
+                || {
+                    format!(
+                        "{}: {} allows {}",
+                        printable(name),
+                        shown_path(pattern),
+                        shown(letters)
+                    )
+                },
             )?;
         }
         AclCommand::Delete { name, pattern: Some(pattern), .. } => {
@@ -162,13 +169,14 @@ pub(in crate::cli) async fn run(args: AclArgs) -> Result<(), CliError> {
             let reply = remote.request("delete_internal", &fields).await?;
             if reply.bool("changed") == Some(false) {
                 let text = format!(
-                    "the access list {name:?} has no pattern {pattern}; nothing was changed"
+                    "the access list {name:?} has no pattern {}; nothing was changed",
+                    shown_path(pattern)
                 );
                 return Err(CliError::not_found(text));
             }
             output.either(
                 || json!({"list": name, "pattern": pattern.to_string(), "deleted": true}),
-                || format!("{name}: {pattern} is deleted"),
+                || format!("{}: {} is deleted", printable(name), shown_path(pattern)),
             )?;
         }
         AclCommand::Delete { name, pattern: None, .. } => {
@@ -192,9 +200,10 @@ pub(in crate::cli) async fn run(args: AclArgs) -> Result<(), CliError> {
             let allowed = reply.bool("access").unwrap_or(false);
             output.either(
                 || json!({"list": name, "path": path.to_string(), "letter": letter, "allowed": allowed}),
-                || match allowed {
-                    true => format!("{name} allows {letter} at {path}"),
-                    false => format!("{name} does not allow {letter} at {path}"),
+                || {
+                    let does = if allowed { "allows" } else { "does not allow" };
+                    let (name, letter) = (printable(name), printable(letter));
+                    format!("{name} {does} {letter} at {}", shown_path(path))
                 },
             )?;
         }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use distkv_command::given::Asked;
 use distkv_command::login::read_secret;
 
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, looks_secret};
 use crate::cli::files::cannot;
 use crate::cli::say;
 use crate::rt;
@@ -37,6 +37,12 @@ impl NewSecret {
                 text: read_secret(file, &Asked::New(format!("{method} of {user}")))?,
                 made: None,
             });
+        }
+        if file.to_str().is_some_and(looks_secret) {
+            return Err(CliError::Usage(format!(
+                "--new-secret-file {}: this looks like the secret itself; name a file in which it is, or is to be",
+                file.display()
+            )));
         }
         let bytes: [u8; RANDOM_BYTES] = rt::random_bytes().map_err(|error| {
             CliError::Failure(format!("the system gives no random bytes: {error}"))

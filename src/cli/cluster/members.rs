@@ -70,6 +70,10 @@ lost for good, forget it. If it comes back after all, it is a new member: change
 nobody else had count as new changes, and entries that only it had deleted may have to be \
 deleted again.
 
+A node that still had a link to it when it was forgotten waits for it all the same, for as long as \
+its --purge-grace says (5 minutes): perhaps only the link was cut. To have purging go on at once, \
+forget a member when `members` shows it as down.
+
 On a terminal, the command asks first; with --json, it needs --yes there. Each forget permanently adds metadata on every node.
 
 Exit code: 0 it is forgotten, or was before; 1 failed, 2 usage, 3 refused, 6 no node was reached.")]

@@ -16,10 +16,6 @@ use crate::client::{Fields, Message, ServerError};
 use crate::node::config::SyncPolicy;
 use crate::protocol::client::ErrorCode;
 
-/// How a node begins what it says to a client that has to log in, and what a node with a key says then.
-const NOTHING_DONE: &str = "nothing was done: ";
-const EVERYBODY: &str = "clients of this node must log in";
-
 /// Print the status of a node: ready or not, version, sizes, counters
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
@@ -63,17 +59,10 @@ pub(in crate::cli) async fn run(args: StatusArgs) -> Result<(), CliError> {
     if is_ready(&reply) { Ok(()) } else { Err(CliError::Told) }
 }
 
-/// A line about a node that answers, and not to a stranger. `text`: what it says.
+/// What is said of a node that answers, and not to a stranger. `text`: what the node says, in whatever words.
 fn asks_for_login(name: &str, text: &str) -> String {
-    let why = text.strip_prefix(NOTHING_DONE).unwrap_or(text);
-    // A node with a key has no more to say.
-    let why = Some(why).filter(|why| *why != EVERYBODY).map(|why| format!("; {}", printable(why)));
-    format!(
-        "{} is up and asks for a login: use {}{}",
-        printable(name),
-        login_options(),
-        why.unwrap_or_default()
-    )
+    let (name, text) = (printable(name), printable(text));
+    format!("{name} is up and asks for a login: use {}\nIt says: {text}", login_options())
 }
 
 /// Whether the node does not serve this client, because it must log in.
@@ -254,6 +243,18 @@ fn memory_text(reply: &Message) -> String {
 mod tests {
     use super::*;
     use crate::model::value::{write_map_len, write_str, write_u64};
+
+    #[test]
+    fn a_node_that_asks_for_a_login_is_quoted_in_whatever_words_it_says_so() {
+        for text in ["nothing was done: clients of this node must log in", "log in first", ""] {
+            let said = asks_for_login("n1\u{1b}", text);
+            let (first, second) = said.split_once('\n').unwrap();
+            assert!(first.starts_with("n1") && first.contains(" is up and asks for a login: use "));
+            assert!(!first.contains('\u{1b}'), "{first}");
+            assert_eq!(second, format!("It says: {text}"));
+        }
+        assert!(!asks_for_login("n1", "a\nb").ends_with("a\nb"), "it is one line");
+    }
 
     /// A scheduled snapshot is tried again and again while it fails: the time for which it was due is over then.
     #[test]

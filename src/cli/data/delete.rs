@@ -9,7 +9,7 @@ use super::set::{ConditionArgs, CopiesArgs, change_json, change_text, named};
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, RequestKind, address_entry, parse_path, whole_path};
 use crate::cli::terminal::interrupt::Interrupt;
-use crate::cli::terminal::output::{Output, count_of, printable};
+use crate::cli::terminal::output::{Output, count_of, printable, shown_path};
 use crate::cli::terminal::times::show_time;
 use crate::cli::{say, typed};
 use crate::client::{Fields, Message, StreamEvent};
@@ -83,8 +83,8 @@ pub(in crate::cli) async fn run(mut args: DeleteArgs) -> Result<(), CliError> {
         output.either(
             || json!({"path": path, "changed": count}),
             || match count {
-                0 => format!("{path}: nothing to delete"),
-                count => format!("{path}: {count} deleted"),
+                0 => format!("{}: nothing to delete", printable(&path)),
+                count => format!("{}: {count} deleted", printable(&path)),
             },
         )?;
         return output.flush();
@@ -133,7 +133,8 @@ async fn delete_tree(args: &DeleteArgs) -> Result<Message, CliError> {
 
 /// What the node does that was asked to delete all below a path since this moment, and how to bring that back.
 fn goes_on_text(path: &Path, before: &str) -> String {
-    let text = format!("the node goes on, and deletes all that is at and below {path}");
+    let text =
+        format!("the node goes on, and deletes all that is at and below {}", shown_path(path));
     if path.strip_prefix(&Path::system_root()).is_some() {
         return text;
     }

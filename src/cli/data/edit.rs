@@ -19,7 +19,7 @@ use super::value_input::parse_json;
 use crate::cli::error::{CliError, Outcome};
 use crate::cli::files::cannot;
 use crate::cli::remote::{RemoteArgs, RequestKind, address_entry, parse_path};
-use crate::cli::terminal::output::{Output, json_of, shell_word};
+use crate::cli::terminal::output::{Output, json_of, printable, shell_word};
 use crate::cli::{say, signals, typed};
 use crate::client::{Fields, Message};
 use crate::model::path::Path;
@@ -72,7 +72,7 @@ pub(in crate::cli) async fn run(args: EditArgs) -> Result<(), CliError> {
     let path = args.path.to_string();
     if edited.trim() == text.trim() {
         work.end();
-        output.line(&format!("{path}: not changed"))?;
+        output.line(&format!("{}: not changed", printable(&path)))?;
         return output.flush();
     }
     let value = parse_json(edited.trim(), "the text")

@@ -12,7 +12,7 @@ use crate::cli::error::CliError;
 use crate::cli::files::cannot;
 use crate::cli::files::new_file::{Existing, NewFile, is_special};
 use crate::cli::remote::{RemoteArgs, RequestKind, address_entry, parse_path};
-use crate::cli::terminal::output::{Output, json_of, printable_lines};
+use crate::cli::terminal::output::{Output, json_of, printable_lines, shown_path};
 use crate::client::{Fields, Message};
 use crate::model::path::Path;
 use crate::model::value::{Kind, Reader};
@@ -78,7 +78,7 @@ pub(in crate::cli) async fn run(args: GetArgs) -> Result<(), CliError> {
     let reach = args.remote.reach().await?;
     let reply = reach.request(action, fields, &args.path, RequestKind::Read).await?;
     let Some(value) = reply.get("value") else {
-        return Err(CliError::not_found(format!("{} has no value", args.path)));
+        return Err(CliError::not_found(format!("{} has no value", shown_path(&args.path))));
     };
     let mut output = Output::new(args.remote.json);
     match &args.msgpack {

@@ -7,7 +7,7 @@ use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, parse_path};
 use crate::cli::say;
 use crate::cli::snapshot::save::PAST_TIMEOUT;
-use crate::cli::terminal::output::{Output, json_of, text_of};
+use crate::cli::terminal::output::{Output, json_of, shown_path, text_of};
 use crate::cli::terminal::times::{Moment, parse_moment, show_time};
 use crate::client::message::array_items;
 use crate::client::{Fields, Message};
@@ -89,7 +89,8 @@ pub(in crate::cli) async fn run(args: HistoryArgs) -> Result<(), CliError> {
     if count == 0 {
         let since = since.map(|since| format!(" since {}", show_time(since)));
         let since = since.unwrap_or_default();
-        say::line(&format!("{}: no changes{since}; this node's past begins at {reach}", args.path));
+        let path = shown_path(&args.path);
+        say::line(&format!("{path}: no changes{since}; this node's past begins at {reach}"));
     } else if reply.bool("cut") == Some(true) {
         say::line("there are older changes: see --limit");
     } else if args.since.is_none() {

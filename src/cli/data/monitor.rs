@@ -9,7 +9,7 @@ use crate::cli::following::Following;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path, topic_bytes};
 use crate::cli::say;
 use crate::cli::terminal::output::{
-    Output, count_of, end_with_reader, json_of, printable, text_of,
+    Output, count_of, end_with_reader, json_of, printable, shown_path, text_of,
 };
 use crate::client::{Fields, Message, StreamEvent};
 use crate::model::path::Path;
@@ -105,7 +105,7 @@ async fn open(args: &MonitorArgs) -> Result<(Remote, Following), CliError> {
 
 fn tell_where(args: &MonitorArgs, remote: &Remote, more: &str) {
     let node = printable(&remote.connection.greeting().node);
-    let (topic, address) = (&args.topic, remote.connection.address());
+    let (topic, address) = (shown_path(&args.topic), remote.connection.address());
     say::line(&format!("monitoring {topic} at {address} (node {node}){more}"));
 }
 

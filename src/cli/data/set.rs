@@ -1,5 +1,6 @@
 //! `set`: one entry's new value.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -9,7 +10,7 @@ use super::entry::{add_chain_and_tock, chain_text};
 use super::value_input::{ValueArgs, parse_json_option, read_input};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Reach, RemoteArgs, RequestKind, address_entry, parse_path};
-use crate::cli::terminal::output::{Output, json_of};
+use crate::cli::terminal::output::{Output, json_of, printable};
 use crate::client::{Chain, Fields, Message};
 use crate::model::limits::VALUE_BYTES_MAX;
 use crate::model::path::Path;
@@ -175,8 +176,8 @@ pub(super) fn change_text(path: &str, done: &str, reply: &Message) -> String {
 }
 
 /// A path at the beginning of a line. The root's text is a colon, which nobody would take for a path there.
-pub(super) fn named(path: &str) -> &str {
-    if path == ":" { "the root" } else { path }
+pub(super) fn named(path: &str) -> Cow<'_, str> {
+    if path == ":" { Cow::Borrowed("the root") } else { printable(path) }
 }
 
 /// What a write did, for programs.

@@ -10,7 +10,7 @@ use super::rewatch::{NodeWatch, Told};
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, parse_path};
 use crate::cli::say;
-use crate::cli::terminal::output::{Output, end_with_reader, printable};
+use crate::cli::terminal::output::{Output, end_with_reader, printable, shown_path};
 use crate::client::smart::{Change, Watch, WatchEvent, WatchOptions};
 use crate::client::{Fields, Message};
 use crate::model::ids::Millis;
@@ -30,14 +30,18 @@ Examples:
   distkv-node watch site --connect n1,n2,n3  # survives the loss of a node
 
 A line on standard error says when the watch has begun. With --json, one object per line: \
-path, value (or \"deleted\": true), tock and, if it is known, time; {\"state\": \"uptodate\"} after what --fetch brought; \
-{\"state\": \"restart\"} where changes came faster than they were read, so that only the last \
-one of each entry follows, or where all entries follow again.
+path, value (or \"deleted\": true), tock and, if it is known, time; {\"state\": \"uptodate\"} after what --fetch brought. \
+{\"state\": \"restart\", \"all\": false}: not all changes were told, mostly because they came faster than they were read. \
+Keep what was printed; the latest version of what was missed follows, deletions included. \
+{\"state\": \"restart\", \"all\": true}: the watch begins anew. Forget what was printed; all entries follow, and then \
+{\"state\": \"uptodate\"}.
 
 When the connection is lost, the watch connects again, for as long as that takes, and prints the latest version \
 of what changed meanwhile; lines on standard error say so. With one node, changes are found by their tocks: one that \
 another node made at the very moment of the loss can be missed, and so is a deletion of an entry that was not printed \
-before. With several nodes nothing is missed but versions that were replaced meanwhile. --no-reconnect is for \
+before. If the node lacks changes that it had (it was alone, in memory, or an old copy of its data was put back), the \
+watch begins anew, unless it has printed all entries that there were. \
+With several nodes nothing is missed but versions that were replaced meanwhile. --no-reconnect is for \
 scripts that want to know of the loss. A node that has said nothing for as long as --timeout is asked whether it is \
 there, and is lost when it does not answer in that time.
 
@@ -91,8 +95,9 @@ pub(in crate::cli) async fn run(args: WatchArgs) -> Result<(), CliError> {
     }
     if args.chain {
         ask_for_chain(&mut fields);
-    } else if args.remote.json {
-        fields.bool("with_time", true);
+    } else {
+        // By its newest event, a version is known again after a loss.
+        fields.u64("nchain", 1).bool("with_time", args.remote.json);
     }
     if args.remote.names_several()? && !args.no_reconnect {
         return watch_cluster(&args).await;
@@ -105,6 +110,7 @@ pub(in crate::cli) async fn run(args: WatchArgs) -> Result<(), CliError> {
     while left != Some(0) {
         match watch.next().await? {
             Told::Entry { path, message } => {
+                let message = asked_of(&message, args.chain)?;
                 print(&path, &message, is_fetched, &mut output)?;
                 left = left.map(|left| left - 1);
             }
@@ -117,13 +123,10 @@ pub(in crate::cli) async fn run(args: WatchArgs) -> Result<(), CliError> {
                 print_state("uptodate", "(up to date)", &mut output)?;
             }
             Told::Restart => {
-                print_state("restart", "(restarted: all entries follow)", &mut output)?
+                is_fetched = false;
+                print_restart(true, &mut output)?;
             }
-            Told::State(state) if state == "restart" => {
-                let text =
-                    "(too many changes at once: only the latest version of each entry follows)";
-                print_state(&state, text, &mut output)?;
-            }
+            Told::State(state) if state == "restart" => print_restart(false, &mut output)?,
             Told::State(state) => {
                 print_state(&state, &format!("({})", printable(&state)), &mut output)?;
             }
@@ -152,7 +155,7 @@ async fn watch_cluster(args: &WatchArgs) -> Result<(), CliError> {
         // A node may begin a watch before it refuses it. All that it has comes first, also where nobody asked for it.
         if !std::mem::replace(&mut is_let_in, true) {
             let node = watch.node().map_or("any node".into(), printable);
-            say::line(&format!("watching {} at {node}", args.path));
+            say::line(&format!("watching {} at {node}", shown_path(&args.path)));
         }
         match event {
             WatchEvent::Change(change) => {
@@ -168,12 +171,11 @@ async fn watch_cluster(args: &WatchArgs) -> Result<(), CliError> {
             }
             WatchEvent::Restarted => {
                 is_fetched = false;
-                let text = "(restarted: all entries follow)";
-                print_state("restart", text, &mut output)?;
+                print_restart(true, &mut output)?;
             }
             WatchEvent::Resumed { node } => {
                 lost = Lost::default();
-                say::line(&format!("watching {} at {}", args.path, printable(&node)));
+                say::line(&format!("watching {} at {}", shown_path(&args.path), printable(&node)));
             }
         }
         output.flush()?;
@@ -207,6 +209,17 @@ impl Lost {
         say::line(&format!("{why}; trying again until that works (Ctrl-C ends it)"));
         self.is_told = true;
     }
+}
+
+/// What of an entry is printed, without the event that only the watch itself needs.
+fn asked_of(message: &Message, with_chain: bool) -> Result<Message, CliError> {
+    let mut fields = Fields::new();
+    for name in ["value", "chain", "tock", "time"] {
+        if let Some(value) = message.get(name).filter(|_| name != "chain" || with_chain) {
+            fields.raw(name, value);
+        }
+    }
+    Message::new(&fields.encode()).map_err(|error| CliError::Failure(error.to_string()))
 }
 
 /// What is said of an entry of which nothing is known but that it is gone.
@@ -252,6 +265,15 @@ fn print(
         (false, true) => output.line(&format!("set      {path}  {}", value_text(message))),
         (false, false) => output.line(&format!("is       {path}  {}", value_text(message))),
     }
+}
+
+/// `all`: everything follows, and what was printed does not count any more. Otherwise it does, and what was missed follows.
+fn print_restart(all: bool, output: &mut Output) -> Result<(), CliError> {
+    let text = match all {
+        true => "(restarted: all entries follow)",
+        false => "(not all changes were told: the latest version of what was missed follows)",
+    };
+    output.either(|| json!({ "state": "restart", "all": all }), || text.to_owned())
 }
 
 fn print_state(state: &str, text: &str, output: &mut Output) -> Result<(), CliError> {

@@ -121,6 +121,10 @@ pub(super) fn cannot(action: &str, path: &FilePath, error: impl Borrow<io::Error
         ("write", io::ErrorKind::NotFound, Some(parent)) => {
             format!("; make the directory {} first", parent.display())
         }
+        // One that leads nowhere, where a new secret was to be.
+        ("write", io::ErrorKind::AlreadyExists, _) if new_file::is_link(path) => {
+            format!("; it{}", new_file::LINK_ADVICE)
+        }
         _ => String::new(),
     };
     CliError::Failure(format!("cannot {action} {}: {error}{hint}", path.display()))

@@ -29,8 +29,6 @@ const PUBLIC_MODE: u32 = 0o644;
 pub(in crate::cli) enum Existing {
     /// It stays, and nothing is written.
     Keep,
-    /// The same, for a command that has no `--force`.
-    KeepAlways,
     /// It is replaced (`--force`).
     Replace,
 }
@@ -56,17 +54,16 @@ impl Existing {
         }
         // A link is there, too, also one that leads nowhere.
         match fs::symlink_metadata(to) {
-            Ok(_) if self != Existing::Replace => Err(self.exists(to)),
+            Ok(_) if self != Existing::Replace => Err(Self::exists(to)),
             Ok(_) | Err(_) => Ok(()),
         }
     }
 
-    fn exists(self, to: &FilePath) -> CliError {
-        let advice = match self {
-            Existing::KeepAlways => "take another place with --to",
-            Existing::Keep | Existing::Replace => "take another name, or replace it with --force",
-        };
-        CliError::Failure(format!("{} exists already; {advice}", to.display()))
+    fn exists(to: &FilePath) -> CliError {
+        CliError::Failure(format!(
+            "{} exists already; take another name, or replace it with --force",
+            to.display()
+        ))
     }
 }
 
@@ -212,6 +209,14 @@ pub(in crate::cli) fn is_special(path: &FilePath) -> bool {
     fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 
+/// What is said of a link, behind its name.
+pub(super) const LINK_ADVICE: &str = " is a symbolic link, and no secret is written through one; name the file itself, or remove the link";
+
+/// Whether it is a symbolic link, wherever that leads.
+pub(super) fn is_link(path: &FilePath) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink())
+}
+
 /// A file that is being written next to the one that it will be.
 pub(in crate::cli) struct NewFile {
     to: PathBuf,
@@ -238,10 +243,23 @@ impl NewFile {
         Self::create_as(to, existing, PUBLIC_MODE)
     }
 
+    /// The same for a ticket or a private key, which is not written through a symbolic link: what that leads to is not the
+    /// file that was named, and others may have made the link.
+    pub(in crate::cli) fn create_secret(
+        to: &FilePath,
+        existing: Existing,
+    ) -> Result<NewFile, CliError> {
+        if is_link(to) {
+            return Err(CliError::Failure(format!("{}{LINK_ADVICE}", to.display())));
+        }
+        existing.check(to)?;
+        // If a link gets the name now, it is the link that is replaced.
+        Self::begin(to, existing, FILE_MODE)
+    }
+
     fn create_as(to: &FilePath, existing: Existing, mode: u32) -> Result<NewFile, CliError> {
         existing.check(to)?;
-        let is_link = fs::symlink_metadata(to).is_ok_and(|metadata| metadata.is_symlink());
-        let real = if is_link { Some(fs::canonicalize(to)) } else { None };
+        let real = if is_link(to) { Some(fs::canonicalize(to)) } else { None };
         let real = real.transpose().map_err(|error| cannot("follow the link", to, error))?;
         Self::begin(real.as_deref().unwrap_or(to), existing, mode)
     }
@@ -283,7 +301,7 @@ impl NewFile {
                 Ok(())
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Err(self.existing.exists(&self.to))
+                Err(Existing::exists(&self.to))
             }
             Err(error) => Err(self.give_up(&error)),
         }

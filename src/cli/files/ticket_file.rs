@@ -15,12 +15,12 @@ impl TicketFile {
     /// Begins it, and takes its room on the disk: before anybody is asked for a secret, or changes one.
     ///
     /// # Errors
-    /// It cannot be written, or is there already.
+    /// It cannot be written, is there already, or is a symbolic link.
     pub(in crate::cli) fn begin(to: &FilePath, existing: Existing) -> Result<TicketFile, CliError> {
         if to == FilePath::new("-") || is_special(to) {
             return Err(CliError::Failure(format!("{} is no plain file", to.display())));
         }
-        let mut new = NewFile::create(to, existing)?;
+        let mut new = NewFile::create_secret(to, existing)?;
         let taken =
             new.file.write_all(&[b' '; TICKET_BYTES_MAX]).and_then(|()| new.file.sync_all());
         taken.map_err(|error| new.give_up(&error))?;

@@ -45,8 +45,9 @@ pub(super) fn run(args: &CertArgs, remote: &RemoteArgs) -> Result<(), CliError> 
     let stem = args.to.clone().unwrap_or_else(|| PathBuf::from(name.replace('/', "_")));
     let (certificate, key) = (with_end(&stem, ".pem"), with_end(&stem, ".key"));
     tidy_when_interrupted(remote.json)?;
+    let existing = Existing::of_force(args.force);
     let begin_certificate =
-        |text: &str| filled(NewFile::create_public(&certificate, Existing::KeepAlways)?, text);
+        |text: &str| filled(NewFile::create_public(&certificate, existing)?, text);
     let mut output = Output::new(remote.json);
     let Some(identity) = identity else {
         begin_certificate(&pem::certificate(ca.certificate()))?.finish()?;
@@ -58,12 +59,20 @@ pub(super) fn run(args: &CertArgs, remote: &RemoteArgs) -> Result<(), CliError> 
         return output.flush();
     };
     let (chain, secret) = identity.pem().ok_or_else(|| unusable(&"it gives no text"))?;
-    // Neither has its name before both are written: one without the other is of no use.
-    let new_key = filled(NewFile::create(&key, Existing::KeepAlways)?, secret)?;
+    // Neither has its name before both are on the disk: one without the other is of no use.
+    let new_key = filled(NewFile::create_secret(&key, existing)?, secret)?;
     let new_certificate = begin_certificate(chain)?;
+    let is_replaced = key.exists();
     new_key.finish()?;
-    new_certificate.finish().inspect_err(|_| {
-        let _ = fs::remove_file(&key);
+    new_certificate.finish().map_err(|error| match is_replaced {
+        true => error.said(|why| {
+            let key = key.display();
+            format!("{why}; {key} is a new key already, which belongs to no certificate: type the command again")
+        }),
+        false => {
+            let _ = fs::remove_file(&key);
+            error
+        }
     })?;
     let (certificate, key) = (certificate.display().to_string(), key.display().to_string());
     output.either(
@@ -96,9 +105,9 @@ fn with_end(stem: &Path, end: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The file with this text, which has no name yet.
+/// The file with this text, which has no name yet and is on the disk.
 fn filled(mut new: NewFile, text: &str) -> Result<NewFile, CliError> {
-    let written = new.file.write_all(text.as_bytes());
+    let written = new.file.write_all(text.as_bytes()).and_then(|()| new.file.sync_all());
     written.map_err(|error| new.give_up(&error))?;
     Ok(new)
 }

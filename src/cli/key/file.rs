@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use distkv_command::key_file::{create, read, replace, update};
+use distkv_command::key_file::{create, create_or_replace, read, update};
 use distkv_tls::Ca;
 use serde_json::json;
 
@@ -26,7 +26,7 @@ pub(super) fn new(args: &NewArgs) -> Result<(), CliError> {
         certificate: ca.certificate().to_vec(),
     };
     let file = KeyFile { ring: KeyRing::new(network, random_key()?), ca: Some(ca) };
-    let write = if args.force { replace } else { create };
+    let write = if args.force { create_or_replace } else { create };
     write(&args.to, &file)?;
     let (id, at) = (file.ring.primary_id(), args.to.display().to_string());
     let mut output = Output::new(args.json);

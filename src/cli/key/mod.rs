@@ -51,6 +51,8 @@ To change the key alone by hand, do each step on every node before the next:
   3. `key remove OLD FILE` on every node, and SIGHUP
 
 A running node reads its key file again at SIGHUP. Links that are sealed with a key that is gone end then. \
+What was changed over the network (`key rotate`) stays in force, also where the file is an older copy; a file with \
+none of the keys that the node knows replaces them all. \
 It takes another CA only when it is started.")]
 pub(super) struct KeyArgs {
     #[command(subcommand)]
@@ -249,7 +251,7 @@ into a ticket. A server's certificate has these names, and is valid for 30 days;
 for what stands before them.
 
 Written are NAME.pem (the certificate and its CA) and NAME.key (the private key, readable by you \
-only). Files that are there are not replaced.")]
+only). Files that are there are replaced with --force only, the key first.")]
 struct CertArgs {
     /// The user's name
     #[arg(value_name = "USER", required_unless_present_any = ["servers", "ca"])]
@@ -270,6 +272,10 @@ struct CertArgs {
     /// Where to write it, without `.pem` and `.key`; by default the name, in this directory
     #[arg(long, value_name = "PATH")]
     to: Option<PathBuf>,
+
+    /// Replace files that are there
+    #[arg(long)]
+    force: bool,
 
     #[command(flatten)]
     remote: RemoteArgs,

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::file_check::{Finding, check_text};
 use super::settings::Settings;
-use crate::cli::error::{CliError, EXIT_USAGE};
+use crate::cli::error::{CliError, EXIT_USAGE, without_secrets};
 use crate::cli::terminal::output::{Output, printable};
 
 /// The file that the package's service starts its node with.
@@ -51,7 +51,9 @@ Examples:
   distkv-node config check /etc/distkv/node.toml
 
 Each line names the file, the line and what is wrong there. `error` keeps the node from starting; `warning` \
-does not. A key that is wrong is left out while the rest is checked.
+does not. A key that is wrong is left out while the rest is checked. With an error, a start ends with exit code 2, \
+too, or with 1 if it may pass by itself, such as an address that this machine does not have yet. What a service \
+manager forbids the node, such as places to write to, the check does not see.
 
 Exit code: 0 a node would start with it, 2 it would not, 8 what was found cannot be written.")]
 struct CheckArgs {
@@ -64,7 +66,7 @@ pub(in crate::cli) fn run(args: ConfigArgs) -> Result<(), CliError> {
     let What::Check(CheckArgs { file }) = args.what;
     let file = file.unwrap_or_else(|| PathBuf::from(CONFIG_FILE));
     let text = Settings::read(&file)?;
-    let findings = check_text(&text, args.json);
+    let findings: Vec<Finding> = check_text(&text, args.json).into_iter().map(hidden).collect();
     let is_ok = !findings.iter().any(|finding| !finding.is_warning);
     let place = file.display().to_string();
     let mut output = Output::of_verdict(args.json);
@@ -81,6 +83,15 @@ pub(in crate::cli) fn run(args: ConfigArgs) -> Result<(), CliError> {
     }
     output.flush()?;
     if is_ok { Ok(()) } else { Err(CliError::ToldAs(EXIT_USAGE)) }
+}
+
+/// Without what looks like a secret: somebody may have put a key in place of the name of its file.
+fn hidden(finding: Finding) -> Finding {
+    Finding {
+        key: finding.key.map(|key| without_secrets(&key).into_owned()),
+        text: without_secrets(&finding.text).into_owned(),
+        ..finding
+    }
 }
 
 fn kind_of(finding: &Finding) -> &'static str {

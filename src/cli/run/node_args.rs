@@ -68,7 +68,8 @@ Configuration file (--config):
     key = \"/etc/distkv/key\"                        # its network is the node's
     client = \"0.0.0.0:27586\"
     gossip = \"0.0.0.0:27587\"
-    advertise = \"n1.example.org\"
+    advertise = \"n1.example.org\"                   # for other nodes, and
+    advertise-client = \"n1.example.org:37586\"      # for clients
     http = \"127.0.0.1:27585\"
     http-names = [\"metrics.example.org\"]           # --http-name
     http-write = false                             # without key only, and with
@@ -91,7 +92,7 @@ Configuration file (--config):
     keep-for = \"7d\"
     keep-size = \"1GiB\"
     snapshot-schedule = \"daily 03:00\"              # UTC; or \"every 6h\"
-    snapshot-dir = \"/backup/distkv\"
+    snapshot-dir = \"/var/lib/distkv/backup\"
     snapshot-keep = 7
     snapshot-keep-for = \"30d\"
     client-files = \"/var/lib/distkv/files\"
@@ -100,7 +101,7 @@ Configuration file (--config):
     purge-grace = \"5m\"                             # or a number of seconds
     read-only = false
     ignore-auth = false
-    audit = \"/var/log/distkv/audit\"
+    audit = \"/var/lib/distkv/audit\"
     isolated-logins = \"10m\"                        # or a number of seconds
     insecure = false                               # without key only
     plaintext-peers = false                        # with key only
@@ -142,9 +143,10 @@ Signals:
                    it has none, switch debug logs on and off (without --key,
                    --cert and --audit only)
 
-Exit code: 0 ended as asked, 1 could not start or failed, 2 usage: an option, or a file that \
-says how to work, is not valid, or the data directory is another node's, a newer program's or \
-something else's; 3 the network refuses this node until something is changed: its name is taken, \
+Exit code: 0 ended as asked, 1 could not start, for a reason that may pass (a full disk, a disk that \
+is not mounted yet, a port in use), or failed; 2 usage: an option is not valid, or a file or directory that \
+it names is not there, cannot be used by this user, or is something else, such as another node's data \
+directory; 3 the network refuses this node until something is changed: its name is taken, \
 or no peer that was named is a node of this network; 4 the node has found a defect of its own and \
 ended at once: report what it has printed. A service manager should restart it after 1 and 4, and \
 not after 2 or 3."

@@ -23,7 +23,6 @@ use crate::node::config::Config;
 use crate::node::security::OtherNetwork;
 use crate::node::{LOG_FAREWELL_TIMEOUT, Node, NodeError, StopReason};
 use crate::rt;
-use crate::storage::StorageError;
 
 /// How long saying goodbye may take; then the process ends without it.
 pub(super) const GOODBYE_MAX: Duration = Duration::from_millis(2800);
@@ -164,6 +163,18 @@ async fn read_keys(node: &Node, path: PathBuf) {
                      included, stay of that one until the node is restarted"
                 );
             }
+            if keys.is_replaced {
+                tracing::warn!(
+                    "the key file has none of the keys before, so it replaces them all; a node with one of those, and what it \
+                     says of keys, is refused from now on"
+                );
+            }
+            if keys.is_amended {
+                tracing::warn!(
+                    "the key file lacks changes that were made over the network, as an old copy does; they stay in force and \
+                     are written into it"
+                );
+            }
             match keys.is_change {
                 true => tracing::warn!(
                     keys = ids, primary = %keys.primary, "the key file was read again; it has changed"
@@ -237,29 +248,10 @@ pub(super) fn end_of(reason: &StopReason) -> Result<(), CliError> {
 
 /// The error of a node that did not start.
 pub(super) fn start_error(error: NodeError) -> CliError {
-    match error {
-        NodeError::Address { .. }
-        | NodeError::Network { .. }
-        | NodeError::NoPeers
-        | NodeError::NothingToStartWith
-        | NodeError::Unprotected { .. }
-        | NodeError::HttpUnprotected { .. }
-        | NodeError::HttpSecured { .. }
-        | NodeError::KeyNetwork { .. }
-        | NodeError::PeerFile { .. }
-        | NodeError::Certificate(_) => CliError::Usage(error.to_string()),
-        NodeError::Storage { ref source, .. } if is_misdirected(source) => {
-            CliError::Usage(error.to_string())
-        }
-        other => CliError::Failure(other.to_string()),
+    match error.is_of_settings() {
+        true => CliError::Usage(error.to_string()),
+        false => CliError::Failure(error.to_string()),
     }
-}
-
-/// Whether the configuration names a data directory that is not this node's, or that of a newer program: another start finds
-/// the same.
-fn is_misdirected(error: &StorageError) -> bool {
-    use StorageError::{Foreign, FutureVersion, OtherOwner, UnknownKind};
-    matches!(error, OtherOwner { .. } | Foreign { .. } | FutureVersion { .. } | UnknownKind { .. })
 }
 
 /// The future's output; `None` when a signal to end came first. Then it was dropped.

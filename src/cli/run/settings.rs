@@ -18,7 +18,7 @@ use std::time::Duration;
 use self::host::{check_certified, check_host};
 use crate::cli::data::value_input::{read_bounded, read_input};
 use crate::cli::error::CliError;
-use crate::client::HostPort;
+use crate::client::{AddressError, HostPort};
 use crate::model::ids::NodeName;
 use crate::node::config::{
     CLIENT_MEMORY, CLIENT_PORT, Config, DataConfig, FORGET_DOWN_AFTER, GOSSIP_PORT, HttpConfig,
@@ -26,7 +26,7 @@ use crate::node::config::{
     Start, TlsConfig, Token,
 };
 use crate::rt;
-use crate::secure::key_ring::handed::Handed;
+use crate::secure::key_ring::KeyRing;
 use distkv_command::{key_file, plain_file};
 use distkv_tls::Ca;
 
@@ -159,10 +159,16 @@ impl Settings {
         }
         let advertise = self.advertise;
         if let Some(advertise) = &advertise {
-            check_address("--advertise", advertise, Some(GOSSIP_PORT))?;
+            check_address("--advertise", HostPort::parse(advertise, Some(GOSSIP_PORT)))?;
+        }
+        let advertise_client = self.advertise_client;
+        if let Some(told) = &advertise_client {
+            check_address("--advertise-client", HostPort::parse(told, Some(CLIENT_PORT)))?;
         }
         let peers = self.peers.unwrap_or_default();
-        let peers = peers.iter().map(|peer| check_peer(peer)).collect::<Result<Vec<_>, _>>()?;
+        let peer = |text: &String| HostPort::parse_remote(text, Some(GOSSIP_PORT));
+        let peers = peers.iter().map(|text| check_address("peer", peer(text)));
+        let peers = peers.collect::<Result<Vec<_>, _>>()?;
         let start = match kind {
             StartKind::Run => Start::Run { init: self.init, load: self.load },
             StartKind::Join => {
@@ -195,9 +201,10 @@ impl Settings {
             network,
             key,
             insecure: self.insecure.unwrap_or(false),
-            client: check_address("--client", &client, None)?,
-            gossip: check_address("--gossip", &gossip, None)?,
+            client: check_address("--client", HostPort::parse_local(&client, None))?,
+            gossip: check_address("--gossip", HostPort::parse_local(&gossip, None))?,
             advertise,
+            advertise_client,
             start,
             peers,
             peer_file: self.peer_file,
@@ -247,7 +254,7 @@ impl Settings {
             Some(path) => {
                 let file = key_file::read(path)?;
                 let (path, place) = (Some(path.clone()), path.clone());
-                let store = KeyStore::new(move |handed| keep_keys(&place, handed));
+                let store = KeyStore::new(move |ring| keep_keys(&place, ring));
                 Ok(Some(KeyConfig { file, path, store: Some(store), plaintext_peers }))
             }
         }
@@ -383,7 +390,7 @@ fn http_config(
             for name in &names {
                 check_host("--http-name", name)?;
             }
-            let address = check_address("--http", &address, None)?;
+            let address = check_address("--http", HostPort::parse_local(&address, None))?;
             let write_token = match writes {
                 (false, None) => None,
                 _ if is_secured => {
@@ -409,18 +416,10 @@ fn name_of_host(host: &str) -> Result<NodeName, CliError> {
 }
 
 /// The address with its port.
-fn check_address(what: &str, text: &str, port: Option<u16>) -> Result<String, CliError> {
-    match HostPort::parse(text, port) {
+fn check_address(what: &str, read: Result<HostPort, AddressError>) -> Result<String, CliError> {
+    match read {
         Ok(address) => Ok(address.to_string()),
         Err(error) => Err(CliError::Usage(format!("{what}: {error}"))),
-    }
-}
-
-/// A peer's address with its port.
-fn check_peer(text: &str) -> Result<String, CliError> {
-    match HostPort::parse_remote(text, Some(GOSSIP_PORT)) {
-        Ok(address) => Ok(address.to_string()),
-        Err(error) => Err(CliError::Usage(format!("peer: {error}"))),
     }
 }
 
@@ -471,9 +470,9 @@ fn refuse_with_join(name: &str, is_set: bool) -> Result<(), CliError> {
     )))
 }
 
-/// Puts what was ordered over the network into a key file.
-fn keep_keys(path: &FilePath, handed: &Handed) -> Result<(), String> {
-    let merged = key_file::update(path, |file| file.ring.merge(handed).map(|_| ()));
+/// Puts what was ordered over the network, of a node's ring, into its key file.
+fn keep_keys(path: &FilePath, ring: &KeyRing) -> Result<(), String> {
+    let merged = key_file::update(path, |file| file.ring.keep(ring).map(|_| ()));
     match merged {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(format!("{}: {error}", path.display())),

@@ -382,11 +382,13 @@ fn is_wildcard(host: &str) -> bool {
 }
 
 /// By which names and addresses clients may connect, by the client port or by HTTP: those that were given, the host's, the
-/// advertised one, and this machine's own, where a port listens on all of them. And why those are missing, if they are.
+/// advertised ones, and this machine's own, where a port listens on all of them. And why those are missing, if they are.
 fn names_of(config: &TlsConfig, http: Option<&str>, me: &Myself) -> (Vec<String>, Option<String>) {
     let mut names = config.names.clone();
-    if let Ok(advertised) = HostPort::parse(&me.client_text(None), Some(0)) {
-        names.extend(Some(advertised.host).filter(|host| !is_wildcard(host)));
+    // What clients are told may lead through a forwarder; who is nearer comes without.
+    for told in [me.client_text(None), me.client_port_text(None)] {
+        let host = HostPort::parse(&told, Some(0)).ok().map(|told| told.host);
+        names.extend(host.filter(|host| !is_wildcard(host)));
     }
     names.push(rustix::system::uname().nodename().to_string_lossy().into_owned());
     let mut unlisted = None;
@@ -431,7 +433,7 @@ fn now_secs() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::net::UdpSocket;
+    use std::net::{SocketAddr, UdpSocket};
     use std::os::unix::fs::PermissionsExt;
     use std::time::UNIX_EPOCH;
 
@@ -481,6 +483,21 @@ mod tests {
                 assert!(names.contains(&own), "{client} {http:?}: {names:?}");
                 assert!(!names.iter().any(|name| is_wildcard(name)), "{names:?}");
             }
+        }
+    }
+
+    #[test]
+    fn the_certificate_has_the_host_that_clients_are_told_beside_the_one_that_peers_are() {
+        let addr: SocketAddr = "192.0.2.7:99".parse().unwrap();
+        let advertised = Advertised::Fixed { text: addr.into(), addr };
+        let (name, gossip) = (NodeName::new("n1").unwrap(), "127.0.0.1:1".parse().unwrap());
+        let client = "0.0.0.0:1".parse().unwrap();
+        let me = Myself::new(name, String::from("plant"), client, gossip, advertised);
+        let told = HostPort { host: "n1.example.org".into(), port: 37586 };
+        let me = me.with_advertised_client(Some(told));
+        let (names, _) = names_of(&TlsConfig::default(), None, &me);
+        for host in ["n1.example.org", "192.0.2.7", "localhost"] {
+            assert!(names.contains(&String::from(host)), "{names:?}");
         }
     }
 

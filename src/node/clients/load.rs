@@ -2,7 +2,7 @@
 //! entries at a time, so that no task waits for all of them.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
 use xxhash_rust::xxh64::Xxh64;
@@ -35,19 +35,36 @@ pub(in crate::node) struct Loaded {
 /// Reads a file.
 ///
 /// # Errors
-/// [`NodeError::Load`] says where the file is bad.
+/// [`NodeError::LoadFile`]; [`NodeError::Load`] says where the file is bad.
 pub(in crate::node) async fn read(path: &Path) -> Result<Loaded, NodeError> {
     let path = path.to_owned();
     rt::spawn_blocking(move || {
-        read_file(&path).map_err(|why| {
-            NodeError::Load(format!("the file {} cannot be loaded: {why}", path.display()))
+        read_file(&path).map_err(|bad| match bad {
+            Bad::Unread(source) => NodeError::LoadFile { path, source },
+            Bad::Content(why) => {
+                NodeError::Load(format!("the file {} cannot be loaded: {why}", path.display()))
+            }
         })
     })
     .await
 }
 
-fn read_file(path: &Path) -> Result<Loaded, String> {
-    let mut file = File::open(path).map_err(|error| error.to_string())?;
+/// Why a file is not loaded.
+enum Bad {
+    /// The system did not give all of it.
+    Unread(io::Error),
+    /// What is in it.
+    Content(String),
+}
+
+impl From<String> for Bad {
+    fn from(why: String) -> Self {
+        Self::Content(why)
+    }
+}
+
+fn read_file(path: &Path) -> Result<Loaded, Bad> {
+    let mut file = File::open(path).map_err(Bad::Unread)?;
     let mut loaded =
         Loaded { file: SavedFile::new(0, None), entries: Vec::new(), states: Vec::new() };
     let mut hash = Xxh64::new(0);
@@ -56,7 +73,7 @@ fn read_file(path: &Path) -> Result<Loaded, String> {
     let mut unusable = 0;
     let mut is_first = true;
     loop {
-        let count = file.read(&mut buffer).map_err(|error| error.to_string())?;
+        let count = file.read(&mut buffer).map_err(Bad::Unread)?;
         if count == 0 {
             break;
         }
@@ -66,13 +83,13 @@ fn read_file(path: &Path) -> Result<Loaded, String> {
                 "it is a snapshot or a log of distkv-node, and --load takes a saved state of the Python DistKV; put it \
                  into the data directory with `distkv-node snapshot restore FILE --into DIR`, or into the running \
                  network with `snapshot restore FILE`",
-            ));
+            ).into());
         }
         if is_first && looks_like_json(piece) {
             return Err(String::from(
                 "it looks like lines of JSON, and --load takes a saved state of the Python DistKV; set its entries in \
                  the running network with `distkv-node import FILE`",
-            ));
+            ).into());
         }
         is_first = false;
         hash.update(piece);
@@ -91,7 +108,7 @@ fn read_file(path: &Path) -> Result<Loaded, String> {
         }
     }
     if is_first {
-        return Err(String::from("it is empty"));
+        return Err(String::from("it is empty").into());
     }
     if unusable > UNUSABLE_NAMED_MAX {
         tracing::warn!(unusable, "entries of the file were left out");
@@ -104,7 +121,7 @@ fn read_file(path: &Path) -> Result<Loaded, String> {
             tracing::warn!("{error}; that record is left out");
             Ok(loaded)
         }
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error.to_string().into()),
     }
 }
 

@@ -142,6 +142,12 @@ mod tests {
     fn addresses_that_cannot_be_bound_say_so() {
         let foreign = rt::block_on(bind_client("192.0.2.1:0", 1));
         assert!(matches!(foreign, Err(NodeError::Bind { what: "client", .. })));
+        for (text, all) in [("192.0.2.1:5", "0.0.0.0"), ("[2001:db8::1]:5", "[::]")] {
+            let source = io::ErrorKind::AddrNotAvailable.into();
+            let error = NodeError::Bind { what: "client", addr: text.parse().unwrap(), source };
+            let advice = format!("give an address of this machine, or {all} for all that it has");
+            assert!(error.to_string().ends_with(&advice), "{error}");
+        }
         let unknown = rt::block_on(bind_client("no-such-host.invalid:0", 1));
         assert!(matches!(unknown, Err(NodeError::Resolve { .. })));
         let nonsense = rt::block_on(bind_client("nonsense:port", 1));

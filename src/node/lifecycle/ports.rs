@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::bind::{GossipSockets, bind_client, bind_gossip};
 use crate::node::config::{CLIENT_PORT, Config, GOSSIP_PORT};
 use crate::node::error::NodeError;
-use crate::node::membership::address::Advertised;
+use crate::node::membership::address::{Advertised, HostPort, advertised_client, client_warning};
 use crate::node::membership::identity::Myself;
 use crate::node::{check_port_protection, monitoring};
 use crate::rt::TcpListener;
@@ -16,6 +16,8 @@ pub(in crate::node) struct Ports {
     pub(in crate::node) client: TcpListener,
     client_addr: SocketAddr,
     advertised: Advertised,
+    /// What clients are told instead of `client_addr`.
+    advertised_client: Option<HostPort>,
     pub(in crate::node) http: Option<(TcpListener, SocketAddr)>,
 }
 
@@ -29,8 +31,14 @@ impl Ports {
         check_port_protection(config, "gossip", gossip.addr)?;
         check_port_protection(config, "client", client_addr)?;
         let advertised = Advertised::decide(config.advertise.as_deref(), gossip.addr).await?;
+        let told = config.advertise_client.as_deref();
+        let told = told.map(|told| advertised_client(told, client_addr.port())).transpose()?;
+        let trouble = client_warning(client_addr, config.advertise_client.as_deref());
+        for trouble in advertised.warning().into_iter().chain(trouble) {
+            tracing::warn!("{trouble}");
+        }
         let http = monitoring::health::open(config).await?;
-        Ok(Self { gossip, client, client_addr, advertised, http })
+        Ok(Self { gossip, client, client_addr, advertised, advertised_client: told, http })
     }
 
     /// What the node with these ports says about itself.
@@ -43,5 +51,6 @@ impl Ports {
             self.advertised.clone(),
         )
         .with_v6_only(self.gossip.v6_only)
+        .with_advertised_client(self.advertised_client.clone())
     }
 }

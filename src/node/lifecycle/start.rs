@@ -42,7 +42,7 @@ pub(in crate::node) enum Plan {
 
 impl Plan {
     /// # Errors
-    /// [`NodeError::Load`].
+    /// [`NodeError::Load`], [`NodeError::LoadFile`].
     pub(in crate::node) async fn make(
         start: &Start,
         has_data: bool,

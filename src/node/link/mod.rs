@@ -166,6 +166,7 @@ impl Links {
 
     /// SWIM reports that a member is up.
     pub(super) fn on_member_up(&self, addr: SocketAddr, name: &NodeName) {
+        self.check_link_local(name.as_str(), addr);
         let address = HostPort::from(addr).to_string();
         let is_joining = !self.hub.read(Engine::is_ready);
         self.targets.lock().on_member_up(&address, name, is_joining, rt::now());

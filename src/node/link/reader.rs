@@ -248,7 +248,10 @@ fn take_in(hub: &Hub, keys: Option<&Keys>, link: &Link, bytes: &[u8]) -> Result<
             Ok(Some(frame)) => {
                 at += frame.length;
                 if frame.kind == KEYS_FRAME {
-                    if let Some(Err(error)) = keys.map(|keys| keys.hear(link.id, frame.body)) {
+                    // Over a link that is not sealed nobody speaks of keys.
+                    if let (Some(keys), Some(by)) = (keys, link.key)
+                        && let Err(error) = keys.hear(link.id, by, frame.body)
+                    {
                         bad = Some(malformed(&error));
                         break;
                     }

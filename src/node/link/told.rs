@@ -2,14 +2,16 @@
 //! a new one when it is another address.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use super::Links;
 use super::link::{Link, LinkEnd};
 use crate::model::ids::Millis;
 use crate::node::config::GOSSIP_PORT;
-use crate::node::membership::address::{HostPort, is_of_this_host, route_to};
+use crate::node::membership::address::{
+    GIVE_ANOTHER, HostPort, is_link_local, is_of_this_host, route_to, unreached_by_others,
+};
 use crate::node::membership::identity::Told;
 use crate::rt;
 
@@ -40,8 +42,12 @@ impl Links {
         }
     }
 
-    fn on_route(&self, addr: std::net::SocketAddr) {
+    fn on_route(&self, addr: SocketAddr) {
         tracing::info!(%addr, "peers reach this node here");
+        if is_link_local(addr.ip()) {
+            let trouble = unreached_by_others("this node", addr);
+            tracing::warn!("{trouble}; {GIVE_ANOTHER}, or name one with --advertise");
+        }
         let incarnation = self.hub.read(|e| e.id().incarnation);
         self.swim.become_member(addr, incarnation);
         // Clients are told this node's own addresses, too.
@@ -53,7 +59,7 @@ impl Links {
     pub(in crate::node) fn keep_told(&self) {
         let links: Vec<Arc<Link>> = self.table.lock().values().cloned().collect();
         let stands = |link: &&Arc<Link>| link.end().is_none();
-        if self.me.has_lost_route() {
+        if self.me.has_lost_route() || self.me.wants_better() {
             for link in links.iter().filter(stands) {
                 // A link may outlive its address for a while.
                 if link.local_ip().is_some_and(is_of_this_host) {
@@ -76,6 +82,14 @@ impl Links {
         }
     }
 
+    /// Warns of a peer that others cannot reach at the address that they are told.
+    pub(super) fn check_link_local(&self, name: &str, addr: SocketAddr) {
+        if is_link_local(addr.ip()) {
+            let trouble = unreached_by_others(name, addr);
+            self.complain(name, "link_local", &format!("{trouble}; {GIVE_ANOTHER}"));
+        }
+    }
+
     /// Warns where one of the two nodes of a link tells the other, on another machine, an address at which membership
     /// does not reach it: they are linked, but membership needs a way in both directions.
     fn check_reach(&self, link: &Link, local: IpAddr) {
@@ -84,6 +98,9 @@ impl Links {
         let remote = link.remote.ip().to_canonical();
         if remote.is_loopback() || remote == local {
             return;
+        }
+        if let Some(addr) = numeric(&link.peer.gossip) {
+            self.check_link_local(link.peer.name.as_str(), addr);
         }
         let (peer, own) = (&link.peer, self.me.gossip_text(Some(local)));
         let all = if remote.is_ipv4() { "0.0.0.0" } else { "[::]" };

@@ -4,12 +4,22 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-pub(in crate::node) use crate::model::host_port::HostPort;
+pub(in crate::node) use crate::model::host_port::{HostPort, is_link_local};
 use crate::node::config::GOSSIP_PORT;
 use crate::node::error::NodeError;
 use crate::rt;
 
-/// Reads a setting's address.
+/// Longest host name that clients are told: DNS has no longer ones.
+const HOST_BYTES_MAX: usize = 253;
+
+/// Why a link-local address is no setting for what others are told.
+const LINK_LOCAL: &str = "it is a link-local address, which means something on this host only; give one that \
+                          others can use, like a unique local address (fd00::/8)";
+/// What to do about a link-local address that others are told.
+pub(in crate::node) const GIVE_ANOTHER: &str =
+    "give each host another address, like a unique local one (fd00::/8)";
+
+/// Reads the address at which a port is to listen.
 ///
 /// # Errors
 /// [`NodeError::Address`].
@@ -18,6 +28,15 @@ pub(in crate::node) fn parse_setting(
     text: &str,
     port: u16,
 ) -> Result<HostPort, NodeError> {
+    HostPort::parse_local(text, Some(port)).map_err(|why| NodeError::Address {
+        what,
+        text: text.to_owned(),
+        why: why.to_string(),
+    })
+}
+
+/// Reads an address that others are told.
+fn parse_told(what: &'static str, text: &str, port: u16) -> Result<HostPort, NodeError> {
     HostPort::parse(text, Some(port)).map_err(|why| NodeError::Address {
         what,
         text: text.to_owned(),
@@ -110,7 +129,7 @@ impl Advertised {
                 Self::Fixed { text: addr.into(), addr }
             });
         };
-        let text = parse_setting("advertised", setting, bound.port())?;
+        let text = parse_told("advertised", setting, bound.port())?;
         let bad = |why: &str| NodeError::Address {
             what: "advertised",
             text: setting.to_owned(),
@@ -121,9 +140,16 @@ impl Advertised {
                 "peers cannot connect to port 0; leave the port out to take the bound one",
             ));
         }
+        if text.is_link_local() {
+            return Err(bad(LINK_LOCAL));
+        }
         let found = resolve_setting("advertised", &text).await?;
         let hosts = found.iter().map(|addr| addr.ip().to_canonical()).filter(|ip| is_host(*ip));
-        let hosts: Vec<IpAddr> = hosts.collect();
+        let mut hosts: Vec<IpAddr> = hosts.collect();
+        // A host's own name may stand for all addresses that it has.
+        if hosts.iter().any(|ip| !is_link_local(*ip)) {
+            hosts.retain(|ip| !is_link_local(*ip));
+        }
         let own_ip = bound.ip().to_canonical();
         let fits = hosts.iter().find(|ip| ip.is_ipv4() == own_ip.is_ipv4());
         let Some(first) = fits.or(hosts.first()).copied() else {
@@ -135,15 +161,81 @@ impl Advertised {
         };
         // A name of another host is that of a gateway, which passes on what comes.
         let own: Vec<IpAddr> = hosts.into_iter().filter(|ip| is_of_this_host(*ip)).collect();
+        if own.is_empty() && is_link_local(first) {
+            return Err(bad(LINK_LOCAL));
+        }
         if text.numeric().is_some() || own.is_empty() {
             return fixed(first);
         }
         if !own_ip.is_unspecified() {
             return fixed(own_ip);
         }
-        let hosts = own.into_iter().filter(|ip| !ip.is_loopback()).collect();
+        let is_for_others = |ip: &IpAddr| !ip.is_loopback() && !is_link_local(*ip);
+        let hosts = own.into_iter().filter(is_for_others).collect();
         Ok(Self::Route { port: text.port, name: Some(OwnName { text, hosts }) })
     }
+
+    /// What an operator should know, where this stays a link-local address.
+    pub(in crate::node) fn warning(&self) -> Option<String> {
+        match self {
+            Self::Fixed { addr, .. } if is_link_local(addr.ip()) => {
+                let trouble = unreached_by_others("this node", *addr);
+                Some(format!("{trouble}; {GIVE_ANOTHER}, and listen there, or at [::]"))
+            }
+            Self::Fixed { .. } | Self::Route { .. } => None,
+        }
+    }
+}
+
+/// What follows where nodes are told that one is at a link-local address.
+pub(in crate::node) fn unreached_by_others(who: &str, at: SocketAddr) -> String {
+    format!(
+        "others are told that {who} is at {}, a link-local address, to which they cannot connect without a zone of \
+         their own: only nodes that were given it with a zone are linked, and clients cannot use it",
+        HostPort::from(at)
+    )
+}
+
+/// What an operator should know, where the client port listens at a link-local address and clients are told so.
+pub(in crate::node) fn client_warning(bound: SocketAddr, told: Option<&str>) -> Option<String> {
+    (told.is_none() && is_link_local(bound.ip())).then(|| {
+        format!(
+            "clients are told that this node is at {}, a link-local address, to which they cannot connect without a \
+             zone of their own; {GIVE_ANOTHER}, and listen there, or at [::]",
+            HostPort::from(bound)
+        )
+    })
+}
+
+/// Reads the address that clients are told instead of the one at which the client port listens. `port` is the bound
+/// one. A name is not looked up: it may mean something only where the clients are.
+///
+/// # Errors
+/// [`NodeError::Address`] for an address that no client could connect to.
+pub(in crate::node) fn advertised_client(setting: &str, port: u16) -> Result<HostPort, NodeError> {
+    const WHAT: &str = "advertised client";
+    let told = parse_told(WHAT, setting, port)?;
+    let why = match told.host.parse::<IpAddr>() {
+        _ if told.port == 0 => {
+            "clients cannot connect to port 0; leave the port out to take the bound one"
+        }
+        _ if told.is_link_local() => LINK_LOCAL,
+        Ok(ip) if is_host(ip.to_canonical()) => return Ok(told),
+        Ok(_) => "clients cannot connect to it; give the address of one host",
+        Err(_) if is_host_name(&told.host) => return Ok(told),
+        Err(_) => "it is neither an IP address nor the name of a host, like n1.example.org",
+    };
+    Err(NodeError::Address { what: WHAT, text: setting.to_owned(), why: why.to_owned() })
+}
+
+/// Whether a text can be the name of a host, so that clients can look it up, and certificates can have it. No name ends
+/// with a number: that is an address with a mistake in it.
+fn is_host_name(text: &str) -> bool {
+    let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    let is_label = |label: &str| !label.is_empty() && label.bytes().all(is_fine);
+    let last = text.rsplit('.').next().unwrap_or_default();
+    let is_number = last.bytes().all(|byte| byte.is_ascii_digit());
+    text.len() <= HOST_BYTES_MAX && text.split('.').all(is_label) && !is_number
 }
 
 /// Whether an address means one host.
@@ -161,6 +253,14 @@ pub(in crate::node) fn route_to(peer: SocketAddr) -> Option<IpAddr> {
     socket.connect(peer).ok()?;
     let ip = socket.local_addr().ok()?.ip().to_canonical();
     is_host(ip).then_some(ip)
+}
+
+/// The addresses that this host has, each with the name of its network interface.
+pub(super) fn interface_addresses() -> Vec<(String, IpAddr)> {
+    let all = if_addrs::get_if_addrs().unwrap_or_default();
+    // A further address of an interface can have a label: "eth0:1".
+    let name = |label: &str| label.split(':').next().unwrap_or_default().to_owned();
+    all.iter().map(|one| (name(&one.name), one.ip())).collect()
 }
 
 /// Whether an address is one of this host's now. Where that cannot be found out, it is.
@@ -184,9 +284,72 @@ mod tests {
         for bad in ["0.0.0.0", "224.0.0.1", "10.0.0.1:0", "not a host", "[::]:5"] {
             assert!(decide(Some(bad), bound).is_err(), "{bad:?}");
         }
+        for link_local in ["[fe80::1%lo]:5", "[fe80::1]:5", "fe80::1%lo", "fe80::1"] {
+            let error = decide(Some(link_local), bound).unwrap_err().to_string();
+            let begins = format!("the advertised address {link_local:?} cannot be used: it is a");
+            assert!(error.starts_with(&begins) && error.contains("(fd00::/8)"), "{error}");
+        }
         let fixed = decide(Some("10.0.0.1"), bound).unwrap();
         let addr: SocketAddr = "10.0.0.1:9".parse().unwrap();
         assert_eq!(fixed, Advertised::Fixed { text: addr.into(), addr });
+    }
+
+    #[test]
+    fn clients_are_told_a_name_as_it_is_and_nothing_that_they_could_not_connect_to() {
+        let told = |setting: &str| advertised_client(setting, 9).map(|told| told.to_string());
+        for (setting, expected) in [
+            ("10.0.0.1", "10.0.0.1:9"),
+            ("10.0.0.1:5", "10.0.0.1:5"),
+            // Forwarded by ssh, say.
+            ("127.0.0.1:5", "127.0.0.1:5"),
+            ("no-such-host.invalid:5", "no-such-host.invalid:5"),
+            ("N_1.example.org", "N_1.example.org:9"),
+            ("[fd00::1]:5", "[fd00::1]:5"),
+            ("fd00::1", "[fd00::1]:9"),
+        ] {
+            assert_eq!(told(setting).unwrap(), expected);
+        }
+        let long = format!("{}org", "a.".repeat(HOST_BYTES_MAX / 2));
+        for (setting, why) in [
+            ("n1:0", "clients cannot connect to port 0; leave the port out"),
+            ("0.0.0.0:5", "give the address of one host"),
+            ("0.0.0.0", "give the address of one host"),
+            ("[::]:5", "give the address of one host"),
+            ("[::ffff:0.0.0.0]:5", "give the address of one host"),
+            ("224.0.0.1", "give the address of one host"),
+            ("10.0.0.300", "neither an IP address nor the name of a host"),
+            ("10.0.1:5", "neither an IP address nor the name of a host"),
+            ("0", "neither an IP address nor the name of a host"),
+            ("n1.", "neither an IP address nor the name of a host"),
+            (
+                "[fe80::1%eth0]:5",
+                "it is a link-local address, which means something on this host only",
+            ),
+            ("fe80::1", "it is a link-local address, which means something on this host only"),
+            (&long, "neither an IP address nor the name of a host"),
+            ("a b", "cannot be part of a host name"),
+            (":5", "has no host"),
+        ] {
+            let error = told(setting).unwrap_err().to_string();
+            let begins = format!("the advertised client address {setting:?} cannot be used: ");
+            assert!(error.starts_with(&begins) && error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_port_at_a_link_local_address_is_warned_of_where_others_are_told_of_it() {
+        let (near, far) = ("[fe80::1%2]:5".parse().unwrap(), "[fd00::1]:5".parse().unwrap());
+        let decide = |setting, bound| rt::block_on(Advertised::decide(setting, bound)).unwrap();
+        let warning = decide(None, near).warning().unwrap();
+        let begins = "others are told that this node is at [fe80::1]:5, a link-local address";
+        assert!(warning.starts_with(begins) && warning.contains(GIVE_ANOTHER), "{warning}");
+        assert_eq!(decide(Some("10.0.0.1"), near).warning(), None);
+        assert_eq!(decide(None, far).warning(), None);
+        let warning = client_warning(near, None).unwrap();
+        let begins = "clients are told that this node is at [fe80::1]:5, a link-local address";
+        assert!(warning.starts_with(begins) && warning.contains(GIVE_ANOTHER), "{warning}");
+        assert_eq!(client_warning(near, Some("n1.example.org")), None);
+        assert_eq!(client_warning(far, None), None);
     }
 
     #[test]

@@ -4,8 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use parking_lot::Mutex;
 
-use super::address::{Advertised, HostPort, OwnName, is_host, is_of_this_host};
-use super::route::{Families, Route, Source, first_that_fits, own_family_first};
+use super::address::{
+    Advertised, HostPort, OwnName, interface_addresses, is_host, is_link_local, is_of_this_host,
+};
+use super::route::{Families, Route, Source, beside, first_that_fits, own_family_first};
 use crate::hub::Hub;
 use crate::model::ids::{Millis, NodeName, Tock};
 use crate::protocol::peer::greeting::{
@@ -42,6 +44,8 @@ pub(in crate::node) struct Myself {
     /// The bound gossip port.
     pub(in crate::node) gossip: SocketAddr,
     advertised: Advertised,
+    /// Where clients reach this node, if the operator has said so.
+    advertised_client: Option<HostPort>,
     /// IPv4 does not come in at `[::]`.
     v6_only: bool,
     /// Where `advertised` leaves it open: the address that SWIM uses, once it is known.
@@ -66,6 +70,7 @@ impl Myself {
             client,
             gossip,
             advertised,
+            advertised_client: None,
             v6_only: false,
             route: Mutex::new(Route::new(Families::of(gossip.ip(), false))),
             serving_since: Mutex::new(None),
@@ -78,6 +83,11 @@ impl Myself {
         self.v6_only = v6_only;
         self.route = Mutex::new(Route::new(self.families_of(self.gossip)));
         self
+    }
+
+    /// Has clients told this address, if there is one, whatever the client port is bound to.
+    pub(in crate::node) fn with_advertised_client(self, told: Option<HostPort>) -> Self {
+        Self { advertised_client: told, ..self }
     }
 
     fn families_of(&self, bound: SocketAddr) -> Families {
@@ -143,9 +153,25 @@ impl Myself {
     fn learn(&self, local: IpAddr, source: Source) -> Option<SocketAddr> {
         let Advertised::Route { port, name } = &self.advertised else { return None };
         let local = name.as_ref().map_or(local, |name| name.host_for(local));
+        let (local, source) = match self.beside(local) {
+            Some(other) => (other, Source::Guess),
+            None => (local, source),
+        };
         let mut route = self.route.lock();
         let is_new = route.learn(local, source, is_of_this_host);
         route.ip().filter(|_| is_new).map(|ip| SocketAddr::new(ip, *port))
+    }
+
+    /// What peers can use instead of an address that is link-local, if this host has it.
+    fn beside(&self, local: IpAddr) -> Option<IpAddr> {
+        let families = self.families_of(self.gossip);
+        is_link_local(local).then(|| beside(local, families, &interface_addresses())).flatten()
+    }
+
+    /// Whether this host may have a better address by now than the one that peers are told: a router may give it one
+    /// at any time.
+    pub(in crate::node) fn wants_better(&self) -> bool {
+        self.learns_route() && self.route.lock().ip().is_some_and(is_link_local)
     }
 
     /// Whether this host has lost the address that peers are told.
@@ -164,15 +190,24 @@ impl Myself {
             Advertised::Fixed { text, .. }
             | Advertised::Route { name: Some(OwnName { text, .. }), .. } => text.to_string(),
             Advertised::Route { port, name: None } => {
+                let local = local.map(|ip| self.beside(ip).unwrap_or(ip));
                 let ip = self.route.lock().told(local, is_of_this_host);
                 HostPort::from(SocketAddr::new(ip.unwrap_or(self.gossip.ip()), *port)).to_string()
             }
         }
     }
 
-    /// The address at which clients reach this node: the bound one, or, if bound to all addresses,
-    /// the host of the gossip address.
+    /// The address at which clients reach this node: the one that the operator has said, or else where its port is.
     pub(in crate::node) fn client_text(&self, local: Option<IpAddr>) -> String {
+        match &self.advertised_client {
+            Some(told) => told.to_string(),
+            None => self.client_port_text(local),
+        }
+    }
+
+    /// Where the client port is: at the bound address, or, if bound to all addresses, at the host of the gossip
+    /// address.
+    pub(in crate::node) fn client_port_text(&self, local: Option<IpAddr>) -> String {
         if is_host(self.client.ip().to_canonical()) {
             return HostPort::from(self.client).to_string();
         }
@@ -294,5 +329,25 @@ mod tests {
         assert_eq!(me.swim_addr(), Some(addr));
         assert_eq!(me.learn_route("10.0.0.1".parse().unwrap()), None);
         assert!(!me.has_lost_route(), "it need not be this host's own");
+    }
+
+    #[test]
+    fn clients_are_told_what_is_advertised_to_them_and_peers_are_not() {
+        let addr: SocketAddr = "10.1.1.1:99".parse().unwrap();
+        let fixed = Advertised::Fixed { text: addr.into(), addr };
+        let route = Advertised::Route { port: 7, name: None };
+        let local = Some("192.168.0.1".parse().unwrap());
+        for (advertised, gossip) in [(fixed, "10.1.1.1:99"), (route, "192.168.0.1:7")] {
+            for client in ["127.0.0.1:6", "0.0.0.0:6", "[::]:6"] {
+                let told = HostPort { host: "db.example".into(), port: 37586 };
+                let me = myself("0.0.0.0:7", client, advertised.clone());
+                let before = me.client_text(local);
+                let me = me.with_advertised_client(Some(told));
+                let expected = Told { gossip: gossip.into(), client: "db.example:37586".into() };
+                assert_eq!(me.told(local), expected, "{client}");
+                assert_eq!(me.client_text(None), expected.client);
+                assert_eq!(me.client_port_text(local), before, "that is where the port is");
+            }
+        }
     }
 }

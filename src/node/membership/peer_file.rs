@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use distkv_command::plain_file;
 
 use super::address::HostPort;
+use crate::model::host_port::AddressError;
 use crate::model::ids::NodeName;
 use crate::node::config::{Config, GOSSIP_PORT};
 use crate::node::error::NodeError;
@@ -138,9 +139,13 @@ fn lines<'a>(
 /// A line's peer, or what is wrong with the line.
 fn peer_of(content: &str, is_missed: bool) -> Result<KnownPeer, String> {
     let mut words = content.split_whitespace();
-    let address = words.next().unwrap_or_default();
-    let address =
-        HostPort::parse_remote(address, Some(GOSSIP_PORT)).map_err(|why| why.to_string())?;
+    let text = words.next().unwrap_or_default();
+    // Nodes are written down as they say they are: at a link-local address, perhaps, which they told without a zone.
+    let told = HostPort::parse(text, Some(GOSSIP_PORT)).and_then(|address| match address.port {
+        0 => Err(AddressError::NoOnesPort(text.to_owned())),
+        _ => Ok(address),
+    });
+    let address = told.map_err(|why| why.to_string())?;
     let name = words.next().map(NodeName::new).transpose().map_err(|why| why.to_string())?;
     if words.next().is_some() {
         return Err("more than an address and a name".into());
@@ -210,7 +215,9 @@ mod tests {
         let path = folder.path().join("peers");
         assert_eq!(load(&path).unwrap(), []);
         let away = KnownPeer { is_missed: false, ..peer("10.0.0.1:5", Some("b")) };
-        let peers = [peer("[::1]:5", Some("a")), away, peer("db.example:7", None)];
+        // As a node tells it, which cannot know the zone of another host.
+        let link_local = peer("[fe80::1]:5", Some("c"));
+        let peers = [peer("[::1]:5", Some("a")), away, link_local, peer("db.example:7", None)];
         store(&path, &peers, false).unwrap();
         store(&path, &peers, false).unwrap();
         assert_eq!(load(&path).unwrap(), peers);

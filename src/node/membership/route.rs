@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::address::is_host;
+use super::address::{is_host, is_link_local};
 
 /// Which addresses reach a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,8 +43,8 @@ pub(in crate::node) enum Source {
 fn reach(ip: IpAddr) -> u8 {
     match ip {
         _ if ip.is_loopback() => 0,
-        // Only with the name of a network card, which differs from host to host.
-        IpAddr::V6(ip) if ip.is_unicast_link_local() => 1,
+        // Only with the name of a network interface, which differs from host to host.
+        _ if is_link_local(ip) => 1,
         IpAddr::V4(_) | IpAddr::V6(_) => 2,
     }
 }
@@ -121,6 +121,21 @@ impl Route {
             std::cmp::Ordering::Equal => ip != known && (source > found || !is_of_this_host(known)),
         }
     }
+}
+
+/// Another address of the network interface that has this link-local one: who shares the link can use it without a
+/// zone. None where two interfaces have the link-local address, as those of VLANs do.
+pub(in crate::node) fn beside(
+    link_local: IpAddr,
+    families: Families,
+    all: &[(String, IpAddr)],
+) -> Option<IpAddr> {
+    let mut interfaces = all.iter().filter(|(_, ip)| *ip == link_local).map(|(name, _)| name);
+    let interface = interfaces.next().filter(|_| interfaces.next().is_none())?;
+    let is_for_others = |ip: IpAddr| is_host(ip) && !is_link_local(ip) && families.take(ip);
+    let others = all.iter().filter(|(name, ip)| name == interface && is_for_others(*ip));
+    // The peer has IPv6, since it was reached by it.
+    others.map(|(_, ip)| *ip).min_by_key(IpAddr::is_ipv4)
 }
 
 /// The address of a listener's port, as a socket of those families is told it.
@@ -231,6 +246,25 @@ mod tests {
         let route = route("0.0.0.0");
         assert_eq!(route.told(None, |_| true), None);
         assert_eq!(route.told(Some(ip("fd00::2")), |_| true), Some(ip("fd00::2")));
+    }
+
+    #[test]
+    fn beside_a_link_local_address_is_another_one_of_its_interface() {
+        let all = |addresses: &[(&str, &str)]| -> Vec<(String, IpAddr)> {
+            addresses.iter().map(|(name, text)| ((*name).to_owned(), ip(text))).collect()
+        };
+        let both = Families::of(ip("::"), false);
+        let found =
+            |families, addresses: &[(&str, &str)]| beside(ip("fe80::1"), families, &all(addresses));
+        let eth0 = [("eth0", "10.0.0.1"), ("eth0", "fe80::1"), ("eth0", "fd00::1")];
+        let eth1 = [("lo", "::1"), ("eth1", "fd00:1::1"), ("eth1", "fe80::2")];
+        assert_eq!(found(both, &[eth1, eth0].concat()), Some(ip("fd00::1")));
+        assert_eq!(found(Families::of(ip("::"), true), &eth0[..2]), None, "IPv4 does not come in");
+        assert_eq!(found(both, &eth0[..2]), Some(ip("10.0.0.1")));
+        assert_eq!(found(both, &[("eth0", "fe80::1"), ("eth0", "fe80::2")]), None);
+        assert_eq!(found(both, &eth1), None, "it is gone");
+        let vlan = [("eth0.5", "fe80::1"), ("eth0.5", "fd00:5::1")];
+        assert_eq!(found(both, &[&eth0[..], &vlan].concat()), None, "of which interface is it?");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::engine::{Closed, Engine};
 use crate::model::ids::Millis;
 use crate::node::link::Links;
 use crate::rt;
-use crate::server::unenforced_warnings;
+use crate::server::{ignored_login, unenforced_warning};
 
 /// The time between two looks, besides those when clients begin or cease to be served.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -37,7 +37,10 @@ pub(in crate::node) async fn watch_auth(links: Arc<Links>) {
         }
         if is_ready {
             let asks_for_login = links.hub.closing.is_closed();
-            for warning in watch.news(unenforced_warnings(&tree, asks_for_login)) {
+            let ignored = ignored_login(&tree, asks_for_login);
+            for warning in
+                watch.news(ignored.into_iter().chain(unenforced_warning(&tree)).collect())
+            {
                 tracing::warn!("{warning}");
             }
         }

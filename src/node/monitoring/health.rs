@@ -81,8 +81,9 @@ pub(in crate::node) fn serve(
         );
     }
     let mut names = config.http.as_ref().map(|http| http.names.clone()).unwrap_or_default();
-    let advertised = config.advertise.as_ref().map(|text| HostPort::parse(text, Some(0)));
-    names.extend(advertised.and_then(Result::ok).map(|advertised| advertised.host));
+    let advertised = config.advertise.iter().chain(&config.advertise_client);
+    let advertised = advertised.filter_map(|text| HostPort::parse(text, Some(0)).ok());
+    names.extend(advertised.map(|advertised| advertised.host));
     // A name that the certificate is for is the node's own: no other page can have it.
     names.extend(config.tls.iter().flat_map(|tls| tls.names.iter().cloned()));
     let tls = inner.certificates.as_ref().map(|certificates| certificates.settings());

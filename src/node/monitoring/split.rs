@@ -14,6 +14,7 @@ pub(in crate::node) mod unlinked;
 pub(in crate::node) mod unseen;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +57,7 @@ pub(in crate::node) async fn watch_split(links: Arc<Links>, forget_after_ms: Mil
             listed: listed.map(|member| member.name.clone()).collect(),
             linked: links.infos().into_iter().map(|link| link.peer.name).collect(),
             refusing: links.refusing(),
+            link_local: unlinked::at_link_local(&links.swim.roster().members),
             serves,
         };
         let mut news = links.observed.look_for_splits(&network, forget_after_ms, now);
@@ -127,6 +129,8 @@ pub(in crate::node) struct Network {
     pub(super) linked: BTreeSet<NodeName>,
     /// Nodes that link with this one under no circumstances, or this one with them; and why.
     pub(super) refusing: BTreeMap<NodeName, Arc<str>>,
+    /// Members of which link-local addresses are told, which nobody else can connect to.
+    pub(super) link_local: BTreeMap<NodeName, SocketAddr>,
     /// This node serves clients.
     pub(super) serves: bool,
 }

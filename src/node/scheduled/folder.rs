@@ -187,9 +187,10 @@ impl Folder {
             fs::read_dir(&self.path)?.take(FILES_MAX + 1).collect::<io::Result<Vec<_>>>()?;
         match found.len() {
             0..=FILES_MAX => Ok(found),
-            _ => Err(io::Error::other(format!(
-                "it has more than {FILES_MAX} files; take another one"
-            ))),
+            _ => {
+                let text = format!("it has more than {FILES_MAX} files; take another one");
+                Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use distkv_durable::{AgeClock, ClockNews};
+use distkv_durable::{AgeClock, ClockNews, Known};
 use parking_lot::Mutex;
 
 use self::folder::{Folder, Made, Pruned};
@@ -56,6 +56,9 @@ pub(super) struct Scheduled {
     /// What says how old they are.
     ages: Mutex<AgeClock>,
 }
+
+/// As [`AgeClock`] has it: a clock that has been ahead for so long is believed.
+const CERTAIN_AFTER_MS: u64 = 3_600_000;
 
 #[derive(Default)]
 struct State {
@@ -108,12 +111,11 @@ impl Scheduled {
                  behind now; such snapshots count as the oldest"
             );
         }
+        let known = known_by(&found);
         let last = found.into_iter().next_back();
         let due_ms =
             last.as_ref().map_or(now, |made| scheduled.schedule.due_ms(made.time_ms.min(now)));
-        // The clock may be wrong at this very moment; the one at which the newest was made has certainly passed.
-        let known_ms = last.as_ref().map(|made| made.time_ms);
-        let ages = Mutex::new(AgeClock::new(known_ms, now, rt::awake_or_not()));
+        let ages = Mutex::new(AgeClock::new(known, now, rt::awake_or_not()));
         let state = Mutex::new(State { last, due_ms, ..State::default() });
         let network = config.network.clone();
         Ok(Arc::new(Self { config: scheduled.clone(), folder, network, state, ages }))
@@ -217,6 +219,15 @@ impl Scheduled {
             }
         }
     }
+}
+
+/// What snapshots tell of the time. The clock may be wrong at this very moment, and may have been when the newest were made:
+/// what was made an hour before the newest of all, or earlier, was made in a time that has passed.
+fn known_by(made: &[Made]) -> Known {
+    let Some(newest_ms) = made.iter().map(|made| made.time_ms).max() else { return Known::Nothing };
+    let is_certain = |time_ms: &u64| newest_ms - time_ms >= CERTAIN_AFTER_MS;
+    let certain = made.iter().map(|made| made.time_ms).filter(is_certain).max();
+    certain.map_or(Known::Doubtful, Known::Since)
 }
 
 /// Makes snapshots when they are due, one after the other, until the node ends.

@@ -46,17 +46,17 @@ pub struct KeyConfig {
     pub plaintext_peers: bool,
 }
 
-/// Puts what was ordered over the network into the key file, in which it may be already. Blocks. An error is
-/// one line for people: what is wrong with which file.
+/// Puts what was ordered over the network, of the node's ring, into the key file, in which it may be already. Blocks. An
+/// error is one line for people: what is wrong with which file.
 #[derive(Clone)]
 pub struct KeyStore(Arc<Store>);
 
-type Store = dyn Fn(&Handed) -> Result<(), String> + Send + Sync;
+type Store = dyn Fn(&KeyRing) -> Result<(), String> + Send + Sync;
 
 impl KeyStore {
     /// By this function.
     pub(crate) fn new(
-        store: impl Fn(&Handed) -> Result<(), String> + Send + Sync + 'static,
+        store: impl Fn(&KeyRing) -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(store))
     }
@@ -79,6 +79,11 @@ pub(crate) struct KeysRead {
     pub is_change: bool,
     /// Whether the file has another CA than the one that the node was started with, and uses until it ends.
     pub is_other_ca: bool,
+    /// Whether the file has none of the keys that were known before: it was made anew, and nothing of the ring before is in
+    /// force any more.
+    pub is_replaced: bool,
+    /// Whether the file lacked something that was ordered over the network and is put into it again.
+    pub is_amended: bool,
 }
 
 /// A key file is of another network than the running node.
@@ -127,8 +132,8 @@ pub(in crate::node) struct Keys {
     suites: Suites,
     /// What clients prove to have.
     logins: ClusterKeys,
-    /// What peers have handed over and is not taken yet, the last of each link.
-    heard: Mutex<BTreeMap<LinkId, Handed>>,
+    /// What peers have handed over and is not taken yet, the last of each link, and the key that the link is sealed with.
+    heard: Mutex<BTreeMap<LinkId, (KeyId, Handed)>>,
     reports: Mutex<Reports>,
     /// Fires when there is something to take, or to tell.
     changed: Event,
@@ -179,7 +184,8 @@ impl Keys {
     }
 
     /// Takes the keys of a file for all that is sealed and opened from now on. What was ordered over the network
-    /// stays in force, also where the file does not know of it.
+    /// stays in force, also where the file does not know of it: it may be an old copy. A file with none of the keys that
+    /// are known is no copy; it replaces them all, because those before may be a thief's.
     ///
     /// # Errors
     /// [`OtherNetwork`]; the keys are as they were.
@@ -192,15 +198,17 @@ impl Keys {
             });
         }
         let is_other_ca = file.ca.map(|ca| ca.certificate) != self.ca;
-        let mut after = file.ring;
-        if let Err(error) = after.merge(&ring.handed()) {
+        let of_file = file.ring;
+        let mut after = of_file.clone();
+        let is_replaced = !of_file.is_related_to(&ring);
+        if !is_replaced && let Err(error) = after.keep(&ring) {
             tracing::warn!("the key file and the keys of the network do not fit together: {error}");
         }
-        let is_change = **ring != after;
+        let (is_change, is_amended) = (**ring != after, of_file != after);
         self.replace(&mut ring, after);
         self.is_file_stale.store(true, Ordering::Release);
         let RingSummary { ids, primary } = ring.summary();
-        Ok(KeysRead { ids, primary, is_change, is_other_ca })
+        Ok(KeysRead { ids, primary, is_change, is_other_ca, is_replaced, is_amended })
     }
 
     fn replace(&self, ring: &mut Arc<KeyRing>, after: KeyRing) {
@@ -223,39 +231,56 @@ impl Keys {
             Order::Remove(id) => after.order_remove(id)?,
             Order::RemoveElsewhere(id) => after.order_remove_elsewhere(id)?,
         };
-        let handed = after.handed();
-        self.keep(&handed).map_err(OrderError::NotKept)?;
-        self.take(&handed)?;
+        self.keep(&after).map_err(OrderError::NotKept)?;
+        let mut ring = self.ring.lock();
+        if !ring.is_related_to(&after) {
+            // The file was replaced meanwhile, and read.
+            return Err(OrderError::Ring(RingError::Replaced));
+        }
+        self.merge(&mut ring, &after.handed())?;
         Ok(applied)
     }
 
-    /// Puts what was ordered into the file. Blocks.
-    fn keep(&self, handed: &Handed) -> Result<(), String> {
+    /// Puts what was ordered, of this ring, into the file. Blocks.
+    fn keep(&self, ring: &KeyRing) -> Result<(), String> {
         let Some(KeyStore(store)) = &self.store else {
             return Err(String::from("it was started without a key file that could be written"));
         };
-        store(handed)
+        store(ring)
     }
 
-    /// Takes what was ordered over the network, here or elsewhere.
-    fn take(&self, handed: &Handed) -> Result<Merged, RingError> {
+    /// Takes what was ordered over the network elsewhere and has come over a link that is sealed with this key. Nothing, if
+    /// the key is none of this node's any more: what a thief says counts no longer.
+    fn take(&self, by: KeyId, handed: &Handed) -> Result<Merged, RingError> {
         let mut ring = self.ring.lock();
-        let mut after = KeyRing::clone(&ring);
+        match ring.lookup(by) {
+            Some(_) => self.merge(&mut ring, handed),
+            None => Ok(Merged::default()),
+        }
+    }
+
+    fn merge(&self, ring: &mut Arc<KeyRing>, handed: &Handed) -> Result<Merged, RingError> {
+        let mut after = KeyRing::clone(ring);
         let merged = after.merge(handed)?;
         if **ring != after {
-            self.replace(&mut ring, after);
+            self.replace(ring, after);
         }
         Ok(merged)
     }
 
-    /// A peer has said something about keys, over a sealed link.
+    /// A peer has said something about keys, over a link that is sealed with this one.
     ///
     /// # Errors
     /// [`HandOverError`]: the link should be closed.
-    pub(in crate::node) fn hear(&self, link: LinkId, body: &[u8]) -> Result<(), HandOverError> {
+    pub(in crate::node) fn hear(
+        &self,
+        link: LinkId,
+        by: KeyId,
+        body: &[u8],
+    ) -> Result<(), HandOverError> {
         let HandOver { handed, reports } = HandOver::decode(body, self.ring().network())?;
         // One for each link, and those are bounded.
-        self.heard.lock().insert(link, handed);
+        self.heard.lock().insert(link, (by, handed));
         let mut known = self.reports.lock();
         reports.into_iter().for_each(|report| known.take(report));
         self.changed.notify(usize::MAX);

@@ -14,6 +14,7 @@ use crate::model::group::GroupConfig;
 use crate::model::ids::{Millis, NodeName};
 use crate::node::link::{Links, SealedLink};
 use crate::rt;
+use crate::secure::key::KeyId;
 use crate::secure::key_ring::handed::Handed;
 use crate::secure::key_ring::{KeyRing, RingError};
 use crate::secure::reports::Told;
@@ -27,6 +28,13 @@ struct ToldBy {
     dropped: u64,
 }
 
+/// What a link that is sealed with this key has handed over, and why it was not taken.
+struct Refused {
+    by: KeyId,
+    handed: Handed,
+    error: RingError,
+}
+
 /// What the task remembers from one look to the next.
 struct Sharing {
     links: Arc<Links>,
@@ -37,7 +45,7 @@ struct Sharing {
     /// The keys that the rest of the node was told of.
     ring: Arc<KeyRing>,
     /// Why what a link has handed over was not taken.
-    refused: BTreeMap<LinkId, (Handed, RingError)>,
+    refused: BTreeMap<LinkId, Refused>,
 }
 
 /// Until the node ends. `forget_after_ms`: of a node that is away for so long nothing is known any more.
@@ -73,12 +81,12 @@ impl Sharing {
         self.refused.retain(|id, _| peers.iter().any(|peer| peer.id == *id));
         let heard = std::mem::take(&mut *self.keys.heard.lock());
         let refused = std::mem::take(&mut self.refused);
-        let again = refused.into_iter().map(|(id, (handed, error))| (id, handed, Some(error)));
-        let heard = heard.into_iter().map(|(id, handed)| (id, handed, None));
-        for (id, handed, before) in again.chain(heard) {
+        let again = refused.into_iter().map(|(id, it)| (id, it.by, it.handed, Some(it.error)));
+        let heard = heard.into_iter().map(|(id, (by, handed))| (id, by, handed, None));
+        for (id, by, handed, before) in again.chain(heard) {
             let peer = peers.iter().find(|peer| peer.id == id);
             let from = peer.map_or("a peer that is gone", |peer| peer.name.as_str());
-            match self.keys.take(&handed) {
+            match self.keys.take(by, &handed) {
                 Ok(merged) => {
                     for key in merged.added {
                         tracing::info!(%key, from, "a new key was handed over");
@@ -94,7 +102,7 @@ impl Sharing {
                     if before != Some(error) {
                         tracing::warn!(from, "the keys of the network cannot be taken: {error}");
                     }
-                    self.refused.insert(id, (handed, error));
+                    self.refused.insert(id, Refused { by, handed, error });
                 }
             }
         }
@@ -109,17 +117,18 @@ impl Sharing {
 
     /// Puts what is new into the key file, or tries it again.
     async fn keep(&mut self) {
-        let handed = self.keys.ring().handed();
+        let ring = self.keys.ring();
+        let handed = ring.handed();
         let is_stale = self.keys.is_file_stale.swap(false, Ordering::AcqRel);
         let before = self.keys.trouble.lock().clone();
         let mut trouble = before.clone();
         if handed != self.kept || is_stale || before.is_some() {
-            let (keys, what) = (Arc::clone(&self.keys), handed.clone());
-            trouble = rt::spawn_blocking(move || keys.keep(&what)).await.err();
+            let keys = Arc::clone(&self.keys);
+            trouble = rt::spawn_blocking(move || keys.keep(&ring)).await.err();
             self.kept = handed;
         }
         let refused = self.refused.values().next();
-        let trouble = trouble.or(refused.map(|(_, error)| error.to_string()));
+        let trouble = trouble.or(refused.map(|it| it.error.to_string()));
         if trouble != before {
             match &trouble {
                 Some(why) => tracing::warn!("the keys of the network cannot be kept: {why}"),

@@ -220,8 +220,12 @@ impl PolicyData {
         let directory = match of_before(|policies| policies.access) {
             Some(before) => Arc::clone(&before.directory),
             None => {
-                let entries = below(&tree, ["auth", "acl"]);
-                Arc::new(Directory::build(policies.access, entries))
+                let built = Directory::build(policies.access, below(&tree, ["auth", "acl"]));
+                let known = before.as_ref().map(|before| &before.directory);
+                Arc::new(match known {
+                    Some(known) => built.after(known),
+                    None => built,
+                })
             }
         };
         let types = match of_before(|policies| policies.types) {

@@ -46,18 +46,19 @@ impl Sight {
     }
 
     /// Takes the client's rights of this moment; to be called before anything is shown in a turn. Returns
-    /// whether they are others than before.
+    /// how it was before, if the rights are others now.
     ///
     /// # Errors
     /// The client has lost the right to what it asked for: the stream ends.
-    pub(crate) fn refresh(&mut self, access: &Access) -> Result<bool, ClientError> {
+    pub(crate) fn refresh(&mut self, access: &Access) -> Result<Option<Self>, ClientError> {
         if access.rights.is_everything() || access.makes(Mistake::Each(self.action)) {
-            return Ok(self.walk.take().is_some());
+            return Ok(self.walk.take().map(|walk| self.by(Some(walk))));
         }
         if let Some(walk) = &self.walk
             && Arc::ptr_eq(walk.rights(), &access.rights)
+            && !access.is_stranger()
         {
-            return Ok(false);
+            return Ok(None);
         }
         let target = Target::Path(self.top.as_bytes());
         if authorise(access, self.action, target, |_| true).is_err() {
@@ -67,8 +68,25 @@ impl Sight {
             );
             return Err(ClientError::new(ErrorCode::Denied, text));
         }
-        self.walk = Some(Walk::new(Arc::clone(&access.rights)));
-        Ok(true)
+        let before = self.walk.replace(Walk::new(Arc::clone(&access.rights)));
+        Ok(Some(self.by(before)))
+    }
+
+    /// The same stream's, by other rights.
+    fn by(&self, walk: Option<Walk>) -> Self {
+        Self { action: self.action, top: self.top.clone(), need: self.need, walk }
+    }
+
+    /// Whether it perhaps shows something that another one of the same stream does not: true may be wrong, false
+    /// never is.
+    pub(crate) fn may_show_more(&self, other: &Self) -> bool {
+        match (&self.walk, &other.walk) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(walk), Some(other)) => {
+                walk.rights().may_show_more(other.rights(), self.top.as_bytes())
+            }
+        }
     }
 
     /// Nothing is asked for a while: what can be made again is not kept.

@@ -336,7 +336,9 @@ impl Session {
                     match self.run_one(cx, *seq, *action, request, out) {
                         // Not done: it comes again.
                         then @ (Then::NeedsRoom | Then::Aside(_)) => return (done - 1, then),
-                        then @ (Then::Heavy(_) | Then::Unfinished | Then::Close) => return (done, then),
+                        then @ (Then::Heavy(_) | Then::Unfinished | Then::Close) => {
+                            return (done, then);
+                        }
                         Then::NeedsReady | Then::Behind | Then::Continue => {}
                     }
                 }

@@ -130,7 +130,7 @@ impl DeleteSource {
     /// The node cannot make changes (any more), or the client has lost the right to. Those that are deleted
     /// stay deleted, and are counted.
     fn delete_some(&mut self, cx: &Context<'_>) -> Result<(), ClientError> {
-        if self.sight.refresh(&cx.access)? {
+        if self.sight.refresh(&cx.access)?.is_some() {
             self.walk.check_again(&mut self.sight);
         }
         let paths = self.next_paths();

@@ -7,11 +7,13 @@
 mod cluster;
 mod conflicts;
 mod delete;
+mod growth;
 mod message;
 mod snapshot;
 mod tree;
 pub(super) mod walk;
 mod watch;
+mod withheld;
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};

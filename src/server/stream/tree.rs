@@ -77,8 +77,8 @@ impl Source for TreeSource {
     fn next(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
         match self.sight.refresh(&cx.access) {
             Err(error) => return Progress::Failed(error),
-            Ok(true) => self.walk.check_again(&mut self.sight),
-            Ok(false) => {}
+            Ok(Some(_)) => self.walk.check_again(&mut self.sight),
+            Ok(None) => {}
         }
         match self.walk.next(&mut self.sight) {
             Look::Item(item) => {

@@ -27,6 +27,8 @@ pub(in crate::server) enum Include {
     Empty,
     /// Entries, tombstones included, whose newest event is not in this set.
     Lacking(Seen),
+    /// Entries with a value that these rights do not show; without any, all with a value.
+    Hidden(Option<Sight>),
 }
 
 /// One step of a walk.
@@ -133,6 +135,11 @@ impl ScopeWalk {
         Look::Busy
     }
 
+    /// Gives back the item that [`Self::next`] has just given.
+    pub(in crate::server) fn put_back(&mut self, item: Item) {
+        self.ready.push_front(item);
+    }
+
     fn fetch(&mut self, sight: &mut Sight) {
         let batch = self.walk.next_batch(BATCH);
         match batch.last() {
@@ -178,16 +185,22 @@ impl ScopeWalk {
             return;
         }
         let len = path.len();
-        match &self.include {
-            Include::Values if entry.is_tombstone() => return,
-            Include::Lacking(had) if had.contains(entry.newest()) => return,
-            // Nor do the paths that lead there show that there is something.
-            _ if !sight.shows(&path) => {
-                self.withheld = true;
-                return;
-            }
-            Include::Empty => self.add_inner(&path, len, entry.tock()),
-            Include::Values | Include::Lacking(_) => {}
+        let is_wanted = match &mut self.include {
+            Include::Values | Include::Hidden(None) => !entry.is_tombstone(),
+            Include::Empty => true,
+            Include::Lacking(had) => !had.contains(entry.newest()),
+            Include::Hidden(Some(before)) => !entry.is_tombstone() && !before.shows(&path),
+        };
+        if !is_wanted {
+            return;
+        }
+        // Nor do the paths that lead there show that there is something.
+        if !sight.shows(&path) {
+            self.withheld = true;
+            return;
+        }
+        if matches!(self.include, Include::Empty) {
+            self.add_inner(&path, len, entry.tock());
         }
         if self.scope.wants_depth(len - self.top_len) {
             let tock = entry.tock();
@@ -307,7 +320,7 @@ mod tests {
             let rights = Arc::new(Rights::of(acl));
             let access = Access { role: Some(Role::User), rights, ..Access::unknown() };
             let mut sight = Sight::new(Action::GetTree, "a".parse().unwrap());
-            assert!(sight.refresh(&access).unwrap());
+            assert!(sight.refresh(&access).unwrap().is_some());
             let mut walk = ScopeWalk::new(&tree, scope("a", 0, None), Include::Values);
             let mut next = || match walk.next(&mut sight) {
                 Look::Item(item) => Some(item.path.to_string()),

@@ -2,19 +2,23 @@
 //! requested. A watch whose queue overflowed starts over from a snapshot: it sends the latest
 //! version of everything that the client has not had, deletions included, and continues from there.
 //! Clients notice nothing, unless they asked for it (`restart`), and memory stays bounded.
+//!
+//! A watch whose client may read more than before sends that, too ([`super::growth`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::conflicts::ConflictFeed;
+use super::growth::{Growth, Shown};
 use super::tree::EntryStyle;
 use super::walk::{Include, Look, ScopeWalk};
+use super::withheld::Withheld;
 use super::{Emit, Garbage, Progress, Source};
 use crate::hub::Resumption;
 use crate::hub::bundle::Bundle;
 use crate::hub::client_memory::{Account, Pin};
 use crate::hub::gone::{GoneLook, GoneWalk};
-use crate::hub::inbox::{Inbox, QueueId, Waiting, WatchItem};
+use crate::hub::inbox::{Inbox, QueueId, Waiting, WatchContent, WatchItem};
 use crate::protocol::client::{Action, ClientError, ErrorCode};
 use crate::replica::watch::{WatchId, WatchScope};
 use crate::server::access::sight::Sight;
@@ -38,6 +42,8 @@ enum Phase {
     /// After an overflow: what the client has not had. A second overflow meanwhile waits until this
     /// is done: what it then counts as had includes all of this snapshot.
     Resume(ScopeWalk),
+    /// What the client may read now and could not before.
+    Show(Shown),
 }
 
 impl Phase {
@@ -45,6 +51,7 @@ impl Phase {
         match self {
             Phase::Fetch(walk) | Phase::Resume(walk) => walk.discard(),
             Phase::Gone { walk, .. } => Some(walk),
+            Phase::Show(shown) => shown.discard(),
             Phase::Live => None,
         }
     }
@@ -69,6 +76,11 @@ pub(in crate::server) struct WatchSource {
     sight: Sight,
     /// The client asked to be told when the watch starts over.
     tells_restart: bool,
+    /// The client wants changes, not only conflicts.
+    tells_changes: bool,
+    /// It had a turn.
+    has_begun: bool,
+    growth: Growth,
     phase: Phase,
     queue: VecDeque<WatchItem>,
     telling: Option<Telling>,
@@ -84,22 +96,21 @@ impl WatchSource {
         style: EntryStyle,
         fetch: Option<ScopeWalk>,
     ) -> Self {
-        let phase = fetch.map_or(Phase::Live, Phase::Fetch);
-        let queue = VecDeque::new();
-        let (tells_restart, telling, conflicts) = (false, None, None);
-        let sight = Sight::new(Action::Watch, scope.top.clone());
         Self {
             id,
+            sight: Sight::new(Action::Watch, scope.top.clone()),
             scope,
             inbox,
             account,
             style,
-            sight,
-            tells_restart,
-            phase,
-            queue,
-            telling,
-            conflicts,
+            tells_restart: false,
+            tells_changes: true,
+            has_begun: false,
+            growth: Growth::default(),
+            phase: fetch.map_or(Phase::Live, Phase::Fetch),
+            queue: VecDeque::new(),
+            telling: None,
+            conflicts: None,
         }
     }
 
@@ -108,9 +119,27 @@ impl WatchSource {
         Self { tells_restart, ..self }
     }
 
-    /// The client asked for conflicts.
-    pub(in crate::server) fn with_conflicts(self, conflicts: Option<ConflictFeed>) -> Self {
-        Self { conflicts, ..self }
+    /// The client asked for this; `conflicts`: for those, too.
+    pub(in crate::server) fn about(
+        self,
+        content: WatchContent,
+        conflicts: Option<ConflictFeed>,
+    ) -> Self {
+        Self { tells_changes: content.has_changes(), conflicts, ..self }
+    }
+
+    /// The client's rights are others than before.
+    fn on_rights(&mut self, before: Sight) {
+        match &mut self.phase {
+            Phase::Fetch(walk) | Phase::Resume(walk) => walk.check_again(&mut self.sight),
+            Phase::Show(shown) => shown.check_again(&mut self.sight),
+            Phase::Gone { .. } | Phase::Live => {}
+        }
+        if self.has_begun && self.tells_changes {
+            let starts_over = matches!(self.phase, Phase::Gone { .. } | Phase::Resume(_));
+            let withheld = || Withheld::new(self.id, &self.inbox);
+            self.growth.on_rights((before, &self.sight), starts_over, withheld);
+        }
     }
 
     fn next_live(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
@@ -139,18 +168,36 @@ impl WatchSource {
                         feed.allow(number);
                     }
                 }
-                None => match self.inbox.take_items(self.id) {
-                    Waiting::Items(items) if items.is_empty() => return Progress::Idle,
-                    Waiting::Items(items) => {
-                        self.refill(items, cx);
-                        if !cx.is_current() {
-                            // They may be of after a change of the client's rights, which come first.
-                            return Progress::Busy;
-                        }
+                None => {
+                    if let Some(progress) = self.take_more(cx, emit) {
+                        return progress;
                     }
-                    Waiting::Overflowed => return self.start_over(cx, emit),
-                },
+                }
             }
+        }
+    }
+
+    /// All that was taken is told: takes more.
+    fn take_more(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Option<Progress> {
+        let watch = (self.id, &*self.inbox);
+        let shown = (&self.scope, &mut self.sight);
+        let older = match self.growth.look(cx.hub, watch, shown, &self.account) {
+            Ok(older) => older,
+            Err(error) => return Some(Progress::Failed(error)),
+        };
+        if let Some(shown) = self.growth.take() {
+            self.phase = Phase::Show(shown);
+            return Some(Progress::Busy);
+        }
+        match self.inbox.take_first(self.id, older.unwrap_or(usize::MAX)) {
+            Waiting::Items(items) if items.is_empty() => Some(Progress::Idle),
+            Waiting::Items(items) => {
+                self.growth.note_taken(items.len());
+                self.refill(items, cx);
+                // They may be of after a change of the client's rights, which come first.
+                (!cx.is_current()).then_some(Progress::Busy)
+            }
+            Waiting::Overflowed => Some(self.start_over(cx, emit)),
         }
     }
 
@@ -211,6 +258,7 @@ impl WatchSource {
                 self.style.write_change(change, emit);
                 return true;
             }
+            self.growth.note_passed_over(change);
         }
         self.telling = None;
         false
@@ -233,6 +281,7 @@ impl WatchSource {
         self.style.names = cx.hub.read(NodeNames::of);
         let pin = self.account.pin(walk.tree().memory_bytes());
         self.phase = Phase::Gone { walk, _pin: pin };
+        emit.discard(self.growth.on_overflow());
         if self.tells_restart {
             emit.state("restart");
             return Progress::Wrote;
@@ -263,6 +312,18 @@ impl WatchSource {
         Progress::Busy
     }
 
+    fn next_shown(&mut self, emit: &mut Emit<'_>) -> Progress {
+        let Phase::Show(shown) = &mut self.phase else { return Progress::Busy };
+        match shown.next(self.tells_restart, (&mut self.style, &mut self.sight), emit) {
+            Progress::Finished => {
+                self.growth.on_told(&mut self.sight);
+                self.go_live(emit);
+                Progress::Busy
+            }
+            progress => progress,
+        }
+    }
+
     fn go_live(&mut self, emit: &mut Emit<'_>) {
         emit.discard(std::mem::replace(&mut self.phase, Phase::Live).discard());
     }
@@ -277,19 +338,21 @@ fn lost() -> ClientError {
 
 impl Source for WatchSource {
     fn next(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
-        let is_new = match self.sight.refresh(&cx.access) {
-            Ok(is_new) => is_new,
+        let before = match self.sight.refresh(&cx.access) {
+            Ok(before) => before,
             Err(error) => return Progress::Failed(error),
         };
+        if let Some(before) = before {
+            self.on_rights(before);
+        }
+        self.has_begun = true;
         let (walk, is_first) = match &mut self.phase {
             Phase::Live => return self.next_live(cx, emit),
             Phase::Gone { .. } => return self.next_gone(emit),
+            Phase::Show(_) => return self.next_shown(emit),
             Phase::Fetch(walk) => (walk, true),
             Phase::Resume(walk) => (walk, false),
         };
-        if is_new {
-            walk.check_again(&mut self.sight);
-        }
         match walk.next(&mut self.sight) {
             Look::Item(item) => {
                 self.style.write(&item, emit);
@@ -317,7 +380,7 @@ impl Source for WatchSource {
     }
 
     fn holds_snapshot(&self) -> bool {
-        !matches!(self.phase, Phase::Live)
+        !matches!(self.phase, Phase::Live) || self.growth.holds_snapshot()
     }
 
     fn rest(&mut self) {
@@ -326,6 +389,7 @@ impl Source for WatchSource {
 
     fn close(self: Box<Self>, cx: &Context<'_>) -> Option<Garbage> {
         cx.hub.unwatch(self.id);
-        self.phase.discard()
+        // Of two, one is there.
+        self.growth.discard().or(self.phase.discard())
     }
 }

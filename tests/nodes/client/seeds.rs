@@ -66,6 +66,8 @@ fn what_is_no_address_or_no_time_is_refused_at_once() {
         error.to_string()
     };
     assert!(refused("h", 0, ClientConfig::new()).contains("nothing listens at port 0"));
+    let like = "give its zone, like [fe80::1%eth0]:1";
+    assert!(refused("fe80::1", 1, ClientConfig::new()).contains(like));
     assert!(refused("", 1, ClientConfig::new()).contains("has no host"));
     assert!(refused("h1,h2", 1, ClientConfig::new()).contains("more than one address"));
     assert!(refused("distkv://h", 1, ClientConfig::new()).contains("is a URL"));

@@ -31,15 +31,26 @@ impl FakeNode {
         name: &'static str,
         answer: impl Fn(&Message) -> Vec<Fields> + Send + Sync + 'static,
     ) -> FakeNode {
+        FakeNode::start_with(name, |_| (Some(1), 2), answer)
+    }
+
+    /// The same, with the tick and the tock that it says when it greets, by the number of connections before; without a
+    /// tick it is catching up.
+    pub(crate) fn start_with(
+        name: &'static str,
+        clocks: impl Fn(usize) -> (Option<u64>, u64) + Send + 'static,
+        answer: impl Fn(&Message) -> Vec<Fields> + Send + Sync + 'static,
+    ) -> FakeNode {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let (answer, kept) = (Arc::new(answer), Arc::clone(&asked));
         thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
+            for (number, stream) in listener.incoming().map_while(Result::ok).enumerate() {
                 let (answer, kept) = (Arc::clone(&answer), Arc::clone(&kept));
+                let greeting = greeting(name, clocks(number));
                 // What goes wrong here, the client sees as a lost connection.
-                thread::spawn(move || serve(stream, name, &*answer, &kept));
+                thread::spawn(move || serve(stream, &greeting, &*answer, &kept));
             }
         });
         FakeNode { address, asked }
@@ -60,15 +71,23 @@ impl FakeNode {
     }
 }
 
+fn greeting(name: &str, (tick, tock): (Option<u64>, u64)) -> Fields {
+    let mut greeting = Fields::new();
+    greeting.u64("seq", 0).raw("version", b"\x93\x00\x41\x00").str("node", name);
+    match tick {
+        Some(tick) => greeting.u64("tick", tick),
+        None => greeting.nil("tick"),
+    };
+    greeting.u64("tock", tock).u64("clock", CLOCK);
+    greeting
+}
+
 fn serve(
     mut stream: TcpStream,
-    name: &str,
+    greeting: &Fields,
     answer: &dyn Fn(&Message) -> Vec<Fields>,
     kept: &Mutex<Vec<Message>>,
 ) -> std::io::Result<()> {
-    let mut greeting = Fields::new();
-    greeting.u64("seq", 0).raw("version", b"\x93\x00\x41\x00").str("node", name);
-    greeting.u64("tick", 1).u64("tock", 2).u64("clock", CLOCK);
     stream.write_all(&greeting.encode())?;
     let mut splitter = Splitter::new();
     let mut chunk = [0; 64 << 10];

@@ -9,7 +9,9 @@ use distkv::client::Fields;
 use distkv::model::value::{write_array_len, write_map_len, write_str};
 use serde_json::Value as Json;
 
-use crate::cli::command::{at, bench, cli, cli_until_asked, cli_with, program, until_met};
+use crate::cli::command::{
+    at, at_with, bench, cli, cli_until_asked, cli_with, ok, program, run, until_met,
+};
 use crate::cli::fake::{CLOCK, FakeNode, changed, error, item, state};
 use crate::processes::{NodeProcess, signal, wait_until};
 
@@ -256,6 +258,67 @@ fn nothing_that_a_terminal_obeys_is_printed() {
             let told: Json = serde_json::from_str(&done.stdout).unwrap();
             assert_eq!(told["value"], value);
         }
+    }
+}
+
+/// Each of them in one line, whatever a name has in it, and with the same escapes.
+#[test]
+fn the_end_of_a_line_in_a_path_ends_no_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().display().to_string();
+    let ports = ["run", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--data-dir", &data];
+    let node = NodeProcess::start("n1", &ports);
+    let (path, other, escaped) = ("v.new\nline", "v.other\nline", "v.new\\u000aline");
+    ok(&node, &["acl", "set", "reads", "a", "r"]);
+    let acl = |words: &[&'static str]| [&["acl"], words].concat();
+    let commands: [Vec<&str>; 26] = [
+        vec!["get", path],
+        vec!["set", path, "1"],
+        vec!["set", path, "1"],
+        vec!["set", path, "2", "--if-new"],
+        vec!["set", path, "2", "--if-value", "7"],
+        vec!["ls", "v"],
+        vec!["tree"],
+        vec!["edit", path],
+        vec!["history", other],
+        vec!["watch", path, "--fetch", "--count", "1"],
+        vec!["conflicts", path],
+        vec!["shards", "of", path],
+        vec!["cp", path, other],
+        vec!["cp", path, other],
+        vec!["cp", "v.nothing\nthere", other],
+        vec!["cp", "v.nothing\nthere", other, "--recursive"],
+        vec!["delete", other],
+        vec!["set", "v.new\nline.below", "1"],
+        vec!["delete", path],
+        vec!["delete", path],
+        vec!["delete", path, "--recursive"],
+        vec!["delete", path, "--recursive"],
+        acl(&["set", "reads", path, "r"]),
+        acl(&["test", "reads", path]),
+        acl(&["delete", "reads", path]),
+        acl(&["delete", "reads", path]),
+    ];
+    let client = node.client.to_string();
+    for arguments in commands {
+        let all = [&arguments[..], &["--connect", &client]].concat();
+        let done = run(&all, &[("EDITOR", "true"), ("VISUAL", "")], b"");
+        let said = format!("{}{}", done.stdout, done.stderr);
+        // A command that is to be typed has it as shells take it.
+        let shown = said.replace("\\012", "\\u000a");
+        let named = arguments.iter().find(|word| word.contains('\n')).unwrap_or(&path);
+        assert!(!said.contains(named), "{arguments:?}: {said}");
+        let is_named = shown.contains(&named.replace('\n', "\\u000a")) || shown.contains(escaped);
+        assert!(is_named, "{arguments:?}: {said}");
+        assert!(said.lines().all(|line| !line.starts_with("line")), "{arguments:?}: {said}");
+    }
+    // What is there may have such a name, too.
+    let lines = "{\"path\": \"v.new\\nline\", \"value\": 1}\n";
+    let below = at_with(&node, &["diff", "--below", "other\nplace", "-"], lines.as_bytes());
+    let twice = at_with(&node, &["diff", "-"], lines.repeat(2).as_bytes());
+    for done in [below, twice] {
+        assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
+        assert!(done.stderr.contains(escaped), "{}", done.stderr);
     }
 }
 

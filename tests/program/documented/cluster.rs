@@ -109,6 +109,11 @@ pub const ROWS: &[Row] = &[
         "distkv-node set site.lamp true --connect n2",
     ),
     follow(0, "distkv-node watch site --connect n1,n2,n3", "watching site"),
+    follow(
+        0,
+        "distkv-node watch site --fetch --json | jq -cn --unbuffered 'foreach inputs as $e ({}; if $e.all then {} elif $e.deleted then del(.[$e.path]) elif $e.path then .[$e.path] = $e.value else . end)'",
+        "\"site.lamp\":true",
+    ),
     follow(0, "distkv-node monitor --connect n1,n2,n3", "monitoring #"),
     follow(1, "distkv-node monitor", "monitoring #"),
     follow(1, "distkv-node monitor alarm.door", "monitoring alarm.door"),

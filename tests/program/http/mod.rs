@@ -9,6 +9,7 @@ mod crowds;
 mod encrypted;
 mod missed;
 mod tickets;
+mod warned;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

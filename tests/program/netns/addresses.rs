@@ -27,15 +27,37 @@ impl Wild {
     fn start(hosts: &Hosts, host: usize, name: &str, shift: u16, peer: Option<&str>) -> Self {
         let at = |usual: SocketAddr| format!("0.0.0.0:{}", usual.port() + shift);
         let (client, gossip) = (at(client_addr(host)), at(gossip_addr(host)));
-        let mut arguments = vec!["--client", &client, "--gossip", &gossip, "--insecure"];
+        Self::start_at(hosts, host, name, [&client, &gossip], peer)
+    }
+
+    /// The same, with the usual ports, where IPv6 comes in, too.
+    fn start_v6(hosts: &Hosts, host: usize, name: &str, peer: Option<&str>) -> Self {
+        Self::start_at(hosts, host, name, ["[::]:27586", "[::]:27587"], peer)
+    }
+
+    fn start_at(
+        hosts: &Hosts,
+        host: usize,
+        name: &str,
+        [client, gossip]: [&str; 2],
+        peer: Option<&str>,
+    ) -> Self {
+        let mut arguments = vec!["--client", client, "--gossip", gossip, "--insecure"];
         match peer {
             None => arguments.insert(0, "run"),
             Some(peer) => drop(arguments.splice(0..0, ["join", peer])),
         }
         let node = NodeProcess::start_by(&hosts.prefix(host), name, &arguments);
-        let asked = client_addr(host);
-        let client = Client::connect(SocketAddr::new(asked.ip(), asked.port() + shift));
+        let asked = SocketAddr::new(client_addr(host).ip(), node.client.port());
+        let client = Client::connect(asked);
         Self { node, client }
+    }
+
+    /// It has warned of this member in such words.
+    fn has_warned(&self, of: &str, words: &str) -> bool {
+        let peer = format!("peer=\"{of}\"");
+        let warns = |line: &String| [&peer, words, "WARN"].iter().all(|w| line.contains(*w));
+        self.node.log().iter().any(warns)
     }
 
     fn members(&mut self) -> BTreeMap<String, Shown> {
@@ -70,6 +92,19 @@ fn wait_for(what: &str, nodes: &mut [&mut Wild], expected: &[(&str, &str, u16)])
         expected.iter().all(|(name, ip, shift)| node.shows(name, ip, *shift))
     };
     wait_until(what, || nodes.iter_mut().all(all).then_some(()));
+}
+
+/// The link-local address of a host's network interface, once it can be used.
+fn link_local(hosts: &Hosts, host: usize) -> String {
+    let prefix = hosts.prefix(host);
+    wait_until("the host has a link-local address", || {
+        let mut command = Command::new(&prefix[0]);
+        command.args(&prefix[1..]).args(["ip", "-6", "-o", "addr", "show", "dev", "eth0"]);
+        let shown = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let line = shown.lines().find(|l| l.contains("scope link") && !l.contains("tentative"))?;
+        let address = line.split_whitespace().find(|word| word.starts_with("fe80"))?;
+        Some(address.split('/').next().unwrap().to_owned())
+    })
 }
 
 fn ip(text: &str) -> IpAddr {
@@ -217,5 +252,59 @@ fn a_node_warns_of_a_peer_that_it_can_call_by_the_other_family_only() {
             ["WARN", gossip, "--gossip [::]:27587"].iter().all(|w| line.contains(w))
         };
         wait_until("it warns", || n1.node.log().iter().any(warns).then_some(()));
+    });
+}
+
+#[test]
+fn nodes_that_met_at_a_link_local_address_tell_another_one_of_the_same_interface() {
+    let name = "nodes_that_met_at_a_link_local_address_tell_another_one_of_the_same_interface";
+    inside_own_network(test_name!(name), || {
+        let hosts = Hosts::new(&[0, 0]);
+        for host in 0..2 {
+            hosts.add_address(host, ip(&format!("fd77::{}", host + 1)));
+        }
+        let seed = format!("[{}%eth0]:27587", link_local(&hosts, 0));
+        link_local(&hosts, 1);
+        let mut n0 = Wild::start_v6(&hosts, 0, "n0", None);
+        let mut n1 = Wild::start_v6(&hosts, 1, "n1", Some(&seed));
+        let all = [("n0", "[fd77::1]", 0), ("n1", "[fd77::2]", 0)];
+        wait_for("they are up there", &mut [&mut n0, &mut n1], &all);
+        for (node, other) in [(&n0, "n1"), (&n1, "n0")] {
+            let log = node.node.log();
+            assert!(!log.iter().any(|line| line.contains("link-local")), "{other}: {log:#?}");
+        }
+    });
+}
+
+#[test]
+fn nodes_that_have_link_local_addresses_only_say_at_once_what_to_do() {
+    let name = "nodes_that_have_link_local_addresses_only_say_at_once_what_to_do";
+    inside_own_network(test_name!(name), || {
+        let hosts = Hosts::new(&[0, 0, 0]);
+        let [ll0, ll1, ll2] = [0, 1, 2].map(|host| {
+            hosts.remove_address(host, gossip_addr(host).ip());
+            link_local(&hosts, host)
+        });
+        let seed = |ip: &str| format!("[{ip}%eth0]:27587");
+        let mut n0 = Wild::start_v6(&hosts, 0, "n0", None);
+        let mut n1 = Wild::start_v6(&hosts, 1, "n1", Some(&seed(&ll0)));
+        let bound = ["[::]:27586", &seed(&ll2)];
+        let n2 = Wild::start_at(&hosts, 2, "n2", bound, Some(&seed(&ll1)));
+        let give = "give each host another address, like a unique local one (fd00::/8)";
+        for (node, own) in [(&n0, &ll0), (&n1, &ll1), (&n2, &ll2)] {
+            let own = format!("others are told that this node is at [{own}]:27587, a link-local");
+            let warns = |line: &String| ["WARN", &own, give].iter().all(|w| line.contains(*w));
+            wait_until(&own, || node.node.log().iter().any(warns).then_some(()));
+        }
+        // n0 was not given n2's address with a zone.
+        for (node, peer) in [(&n0, "n1"), (&n1, "n0"), (&n2, "n1"), (&n0, "n2")] {
+            let what = format!("the warning of {peer}");
+            wait_until(&what, || node.has_warned(peer, give).then_some(()));
+        }
+        for host in 0..2 {
+            hosts.add_address(host, ip(&format!("fd77::{}", host + 1)));
+        }
+        let better = [("n0", "[fd77::1]", 0), ("n1", "[fd77::2]", 0)];
+        wait_for("they take what they are given", &mut [&mut n0, &mut n1], &better);
     });
 }

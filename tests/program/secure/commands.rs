@@ -58,7 +58,8 @@ fn status_says_that_a_node_with_a_key_is_up_and_how_to_log_in() {
     let node = keys.run("n1", &["--key", &key]);
     let address = node.client.to_string();
     let (code, said) = program(&["status", "--connect", &address]);
-    let asks = "n1 is up and asks for a login: use --key, --ticket, or --user and --secret-file\n";
+    let asks = "n1 is up and asks for a login: use --key, --ticket, or --user and --secret-file\n\
+                It says: nothing was done: clients of this node must log in\n";
     assert_eq!((code, said.as_str()), (Some(1), asks));
     let (code, said) = program(&["status", "--connect", &address, "--key", &key]);
     assert_eq!(code, Some(0), "{said}");

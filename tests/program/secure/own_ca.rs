@@ -111,14 +111,16 @@ fn tickets_that_the_node_makes_have_the_ca_that_was_named_and_users_need_none_of
 fn nodes_that_have_certificates_for_names_only_are_reached_by_the_names_that_they_advertise() {
     let keys = Keys::new();
     let [key, cert, secret, ca] = files(&keys, "localhost");
-    // At all addresses: otherwise the one at which it listens is the one that it advertises to clients.
-    let any = ["--client", "0.0.0.0:0", "--gossip", "127.0.0.1:0"];
-    let own = [&any[..], &["--key", &key, "--cert", &cert, "--cert-key", &secret]].concat();
+    let own = ["--gossip", "127.0.0.1:0", "--key", &key, "--cert", &cert, "--cert-key", &secret];
     let start = |name: &str, first: &[&str], options: &[&str]| {
-        NodeProcess::start_in(&keys.network, name, &[first, options].concat())
+        NodeProcess::start_in(&keys.network, name, &[first, &own, options].concat())
     };
-    let named = [&own[..], &["--advertise", "localhost"]].concat();
-    for (options, is_reached) in [(&own[..], false), (&named, true)] {
+    for (options, is_reached) in [
+        (&["--client", "0.0.0.0:0"][..], false),
+        // A node that listens at all addresses takes the host that it tells peers.
+        (&["--client", "0.0.0.0:0", "--advertise", "localhost"], true),
+        (&["--client", "127.0.0.1:0", "--advertise-client", "localhost"], true),
+    ] {
         let n1 = start("n1", &["run", "--peer-wait", "0s"], options);
         let n2 = start("n2", &["join", &n1.gossip.to_string()], options);
         let at = format!("localhost:{}", n1.client.port());
@@ -126,7 +128,7 @@ fn nodes_that_have_certificates_for_names_only_are_reached_by_the_names_that_the
         let run = |arguments: &[&str]| program(&[arguments, &by_key].concat());
         let (code, said) = run(&["wait", "--members", "2"]);
         assert_eq!(code, Some(0), "{said} {:#?}", n2.log());
-        let advice = "--advertise NAME";
+        let advice = "--advertise-client NAME";
         let (code, said) = run(&["conflicts", "--all"]);
         let is_told = said.contains("n2 is left out") && said.contains("wrong name");
         assert_eq!((code, is_told), (Some(i32::from(!is_reached)), !is_reached), "{said}");

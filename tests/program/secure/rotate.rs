@@ -11,6 +11,7 @@ use super::{Keys, copy, links, program, wait_for_links, wait_for_log};
 use crate::processes::{NodeProcess, field, wait_until};
 
 mod reader_gone;
+mod replaced_file;
 mod stolen_ca;
 mod stray_keys;
 

@@ -69,6 +69,7 @@ fn all_that_is_wrong_is_told_with_its_line() {
         "max-conections = 5".to_owned(),
         "keep-for = \"7 days\"".to_owned(),
         "keep-for = \"7d\"".to_owned(),
+        "advertise-client = \"10.0.0.300\"".to_owned(),
     ];
     let file = write(&folder.path().join("node.toml"), &lines.join("\n"));
     let (code, json) = findings(&file);
@@ -93,6 +94,7 @@ fn all_that_is_wrong_is_told_with_its_line() {
         (10, "max-conections", "error"),
         (11, "keep-for", "error"),
         (12, "", "error"),
+        (13, "advertise-client", "error"),
     ];
     assert_eq!(found, expected, "{json:#}");
     let done = check(&file);
@@ -118,6 +120,23 @@ fn what_a_start_refuses_the_check_refuses_in_the_same_words() {
         (
             "gossip = \"127.0.0.1:0\"\nfound = true\nadvertise = \"no-such.invalid\"\n",
             "no-such.invalid",
+        ),
+        (
+            "gossip = \"127.0.0.1:0\"\nfound = true\nadvertise = \"[fe80::1%lo]:37587\"\n",
+            "advertised address \"[fe80::1%lo]:37587\" cannot be used: it is a link-local address",
+        ),
+        ("gossip = \"[fe80::1]:0\"\nfound = true\n", "give its zone, like [fe80::1%eth0]:0"),
+        (
+            "gossip = \"127.0.0.1:0\"\nfound = true\nadvertise-client = \"0.0.0.0:37586\"\n",
+            "advertised client address \"0.0.0.0:37586\" cannot be used",
+        ),
+        (
+            "gossip = \"127.0.0.1:0\"\nfound = true\nadvertise-client = \"n1.example.org:0\"\n",
+            "clients cannot connect to port 0; leave the port out",
+        ),
+        (
+            "gossip = \"127.0.0.1:0\"\nfound = true\nadvertise-client = \"n1:n2\"\n",
+            "--advertise-client: \"n1:n2\"",
         ),
     ] {
         let file = write(&folder.path().join("node.toml"), &format!("{ports}{text}"));
@@ -156,7 +175,11 @@ fn files_that_a_start_cannot_use_the_check_refuses_at_their_line_and_neither_mak
         ("", "audit", "".into(), "an empty name"),
         ("", "data-dir", "/proc/x/y".into(), "/proc/x/y"),
         ("", "data-dir", at("nothing/data"), "nothing/data"),
-        ("", "data-dir", at("link"), "link"),
+        (&schedule, "snapshot-dir", "/proc/x".into(), "/proc/x"),
+        (&schedule, "snapshot-dir", at("nothing/snapshots"), "nothing/snapshots"),
+        (&with_data, "client-files", at("none"), "none"),
+        (&with_data, "client-files", at("nothing"), "nothing"),
+        (&with_data, "client-files", at("data"), "it is the data directory"),
         ("", "load", at("lines"), "lines of JSON, and --load"),
         ("", "load", at("nothing"), "cannot be loaded"),
         ("", "load", at("none"), "cannot be loaded"),
@@ -173,9 +196,40 @@ fn files_that_a_start_cannot_use_the_check_refuses_at_their_line_and_neither_mak
         assert_eq!((&found[0]["line"], &found[0]["key"]), (&line.into(), &key.into()), "{json:#}");
         assert!(found[0]["text"].as_str().unwrap().contains(words), "{text}: {json:#}");
         let mut node = Service::start(&["start", "--config", &file], &[]);
-        assert_ne!(node.ended(), Some(0), "{text}");
+        // It is not started again until somebody changes something.
+        assert_eq!(node.ended(), Some(2), "{text}: {}", node.log());
         assert!(node.log().contains(words), "{text}: {}", node.log());
-        let _ = std::fs::remove_dir_all(at("data")).map(|()| assert_eq!(key, "snapshot-dir"));
+        let _ = std::fs::remove_dir_all(at("data")).map(|()| assert!(key != "audit"));
+    }
+}
+
+/// A disk that is mounted later, say: whoever manages the service starts the node again.
+#[test]
+fn what_may_pass_by_itself_has_another_exit_code_than_what_somebody_has_to_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::os::unix::fs::symlink(at("disk"), at("link")).unwrap();
+    let schedule = "snapshot-schedule = \"daily 03:00\"\n";
+    let mut files = Vec::new();
+    for (before, key, value) in [
+        ("", "data-dir", at("link/data")),
+        ("", "client-files", at("link")),
+        ("", "audit", at("link/audit")),
+        (schedule, "snapshot-dir", at("link/snapshots")),
+    ] {
+        let text = format!("{NODE}{before}{key} = {value:?}\n");
+        let file = write(&at(&format!("{key}.toml")), &text);
+        assert_eq!(check(&file).code, 2, "{text}");
+        let mut node = Service::start(&["start", "--config", &file], &[]);
+        assert_eq!(node.ended(), Some(1), "{text}: {}", node.log());
+        files.push(file);
+    }
+    // Once the disk is there, they start as they are.
+    std::fs::create_dir(at("disk")).unwrap();
+    for file in files {
+        let mut node = Service::start(&["start", "--config", &file], &[]);
+        node.wait_for("started");
+        node.end();
     }
 }
 
@@ -206,6 +260,18 @@ fn what_a_start_makes_or_does_not_need_the_check_does_not_ask_for() {
     assert_eq!((done.code, at("token").exists()), (0, true), "{}", done.stdout);
     let mut node = Service::start(&["start", "--config", &file], &[]);
     node.wait_for("the file is not loaded");
+    node.wait_for("started");
+    node.end();
+}
+
+#[test]
+fn addresses_that_are_told_without_a_port_take_the_one_that_the_system_chooses() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = "advertise = \"127.0.0.1\"\nadvertise-client = \"no-such-host.invalid\"\n";
+    let file = write(&folder.path().join("node.toml"), &format!("{NODE}{told}"));
+    let done = check(&file);
+    assert_eq!(done.code, 0, "{}", done.stdout);
+    let mut node = Service::start(&["start", "--config", &file], &[]);
     node.wait_for("started");
     node.end();
 }

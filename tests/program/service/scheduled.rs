@@ -150,6 +150,6 @@ fn what_makes_no_sense_is_refused() {
     let both = ["--snapshot-schedule", "every 6h", "--snapshot-dir", &dir, "--data-dir", &dir];
     let ports = ["run", "--name", "n1", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
     let done = run(&[&ports[..], &both].concat(), &[], b"");
-    assert_eq!(done.code, 1, "{}", done.stderr);
+    assert_eq!(done.code, 2, "{}", done.stderr);
     assert!(done.stderr.contains("it is used for other files"), "{}", done.stderr);
 }

@@ -9,6 +9,7 @@
 //! to a pattern, and reading `.distkv.config`. The original allows everything there, and that is what
 //! `test_acl` tells clients that need not log in.
 
+mod growth;
 mod letters;
 mod rights;
 mod walk;
@@ -32,7 +33,7 @@ pub struct Acl {
 }
 
 /// The value of a pattern.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 struct Flags {
     pattern: Path,
     letters: Letters,

@@ -6,19 +6,19 @@ use super::{Acl, Letters};
 use crate::patterns::{States, element_slices};
 
 /// Nil as an element: what lies below it is no data.
-const NIL: &[u8] = b"\xc0";
+pub(super) const NIL: &[u8] = b"\xc0";
 /// What every client may read below nil: type checks, and which nodes are to serve which shards.
 const SHOWN: [&[u8]; 3] = [b"\xa4type", b"\xa5match", b"\xa6shards"];
 /// The entry that every client may read if no pattern decides: the original's clients read it when they start.
-const CONFIG: [&[u8]; 2] = [b"\xa7.distkv", b"\xa6config"];
+pub(super) const CONFIG: [&[u8]; 2] = [b"\xa7.distkv", b"\xa6config"];
 
 /// What one client may do with the data. Paths are whole ones, whatever root the session has; elements and
 /// paths are canonical bytes.
 #[derive(Debug)]
-pub struct Rights(Kind);
+pub struct Rights(pub(super) Kind);
 
 #[derive(Debug)]
-enum Kind {
+pub(super) enum Kind {
     /// Everything, also below nil.
     Everything,
     /// All data; below nil only reading what is shown to all.

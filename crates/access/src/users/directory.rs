@@ -134,6 +134,18 @@ impl Directory {
         gathered.finish(version)
     }
 
+    /// Has what is as it was from the directory before this one, so that whoever knows it sees that at once.
+    #[must_use]
+    pub fn after(mut self, before: &Self) -> Self {
+        for (name, rights) in &mut self.lists {
+            if let Some(known) = before.lists.get(name).filter(|known| known.are_those_of(rights)) {
+                *rights = Arc::clone(known);
+            }
+        }
+        self.all_data = Arc::clone(&before.all_data);
+        self
+    }
+
     /// Which one this is.
     #[must_use]
     pub fn version(&self) -> u64 {

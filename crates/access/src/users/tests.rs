@@ -283,6 +283,19 @@ fn users_share_a_list_and_old_lists_are_told() {
 }
 
 #[test]
+fn a_list_that_is_as_it_was_is_the_same_one_and_a_list_that_was_changed_is_not() {
+    let of = |kept: &str, changed: &str| {
+        directory(&[(":n.acl.kept.a.#", text(kept)), (":n.acl.changed.a.#", text(changed))])
+    };
+    let before = of("rw", "r");
+    let after = of("rw", "rx").after(&before);
+    let is_same =
+        |name| std::sync::Arc::ptr_eq(after.list(name).unwrap(), before.list(name).unwrap());
+    assert!(is_same("kept") && is_same("*") && !is_same("changed"));
+    assert_eq!(after.list("changed").unwrap().letters(path("a.b").as_bytes()), Letters::read("rx"));
+}
+
+#[test]
 fn a_list_of_too_many_patterns_allows_nothing() {
     let many: Vec<_> = (0..2_000).map(|n| (format!(":n.acl.lim.p{n}"), text("r"))).collect();
     let mut entries: Vec<_> = many.iter().map(|(p, v)| (p.as_str(), v.clone())).collect();

@@ -124,3 +124,24 @@ fn a_clock_that_begins_in_1970_and_is_corrected_removes_nothing_for_an_hour() {
     save(&mut world, 8);
     assert!(!has_all(&disk));
 }
+
+#[test]
+fn a_restart_while_the_clock_is_ahead_makes_it_no_more_certain() {
+    for right_for_ms in [0, 2 * HOUR_MS] {
+        let disk = MemoryDisk::new();
+        let mut world = world_with_a_past(&disk, &config(SyncPolicy::Never));
+        pass(&mut world, right_for_ms);
+        set_ahead(&world, YEAR_MS);
+        save(&mut world, 5);
+        pass(&mut world, HOUR_MS / 2);
+        let now = world.system.now();
+        world.stop();
+        // The end of its log is of a time that is still to come.
+        let mut world = World::start_at(&disk, &config(SyncPolicy::Never), now + YEAR_MS).unwrap();
+        (6..=8).for_each(|value| save(&mut world, value));
+        assert!(has_all(&disk), "{right_for_ms}");
+        pass(&mut world, HOUR_MS + 2 * SECOND_MS);
+        save(&mut world, 9);
+        assert!(!has_all(&disk), "then it is believed");
+    }
+}

@@ -10,6 +10,9 @@ pub const CLIENT_PORT: u16 = 27586;
 /// The port at which nodes listen for each other (TCP and UDP), unless told otherwise.
 pub const GOSSIP_PORT: u16 = 27587;
 
+/// Most bytes between two dots of a host's name (RFC 1035).
+const LABEL_BYTES_MAX: usize = 63;
+
 /// An IPv6 address belongs to whoever has this many of its first bits.
 const IPV6_BITS: u32 = 64;
 
@@ -21,6 +24,12 @@ pub fn host_of(address: IpAddr) -> IpAddr {
         IpAddr::V4(v4) => v4.into(),
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> IPV6_BITS << IPV6_BITS).into(),
     }
+}
+
+/// Whether this is an IPv6 link-local address (fe80::/10).
+#[must_use]
+pub fn is_link_local(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
 /// A host and a port; the host is looked up anew at each attempt to connect.
@@ -60,9 +69,43 @@ pub enum AddressError {
     /// It is to be connected to, and nobody can be at port 0.
     #[error("{0:?}: nothing listens at port 0; write HOST:PORT, with the port that the node has")]
     NoOnesPort(String),
-    /// The brackets hold no IPv6 address, or do not close.
-    #[error("{0:?} has no IPv6 address in its brackets; write [ADDRESS]:PORT")]
-    Brackets(String),
+    /// A bracket that does not close.
+    #[error("{0:?} does not close its bracket; write [ADDRESS]:PORT")]
+    OpenBracket(String),
+    /// What is in the brackets is no IPv6 address.
+    #[error("{text:?}: brackets are for IPv6 addresses, and {host:?} is none; write HOST:PORT")]
+    Brackets {
+        /// The whole.
+        text: String,
+        /// What is in the brackets.
+        host: String,
+    },
+    /// Something other than a port stands behind the brackets.
+    #[error("{0:?} has no colon after its brackets; write [ADDRESS]:PORT")]
+    NoColon(String),
+    /// An IPv6 address with a zone and a port, without brackets.
+    #[error("{text:?} needs brackets before its port; write {like}")]
+    NoBrackets {
+        /// The whole.
+        text: String,
+        /// What is probably meant.
+        like: HostPort,
+    },
+    /// It is an IPv6 link-local address, which this machine cannot use without a zone.
+    #[error(
+        "{text:?} is a link-local address and has no zone (the name of this machine's network interface); give its zone, like {like}"
+    )]
+    NoZone {
+        /// The whole.
+        text: String,
+        /// The address with a zone.
+        like: HostPort,
+    },
+    /// The host has a part that is too long for a name. A ticket or a key has.
+    #[error(
+        "{0:?} is no address: between two dots, a name has at most {LABEL_BYTES_MAX} characters; write HOST:PORT"
+    )]
+    LongName(String),
     /// The host has a character that no host name has.
     #[error("{text:?}: {character:?} cannot be part of a host name")]
     Character {
@@ -99,22 +142,47 @@ impl HostPort {
         }
         // A zone ("fe80::1%eth0") has more; the system judges it.
         let is_good = |c: &char| c.is_alphanumeric() || "-_.:%".contains(*c);
-        match host.chars().find(|c| !is_good(c)) {
-            Some(character) => Err(AddressError::Character { text: text.to_owned(), character }),
-            None => Ok(HostPort { host: host.to_owned(), port }),
+        if let Some(character) = host.chars().find(|c| !is_good(c)) {
+            return Err(AddressError::Character { text: text.to_owned(), character });
         }
+        if host.split('.').any(|label| label.len() > LABEL_BYTES_MAX) {
+            return Err(AddressError::LongName(text.to_owned()));
+        }
+        Ok(HostPort { host: host.to_owned(), port })
     }
 
-    /// The same for an address that is to be connected to: port 0 is none.
+    /// The same for an address of this machine, at which something is to listen: a link-local one needs its zone.
+    ///
+    /// # Errors
+    /// [`AddressError`] says what is wrong, and what the right form is.
+    pub fn parse_local(text: &str, default_port: Option<u16>) -> Result<HostPort, AddressError> {
+        let address = HostPort::parse(text, default_port)?;
+        let (ip, zone) = split_zone(&address.host);
+        if address.is_link_local() && zone.is_empty() {
+            let like = HostPort { host: format!("{ip}%eth0"), port: address.port };
+            return Err(AddressError::NoZone { text: text.to_owned(), like });
+        }
+        Ok(address)
+    }
+
+    /// The same for an address that is to be connected to: port 0 is none, either.
     ///
     /// # Errors
     /// [`AddressError`] says what is wrong, and what the right form is.
     pub fn parse_remote(text: &str, default_port: Option<u16>) -> Result<HostPort, AddressError> {
-        let address = HostPort::parse(text, default_port)?;
+        let address = HostPort::parse_local(text, default_port)?;
         if address.port == 0 {
             return Err(AddressError::NoOnesPort(text.to_owned()));
         }
         Ok(address)
+    }
+
+    /// Whether the host is an IPv6 link-local address. It means something on one link only, so this host needs a zone
+    /// with it, and others need another one, or cannot use it at all.
+    #[must_use]
+    pub fn is_link_local(&self) -> bool {
+        let ip = split_zone(&self.host).0.parse::<IpAddr>();
+        ip.is_ok_and(is_link_local)
     }
 
     /// The address, where the host is an IP address.
@@ -142,25 +210,44 @@ impl From<SocketAddr> for HostPort {
 /// The host, without brackets, and the port, if there is one.
 fn split(text: &str) -> Result<(&str, Option<&str>), AddressError> {
     if let Some(rest) = text.strip_prefix('[') {
-        let bad = || AddressError::Brackets(text.to_owned());
-        let (host, rest) = rest.split_once(']').ok_or_else(bad)?;
-        // A zone ("fe80::1%eth0") is for the system to judge.
-        let address = host.split('%').next().unwrap_or_default();
-        address.parse::<Ipv6Addr>().map_err(|_| bad())?;
+        let is_open = || AddressError::OpenBracket(text.to_owned());
+        let (host, rest) = rest.split_once(']').ok_or_else(is_open)?;
+        if !host.is_empty() && !is_ipv6(host) {
+            return Err(AddressError::Brackets { text: text.to_owned(), host: host.to_owned() });
+        }
         return match rest.strip_prefix(':') {
             Some(port) => Ok((host, Some(port))),
             None if rest.is_empty() => Ok((host, None)),
-            None => Err(bad()),
+            None => Err(AddressError::NoColon(text.to_owned())),
         };
     }
-    if text.parse::<Ipv6Addr>().is_ok() {
+    if is_ipv6(text) {
         return Ok((text, None));
+    }
+    if let Some((host, port)) = text.rsplit_once(':')
+        && host.contains('%')
+        && is_ipv6(host)
+        && let Ok(port) = port.parse()
+    {
+        let like = HostPort { host: host.to_owned(), port };
+        return Err(AddressError::NoBrackets { text: text.to_owned(), like });
     }
     // A text with more colons is neither an address nor a name; the error about its "port" says so.
     match text.split_once(':') {
         Some((host, port)) => Ok((host, Some(port))),
         None => Ok((text, None)),
     }
+}
+
+/// An address, and its zone, if it has one ("fe80::1%eth0").
+fn split_zone(host: &str) -> (&str, &str) {
+    host.split_once('%').unwrap_or((host, ""))
+}
+
+/// Whether this is an IPv6 address, with a zone or without; which zones there are, the system knows.
+fn is_ipv6(text: &str) -> bool {
+    let (address, zone) = split_zone(text);
+    address.parse::<Ipv6Addr>().is_ok() && !zone.contains(':')
 }
 
 impl fmt::Display for HostPort {
@@ -191,6 +278,7 @@ mod tests {
         assert_eq!(parsed("[::1]"), of("::1", 1));
         assert_eq!(parsed("::1"), of("::1", 1));
         assert_eq!(parsed("[fe80::1%eth0]:80"), of("fe80::1%eth0", 80));
+        assert_eq!(parsed("fe80::1%eth0"), of("fe80::1%eth0", 1));
     }
 
     #[test]
@@ -210,13 +298,56 @@ mod tests {
         assert!(HostPort::parse_remote("a", Some(5)).is_ok_and(|there| there.port == 5));
         let error = HostPort::parse_remote("a:0", None).unwrap_err();
         assert!(error.to_string().starts_with("\"a:0\": nothing listens at port 0"), "{error}");
+        let long = |count| format!("n1.{}.example:1", "a".repeat(count));
+        assert!(HostPort::parse(&long(63), None).is_ok());
+        let error = HostPort::parse(&long(64), None).unwrap_err();
+        assert!(error.to_string().contains("at most 63 characters; write HOST:PORT"), "{error}");
         let error = HostPort::parse("localhost", None).unwrap_err();
         assert!(matches!(error, AddressError::NoPort(_)));
     }
 
     #[test]
+    fn of_an_ipv6_address_it_is_told_what_its_form_lacks() {
+        for (text, what) in [
+            ("[::1", "does not close its bracket; write [ADDRESS]:PORT"),
+            ("[::1:80", "does not close its bracket; write [ADDRESS]:PORT"),
+            ("[::1]80", "has no colon after its brackets; write [ADDRESS]:PORT"),
+            (
+                "[10.0.0.1]:80",
+                "brackets are for IPv6 addresses, and \"10.0.0.1\" is none; write HOST:PORT",
+            ),
+            ("[n1]:80", "brackets are for IPv6 addresses, and \"n1\" is none; write HOST:PORT"),
+            ("[]:80", "has no host; write HOST:PORT"),
+            ("fe80::1%eth0:80", "needs brackets before its port; write [fe80::1%eth0]:80"),
+            ("fe80::1%eth0:80:1", "is no port; write HOST:PORT"),
+        ] {
+            let error = HostPort::parse(text, Some(1)).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{text:?}")) && error.contains(what), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_link_local_address_is_used_with_a_zone_only() {
+        for (text, like) in [
+            ("[fe80::1]:80", "[fe80::1%eth0]:80"),
+            ("fe80::1", "[fe80::1%eth0]:5"),
+            ("[FEBF::1%]:80", "[FEBF::1%eth0]:80"),
+            ("fe80::1%", "[fe80::1%eth0]:5"),
+        ] {
+            let error = HostPort::parse_remote(text, Some(5)).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{text:?} is a link-local address")), "{error}");
+            assert!(error.ends_with(&format!("give its zone, like {like}")), "{error}");
+            // Nodes tell such addresses of others.
+            assert!(HostPort::parse(text, Some(5)).is_ok());
+        }
+        for text in ["[fe80::1%eth0]:5", "fe80::1%2", "[fec0::1]:5", "fd00::1", "169.254.0.1:5"] {
+            assert!(HostPort::parse_remote(text, Some(5)).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
     fn an_address_is_written_as_it_is_read() {
-        for text in ["127.0.0.1:80", "[::1]:80", "localhost:1"] {
+        for text in ["127.0.0.1:80", "[::1]:80", "[fe80::1%eth0]:80", "localhost:1"] {
             assert_eq!(HostPort::parse(text, None).unwrap().to_string(), text);
         }
     }

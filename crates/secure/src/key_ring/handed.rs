@@ -172,6 +172,17 @@ impl KeyRing {
         Ok(merged)
     }
 
+    /// Takes what was ordered over the network from the ring of the node whose key file this ring is of.
+    ///
+    /// # Errors
+    /// [`RingError::Replaced`], and those of [`Self::merge`]: the ring is as it was.
+    pub fn keep(&mut self, of_node: &KeyRing) -> Result<Merged, RingError> {
+        if !self.is_related_to(of_node) {
+            return Err(RingError::Replaced);
+        }
+        self.merge(&of_node.handed())
+    }
+
     /// Takes out what another ring remembers as removed, oldest first, and remembers it; what was taken out.
     ///
     /// What is unknown here and stands before something that is known is older than that. It never displaces what is

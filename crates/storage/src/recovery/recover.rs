@@ -14,6 +14,7 @@
 mod base;
 mod chain;
 mod files;
+mod passed_time;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -75,6 +76,9 @@ pub struct Recovered {
     /// When the last batch of all logs was logged, milliseconds since 1970; none where there is no log, and where the
     /// wanted moment is before that batch, or in a gap.
     pub last_logged_ms: Option<u64>,
+    /// The last time of the logs that is certain to have passed, milliseconds since 1970: not that of a clock that had leapt
+    /// ahead by more than an hour when less than an hour of log followed. None where all of the log may be of such a clock.
+    pub certain_ms: Option<u64>,
     repairs: Vec<Repair>,
 }
 
@@ -131,7 +135,7 @@ pub fn recover(
     if !discarded_all {
         chain.read(&files, from, progress)?;
     }
-    let last_logged_ms = chain.last_logged_ms();
+    let (last_logged_ms, certain_ms) = (chain.last_logged_ms(), chain.certain_ms());
     let Chain { replay, last, mut found, mut cuts, discarded, .. } = chain;
     warnings.append(&mut found);
     repairs.append(&mut cuts);
@@ -169,6 +173,7 @@ pub fn recover(
         next,
         warnings,
         last_logged_ms,
+        certain_ms,
         repairs,
     })
 }

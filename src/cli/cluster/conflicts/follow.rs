@@ -11,7 +11,7 @@ use super::told::{Printer, Told, tell_dropped};
 use crate::cli::data::rewatch::{PAUSE, may_pass, open_again};
 use crate::cli::error::CliError;
 use crate::cli::say;
-use crate::cli::terminal::output::printable;
+use crate::cli::terminal::output::{printable, shown_path};
 use crate::client::StreamEvent;
 
 /// A node that is followed.
@@ -143,7 +143,7 @@ pub(super) async fn follow(
                 whose(&error)
             )),
             News::Again { address, found } => {
-                let path = &args.path;
+                let path = shown_path(&args.path);
                 say::line(&format!(
                     "following conflicts below {path} at {address} (node {name}) again: those that it found meanwhile follow"
                 ));

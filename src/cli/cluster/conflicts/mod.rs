@@ -13,7 +13,7 @@ use super::roster::Roster;
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, parse_path};
 use crate::cli::say;
-use crate::cli::terminal::output::{count_of, end_with_reader, printable};
+use crate::cli::terminal::output::{count_of, end_with_reader, printable, shown_path};
 use crate::model::path::Path;
 
 /// Most nodes that are asked: as many as a network is made for.
@@ -101,7 +101,8 @@ pub(in crate::cli) async fn run(args: ConflictsArgs) -> Result<(), CliError> {
         asking.watch(&args.path).await?;
         let address = asking.nodes.first().map(|node| node.remote.connection.address());
         let (address, names) = (address.unwrap_or_default(), asking.names());
-        say::line(&format!("following conflicts below {} at {address} (node {names})", args.path));
+        let path = shown_path(&args.path);
+        say::line(&format!("following conflicts below {path} at {address} (node {names})"));
     }
     let mut printer = Printer::new(&args);
     let recent = asking.list(&args).await?;
@@ -113,7 +114,7 @@ pub(in crate::cli) async fn run(args: ConflictsArgs) -> Result<(), CliError> {
         // A list of the root lacks the system's own tree, as `tree` does.
         let place = match args.path.is_root() {
             true => String::from(" (the system's own, of users and access lists, are below :n)"),
-            false => format!(" below {}", args.path),
+            false => format!(" below {}", shown_path(&args.path)),
         };
         say::line(&format!("no conflicts were found at {} since the start{place}", asking.names()));
     }

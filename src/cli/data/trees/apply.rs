@@ -15,7 +15,7 @@ use crate::cli::files::read::{Lines, name_of};
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
 use crate::cli::say;
 use crate::cli::terminal::interrupt::Interrupt;
-use crate::cli::terminal::output::{Output, count_of, json_of, printable, text_of};
+use crate::cli::terminal::output::{Output, count_of, json_of, printable, shown_path, text_of};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::client::{Fields, StreamEvent};
 use crate::model::path::Path;
@@ -226,7 +226,11 @@ impl WantedArgs {
                 Err(error) => return failed(error.to_string()),
             };
             if path.strip_prefix(&self.below).is_none() {
-                return failed(format!("{path} is not below {}", self.below));
+                return failed(format!(
+                    "{} is not below {}",
+                    shown_path(&path),
+                    shown_path(&self.below)
+                ));
             }
             if path.strip_prefix(&Path::system_root()).is_some() {
                 return failed(String::from("what is below :n belongs to the system"));
@@ -237,7 +241,7 @@ impl WantedArgs {
                 return failed(format!("more than {ENTRIES_MAX} entries; compare part by part"));
             }
             if wanted.insert(path.clone(), value).is_some() {
-                return failed(format!("{path} stands in the file twice"));
+                return failed(format!("{} stands in the file twice", shown_path(&path)));
             }
         }
     }

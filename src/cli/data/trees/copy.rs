@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
 use crate::cli::terminal::interrupt::Interrupt;
-use crate::cli::terminal::output::{Output, count_of, printable};
+use crate::cli::terminal::output::{Output, count_of, printable, shown_path};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::client::{Fields, StreamEvent};
 use crate::model::path::Path;
@@ -180,15 +180,17 @@ impl Places {
             return usage(String::from("both paths are the same"));
         }
         if self.recursive && self.to.strip_prefix(&self.from).is_some() {
-            return usage(format!("{} is below {} itself", self.to, self.from));
+            let (to, from) = (shown_path(&self.to), shown_path(&self.from));
+            return usage(format!("{to} is below {from} itself"));
         }
         Ok(())
     }
 
     fn nothing_there(&self) -> String {
+        let from = shown_path(&self.from);
         match self.recursive {
-            true => format!("there is no value at {} or below it", self.from),
-            false => format!("{} has no value; --recursive takes what is below it", self.from),
+            true => format!("there is no value at {from} or below it"),
+            false => format!("{from} has no value; --recursive takes what is below it"),
         }
     }
 
@@ -304,6 +306,5 @@ async fn delete_all(remote: &Remote, batch: &[Entry], done: &mut Done) -> Result
 
 /// What failed at which entry, and what to do.
 pub(super) fn told_at(path: &Path, error: CliError, advice: &str) -> CliError {
-    let path = path.to_string();
-    error.said(|why| format!("{}: {why}{advice}", printable(&path)))
+    error.said(|why| format!("{}: {why}{advice}", shown_path(path)))
 }

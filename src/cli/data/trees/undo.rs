@@ -16,7 +16,7 @@ use crate::cli::remote::{Remote, RemoteArgs, parse_path};
 use crate::cli::say;
 use crate::cli::snapshot::save::{PAST_TIMEOUT, fetch};
 use crate::cli::terminal::interrupt::Interrupt;
-use crate::cli::terminal::output::{Output, count_of, json_of, printable, text_of};
+use crate::cli::terminal::output::{Output, count_of, json_of, printable, shown_path, text_of};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::cli::terminal::times::{Moment, parse_moment, show_time};
 use crate::client::Fields;
@@ -185,7 +185,7 @@ impl UndoArgs {
             .filter(|(path, _)| path.strip_prefix(&system).is_none())
             .map(|(path, value)| match Value::new(value) {
                 Ok(value) => Ok((path, value)),
-                Err(error) => Err(CliError::Failure(format!("{path}: {error}"))),
+                Err(error) => Err(CliError::Failure(format!("{}: {error}", shown_path(&path)))),
             })
             .collect::<Result<BTreeMap<_, _>, _>>()?;
         let remembered = then.len() as u64;

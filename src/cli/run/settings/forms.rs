@@ -60,7 +60,9 @@ pub(super) fn duration<'de, D: Deserializer<'de>>(
 pub(super) fn path<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<PathBuf>, D::Error> {
-    let path = PathBuf::deserialize(deserializer)?;
+    // Serde's error would show what stands there, which may be a secret.
+    let path = PathBuf::deserialize(deserializer)
+        .map_err(|_| D::Error::custom("the name of a file or directory is wanted, in quotes"))?;
     if path.as_os_str().is_empty() {
         let text = "an empty name is no file and no directory; name one, or leave the key out";
         return Err(D::Error::custom(text));

@@ -9,9 +9,10 @@ use std::path::Path;
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, looks_secret};
 use crate::cli::files::cannot;
 use crate::node::config::Token;
+use crate::node::{advice_of_writing, is_wrong_place};
 use crate::rt;
 
 /// Random bytes of a token that is made; it has twice as many hexadecimal digits.
@@ -26,7 +27,7 @@ const TOKEN_BYTES_MAX: usize = 1_024;
 /// # Errors
 /// The file cannot be read or made, others may read it, or it holds no token.
 pub(super) fn read_or_make(file: &Path) -> Result<Token, CliError> {
-    if is_missing(file) {
+    if is_missing(file)? {
         make(file)?;
     }
     read(file)
@@ -37,7 +38,7 @@ pub(super) fn read_or_make(file: &Path) -> Result<Token, CliError> {
 /// # Errors
 /// Those of [`read_or_make`], as far as they can be seen without making anything.
 pub(super) fn look(file: &Path) -> Result<Token, CliError> {
-    match is_missing(file) {
+    match is_missing(file)? {
         true => could_make(file).map(|()| Token::new("")),
         false => read(file),
     }
@@ -53,8 +54,19 @@ pub(super) fn of_option(error: CliError) -> CliError {
     }
 }
 
-fn is_missing(file: &Path) -> bool {
-    fs::metadata(file).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+/// Whether there is no such file, so that one is to be made.
+///
+/// # Errors
+/// The name is what belongs into the file.
+fn is_missing(file: &Path) -> Result<bool, CliError> {
+    let is_missing = fs::metadata(file).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    if is_missing && file.to_str().is_some_and(looks_secret) {
+        return Err(CliError::Usage(format!(
+            "{}: this looks like the token itself; name a file in which it is, or is to be",
+            file.display()
+        )));
+    }
+    Ok(is_missing)
 }
 
 fn read(file: &Path) -> Result<Token, CliError> {
@@ -115,15 +127,29 @@ fn could_make(file: &Path) -> Result<(), CliError> {
         Ok(_) => Err(Errno::EXIST),
         Err(_) => access(folder.unwrap_or(Path::new(".")), Access::WRITE_OK | Access::EXEC_OK),
     };
-    may.map_err(|errno| cannot("write", file, io::Error::from(errno)))
+    may.map_err(|errno| unwritable(file, &errno.into()))
 }
 
 fn make(file: &Path) -> Result<(), CliError> {
     let text = make_text()?;
     let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
-    let mut opened = opened.map_err(|error| cannot("write", file, error))?;
+    let mut opened = opened.map_err(|error| unwritable(file, &error))?;
     let written = writeln!(opened, "{text}").and_then(|()| opened.sync_all());
-    written.map_err(|error| cannot("write", file, error))
+    written.map_err(|error| {
+        // Half a token would keep the node from starting once there is room.
+        let _ = fs::remove_file(file);
+        unwritable(file, &error)
+    })
+}
+
+/// The error of a file that cannot be made. Where its name is wrong, that is a mistake of whoever names it.
+fn unwritable(file: &Path, error: &io::Error) -> CliError {
+    let told = cannot("write", file, error);
+    let told = told.said(|text| match advice_of_writing(error) {
+        "" => text,
+        advice => format!("{text}; name another place{advice}"),
+    });
+    if is_wrong_place(file, error) { told.of_setting() } else { told }
 }
 
 #[cfg(test)]

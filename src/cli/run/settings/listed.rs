@@ -64,16 +64,26 @@ settings! {
         #[arg(long, value_name = "ADDR[:PORT]")]
         advertise: Option<String>,
 
+        /// Where clients reach this node, if that is not what --client says, as behind port forwarding
+        /// [default: the address of --client; of a wildcard address, the host that other nodes are told]
+        ///
+        /// Smart clients and some commands learn from one node where all others are, and connect there. Without a port,
+        /// it is that of --client. A name is told as it is: the clients look it up. The node does not check that the
+        /// address leads to it: `distkv-node status --connect ADDR:PORT`, where the clients are, says which node
+        /// answers there.
+        #[arg(long, value_name = "ADDR[:PORT]")]
+        advertise_client: Option<String>,
+
         /// Answer HTTP: a page, the data at /v1/kv/, metrics and health; without an address at
         /// 127.0.0.1:27585 [default: not at all]
         ///
         /// Where clients must log in, requests for data need a ticket (Authorization: Bearer). Elsewhere everybody who
         /// reaches the port reads, and nobody changes anything without --http-write. A request must name the node in its
-        /// Host field by the address at which it comes in, `localhost`, the host of --advertise, a --cert-name or a
-        /// --http-name. A node with --key or --cert speaks TLS at this port, with the certificate that it shows its
-        /// clients; plain text it takes at loopback addresses only (with --client-plaintext none: nowhere). Without a
-        /// certificate, a port that other machines reach needs --insecure, and takes no secrets and no changes from
-        /// them.
+        /// Host field by the address at which it comes in, `localhost`, the host of --advertise or --advertise-client, a
+        /// --cert-name or a --http-name. A node with --key or --cert speaks TLS at this port, with the certificate that
+        /// it shows its clients; plain text it takes at loopback addresses only (with --client-plaintext none: nowhere).
+        /// Without a certificate, a port that other machines reach needs --insecure, and takes no secrets and no changes
+        /// from them.
         #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:27585")]
         http: Option<String>,
 

@@ -41,6 +41,7 @@ fn the_file_sets_whatever_options_can() {
         client = "[::]:1000"
         gossip = "0.0.0.0:1001"
         advertise = "n1.example.org"
+        advertise-client = "n1.example.org:37586"
         peers = ["n2.example.org", "10.0.0.3:7"]
         peer-file = "peers"
         max-memory = "1.5GiB"
@@ -74,6 +75,8 @@ fn the_file_sets_whatever_options_can() {
     assert!(Settings::default().threads().is_ok_and(|threads| threads >= 1));
     let config = config(settings, StartKind::Run).unwrap();
     assert_eq!(config.client, "[::]:1000");
+    assert_eq!(config.advertise.as_deref(), Some("n1.example.org"));
+    assert_eq!(config.advertise_client.as_deref(), Some("n1.example.org:37586"));
     assert_eq!(config.peers, ["n2.example.org:27587", "10.0.0.3:7"]);
     assert_eq!(config.memory_max, Some(3 << 29));
     assert!(config.read_only && config.remote_restore);
@@ -106,7 +109,7 @@ fn options_win_over_the_file_one_by_one() {
         read_only: Some(false),
         ignore_auth: Some(true),
         isolated_logins: Some(Duration::from_secs(600)),
-        audit: Some("/var/log/distkv/audit".into()),
+        audit: Some("/var/lib/distkv/audit".into()),
         ..Settings::default()
     };
     let settings = options.or(file);
@@ -198,11 +201,33 @@ fn what_makes_no_sense_is_refused() {
         Settings { client: some("localhost"), ..Settings::default() },
         Settings { gossip: some("127.0.0.1:99999"), ..Settings::default() },
         Settings { advertise: some(":80"), ..Settings::default() },
+        Settings { advertise_client: some(":80"), ..Settings::default() },
         Settings { peers: Some(vec!["a b".into()]), ..Settings::default() },
         Settings { max_connections: Some(0), ..Settings::default() },
         Settings { forget_down_after: Some(Duration::ZERO), ..Settings::default() },
     ] {
         assert!(config(settings.clone(), StartKind::Run).is_err(), "{settings:?}");
+    }
+}
+
+#[test]
+fn a_link_local_address_without_its_zone_is_refused_wherever_this_machine_uses_it() {
+    let some = |text: &str| Some(text.to_owned());
+    let all = |text: &str| {
+        [
+            ("--client", Settings { client: some(text), ..Settings::default() }),
+            ("--gossip", Settings { gossip: some(text), ..Settings::default() }),
+            ("--http", Settings { http: some(text), ..Settings::default() }),
+            ("peer", Settings { peers: Some(vec![text.into()]), ..Settings::default() }),
+        ]
+    };
+    for (what, settings) in all("[fe80::1]:5") {
+        let error = config(settings, StartKind::Run).unwrap_err();
+        assert!(error.starts_with(&format!("{what}: \"[fe80::1]:5\" is a link-local")), "{error}");
+        assert!(error.ends_with("give its zone, like [fe80::1%eth0]:5"), "{error}");
+    }
+    for (what, settings) in all("[fe80::1%eth0]:5") {
+        assert!(config(settings, StartKind::Run).is_ok(), "{what}");
     }
 }
 

@@ -16,7 +16,7 @@ use crate::model::ids::NodeName;
 use crate::node::config::GOSSIP_PORT;
 use crate::node::link::transport::{Channel, Halves};
 use crate::node::link::{Dialled, Link, Links, Origin, Standing, is_worth_a_warning, tune};
-use crate::node::membership::address::{HostPort, route_to};
+use crate::node::membership::address::{GIVE_ANOTHER, HostPort, route_to};
 use crate::node::membership::identity::Told;
 use crate::protocol::peer::greeting::{Greeting, Refusal, RefusalCode};
 use crate::rt::{self, TcpStream};
@@ -109,6 +109,12 @@ async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
         return Err(Dialled::Linked(name));
     }
     tell_swim(links, &addrs);
+    if parsed.is_link_local() && parsed.numeric().is_some() {
+        // Another node tells it, without a zone. The system would say "invalid argument".
+        let why =
+            format!("a link-local address needs a zone, which only operators know; {GIVE_ANOTHER}");
+        return Err(Dialled::Unreachable(why));
+    }
     let (stream, remote) = match connect(&addrs).await {
         Ok(connected) => connected,
         Err(error) => return Err(Dialled::Unreachable(error.to_string())),

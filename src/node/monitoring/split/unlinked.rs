@@ -2,10 +2,13 @@
 //! node by way of others, too, so it says nothing of two nodes that cannot reach each other. Pure; time comes in.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::{Network, News, Presence, SAY_AGAIN_MS};
+use crate::membership::{MemberInfo, MemberState};
 use crate::model::ids::{Millis, NodeName};
+use crate::node::membership::address::{GIVE_ANOTHER, HostPort, is_link_local};
 use crate::server::info::names_text;
 use crate::server::purge_block::show_ms;
 
@@ -23,6 +26,8 @@ pub(in crate::node) struct Unlinked {
     why: Option<String>,
     /// Those of them that cannot be linked as long as neither side is configured otherwise, and why.
     refusing: BTreeMap<NodeName, Arc<str>>,
+    /// Those of the others that are at link-local addresses.
+    link_local: BTreeMap<NodeName, SocketAddr>,
     /// When the log said so, and of whom.
     said: Option<(Millis, BTreeSet<NodeName>)>,
 }
@@ -50,6 +55,11 @@ impl Unlinked {
         self.lasting = lasting.map(|(name, _)| name.clone()).collect();
         let refusing = network.refusing.iter().filter(|(name, _)| self.lasting.contains(*name));
         self.refusing = refusing.map(|(name, why)| (name.clone(), Arc::clone(why))).collect();
+        let is_at = |(name, _): &(&NodeName, &SocketAddr)| {
+            self.lasting.contains(*name) && !self.refusing.contains_key(*name)
+        };
+        let link_local = network.link_local.iter().filter(is_at);
+        self.link_local = link_local.map(|(name, addr)| (name.clone(), *addr)).collect();
         let why = self.unreached().find_map(why);
         self.why = why;
         if self.lasting.is_empty() {
@@ -74,37 +84,61 @@ impl Unlinked {
     pub(in crate::node) fn text(&self, now: Millis) -> Option<String> {
         let since = self.lasting.iter().filter_map(|name| self.since.get(name)).min()?;
         let since = show_ms(now.saturating_sub(*since));
-        let beginning = |names: &[String], is: &str| {
+        let beginning = |names: &[String]| {
+            let is = if names.len() == 1 { "it is" } else { "they are" };
             format!("there has been no link to {} for {since}, although {is} up", names_text(names))
         };
-        let refusing: Vec<String> = self.refusing.keys().map(ToString::to_string).collect();
-        let refusing = self.refusing.values().next().map(|why| {
-            let is = if refusing.len() == 1 { "it is" } else { "they are" };
-            let beginning = beginning(&refusing, is);
-            format!("{beginning}: one side refuses the other, so changes go by way of others if they can; {why}")
-        });
-        let names: Vec<String> = self.unreached().map(ToString::to_string).collect();
-        if names.is_empty() {
-            return refusing;
+        let mut parts = Vec::new();
+        let unreached: Vec<String> = self.unreached().map(ToString::to_string).collect();
+        if !unreached.is_empty() {
+            let (it, them) = match unreached.len() {
+                1 => ("it", "the two"),
+                _ => ("them", "this node and these"),
+            };
+            let beginning = beginning(&unreached);
+            let why = self.why.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
+            parts.push(format!(
+                "{beginning}: {them} cannot reach each other by TCP, so changes go by way of others, and later; look at \
+                 the firewalls and routes between this node and {it}, and at the addresses that they give to others \
+                 (--advertise){why}"
+            ));
         }
-        let (is, it, them) = match names.len() {
-            1 => ("it is", "it", "the two"),
-            _ => ("they are", "them", "this node and these"),
-        };
-        let beginning = beginning(&names, is);
-        let why = self.why.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
-        let refusing = refusing.map(|text| format!(". Besides, {text}")).unwrap_or_default();
-        Some(format!(
-            "{beginning}: {them} cannot reach each other by TCP, so changes go by way of others, and later; look at the \
-             firewalls and routes between this node and {it}, and at the addresses that they give to others \
-             (--advertise){why}{refusing}"
-        ))
+        let link_local: Vec<String> = self.link_local.keys().map(ToString::to_string).collect();
+        if let Some(addr) = self.link_local.values().next() {
+            let beginning = beginning(&link_local);
+            parts.push(format!(
+                "{beginning}: a link-local address, like {}, needs a zone, which this node does not know, so changes go \
+                 by way of others, and later; {GIVE_ANOTHER}",
+                HostPort::from(*addr)
+            ));
+        }
+        let refusing: Vec<String> = self.refusing.keys().map(ToString::to_string).collect();
+        if let Some(why) = self.refusing.values().next() {
+            let beginning = beginning(&refusing);
+            parts.push(format!(
+                "{beginning}: one side refuses the other, so changes go by way of others if they can; {why}"
+            ));
+        }
+        (!parts.is_empty()).then(|| parts.join(". Besides, "))
     }
 
-    /// Those that are warned of and refuse nothing.
+    /// Those that are warned of and should be reached.
     fn unreached(&self) -> impl Iterator<Item = &NodeName> {
-        self.lasting.iter().filter(|name| !self.refusing.contains_key(*name))
+        let is_known = |name: &NodeName| {
+            self.refusing.contains_key(name) || self.link_local.contains_key(name)
+        };
+        self.lasting.iter().filter(move |name| !is_known(name))
     }
+}
+
+/// The members that are up at a link-local address, and at no other.
+pub(in crate::node) fn at_link_local(members: &[MemberInfo]) -> BTreeMap<NodeName, SocketAddr> {
+    let is_up = |member: &&MemberInfo| member.state == MemberState::Up;
+    let (at, others): (Vec<_>, Vec<_>) =
+        members.iter().filter(is_up).partition(|member| is_link_local(member.addr.ip()));
+    let has_other = |name: &NodeName| others.iter().any(|other| other.name == *name);
+    let at = at.into_iter().filter(|member| !has_other(&member.name));
+    at.map(|member| (member.name.clone(), member.addr)).collect()
 }
 
 #[cfg(test)]
@@ -171,6 +205,37 @@ mod tests {
         assert!(said.starts_with("there has been no link to n3 for"), "{said}");
         assert!(said.contains("(--advertise); n3: no answer. Besides, there has been"), "{said}");
         assert!(said.ends_with("; n2 has an older version"), "{said}");
+    }
+
+    #[test]
+    fn of_a_peer_at_a_link_local_address_that_is_told_and_no_firewall() {
+        let mut unlinked = Unlinked::default();
+        let addr = "[fe80::2]:27587".parse().unwrap();
+        let mut network = Network {
+            present: [(name("n2"), Presence::Here)].into(),
+            link_local: [(name("n2"), addr), (name("n5"), addr)].into(),
+            ..Network::default()
+        };
+        let mut look = |network: &Network, now| {
+            unlinked.look(network, |_| true, |of| Some(format!("{of}: no answer")), now)
+        };
+        assert_eq!(look(&network, 0), None);
+        let Some(News::Silent(said)) = look(&network, UNLINKED_WARN_MS) else { panic!() };
+        let begins = "there has been no link to n2 for 30 s, although it is up: a link-local";
+        assert!(said.starts_with(begins) && said.contains("like [fe80::2]:27587, needs"), "{said}");
+        assert!(said.ends_with(&format!("; {GIVE_ANOTHER}")), "{said}");
+        network.present.insert(name("n3"), Presence::Here);
+        assert_eq!(look(&network, UNLINKED_WARN_MS), None);
+        let Some(News::Silent(said)) = look(&network, 2 * UNLINKED_WARN_MS) else { panic!() };
+        assert!(said.starts_with("there has been no link to n3 for"), "{said}");
+        assert!(said.contains("(--advertise); n3: no answer. Besides, there has been"), "{said}");
+        network.refusing = [(name("n2"), Arc::from("n2 has an older version"))].into();
+        look(&network, 2 * UNLINKED_WARN_MS);
+        let said = unlinked.text(2 * UNLINKED_WARN_MS).unwrap();
+        assert!(
+            !said.contains("link-local") && said.ends_with("; n2 has an older version"),
+            "{said}"
+        );
     }
 
     #[test]

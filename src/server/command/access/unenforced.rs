@@ -60,33 +60,33 @@ pub(in crate::server) fn families_in(tree: &Tree) -> BTreeSet<Family> {
     UNENFORCED.into_iter().filter(is_live).collect()
 }
 
-/// Warnings for operators of a node; one line each. `asks_for_login`: it serves no client without one, or none at all.
+/// A warning for operators of a node that serves everybody, although the data switches logins on. `asks_for_login`: it
+/// serves no client without one, or none at all.
 #[must_use]
-pub(crate) fn unenforced_warnings(tree: &Tree, asks_for_login: bool) -> Vec<String> {
+pub(crate) fn ignored_login(tree: &Tree, asks_for_login: bool) -> Option<String> {
+    let auth = tree.get(AUTH_PATH).filter(|_| !asks_for_login)?;
+    let login = auth.value().and_then(login)?;
+    Some(format!(
+        "logins are switched on in the data (:n.auth, {login}) and ignored because of \
+         --ignore-auth: every client may read and change everything"
+    ))
+}
+
+/// A warning for operators of a node whose data has what is not enforced.
+#[must_use]
+pub(crate) fn unenforced_warning(tree: &Tree) -> Option<String> {
     let families = families_in(tree);
-    let mut warnings = Vec::new();
-    let auth = tree
-        .get(AUTH_PATH)
-        .filter(|_| !asks_for_login)
-        .and_then(|entry| entry.value())
-        .and_then(login);
-    if let Some(login) = auth {
-        warnings.push(format!(
-            "logins are switched on in the data (:n.auth, {login}) and ignored because of \
-             --ignore-auth: every client may read and change everything"
-        ));
+    if families.is_empty() {
+        return None;
     }
-    if !families.is_empty() {
-        let names: Vec<String> = families.iter().map(|f| format!(":n.{}", f.name())).collect();
-        let purposes: BTreeSet<&str> = families.iter().map(|family| family.purpose()).collect();
-        let purposes: Vec<&str> = purposes.into_iter().collect();
-        warnings.push(format!(
-            "the data has entries below {} that this version keeps and does not enforce: {}",
-            names.join(", "),
-            purposes.join(", ")
-        ));
-    }
-    warnings
+    let names: Vec<String> = families.iter().map(|f| format!(":n.{}", f.name())).collect();
+    let purposes: BTreeSet<&str> = families.iter().map(|family| family.purpose()).collect();
+    let purposes: Vec<&str> = purposes.into_iter().collect();
+    Some(format!(
+        "the data has entries below {} that this version keeps and does not enforce: {}",
+        names.join(", "),
+        purposes.join(", ")
+    ))
 }
 
 impl Session {

@@ -110,11 +110,51 @@ impl Session {
             map.size("connections_kept", cx.shared.kept_connections());
             map.size("watches", engine.watch_count());
         });
-        write_rest_of_status(&status, cx, &mut map);
+        self.write_rest_of_status(&status, cx, &mut map);
         self.write_logins(cx, map.key("logins"));
         map.u64("seq", seq);
         map.finish(out);
         Ok(Then::Continue)
+    }
+
+    fn write_rest_of_status(&self, status: &NodeStatus, cx: &Context<'_>, map: &mut LongMap) {
+        map.size("members", status.members);
+        map.size("links", status.links);
+        write_client_memory(&cx.hub.client_memory().view(), map.key("client_memory"));
+        match &status.catching_up {
+            None => write_nil(map.key("catching_up")),
+            Some((peer, entries)) => {
+                let mut inner = LongMap::default();
+                inner.str("peer", peer);
+                inner.u64("entries", *entries);
+                inner.finish(map.key("catching_up"));
+            }
+        }
+        let mut counters = LongMap::default();
+        for (name, count) in &status.counters {
+            counters.u64(name, *count);
+        }
+        for (name, count) in cx.shared.counters() {
+            counters.u64(name, count);
+        }
+        counters.finish(map.key("counters"));
+        let (housekeepers, roles) =
+            cx.hub.read(|engine| (Engine::housekeepers(engine), Roles::of(engine, cx.now)));
+        write_texts(housekeepers.iter().map(|name| name.as_str()), map.key("housekeepers"));
+        write_warnings(&self.warnings(cx), map.key("warnings"));
+        write_purge_block(roles.purge_block.as_ref(), map.key("purge_blocked"));
+        write_silent(cx.shared.info.silent().as_ref(), map.key("silent"));
+        match &status.client_log {
+            None => write_nil(map.key("client_log")),
+            Some(log) => {
+                let mut inner = LongMap::default();
+                inner.str("file", &log.file);
+                inner.optional_str("failed", log.failure.as_deref());
+                inner.finish(map.key("client_log"));
+            }
+        }
+        write_storage(cx.shared.info.storage().as_ref(), map.key("storage"));
+        write_scheduled(cx.shared.info.scheduled().as_ref(), map.key("scheduled"));
     }
 
     /// Whether clients must log in, how, and who has not: `{method, secured, grace_ms, without_login}`. This connection
@@ -125,9 +165,20 @@ impl Session {
         map.optional_str("method", directory.login().map(Login::name));
         map.bool("secured", cx.shared.is_secured());
         map.optional_u64("grace_ms", cx.shared.grace_ms());
-        let own = usize::from(self.identity == Identity::Unknown);
-        map.size("without_login", cx.shared.logins.present.without_login().saturating_sub(own));
+        let others = cx.shared.logins.present.without_login().saturating_sub(self.asking());
+        map.size("without_login", others);
         map.finish(out);
+    }
+
+    /// How many this connection counts for among those without a login.
+    fn asking(&self) -> usize {
+        usize::from(self.identity == Identity::Unknown && self.guest.was_admitted())
+    }
+
+    /// What this client is warned of.
+    fn warnings(&self, cx: &Context<'_>) -> Vec<String> {
+        let all = cx.shared.warnings(cx.now, self.asking()).into_iter();
+        all.filter(|warning| warning.is_told(cx.access.role)).map(|warning| warning.text).collect()
     }
 
     /// `members`.
@@ -145,7 +196,7 @@ impl Session {
         let list = message.key("result");
         write_array_len(members.len(), list);
         members.iter().for_each(|member| write_member(member, &roles, list));
-        write_warnings(&warnings(cx), message.key("warnings"));
+        write_warnings(&self.warnings(cx), message.key("warnings"));
         write_purge_block(roles.purge_block.as_ref(), message.key("purge_blocked"));
         message.u64("seq", seq).tock(tock);
         Ok(Then::Continue)
@@ -204,52 +255,6 @@ fn not_left(refusal: LeaveRefusal) -> ClientError {
         LeaveRefusal::Unsettled(text) => (ErrorCode::UnknownFate, text),
     };
     ClientError::new(code, text)
-}
-
-/// What this client is warned of.
-fn warnings(cx: &Context<'_>) -> Vec<String> {
-    let all = cx.shared.warnings(cx.now).into_iter();
-    all.filter(|warning| warning.is_told(cx.access.role)).map(|warning| warning.text).collect()
-}
-
-fn write_rest_of_status(status: &NodeStatus, cx: &Context<'_>, map: &mut LongMap) {
-    map.size("members", status.members);
-    map.size("links", status.links);
-    write_client_memory(&cx.hub.client_memory().view(), map.key("client_memory"));
-    match &status.catching_up {
-        None => write_nil(map.key("catching_up")),
-        Some((peer, entries)) => {
-            let mut inner = LongMap::default();
-            inner.str("peer", peer);
-            inner.u64("entries", *entries);
-            inner.finish(map.key("catching_up"));
-        }
-    }
-    let mut counters = LongMap::default();
-    for (name, count) in &status.counters {
-        counters.u64(name, *count);
-    }
-    for (name, count) in cx.shared.counters() {
-        counters.u64(name, count);
-    }
-    counters.finish(map.key("counters"));
-    let (housekeepers, roles) =
-        cx.hub.read(|engine| (Engine::housekeepers(engine), Roles::of(engine, cx.now)));
-    write_texts(housekeepers.iter().map(|name| name.as_str()), map.key("housekeepers"));
-    write_warnings(&warnings(cx), map.key("warnings"));
-    write_purge_block(roles.purge_block.as_ref(), map.key("purge_blocked"));
-    write_silent(cx.shared.info.silent().as_ref(), map.key("silent"));
-    match &status.client_log {
-        None => write_nil(map.key("client_log")),
-        Some(log) => {
-            let mut inner = LongMap::default();
-            inner.str("file", &log.file);
-            inner.optional_str("failed", log.failure.as_deref());
-            inner.finish(map.key("client_log"));
-        }
-    }
-    write_storage(cx.shared.info.storage().as_ref(), map.key("storage"));
-    write_scheduled(cx.shared.info.scheduled().as_ref(), map.key("scheduled"));
 }
 
 /// The snapshots that the node makes by itself: nil, or `{schedule, directory, file, time_ms, bytes, entries, due_ms,

@@ -5,12 +5,13 @@ use distkv_access::users::{Role, Warning as OddPolicy};
 
 use super::delete_group::contents_warnings;
 use crate::engine::MemoryExcess;
+use crate::model::count::count_of;
 use crate::model::ids::Millis;
 use crate::server::info::{
     ClientLogStatus, ScheduledStatus, SilentInfo, StorageStatus, unheard_warning,
 };
 use crate::server::purge_block::{PurgeBlock, left_out_text, mark_text};
-use crate::server::{Shared, unenforced_warnings};
+use crate::server::{Shared, ignored_login, unenforced_warning};
 
 macro_rules! kinds {
     ($($kind:ident = $word:literal,)*) => {
@@ -51,6 +52,8 @@ kinds! {
     Access = "access",
     Contents = "contents",
     Audit = "audit",
+    Grace = "grace",
+    Unenforced = "unenforced",
 }
 
 /// One line for people.
@@ -80,8 +83,8 @@ impl Warnings {
 }
 
 impl Shared {
-    /// All that an operator should be warned of now.
-    pub(in crate::server) fn warnings(&self, now: Millis) -> Vec<Warning> {
+    /// All that an operator should be warned of now. `asking`: how many of the clients without a login ask for this.
+    pub(in crate::server) fn warnings(&self, now: Millis, asking: usize) -> Vec<Warning> {
         use WarningKind as Kind;
         let (info, hub) = (&self.info, &self.hub);
         let (used_up, excess, tree, group, contents) = hub.read(|engine| {
@@ -105,8 +108,11 @@ impl Shared {
         all.add(Kind::Certificate, info.certificate_warning());
         all.add(Kind::Link, info.slow_links());
         all.add(Kind::Logins, self.isolation().map(|error| error.text));
-        all.add(Kind::Logins, self.grace_warning());
-        all.add(Kind::Access, unenforced_warnings(&tree, hub.closing.is_closed()));
+        // What an operator has chosen is of another kind: there is no alert for it.
+        all.add(Kind::Grace, self.grace_warning(asking));
+        all.add(Kind::Unenforced, unenforced_warning(&tree));
+        // That as well, but whoever forgets it leaves the data open.
+        all.add(Kind::Access, ignored_login(&tree, hub.closing.is_closed()));
         let directory = self.policy_data.directory(hub);
         let is_odd = |warning: &&OddPolicy| !matches!(warning, OddPolicy::NoDefault(_));
         let odd = directory.warnings().iter().filter(is_odd).map(|warning| Warning {
@@ -126,13 +132,17 @@ impl Shared {
     }
 
     /// Logins are switched on, and some time is left without them.
-    fn grace_warning(&self) -> Option<String> {
+    fn grace_warning(&self, asking: usize) -> Option<String> {
         let left = self.grace_ms()?;
+        let others = self.logins.present.without_login().saturating_sub(asking);
+        let others = match others {
+            0 => String::from("no such client is"),
+            count => count_of(count as u64, "such client is", "such clients are"),
+        };
         Some(format!(
-            "logins are switched on, and {} s of the time are left in which clients without one are served; {} such \
-             clients are connected to this node",
-            left / 1_000,
-            self.logins.present.without_login()
+            "logins are switched on, and {} s of the time are left in which clients without one are served; {others} \
+             connected to this node",
+            left / 1_000
         ))
     }
 }

@@ -51,7 +51,7 @@ impl Session {
         let queues = (Arc::clone(&self.inbox), Arc::clone(&self.account));
         let source = WatchSource::new(id, watched, queues, style, walk)
             .telling_restarts(restart)
-            .with_conflicts(feed);
+            .about(content, feed);
         self.open_stream(cx, seq, Box::new(source));
         Ok(Then::Continue)
     }

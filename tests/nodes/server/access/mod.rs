@@ -3,6 +3,7 @@
 mod changes;
 mod deletions;
 mod foretold;
+mod given_back;
 mod judge;
 mod messages;
 mod model;

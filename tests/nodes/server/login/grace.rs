@@ -64,6 +64,38 @@ fn who_has_not_logged_in_goes_on_and_is_counted() {
 }
 
 #[test]
+fn the_warning_counts_those_that_are_to_log_in_as_the_status_does() {
+    let node = open();
+    switch_on(&mut node.connect(), 600_000);
+    let mut asking = node.connect();
+    wait_for(&mut asking, 0);
+    let warning = |asking: &mut Client, action: &str| {
+        let reply = asking.ok(map! {"action": action});
+        let warnings = reply["warnings"].as_array().unwrap().clone();
+        let is_it = |text: &&str| text.starts_with("logins are switched on");
+        warnings.iter().filter_map(Value::as_str).find(is_it).unwrap().to_owned()
+    };
+    for action in ["status", "members"] {
+        let told = warning(&mut asking, action);
+        assert!(told.ends_with("no such client is connected to this node"), "{told}");
+    }
+    let (mut idle, _other) = (node.connect(), node.connect());
+    idle.set("a", 1);
+    wait_for(&mut asking, 2);
+    for action in ["status", "members"] {
+        let told = warning(&mut asking, action);
+        assert!(told.ends_with("2 such clients are connected to this node"), "{told}");
+    }
+    // Who has logged in is none of them.
+    let mut joe = node.connect();
+    joe.stream(login("password", "joe", "test123"));
+    drop((asking, idle));
+    wait_for(&mut joe, 1);
+    let told = warning(&mut joe, "status");
+    assert!(told.ends_with("1 such client is connected to this node"), "{told}");
+}
+
+#[test]
 fn when_it_is_over_idle_and_watching_connections_are_closed_and_new_ones_must_log_in() {
     let node = open();
     let (mut idle, mut watcher) = (node.connect(), node.connect());

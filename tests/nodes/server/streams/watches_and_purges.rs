@@ -32,7 +32,7 @@ pub(in crate::server) fn deletion(node: &Node, at: &str, tick: u64) -> Committed
     version(node, at, tick, None)
 }
 
-fn value(node: &Node, at: &str, tick: u64) -> Committed {
+pub(in crate::server) fn value(node: &Node, at: &str, tick: u64) -> Committed {
     version(node, at, tick, Some(&[5]))
 }
 

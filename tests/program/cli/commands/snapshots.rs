@@ -533,7 +533,7 @@ fn a_node_that_is_to_load_a_snapshot_says_how_it_is_done_and_none_starts_from_an
     {
         let start = ["run", "--name", "n1", "--network", "loads-a-file", "--load", file];
         let refused = cli(&[&start[..], &ports].concat());
-        assert_eq!(refused.code, 1, "{}", refused.stderr);
+        assert_eq!(refused.code, 2, "{}", refused.stderr);
         assert!(refused.stderr.contains(says), "{}", refused.stderr);
     }
 }

@@ -8,6 +8,7 @@ mod leave_for_good;
 mod life;
 mod login_required;
 mod newcomer;
+mod other_past;
 mod real;
 mod restarted;
 mod user_secrets;

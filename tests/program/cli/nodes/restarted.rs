@@ -12,14 +12,14 @@ use crate::cli::command::{note, ok, program, run};
 use crate::processes::{NodeProcess, wait_until};
 
 /// A watch, line by line. It is killed when this is dropped.
-struct Watch {
-    child: Child,
+pub(super) struct Watch {
+    pub(super) child: Child,
     lines: BufReader<ChildStdout>,
     said: BufReader<ChildStderr>,
 }
 
 impl Watch {
-    fn start(node: &NodeProcess, more: &[&str]) -> Watch {
+    pub(super) fn start(node: &NodeProcess, more: &[&str]) -> Watch {
         let at = node.client.to_string();
         Self::of("watching", &[&["watch", "a", "--json", "--connect", &at], more].concat())
     }
@@ -51,7 +51,7 @@ impl Watch {
     }
 
     /// The next line on standard output.
-    fn line(&mut self) -> Json {
+    pub(super) fn line(&mut self) -> Json {
         let mut line = String::new();
         assert_ne!(self.lines.read_line(&mut line).unwrap(), 0, "it has ended");
         serde_json::from_str(&line).unwrap()
@@ -65,7 +65,7 @@ impl Watch {
     }
 
     /// The next line on standard error.
-    fn heard(&mut self) -> String {
+    pub(super) fn heard(&mut self) -> String {
         let mut line = String::new();
         self.said.read_line(&mut line).unwrap();
         note(&line)

@@ -7,6 +7,7 @@ use crate::identity::Life;
 use crate::log::{LogReader, log_name};
 use crate::model::ids::Incarnation;
 use crate::recover::files::Files;
+use crate::recover::passed_time::PassedTime;
 use crate::recover::report::{Repair, Warning};
 use crate::recover::{Owner, RecoverOptions, begins_anew};
 use crate::recovery::moment::Cut;
@@ -33,6 +34,7 @@ pub(super) struct Chain<'a> {
     pub(super) discarded: bool,
     /// Whether the wanted moment was reached before the end of all.
     is_cut_off: bool,
+    passed: PassedTime,
 }
 
 /// What is known of the last log that was read.
@@ -79,12 +81,18 @@ impl<'a> Chain<'a> {
             cuts: Vec::new(),
             discarded: false,
             is_cut_off: false,
+            passed: PassedTime::default(),
         }
     }
 
     /// When the last batch of all was logged, if the wanted moment is not before it.
     pub(super) fn last_logged_ms(&self) -> Option<u64> {
         self.last.as_ref().filter(|_| !self.is_cut_off).map(|last| last.time_ms)
+    }
+
+    /// The last time of the logs that is certain to have passed; see [`PassedTime`].
+    pub(super) fn certain_ms(&self) -> Option<u64> {
+        self.passed.certain_ms()
     }
 
     /// Reads all logs from a number on.
@@ -267,6 +275,7 @@ impl<'a> Chain<'a> {
             is_first = false;
             // Not the latest of all: the clock may have been set back meanwhile.
             (last.time_ms, last.life) = (batch.time_ms, reader.life());
+            self.passed.note(batch.time_ms);
             self.replay.apply(batch, reader.table());
             if self.replay.batches().is_multiple_of(REPORT_BATCHES) {
                 let entries = self.replay.batches();

@@ -1,0 +1,110 @@
+"""Completions, as the shells themselves make of them what is typed before Tab."""
+
+import os
+import pty
+import select
+import shutil
+import subprocess
+import time
+
+import nodes
+import pytest
+
+# How a shell is started, and how it reads completions.
+SHELLS = {
+    "bash": (["bash", "--norc", "--noprofile", "-i"], "source ./completions"),
+    "zsh": (["zsh", "-f", "-i"], "autoload -Uz compinit; compinit -u -D; source ./completions"),
+}
+# In the place of the program: the words that the shell gives it, and an end that is not typed.
+PRINTS_WORDS = """distkv-node() { printf '<%s>' "$@"; printf '%s\\n' E'ND'; }"""
+
+# What is typed, and the words that come of it. A letter behind Tab shows where the cursor is then.
+TYPED = [
+    ("ge\tX", "<get><X>"),
+    ("snap\tsa\t--to X", "<snapshot><save><--to><X>"),
+    ("get a --connect n1 --ra\tX", "<get><a><--connect><n1><--raw><X>"),
+    # The value of an option stands apart, and a command follows.
+    ("--connect n1:1 ge\tX", "<--connect><n1:1><get><X>"),
+    ("--timeout 3s ge\tX", "<--timeout><3s><get><X>"),
+    ("--connect n1 --key dir\tX ge\tX", "<--connect><n1><--key><directory/X><get><X>"),
+    # A directory gets a slash, so that one goes on within it.
+    ("run --config dir\tX", "<run><--config><directory/X>"),
+    (
+        "run --client n1:1 --gossip n1:2 --config directory/no\tX",
+        "<run><--client><n1:1><--gossip><n1:2><--config><directory/node.toml><X>",
+    ),
+    ("run --key two\tX", "<run><--key><two words/X>"),
+    ("snapshot restore a.dkv --into dir\tX", "<snapshot><restore><a.dkv><--into><directory/X>"),
+    ("snapshot verify dir\tX", "<snapshot><verify><directory/X>"),
+]
+
+
+class Terminal:
+    """A shell in a terminal of its own."""
+
+    def __init__(self, arguments, folder):
+        self.shown = ""
+        pid, self.terminal = pty.fork()
+        if pid == 0:
+            os.chdir(folder)
+            os.environ.update(HOME=str(folder), TERM="dumb", PS1="> ")
+            os.execvp(arguments[0], arguments)
+        self.pid = pid
+
+    def close(self):
+        """Hangs up."""
+        os.close(self.terminal)
+        os.waitpid(self.pid, 0)
+
+    def answers(self, line):
+        """Types a line, and waits for the end of what the program prints."""
+        os.write(self.terminal, f"{line}\n".encode())
+        deadline = time.monotonic() + nodes.START_PATIENCE
+        while "END" not in self.shown:
+            left = deadline - time.monotonic()
+            readable = left > 0 and select.select([self.terminal], [], [], left)[0]
+            assert readable, f"{line!r} ends in {self.shown!r}"
+            self.shown += os.read(self.terminal, 1 << 16).decode(errors="replace")
+        before, _, self.shown = self.shown.partition("END")
+        return before
+
+
+def completions(shell, folder):
+    """Writes them into a folder, with something to complete; skips the test where there is no such shell."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    (folder / "directory").mkdir()
+    (folder / "directory/node.toml").touch()
+    (folder / "two words").mkdir()
+    made = subprocess.run([nodes.binary(), "completions", shell], capture_output=True, check=True)
+    (folder / "completions").write_bytes(made.stdout)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_shell_completes_commands_options_and_names_of_files(shell, tmp_path):
+    completions(shell, tmp_path)
+    arguments, reads = SHELLS[shell]
+    terminal = Terminal(arguments, tmp_path)
+    try:
+        terminal.answers(f"{reads}; {PRINTS_WORDS}; distkv-node")
+        found = [(typed, terminal.answers(f"distkv-node {typed}")) for typed, _ in TYPED]
+    finally:
+        terminal.close()
+    wrong = [(typed, shown) for (typed, shown), (_, words) in zip(found, TYPED, strict=True) if words not in shown]
+    assert wrong == []
+
+
+def test_fish_completes_commands_and_names_of_files(tmp_path):
+    completions("fish", tmp_path)
+    for typed, first in [
+        ("ge", "get"),
+        ("--connect n1:1 ge", "get"),
+        ("get a --connect n1 --ra", "--raw"),
+        ("run --client n1:1 --config dir", "directory/"),
+        ("snapshot restore a.dkv --into dir", "directory/"),
+    ]:
+        script = f"source ./completions; complete -C 'distkv-node {typed}'"
+        done = subprocess.run(
+            ["fish", "--no-config", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.split()[:1] == [first], (typed, done.stdout, done.stderr)
