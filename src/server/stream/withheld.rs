@@ -17,7 +17,7 @@ use crate::tree::Tree;
 /// Most deletions that are kept for one watch.
 const WITHHELD_MAX: usize = 4096;
 /// Most bytes of them.
-const WITHHELD_BYTES_MAX: usize = 256 << 10;
+const WITHHELD_BYTES_MAX: usize = 1 << 20;
 /// What one takes beside its path and its tombstone, about.
 const PLACE_BYTES: usize = 64;
 

@@ -230,11 +230,11 @@ fn a_log_in_our_own_form_can_be_replayed_and_a_snapshot_read() {
 fn a_directory_that_cannot_be_used_is_an_error_at_the_start() {
     let mut place = Place::new("n1", "never");
     place.options = vec!["--client-files".into(), "/no/such/place".into()];
-    let said = place.refusal(&["run"]);
+    let said = place.refusal_with(2, &["run"]);
     assert!(said.contains("/no/such/place") && said.contains("clients' files"), "{said}");
     // Else a client could write what the next start takes for the node's own.
     let dir = place.dir.to_str().unwrap();
     place.options = vec!["--client-files".into(), format!("{dir}/../data/.")];
-    let said = place.refusal(&["run"]);
+    let said = place.refusal_with(2, &["run"]);
     assert!(said.contains("is the data directory"), "{said}");
 }

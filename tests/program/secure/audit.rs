@@ -123,7 +123,7 @@ fn a_node_does_not_start_without_the_log_that_it_was_told_to_keep() {
     let nowhere = keys.path("none/audit");
     let own = ["run", "--name", "n1", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
     let (code, said) = program(&[&own[..], &["--audit", &nowhere]].concat());
-    assert_eq!(code, Some(1), "{said}");
+    assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("the audit log") && said.contains("none/audit"), "{said}");
 }
 
