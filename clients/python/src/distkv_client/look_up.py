@@ -2,7 +2,7 @@
 of the event loop, and of the program, for as long as a name service is silent, and nobody can end them.
 
 All of an event loop that ask for the same address share one look-up, also those that come later: what is answered
-after the first of them has given up is there for the next one.
+after the first of them has given up is there for those that wait then.
 """
 
 from __future__ import annotations

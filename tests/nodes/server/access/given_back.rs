@@ -1,14 +1,9 @@
 //! Watches of users whose rights grow while they run: what was there, or has changed, while it could not be read is told
 //! once it can be, and what has gone meanwhile is told as a deletion.
 
-use std::collections::BTreeMap;
+mod mirror;
 
-use distkv::model::path::Path;
-use proptest::prelude::*;
-use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-
-use super::judge::{List, Model, Tree};
-use super::{Elements, Place, at, of_path};
+use super::{Elements, Place, at};
 use crate::harness::{Client, Value, has, path, text};
 use crate::server::streams::watches_and_purges::{UNHEARD, leave_tree, value};
 
@@ -294,30 +289,56 @@ fn overflow(place: &mut Place) -> [Told; 2] {
     [set("open:0", big.as_str()), set("open:1", big.as_str())]
 }
 
+/// Most deletions that are kept for a watch.
+const KEPT: u64 = 4096;
+
+/// Deletes so many entries below "site.shut", with names that end like this, of which nothing is left in the tree.
+fn delete_shut(place: &mut Place, watch: &mut Watch, count: u64, end: &str) {
+    let of = |n| value(&place.node, &format!("site.shut.n{n}{end}"), UNHEARD + n);
+    leave_tree(&place.node, Vec::new(), (0..count).map(of).collect());
+    assert_eq!(watch.told(place), []);
+}
+
+#[test]
+fn as_many_deletions_as_are_kept_are_told() {
+    let mut place = Place::new();
+    let lists = [("site", "x"), ("site.#", "rx"), ("site.shut", "x"), ("site.shut.#", "rx")];
+    let (mut watch, _) = Watch::fetched(place.user("joe", &lists));
+    place.list("joe", &[("site.shut.#", "x")]);
+    watch.told(&mut place);
+    delete_shut(&mut place, &mut watch, KEPT, "");
+    place.list("joe", &[("site.shut.#", "rx")]);
+    let told = watch.told(&mut place);
+    assert_eq!((told.len() as u64, &told[0]), (1 + KEPT, &state("restart")));
+    assert!(told[1..].iter().all(|told| matches!(told, Told::Deleted(_))));
+}
+
 #[test]
 fn a_watch_that_cannot_tell_any_more_what_has_gone_ends_and_says_what_to_do() {
-    for why in
-        ["more deletions than are kept", "it overflows meanwhile", "it starts over just then"]
-    {
+    const TOO_MANY: &str = "more deletions than are kept";
+    const TOO_LONG: &str = "more bytes of deletions than are kept";
+    const MEANWHILE: &str = "it overflows meanwhile";
+    const JUST_THEN: &str = "it starts over just then";
+    for why in [TOO_MANY, TOO_LONG, MEANWHILE, JUST_THEN] {
         let mut place = Place::new();
         let lists = [("site", "x"), ("site.#", "rx"), ("site.shut", "x"), ("site.shut.#", "rx")];
         let user = place.user_with_qlen("joe", &lists, 2);
         let (mut watch, _) = Watch::fetched(user);
-        if why == "it starts over just then" {
+        if why == JUST_THEN {
             overflow(&mut place);
             watch.until(|told| *told == state("restart"));
         }
         place.list("joe", &[("site.shut.#", "x")]);
         watch.told(&mut place);
-        if why == "it overflows meanwhile" {
-            let last = overflow(&mut place);
-            let told = watch.told(&mut place);
-            assert!(last.iter().chain([&state("restart")]).all(|last| told.contains(last)));
-        } else if why == "more deletions than are kept" {
-            let many =
-                (0..=4096).map(|n| value(&place.node, &format!("site.shut:{n}"), UNHEARD + n));
-            leave_tree(&place.node, Vec::new(), many.collect());
-            assert_eq!(watch.told(&mut place), []);
+        match why {
+            TOO_MANY => delete_shut(&mut place, &mut watch, KEPT + 1, ""),
+            TOO_LONG => delete_shut(&mut place, &mut watch, 300, &"x".repeat(3600)),
+            MEANWHILE => {
+                let last = overflow(&mut place);
+                let told = watch.told(&mut place);
+                assert!(last.iter().chain([&state("restart")]).all(|last| told.contains(last)));
+            }
+            _ => {}
         }
         place.list("joe", &[("site.shut.#", "rx")]);
         let Told::Failed(error) = watch.next() else { panic!("it goes on: {why}") };
@@ -359,126 +380,4 @@ fn a_watch_of_conflicts_alone_tells_no_entries_when_its_rights_grow() {
     place.list("joe", &[("site.#", "rx")]);
     watch.user.silence(watch.seq);
     watch.user.silence(watch.seq);
-}
-
-/// What is done to a node and a user's watch, one after the other.
-#[derive(Clone, Debug)]
-enum Step {
-    Set(usize),
-    Delete(usize),
-    /// Sets a pattern to these letters, or takes it away.
-    List(usize, Option<&'static str>),
-    /// The client reads what has come, and acknowledges it.
-    Read,
-    /// The watch has had a turn by then, if its client has taken enough.
-    Wait,
-}
-
-const PATHS: &[&str] =
-    &["site", "site.a", "site.a.x", "site.a.y", "site.b", "site.b.x", "site.b.x.z"];
-const PATTERNS: &[&str] =
-    &["site.#", "site.a", "site.a.#", "site.+.x", "site.b", "site.b.x.z", "#"];
-
-fn some_step() -> impl Strategy<Value = Step> {
-    let letters = prop_oneof![Just("rx"), Just("x"), Just("r"), Just("")];
-    prop_oneof![
-        6 => (0..PATHS.len()).prop_map(Step::Set),
-        3 => (0..PATHS.len()).prop_map(Step::Delete),
-        5 => (0..PATTERNS.len(), proptest::option::weighted(0.8, letters))
-            .prop_map(|(pattern, letters)| Step::List(pattern, letters)),
-        3 => Just(Step::Read),
-        2 => Just(Step::Wait),
-    ]
-}
-
-/// What a client keeps of what it is told.
-#[derive(Default)]
-struct Mirror {
-    entries: BTreeMap<Elements, i64>,
-    /// The newest value of each path that was told.
-    newest: BTreeMap<Elements, i64>,
-}
-
-impl Mirror {
-    fn take(&mut self, told: Told) {
-        match told {
-            Told::Set(path, value) => {
-                let value = value.as_i64().unwrap();
-                let newest = self.newest.entry(path.clone()).or_default();
-                assert!(*newest <= value, "{value} behind {newest}");
-                *newest = value;
-                self.entries.insert(path, value);
-            }
-            Told::Deleted(path) => drop(self.entries.remove(&path)),
-            Told::State(_) => {}
-            Told::Failed(error) => panic!("{error}"),
-        }
-    }
-}
-
-/// Plays some steps; then the mirror has what may be read, as it is.
-fn play(steps: &[Step], qlen: u64) {
-    let mut place = Place::new();
-    let (mut tree, mut list) = (Tree::new(), List::new());
-    for (pattern, letters) in [("site", "rx"), ("site.mark", "r")] {
-        list.insert(pattern.parse().unwrap(), letters.into());
-        place.list("joe", &[(pattern, letters)]);
-    }
-    place.record("joe", "user");
-    let mut watch = Watch::begin(place.login("joe", qlen), vec![("fetch".into(), true.into())]);
-    let mut mirror = Mirror::default();
-    for (step, next) in steps.iter().zip(1..) {
-        match step {
-            Step::Set(n) => {
-                place.admin.set(PATHS[*n], next);
-                tree.insert(PATHS[*n].parse().unwrap(), Some(next));
-            }
-            Step::Delete(n) => {
-                delete(&mut place, PATHS[*n]);
-                tree.insert(PATHS[*n].parse().unwrap(), None);
-            }
-            Step::List(n, Some(letters)) => {
-                place.list("joe", &[(PATTERNS[*n], letters)]);
-                list.insert(PATTERNS[*n].parse().unwrap(), (*letters).into());
-            }
-            Step::List(n, None) => {
-                place.put(&format!(":n.acl.joe.{}", PATTERNS[*n]), None);
-                list.remove(&PATTERNS[*n].parse().unwrap());
-            }
-            Step::Read => {
-                while let Some(message) = watch.user.due(watch.seq) {
-                    let wseq = message["wseq"].as_u64();
-                    wseq.into_iter().for_each(|wseq| watch.user.ack(watch.seq, wseq));
-                    mirror.take(watch.read(&message));
-                }
-            }
-            Step::Wait => drop(watch.user.ok(map! {"action": "get_tock"})),
-        }
-    }
-    for mark in [1_000, 1_001] {
-        place.admin.set("site.mark", mark);
-        watch.until(|told| *told == set("mark", mark)).into_iter().for_each(|t| mirror.take(t));
-    }
-    let model = Model { list: &list, tree: &mut tree };
-    for text in PATHS {
-        let path: Path = text.parse().unwrap();
-        if model.reads(&path) {
-            let told = mirror.entries.get(&of_path(&path)[1..]).copied();
-            assert_eq!(told, model.value(&path), "{text}, list {list:?}");
-        }
-    }
-}
-
-#[test]
-fn a_mirror_has_all_that_may_be_read_however_rights_come_and_go() {
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[11; 32]);
-    let config = Config { cases: 200, failure_persistence: None, ..Config::default() };
-    let mut runner = TestRunner::new_with_rng(config, rng);
-    let steps = (proptest::collection::vec(some_step(), 1..40), prop_oneof![Just(0_u64), 2_u64..6]);
-    runner
-        .run(&steps, |(steps, qlen)| {
-            play(&steps, qlen);
-            Ok(())
-        })
-        .unwrap();
 }
