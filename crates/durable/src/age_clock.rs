@@ -7,11 +7,9 @@
 use std::fmt;
 
 use crate::model::ids::Millis;
+pub use crate::storage::recover::passed_time::BELIEVED_AFTER_MS;
+use crate::storage::recover::passed_time::is_ahead;
 
-/// A clock that is no further ahead of the expected time is followed at once. Corrections of a running clock are far smaller.
-const SLACK_MS: u64 = 3_600_000;
-/// One that is further ahead is believed when it has been so for so long.
-const BELIEVED_AFTER_MS: Millis = 3_600_000;
 /// Between two looks, no more than this counts: what the clock has shown meanwhile nobody has seen.
 const LOOK_COUNTS_MS: Millis = 60_000;
 /// Of clocks that leap again and again, it is told this often.
@@ -142,11 +140,6 @@ impl AgeClock {
         (self.told_at, self.is_quiet) = (Some(now), false);
         Some(ClockNews::LeaptAhead(ahead_ms))
     }
-}
-
-/// Whether a clock is too far ahead of the expected time to be followed at once.
-fn is_ahead(wall_clock_ms: u64, expected_ms: u64) -> bool {
-    wall_clock_ms > expected_ms.saturating_add(SLACK_MS)
 }
 
 impl ClockNews {

@@ -21,7 +21,7 @@ pub mod state;
 #[cfg(test)]
 mod tests;
 
-pub use age_clock::{AgeClock, ClockNews, Known};
+pub use age_clock::{AgeClock, BELIEVED_AFTER_MS, ClockNews, Known};
 pub use logger::Logger;
 pub use open::{Opened, Prepared, TableFull};
 pub use saver::SaveJob;

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use distkv_durable::{AgeClock, ClockNews, Known};
+use distkv_durable::{AgeClock, BELIEVED_AFTER_MS, ClockNews, Known};
 use parking_lot::Mutex;
 
 use self::folder::{Folder, Made, Pruned};
@@ -56,9 +56,6 @@ pub(super) struct Scheduled {
     /// What says how old they are.
     ages: Mutex<AgeClock>,
 }
-
-/// As [`AgeClock`] has it: a clock that has been ahead for so long is believed.
-const CERTAIN_AFTER_MS: u64 = 3_600_000;
 
 #[derive(Default)]
 struct State {
@@ -225,7 +222,7 @@ impl Scheduled {
 /// what was made an hour before the newest of all, or earlier, was made in a time that has passed.
 fn known_by(made: &[Made]) -> Known {
     let Some(newest_ms) = made.iter().map(|made| made.time_ms).max() else { return Known::Nothing };
-    let is_certain = |time_ms: &u64| newest_ms - time_ms >= CERTAIN_AFTER_MS;
+    let is_certain = |time_ms: &u64| newest_ms - time_ms >= BELIEVED_AFTER_MS;
     let certain = made.iter().map(|made| made.time_ms).filter(is_certain).max();
     certain.map_or(Known::Doubtful, Known::Since)
 }

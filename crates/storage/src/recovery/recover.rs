@@ -14,7 +14,7 @@
 mod base;
 mod chain;
 mod files;
-mod passed_time;
+pub mod passed_time;
 mod report;
 #[cfg(test)]
 mod tests;

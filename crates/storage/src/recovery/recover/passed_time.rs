@@ -1,10 +1,13 @@
 //! Which of the times in a log have certainly passed. A machine's clock may have leapt ahead while the log was written; what
 //! was logged meanwhile has times that are still to come, and so has the end of the log if the node was stopped then.
 
-/// Two batches of a node that runs are no further apart: it logs something each minute.
-const STEP_MS: u64 = 3_600_000;
-/// A leap ahead counts once the log has gone on for so long.
-const BELIEVED_AFTER_MS: u64 = 3_600_000;
+use crate::model::ids::Millis;
+
+/// A clock that is no further ahead of the expected time is followed at once. Corrections of a running clock are far smaller,
+/// and a node that runs logs something each minute.
+const SLACK_MS: u64 = 3_600_000;
+/// One that is further ahead is believed when it has been so for so long.
+pub const BELIEVED_AFTER_MS: Millis = 3_600_000;
 
 /// Of the times that it was given, in the order of the log, the last one that is certain to have passed.
 #[derive(Debug, Default)]
@@ -23,12 +26,12 @@ struct Claim {
 impl PassedTime {
     /// The time of the next batch, milliseconds since 1970.
     pub(super) fn note(&mut self, time_ms: u64) {
-        if self.certain_ms.is_some_and(|certain| !is_leap(certain, time_ms)) {
+        if self.certain_ms.is_some_and(|certain| !is_ahead(time_ms, certain)) {
             (self.certain_ms, self.claim) = (Some(time_ms), None);
             return;
         }
         let first_ms = match &self.claim {
-            Some(claim) if !is_leap(claim.last_ms, time_ms) => claim.first_ms.min(time_ms),
+            Some(claim) if !is_ahead(time_ms, claim.last_ms) => claim.first_ms.min(time_ms),
             _ => time_ms,
         };
         if time_ms - first_ms >= BELIEVED_AFTER_MS {
@@ -44,8 +47,11 @@ impl PassedTime {
     }
 }
 
-fn is_leap(from_ms: u64, to_ms: u64) -> bool {
-    to_ms > from_ms.saturating_add(STEP_MS)
+/// Whether a clock shows a time, `clock_ms`, that is too far ahead of the expected one to be believed at once. Both are
+/// milliseconds since 1970.
+#[must_use]
+pub fn is_ahead(clock_ms: u64, expected_ms: u64) -> bool {
+    clock_ms > expected_ms.saturating_add(SLACK_MS)
 }
 
 #[cfg(test)]
