@@ -34,8 +34,9 @@ fn a_watch_that_began_before_a_revocation_tells_nothing_more() {
     }
     place.admin.ok(set("a.c", 50));
     assert_eq!(user.reply(seq)["value"].as_u64(), Some(50));
-    // What is given back is told from then on.
+    // What is given back is told: first what the user missed, then what follows.
     place.list("joe", &[("a.b", "r")]);
+    assert_eq!(user.reply(seq)["value"].as_u64(), Some(49));
     place.admin.ok(set("a.b", 51));
     assert_eq!(user.reply(seq)["value"].as_u64(), Some(51));
 }
