@@ -76,12 +76,13 @@ pub fn least_role(action: Action) -> Role {
         | A::Cluster
         | A::WatchCluster
         | A::ListShards
+        | A::CheckDeleted
         | A::TestAcl
         | A::DiffieHellman
         | A::Auth
         | A::AuthInfo
         | A::AuthSet => Role::User,
-        A::Status | A::Members | A::GetState | A::EnumNode | A::CheckDeleted => Role::Operator,
+        A::Status | A::Members | A::GetState | A::EnumNode => Role::Operator,
         A::GetInternal
         | A::SetInternal
         | A::DeleteInternal

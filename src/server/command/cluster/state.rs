@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use distkv_access::users::Role;
+
 use super::admin::write_client_memory;
 use super::delete_group::{write_delete_group, write_resync, write_texts};
 use crate::engine::changes::{KillNode, MintTock};
@@ -177,6 +179,9 @@ impl Session {
     /// each other after a split, and then remove what the other side says it does not have,
     /// including changes that it has merely not seen; ours only answers, and removes nothing for
     /// it: replication rule 4 does that between nodes.
+    ///
+    /// Users, whose watches ask this after they were cut off, are told only what is missing: the rest says of events in
+    /// places that they may not read whether they still count.
     pub(in crate::server) fn check_deleted(
         &mut self,
         cx: &Context<'_>,
@@ -184,6 +189,7 @@ impl Session {
         nodes: &[(&str, TickSet)],
     ) -> Result<Then, ClientError> {
         self.authorise(cx, Action::CheckDeleted, Target::Node)?;
+        let is_low = cx.access.role < Some(Role::Operator);
         Self::check_ready(cx)?;
         let view = cx.hub.read(|engine| engine.view());
         let mut asked = TickSets::new();
@@ -196,32 +202,63 @@ impl Session {
             };
         }
         Ok(heavy(cx, seq, view.tock, move |reply| {
-            write_fates(&view, asked, unknown, seq, reply);
+            let mut message = MessageWriter::new(reply);
+            if is_low {
+                write_ticks_by_life("missing", &missing(&view, &asked, unknown), &mut message);
+            } else {
+                write_fates(&view, asked, unknown, &mut message);
+            }
+            message.u64("seq", seq).tock(view.tock);
             Ok(())
         }))
     }
 }
 
-/// The reply to `check_deleted`: the ticks that were asked about, as `get_state` sorts them; and
-/// those that are not accounted for here.
+/// Ticks by the spelling of their life.
+type SpelledTicks = BTreeMap<String, TickSet>;
+
+fn write_ticks_by_life(name: &'static str, lives: &SpelledTicks, message: &mut MessageWriter<'_>) {
+    let part = message.key(name);
+    write_map_len(lives.len(), part);
+    for (life, ticks) in lives {
+        write_str(life, part);
+        write_ticks(ticks, part);
+    }
+}
+
+/// The ticks that are not accounted for here: those of unknown lives, and of the others those that were not seen.
+fn missing(view: &StateView, asked: &TickSets, unknown: SpelledTicks) -> SpelledTicks {
+    let nothing = TickSet::new();
+    let mut missing = unknown;
+    for (node, ticks) in asked {
+        let not_seen = ticks.difference(view.seen.get(*node).unwrap_or(&nothing));
+        if !not_seen.is_empty() {
+            missing.entry(view.table.spell(*node)).or_default().union_with(&not_seen);
+        }
+    }
+    missing
+}
+
+/// What `check_deleted` tells: the ticks that were asked about, as `get_state` sorts them; and those that are not
+/// accounted for here.
 fn write_fates(
     view: &StateView,
     asked: TickSets,
-    unknown: BTreeMap<String, TickSet>,
-    seq: u64,
-    out: &mut Vec<u8>,
+    unknown: SpelledTicks,
+    message: &mut MessageWriter<'_>,
 ) {
     let nothing = TickSet::new();
     let chains = view.chain_ticks();
-    let mut fates = [BTreeMap::new(), BTreeMap::new(), BTreeMap::new(), unknown];
-    let [present, known, deleted, missing] = &mut fates;
+    let missing = missing(view, &asked, unknown);
+    let mut fates = [SpelledTicks::new(), SpelledTicks::new(), SpelledTicks::new()];
+    let [present, known, deleted] = &mut fates;
     for (node, ticks) in asked {
         let not_in = |set: Option<&TickSet>| ticks.difference(set.unwrap_or(&nothing));
         let not_seen = not_in(view.seen.get(node));
         let not_present = not_in(chains.present.get(&node));
         let not_deleted = not_in(chains.deleted.get(&node));
         let life = view.table.spell(node);
-        let put = |fate: &mut BTreeMap<String, TickSet>, ticks: TickSet| {
+        let put = |fate: &mut SpelledTicks, ticks: TickSet| {
             if !ticks.is_empty() {
                 fate.entry(life.clone()).or_default().union_with(&ticks);
             }
@@ -229,18 +266,11 @@ fn write_fates(
         put(known, not_present.difference(&not_seen));
         put(present, ticks.difference(&not_present));
         put(deleted, ticks.difference(&not_deleted));
-        put(missing, not_seen);
     }
-    let mut message = MessageWriter::new(out);
-    for (name, fate) in ["present", "known", "deleted", "missing"].into_iter().zip(&fates) {
-        let part = message.key(name);
-        write_map_len(fate.len(), part);
-        for (life, ticks) in fate {
-            write_str(life, part);
-            write_ticks(ticks, part);
-        }
+    for (name, fate) in ["present", "known", "deleted"].into_iter().zip(&fates) {
+        write_ticks_by_life(name, fate, message);
     }
-    message.u64("seq", seq).tock(view.tock);
+    write_ticks_by_life("missing", &missing, message);
 }
 
 fn owns(name: &NodeName, view: &StateView, event: Event) -> String {

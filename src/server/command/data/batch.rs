@@ -124,8 +124,8 @@ struct Progress {
     /// How many operations are answered.
     done: usize,
     /// Of how many.
-    sample: Sample,
     all: usize,
+    sample: Sample,
     /// About how many bytes of values there are in the answers.
     value_bytes: usize,
     /// The answers, encoded.

@@ -2,7 +2,7 @@
 //! user.
 
 use super::Place;
-use crate::harness::{Value, has, path, text};
+use crate::harness::{Value, array, fields, has, path, text};
 
 #[test]
 fn the_entry_at_a_new_root_is_told_to_those_who_may_read_it() {
@@ -40,6 +40,23 @@ fn an_entry_is_found_by_its_event_only_if_it_may_be_read() {
 }
 
 #[test]
+fn users_are_told_which_events_a_node_has_not_heard_of_and_no_more() {
+    let mut place = Place::new();
+    let shut = place.admin.set("shut", 1)["chain"]["tick"].clone();
+    let user = place.user("joe", &[("open.#", "r")]);
+    place.record("opa", "operator");
+    let operator = place.login("opa", 0);
+    for (mut client, told) in
+        [(user, vec!["missing"]), (operator, vec!["present", "known", "deleted", "missing"])]
+    {
+        let asked = map! {"n1~1": array([shut.clone(), 4711.into()]), "nobody~9": array([7])};
+        let reply = client.ok(map! {"action": "check_deleted", "nodes": asked});
+        assert_eq!(fields(&reply), [told, vec!["seq", "tock"]].concat());
+        assert_eq!(reply["missing"], map! {"n1~1": array([4711]), "nobody~9": array([7])});
+    }
+}
+
+#[test]
 fn users_get_no_figures_of_all_data() {
     let mut place = Place::new();
     place.admin.set("a.b", 1);
@@ -53,11 +70,8 @@ fn users_get_no_figures_of_all_data() {
     assert!(!operator.ok(detail())["result"].as_array().unwrap().is_empty());
     let nodes = user.ok(map! {"action": "cluster"});
     assert!(has(&nodes, "nodes"), "{nodes}");
-    for action in ["status", "members", "get_state", "enum_node", "check_deleted"] {
-        let request = || match action {
-            "check_deleted" => map! {"action": action, "nodes": map! {}},
-            _ => map! {"action": action, "node": "n1~1", "nodes": true, "known": true},
-        };
+    for action in ["status", "members", "get_state", "enum_node"] {
+        let request = || map! {"action": action, "node": "n1~1", "nodes": true, "known": true};
         assert_eq!(user.code(request()), "denied", "{action}");
         let reply = operator.request(request());
         assert_ne!(reply["code"].as_str(), Some("denied"), "{action}");

@@ -24,8 +24,9 @@ fn least(action: &str) -> usize {
         "auth" | "diffie_hellman" => 0,
         "get_value" | "set_value" | "delete_value" | "delete_tree" | "get_tree" | "enum"
         | "watch" | "batch" | "conflicts" | "msg_send" | "msg_monitor" | "root" | "stop"
-        | "get_tock" | "cluster" | "watch_cluster" | "list_shards" | "test_acl" | "auth_info" => 1,
-        "status" | "members" | "get_state" | "enum_node" | "check_deleted" => 2,
+        | "get_tock" | "cluster" | "watch_cluster" | "list_shards" | "check_deleted"
+        | "test_acl" | "auth_info" => 1,
+        "status" | "members" | "get_state" | "enum_node" => 2,
         _ => 3,
     }
 }
