@@ -52,7 +52,7 @@ pub use info::{
     FileFormat, FileJob, FileRefusal, FileReport, MemberInfo, MemberState, NodeInfo, NodeStatus,
     StorageStatus,
 };
-pub(crate) use past::{PastGap, PastRefusal, PastState};
+pub(crate) use past::{PastRefusal, PastState};
 pub(crate) use purge_block::PurgeBlock;
 
 use crate::engine::Engine;

@@ -25,3 +25,4 @@ mod network;
 mod place;
 mod restarts;
 mod set_back;
+mod wrong_clock;

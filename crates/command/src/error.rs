@@ -11,6 +11,7 @@ use crate::output::{longest_wait, printable, printable_lines};
 
 pub use hidden::{looks_secret, without_secrets};
 
+mod doubt;
 mod hidden;
 
 /// The exit code of a command that did what it was asked.
@@ -200,17 +201,6 @@ impl CliError {
                 CliError::Request { outcome, code, text: unread(text, longest_wait()) }
             }
             error => error,
-        }
-    }
-
-    /// Of a request that changes nothing: there is nothing that may have been done.
-    #[must_use]
-    pub(crate) fn of_read(self) -> CliError {
-        match self {
-            CliError::Request { outcome: Outcome::UnknownFate, code, text } => {
-                CliError::Request { outcome: Outcome::Unreachable, code, text }
-            }
-            other => other,
         }
     }
 

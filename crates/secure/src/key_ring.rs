@@ -116,7 +116,7 @@ impl KeyRing {
         &self.network
     }
 
-    /// The keys, in the order in which they were added.
+    /// The keys, in the order in which they were added; but those that were superseded stand before the primary.
     #[must_use]
     pub fn keys(&self) -> &[Key] {
         &self.keys
@@ -187,6 +187,31 @@ impl KeyRing {
         }
         let before = std::mem::replace(&mut self.primary, id);
         Ok(if before == id { Applied::Already } else { Applied::Changed })
+    }
+
+    /// As [`Self::make_primary`], by an order over the network. Whatever was added over the network before is older than this key
+    /// from then on, also if it was never in use: two sides of a split get their keys in different orders, and without that, each
+    /// side's next rotation would put the other key to use, in turn, for ever. What a hand has added stays newer.
+    fn supersede(&mut self, id: KeyId) -> Result<Applied, RingError> {
+        let before = self.primary;
+        let applied = self.make_primary(id)?;
+        if applied == Applied::Changed {
+            let (mut older, mut newer, mut is_behind) = (Vec::new(), Vec::new(), false);
+            for key in std::mem::take(&mut self.keys) {
+                let is_superseded = key.id() == before || self.shared.contains(&key.id());
+                if key.id() == id || (is_behind && !is_superseded) {
+                    is_behind = true;
+                    newer.push(key);
+                } else {
+                    older.push(key);
+                }
+            }
+            // Their order says nothing, so it is the same one in all rings.
+            older.sort_unstable_by_key(Key::id);
+            older.append(&mut newer);
+            self.keys = older;
+        }
+        Ok(applied)
     }
 
     /// Removes a key and remembers that it was, for this ring alone. Removing a key again does nothing.

@@ -26,7 +26,7 @@ pub enum Next {
 }
 
 impl Plan {
-    /// By the keys of a node, which stand in the order in which they were added.
+    /// By the keys of a node, which stand in the order in which they were added, those that are superseded first.
     #[must_use]
     pub fn of(ring: &RingSummary) -> Self {
         let primary = ring.primary;

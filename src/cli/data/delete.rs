@@ -41,7 +41,8 @@ command says what brings that back (`undo`).
 
 Exit code: 0 it is gone (or was not there), 1 failed, 2 usage, 3 refused (with --recursive, the error says how \
 many were deleted before), 5 a precondition does not hold, \
-6 no node was reached, 7 it may have been done, 130 interrupted (with --recursive, the node goes on).")]
+6 no node was reached, 7 it may have been done (with --recursive, the error says how to go on), 130 interrupted (with \
+--recursive, the node goes on).")]
 pub(in crate::cli) struct DeleteArgs {
     /// The entry's path, like a.b:1.c
     #[arg(value_parser = parse_path)]
@@ -128,22 +129,39 @@ async fn delete_tree(args: &DeleteArgs) -> Result<Message, CliError> {
     let before = show_time(rt::wall_clock_ms().saturating_sub(1));
     let (fields, kind) = (Fields::at(&args.path), RequestKind::WriteOnce);
     let deleted = interrupt.or(reach.request("delete_tree", fields, &args.path, kind)).await;
-    deleted.map_err(|error| error.left(&goes_on_text(&args.path, &before)))
+    deleted.map_err(|error| {
+        let error = error.left(&goes_on_text(&args.path, &before));
+        error.in_doubt(|| rest_text(&args.path, &before))
+    })
+}
+
+/// How to go on where the node's answer has not come.
+fn rest_text(path: &Path, before: &str) -> String {
+    let delete = typed::command("delete", &[&path.to_string()], &["--recursive"]);
+    format!(
+        "some of it may be deleted; {delete} deletes the rest, with what was set there since, at this node or at another \
+         one (--connect){}",
+        undo_text(path, before)
+    )
 }
 
 /// What the node does that was asked to delete all below a path since this moment, and how to bring that back.
 fn goes_on_text(path: &Path, before: &str) -> String {
-    let text =
-        format!("the node goes on, and deletes all that is at and below {}", shown_path(path));
+    let (path_text, undo) = (shown_path(path), undo_text(path, before));
+    format!("the node goes on, and deletes all that is at and below {path_text}{undo}")
+}
+
+/// What brings back what was deleted below a path since this moment; nothing if that is not possible.
+fn undo_text(path: &Path, before: &str) -> String {
     if path.strip_prefix(&Path::system_root()).is_some() {
-        return text;
+        return String::new();
     }
     let path = path.to_string();
     let joined = format!("--below={path}");
     // What begins like an option is none behind an equals sign.
     let below = if path.starts_with('-') { vec![&*joined] } else { vec!["--below", &path] };
     let undo = typed::command("undo", &[], &[&below[..], &["--at", before]].concat());
-    format!("{text}; {undo} brings it back, at a node that has a data directory")
+    format!("; {undo} brings it back, at a node that has a data directory")
 }
 
 /// Prints what `--recursive` would delete.

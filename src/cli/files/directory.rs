@@ -7,6 +7,7 @@ use std::{fs, io};
 
 use super::super::error::CliError;
 use super::Format;
+use super::gap::Gap;
 use super::new_file::StateInto;
 use super::read::StateFile;
 use crate::cli::say;
@@ -20,7 +21,7 @@ use crate::node::config::NETWORK;
 use crate::rt;
 use crate::storage::identity::{Identity, Life};
 use crate::storage::past::{Moment, reach_after, read_past};
-use crate::storage::recover::{Files, never_begun};
+use crate::storage::recover::{Files, PastGap, never_begun};
 use crate::storage::snapshot::snapshot_name;
 use crate::storage::{
     DataDir, Directory, Disk, FileHeader, LogReader, Progress, RecoverOptions, SnapshotReader,
@@ -119,6 +120,7 @@ pub(in crate::cli) fn read_directory(
         header: Some(header),
         bytes: all.map(|entry| entry.bytes).sum(),
         notes: recovered.warnings.iter().map(note_text).collect(),
+        gap: PastGap::of_warnings(&recovered.warnings).map(Gap),
     })
 }
 
@@ -243,6 +245,7 @@ fn note_text(warning: &Warning) -> String {
         Warning::Gap { from_ms, to_ms, .. } => {
             format!("from {} to {}: {warning}", show_time(*from_ms), show_time(*to_ms))
         }
+        Warning::Unclear(doubt) => Gap((*doubt).into()).note(),
         _ => warning.to_string(),
     }
 }

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | this one | the kinds of file, and how they are told apart |
 //! | `directory` | a node's data directory as an image, and an image put into one |
-//! | `gap` | a time of which a node has logged nothing |
+//! | `gap` | a time in which a node does not surely know its state of a moment |
 //! | `new_file` | a file that is written beside its place, and gets its name when it is whole |
 //! | `read` | a file of any kind as an image |
 //! | `ticket_file` | a file with a ticket |

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path as FilePath;
 
 use super::directory::read_directory;
+use super::gap::Gap;
 use super::{FileKind, Format, cannot, kind_of};
 use crate::cli::error::CliError;
 use crate::cli::terminal::output::{count_of, printable};
@@ -17,6 +18,7 @@ use crate::model::meta::{AUTH_PATH, Family, login};
 use crate::model::path::{Element, Path};
 use crate::protocol::lines::LINE_BYTES_MAX;
 use crate::rt;
+use crate::storage::moment::Doubt;
 use crate::storage::{FileHeader, read_snapshot};
 
 /// So many entries that cannot be used are named; of the others, only the number.
@@ -38,6 +40,17 @@ pub(in crate::cli) struct StateFile {
     pub(in crate::cli) bytes: u64,
     /// What of it is not in the image, and what nodes do not enforce, one line each.
     pub(in crate::cli) notes: Vec<String>,
+    /// If it may not be the state of the moment that was asked for; it is among the notes.
+    pub(in crate::cli) gap: Option<Gap>,
+}
+
+impl StateFile {
+    /// The same, of a moment that is in doubt, if there is one.
+    pub(in crate::cli) fn with_doubt(mut self, doubt: Option<Doubt>) -> Self {
+        self.gap = doubt.map(|doubt| Gap(doubt.into()));
+        self.notes.extend(self.gap.map(|gap| gap.note()));
+        self
+    }
 }
 
 /// Reads a file that holds a state, or a node's data directory.
@@ -97,16 +110,18 @@ fn read_as(path: &FilePath, format: Format, json: bool) -> Result<StateFile, Cli
             };
             let read = read_snapshot(&name, Box::new(file), rt::random_u64(), &mut look);
             let (header, image) = read.map_err(|error| CliError::Failure(error.to_string()))?;
-            Ok(StateFile { image, format, header: Some(header), bytes, notes: Vec::new() })
+            let header = Some(header);
+            Ok(StateFile { image, format, header, bytes, notes: Vec::new(), gap: None })
         }
         Format::Distkv => {
             let saved = read_saved_states(&[path], None)?;
             let notes = notes_of(&saved);
-            Ok(StateFile { image: saved.image, format, header: None, bytes, notes })
+            let (image, header) = (saved.image, None);
+            Ok(StateFile { image, format, header, bytes, notes, gap: None })
         }
         Format::Jsonl => {
             let (image, notes) = read_lines(path, file, bytes, &mut bar)?;
-            Ok(StateFile { image, format, header: None, bytes, notes })
+            Ok(StateFile { image, format, header: None, bytes, notes, gap: None })
         }
     }
 }

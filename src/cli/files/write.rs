@@ -42,7 +42,7 @@ pub(in crate::cli) struct Written {
     pub(in crate::cli) entries: u64,
     /// What a file for the Python DistKV lacks.
     pub(in crate::cli) report: Option<ExportReport>,
-    /// If it is of a moment in a time of which the node has logged nothing.
+    /// If it may not be the state of the moment that was asked for.
     pub(in crate::cli) gap: Option<Gap>,
 }
 

@@ -43,16 +43,19 @@ struct Rotation<'a> {
     late: Vec<String>,
     /// It only ends one that was broken off in its last step.
     of_former: bool,
-    /// The new key, since it is in use at the node that is asked.
-    used: Option<KeyId>,
+    /// The key that the node that is asked uses, as long as nobody else changes that; none where it does not matter.
+    in_use: Option<KeyId>,
+    /// The new key, until it is in use there.
+    unused: Option<KeyId>,
 }
 
 pub(super) async fn run(args: &RotateArgs, remote_args: &RemoteArgs) -> Result<(), CliError> {
     let file = remote_args.key_file()?;
     let remote = remote_args.connect().await?;
     let (output, missing, late) = (Output::of_change(remote_args.json), Vec::new(), Vec::new());
-    let (of_former, used) = (false, None);
-    let mut rotation = Rotation { args, remote, file, output, missing, late, of_former, used };
+    let (of_former, in_use, unused) = (false, None, None);
+    let mut rotation =
+        Rotation { args, remote, file, output, missing, late, of_former, in_use, unused };
     let view = View::ask(&rotation.remote).await?;
     let Plan { next, .. } = plan(&view)?;
     if let Some(new) = rotation.removed_before(&view, next) {
@@ -64,10 +67,13 @@ pub(super) async fn run(args: &RotateArgs, remote_args: &RemoteArgs) -> Result<(
         Next::InUse(id) => id,
     };
     if !matches!(next, Next::InUse(_)) {
+        rotation.in_use = own(&view).and_then(|own| own.primary);
+        rotation.unused = Some(new);
         rotation.wait_until_kept(new).await?;
         take_step(&rotation.remote, Step::Use, new, args.force).await?;
     }
-    rotation.used = Some(new);
+    rotation.in_use = Some(new);
+    rotation.unused = None;
     // Also where the nodes use it already: perhaps the file could not be written when they began to.
     rotation.follow(Step::Use, new)?;
     rotation.wait_until_used(new).await?;
@@ -169,18 +175,27 @@ impl Rotation<'_> {
         )))
     }
 
-    /// What there is to do for who has lost against somebody else's rotation.
-    fn overtaken(&self, lost: KeyId, other: KeyId) -> CliError {
+    /// What there is to do for who has lost against somebody else's rotation: the nodes use this key now. `before`: what
+    /// they used.
+    fn overtaken(&self, before: KeyId, other: KeyId) -> CliError {
         let file = match &self.file {
             Some(path) => format!(" Copy the key file of a node over {}.", path.display()),
             None => String::new(),
         };
-        CliError::Failure(format!(
-            "key {lost} is not in use any more: somebody else has changed the key meanwhile, and the nodes use key {other} \
-             from now on. Nobody is shut out: key {lost} still opens what is sealed with it, and logs in.{file} When nobody \
-             needs key {lost} any more, type {}",
-            remove(lost)
-        ))
+        let now = format!(
+            "somebody else has changed the key meanwhile, and the nodes use key {other} from now on. Nobody is shut out"
+        );
+        CliError::Failure(match self.unused {
+            Some(new) => format!(
+                "stopped before key {new} is used: {now}.{file} It is not needed any more: type {}",
+                remove(new)
+            ),
+            None => format!(
+                "key {before} is not in use any more: {now}: key {before} still opens what is sealed with it, and logs in.{file} \
+                 When nobody needs key {before} any more, type {}",
+                remove(before)
+            ),
+        })
     }
 
     fn what_to_do(&self) -> String {
@@ -203,10 +218,12 @@ impl Rotation<'_> {
         let mut said = String::new();
         loop {
             let view = View::ask(&self.remote).await?;
-            if let Some(used) = self.used
-                && let Some(other) = overtaken(&view, used)
+            // Somebody else's may also be the new one: then it is in use all the sooner.
+            if let Some(before) = self.in_use
+                && let Some(other) = overtaken(&view, before)
+                && self.unused != Some(other)
             {
-                return Err(self.overtaken(used, other));
+                return Err(self.overtaken(before, other));
             }
             let lacking: Vec<&NodeKeys> = view.nodes.iter().filter(|node| lacks(node)).collect();
             // Even by force nobody is left behind that is only slow.

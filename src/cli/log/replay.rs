@@ -9,7 +9,7 @@ use crate::cli::error::CliError;
 use crate::cli::files::directory::{Given, put_into, read_directory, reading_failure};
 use crate::cli::files::new_file::{StateInto, tidy_when_interrupted};
 use crate::cli::files::read::{StateFile, notes_of, read_saved_states, read_state};
-use crate::cli::files::write::write_state;
+use crate::cli::files::write::{Written, write_state};
 use crate::cli::files::{FileKind, Format, kind_of};
 use crate::cli::snapshot::convert::{FormArgs, tell_notes, tell_written};
 use crate::cli::snapshot::restore::{IntoArgs, tell_put};
@@ -19,7 +19,7 @@ use crate::engine::exchange::entries_alone;
 use crate::model::count::count_of;
 use crate::model::ids::Tock;
 use crate::rt;
-use crate::storage::moment::Cut;
+use crate::storage::moment::{Cut, Doubt, Passes};
 use crate::storage::{FileHeader, LogStart, Replay, Until};
 
 /// Make a state of event logs, up to a moment in the past
@@ -39,10 +39,10 @@ the directory meanwhile. How far back that reaches depends on how many old snaps
 logs the node keeps. With files, a snapshot comes first, then the logs that continue it, in \
 order; without a snapshot, or with a gap, the state holds only what the logs themselves \
 hold. Times are those at which changes came to the node whose log it is; tocks are the \
-network's. If the node's clock was set back, a time stands for the last change that is not \
-later: what was stamped with later times before counts as earlier. At a moment at which \
-nothing was logged, because the disk had failed or the node did not run, a note says so and the \
-state is the last one before it. The file of --to is replaced with --force only, if it is there already.
+network's. At a moment at which nothing was logged, because the disk had failed, the node did not \
+run, or its clock leapt ahead, a note says so and the state is the last one before it. If the \
+node's clock was set back, and showed a moment more than once, a note says so, too, and the state is \
+the last that can be meant. The file of --to is replaced with --force only, if it is there already.
 
 Exit code: 0 done, 1 a log is damaged or does not reach back so far, 2 usage, 3 refused (--into a directory of \
 another network), 130 interrupted.")]
@@ -104,6 +104,7 @@ pub(super) fn run(args: ReplayArgs, json: bool) -> Result<(), CliError> {
     }
     let Some(to) = &args.to else { return Ok(()) };
     let written = write_state(to, args.form.existing(), &args.form.to_write(&state), json)?;
+    let written = Written { gap: state.gap, ..written };
     tell_written(to, args.form.format, &written, json)
 }
 
@@ -125,11 +126,14 @@ fn read(from: &[PathBuf], until: Option<Until>, json: bool) -> Result<StateFile,
         ))),
         FileKind::State(Format::Snapshot) => {
             let state = read_state(first, json)?;
-            let cut = cut_of(rest, until)?;
+            let (cut, doubt) = cut_of(rest, until)?;
             check_base(first, &state, until, cut)?;
-            replay(Some(state), rest, cut, json)
+            replay(Some(state), rest, cut, json).map(|state| state.with_doubt(doubt))
         }
-        FileKind::Log => replay(None, from, cut_of(from, until)?, json),
+        FileKind::Log => {
+            let (cut, doubt) = cut_of(from, until)?;
+            replay(None, from, cut, json).map(|state| state.with_doubt(doubt))
+        }
     }
 }
 
@@ -145,24 +149,28 @@ fn read_distkv(from: &[PathBuf], until: Option<Until>) -> Result<StateFile, CliE
     let paths: Vec<&FilePath> = from.iter().map(PathBuf::as_path).collect();
     let saved = read_saved_states(&paths, until)?;
     let notes = notes_of(&saved);
-    Ok(StateFile { image: saved.image, format: Format::Distkv, header: None, bytes: 0, notes })
+    let (image, format) = (saved.image, Format::Distkv);
+    Ok(StateFile { image, format, header: None, bytes: 0, notes, gap: None })
 }
 
-/// Where logs end at a moment; they are numbered in the order in which they are given, from 1 on.
-fn cut_of(logs: &[PathBuf], until: Option<Until>) -> Result<Option<Cut>, CliError> {
+/// Where logs end at a moment, and whether that is in doubt; they are numbered in the order in which they are
+/// given, from 1 on.
+fn cut_of(
+    logs: &[PathBuf],
+    until: Option<Until>,
+) -> Result<(Option<Cut>, Option<Doubt>), CliError> {
     let time_ms = match until {
-        None => return Ok(None),
-        Some(Until::Tock(tock)) => return Ok(Some(Cut::Tock(tock))),
+        None => return Ok((None, None)),
+        Some(Until::Tock(tock)) => return Ok((Some(Cut::Tock(tock)), None)),
         Some(Until::Time(time_ms)) => time_ms,
     };
-    let mut cut = NOTHING;
+    let mut passes = Passes::new(time_ms);
     for (number, path) in (1..).zip(logs) {
         let (log, _) = open(path)?;
-        if let Some(end) = log.end_at(time_ms).map_err(reading_failure)? {
-            cut = Cut::Behind { number, end };
-        }
+        passes.read(number, log).map_err(reading_failure)?;
     }
-    Ok(Some(cut))
+    let (cut, doubt) = Cut::behind(passes.end());
+    Ok((Some(cut), doubt))
 }
 
 /// Where logs end that have nothing up to a moment.
@@ -257,7 +265,7 @@ fn replay(
         CliError::Failure(String::from("the logs hold nothing up to that moment"))
     })?;
     let image = if is_whole { image } else { entries_alone(image) };
-    Ok(StateFile { image, format: Format::Snapshot, header, bytes, notes })
+    Ok(StateFile { image, format: Format::Snapshot, header, bytes, notes, gap: None })
 }
 
 fn parse_tock(text: &str) -> Result<Tock, String> {

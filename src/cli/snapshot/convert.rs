@@ -129,9 +129,6 @@ pub(in crate::cli) fn tell_written(
     if let Some(report) = &written.report {
         tell_report(report);
     }
-    if let Some(gap) = &written.gap {
-        say::note(&gap.note());
-    }
     let text = || {
         let entries = count_of(written.entries, "entry", "entries");
         let to = match to == std::path::Path::new("-") {

@@ -14,10 +14,10 @@ use crate::cli::files::directory::{Given, Put, Wanted, put_into};
 use crate::cli::files::new_file::{StateInto, tidy_when_interrupted};
 use crate::cli::files::read::read_state;
 use crate::cli::remote::{Remote, RemoteArgs};
-use crate::cli::say;
 use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{Output, count_of, printable};
 use crate::cli::terminal::progress::ProgressBar;
+use crate::cli::{say, typed};
 use crate::client::{Fields, Message};
 use crate::model::ids::NodeName;
 use crate::protocol::client::Action;
@@ -56,8 +56,8 @@ A node trusts the contents of a snapshot as it trusts another node, so it takes 
 from its own machine, unless it was started with --remote-restore.
 
 Exit code: 0 restored, 1 not restored (the text says whether anything was \
-changed), 2 usage, 3 refused, 6 no node was reached, 7 it may have been done, \
-130 interrupted, and not restored.")]
+changed), 2 usage, 3 refused, 6 no node was reached (or it was lost before it had all of the file), \
+7 it may have been done (the error says how to go on), 130 interrupted, and not restored.")]
 pub(super) struct RestoreArgs {
     /// The files: snapshots, saved states or change logs of the Python DistKV, lines of JSON with
     /// chains
@@ -117,6 +117,23 @@ impl IntoArgs {
     }
 }
 
+impl RestoreArgs {
+    /// How to go on with these files where the answer about the first of them has not come.
+    fn rest_text(&self, files: &[PathBuf]) -> String {
+        let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let flags = [("--any-network", self.any_network), ("--with-auth", self.with_auth)];
+        let flags: Vec<&str> =
+            flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag).collect();
+        let again = typed::command("snapshot restore", &names, &flags);
+        format!(
+            "a part of {}, or all of it, may be restored; {again} restores the rest, at this node or another one \
+             (--connect), and changes nothing of what is there already",
+            names.first().unwrap_or(&"it")
+        )
+    }
+}
+
 pub(super) async fn run(args: &RestoreArgs, remote: &RemoteArgs) -> Result<(), CliError> {
     args.into.check()?;
     if let Some(directory) = &args.into.into {
@@ -141,10 +158,13 @@ pub(super) async fn run(args: &RestoreArgs, remote: &RemoteArgs) -> Result<(), C
     let connected = interrupt.or(remote.connect()).await;
     let connected = connected.map_err(|error| error.left("nothing was restored"))?;
     let mut output = Output::of_change(remote.json);
-    for file in &args.files {
+    for (at, file) in args.files.iter().enumerate() {
         let left = || format!("nothing of {} was restored", file.display());
         let restored = restore(&connected, file, args, remote, &interrupt).await;
-        let reply = restored.map_err(|error| error.left(&left()))?;
+        let reply = restored.map_err(|error| {
+            let rest = args.files.get(at..).unwrap_or_default();
+            error.left(&left()).in_doubt(|| args.rest_text(rest))
+        })?;
         tell(file, &reply, args.with_auth, &mut output)?;
         output.flush()?;
     }
@@ -211,7 +231,9 @@ async fn restore(
             fields.bool("start", true);
         }
         // The node takes nothing in before it has all of it.
-        interrupt.or(connected.request(Action::Restore.name(), &fields)).await?;
+        let taken = interrupt.or(connected.request(Action::Restore.name(), &fields)).await;
+        let nothing = |why: String| format!("{why}; nothing of {} was restored", file.display());
+        taken.map_err(|error| error.of_read().said(nothing))?;
         sent += piece.len() as u64;
         bar.bytes(sent, 0);
     }

@@ -15,6 +15,7 @@ use crate::cli::files::read::read_state;
 use crate::cli::files::write::{Written, write_state};
 use crate::cli::files::{Format, cannot};
 use crate::cli::remote::{Remote, RemoteArgs};
+use crate::cli::say;
 use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{Output, count_of, json_of, printable};
 use crate::cli::terminal::progress::ProgressBar;
@@ -44,7 +45,9 @@ file on this machine is written under a temporary name and renamed once it is co
 verified. One that is there already is replaced with --force only.
 
 With --at, it is what the node had logged up to that moment. Where it had not run then, or its disk had \
-failed, a note says so, and the state is that before that time.
+failed, or its clock leapt over the moment, a note says so, and the state is that before that time. If the clock \
+was set back, and showed the moment more than once, a note says so, too, and the state is the last that \
+can be meant.
 
 Exit code: 0 saved, 1 failed, 2 usage, 3 refused, 6 no node was reached, 130 interrupted \
 (without --to, the node makes the snapshot all the same).")]
@@ -89,7 +92,7 @@ pub(super) async fn run(args: &SaveArgs, remote: &RemoteArgs) -> Result<(), CliE
         let mut new = NewFile::create(to, existing)?;
         let written = fetch(&mut new, to, &node, &wanted, json).await?;
         new.finish()?;
-        return tell_written(to, Format::Snapshot, &written, json);
+        return tell(to, Format::Snapshot, &written, json);
     }
     // By way of a snapshot: it alone can be verified.
     let is_stdout = to == FilePath::new("-");
@@ -108,7 +111,15 @@ pub(super) async fn run(args: &SaveArgs, remote: &RemoteArgs) -> Result<(), CliE
     // The snapshot goes.
     drop(new);
     let (to, format, written) = written?;
-    tell_written(&to, format, &written, json)
+    tell(&to, format, &written, json)
+}
+
+/// Says what was written, and what it lacks.
+fn tell(to: &FilePath, format: Format, written: &Written, json: bool) -> Result<(), CliError> {
+    if let Some(gap) = &written.gap {
+        say::note(&gap.note());
+    }
+    tell_written(to, format, written, json)
 }
 
 /// Fetches a snapshot, and verifies what came. `wanted`: of which moment, and of what.

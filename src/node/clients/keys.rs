@@ -76,6 +76,12 @@ pub(super) fn view(links: &Links, members: Vec<MemberInfo>) -> Option<KeysView> 
     Some(KeysView { shared: shared.map(|id| id.to_string()).collect(), nodes: nodes.collect() })
 }
 
+/// The id of the key with these bytes; none if a key has another length.
+pub(super) fn id_of(secret: &[u8]) -> Option<String> {
+    let secret = secret.try_into().ok()?;
+    Some(Key::new(secret).id().to_string())
+}
+
 /// Carries an order out, unless it would shut members out. Blocks.
 pub(super) fn change(
     links: &Links,

@@ -7,11 +7,11 @@ use crate::model::ids::{Millis, NodeName};
 use crate::model::path::Path;
 use crate::protocol::client::request::PastMoment;
 use crate::rt;
-use crate::server::{PastGap, PastRefusal, PastState};
+use crate::server::{PastRefusal, PastState};
 use crate::storage::history::{History, history as read_history};
 use crate::storage::past::{reach_after, read_past};
-use crate::storage::recover::Recovered;
-use crate::storage::{Directory, RecoverOptions, StorageError, Until, Warning, recover};
+use crate::storage::recover::{PastGap, Recovered};
+use crate::storage::{Directory, RecoverOptions, StorageError, Until, recover};
 
 /// The state of a moment, at and below a path. `failing_ms`: for how long the log has failed, if it does.
 ///
@@ -59,20 +59,15 @@ pub(super) fn recall(
     Ok(PastState { image, gap })
 }
 
-/// The time around a moment of which nothing was logged: between two logs, or from the end of all until now.
+/// Why the state may not be that of the moment: what reading the past has told, or that nothing was logged from the end of all
+/// until now.
 fn gap_of(found: &Recovered, until: Until, failing_since_ms: Option<u64>) -> Option<PastGap> {
-    let between_logs = found.warnings.iter().find_map(|warning| match warning {
-        Warning::Gap { from_ms, to_ms, .. } => {
-            Some(PastGap { from_ms: *from_ms, to_ms: Some(*to_ms) })
-        }
-        _ => None,
-    });
-    between_logs.or_else(|| {
+    PastGap::of_warnings(&found.warnings).or_else(|| {
         let failing_since_ms = failing_since_ms?;
         // Without a log there is no end of one.
         let is_later = matches!(until, Until::Time(time_ms) if time_ms >= failing_since_ms);
         let from_ms = found.last_logged_ms.or_else(|| is_later.then_some(failing_since_ms))?;
-        Some(PastGap { from_ms, to_ms: None })
+        Some(PastGap { from_ms, to_ms: None, is_set_back: false })
     })
 }
 

@@ -241,6 +241,10 @@ impl NodeInfo for ClientPortInfo {
         keys::change(&links, self.members(), order)
     }
 
+    fn key_id(&self, secret: &[u8]) -> Option<String> {
+        keys::id_of(secret)
+    }
+
     fn forget_keys_of(&self, name: &NodeName) -> bool {
         self.links.upgrade().is_some_and(|links| keys::forget(&links, &self.members(), name))
     }

@@ -89,6 +89,15 @@ impl Identity {
         directory.user(method, name).filter(|user| user.after == *after)
     }
 
+    /// The user's name; none of others.
+    #[must_use]
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            Self::User { name, .. } => Some(name),
+            Self::Unknown | Self::KeyHolder => None,
+        }
+    }
+
     /// Whether it is a user of this name.
     #[must_use]
     pub(crate) fn is_named(&self, by: &str, ident: &str) -> bool {

@@ -12,12 +12,13 @@ use async_channel::{Receiver, Sender, TryRecvError};
 use super::{Emit, Garbage, Progress, Source};
 use crate::hub::client_memory::Pin;
 use crate::hub::inbox::Inbox;
-use crate::model::value::{write_map_len, write_nil, write_str, write_u64};
+use crate::model::value::{write_bool, write_map_len, write_nil, write_str, write_u64};
 use crate::protocol::client::{ClientError, ErrorCode};
 use crate::rt;
 use crate::server::connections::exchange::no_thread;
 use crate::server::connections::session::Context;
-use crate::server::past::{PastGap, PastState};
+use crate::server::past::PastState;
+use crate::storage::recover::PastGap;
 use crate::storage::snapshot::write_snapshot_to;
 use crate::storage::{FileHeader, FileId};
 
@@ -56,7 +57,7 @@ pub(in crate::server) struct SnapshotSource {
 }
 
 enum Piece {
-    /// The first has the gap that the moment is in.
+    /// With the first: why it may not be the state of the moment.
     Bytes(Vec<u8>, Option<PastGap>),
     End,
     Failed(ClientError),
@@ -132,14 +133,20 @@ impl Source for SnapshotSource {
     }
 }
 
+/// A client of an earlier version, which does not know `clock`, takes it for a time in which the node was off: it goes by the
+/// state only if its user wants that, too.
 fn write_gap(gap: PastGap, out: &mut Vec<u8>) {
-    write_map_len(2, out);
+    write_map_len(2 + usize::from(gap.is_set_back), out);
     write_str("from", out);
     write_u64(gap.from_ms, out);
     write_str("to", out);
     match gap.to_ms {
         Some(to_ms) => write_u64(to_ms, out),
         None => write_nil(out),
+    }
+    if gap.is_set_back {
+        write_str("clock", out);
+        write_bool(true, out);
     }
 }
 

@@ -41,6 +41,24 @@ impl FakeNode {
         clocks: impl Fn(usize) -> (Option<u64>, u64) + Send + 'static,
         answer: impl Fn(&Message) -> Vec<Fields> + Send + Sync + 'static,
     ) -> FakeNode {
+        let unknown = error("there is no action 'auth_info'", "unknown_action");
+        FakeNode::launch(name, unknown, clocks, answer)
+    }
+
+    /// A node at which all clients are admins.
+    pub(crate) fn start_for_admins(
+        answer: impl Fn(&Message) -> Vec<Fields> + Send + Sync + 'static,
+    ) -> FakeNode {
+        let info = Fields::new().str("method", "key").str("role", "admin").clone();
+        FakeNode::launch("fake", info, |_| (Some(1), 2), answer)
+    }
+
+    fn launch(
+        name: &'static str,
+        auth_info: Fields,
+        clocks: impl Fn(usize) -> (Option<u64>, u64) + Send + 'static,
+        answer: impl Fn(&Message) -> Vec<Fields> + Send + Sync + 'static,
+    ) -> FakeNode {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -48,9 +66,9 @@ impl FakeNode {
         thread::spawn(move || {
             for (number, stream) in listener.incoming().map_while(Result::ok).enumerate() {
                 let (answer, kept) = (Arc::clone(&answer), Arc::clone(&kept));
-                let greeting = greeting(name, clocks(number));
+                let said = (greeting(name, clocks(number)), auth_info.clone());
                 // What goes wrong here, the client sees as a lost connection.
-                thread::spawn(move || serve(stream, &greeting, &*answer, &kept));
+                thread::spawn(move || serve(stream, said, &*answer, &kept));
             }
         });
         FakeNode { address, asked }
@@ -84,7 +102,7 @@ fn greeting(name: &str, (tick, tock): (Option<u64>, u64)) -> Fields {
 
 fn serve(
     mut stream: TcpStream,
-    greeting: &Fields,
+    (greeting, auth_info): (Fields, Fields),
     answer: &dyn Fn(&Message) -> Vec<Fields>,
     kept: &Mutex<Vec<Message>>,
 ) -> std::io::Result<()> {
@@ -101,8 +119,7 @@ fn serve(
             // A client that waits for its stream to be let in asks this beside it, and takes one message: an answer that is
             // meant for the stream would be too much, but seen only by a client that is slow.
             if request.str("action") == Some("auth_info") {
-                let mut unknown = error("there is no action 'auth_info'", "unknown_action");
-                stream.write_all(&unknown.u64("seq", seq).encode())?;
+                stream.write_all(&auth_info.clone().u64("seq", seq).encode())?;
                 continue;
             }
             kept.lock().unwrap().push(request.clone());

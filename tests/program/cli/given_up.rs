@@ -1,10 +1,17 @@
-//! Commands that are ended by a signal while a node does what it was asked, which it does to its end all the same: they say so.
+//! Commands that are ended by a signal while a node does what it was asked, which it does to its end all the same, and commands
+//! whose node is lost meanwhile: they say so, and how to go on.
 
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use distkv::client::Fields;
+use distkv::rt::wall_clock_ms;
 
-use crate::cli::command::{ok, program};
+use crate::cli::command::{Done, ok, program, run};
 use crate::cli::fake::FakeNode;
 use crate::processes::{NodeProcess, PROGRAM, file_names, signal, wait_until};
 
@@ -82,4 +89,136 @@ fn a_text_to_edit_that_cannot_be_written_leaves_no_file() {
     assert_eq!(done.status.code(), Some(1), "{said}");
     assert!(said.contains("cannot write"), "{said}");
     assert_eq!(file_names(folder.path()), [""; 0]);
+}
+
+/// A way to a node on which the first request with these bytes is the last that its client hears of: it is lost, and comes to the
+/// node all the same if `arrives`. Those that come later pass.
+fn cut_at(node: &NodeProcess, bytes: &'static [u8], arrives: bool) -> SocketAddr {
+    let (listener, to) = (TcpListener::bind("127.0.0.1:0").unwrap(), node.client);
+    let address = listener.local_addr().unwrap();
+    let is_cut = Arc::new(AtomicBool::new(false));
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let node = TcpStream::connect(to).unwrap();
+            let (mut back, mut to_client) =
+                (node.try_clone().unwrap(), client.try_clone().unwrap());
+            thread::spawn(move || {
+                let mut chunk = [0; 1 << 16];
+                while let Ok(count @ 1..) = back.read(&mut chunk) {
+                    // The node goes on, whether its client is there or not.
+                    let _ = to_client.write_all(&chunk[..count]);
+                }
+                let _ = to_client.shutdown(Shutdown::Both);
+            });
+            let is_cut = Arc::clone(&is_cut);
+            thread::spawn(move || forward(client, node, (bytes, arrives), &is_cut));
+        }
+    });
+    address
+}
+
+fn forward(
+    mut client: TcpStream,
+    mut node: TcpStream,
+    (bytes, arrives): (&[u8], bool),
+    is_cut: &AtomicBool,
+) {
+    let (mut chunk, mut seen) = ([0; 1 << 16], Vec::new());
+    while let Ok(count @ 1..) = client.read(&mut chunk) {
+        // What is looked for may come in two pieces.
+        seen.drain(..seen.len().saturating_sub(bytes.len()));
+        seen.extend_from_slice(&chunk[..count]);
+        let is_here = seen.windows(bytes.len()).any(|window| window == bytes);
+        if is_here && !is_cut.swap(true, Ordering::SeqCst) {
+            // First, so that no answer comes.
+            client.shutdown(Shutdown::Both).unwrap();
+            if arrives {
+                node.write_all(&chunk[..count]).unwrap();
+            } else {
+                node.shutdown(Shutdown::Both).unwrap();
+            }
+            return;
+        }
+        if node.write_all(&chunk[..count]).is_err() {
+            return;
+        }
+    }
+    let _ = node.shutdown(Shutdown::Write);
+}
+
+/// Types a command that was printed.
+fn typed(command: &str) -> Done {
+    let command = command.replacen("distkv-node", PROGRAM, 1);
+    let done = Command::new("sh").args(["-c", &command]).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Done { code: done.status.code().unwrap(), stdout: text(done.stdout), stderr: text(done.stderr) }
+}
+
+/// The commands in an error's text, in their order.
+fn commands(said: &str) -> Vec<&str> {
+    said.split('`').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn who_loses_the_node_while_it_changes_much_is_told_how_to_go_on_and_that_does_no_harm() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (data, saved) = (path("data"), path("all.dkv"));
+    let started =
+        ["run", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--data-dir", &data];
+    let node = NodeProcess::start("n1", &started);
+    let values = || ok(&node, &["tree", "a"]);
+    for n in 0..5 {
+        ok(&node, &["set", &format!("a.n{n}"), "1"]);
+    }
+    let all = values();
+    ok(&node, &["snapshot", "save", "--to", &saved]);
+    // The log has times to the millisecond.
+    let then = wall_clock_ms();
+    wait_until("the clock goes on", || (wall_clock_ms() > then + 1).then_some(()));
+    let then = format!("@{}.{:03}", (then + 1) / 1_000, (then + 1) % 1_000);
+    for arrives in [true, false] {
+        let lost = |bytes, arguments: &[&str]| {
+            let connect = cut_at(&node, bytes, arrives).to_string();
+            let done = run(&[arguments, &["--connect", &connect]].concat(), &[], b"");
+            assert_eq!(done.code, 7, "{arguments:?}: {done:?}");
+            done.stderr
+        };
+        let said = lost(b"delete_tree", &["delete", "-r", "a"]);
+        let [delete, undo] = commands(&said)[..] else { panic!("{said}") };
+        assert!(said.contains("some of it may be deleted; "), "{said}");
+        let done = typed(delete);
+        assert!(done.code == 0 && values().is_empty(), "{delete}: {done:?}");
+        assert!(undo.starts_with("distkv-node undo --below a --at 20"), "{undo}");
+
+        let said = lost(b"set_value", &["undo", "--below", "a", "--at", &then]);
+        let [undo] = commands(&said)[..] else { panic!("{said}") };
+        assert!(said.contains("goes on from there, at this node or at another one"), "{said}");
+        // A time before now would be another one.
+        assert!(undo.starts_with("distkv-node undo --below a --at 20"), "{undo}");
+        let done = typed(undo);
+        assert!(done.code == 0 && values() == all, "{undo}: {done:?}");
+
+        let said = lost(b"\xa4last\xc3", &["snapshot", "restore", "--any-network", &saved]);
+        let [restore] = commands(&said)[..] else { panic!("{said}") };
+        assert!(said.contains("or all of it, may be restored; "), "{said}");
+        assert!(restore.contains("--any-network"), "{restore}");
+        // It may be taking in the first one still.
+        let done =
+            wait_until("it takes it in", || Some(typed(restore)).filter(|done| done.code == 0));
+        assert!(done.stdout.contains("of which 0 were missing") && values() == all, "{done:?}");
+    }
+}
+
+#[test]
+fn a_snapshot_that_was_not_sent_whole_is_not_restored_and_that_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let saved = folder.path().join("all.dkv").to_str().unwrap().to_owned();
+    let node = NodeProcess::run("n1");
+    ok(&node, &["set", "a", "1"]);
+    ok(&node, &["snapshot", "save", "--to", &saved]);
+    let connect = cut_at(&node, b"\xa5start\xc3", true).to_string();
+    let done = run(&["snapshot", "restore", &saved, "--connect", &connect], &[], b"");
+    assert_eq!(done.code, 6, "nothing may have been done: {done:?}");
+    assert!(done.stderr.contains(&format!("nothing of {saved} was restored")), "{done:?}");
 }

@@ -51,10 +51,10 @@ fn a_key_is_not_used_before_both_sides_of_a_split_have_it_and_then_no_write_is_l
         let mut cluster = Cluster { hosts, nodes, clients };
         cluster
             .wait("all are linked and up", |cluster| (0..4).all(|n| cluster.peers(n).len() == 3));
-        let rotate = |node: usize, wait: &str| {
+        let rotate = |node: usize, options: &[&str]| {
             let at = client_addr(node).to_string();
-            let how = ["--key", &files[node], "--connect", &at, "--wait", wait, "--remove-old"];
-            key(&[&["rotate"], &how[..]].concat())
+            let how = ["--key", &files[node], "--connect", &at];
+            key(&[&["rotate"], &how[..], options].concat())
         };
 
         // A key comes by TLS only: who can listen to this client would have it.
@@ -70,7 +70,7 @@ fn a_key_is_not_used_before_both_sides_of_a_split_have_it_and_then_no_write_is_l
         });
         // Somebody rotates on each side.
         for (node, others) in [(0, ["n2", "n3"]), (3, ["n0", "n1"])] {
-            let (code, said) = rotate(node, "1s");
+            let (code, said) = rotate(node, &["--wait", "1s", "--remove-old"]);
             assert_eq!(code, Some(1), "{said}");
             for other in others {
                 assert!(
@@ -89,11 +89,20 @@ fn a_key_is_not_used_before_both_sides_of_a_split_have_it_and_then_no_write_is_l
             .wait("all are linked and up", |cluster| (0..4).all(|n| cluster.peers(n).len() == 3));
         // Each side's key is handed to the other: the command that ends this must know of both.
         cluster.wait("all have both keys", |_| files.iter().all(|file| keys_of(file).0 == 3));
-        let (code, said) = rotate(0, "60s");
+        // The rings of the two sides have the keys in different orders. Whoever repeats the command first puts one of them to use,
+        // and who does so on the other side puts no other one to use.
+        let (code, said) = rotate(0, &["--wait", "60s"]);
         assert_eq!(code, Some(0), "{said}");
-        let (written, count) = writers.stop();
         let (_, new) = keys_of(&files[0]);
         assert_ne!(new, old);
+        for node in [3, 0] {
+            let (code, said) = rotate(node, &["--wait", "60s"]);
+            let told = format!("all nodes use key {new}. No other key was made");
+            assert!(code == Some(0) && said.contains(&told), "{node}: {said}");
+        }
+        let (code, said) = rotate(3, &["--wait", "60s", "--remove-old"]);
+        assert_eq!(code, Some(0), "{said}");
+        let (written, count) = writers.stop();
         cluster.wait("every file has the new key alone", |_| {
             files.iter().all(|file| keys_of(file) == (1, new.clone()))
         });

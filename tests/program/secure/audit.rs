@@ -57,6 +57,8 @@ fn logins_refusals_and_changes_are_recorded_with_who_and_where_and_without_secre
     assert_eq!(as_joe(&["get", "site.lamp"], &wrong), Some(3));
     assert_eq!(as_joe(&["get", "private.plans"], &secret), Some(3));
     assert_eq!(as_joe(&["members"], &secret), Some(3));
+    // They may be asked for, so they are no line: those that only an admin may see are not asked for.
+    assert_eq!(as_joe(&["conflicts"], &secret), Some(0));
     assert_eq!(as_joe(&["members", "forget", "n9"], &secret), Some(3));
     assert_eq!(as_admin(&["members", "forget", "n9"]), Some(1));
     assert_eq!(as_admin(&["user", "remove", "joe"]), Some(0));
@@ -93,10 +95,30 @@ fn logins_refusals_and_changes_are_recorded_with_who_and_where_and_without_secre
     let all = lines(&audit);
     let ends = [all.first(), all.last()].map(|line| line.unwrap()["outcome"].as_str().unwrap());
     assert_eq!(ends, ["begun", "ended"]);
+    assert!(all.iter().all(|line| line["action"] != "conflicts"), "{all:#?}");
     let text = fs::read_to_string(&audit).unwrap();
     for secret in ["a secret of joe", "a wrong secret", "a value of joe"] {
         assert!(!text.contains(secret), "{text}");
     }
+}
+
+#[test]
+fn keys_that_are_changed_over_the_network_are_recorded_by_their_ids_and_never_themselves() {
+    let keys = Keys::new();
+    let (key, old) = keys.make("key");
+    let audit = keys.path("audit");
+    let node = keys.run("n1", &["--key", &key, "--audit", &audit]);
+    assert_eq!(at(&node, &["key", "rotate", "--remove-old", "--key", &key]), Some(0));
+    let file = fs::read_to_string(&key).unwrap();
+    let line = file.lines().find(|line| line.starts_with("key ")).unwrap();
+    let words: Vec<&str> = line.split(' ').collect();
+    let (new, secret) = (words[1], words[2]);
+    assert!(new != old && secret.len() == 64, "{new}");
+    for (action, target) in [("key_add", new), ("key_use", new), ("key_remove", &old)] {
+        let line = wait_for_line(&audit, &[("event", "key"), ("action", action)]);
+        assert_eq!((&line["target"], &line["method"]), (&target.into(), &"key".into()), "{line}");
+    }
+    assert!(!fs::read_to_string(&audit).unwrap().contains(secret));
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod reader_gone;
 mod replaced_file;
 mod stolen_ca;
 mod stray_keys;
+mod two_at_once;
 
 /// Runs `key …` as who has this key file, at a node: the exit code, and all that it said.
 fn key(node: &NodeProcess, file: &str, arguments: &[&str]) -> (Option<i32>, String) {

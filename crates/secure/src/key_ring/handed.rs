@@ -6,8 +6,10 @@
 //! 1. A removed key stays removed: its id is remembered, and no merge brings it back. Of more than 16, the oldest are
 //!    forgotten.
 //! 2. Keys are united. If there would be more than 4, nothing is taken.
-//! 3. Of two orders to use a key, the later one counts, on every node that has the key. A primary that is
-//!    removed is replaced by the key of that order, or else by the one with the smallest id.
+//! 3. Of two orders to use a key, the later one counts, on every node that has the key; of two that were given on two sides of a
+//!    split, the one with the greater count of such orders, or of equal counts the greater id. A primary that is removed is
+//!    replaced by the key of that order, or else by the one with the smallest id.
+//! 4. What was added over the network, and is not in use when another key is ordered to be, is older than that key from then on.
 
 use distkv_core::membership::NetworkName;
 
@@ -64,7 +66,7 @@ impl KeyRing {
     /// # Errors
     /// [`RingError::Unknown`]: it must be added first.
     pub fn order_use(&mut self, id: KeyId) -> Result<Applied, RingError> {
-        let changed = self.make_primary(id)?;
+        let changed = self.supersede(id)?;
         if changed == Applied::Already && self.used.is_some_and(|used| used.id == id) {
             return Ok(Applied::Already);
         }
@@ -158,7 +160,7 @@ impl KeyRing {
             }
         }
         if let Some(used) = theirs.used.filter(|used| after.used < Some(*used)) {
-            let _ = after.make_primary(used.id).map(|_| after.used = Some(used));
+            let _ = after.supersede(used.id).map(|_| after.used = Some(used));
         }
         if after.lookup(after.primary).is_none() {
             // The smallest id: all nodes that lose their primary choose the same one.

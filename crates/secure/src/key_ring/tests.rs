@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::handed::{Handed, Merged};
 use super::*;
+use crate::rotation::{Next, Plan};
 
 fn key(byte: u8) -> Key {
     Key::new([byte; 32])
@@ -147,6 +148,49 @@ fn of_two_orders_the_later_one_counts_and_a_hand_s_primary_stays_until_the_next(
     let unknown = Handed { used, ..one.handed() };
     assert_eq!(one.merge(&unknown), Ok(Merged::default()));
     assert_eq!(one, other);
+}
+
+/// By default, two rotations on two sides of a split stop before their keys are used; whoever repeats one of them then ends both.
+#[test]
+fn of_two_keys_that_were_added_on_two_sides_one_is_used_and_the_other_is_old_on_both() {
+    for first in [0, 1] {
+        let mut sides = [ordered(&[1, 2]), ordered(&[1, 3])];
+        let meet = |sides: &mut [KeyRing; 2]| {
+            let handed = sides.each_ref().map(KeyRing::handed);
+            sides[0].merge(&handed[1]).unwrap();
+            sides[1].merge(&handed[0]).unwrap();
+        };
+        meet(&mut sides);
+        let Next::GoOn(used) = Plan::of(&sides[first].summary()).next else { panic!("{sides:?}") };
+        sides[first].order_use(used).unwrap();
+        meet(&mut sides);
+        for side in &sides {
+            let plan = Plan::of(&side.summary());
+            assert_eq!(plan.next, Next::InUse(used), "{side:?}");
+            let mut unused = [1, 2, 3].map(|byte| key(byte).id()).to_vec();
+            unused.retain(|id| *id != used);
+            unused.sort_unstable();
+            assert_eq!(plan.old, unused, "{side:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_hand_has_added_is_not_superseded_and_a_key_that_was_in_use_is() {
+    let mut ring = ordered(&[1, 2]);
+    ring.add(key(9)).unwrap();
+    ring.order_use(key(2).id()).unwrap();
+    assert_eq!(
+        Plan::of(&ring.summary()).next,
+        Next::GoOn(key(9).id()),
+        "somebody is about to use it"
+    );
+    // Back to the first one, which nobody has added over the network, and once more to the second.
+    ring.remove(key(9).id()).unwrap();
+    for byte in [1, 2] {
+        ring.order_use(key(byte).id()).unwrap();
+        assert_eq!(Plan::of(&ring.summary()).next, Next::InUse(key(byte).id()), "{ring:?}");
+    }
 }
 
 #[test]

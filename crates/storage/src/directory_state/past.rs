@@ -11,7 +11,7 @@ use crate::header::LogStart;
 use crate::log::LogReader;
 use crate::model::ids::Tock;
 use crate::recover::{Files, Until};
-use crate::recovery::moment;
+use crate::recovery::passes;
 use crate::snapshot::SnapshotReader;
 
 /// Most files of the past that are kept for their age alone. A start lists the names of all.
@@ -128,10 +128,10 @@ pub fn reach_after(disk: &dyn Disk, until: Until) -> Result<Option<Moment>, Stor
         return Ok(None);
     }
     let found = match until {
-        Until::Time(time_ms) => moment::position(disk, &files, time_ms)?,
+        Until::Time(time_ms) => passes::find(disk, &files, time_ms)?,
         Until::Tock(_) => None,
     };
-    Ok(Some(first).filter(|_| found.is_none_or(|(number, _)| number < base)))
+    Ok(Some(first).filter(|_| found.is_none_or(|found| found.place.0 < base)))
 }
 
 /// The moment of a snapshot's state.

@@ -164,20 +164,19 @@ impl LogReader {
         }
     }
 
-    /// Where the last batch ends that is not later than a time, milliseconds since 1970, as far as whole batches
-    /// can be read; `None` if there is none. To be called before the first batch is read; of no use afterwards.
+    /// Tells where each batch ends, and its time, milliseconds since 1970, as far as whole batches can be read. To be called
+    /// before the first batch is read.
     ///
     /// # Errors
     /// [`StorageError::Io`]: the file cannot be read.
-    pub fn end_at(mut self, time_ms: u64) -> Result<Option<u64>, StorageError> {
-        let mut found = None;
+    pub(crate) fn times(mut self, tell: &mut dyn FnMut(u64, u64)) -> Result<(), StorageError> {
         while let Step::Frame { .. } = self.frames.next()? {
             let Ok(prefix) = read_prefix(&mut Reader::new(self.frames.payload())) else { break };
-            if prefix.kind != MORE && self.time_of(&prefix) <= time_ms {
-                found = Some(self.frames.position());
+            if prefix.kind != MORE {
+                tell(self.frames.position(), self.time_of(&prefix));
             }
         }
-        Ok(found)
+        Ok(())
     }
 
     /// When the batch happened whose frame this is, milliseconds since 1970.

@@ -14,6 +14,7 @@ use crate::model::entry::Entry;
 use crate::model::ids::NodeTable;
 use crate::model::path::Path;
 use crate::recover::{Files, begins_anew, is_torn, life_in, take_never_begun, take_unborn};
+use crate::recovery::passes;
 use crate::snapshot::{SnapshotReader, read_snapshot_below};
 
 /// Most changes that are told.
@@ -154,19 +155,18 @@ fn behind_gap(
     }
 }
 
-/// The snapshot to begin with: the newest that is not younger than the moment; else the oldest, unless the first
-/// log starts with nothing. Damaged ones are of no use.
+/// The snapshot to begin with: the newest before the first time at which the clock showed the moment; else the oldest, unless
+/// the first log starts with nothing. Damaged ones are of no use.
 fn base<'f>(
     disk: &dyn Disk,
     files: &'f Files,
     since_ms: u64,
 ) -> Result<Option<(u64, &'f DiskEntry)>, StorageError> {
+    let first = passes::find(disk, files, since_ms)?.map_or(0, |passed| passed.earliest.0);
     let mut oldest = None;
     for (number, entry) in files.snapshots.iter().rev() {
         match open(disk, entry) {
-            Ok(reader) if reader.header().time_ms <= since_ms => {
-                return Ok(Some((*number, entry)));
-            }
+            Ok(_) if *number <= first => return Ok(Some((*number, entry))),
             Ok(_) => oldest = Some((*number, entry)),
             Err(StorageError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
             Err(error @ StorageError::Io { .. }) => return Err(error),

@@ -6,5 +6,6 @@ pub mod history;
 #[cfg(any(test, feature = "planted-defects"))]
 pub mod listing;
 pub mod moment;
+pub(super) mod passes;
 pub mod recover;
 pub mod replay;

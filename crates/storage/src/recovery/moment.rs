@@ -1,20 +1,38 @@
 //! A moment of the past, and where in the logs it is.
 //!
-//! The times in a log are those of the node's clock, and a clock can be set back. So a time is behind the *last*
-//! change that is not later: what a clock that was ahead has stamped with later times was made before it.
+//! The times in a log are those of the node's clock, and a clock can be wrong, and be set right. So a log may *pass* a time
+//! more than once: it goes from a batch that is not later to one that is. The rule:
+//!
+//! 1. Where the log of a node that ran goes on with a time that is more than five minutes later, the clock leapt over what
+//!    lies between: a node that runs logs something each minute. At all other passes the clock *showed* the time. (While the
+//!    node was off, clocks went on.) So does the end of all logs, if it is not later than the time.
+//! 2. The moment is at the last pass at which the clock showed it; at the last of all passes if it never did.
+//! 3. That is in doubt ([`Doubt`]) if the clock had shown it at another pass before, and was set back by more than two
+//!    seconds between the two; and if it never showed it. The place is told all the same.
+//!
+//! What that means for a clock that was wrong for a minute:
+//!
+//! - *Behind*, by an hour: the minute that it showed twice is in doubt, and so is the one that it did not show at all. The rest
+//!   of the hour before is not. (The last batch that is not later is in the minute with the wrong clock, for all of that
+//!   hour.)
+//! - *Ahead*, by an hour or by years: what it leapt over is not in doubt once the right clock has shown it. The minute that it
+//!   did not show is, and so is the one that it showed ahead of its time, once the right clock has shown that, too.
+//!
+//! [`crate::recovery::passes`] finds the passes. It reads all logs: what a clock showed once may be anywhere.
 
 use crate::batch::Op;
 use crate::disk::Disk;
 use crate::error::StorageError;
-use crate::log::{LogBatch, LogReader};
+use crate::log::LogBatch;
 use crate::model::ids::Tock;
 use crate::recover::Files;
-use crate::snapshot::SnapshotReader;
+use crate::recovery::passes;
+pub use crate::recovery::passes::{Doubt, Passed, Passes};
 
 /// A moment in the past.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
-    /// Everything up to the last change that is not later than this time, milliseconds since 1970.
+    /// Everything up to where the node's clock showed this time, milliseconds since 1970; see the module.
     Time(u64),
     /// Everything before the first change with a later tock.
     Tock(Tock),
@@ -35,18 +53,26 @@ pub enum Cut {
 }
 
 impl Cut {
-    /// Where a moment is in a directory: at its very beginning if everything is later.
+    /// Where a moment is in a directory: at its very beginning if everything is later. And whether that is in doubt.
     ///
     /// # Errors
     /// [`StorageError::Io`]: a file cannot be read. What is damaged counts as not there.
-    pub(crate) fn find(disk: &dyn Disk, files: &Files, until: Until) -> Result<Self, StorageError> {
+    pub(crate) fn find(
+        disk: &dyn Disk,
+        files: &Files,
+        until: Until,
+    ) -> Result<(Self, Option<Doubt>), StorageError> {
         Ok(match until {
-            Until::Tock(tock) => Self::Tock(tock),
-            Until::Time(time_ms) => {
-                let (number, end) = position(disk, files, time_ms)?.unwrap_or_default();
-                Self::Behind { number, end }
-            }
+            Until::Tock(tock) => (Self::Tock(tock), None),
+            Until::Time(time_ms) => Self::behind(passes::find(disk, files, time_ms)?),
         })
+    }
+
+    /// Behind a place; at the very beginning if there is none.
+    #[must_use]
+    pub fn behind(passed: Option<Passed>) -> (Self, Option<Doubt>) {
+        let (number, end) = passed.map(|passed| passed.place).unwrap_or_default();
+        (Self::Behind { number, end }, passed.and_then(|passed| passed.doubt))
     }
 
     /// Takes out of a batch of the log of that number what is after the moment; returns whether that was anything, and
@@ -72,38 +98,4 @@ impl Cut {
         batch.knowledge = None;
         true
     }
-}
-
-/// The log that has the last change which is not later than a time, and where it ends there. For a snapshot alone, the
-/// beginning of the log of its number. None if everything is later.
-pub(crate) fn position(
-    disk: &dyn Disk,
-    files: &Files,
-    time_ms: u64,
-) -> Result<Option<(u64, u64)>, StorageError> {
-    let mut found = None;
-    for (number, entry) in files.logs.iter().rev() {
-        let source = disk.open(&entry.name).map_err(StorageError::io(&entry.name, "open"))?;
-        let end = match LogReader::new(&entry.name, source) {
-            Ok(log) => log.end_at(time_ms)?,
-            Err(error @ StorageError::Io { .. }) => return Err(error),
-            Err(_) => None,
-        };
-        if let Some(end) = end {
-            found = Some((*number, end));
-            break;
-        }
-    }
-    for (number, entry) in files.snapshots.iter().rev() {
-        if found.is_some_and(|(log, _)| log >= *number) {
-            break;
-        }
-        let source = disk.open(&entry.name).map_err(StorageError::io(&entry.name, "open"))?;
-        match SnapshotReader::new(&entry.name, source) {
-            Ok(snapshot) if snapshot.header().time_ms <= time_ms => return Ok(Some((*number, 0))),
-            Err(error @ StorageError::Io { .. }) => return Err(error),
-            Ok(_) | Err(_) => {}
-        }
-    }
-    Ok(found)
 }

@@ -31,7 +31,7 @@ pub(in crate::recovery) use crate::recover::chain::is_torn;
 use crate::recover::chain::{Chain, LastLog};
 pub use crate::recover::files::Files;
 use crate::recover::report::Repair;
-pub use crate::recover::report::Warning;
+pub use crate::recover::report::{PastGap, Warning};
 pub use crate::recover::unborn::never_begun;
 pub(in crate::recovery) use crate::recover::unborn::{
     begins_anew, life_in, take_never_begun, take_unborn,
@@ -106,9 +106,10 @@ pub fn recover(
     progress: &mut dyn FnMut(&str, Progress),
 ) -> Result<Recovered, StorageError> {
     let mut files = Files::list(disk)?;
-    let cut = options.until.map(|until| Cut::find(disk, &files, until)).transpose()?;
+    let found = options.until.map(|until| Cut::find(disk, &files, until)).transpose()?;
+    let (cut, doubt) = found.unzip();
     let owner = Owner { network, name };
-    let mut warnings = Vec::new();
+    let mut warnings: Vec<Warning> = doubt.flatten().map(Warning::Unclear).into_iter().collect();
     let mut repairs: Vec<Repair> = files.temporary.iter().cloned().map(Repair::Remove).collect();
     let identity = load_identity(disk, &files, owner, options, &mut warnings)?;
     let life = identity.as_ref().map(|(identity, _)| identity.life);

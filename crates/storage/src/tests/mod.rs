@@ -1,5 +1,6 @@
 //! Tests of the storage as a whole: what was written comes back, or is refused.
 
+mod clocks;
 mod damage;
 mod faults;
 mod growing;

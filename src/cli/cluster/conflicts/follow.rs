@@ -7,12 +7,11 @@ use futures::stream::{LocalBoxStream, select_all, unfold};
 
 use super::ConflictsArgs;
 use super::node::Node;
-use super::told::{Printer, Told, tell_dropped};
+use super::told::{Printer, Told};
 use crate::cli::data::rewatch::{PAUSE, may_pass, open_again};
 use crate::cli::error::CliError;
 use crate::cli::say;
 use crate::cli::terminal::output::{printable, shown_path};
-use crate::client::StreamEvent;
 
 /// A node that is followed.
 struct Followed<'a> {
@@ -55,24 +54,14 @@ impl Followed<'_> {
     }
 
     async fn come(&mut self) -> News {
-        let next = match &mut self.node.watch {
-            Some(watch) => watch.next().await,
-            None => Ok(None),
-        };
-        let lost = match next {
-            Ok(Some(StreamEvent::Item { path, message })) => {
+        let lost = match self.node.next().await {
+            Ok(told) => {
                 self.pause = PAUSE;
-                tell_dropped(&self.node.name, &message);
-                let told = Told::new(&self.node.name, &self.args.path, path.as_ref(), &message);
-                // What came while the list was asked for is in both.
-                return News::Found(
-                    told.filter(|told| told.number() > self.node.last).into_iter().collect(),
-                );
+                return News::Found(told.into_iter().collect());
             }
-            Ok(Some(_)) => return News::Found(Vec::new()),
             // As it does when it stops.
-            Ok(None) => CliError::Failure(String::from("the node ended the watch")),
-            Err(error) => match CliError::of_stream(error) {
+            Err(None) => CliError::Failure(String::from("the node ended the watch")),
+            Err(Some(error)) => match CliError::of_stream(error) {
                 error if may_pass(&error) => error,
                 error => return self.end(error),
             },
@@ -92,9 +81,9 @@ impl Followed<'_> {
     async fn connect_again(&mut self) -> News {
         let (args, node) = (self.args, &self.node);
         let opened = open_again(&mut self.pause, || async {
-            let mut again = node.again(&args.remote).await?;
-            again.watch(&args.path).await?;
-            let list = again.list(&args.path, None).await?;
+            let mut again = node.again(&args.remote, &args.path).await?;
+            again.watch().await?;
+            let list = again.list(None).await?;
             Ok((again, list))
         });
         let (again, mut found) = match opened.await {
@@ -103,7 +92,7 @@ impl Followed<'_> {
         };
         // Another life has another list.
         if again.life.is_some() && again.life == self.node.life {
-            found.retain(|told| told.number() > self.node.last);
+            found.retain(|told| self.node.is_new(told));
         }
         self.phase = Phase::Live;
         self.node = again;

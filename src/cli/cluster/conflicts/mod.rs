@@ -49,8 +49,11 @@ the other.
 A node finds a conflict when it holds one of the two versions and receives the other. Nodes \
 that only ever saw the winner list nothing; --all asks every member, at the client address \
 that it announces, and prints each conflict once. A node keeps the last 1024 conflicts (and \
-16 MiB) since its start; its log has all of them. Conflicts in the system's own tree are \
-below ':n'.
+16 MiB) since its start; its log has all of them.
+
+An admin is also shown conflicts in the system's own tree (users, access lists), below ':n': \
+if two admins changed one list on two sides of a split, only one of the changes counts, and \
+both are there. Others are shown what they may read.
 
 With --json, one object per line: node, number, path, changed (whether the conflict changed \
 that node's value), winner and loser with value (or \"deleted\": true), chain, tock (0: none), \
@@ -91,14 +94,15 @@ pub(in crate::cli) struct ConflictsArgs {
 }
 
 pub(in crate::cli) async fn run(args: ConflictsArgs) -> Result<(), CliError> {
-    let mut asking = Asking { nodes: vec![Node::named(&args.remote).await?], is_complete: true };
+    let first = Node::named(&args.remote, &args.path).await?;
+    let mut asking = Asking { nodes: vec![first], is_complete: true };
     if args.all {
-        asking.add_members(&args.remote).await?;
+        asking.add_members(&args).await?;
     }
     if args.follow {
         end_with_reader(args.count.is_some())?;
         // Before the lists are asked for, so that none is missed between the two.
-        asking.watch(&args.path).await?;
+        asking.watch().await?;
         let address = asking.nodes.first().map(|node| node.remote.connection.address());
         let (address, names) = (address.unwrap_or_default(), asking.names());
         let path = shown_path(&args.path);
@@ -111,8 +115,9 @@ pub(in crate::cli) async fn run(args: ConflictsArgs) -> Result<(), CliError> {
         return follow::follow(asking.nodes, &args, &mut printer).await;
     }
     if printer.printed == 0 {
-        // A list of the root lacks the system's own tree, as `tree` does.
+        // It must not seem that there are none where the system's own were not asked for.
         let place = match args.path.is_root() {
+            true if asking.nodes.iter().all(Node::tells_system) => String::new(),
             true => String::from(" (the system's own, of users and access lists, are below :n)"),
             false => format!(" below {}", shown_path(&args.path)),
         };
@@ -154,7 +159,7 @@ impl Asking {
     }
 
     /// Adds the other members of the first node's network.
-    async fn add_members(&mut self, args: &RemoteArgs) -> Result<(), CliError> {
+    async fn add_members(&mut self, args: &ConflictsArgs) -> Result<(), CliError> {
         let first = self.nodes.first().map(|node| node.remote.connection.greeting().node.clone());
         let mut roster = Roster::new(NODES_MAX, first);
         let mut asked = 0;
@@ -173,7 +178,7 @@ impl Asking {
             let new = roster.take_new(|member| member.state != "down");
             let connecting = new.into_iter().map(async |(name, address)| {
                 let name = printable(&name).into_owned();
-                (Node::connect(&name, address, args).await, name)
+                (Node::connect(&name, address, (&args.remote, &args.path)).await, name)
             });
             for (connected, name) in at_once(connecting).await {
                 match connected {
@@ -198,9 +203,9 @@ impl Asking {
     }
 
     /// Opens a watch at each.
-    async fn watch(&mut self, path: &Path) -> Result<(), CliError> {
+    async fn watch(&mut self) -> Result<(), CliError> {
         let watching = std::mem::take(&mut self.nodes).into_iter().map(async |mut node| {
-            let watched = node.watch(path).await;
+            let watched = node.watch().await;
             (node, watched)
         });
         for (index, (node, watched)) in at_once(watching).await.into_iter().enumerate() {
@@ -216,7 +221,7 @@ impl Asking {
     async fn list(&mut self, args: &ConflictsArgs) -> Result<Vec<Told>, CliError> {
         let mut all = Vec::new();
         let listing = std::mem::take(&mut self.nodes).into_iter().map(async |mut node| {
-            let list = node.list(&args.path, args.limit).await;
+            let list = node.list(args.limit).await;
             (node, list)
         });
         for (index, (node, list)) in at_once(listing).await.into_iter().enumerate() {

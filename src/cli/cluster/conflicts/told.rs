@@ -20,6 +20,8 @@ const REMEMBERED_MAX: usize = 1 << 14;
 /// A conflict as a node tells it.
 pub(super) struct Told {
     node: String,
+    /// Which of the node's places it is in.
+    pub(super) place: usize,
     path: String,
     message: Message,
     winner: Message,
@@ -29,7 +31,7 @@ pub(super) struct Told {
 impl Told {
     /// `None` where a node tells something else.
     pub(super) fn new(
-        node: &str,
+        (node, place): (&str, usize),
         asked: &Path,
         below: Option<&Path>,
         message: &Message,
@@ -38,7 +40,7 @@ impl Told {
         let version = |name| Message::new(conflict.get(name)?).ok();
         let (winner, loser) = (version("winner")?, version("loser")?);
         let path = whole_path(asked, below);
-        Some(Told { node: node.to_owned(), path, winner, loser, message: conflict })
+        Some(Told { node: node.to_owned(), place, path, winner, loser, message: conflict })
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -105,8 +107,8 @@ fn version_json(version: &Message) -> Json {
 }
 
 /// Says how many a node had dropped before they were read.
-pub(super) fn tell_dropped(node: &str, message: &Message) {
-    if let Some(dropped) = message.u64("dropped") {
+pub(super) fn tell_dropped(node: &str, dropped: u64) {
+    if dropped > 0 {
         let are = count_of(dropped, "before this is", "before this are");
         say::line(&format!("({are} not listed at {node} any more; see its log)"));
     }
@@ -148,10 +150,10 @@ impl Printer {
         if self.shows_node {
             // The nodes' numbers say nothing of each other; the winners' tocks do.
             recent.sort_by_key(|told| told.winner.u64("tock"));
-            let limit = self.limit.and_then(|limit| usize::try_from(limit).ok());
-            let left_out = limit.map_or(0, |limit| recent.len().saturating_sub(limit));
-            recent.drain(..left_out);
         }
+        let limit = self.limit.and_then(|limit| usize::try_from(limit).ok());
+        let left_out = limit.map_or(0, |limit| recent.len().saturating_sub(limit));
+        recent.drain(..left_out);
         recent.iter().try_for_each(|told| self.print(told))
     }
 

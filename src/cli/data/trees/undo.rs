@@ -13,12 +13,12 @@ use crate::cli::files::gap::Gap;
 use crate::cli::files::new_file::NewFile;
 use crate::cli::files::read::read_state;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
-use crate::cli::say;
 use crate::cli::snapshot::save::{PAST_TIMEOUT, fetch};
 use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{Output, count_of, json_of, printable, shown_path, text_of};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::cli::terminal::times::{Moment, parse_moment, show_time};
+use crate::cli::{say, typed};
 use crate::client::Fields;
 use crate::model::path::Path;
 use crate::model::value::Value;
@@ -40,11 +40,13 @@ deleted. Each entry is set only if nobody changes it meanwhile.
 
 A time is when a change came to the node that is asked, by that node's clock; '10m' counts back from \
 now by the same clock. Of a moment at which that node did not run, or could not log because its disk had \
-failed, it knows only the state before that time: nothing is undone then, unless --allow-gap is given. \
-Better ask another node (--connect), or take a moment at which it ran.
+failed, or which its clock leapt over, it knows only the state before that time: nothing is undone then, \
+unless --allow-gap is given. Better ask another node (--connect), or take a moment at which it ran. Nor is \
+anything undone by a moment that the clock showed more than once because it was set back: the error says when, \
+and with --allow-gap, undo goes by the last state that can be meant.
 
 Exit code: 0 done, 1 failed, or the node does not remember that moment, or not surely; 2 usage, 3 refused, 6 no node was \
-reached, 7 it may have been done, 130 interrupted (what was done is told).")]
+reached, 7 it may have been done, 130 interrupted (of these two, the text says how to go on).")]
 pub(in crate::cli) struct UndoArgs {
     /// Only what is at and below this path; ':' is everything
     #[arg(long, value_name = "PATH", value_parser = parse_path)]
@@ -59,7 +61,8 @@ pub(in crate::cli) struct UndoArgs {
     #[arg(long)]
     overwrite: bool,
 
-    /// Also if the node did not run at that moment, or could not log: go by its state before that
+    /// Also if the node did not run at that moment, or could not log: go by its state before that; or if its clock was set
+    /// back: by the last state that can be meant
     #[arg(long)]
     allow_gap: bool,
 
@@ -133,7 +136,8 @@ pub(in crate::cli) async fn run(args: UndoArgs) -> Result<(), CliError> {
     )?;
     output.flush()?;
     undoing.map_err(|error| {
-        error.left("the rest was left as it is; the same command goes on from there")
+        let rest = args.rest_text(at);
+        error.left(&rest).in_doubt(|| rest)
     })?;
     if done.changed > 0 {
         let count = count_of(done.changed, "entry was", "entries were");
@@ -150,11 +154,28 @@ struct Past {
     remembered: u64,
     /// What is different now.
     found: Vec<Difference>,
-    /// If the node knows only an older state than that of the moment.
+    /// If the node does not surely know the state of the moment.
     gap: Option<Gap>,
 }
 
 impl UndoArgs {
+    /// How to go on where it was broken off. A moment that was said as a time before now is another one by then.
+    fn rest_text(&self, at: u64) -> String {
+        let (below, at) = (self.below.to_string(), show_time(at));
+        let joined = format!("--below={below}");
+        // What begins like an option is none behind an equals sign.
+        let mut options =
+            if below.starts_with('-') { vec![&*joined] } else { vec!["--below", &below] };
+        options.extend(["--at", &at]);
+        let flags = [("--overwrite", self.overwrite), ("--allow-gap", self.allow_gap)];
+        options.extend(flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag));
+        let again = typed::command("undo", &[], &options);
+        format!(
+            "the rest was left as it is; {again} goes on from there, at this node or at another one that has a data \
+             directory (--connect)"
+        )
+    }
+
     /// What was there at the moment, and a connection to change it by.
     async fn look_up(&self) -> Result<(Remote, Past), CliError> {
         let mut remote = self.remote.clone();
@@ -170,9 +191,10 @@ impl UndoArgs {
         let gap = fetch(&mut file, past, &node, &wanted, remote.json).await?.gap;
         if let Some(gap) = gap.filter(|_| !self.allow_gap && !self.dry_run) {
             return Err(CliError::Failure(format!(
-                "{}; nothing was changed: take another moment, ask another node (--connect), or look with --dry-run \
+                "{}; nothing was changed: take {}, ask another node (--connect), or look with --dry-run \
                  and go by that state with --allow-gap",
-                gap.note()
+                gap.note(),
+                gap.other_moment()
             )));
         }
         let (path, json) = (file.temporary(), self.remote.json);

@@ -116,11 +116,13 @@ impl Witness {
         self.0.audit.note(record.target(&path));
     }
 
-    /// A request was carried out, or refused with an error. `is_begun`: what comes of it is not known yet.
+    /// A request was carried out, or refused with an error. `key`: the id of the key that it brings, if it brings one.
+    /// `is_begun`: what comes of it is not known yet.
     pub(in crate::server) fn answered(
         &self,
         action: Action,
         request: &Request<'_>,
+        key: Option<&str>,
         result: Result<bool, &ClientError>,
     ) {
         if let Request::Auth(AuthRequest::Login(login)) = request {
@@ -139,7 +141,7 @@ impl Witness {
         };
         let mut record = self.record(asked.event, outcome);
         record.action = Some(action.name());
-        if let Some(target) = asked.target {
+        if let Some(target) = asked.target.or(key) {
             record = record.target(target);
         }
         if let Some(detail) = detail {
@@ -227,6 +229,7 @@ fn asked<'a>(request: &Request<'a>) -> Option<Asked<'a>> {
         },
         Request::ChangeKeys(change) => {
             let (step, id) = match change {
+                // Of that, only the node can tell the id.
                 KeyChange::Add { .. } => ("add", None),
                 KeyChange::Use { id, .. } => ("use", Some(*id)),
                 KeyChange::Remove { id, .. } => ("remove", Some(*id)),
@@ -301,8 +304,8 @@ mod tests {
         let (audit, witness) = witness();
         let request = Request::Auth(AuthRequest::Login(login("joe")));
         let error = ClientError::new(ErrorCode::AuthFailed, "geheim");
-        witness.answered(Action::Auth, &request, Err(&error));
-        witness.answered(Action::Auth, &request, Ok(false));
+        witness.answered(Action::Auth, &request, None, Err(&error));
+        witness.answered(Action::Auth, &request, None, Ok(false));
         let records = records(&audit);
         let outcomes: Vec<Outcome> = records.iter().map(|record| record.outcome).collect();
         assert_eq!(outcomes, [Outcome::Refused, Outcome::Accepted]);
@@ -324,7 +327,7 @@ mod tests {
             let name = number.to_string();
             let request = Request::Auth(AuthRequest::Login(login(&name)));
             for witness in [&stranger, &witness] {
-                witness.answered(Action::Auth, &request, Err(&error));
+                witness.answered(Action::Auth, &request, None, Err(&error));
             }
             stranger.turned_away(Action::Status);
             lines += records(&audit).len();
@@ -342,6 +345,7 @@ mod tests {
             witness.answered(
                 Action::Auth,
                 &Request::Auth(AuthRequest::Login(login("amy"))),
+                None,
                 Ok(false),
             );
             witness.certified("amy");
@@ -378,6 +382,7 @@ mod tests {
                 witness.answered(
                     Action::AuthSet,
                     &Request::Auth(AuthRequest::Set(set(user))),
+                    None,
                     Ok(false),
                 );
             }
@@ -401,7 +406,7 @@ mod tests {
             is_dialogue: false,
         };
         let request = Request::Auth(AuthRequest::Set(change));
-        witness.answered(Action::AuthSet, &request, Ok(false));
+        witness.answered(Action::AuthSet, &request, None, Ok(false));
         let record = records(&audit).pop().unwrap();
         assert_eq!(record.user.as_deref(), Some("amy"));
         assert_eq!(record.target.as_deref(), Some("joe"));
@@ -436,12 +441,27 @@ mod tests {
     fn what_the_hook_has_told_of_is_not_told_twice_and_data_not_at_all() {
         let (audit, witness) = witness();
         let denied = ClientError::new(ErrorCode::Denied, "");
-        witness.answered(Action::ForgetMember, &Request::ForgetMember { node: "n3" }, Err(&denied));
-        witness.answered(Action::Status, &Request::Status, Ok(false));
+        witness.answered(
+            Action::ForgetMember,
+            &Request::ForgetMember { node: "n3" },
+            None,
+            Err(&denied),
+        );
+        witness.answered(Action::Status, &Request::Status, None, Ok(false));
         assert!(records(&audit).is_empty());
         let error = ClientError::new(ErrorCode::NotFound, "");
-        witness.answered(Action::ForgetMember, &Request::ForgetMember { node: "n3" }, Err(&error));
-        witness.answered(Action::ForgetMember, &Request::ForgetMember { node: "n3" }, Ok(false));
+        witness.answered(
+            Action::ForgetMember,
+            &Request::ForgetMember { node: "n3" },
+            None,
+            Err(&error),
+        );
+        witness.answered(
+            Action::ForgetMember,
+            &Request::ForgetMember { node: "n3" },
+            None,
+            Ok(false),
+        );
         let told = records(&audit);
         let told: Vec<_> = told.iter().map(|r| (r.outcome, r.target.as_deref())).collect();
         assert_eq!(told, [(Outcome::Refused, Some("n3")), (Outcome::Done, Some("n3"))]);

@@ -128,6 +128,7 @@ impl Session {
         // Whatever becomes of it: it does not wait any more unless it is told to.
         let waited = self.guest.waited.take();
         if login.method == KEY {
+            self.check_stays(login, Some(&Identity::KeyHolder))?;
             return self.log_in_by_key(cx, seq, login, out);
         }
         if let Some(error) = cx.shared.knows_no_users() {
@@ -144,6 +145,7 @@ impl Session {
             ClientError::bad_request("the field 'password' (or 'secret') is missing")
         })?;
         let user = candidate(&directory, login);
+        self.check_stays(login, user.map(Identity::of).as_ref())?;
         let Some(made) = self.guest.made(seq).transpose()? else {
             return self.look_at_secret(cx, seq, (login, user, waited), sent, out);
         };
@@ -162,6 +164,35 @@ impl Session {
             }
         }
         self.is_user(cx, seq, user, out)
+    }
+
+    /// A connection keeps its user: a client that logged in as another one on it would go on with the first one's rights, and
+    /// not know that. `wanted`: who would be logged in; none if there is no such user.
+    ///
+    /// A login in the original's form (a box, or a method without a secret) is let through and has no effect: the command
+    /// `auth user auth` of the original's client tries passwords like that, on a connection that is logged in.
+    ///
+    /// # Errors
+    /// The connection is logged in as another user. The secret was not looked at, so nobody learns whether it is right.
+    fn check_stays(&self, login: &Login<'_>, wanted: Option<&Identity>) -> Result<(), ClientError> {
+        let is_by_key = login.method == KEY;
+        let Some(identity) = self.shown_identity().filter(|_| is_by_key || login.secret.is_some())
+        else {
+            return Ok(());
+        };
+        if wanted == Some(identity) {
+            return Ok(());
+        }
+        let told = |user: Option<&str>| match user {
+            Some(user) => format!("as the user '{}'", user.escape_debug()),
+            None => String::from("with the cluster's key"),
+        };
+        let text = format!(
+            "nothing was changed: this connection is logged in {}, and stays so; open a new connection to log in {}",
+            told(identity.name()),
+            told(Some(login.user).filter(|_| !is_by_key)),
+        );
+        Err(ClientError::bad_request(text))
     }
 
     /// What can be said of a secret at once: that it is the user's token, or the password of a login that is remembered,
@@ -300,7 +331,7 @@ impl Session {
         Ok(Then::Continue)
     }
 
-    /// The login is good: says so. On a connection that was logged in before, that is all.
+    /// The login is good: says so. On a connection that was logged in before, that is all (see [`Session::check_stays`]).
     ///
     /// # Errors
     /// See [`Session::identify`].

@@ -13,6 +13,7 @@ use crate::hub::shares::{Holder, Refusal};
 use crate::model::ids::Millis;
 use crate::protocol::client::error::ErrorCode;
 use crate::protocol::client::reply::write_error;
+use crate::protocol::client::request::KeyChange;
 use crate::protocol::client::{Action, ClientError, ClientMessage, Request};
 use crate::rt;
 use crate::server::Shared;
@@ -163,14 +164,19 @@ impl Session {
         self.guest.overstays(rt::now, bytes)
     }
 
+    /// Who the client has shown itself to be, for good; none of one that has not, or by a certificate only: who logs in by a
+    /// secret means that, whatever certificate there is.
+    pub(in crate::server) fn shown_identity(&self) -> Option<&Identity> {
+        Some(&self.identity)
+            .filter(|identity| **identity != Identity::Unknown && !self.is_by_certificate)
+    }
+
     /// The client has shown who it is. From then on it is that one.
     ///
     /// # Errors
     /// That one has as many connections as it may have, or has filled the clients' memory; nothing has changed.
     pub(in crate::server) fn identify(&mut self, identity: Identity) -> Result<(), ClientError> {
-        // Who logs in by a secret means that, whatever certificate there is.
-        let is_open = self.identity == Identity::Unknown || self.is_by_certificate;
-        if is_open {
+        if self.shown_identity().is_none() {
             let owner = holder_of(&identity);
             if owner.as_ref().is_some_and(|owner| self.account.is_filled_by(owner)) {
                 return Err(no_memory());
@@ -231,10 +237,7 @@ impl Session {
 
     /// The user that it was until its certificate was over, if it is nobody since.
     pub(in crate::server) fn expired_user(&self) -> Option<&str> {
-        match &self.expired {
-            Some(Identity::User { name, .. }) => Some(name),
-            _ => None,
-        }
+        self.expired.as_ref().and_then(Identity::name)
     }
 
     /// The user whom the client's certificate names, if it has not shown otherwise who it is.
@@ -314,13 +317,18 @@ pub(super) fn tell(
     result: &Result<Then, ClientError>,
 ) {
     let Some(witness) = &cx.witness else { return };
+    let key = match request {
+        Request::ChangeKeys(KeyChange::Add { secret }) => cx.shared.info.key_id(secret),
+        _ => None,
+    };
+    let key = key.as_deref();
     match result {
         // The request comes again.
         Ok(Then::NeedsRoom | Then::NeedsReady | Then::Aside(_)) => {}
         Ok(then) => {
             let is_begun = matches!(then, Then::Heavy(_)) || action == Action::Leave;
-            witness.answered(action, request, Ok(is_begun));
+            witness.answered(action, request, key, Ok(is_begun));
         }
-        Err(error) => witness.answered(action, request, Err(error)),
+        Err(error) => witness.answered(action, request, key, Err(error)),
     }
 }

@@ -15,7 +15,6 @@ use crate::model::ids::Millis;
 use crate::protocol::client::auth::AuthRequest;
 use crate::protocol::client::{ClientMessage, Request, decode};
 use crate::rt;
-use crate::server::access::Identity;
 use crate::server::access::throttle::Waiting;
 
 /// What a request about logins needs before it can be carried out.
@@ -93,7 +92,7 @@ impl Session {
 
     /// Whether all requests must wait for the one that was put aside.
     pub(in crate::server) fn holds_all_back(&self) -> bool {
-        let is_known = self.identity != Identity::Unknown && !self.is_by_certificate;
+        let is_known = self.shown_identity().is_some();
         self.aside.as_ref().is_some_and(|aside| !(aside.is_login && is_known))
     }
 

@@ -174,7 +174,7 @@ fn a_removal_wins_over_a_password_change_that_did_not_know_of_it() {
 }
 
 #[test]
-fn of_a_change_of_a_user_and_its_own_at_a_node_that_is_cut_off_the_later_one_counts() {
+fn of_a_change_of_a_user_and_its_own_at_a_node_that_is_cut_off_the_greater_tock_counts() {
     let node = secured();
     let mut admin = admin(&node);
     let joe = |secret: &str, role: &str| {
@@ -186,6 +186,7 @@ fn of_a_change_of_a_user_and_its_own_at_a_node_that_is_cut_off_the_later_one_cou
     admin.ok(joe("test123", "operator"));
     let cut_off = serve(elsewhere(&node));
     steal(&cut_off, "test123");
+    // Later, but on the side on which less was changed.
     admin.ok(joe("new12345", "user"));
     let before = node.hub.read(Engine::counters).conflicts;
     heal(&cut_off.hub, &node.hub);

@@ -4,6 +4,7 @@ mod certificates;
 mod changes;
 mod grace;
 mod guests;
+mod keeps_user;
 mod made_again;
 mod secrets;
 mod sides;
@@ -21,6 +22,8 @@ use crate::harness::{Client, Node, Value, path, text};
 
 /// The cluster's key of these tests.
 pub const KEY: [u8; 32] = [7; 32];
+/// SHA-256 of `test123`.
+pub const TEST123: &str = "ecd71870d1963316a97e3ac3408c9835ad8cf0f3c1bc703527c30265534f75ae";
 
 /// A secured node, the first of its network.
 pub fn secured() -> Node {
@@ -109,6 +112,17 @@ pub fn agree(client: &mut Client, group: Group) -> BoxKey {
 pub fn boxed(key: &BoxKey, user: &str, sha256: &[u8]) -> Value {
     let sealed = key.seal([3; NONCE_BYTES], sha256).unwrap();
     map! {"action": "auth", "typ": "password", "ident": user, "password": Value::Binary(sealed)}
+}
+
+/// Agrees on a key for boxes, and makes a login of the original's clients: joe's, with `test123`.
+pub fn boxed_joe(client: &mut Client) -> Value {
+    let key = agree(client, Group::Fourteen);
+    boxed(&key, "joe", &bytes(TEST123))
+}
+
+/// The bytes of hexadecimal digits.
+pub fn bytes(hex: &str) -> Vec<u8> {
+    (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap()).collect()
 }
 
 /// The message with which the node closes a connection.

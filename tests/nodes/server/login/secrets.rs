@@ -4,16 +4,12 @@ use distkv::engine::Engine;
 use distkv_access::dh::Group;
 use distkv_access::secret::guesses::FREE;
 
-use super::{admin, agree, boxed, guess, key_login, logged_in, login, password, secured};
+use super::{
+    TEST123, admin, agree, boxed, bytes, guess, key_login, logged_in, login, password, secured,
+};
 use crate::harness::{Node, Value, fields, has, path, text};
 
 const FAILED: &str = "AuthFailedError('Password hashes do not match', 'joe')";
-/// SHA-256 of `test123`.
-const TEST123: &str = "ecd71870d1963316a97e3ac3408c9835ad8cf0f3c1bc703527c30265534f75ae";
-
-fn bytes(hex: &str) -> Vec<u8> {
-    (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap()).collect()
-}
 
 /// A node whose clients must log in as the original's servers have it.
 fn open_with_passwords() -> Node {

@@ -42,7 +42,8 @@ pub fn serve_with(hub: Hub, config: ServerConfig) -> Node {
     Node { server: distkv::rt::block_on(bound).unwrap(), hub, info }
 }
 
-/// Who has a stolen secret changes it at a node that is cut off, so often that this change is the later one.
+/// Who has a stolen secret changes it at a node that is cut off, after so many others that this change has a greater tock than what
+/// is done on the other side.
 pub fn steal(cut_off: &Node, secret: &str) -> Client {
     let mut thief = logged_in(cut_off, "password", "joe", secret);
     for n in 0..20 {

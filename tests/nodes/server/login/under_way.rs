@@ -1,6 +1,6 @@
 //! What goes on of a connection while a login of it is under way, and what waits for that.
 
-use super::{admin, get, login, password, secured};
+use super::{admin, boxed_joe, get, login, password, secured};
 use crate::harness::{Client, Node, Value, encode, path, text};
 
 /// Sends messages in one piece, so that they are looked at together.
@@ -32,7 +32,7 @@ fn until_end_of(client: &mut Client, seq: u64) -> Vec<u64> {
     }
 }
 
-/// A secured node with this user, and an admin's connection.
+/// A secured node with this user, and an admin's connection. On that one, only logins of the original's form are looked at.
 fn with_joe() -> (Node, Client) {
     let node = secured();
     let mut client = admin(&node);
@@ -47,7 +47,7 @@ fn get_tock() -> Value {
 #[test]
 fn who_is_known_already_is_answered_while_another_login_is_under_way() {
     let (_node, mut client) = with_joe();
-    let joe = login("password", "joe", "test123");
+    let joe = boxed_joe(&mut client);
     send_together(
         &mut client,
         [numbered(101, joe), numbered(102, get_tock()), numbered(103, get("x"))],
@@ -58,7 +58,8 @@ fn who_is_known_already_is_answered_while_another_login_is_under_way() {
 #[test]
 fn a_second_login_at_once_waits_for_the_first_and_what_is_behind_it_for_both() {
     let (_node, mut client) = with_joe();
-    let joe = |seq| numbered(seq, login("password", "joe", "test123"));
+    let joe = boxed_joe(&mut client);
+    let joe = |seq| numbered(seq, joe.clone());
     send_together(
         &mut client,
         [joe(101), numbered(102, get_tock()), joe(103), numbered(104, get_tock())],
@@ -86,6 +87,7 @@ fn streams_go_on_while_a_login_is_under_way_also_of_who_is_not_known_yet() {
     known.send(numbered(1, super::key_login(&known, &super::KEY).0));
     until_end_of(&mut known, 1);
     for client in [&mut known, &mut anybody] {
+        let joe = boxed_joe(client);
         let watch = map! {"action": "watch", "path": path("tree"), "fetch": true};
         client.send(numbered(100, watch));
         // It is paused there.
@@ -94,7 +96,7 @@ fn streams_go_on_while_a_login_is_under_way_also_of_who_is_not_known_yet() {
         }
         client.silence(100);
         let ack = map! {"seq": 100, "state": "ack", "ack": 3};
-        send_together(client, [numbered(101, login("password", "joe", "test123")), ack]);
+        send_together(client, [numbered(101, joe), ack]);
         assert_eq!(until_end_of(client, 101), [100, 100, 100, 101, 101]);
     }
 }
@@ -124,9 +126,9 @@ fn what_is_behind_a_login_that_says_who_the_client_is_waits_for_it() {
 #[test]
 fn a_login_under_way_is_answered_to_a_client_that_has_closed_its_side() {
     let (node, mut client) = with_joe();
-    let joe = || numbered(101, login("password", "joe", "test123"));
     for client in [&mut client, &mut node.connect()] {
-        send_together(client, [joe(), numbered(102, get_tock())]);
+        let joe = boxed_joe(client);
+        send_together(client, [numbered(101, joe), numbered(102, get_tock())]);
         client.finish();
         let mut seen = Vec::new();
         while let Some(message) = client.receive() {
@@ -144,6 +146,7 @@ fn among_many_logins_at_once_a_connection_is_served_while_its_own_waits() {
     for n in 0..12 {
         known.ok(password(&format!("user{n}"), "test123"));
     }
+    let joe = boxed_joe(&mut known);
     let watch = map! {"action": "watch", "path": path("x")};
     known.send(numbered(100, watch));
     assert_eq!(text(&known.receive().unwrap(), "state"), "start");
@@ -152,10 +155,7 @@ fn among_many_logins_at_once_a_connection_is_served_while_its_own_waits() {
         other.send(numbered(1, login("password", &format!("user{n}"), "test123")));
     }
     let set = map! {"action": "set_value", "path": path("x"), "value": 1};
-    send_together(
-        &mut known,
-        [numbered(101, login("password", "joe", "test123")), numbered(102, set)],
-    );
+    send_together(&mut known, [numbered(101, joe), numbered(102, set)]);
     let seen = until_end_of(&mut known, 101);
     assert_eq!(seen[0], 102);
     assert!(seen[1..].contains(&100), "{seen:?}");

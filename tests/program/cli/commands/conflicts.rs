@@ -1,10 +1,12 @@
 //! `conflicts`: what it asks for, how it prints what one node or several tell.
 
+use std::io::{BufRead as _, BufReader};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use distkv::client::{Fields, Message};
+use distkv::model::path::Path;
 
-use crate::cli::command::{cli_with, note, run};
+use crate::cli::command::{at, cli_with, note, program, run};
 use crate::cli::fake::{FakeNode, error, state};
 use crate::processes::{NodeProcess, wait_until};
 
@@ -303,4 +305,89 @@ fn real_nodes_find_conflicts_and_tell_them() {
     ] {
         assert!(line.contains(field), "{field}: {line}");
     }
+}
+
+/// Of two admins' changes of one list only one counts, and which one must not be hidden among what nobody asks for.
+#[test]
+fn an_admin_is_shown_conflicts_of_access_lists_with_the_others() {
+    let n1 = NodeProcess::run("n1");
+    let n2 = NodeProcess::join("n2", &[&n1]);
+    assert_eq!(at(&n1, &["wait", "--members", "2"]).code, 0);
+    let (mut one, mut two) = (n1.connect(), n2.connect());
+    let mut meet = || {
+        for number in 0..100_u64 {
+            let path = crate::processes::array(&["acl", "lamps", &format!("k{number}")]);
+            for (client, letters) in [(&mut one, "r"), (&mut two, "rw")] {
+                let fields = [("path", path.clone()), ("value", letters.into())];
+                client.send("set_internal", &fields).unwrap();
+            }
+        }
+        for _ in 0..100 {
+            one.receive().unwrap();
+            two.receive().unwrap();
+        }
+    };
+    let address = n1.client.to_string();
+    let arguments = ["conflicts", "--follow", "--limit", "0", "--count", "1", "--json"];
+    let mut following = program(&[&arguments[..], &["--connect", &address]].concat());
+    let mut following = following.spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(following.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
+    assert!(note(&said).starts_with("following conflicts below : at "), "{said}");
+    wait_until("two changes meet", || {
+        meet();
+        following.try_wait().unwrap()
+    });
+    let path = |line: &str| {
+        let told: serde_json::Value = serde_json::from_str(line).unwrap();
+        told["path"].as_str().unwrap().to_owned()
+    };
+    let followed = following.wait_with_output().unwrap();
+    let followed = String::from_utf8(followed.stdout).unwrap();
+    assert!(path(followed.trim_end()).starts_with(":n.acl.lamps.k"), "{followed}");
+    one.set(&["data"], 1.into());
+    for all in [&[][..], &["--all"]] {
+        let listed = at(&n1, &[&["conflicts", "--json"], all].concat());
+        assert_eq!(listed.code, 0, "{listed:?}");
+        let paths: Vec<String> = listed.stdout.lines().map(path).collect();
+        assert!(paths.iter().any(|path| path.starts_with(":n.acl.lamps.k")), "{listed:?}");
+    }
+    let last = at(&n1, &["conflicts", "--limit", "1"]);
+    assert_eq!(last.stdout.lines().count(), 3, "{last:?}");
+}
+
+/// Where there are conflicts of both, all are there, in the order in which the node has found them, each once.
+#[test]
+fn the_systems_own_conflicts_are_told_in_order_with_those_of_the_data() {
+    let found = |number, dropped: u64| {
+        let (winner, loser) = (version(Some(b"\x01"), N3, 30), version(None, N2_N1, 29));
+        let mut found = conflict(number, &format!("k{number}"), &winner, &loser);
+        if dropped > 0 {
+            found.u64("dropped", dropped);
+        }
+        found
+    };
+    let node = FakeNode::start_for_admins(move |request| {
+        let path = request.get("path").map(|path| Path::from_msgpack_value(path).unwrap());
+        match (request.str("action"), path) {
+            // Each of the lists tells of all that left them.
+            (Some("conflicts"), Some(path)) if path == Path::system_root() => {
+                stream(vec![found(7, 5), found(9, 0)])
+            }
+            (Some("conflicts"), Some(_)) => stream(vec![found(6, 5), found(10, 0)]),
+            _ => vec![error("there is no such action", "unknown_action")],
+        }
+    });
+    let done = cli_with(&node, &["conflicts", "--json"]);
+    let number =
+        |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["number"].as_u64();
+    let numbers: Vec<_> = done.stdout.lines().filter_map(number).collect();
+    assert_eq!(numbers, [6, 7, 9, 10], "{done:?}");
+    assert_eq!(
+        note(done.stderr.trim_end()),
+        "(5 before this are not listed at fake any more; see its log)"
+    );
+    let last = cli_with(&node, &["conflicts", "--json", "--limit", "2"]);
+    let numbers: Vec<_> = last.stdout.lines().filter_map(number).collect();
+    assert_eq!(numbers, [9, 10], "{last:?}");
 }

@@ -4,6 +4,7 @@ use crate::disk::Disk;
 use crate::error::StorageError;
 use crate::model::count::count_of;
 use crate::recover::files::SET_ASIDE;
+use crate::recovery::moment::Doubt;
 
 /// Something that an operator should read. The node starts all the same.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +43,17 @@ pub enum Warning {
         /// Its beginning, milliseconds since 1970.
         to_ms: u64,
     },
+    /// A wanted moment that is not clear by the node's clock.
+    #[error(
+        "{}",
+        match .0 {
+            Doubt::SetBack { .. } => "the node's clock was set back, so it is not clear which state is that of the moment: \
+                this is the last that can be meant",
+            Doubt::Leap { .. } => "the node's clock leapt over the moment, or its machine was suspended: this is the state before \
+                that",
+        }
+    )]
+    Unclear(Doubt),
     /// A log that was just being begun.
     #[error("{file}: it was being begun when the node or the machine stopped; it is set aside")]
     Unborn {
@@ -75,6 +87,49 @@ pub enum Warning {
         /// Its number.
         log: u64,
     },
+}
+
+/// A time in which a node does not surely know its state of a moment. Either it has logged nothing: the disk failed, or it did
+/// not run, or its clock leapt ahead; the state is that at the beginning. Or its clock was set back; the state is the last that
+/// can be meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PastGap {
+    /// When something was logged for the last time, or to what the clock was set back: milliseconds since 1970.
+    pub from_ms: u64,
+    /// When logging began anew, none if it has not yet; or what the clock had shown before it was set back.
+    pub to_ms: Option<u64>,
+    /// Whether the clock was set back.
+    pub is_set_back: bool,
+}
+
+impl From<Doubt> for PastGap {
+    fn from(doubt: Doubt) -> Self {
+        let (from_ms, to_ms, is_set_back) = match doubt {
+            Doubt::SetBack { to_ms, until_ms } => (to_ms, until_ms, true),
+            Doubt::Leap { from_ms, to_ms } => (from_ms, to_ms, false),
+        };
+        Self { from_ms, to_ms: Some(to_ms), is_set_back }
+    }
+}
+
+impl PastGap {
+    /// The gap of which reading the past has told.
+    #[must_use]
+    pub fn of_warnings(warnings: &[Warning]) -> Option<Self> {
+        let doubt = warnings.iter().find_map(|warning| match warning {
+            Warning::Unclear(doubt) => Some((*doubt).into()),
+            _ => None,
+        });
+        let between_logs = || {
+            warnings.iter().find_map(|warning| match warning {
+                Warning::Gap { from_ms, to_ms, .. } => {
+                    Some(Self { from_ms: *from_ms, to_ms: Some(*to_ms), is_set_back: false })
+                }
+                _ => None,
+            })
+        };
+        doubt.or_else(between_logs)
+    }
 }
 
 /// What to do with a file.
