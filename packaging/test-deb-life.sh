@@ -153,6 +153,18 @@ dpkg-deb -Zgzip -z1 --root-owner-group --build /run/other /test/other.deb
 status=0
 dpkg -i /test/other.deb </dev/null || status=$?
 expect "without being told what to do" 1 "$status"
+
+echo "-- removed while it is unpacked only, it is stopped and not enabled any more"
+# dpkg runs no prerm then. A service manager that notes what it is told stands in for systemd, which is not here.
+enabled=/etc/systemd/system/multi-user.target.wants/distkv-node.service
+mkdir -p /run/systemd/system /usr/local/sbin "$(dirname "$enabled")"
+ln -s /usr/lib/systemd/system/distkv-node.service "$enabled"
+printf '#!/bin/sh\necho "$*" >>/run/told\n' >/usr/local/sbin/systemctl
+chmod 755 /usr/local/sbin/systemctl
+(PATH=/usr/local/sbin:$PATH dpkg -r distkv-node)
+grep -q '^stop distkv-node.service$' /run/told || fail "it was not stopped: $(cat /run/told)"
+[ ! -L "$enabled" ] || fail "it is still enabled"
+rm -r /run/systemd /usr/local/sbin/systemctl
 dpkg --force-confold -i /test/other.deb </dev/null
 expect "the version" 3 "$(dpkg-query -W -f '${Version}' distkv-node | sed 's/.*-//')"
 cmp /run/node.toml "$configuration"

@@ -1,13 +1,16 @@
-// The conflicts that this node has found: both values, and a button that sets the one that was lost.
+// The conflicts that this node has found: both values, and a button that sets the one that was lost. Those of users and
+// access lists are in a list of their own, which is empty for whoever is no admin.
 
 import { lines, exact, put as send, remove, Refused } from "./api.js";
 import { el, moment, put, count } from "./dom.js";
 import { pair } from "./compare.js";
 import { fetchEntry, written } from "./entry.js";
-import { segments } from "./paths.js";
+import { hash, segments } from "./paths.js";
 
 /** So many are shown, the latest first. */
 const SHOWN_MAX = 100;
+/** The lists, by what they are asked with: of the data, and of the system's own tree. */
+const LISTS = ["", "&path=:n"];
 /** They are asked for at most this often, or this often if nobody says that there are new ones. */
 const ASK_MS = 1000, ASK_ANYWAY_MS = 5000;
 
@@ -19,12 +22,15 @@ function read(line) {
   return { name: path, number, winner, loser };
 }
 
+/** Whether it is a user's record: its value holds the secret, so nobody is shown it, and it cannot be set. */
+const isUser = ([root, family, , kind, ...rest]) => root === ":n" && family === "auth" && kind === "user" && rest.length === 1;
+
 /** A deletion that was purged has none: it is told as 0. */
 const tockOf = (version) => version.tock > 0 ? `, tock ${version.tock}` : "";
 
 export class Conflicts {
   constructor(main, state, { say }) {
-    Object.assign(this, { state, say, last: 0, asked: 0, found: -1, busy: false });
+    Object.assign(this, { state, say, lasts: LISTS.map(() => 0), asked: 0, found: -1, busy: false });
     this.sum = el("p", { class: "quiet" });
     this.list = el("div");
     main.append(el("h1", {}, "Conflicts"), this.sum, this.list);
@@ -45,10 +51,12 @@ export class Conflicts {
     this.busy = true;
     this.asked = performance.now();
     try {
-      const items = (await lines(`/v1/conflicts?limit=${SHOWN_MAX}&since=${this.last}`)).map(read);
+      const lists = await Promise.all(LISTS.map(async (list, i) => (await lines(`/v1/conflicts?limit=${SHOWN_MAX}&since=${this.lasts[i]}${list}`)).map(read)));
       this.found = found;
+      // Each list has its own last one: what is found meanwhile may be in the list that was asked for first.
+      this.lasts = lists.map((items, i) => Math.max(this.lasts[i], ...items.map((item) => item.number)));
+      const items = lists.flat().sort((a, b) => a.number - b.number).slice(-SHOWN_MAX);
       if (items.length > 0) {
-        this.last = Math.max(...items.map((item) => item.number));
         this.list.prepend(...items.slice().reverse().map((item) => this.item(item)));
         while (this.list.children.length > SHOWN_MAX) this.list.lastChild.remove();
         this.say(`${count(items.length)} new ${items.length === 1 ? "conflict" : "conflicts"}`);
@@ -69,7 +77,7 @@ export class Conflicts {
     const all = found ?? shown;
     if (all === 0) return `None was found ${since}.`;
     const known = `${count(all)} found ${since}. A change was lost in each.`;
-    if (shown === 0) return `${known} None is shown: your access list lets you read none of the entries.`;
+    if (shown === 0) return `${known} None is shown: you are told of entries that your access list lets you read; those of users and access lists, below :n, are for admins.`;
     return all > shown ? `${known} Of those that you may read, the latest ${count(shown)} are shown.` : known;
   }
 
@@ -101,9 +109,9 @@ export class Conflicts {
     };
     button.addEventListener("click", () => act(winner.text === null ? "*" : winner.etag));
     return el("article", { class: "box fresh", "aria-label": name },
-      el("h2", {}, el("a", { href: ["#data", ...path.map(encodeURIComponent)].join("/") }, name)),
+      el("h2", {}, el("a", { href: hash(path) }, name)),
       pair("kept", winner.text, "lost", loser.text),
       el("p", { class: "quiet" }, `kept: written ${written(winner.chain)}, tock ${winner.tock} `, moment(winner.time), `; lost: ${written(loser.chain)}${tockOf(loser)} `, moment(loser.time)),
-      note, el("p", {}, button));
+      note, isUser(path) ? el("p", {}, "A user's record is shown to nobody. Set what should count: distkv-node user.") : el("p", {}, button));
   }
 }

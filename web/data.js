@@ -3,14 +3,14 @@
 import { Tree } from "./tree.js";
 import { Entry } from "./entry.js";
 import { el } from "./dom.js";
-import { segments, spell } from "./paths.js";
+import { hash, segments, shownBy, spell } from "./paths.js";
 
 /** What is visible is asked for again at most this often while the data changes. */
 const REFRESH_MS = 1000;
 
 export class Data {
   constructor(main, state, { say }) {
-    this.tree = new Tree("Entries", (path) => { location.hash = ["#data", ...path.map(encodeURIComponent)].join("/"); });
+    this.tree = new Tree("Entries", (path) => { location.hash = hash(path); });
     this.path = el("input", { type: "text", id: "path", spellcheck: "false", autocomplete: "off", placeholder: "site.lamp" });
     const form = el("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); this.open(); } },
       el("label", { for: "path" }, "Path"), this.path, el("button", { type: "submit" }, "Open or make"));
@@ -26,12 +26,13 @@ export class Data {
     // a space that belongs to a name is written ":_". All other white space may belong to a name.
     const typed = this.path.value.replace(/^ +| +$/g, "");
     const path = this.path.value === this.shown?.text ? this.shown.path : segments(typed);
-    location.hash = ["#data", ...path.map(encodeURIComponent)].join("/");
+    location.hash = hash(path);
   }
 
-  /** An entry is to be shown. */
-  go(path) {
-    if (path.length === 0) return;
+  /** An entry is to be shown, named by the parts of the page's address. */
+  go(parts) {
+    const path = shownBy(parts);
+    if (path === null) return;
     this.path.value = spell(path);
     this.shown = { path, text: this.path.value };
     this.tree.reveal(path);

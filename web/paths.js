@@ -5,12 +5,22 @@
 const WRITTEN = { ".": ":.", ":": "::", " ": ":_" };
 const READ = { ".": ".", ":": ":", _: " " };
 
-const isOther = (part) => part[0] === ":" && !(part[1] in READ);
+/** Escapes within a string. Commands print control characters by their number, which is never half of a pair. */
+const ESCAPE = /:(?:([.:_])|u((?!d[89a-f])[0-9a-f]{4}))/gi;
+const ESCAPE_HERE = new RegExp(ESCAPE, "iy");
+
+/** The escape at this place; empty if there is none. */
+function escapeAt(text, at) {
+  ESCAPE_HERE.lastIndex = at;
+  return ESCAPE_HERE.exec(text)?.[0] ?? "";
+}
+
+const isOther = (part) => part[0] === ":" && escapeAt(part, 0) === "";
 
 /** A written element as a segment. */
 function segment(part) {
   if (isOther(part)) return part;
-  const text = part.replace(/:([.:_])/g, (_, c) => READ[c]);
+  const text = part.replace(ESCAPE, (_, c, number) => (c ? READ[c] : String.fromCharCode(parseInt(number, 16))));
   return text[0] === "." || text[0] === ":" ? part : text;
 }
 
@@ -25,9 +35,10 @@ export function segments(text) {
   if (text === ":" || text === "") return found;
   let part = null;
   for (let i = 0; i < text.length; i++) {
-    const next = text[i + 1] ?? "";
-    if (text[i] === ":" && next in READ) {
-      part = (part ?? "") + text[i] + text[++i];
+    const escape = escapeAt(text, i);
+    if (escape !== "") {
+      part = (part ?? "") + escape;
+      i += escape.length - 1;
     } else if (text[i] === ".") {
       if (part !== null) found.push(part);
       part = "";
@@ -40,6 +51,15 @@ export function segments(text) {
   }
   if (part !== null) found.push(part);
   return found.map(segment);
+}
+
+/** Where the page shows the entry with these segments. The root, which has none, is a colon there; "#data" alone shows no entry. */
+export const hash = (path) => ["#data", ...(path.length === 0 ? [":"] : path.map(encodeURIComponent))].join("/");
+
+/** The segments in such a place; null: no entry. A colon alone, or nothing behind a slash, is no element. */
+export function shownBy(parts) {
+  if (parts.length === 0) return null;
+  return parts.every((part) => part === "") || (parts.length === 1 && parts[0] === ":") ? [] : parts;
 }
 
 /** The path of these segments as it is written. */

@@ -22,6 +22,7 @@ type plan struct {
 	isLong      bool          // a try may take all the time there is, while the node is alive
 	timeout     time.Duration // for all tries, instead of what the context or the policy says
 	isUntimed   bool          // it counts whenever it comes, also if it may change something
+	isStream    bool          // it is answered with a stream, for which not every connection has room
 	isOwn       bool          // the client makes it by itself: it is not in the counters, and closing does not wait for it
 }
 
@@ -186,7 +187,7 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 		}
 		end := min(moment+policy.TryDeadline, started+total)
 		sent := instant(-1)
-		connection, failure := c.pool.getAt(ctx, to.place(), end)
+		connection, failure := c.pool.getAt(ctx, to.place(), end, p.isStream)
 		if failure == nil {
 			sent = now()
 			t := tryTime{end: end, longest: started + total, until: never}
@@ -241,8 +242,12 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 		}
 		refused.onFailure(to, failure)
 		moment = now()
+		denied := refused.verdict(c.topology.routing().targets)
+		if failure.kind == tryFull {
+			denied = refused.noRoom(c.topology.routing().targets)
+		}
 		// Whom the client's end, or the call's, has cut off has said nothing.
-		if denied := refused.verdict(c.topology.routing().targets); denied != nil && moment-started < total && ctx.Err() == nil {
+		if denied != nil && moment-started < total && ctx.Err() == nil {
 			if c.isClosing.Load() {
 				err := closedError(attempts)
 				err.Fate = fate
@@ -298,6 +303,9 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 		}
 		if kind.isSameNode() {
 			round.again, round.isSame = to.place(), true
+		}
+		if failure.kind == tryFull {
+			delay = 0 // No node was asked, and the next one may be at once.
 		}
 		if !c.pool.pause(ctx, delay) {
 			why := refused.reason(c.topology.routing().targets)

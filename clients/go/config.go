@@ -39,13 +39,13 @@ const linearizable = "linearizable reads are refused: a node acknowledges a writ
 
 // check returns the mode, in whatever case it is written, or an error with the reason why there is none like that.
 func (m ReadMode) check(byDefault ReadMode) (ReadMode, error) {
-	text := fmt.Sprintf("there is no read mode %q; there are preferred, any, freshest", string(m))
+	text := fmt.Sprintf("there is no read mode %q; there are preferred, any (what etcd calls serializable), freshest", string(m))
 	switch word := ReadMode(strings.ToLower(string(m))); word {
 	case "":
 		return byDefault, nil
 	case Preferred, AnyNode, Freshest:
 		return word, nil
-	case "linearizable", "linearisable", "strong", "serializable":
+	case "linearizable", "linearisable", "strong":
 		text = linearizable
 	}
 	return "", &Error{Code: "read_mode", text: text, kind: ErrUsage}
@@ -146,7 +146,9 @@ func (c Config) MarshalJSON() ([]byte, error) {
 
 // PoolConfig is how connections are kept. Fields that are zero have their defaults.
 type PoolConfig struct {
-	ConnectionsPerNode int           // 1 to 16: 2
+	// ConnectionsPerNode is 1 to 16: 2. On each there is room for 3,840 streams (watches, monitors, trees that are coming), of which
+	// the client's view is one.
+	ConnectionsPerNode int
 	BusyAt             int           // open requests from which on another connection is opened: 64
 	IdleClose          time.Duration // an unused connection is closed after this long: 60 s
 	FailureMemory      time.Duration // how long a failed attempt counts for all callers; doubles up to the next: 0.1 s

@@ -17,7 +17,9 @@ import (
 
 // Bounds of one connection.
 const (
-	openMax          = 4096      // requests and streams that are open at a time
+	openMax          = 4096 // requests and streams that are open at a time
+	callsKept        = 256  // places of these that no stream of a caller takes: calls go on however many watches are open
+	streamsMax       = openMax - callsKept
 	outgoingBytesMax = 1 << 20   // bytes that wait to be written; further calls wait before they write
 	keptBytesMax     = 256 << 10 // a write buffer that is longer is not kept
 	writeRoundsMax   = 4         // writes that a caller makes for others before a goroutine takes over
@@ -47,6 +49,7 @@ type conn struct {
 
 	usedAt, heardAt atomic.Int64 // instants
 	load            atomic.Int32 // open requests and streams
+	openStreams     atomic.Int32
 	isProbed        atomic.Bool
 	ended           atomic.Pointer[tryError] // nil while it lasts
 	done            chan struct{}            // closed at its end
@@ -198,7 +201,7 @@ func (c *conn) send(ctx context.Context, body []byte, t *tryTime, w *waiter, s *
 	c.mu.Lock()
 	c.unanswered += counted
 	*t = t.behind(c.unanswered)
-	if err := c.waitForRoom(ctx, *t); err != nil {
+	if err := c.waitForRoom(ctx, *t, s != nil && !s.isOwn); err != nil {
 		c.unanswered -= counted
 		c.mu.Unlock()
 		return 0, false, err
@@ -209,6 +212,7 @@ func (c *conn) send(ctx context.Context, body []byte, t *tryTime, w *waiter, s *
 	if s != nil {
 		s.seq = seq
 		c.streams[seq] = s
+		c.openStreams.Add(1)
 	} else {
 		w.deadline, w.longest, w.until, w.bytes = t.end, t.longest, t.until, counted
 		c.pending[seq] = w
@@ -236,8 +240,13 @@ func (c *conn) send(ctx context.Context, body []byte, t *tryTime, w *waiter, s *
 	return seq, mustRead, nil
 }
 
-// waitForRoom waits until there is room for one more request; it is called, and returns, with the lock.
-func (c *conn) waitForRoom(ctx context.Context, t tryTime) *tryError {
+// hasRoom tells whether it has a place for one more request, or for a stream of a caller.
+func (c *conn) hasRoom(forStream bool) bool {
+	return c.load.Load() < openMax && !(forStream && c.openStreams.Load() >= streamsMax)
+}
+
+// waitForRoom waits until there is room for one more request, or stream; it is called, and returns, with the lock.
+func (c *conn) waitForRoom(ctx context.Context, t tryTime, forStream bool) *tryError {
 	for len(c.out) > outgoingBytesMax && c.ended.Load() == nil {
 		if err := c.waitDrained(ctx, t); err != nil {
 			return err
@@ -246,8 +255,8 @@ func (c *conn) waitForRoom(ctx context.Context, t tryTime) *tryError {
 	if ended := c.ended.Load(); ended != nil {
 		return ended
 	}
-	if len(c.pending)+len(c.streams) >= openMax {
-		return tryErrorf(tryBusy, "%d requests are open on this connection already", openMax)
+	if !c.hasRoom(forStream) {
+		return tryErrorf(tryBusy, "%d requests, %d of them streams, are open on this connection already", c.load.Load(), len(c.streams))
 	}
 	return nil
 }
@@ -298,7 +307,17 @@ func (c *conn) post(data []byte) {
 
 // stream sends a request that is answered with a stream, and waits for its start.
 func (c *conn) stream(ctx context.Context, body []byte, t tryTime) (*stream, *tryError) {
+	return c.startStream(ctx, body, t, newStream(c))
+}
+
+// ownStream is one that the client needs for itself: it may take a place that is kept for calls.
+func (c *conn) ownStream(ctx context.Context, body []byte, t tryTime) (*stream, *tryError) {
 	s := newStream(c)
+	s.isOwn = true
+	return c.startStream(ctx, body, t, s)
+}
+
+func (c *conn) startStream(ctx context.Context, body []byte, t tryTime, s *stream) (*stream, *tryError) {
 	if _, _, err := c.send(ctx, body, &t, nil, s); err != nil {
 		return nil, err
 	}
@@ -315,6 +334,7 @@ func (c *conn) forgetStream(seq uint64, stop bool) {
 	if _, isThere := c.streams[seq]; isThere {
 		delete(c.streams, seq)
 		c.load.Add(-1)
+		c.openStreams.Add(-1)
 	}
 	if !stop || c.ended.Load() != nil {
 		c.mu.Unlock()
@@ -460,6 +480,7 @@ func (c *conn) end(err *tryError) {
 	pending, streams := c.pending, c.streams
 	c.pending, c.streams = nil, nil
 	c.load.Store(0)
+	c.openStreams.Store(0)
 	if c.sweep != nil {
 		c.sweep.Stop()
 	}

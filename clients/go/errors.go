@@ -172,6 +172,7 @@ const (
 	tryProtocol                // the other side does not keep to the protocol
 	tryTooLarge                // the request is longer than any node takes; nothing was sent
 	tryBusy                    // too many requests are open on this connection; nothing was sent
+	tryFull                    // the client has no room for another stream to this node, which is fine; nothing was sent
 	tryTimedOut                // no answer within the time of one try
 	tryCanceled                // the caller gave up
 )
@@ -251,6 +252,9 @@ func finalError(e *tryError, fate Fate, node string, attempts int) *Error {
 	case e.kind == tryServer && classOfCode(e.code) == classFinal:
 		// A refusal after a try of unknown fate may be that try's doing: the fate says so.
 		return refusal(e, fate, node, attempts)
+	case e.kind == tryFull:
+		// Nodes are fine, and no time has passed.
+		return &Error{Code: e.code, text: e.text, kind: ErrUnavailable, Node: node, Attempts: attempts, cause: e}
 	}
 	code := ""
 	if e.kind == tryServer {

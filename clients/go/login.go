@@ -237,7 +237,7 @@ func (c *conn) logInAs(ctx context.Context, config *Config, login *Login, told g
 		}
 	}
 	var theirs []byte
-	s, err := c.stream(ctx, request.head(), exactly(never))
+	s, err := c.ownStream(ctx, request.head(), exactly(never))
 	for err == nil {
 		var found *item
 		if found, err = s.next(ctx, exactly(never)); err != nil || found == nil {

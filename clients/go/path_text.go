@@ -13,7 +13,8 @@ import (
 //
 // Strings are written as they are, with a dot before each but the first; everything else starts with a colon:
 // `:e` the empty string, `:t` `:f` `:n`, `:12`, `:1:.5`, `:vabc` and `:y00ff` byte strings, `:'t',1` an array as
-// Python writes a tuple. Within strings `:.` is a dot, `::` a colon, `:_` a space. `:` alone is the root.
+// Python writes a tuple. Within strings `:.` is a dot, `::` a colon, `:_` a space, and `:u0009` the character of that
+// number, which is only read: commands print control characters so. `:` alone is the root.
 
 const shownChars = 40 // as much of a text as an error repeats
 
@@ -70,8 +71,38 @@ func parseElements(text string) ([]any, error) {
 func (p *textParser) rest() string { return p.text[p.at:] }
 
 func (p *textParser) atEscape() bool {
+	_, length := p.escape()
+	return length > 0
+}
+
+// escape is the character that a colon escapes here within a string, and the length of the escape; 0 if there is none.
+func (p *textParser) escape() (rune, int) {
 	rest := p.rest()
-	return len(rest) > 1 && rest[0] == ':' && (rest[1] == '.' || rest[1] == ':' || rest[1] == '_')
+	if len(rest) < 2 || rest[0] != ':' {
+		return 0, 0
+	}
+	switch rest[1] {
+	case '_':
+		return ' ', 2
+	case '.', ':':
+		return rune(rest[1]), 2
+	case 'u':
+		if len(rest) < 6 {
+			return 0, 0
+		}
+		var number rune
+		for _, digit := range []byte(rest[2:6]) {
+			value := hexDigit(digit)
+			if value < 0 {
+				return 0, 0
+			}
+			number = number<<4 | rune(value)
+		}
+		if utf8.ValidRune(number) {
+			return number, 6
+		}
+	}
+	return 0, 0
 }
 
 func (p *textParser) str() error {
@@ -80,7 +111,7 @@ func (p *textParser) str() error {
 		p.elements = append(p.elements, content)
 		return nil
 	}
-	for _, kind := range []string{":x", ":b", ":v", ":y"} {
+	for _, kind := range []string{":x", ":b", ":v", ":y", ":u"} {
 		if strings.HasPrefix(p.rest(), kind) {
 			return nil
 		}
@@ -97,13 +128,13 @@ func (p *textParser) content() string {
 	for p.at < len(p.text) && p.text[p.at] != '.' {
 		c := p.text[p.at]
 		if c == ':' {
-			if !p.atEscape() {
+			escaped, length := p.escape()
+			if length == 0 {
 				break
 			}
-			if c = p.text[p.at+1]; c == '_' {
-				c = ' '
-			}
-			p.at++
+			b.WriteRune(escaped)
+			p.at += length
+			continue
 		}
 		b.WriteByte(c)
 		p.at++
@@ -128,6 +159,9 @@ func (p *textParser) typed() error {
 		p.at++
 	}
 	start := p.at
+	if kind == 'u' {
+		return p.bad(start+1, "expected a character's four hexadecimal digits after ':u'")
+	}
 	if strings.IndexByte("xbvy0123456789+-iTFN('\"", kind) < 0 {
 		r, _ := utf8.DecodeRuneInString(p.rest())
 		return p.bad(start, "':%c' means nothing", r)

@@ -25,7 +25,8 @@ const (
 // pool is few connections to each node, shared by all calls, opened on first use.
 //
 // A call that needs a connection while one is being opened waits for that attempt, which goes on even if the call is
-// cancelled. A failed attempt is remembered for a short while. A second connection is opened only when the first is busy;
+// cancelled. A failed attempt is remembered for a short while. A second connection is opened only when the first is busy,
+// and is waited for only where the first has no room left;
 // unused ones are closed; a silent node is asked whether it is alive. Nodes of another network are not used. Who means a node by
 // its name gets no connection to another one, though it may be at that address: for those who mean that one, or whichever is
 // there, the connection stays.
@@ -54,8 +55,8 @@ func newPool(config *Config, goroutines *group) *pool {
 	return p
 }
 
-// ready is an open connection that is not busy, if there is one: no waiting, no allocation.
-func (p *pool) ready(at place) *conn {
+// ready is an open connection that is not busy, if there is one: no waiting, no allocation. forStream: it has room for a stream.
+func (p *pool) ready(at place, forStream bool) *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	found := p.slots[at.address]
@@ -63,7 +64,8 @@ func (p *pool) ready(at place) *conn {
 		return nil
 	}
 	for _, c := range found.conns {
-		if c.ended.Load() == nil && int(c.load.Load()) < p.config.Pool.BusyAt && (at.name == "" || c.name == at.name) {
+		isBusy := int(c.load.Load()) >= p.config.Pool.BusyAt || !c.hasRoom(forStream)
+		if c.ended.Load() == nil && !isBusy && (at.name == "" || c.name == at.name) {
 			c.usedAt.Store(int64(now()))
 			return c
 		}
@@ -73,22 +75,32 @@ func (p *pool) ready(at place) *conn {
 
 // get is a connection to whichever node is there. Giving up gives up waiting, not the attempt. After an error nothing was sent.
 func (p *pool) get(ctx context.Context, where address, end instant) (*conn, *tryError) {
-	return p.getAt(ctx, place{address: where}, end)
+	return p.getAt(ctx, place{address: where}, end, false)
 }
 
-// getAt is the same to the node that is meant.
-func (p *pool) getAt(ctx context.Context, at place, end instant) (*conn, *tryError) {
-	if c := p.ready(at); c != nil {
+// getAt is the same to the node that is meant. forStream: what it is for, since calls have room where streams have none.
+func (p *pool) getAt(ctx context.Context, at place, end instant, forStream bool) (*conn, *tryError) {
+	if c := p.ready(at, forStream); c != nil {
 		return c, nil
 	}
+	for {
+		c, going, err := p.plan(at, forStream)
+		if err != nil && err.misplaced {
+			p.onOtherNode(at.name)
+		}
+		if c != nil || err != nil {
+			return c, err
+		}
+		// Others may have waited for it, too, and have filled it: then there may be a further one.
+		if c, err = p.outcome(ctx, at, going, end); err != nil || c.hasRoom(forStream) {
+			return c, err
+		}
+	}
+}
+
+// outcome is the connection of an attempt, to the node that is meant.
+func (p *pool) outcome(ctx context.Context, at place, going *attempt, end instant) (*conn, *tryError) {
 	where := at.address
-	c, going, err := p.plan(at)
-	if err != nil && err.misplaced {
-		p.onOtherNode(at.name)
-	}
-	if c != nil || err != nil {
-		return c, err
-	}
 	timer := time.NewTimer(end - now())
 	defer timer.Stop()
 	select {
@@ -141,7 +153,7 @@ func (p *pool) outOfTime(where address, cause error) *tryError {
 	return err
 }
 
-func (p *pool) plan(at place) (*conn, *attempt, *tryError) {
+func (p *pool) plan(at place, forStream bool) (*conn, *attempt, *tryError) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	where := at.address
@@ -161,22 +173,20 @@ func (p *pool) plan(at place) (*conn, *attempt, *tryError) {
 	if other := found.otherThan(at.name); other != "" {
 		return nil, nil, otherNode(where, other)
 	}
-	var best *conn
-	for _, c := range found.conns {
-		if at.name != "" && c.name != at.name {
-			continue
-		}
-		if best == nil || c.load.Load() < best.load.Load() {
-			best = c
-		}
-	}
+	best, hasRoom := found.best(at.name, forStream)
 	isFailing := moment < found.failedUntil
 	if best != nil {
 		best.usedAt.Store(int64(moment))
-		isBusy := int(best.load.Load()) >= p.config.Pool.BusyAt
+		isBusy := int(best.load.Load()) >= p.config.Pool.BusyAt || !hasRoom
 		if isBusy && len(found.conns) < p.config.Pool.ConnectionsPerNode && !isFailing && found.attempt == nil {
 			// It is busy, but there; the next caller gets the new one.
 			p.open(where, found)
+		}
+		if !hasRoom && found.attempt != nil {
+			return nil, found.attempt, nil
+		}
+		if err := found.full(where, p.config.Pool.ConnectionsPerNode); !hasRoom && forStream && err != nil {
+			return nil, nil, err
 		}
 		return best, nil, nil
 	}

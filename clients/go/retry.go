@@ -86,7 +86,7 @@ func classOf(e *tryError, maybeSent bool) class {
 			}
 		}
 		return found
-	case tryConnect, tryNoAccess:
+	case tryConnect, tryNoAccess, tryFull:
 		return classUnavailable
 	case tryLost, tryProtocol:
 		if maybeSent {
@@ -116,15 +116,17 @@ func fateOf(kind class, isMade bool, what idempotency) Fate {
 }
 
 // refusers is what each node said last, in one call, or in one search of a stream, as far as it stands in the way of letting
-// this client in. That one refuses it is not final: another one may have heard of its user already, or have a certificate that
+// this client in, or of a stream. That one refuses it is not final: another one may have heard of its user already, or have a certificate that
 // is believed. It is once no node is left of which there is hope.
 type refusers struct {
-	out map[place]*tryError // of those that refuse it (tryNoAccess), cannot be reached, make its login wait, or are full
+	// Of those that refuse it (tryNoAccess), cannot be reached, make its login wait, or are full, or to which there is no room for
+	// another stream.
+	out map[place]*tryError
 }
 
 func (r *refusers) onFailure(at *target, err *tryError) {
 	switch err.kind {
-	case tryNoAccess, tryConnect, tryLost:
+	case tryNoAccess, tryConnect, tryLost, tryFull:
 		if r.out == nil {
 			r.out = map[place]*tryError{}
 		}
@@ -167,7 +169,7 @@ func (r *refusers) verdict(nodes []*target) *refuser {
 	doAll := true
 	for _, one := range nodes {
 		err := r.of(one)
-		if err == nil || err.isFull() {
+		if err == nil || err.isFull() || err.kind == tryFull {
 			return nil
 		}
 		if err.kind != tryNoAccess {
@@ -182,9 +184,25 @@ func (r *refusers) verdict(nodes []*target) *refuser {
 	return told
 }
 
+// noRoom is one to which the client has no room for another stream, where each of these nodes was tried, and is like that, or
+// cannot be reached, or does not let the client in; nil: there is hope, or room is not what is missing.
+func (r *refusers) noRoom(nodes []*target) *refuser {
+	var told *refuser
+	for _, one := range nodes {
+		err := r.of(one)
+		if err == nil || err.isFull() {
+			return nil
+		}
+		if told == nil && err.kind == tryFull {
+			told = &refuser{err, one.name}
+		}
+	}
+	return told
+}
+
 // error is that of what ends with it.
 func (r *refuser) error(fate Fate, attempts int) *Error {
-	if fate != NotDone {
+	if fate != NotDone || r.why.kind == tryFull {
 		return finalError(r.why, fate, r.node, attempts)
 	}
 	return noAccess(r.why, r.node, attempts)

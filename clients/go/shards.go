@@ -221,7 +221,7 @@ func (c *Client) ListShards(ctx context.Context) ([]ShardRow, error) {
 	return rows, nil
 }
 
-// PreferShard makes a node the preferred one of a shard for all clients; "" takes that back. For operators. Then it waits until this
+// PreferShard makes a node the preferred one of a shard for all clients; "" takes that back. For admins. Then it waits until this
 // client has fetched the table anew: an error of that leaves the Fate Unknown.
 func (c *Client) PreferShard(ctx context.Context, shard int, node string) error {
 	if shard < 0 || shard >= ShardCount {

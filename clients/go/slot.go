@@ -2,6 +2,7 @@ package distkv
 
 import (
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -9,6 +10,9 @@ import (
 
 // shutRecent: for so long what a node said of this client tells what it means by making it wait.
 const shutRecent = time.Minute
+
+// tooManyStreams is the code of what ends because the client has no room for another stream.
+const tooManyStreams = "too_many_streams"
 
 // slot is what the pool has of one node.
 type slot struct {
@@ -71,6 +75,43 @@ func (s *slot) otherThan(name string) string {
 		}
 	}
 	return other
+}
+
+// best is the connection to the node of this name ("": to any) that has the least to do of those with room, if one has.
+func (s *slot) best(name string, forStream bool) (best *conn, hasRoom bool) {
+	for _, c := range s.conns {
+		if name != "" && c.name != name {
+			continue
+		}
+		isRoomy := c.hasRoom(forStream)
+		if best == nil || (isRoomy && !hasRoom) || (isRoomy == hasRoom && c.load.Load() < best.load.Load()) {
+			best, hasRoom = c, isRoomy
+		}
+	}
+	return best, hasRoom
+}
+
+// full is why there is no room for another stream, where there may be this many connections; nil: for calls, there is none either.
+func (s *slot) full(where address, most int) *tryError {
+	streams := 0
+	for _, c := range s.conns {
+		open := int(c.openStreams.Load())
+		if open < streamsMax {
+			return nil
+		}
+		streams += open
+	}
+	if len(s.conns) < most && s.failure != nil {
+		return s.failure
+	}
+	through := "the connection"
+	if len(s.conns) > 1 {
+		through = "the " + strconv.Itoa(len(s.conns)) + " connections"
+	}
+	err := tryErrorf(tryFull, "this client has no room for another stream: %d watches, monitors and trees are open on %s to %s, at most %d "+
+		"on each; Pool.ConnectionsPerNode is %d, and may be up to %d", streams, through, where, streamsMax, most, ConnectionsPerNodeMax)
+	err.code = tooManyStreams
+	return err
 }
 
 func (s *slot) clearFailure() { s.failure, s.failedUntil, s.failures = nil, 0, 0 }

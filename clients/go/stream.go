@@ -21,6 +21,7 @@ type stream struct {
 	conn     *conn
 	seq      uint64
 	capacity int
+	isOwn    bool // the client needs it for itself
 
 	mu     sync.Mutex
 	queue  []message

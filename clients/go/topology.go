@@ -319,7 +319,7 @@ func (t *topology) followOne(ctx context.Context, candidate address, takesAny bo
 	if t.config.OnlySeeds {
 		return unsupported, nil
 	}
-	s, err := c.stream(ctx, newBody("watch_cluster").head(), exactly(end))
+	s, err := c.ownStream(ctx, newBody("watch_cluster").head(), exactly(end))
 	if err != nil {
 		if err.kind == tryServer && (err.code == "unknown_action" || err.code == "") {
 			return unsupported, nil

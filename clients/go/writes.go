@@ -64,7 +64,7 @@ type PutOptions struct {
 	WriteID WriteID
 	// Copies: so many other nodes have it when this returns.
 	Copies int
-	// Idempotent: the same value again is no change.
+	// Idempotent: the same value again is no change, and a success whatever the other conditions say.
 	Idempotent bool
 	// Timeout is for all tries; without one (zero) the context's deadline counts, or the configuration. With a negative one, as
 	// with a context that has ended, nothing is sent.

@@ -58,18 +58,26 @@ impl Labels {
         values: impl Iterator<Item = &'v HeaderValue>,
     ) -> Result<Option<Self>, Failure> {
         let bad = || Failure::bad_request(format!("{name} must be labels, as ETag has them, or *"));
-        let mut labels = Vec::new();
+        let (mut labels, mut is_there) = (Vec::new(), false);
         for value in values {
             let text = value.to_str().map_err(|_| bad())?;
-            labels.extend(text.split(',').map(|label| label.trim().to_owned()));
+            is_there = true;
+            // Empty members mean nothing (RFC 9110, section 5.6.1).
+            let members = text.split(',').map(str::trim).filter(|label| !label.is_empty());
+            labels.extend(members.map(str::to_owned));
         }
         match labels.as_slice() {
-            [] => Ok(None),
+            [] if !is_there => Ok(None),
+            // Without any label, it would be no precondition.
+            [] => Err(bad()),
             [label] if label == "*" => Ok(Some(Self::Any)),
-            labels if labels.len() <= LABELS_MAX && labels.iter().all(|l| is_label(l)) => {
-                Ok(Some(Self::These(labels.to_vec())))
+            labels if !labels.iter().all(|label| is_label(label)) => Err(bad()),
+            labels if labels.len() > LABELS_MAX => {
+                let count = labels.len();
+                let text = format!("{name} has {count} labels; at most {LABELS_MAX} are taken");
+                Err(Failure::bad_request(text))
             }
-            _ => Err(bad()),
+            labels => Ok(Some(Self::These(labels.to_vec()))),
         }
     }
 
@@ -240,9 +248,17 @@ mod tests {
         let labels = read(&["\"a\", W/\"b\"", "\"c\""]).unwrap().unwrap();
         assert!(labels.have("\"a\"") && labels.have("\"b\"") && labels.have("\"c\""));
         assert!(!labels.have("\"d\""));
-        for wrong in ["", "a", "\"", "*, \"a\"", "\"a\","] {
+        for wrong in ["", "a", "\"", "*, \"a\"", ",", " , ,"] {
             assert!(read(&[wrong]).is_err(), "{wrong}");
         }
-        assert!(read(&[&vec!["\"a\""; 65].join(",")]).is_err());
+        // Empty members mean nothing (RFC 9110, section 5.6.1), also where labels come in several fields.
+        for texts in [&["\"a\","][..], &[", ,\"a\""], &["\"b\",,\"a\""], &["", "\"a\""]] {
+            assert!(read(texts).unwrap().unwrap().have("\"a\""), "{texts:?}");
+        }
+        assert!(matches!(read(&["*,"]), Ok(Some(Labels::Any))));
+        let many = |count: usize| read(&[&vec!["\"a\""; count].join(", ")]);
+        assert!(many(64).unwrap().unwrap().have("\"a\""));
+        let Err(said) = many(65) else { panic!("65 labels are taken") };
+        assert_eq!(said.text, "If-Match has 65 labels; at most 64 are taken");
     }
 }

@@ -63,19 +63,26 @@ const LONG_HELP: &str = concat!(
 
 Paths:
   Elements are joined by dots: a.b.c. An element that is not a string starts
-  with a colon: a:1.b is \"a\", 1, \"b\". `:t` and `:f` are true and false, `:e`
-  is the empty string, `:vabc` a byte string; within a string, `:.` is a dot,
-  `::` a colon, `:_` a space. `:'x',1` is the array (\"x\", 1), `:('x',)` an
-  array of one item; quote them for the shell. `:` alone is the root; the
-  subtree `:n` belongs to the system.
+  with a colon: a:1.b is \"a\", 1, \"b\". `:x1f` and `:b101` are integers in
+  hexadecimal and binary, `:1:.5` and `:inf` floats, `:t` and `:f` true and
+  false; `:e` is the empty string, `:vabc` a byte string, `:y616263` the same in
+  hexadecimal. Within a string, `:.` is a dot, `::` a colon, `:_` a space,
+  `:u0009` the character of that number (four hexadecimal digits): so commands
+  print control characters, and what they print can be typed. With --json,
+  paths have the characters themselves.
+  `:'x',1` is the array (\"x\", 1), `:('x',)` an array of one item; quote them
+  for the shell. `:` alone is the root; the subtree `:n` belongs to the system.
+  A path has at most 64 elements, and 4096 bytes as MessagePack.
 
 Values:
   JSON; a string needs quotes, or --string. What JSON cannot express is a map
   with one key: {\"$bin\": BASE64}, {\"$ext\": [TYPE, BASE64]},
   {\"$map\": [[KEY, VALUE], …]}, {\"$float\": \"nan\"}, {\"$int\": \"0x…\"},
   {\"$path\": PATH}. --msgpack takes MessagePack bytes from a file, --raw-file
-  a byte string. With --json, integers past 2^53 - 1 are printed as text, since
-  programs round them: {\"$int\": \"9007199254740993\"}; both forms are taken.
+  a byte string. A value has at most 4194304 bytes as MessagePack, so a string
+  or byte string at most 4194299. With --json, integers past 2^53 - 1 are
+  printed as text, since programs round them:
+  {\"$int\": \"9007199254740993\"}; both forms are taken.
 
 Environment:
   DISTKV_CONNECT  the node that commands talk to, as --connect
@@ -108,8 +115,8 @@ Exit codes:
      nothing was done; also: a command that only reads got no answer, or not
      all of it
   7  the answer did not come: it may have been done; look before you repeat it
-  8  what `status`, `verify`, `diff`, `snapshot diff`, `snapshot verify` or
-     `config check` has found, whose answer is the exit code, cannot be written
+  8  what a command that only reads (`get`, `status`, `verify`, `diff` and so
+     on), or `config check`, has found cannot be written to standard output
   130  `bench`, `edit`, `import`, `apply`, `diff`, `undo`, `cp`, `mv`,
      `verify`, `log replay`, `snapshot save`, `snapshot restore`, `snapshot
      convert` or `user ticket` was interrupted
@@ -264,13 +271,14 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     // Behind `--` there are no options.
     let is_json = args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json");
     say::as_json(is_json);
-    let parsed = Cli::command().try_get_matches_from(args).and_then(|matches| {
+    let parsed = Cli::command().try_get_matches_from(&args).and_then(|matches| {
         typed::note(&matches);
         Cli::from_arg_matches(&matches)
     });
     let done = match parsed {
         Ok(cli) => cli.command.with(cli.before).and_then(execute),
-        Err(error) => {
+        Err(mut error) => {
+            other_words::name_whole_word(&mut error, &args);
             let code = match other_words::advice(&error) {
                 Some(text) => CliError::Usage(text).tell(is_json),
                 None => error::explain(&error, is_json),

@@ -1,7 +1,10 @@
 //! Words that other programs have for what commands here do. Those that mean just the same are other names of the command
 //! (`put`, `rm`, `del`); of the rest, an error says which command is meant, where a guess by spelling would mislead.
+//! So it does for a word that begins like an option and is meant as a value.
 
-use clap::error::{ContextKind, ContextValue};
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// What lists entries.
 const LIST: &str =
@@ -33,4 +36,23 @@ pub(super) fn advice(error: &clap::Error) -> Option<String> {
     let is_first = usage.split_whitespace().nth(2).is_some_and(|word| word.starts_with('['));
     let (_, instead) = WORDS.iter().find(|(other, _)| other == word).filter(|_| is_first)?;
     Some(format!("there is no command {word}: {instead}"))
+}
+
+/// Of a word like `-dash`, the parser names its first letter that is no option, and a tip with that letter does not work.
+/// This puts the whole word there.
+pub(super) fn name_whole_word(error: &mut clap::Error, args: &[OsString]) {
+    let Some(ContextValue::String(named)) = error.get(ContextKind::InvalidArg) else { return };
+    let letter = named.strip_prefix('-').filter(|rest| rest.chars().count() == 1);
+    let Some(letter) = letter.filter(|_| error.kind() == ErrorKind::UnknownArgument) else {
+        return;
+    };
+    let is_it = |word: &&str| {
+        let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+        letters.is_some_and(|letters| letters.len() > letter.len() && letters.contains(letter))
+    };
+    let words = args.iter().skip(1).take_while(|word| *word != "--");
+    let Some(word) = words.filter_map(|word| word.to_str()).find(is_it) else { return };
+    let tip = format!("to pass '{word}' as a value, use '-- {word}' behind all options");
+    error.insert(ContextKind::InvalidArg, ContextValue::String(word.to_owned()));
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
 }

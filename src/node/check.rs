@@ -2,10 +2,12 @@
 //! made, written or disturbed: ports are tried under other numbers.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{self, Path, PathBuf};
 use std::{fs, io};
 
 use rustix::fs::{Access, FsWord, PROC_SUPER_MAGIC};
+use rustix::process::geteuid;
 
 use super::clients::certificates;
 use super::config::{CLIENT_PORT, Config, GOSSIP_PORT, HTTP_PORT, Start};
@@ -63,6 +65,7 @@ pub(crate) async fn check(config: &Config, data: Data) -> Vec<Problem> {
     check_ports(config, &mut found).await;
     check_peers(config, data, &mut found).await;
     check_files(config, &mut found);
+    check_owners(config, &mut found);
     check_load(config, data, &mut found).await;
     if let Some(tls) = &config.tls {
         let keys: &[&str] = match &tls.own {
@@ -279,6 +282,48 @@ fn check_files(config: &Config, found: &mut Vec<Problem>) {
             found.push(Problem::error(&["audit"], format!("{}: {why}", path.display())));
         }
     }
+}
+
+/// Whose the files are: what root may read says nothing of what a service's user may, and the owner of the key file is an
+/// admin of the network, whoever that is.
+fn check_owners(config: &Config, found: &mut Vec<Problem>) {
+    let key = config
+        .key
+        .as_ref()
+        .and_then(|key| Some((key.path.as_ref()?, owner_of(key.path.as_ref()?)?)));
+    let data = config.data.as_ref().and_then(|data| Some((&data.dir, owner_of(&data.dir)?)));
+    let data = data.filter(|(_, owner)| geteuid().is_root() && *owner != 0);
+    if let Some((dir, owner)) = data {
+        let unread = key.filter(|(_, of_key)| *of_key != owner).map(|(path, _)| {
+            format!("; that user cannot read the key file {}, which is another's", path.display())
+        });
+        let text = format!(
+            "root, who may read and write everything, has made this check, and {} belongs to another user (uid {owner}){}: if \
+             the node runs as that user, check as that user (`runuser -u USER -- distkv-node config check`)",
+            dir.display(),
+            unread.unwrap_or_default()
+        );
+        found.push(Problem::warning(&["data-dir"], text));
+    } else if let Some(text) = config.key.as_ref().and_then(|key| foreign_key(key.path.as_ref()?)) {
+        found.push(Problem::warning(&["key"], text));
+    }
+}
+
+/// What is said of a key file that belongs to somebody else than the user who runs this, and not to root; none of others.
+pub(crate) fn foreign_key(path: &Path) -> Option<String> {
+    let owner = owner_of(path).filter(|owner| *owner != 0 && *owner != geteuid().as_raw())?;
+    Some(format!(
+        "the key file {} belongs to another user (uid {owner}), who can read and change it, and so is an admin; chown it to \
+         the user that runs the node",
+        path.display()
+    ))
+}
+
+/// Who owns a file or directory; of one that is not there, the directory that it would be made in.
+fn owner_of(path: &Path) -> Option<u32> {
+    let path = path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let found = path.ancestors().find_map(|above| fs::metadata(above).ok());
+    found.map(|found| found.uid())
 }
 
 /// Whether the audit log can be a file where it is said to be, as far as names tell. A start asks before it makes

@@ -303,6 +303,47 @@ fn set_asks_for_what_its_options_say() {
 }
 
 #[test]
+fn of_a_path_that_looks_like_options_the_tip_is_what_works() {
+    let node = FakeNode::start(|_| one(changed(true)));
+    let refused = cli_with(&node, &["set", "-dash", "1"]);
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+    assert!(refused.stderr.contains("unexpected argument '-dash' found"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("use '-- -dash'"), "{}", refused.stderr);
+    let address = node.address.to_string();
+    let set = cli(&["set", "--connect", &address, "--", "-dash", "1"]);
+    assert_eq!((set.code, set.stdout.as_str()), (0, "-dash: set (n1:5)\n"), "{}", set.stderr);
+}
+
+#[test]
+fn a_value_that_is_too_long_is_refused_in_one_way() {
+    const MOST: u64 = (4 << 20) - 5;
+    let folder = tempfile::tempdir().unwrap();
+    let node = FakeNode::start(|_| one(changed(true)));
+    let file = |name: &str, bytes: u64| {
+        let path = folder.path().join(name);
+        std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let fits = cli_with(&node, &["set", "a", "--raw-file", &file("fits", MOST)]);
+    assert_eq!(fits.code, 0, "{}", fits.stderr);
+    let mut all = Vec::new();
+    for bytes in [MOST + 1, MOST + 5, MOST + 6, 2 * MOST] {
+        let file = file("raw", bytes);
+        all.push(cli_with(&node, &["set", "a", "--raw-file", &file]));
+    }
+    all.push(cli_with(&node, &["set", "a", "--msgpack", &file("msgpack", MOST + 6)]));
+    let text = "x".repeat(MOST as usize + 1);
+    all.push(cli_with_input(&node, &["set", "a", "--string", "-"], text.as_bytes()));
+    all.push(cli_with_input(&node, &["set", "a", "-"], format!("\"{text}\"").as_bytes()));
+    let why = "too long: encoded as MessagePack, a value has at most 4194304 bytes, so a string or byte string has at \
+               most 4194299";
+    for done in all {
+        assert_eq!(done.code, 2, "{}", done.stderr);
+        assert!(done.stderr.contains(why) && done.stderr.lines().count() == 1, "{}", done.stderr);
+    }
+}
+
+#[test]
 fn with_json_an_error_is_json_and_says_how_it_ended() {
     for (word, code, outcome) in [
         ("chain_mismatch", 5, "precondition"),
@@ -352,7 +393,15 @@ fn the_system_s_tree_is_reached_below_n() {
     });
     assert_eq!(cli_with(&node, &["get", ":n.a.b"]).stdout, "5\n");
     assert_eq!(node.asked("get_internal").get("path").unwrap(), b"\xd6\x03\xa1a\xa1b");
-    assert_eq!(cli_with(&node, &["set", ":n.a", "1"]).code, 0);
+    for words in [&["set", ":n.a", "1"][..], &["set", ":n", "1"], &["edit", ":n.a"]] {
+        let refused = cli_with(&node, words);
+        assert_eq!(refused.code, 2, "{words:?}: {}", refused.stderr);
+        for said in ["belongs to the system", "`user`", "`type`", "--system"] {
+            assert!(refused.stderr.contains(said), "{words:?}: {}", refused.stderr);
+        }
+    }
+    assert!(!node.is_asked("set_internal"));
+    assert_eq!(cli_with(&node, &["set", ":n.a", "1", "--system"]).code, 0);
     assert_eq!(node.asked("set_internal").get("path").unwrap(), b"\xd5\x03\xa1a");
     assert_eq!(cli_with(&node, &["delete", ":n.a"]).code, 0);
     node.asked("delete_internal");

@@ -320,9 +320,17 @@ fn a_full_node_can_be_looked_at_from_its_own_machine() {
         let node = NodeProcess::start_by(shell, "n1", &strs(&arguments));
         let is_served = |client: &Client| field(&client.greeting, "error").is_none();
         let mut held = Vec::new();
-        while let Some(client) = Client::try_connect(node.client).ok().filter(is_served) {
+        let refused = loop {
+            let client = Client::try_connect(node.client).unwrap();
+            if !is_served(&client) {
+                break field(&client.greeting, "error").unwrap().to_string();
+            }
             held.push(client);
             assert!(held.len() < 64);
+        };
+        // Silent ones take those places, too, and who comes then is told when there is one again.
+        for said in ["as many as it allows", "for clients of its own machine", "try again in 5 s"] {
+            assert!(refused.contains(said), "{refused}");
         }
         // Those that only look go when they have said nothing for a while.
         let looked = |command: &[&str]| {

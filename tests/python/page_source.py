@@ -33,6 +33,13 @@ def member(name: str, state: str = "up", **more: Any) -> Dict[str, Any]:
     return {**row, **more}
 
 
+def conflict(number: int, path: str, kept: Any, lost: Any) -> Dict[str, Any]:
+    """A conflict as the node lists it."""
+    sides = [("winner", kept, "n2~a1:5", 17), ("loser", lost, "n3~b2:2", 16)]
+    versions = {side: {"value": value, "etag": f'"a-{tock}"', "chain": [event], "tock": tock} for side, value, event, tock in sides}
+    return {"path": path, "number": number, "changed": True, **versions}
+
+
 class Source:
     """What is told; may be changed at any time."""
 
@@ -45,6 +52,8 @@ class Source:
         self.events: List[Dict[str, Any]] = []
         self.splits: List[Dict[str, Any]] = []
         self.known = 0
+        # The conflicts that are listed below a path: without one, those of the data.
+        self.conflicts: Dict[str, List[Dict[str, Any]]] = {}
         # How many children the root has; each tenth has children of its own.
         self.children = 0
         # Whether whoever asks is no operator.
@@ -121,7 +130,10 @@ class Source:
                 elif url.path == "/v1/live":
                     self.live(query["parts"].split(","))
                 elif url.path == "/v1/conflicts":
-                    self.answer(200, "application/x-ndjson", b"")
+                    since, limit = int(query["since"]), int(query["limit"])
+                    found = [c for c in source.conflicts.get(query.get("path", ""), []) if c["number"] > since]
+                    text = "".join(f"{json.dumps(conflict)}\n" for conflict in found[-limit:])
+                    self.answer(200, "application/x-ndjson", text.encode())
                 elif url.path.startswith("/v1/kv/"):
                     path = [unquote(part) for part in url.path[7:].split("/") if part]
                     if "children" in query:

@@ -234,6 +234,30 @@ def test_nothing_is_typed_into_an_entry_that_is_not_here_yet(writable, watch):
         expect(value).to_be_editable()
 
 
+@pytest.mark.parametrize("name", ["", ":", "%3A", "/"])
+def test_the_root_is_opened_by_its_path_and_by_its_address(writable, watch, name):
+    with lamp_page(writable, watch) as (conn, page, value):
+        conn.ok("set_value", path=mp.path(), value="top")
+        if name == "":
+            page.get_by_label("Path").fill(":")
+            page.get_by_role("button", name="Open or make").click()
+        else:
+            page.evaluate("hash => { location.hash = hash; }", f"data/{name}")
+        # What was shown before would be changed instead.
+        expect(page.locator(".entry h2")).to_have_text(":")
+        expect(value).to_have_value('"top"')
+        expect(page.get_by_label("Path")).to_have_value(":")
+        value.fill('"mine"')
+        page.get_by_role("button", name="Save").click()
+        expect(page.locator(".box.good")).to_have_text("Saved.")
+        assert conn.ok("get_value", path=mp.path())["value"] == "mine"
+        assert conn.ok("get_value", path=LAMP)["value"] == "first"
+        # And another one after it.
+        page.get_by_label("Path").fill("site.lamp")
+        page.get_by_role("button", name="Open or make").click()
+        expect(value).to_have_value('"first"')
+
+
 def test_a_tree_of_a_real_node_is_scrolled_to_its_end(writable, watch):
     node, _ = writable
     page = watch(f"http://{node.http}").open("data")

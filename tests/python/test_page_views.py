@@ -6,7 +6,7 @@ import time
 
 import pytest
 from page_browser import PATIENCE, VIEWS, axe
-from page_source import Source, member
+from page_source import Source, conflict, member
 from playwright.sync_api import expect
 
 # How many entries are scrolled through; all of a million by DISTKV_PAGE_ENTRIES=1000000.
@@ -195,12 +195,38 @@ def test_conflicts_that_a_user_may_not_read_are_not_said_to_be_none(source, watc
     expect(main).to_contain_text("None was found since the node has started.")
     # An operator knows how many there are. Whose list lets them read none of the entries is told so.
     source.tell(conflicts=3)
-    expect(main).to_contain_text("3 found since the node has started. A change was lost in each. None is shown: your access list lets you read none")
+    expect(main).to_contain_text("3 found since the node has started. A change was lost in each. None is shown: you are told of entries that your access list lets you read; those of users and access lists, below :n, are for admins.")
     # Others are not told how many there are.
     source.is_for_operators = True
     page.reload()
     expect(page.locator("#state")).to_have_text("the state of the cluster is for operators")
     expect(main).to_contain_text("None of those found since the node has started are shown to you")
+
+
+def test_conflicts_of_users_and_access_lists_are_shown_to_who_may_see_them(source, watch):
+    source.conflicts[""] = [conflict(1, "site.lamp", "on", "off"), conflict(4, "site.fan", 1, 2)]
+    source.conflicts[":n"] = [conflict(2, ":n.acl.strict.plant", "r", "rw"), conflict(3, ":n.auth.password.user.vic", {}, {})]
+    source.tell(conflicts=4)
+    page = watch(source.address).open("conflicts")
+    main, shown = page.get_by_role("main"), page.get_by_role("article")
+    # The latest first, whichever list they are in.
+    expect(shown.locator("h2")).to_have_text(["site.fan", ":n.auth.password.user.vic", ":n.acl.strict.plant", "site.lamp"])
+    expect(main.locator("> p")).to_have_text("4 found since the node has started. A change was lost in each.")
+    pattern = page.get_by_role("article", name=":n.acl.strict.plant")
+    expect(pattern.locator("pre")).to_have_text(['"r"', '"rw"'])
+    expect(pattern.get_by_role("button", name="Set the lost one")).to_be_visible()
+    # What the node shows to nobody is not set.
+    user = page.get_by_role("article", name=":n.auth.password.user.vic")
+    expect(user.get_by_role("button")).to_have_count(0)
+    expect(user).to_contain_text("distkv-node user")
+    # One of each list comes, each once: the numbers are the node's, and the lists are asked for one by one.
+    source.conflicts[""].append(conflict(5, "site.door", 1, 2))
+    source.conflicts[":n"].append(conflict(6, ":n.acl.strict.door", "r", "rw"))
+    source.tell(conflicts=6)
+    expect(shown.locator("h2")).to_have_text(
+        [":n.acl.strict.door", "site.door", "site.fan", ":n.auth.password.user.vic", ":n.acl.strict.plant", "site.lamp"]
+    )
+    assert axe(page) == []
 
 
 def test_the_tree_is_used_by_keyboard_alone(source, watch):

@@ -52,14 +52,14 @@ async def test_a_majority_counts_whoever_refuses():
             await client.get("a", read="freshest")
 
 
-async def no_access(address, deadline, name):
+async def no_access(address, deadline, name, for_stream=False):
     raise NoAccessError("cannot get in")
 
 
 async def test_who_is_not_known_any_more_is_told_by_all_reads_and_by_conflicts(monkeypatch):
     async with scene(*trio(lambda request: {"value": 1, "tock": 1}), config=PATIENT) as client:
         monkeypatch.setattr(client._pool, "get", no_access)
-        monkeypatch.setattr(client._pool, "ready", lambda address, name: None)
+        monkeypatch.setattr(client._pool, "ready", lambda *_: None)
         for call in (client.get("a", read="freshest"), client.conflicts()._collect(), conflicts_of(client)):
             with pytest.raises(DeniedError) as caught:
                 await asyncio.wait_for(call, 20)
@@ -171,14 +171,14 @@ async def test_no_try_begins_after_the_deadline(monkeypatch):
         monkeypatch.setattr(client._pool, "pause", pause)
         get = client._pool.get
 
-        async def get_late(address, deadline, name):
+        async def get_late(address, deadline, name, for_stream=False):
             nonlocal ahead
             connection = await get(address, deadline, name)
             ahead += 100
             return connection
 
         monkeypatch.setattr(client._pool, "get", get_late)
-        monkeypatch.setattr(client._pool, "ready", lambda address, name: None)
+        monkeypatch.setattr(client._pool, "ready", lambda *_: None)
         before = asked()
         for call in (client.put("a", 1, write_id=None), client.get("a", timeout=30), client.get("a", read="freshest")):
             with pytest.raises((UnavailableError, NoMajorityError)) as caught:

@@ -43,6 +43,7 @@ pub use network::OwnNetwork;
 pub(crate) use network::shown;
 use reading::Incoming;
 use shared::{OpenRequest, Shared};
+pub(crate) use shared::{STREAMS_MAX, Use};
 pub use shut_out::ShutOut;
 use writing::Outgoing;
 
@@ -352,7 +353,16 @@ impl Connection {
     /// # Errors
     /// The node's error, or how the connection ended.
     pub async fn stream(&self, action: &str, fields: &Fields) -> Result<ReplyStream, ClientError> {
-        self.begin_stream(action, fields, false).await
+        self.begin_stream(action, fields, false, Use::Stream).await
+    }
+
+    /// The same for what the client needs for itself: it may take a place that is kept for calls.
+    pub(crate) async fn own_stream(
+        &self,
+        action: &str,
+        fields: &Fields,
+    ) -> Result<ReplyStream, ClientError> {
+        self.begin_stream(action, fields, false, Use::Call).await
     }
 
     /// The same for a stream that ends when [`Connection::end_endless`] is called.
@@ -361,7 +371,7 @@ impl Connection {
         action: &str,
         fields: &Fields,
     ) -> Result<ReplyStream, ClientError> {
-        self.begin_stream(action, fields, true).await
+        self.begin_stream(action, fields, true, Use::Stream).await
     }
 
     /// Ends all streams that would not end by themselves. What has come can still be taken.
@@ -374,10 +384,11 @@ impl Connection {
         action: &str,
         fields: &Fields,
         is_endless: bool,
+        place: Use,
     ) -> Result<ReplyStream, ClientError> {
         let window = self.shared.window.and_then(|window| usize::try_from(window).ok());
         let capacity = window.map_or(STREAM_MESSAGES_MAX, |window| window + WINDOW_SLACK);
-        let open = Shared::open_stream(&self.shared, capacity, is_endless)?;
+        let open = Shared::open_stream(&self.shared, capacity, is_endless, place)?;
         self.send(&open, action, fields, None).await?;
         let mut stream = ReplyStream {
             connection: self.clone(),
@@ -395,6 +406,16 @@ impl Connection {
                 Err(self.shared.protocol_error(reason))
             }
         }
+    }
+
+    /// Whether it has a place for this. One that has ended has: whoever uses it is told how it ended.
+    pub(crate) fn has_room(&self, wanted: Use) -> bool {
+        self.shared.has_room(wanted)
+    }
+
+    /// Streams that are open on it.
+    pub(crate) fn stream_count(&self) -> usize {
+        self.shared.stream_count()
     }
 
     /// Requests and streams that are open on it; none once it has ended.

@@ -1,6 +1,8 @@
 //! What can go wrong for a client.
 
-use crate::connection::{OwnNetwork, shown};
+use crate::connection::{OwnNetwork, STREAMS_MAX, shown};
+use crate::model::count::count_of;
+use crate::pool::CONNECTIONS_PER_NODE_MAX;
 
 /// Why a request got no good answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -105,6 +107,25 @@ pub enum ClientError {
     /// Too many requests are open on this connection. Nothing was sent.
     #[error("{0} requests are open on this connection already")]
     Busy(usize),
+    /// Each connection to the node has as many streams as it may have, and there may be no further connection: this client
+    /// has no room for another one, and the node is fine. Nothing was sent.
+    #[error(
+        "this client has no room for another stream: {streams} watches, monitors and trees are open on its {} to \
+         {address}, at most {each} on each; `connections_per_node` is {connections_per_node}, and may be up to {most}",
+        count_of(*.connections as u64, "connection", "connections"),
+        each = STREAMS_MAX,
+        most = CONNECTIONS_PER_NODE_MAX
+    )]
+    TooManyStreams {
+        /// The node.
+        address: String,
+        /// Streams that are open to it.
+        streams: usize,
+        /// On so many connections.
+        connections: usize,
+        /// The setting of [`PoolConfig`](crate::PoolConfig).
+        connections_per_node: usize,
+    },
 }
 
 /// A node's error message.
@@ -175,7 +196,8 @@ impl ClientError {
             | ClientError::NoTime
             | ClientError::Protocol { .. }
             | ClientError::TooLarge(_)
-            | ClientError::Busy(_) => None,
+            | ClientError::Busy(_)
+            | ClientError::TooManyStreams { .. } => None,
         }
     }
 
@@ -197,6 +219,7 @@ impl ClientError {
             ClientError::Protocol { .. } => "protocol",
             ClientError::TooLarge(_) => "too_large",
             ClientError::Busy(_) => "busy",
+            ClientError::TooManyStreams { .. } => "too_many_streams",
         }
     }
 
@@ -210,7 +233,8 @@ impl ClientError {
             | ClientError::OtherNetwork { address, .. }
             | ClientError::Lost { address, .. }
             | ClientError::Silent { address, .. }
-            | ClientError::Protocol { address, .. } => Some(address),
+            | ClientError::Protocol { address, .. }
+            | ClientError::TooManyStreams { address, .. } => Some(address),
             ClientError::Resolve { .. }
             | ClientError::Server(_)
             | ClientError::NoTime

@@ -272,7 +272,7 @@ impl Login {
         fields: &Fields,
     ) -> Result<Option<Vec<u8>>, ClientError> {
         let asked = async {
-            let mut stream = connection.stream("auth", fields).await?;
+            let mut stream = connection.own_stream("auth", fields).await?;
             let mut proof = None;
             while let Some(event) = stream.next().await? {
                 if let StreamEvent::Item { message, .. } = event {

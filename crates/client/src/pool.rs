@@ -3,8 +3,9 @@
 //! A call that needs a connection while one is being opened waits for that attempt, which continues
 //! even if the call that began it is dropped. A failed attempt is remembered for a short while, so
 //! that many callers do not dial a dead node again and again. A second connection is opened only
-//! when the first is busy. Unused connections are closed after a while, and a node that sends
-//! nothing while a call waits for it is asked whether it is still alive.
+//! when the first is busy, and is waited for only where the first has no room left. Unused
+//! connections are closed after a while, and a node that sends nothing while a call waits for it is
+//! asked whether it is still alive.
 
 mod connect;
 mod keep;
@@ -25,7 +26,7 @@ use super::error::ClientError;
 use super::stats::{count, of};
 use crate::connection::clock::Clock;
 use crate::connection::group::Group;
-use crate::connection::{OwnNetwork, ShutOut};
+use crate::connection::{OwnNetwork, ShutOut, Use};
 use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
 use crate::rt;
@@ -43,7 +44,9 @@ const NODES_MAX: usize = 4096;
 /// How a pool behaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolConfig {
-    /// Connections to one node, 1 to [`CONNECTIONS_PER_NODE_MAX`].
+    /// Connections to one node, 1 to [`CONNECTIONS_PER_NODE_MAX`]. On each there may be 3,840 streams (watches, monitors of
+    /// messages, trees that are coming; the client's view is one of them), and 4,096 open requests in all. Where no node has
+    /// a place for another stream, it ends with [`ClientError::TooManyStreams`].
     pub connections_per_node: usize,
     /// Open requests from which on a connection is busy, so that another one is opened. At least 1.
     pub busy_at: usize,
@@ -228,7 +231,7 @@ impl ConnectionPool {
     /// # Errors
     /// Why no connection came about, or comes about just now. Nothing was sent.
     pub async fn get(&self, to: &HostPort) -> Result<Arc<PooledConnection>, ClientError> {
-        self.get_named(to, None).await
+        self.get_named(to, None, Use::Call).await
     }
 
     /// Whether the last attempt to connect to a node failed so recently that
@@ -350,14 +353,14 @@ impl ConnectionPool {
 
 impl Inner {
     /// Decides how the caller gets its connection, and begins an attempt where one is due.
-    fn plan(self: &Arc<Inner>, to: &HostPort, name: Option<&str>) -> Plan {
+    fn plan(self: &Arc<Inner>, to: &HostPort, name: Option<&str>, wanted: Use) -> Plan {
         let now = rt::now();
         let mut nodes = self.nodes.lock();
         if self.is_closed.load(Ordering::SeqCst) {
             return Plan::Fail(closed(to));
         }
         // The usual.
-        if let Some(used) = nodes.get(to).and_then(|slot| slot.ready(self.config.busy_at))
+        if let Some(used) = nodes.get(to).and_then(|slot| slot.ready(self.config.busy_at, wanted))
             && used.is(name)
         {
             used.used.store(now, Ordering::Relaxed);
@@ -377,16 +380,26 @@ impl Inner {
             self.misplaced.note(name);
             return Plan::Fail(error);
         }
-        let best = slot.least_busy(name);
+        let best = slot.least_busy(name, wanted);
         let is_enough = match &best {
             Some((_, load)) => {
-                *load < self.config.busy_at
+                load.is_some_and(|load| load < self.config.busy_at)
                     || slot.connections.len() >= self.config.connections_per_node
                     || slot.is_failing(now)
             }
             None => false,
         };
-        if let (Some((best, _)), true) = (&best, is_enough) {
+        if let (Some((best, load)), true) = (&best, is_enough) {
+            if load.is_none() {
+                if let Some(attempt) = &slot.attempt {
+                    return Plan::Wait(Arc::clone(attempt));
+                }
+                if let (Use::Stream, Some(error)) =
+                    (wanted, slot.too_many_streams(to, &self.config))
+                {
+                    return Plan::Fail(error);
+                }
+            }
             best.used.store(now, Ordering::Relaxed);
             return Plan::Use(Arc::clone(best));
         }
@@ -409,11 +422,11 @@ impl Inner {
         };
         match best {
             // It is busy, but there; the next caller gets the new one.
-            Some((best, _)) => {
+            Some((best, Some(_))) => {
                 best.used.store(now, Ordering::Relaxed);
                 Plan::Use(best)
             }
-            None => Plan::Wait(attempt),
+            Some((_, None)) | None => Plan::Wait(attempt),
         }
     }
 

@@ -89,6 +89,7 @@ impl ErrorClass {
             ClientError::Resolve { .. }
             | ClientError::Connect { .. }
             | ClientError::NoDescriptor { .. }
+            | ClientError::TooManyStreams { .. }
             | ClientError::NoTime => ErrorClass::Unavailable,
             ClientError::Silent { .. } => ErrorClass::TryDeadline,
             ClientError::Lost { .. } | ClientError::Protocol { .. } => match sent {

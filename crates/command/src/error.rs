@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use distkv_client::{CallError, ClientError, Fate, PLAINTEXT_LOGIN, ServerError};
 use serde_json::json;
 
-use crate::output::{longest_wait, printable, printable_lines};
+use crate::output::{longest_wait, printable, printable_lines, printable_path};
 
 pub use hidden::{looks_secret, without_secrets};
 
@@ -304,7 +304,9 @@ impl CliError {
                 tell(&format!("{}\n", printable_lines(&self.shown())));
             }
             // One line, whatever a node repeats in it of a path.
-            CliError::Request { .. } => tell(&format!("error: {}\n", printable(&self.shown()))),
+            CliError::Request { .. } => {
+                tell(&format!("error: {}\n", printable_path(&self.shown())));
+            }
             _ => tell(&format!("error: {}\n", printable_lines(&self.shown()))),
         }
         self.exit_code()
@@ -436,7 +438,8 @@ impl From<ClientError> for CliError {
             | ClientError::Silent { .. }
             | ClientError::NoTime
             | ClientError::TooLarge(_)
-            | ClientError::Busy(_) => error.to_string(),
+            | ClientError::Busy(_)
+            | ClientError::TooManyStreams { .. } => error.to_string(),
         };
         let code = match &error {
             ClientError::NoAccess { code, .. } => code.as_deref().map(str::to_owned),
@@ -476,9 +479,10 @@ fn outcome_of(error: &ClientError) -> Outcome {
         | ClientError::OtherNetwork { .. } => Outcome::Unreachable,
         ClientError::NoAccess { .. } => Outcome::Refused,
         ClientError::Lost { .. } | ClientError::Silent { .. } => Outcome::UnknownFate,
-        ClientError::Protocol { .. } | ClientError::TooLarge(_) | ClientError::Busy(_) => {
-            Outcome::Failed
-        }
+        ClientError::Protocol { .. }
+        | ClientError::TooLarge(_)
+        | ClientError::Busy(_)
+        | ClientError::TooManyStreams { .. } => Outcome::Failed,
     }
 }
 

@@ -36,7 +36,7 @@ fn kept() -> MutexGuard<'static, Kept> {
 }
 
 /// Whether a file can be read once more: a pipe and a terminal cannot.
-pub(crate) fn can_be_read_again(file: &Path) -> bool {
+pub fn can_be_read_again(file: &Path) -> bool {
     file != Path::new(STDIN) && fs::metadata(file).is_ok_and(|found| found.is_file())
 }
 

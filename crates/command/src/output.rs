@@ -48,6 +48,8 @@ pub struct Output {
 enum Purpose {
     /// All that it is for: where nobody reads it any more, the command ends.
     Report,
+    /// The same, of a command that changes nothing.
+    Read,
     /// A report: the command goes on.
     Change,
     /// What its exit code says, too: the command goes on.
@@ -58,6 +60,11 @@ impl Output {
     /// For people, or, with `json`, for programs. It is locked as long as this lives.
     pub fn new(json: bool) -> Output {
         Output { writer: BufWriter::new(io::stdout().lock()), json, purpose: Purpose::Report }
+    }
+
+    /// The same for a command that only reads: where it cannot be written, nothing else may have been done.
+    pub fn of_read(json: bool) -> Output {
+        Output { purpose: Purpose::Read, ..Output::new(json) }
     }
 
     /// The same for a command that changes something, and prints before all is done, or before it is said what has
@@ -116,9 +123,13 @@ impl Output {
     fn told(&self, written: io::Result<()>) -> Result<(), CliError> {
         let Err(error) = written else { return Ok(()) };
         match CliError::of_output(&error) {
-            CliError::OutputClosed if self.purpose != Purpose::Report => Ok(()),
+            CliError::OutputClosed
+                if matches!(self.purpose, Purpose::Change | Purpose::Verdict) =>
+            {
+                Ok(())
+            }
             // Nobody may take it for the answer.
-            CliError::Failure(_) if self.purpose == Purpose::Verdict => {
+            CliError::Failure(_) if matches!(self.purpose, Purpose::Read | Purpose::Verdict) => {
                 Err(CliError::Unwritten(format!("cannot write to standard output: {error}")))
             }
             error => Err(error),
@@ -193,6 +204,17 @@ fn is_bad(c: char) -> bool {
 /// Text without characters that would do something to a terminal: what is printed was written
 /// by others.
 pub fn printable(text: &str) -> Cow<'_, str> {
+    escaped(text, "\\u")
+}
+
+/// The text of a path, or one in which paths are named, for people. Its escapes are those of paths, so that a path that is
+/// printed can be typed back and names no other entry: `\u0009` might stand in the name of one.
+pub fn printable_path(text: &str) -> Cow<'_, str> {
+    escaped(text, ":u")
+}
+
+/// The text with `sign` and four hexadecimal digits in place of each bad character.
+fn escaped<'a>(text: &'a str, sign: &str) -> Cow<'a, str> {
     if !text.chars().any(is_bad) {
         return Cow::Borrowed(text);
     }
@@ -200,7 +222,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     for c in text.chars() {
         if is_bad(c) {
             // Writing to a string cannot fail.
-            let _ = write!(out, "\\u{:04x}", u32::from(c));
+            let _ = write!(out, "{sign}{:04x}", u32::from(c));
         } else {
             out.push(c);
         }
@@ -216,7 +238,7 @@ pub fn printable_lines(text: &str) -> String {
 
 /// A path in a text for people: an element may hold any character, and the end of a line ends none.
 pub fn shown_path(path: &Path) -> String {
-    printable(&path.to_string()).into_owned()
+    printable_path(&path.to_string()).into_owned()
 }
 
 /// A word as a shell takes it: quoted, where it must be. What is not [`printable`] is an escape, which bash, zsh and others read.
@@ -318,6 +340,7 @@ mod tests {
         assert_eq!(printable("a\u{1b}[2Jb"), "a\\u001b[2Jb");
         assert_eq!(printable("a\u{202e}b"), "a\\u202eb");
         assert_eq!(printable("grün"), "grün");
+        assert_eq!(printable_path("a.b\u{1b}\u{202e}"), "a.b:u001b:u202e");
         assert_eq!(printable_lines("a\u{1b}\nb"), "a\\u001b\nb");
     }
 }

@@ -159,7 +159,7 @@ metrics! {
     LinkSentBytes: Kind::Counter, "distkv_link_sent_bytes", [], "Their bytes.";
     SplitMembers: Kind::Gauge, "distkv_split_members", [], "Members that were here, in this life of the node or before it, and do not answer, without having left.";
     SplitSeconds: Kind::Gauge, "distkv_split_seconds", [], "For how long the first of them has been silent, seconds, at most since the node's start; 0 if there is none.";
-    SplitChanges: Kind::Gauge, "distkv_split_changes", [], "Changes that came to be known here since then.";
+    SplitChanges: Kind::Gauge, "distkv_split_changes", [], "Changes that came to be known here since something last came from them.";
     Splits: Kind::Counter, "distkv_splits", [], "Times that members have gone silent, or were found to be at the node's start.";
     SplitsHealed: Kind::Counter, "distkv_splits_healed", [], "Times that two lists of housekeepers met: after a split, and also after a link was made anew.";
     ResyncSeconds: Kind::Gauge, "distkv_resync_seconds", [], "For how long the present healing of a split has been going on, seconds; 0 if there is none.";

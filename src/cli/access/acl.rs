@@ -12,7 +12,9 @@ use super::{Item, collect};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
 use crate::cli::say;
-use crate::cli::terminal::output::{Output, Table, count_of, printable, shown_path};
+use crate::cli::terminal::output::{
+    Output, Table, count_of, printable, printable_path, shown_path,
+};
 use crate::client::{Fields, StreamEvent};
 use crate::model::path::{Element, Path};
 use crate::model::value::Reader;
@@ -307,7 +309,7 @@ async fn show(remote: &Remote, name: &str, output: &mut Output) -> Result<(), Cl
             let line = json!({"list": name, "pattern": pattern.to_string(), "letters": letters});
             output.json_line(line)?;
         }
-        table.row([pattern.to_string(), shown(letters)]);
+        table.row([shown_path(&pattern), shown(letters)]);
     }
     if output.json {
         return Ok(());
@@ -378,7 +380,7 @@ async fn explain(
                      there"
                 )),
             }
-            printable(&text).into_owned()
+            printable_path(&text).into_owned()
         },
     )
 }

@@ -1,6 +1,6 @@
 //! `user`: who may log in, and as what.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::StringValueParser;
 use clap::{Args, Subcommand};
@@ -11,11 +11,11 @@ use super::admins::keep_one;
 use super::existing::{
     Change, User, ask_if_there, methods, no_user, only, user_fields, user_of, users_named,
 };
-use super::new_secret::NewSecret;
+use super::new_secret::{NewSecret, make_token, tells_of_secret};
 use super::user_ticket::{self, TicketArgs};
 use super::{acl, users_of};
 use crate::cli::error::CliError;
-use crate::cli::files::new_file::{Existing, tell_when_interrupted, tidy_when_interrupted};
+use crate::cli::files::new_file::{Existing, tidy_when_interrupted};
 use crate::cli::files::ticket_file::TicketFile;
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::output::{Output, Table};
@@ -119,7 +119,7 @@ Examples:
   distkv-node user token robot --to robot.token
   distkv-node user token robot
 
-With --to, the file is made for its owner only (mode 0600), before the old token ends. Where the new one is printed and cannot be written, nobody has it: the command fails, and is to be typed again.")]
+With --to, the file is made for its owner only (mode 0600), before the old token ends. If the node's answer is lost (exit code 7), the new token is kept in FILE.new beside it. Where the new one is printed and cannot be written, nobody has it: the command fails, and is to be typed again.")]
     Token {
         /// The user's name
         name: String,
@@ -241,7 +241,19 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
             if let Some(secret) = &secret {
                 fields.str("secret", &secret.text);
             }
-            let reply = remote.request("auth_set", &fields).await?;
+            let reply = match remote.request("auth_set", &fields).await {
+                Ok(reply) => reply,
+                Err(error) => {
+                    return Err(error.in_doubt(|| match secret {
+                        Some(secret) => secret.keep_in_doubt(method, name),
+                        None if method == "token" => {
+                            let another = another_token(name);
+                            format!("if {name} was added, the token is lost: {another} makes another one")
+                        }
+                        None => show_tells(name),
+                    }));
+                }
+            };
             secret.into_iter().for_each(NewSecret::keep);
             let done = match reply.bool("changed") {
                 Some(false) => {
@@ -268,7 +280,10 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
             let mut change = Change::of_secret(&remote, Some("password"), name).await?;
             let secret = NewSecret::read_or_make(new_secret_file, "password", name)?;
             change.fields.str("secret", &secret.text);
-            let reply = change.make(&remote).await?;
+            let reply = match change.make(&remote).await {
+                Ok(reply) => reply,
+                Err(error) => return Err(error.in_doubt(|| secret.keep_in_doubt("password", name))),
+            };
             secret.keep();
             tell_set(&mut output, name, "password", "has a new password", &reply)?;
         }
@@ -277,18 +292,22 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
             let file = to.as_ref().map(|to| TicketFile::begin(to, Existing::of_force(*force)));
             let file = to.as_ref().zip(file.transpose()?);
             let change = Change::of_secret(&remote, Some("token"), name).await?;
-            if file.is_some() {
-                tell_when_interrupted(format!(
-                    "nothing was written; if {name} has a new token already, it is lost, and the one before is not valid \
-                     any more: type the command again"
-                ));
-            }
-            let reply = change.make(&remote).await?;
             match file {
-                None => tell_set(&mut output, name, "token", "has a new token", &reply)?,
+                None => {
+                    let reply = change.make(&remote).await;
+                    let reply = reply.map_err(|error| {
+                        error.in_doubt(|| {
+                            let another = another_token(name);
+                            format!(
+                                "if {name} has a new token, it is lost, and the one before is not valid any more: {another} \
+                                 makes another one"
+                            )
+                        })
+                    })?;
+                    tell_set(&mut output, name, "token", "has a new token", &reply)?;
+                }
                 Some((to, file)) => {
-                    let filled = file.fill(reply.str("token").unwrap_or_default());
-                    filled.map_err(|error| CliError::Failure(lost_token(name, &error)))?;
+                    token_into(file, change, &remote, name).await?;
                     let place = to.display().to_string();
                     output.either(
                         || json!({"user": name, "method": "token", "changed": true, "token_file": place}),
@@ -312,6 +331,34 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
         }
     }
     output.flush()
+}
+
+/// Gives a user a new token, which is in the file before a node is sent it.
+async fn token_into(
+    mut file: TicketFile,
+    mut change: Change,
+    remote: &Remote,
+    name: &str,
+) -> Result<(), CliError> {
+    let token = make_token()?;
+    file.write(&token)?;
+    change.fields.str("secret", &token);
+    let user = name.to_owned();
+    let told = move |kept: &Path| {
+        let (place, tells) = (kept.display(), tells_of_secret("token", &user, kept));
+        format!(
+            "{user} may have a new token: if so, it is in {place}, and the one before is not valid any more; {tells} tells, \
+             where nodes ask for logins. If it logs in, rename the file; if not, type the command again"
+        )
+    };
+    file.keep_when_interrupted(told.clone());
+    match change.make(remote).await {
+        Ok(_) => file.finish().map_err(|error| CliError::Failure(lost_token(name, &error))),
+        Err(error) => Err(error.in_doubt(|| match file.keep_beside() {
+            Ok(kept) => told(&kept),
+            Err(lost) => lost,
+        })),
+    }
 }
 
 /// Whether there is such a role.
@@ -396,9 +443,19 @@ fn role_and_list(told: &Message) -> String {
     format!("role {}, {list}", told.str("role").unwrap_or_default())
 }
 
+/// The command that makes another token.
+fn another_token(name: &str) -> String {
+    typed::command("user token", &[name], &["--to", "FILE"])
+}
+
+/// The command that tells whether a user was added who has no secret.
+fn show_tells(name: &str) -> String {
+    format!("{} tells", typed::command("user show", &[name], &[]))
+}
+
 /// A token that nobody has seen is in force.
 fn lost_token(name: &str, why: &CliError) -> String {
-    let another = typed::command("user token", &[name], &["--to", "FILE"]);
+    let another = another_token(name);
     format!("{why}; the new token is in force already, and is lost: {another} makes another one")
 }
 

@@ -1,18 +1,18 @@
 //! `user ticket`: a new secret for a user, as a ticket for the program that logs in with it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use distkv_tls::{Login, Ticket};
 use serde_json::json;
 
 use super::existing::{Change, has_key};
-use super::new_secret::NewSecret;
+use super::new_secret::{NewSecret, make_token};
 use crate::cli::error::CliError;
-use crate::cli::files::new_file::{Existing, tell_when_interrupted, tidy_when_interrupted};
+use crate::cli::files::new_file::{Existing, tidy_when_interrupted};
 use crate::cli::files::ticket_file::TicketFile;
 use crate::cli::remote::{Remote, RemoteArgs, parse_address};
-use crate::cli::terminal::output::{Output, printable};
+use crate::cli::terminal::output::{Output, printable, shell_word};
 use crate::model::host_port::HostPort;
 
 /// Give a user a new secret, and write a ticket with it
@@ -28,7 +28,8 @@ Examples:
   distkv-node user ticket robot --to robot.ticket --force \\
     --address n1.example.org --address n2.example.org
 
-The file is made for its owner only (mode 0600), and whole or not at all. Nodes are given by the names or addresses that \
+The file is made for its owner only (mode 0600), and whole or not at all. If the node's answer is lost (exit code 7), the \
+new ticket is kept in FILE.new beside it. Nodes are given by the names or addresses that \
 their certificates have; without --address, those that this command connects to. The CA is that \
 of --node-ca, of the key file (--key), or of the ticket that this command uses.")]
 pub(super) struct TicketArgs {
@@ -64,7 +65,7 @@ pub(super) struct TicketArgs {
 pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), CliError> {
     tidy_when_interrupted(connect.json)?;
     // Before anybody is asked for a secret, and before the old one is gone for good.
-    let new = TicketFile::begin(&args.to, Existing::of_force(args.force))?;
+    let mut new = TicketFile::begin(&args.to, Existing::of_force(args.force))?;
     let remote = &connect.connect().await?;
     remote.require_private()?;
     let mut change = Change::of_secret(remote, args.method.as_deref(), &args.name).await?;
@@ -83,13 +84,10 @@ pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), C
         (None, false) if has_key(remote).await? => WITHOUT_CA,
         (None, _) => "; without a CA, so its clients use plain text",
     };
-    let mut secret = None;
-    match (&*method, &args.new_secret_file) {
-        ("token", None) => {}
+    let secret = match (&*method, &args.new_secret_file) {
+        ("token", None) => None,
         ("password" | "token", Some(file)) => {
-            let made = NewSecret::read_or_make(file, &method, &args.name)?;
-            change.fields.str("secret", &made.text);
-            secret = Some(made);
+            Some(NewSecret::read_or_make(file, &method, &args.name)?)
         }
         ("password", None) => {
             let text = "a user with a password gets a ticket with a new one: give it with --new-secret-file, or make \
@@ -102,22 +100,30 @@ pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), C
             );
             return Err(CliError::Usage(text));
         }
-    }
-    tell_when_interrupted(format!(
-        "nothing was written; if {} has a new secret already, it is lost, and the ticket before is not valid any more: \
-         type the command again",
-        args.name
-    ));
-    let reply = change.make(remote).await?;
-    let text = secret.as_ref().map(|secret| secret.text.clone());
-    if let Some(secret) = secret {
-        secret.keep();
-    }
-    let secret = text.or_else(|| reply.str("token").map(str::to_owned));
-    let login = Login { method: method.clone(), user: args.name.clone(), secret };
+    };
+    let text = secret.as_ref().map_or_else(make_token, |secret| Ok(secret.text.clone()))?;
+    change.fields.str("secret", &text);
+    let login = Login { method: method.clone(), user: args.name.clone(), secret: Some(text) };
     let ticket = Ticket { addresses, network, login: Some(login), ca, certificate: None };
-    let text = ticket.to_text().map_err(|error| CliError::Usage(error.to_string()))?;
-    new.fill(&text).map_err(|error| lost(error, &args.name))?;
+    // It is in the file before a node is sent the secret: an answer that is lost does not take it away.
+    new.write(&ticket.to_text().map_err(|error| CliError::Usage(error.to_string()))?)?;
+    let user = args.name.clone();
+    new.keep_when_interrupted(move |kept| in_doubt(&user, kept));
+    match change.make(remote).await {
+        Ok(_) => secret.into_iter().for_each(NewSecret::keep),
+        Err(error) => {
+            return Err(error.in_doubt(|| {
+                let ticket = new.keep_beside().map(|kept| in_doubt(&args.name, &kept));
+                let secret = secret.map(|secret| secret.keep_in_doubt(&method, &args.name));
+                match (ticket, secret) {
+                    (Ok(ticket), _) => ticket,
+                    (Err(_), Some(secret)) => secret,
+                    (Err(lost), None) => lost,
+                }
+            }));
+        }
+    }
+    new.finish().map_err(|error| lost(error, &args.name))?;
     let place = args.to.display().to_string();
     let mut output = Output::new(connect.json);
     output.either(
@@ -141,6 +147,15 @@ pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), C
         },
     )?;
     output.flush()
+}
+
+/// Nobody knows whether the secret of the ticket that was kept is in force.
+fn in_doubt(user: &str, kept: &Path) -> String {
+    let (place, ticket) = (kept.display(), shell_word(&format!("@{}", kept.display())));
+    format!(
+        "{user} may have a new secret: if so, the ticket with it is in {place}, and the one before is not valid any more; \
+         `distkv-node whoami --ticket {ticket}` tells, where nodes ask for logins. If it logs in, rename the file; if not, type the command again"
+    )
 }
 
 fn is_own_machine(address: &HostPort) -> bool {

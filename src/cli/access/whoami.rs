@@ -18,7 +18,7 @@ Examples:
 With --json: node, user, method, role, acl; user is null where nobody is logged in: then the node asks for no login, and every client may do everything.
 
 Exit code: 0 told, 1 failed, 2 usage, 3 the login fails, 6 no node was \
-reached, or the login has to wait.")]
+reached, or the login has to wait; 8 it cannot be written.")]
 pub(in crate::cli) struct WhoamiArgs {
     #[command(flatten)]
     pub(in crate::cli) remote: RemoteArgs,
@@ -29,7 +29,7 @@ pub(in crate::cli) async fn run(args: WhoamiArgs) -> Result<(), CliError> {
     let reply = remote.request("auth_info", &Fields::new()).await?;
     let text = |name| reply.str(name).map(|text| printable(text).into_owned());
     let node = remote.connection.greeting().node.clone();
-    let mut output = Output::new(args.remote.json);
+    let mut output = Output::of_read(args.remote.json);
     output.either(
         || {
             json!({

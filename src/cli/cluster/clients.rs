@@ -31,7 +31,7 @@ too high a count may be.
 
 With --json, one object per line. On a secured node, this is for admins.
 
-Exit code: 0 done, 1 failed, 2 usage, 3 refused, 6 no node was reached.")]
+Exit code: 0 done, 1 failed, 2 usage, 3 refused, 6 no node was reached, 8 it cannot be written.")]
 pub(in crate::cli) struct ClientsArgs {
     /// What is asked for most, and not who is connected
     #[arg(long)]
@@ -50,7 +50,7 @@ const PREFIXES: u64 = 20;
 
 pub(in crate::cli) async fn run(args: ClientsArgs) -> Result<(), CliError> {
     let remote = args.remote.connect_in_time().await?;
-    let mut output = Output::new(args.remote.json);
+    let mut output = Output::of_read(args.remote.json);
     if args.prefixes {
         prefixes(&remote, args.limit.unwrap_or(PREFIXES), &mut output).await?;
     } else {

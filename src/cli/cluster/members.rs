@@ -36,7 +36,7 @@ them must agree before deleted entries are purged.
 
 With --json, one object per line; \"ready\" and \"secured\" are null of a node that is up and not linked.
 
-Exit code: 0 done, 1 failed, 2 usage, 3 refused, 6 no node was reached.")]
+Exit code: 0 done, 1 failed, 2 usage, 3 refused, 6 no node was reached, 8 it cannot be written.")]
 pub(in crate::cli) struct MembersArgs {
     #[command(subcommand)]
     what: Option<What>,
@@ -104,7 +104,7 @@ pub(in crate::cli) async fn run(args: MembersArgs) -> Result<(), CliError> {
 async fn list(remote: &RemoteArgs) -> Result<(), CliError> {
     let reply = remote.connect_in_time().await?.request("members", &Fields::new()).await?;
     let members = reply.get("result").unwrap_or_default();
-    let mut output = Output::new(remote.json);
+    let mut output = Output::of_read(remote.json);
     if output.json {
         for member in array_items(members) {
             output.json_line(json_line(member))?;

@@ -95,7 +95,7 @@ pub(in crate::cli) async fn run(args: StateArgs) -> Result<(), CliError> {
     }
     let remote = args.remote.connect_in_time().await?;
     let reply = remote.request("get_state", &fields).await?;
-    let mut output = Output::new(args.remote.json);
+    let mut output = Output::of_read(args.remote.json);
     if output.json {
         let fields = reply.fields().filter(|(name, _)| *name != "seq");
         let json: Json = fields.map(|(name, value)| (name.to_owned(), json_of(value))).collect();

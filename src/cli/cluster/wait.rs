@@ -33,7 +33,7 @@ The node need not run yet, and counts as a member itself. Of several in --connec
 The command ends at once if the node refuses the login, or if the node's certificate is not \
 trusted: waiting does not help.
 
-Exit code: 0 the condition is met, 1 it was not met in time, 2 usage, 3 refused.")]
+Exit code: 0 the condition is met, 1 it was not met in time, 2 usage, 3 refused, 8 it cannot be written.")]
 pub(in crate::cli) struct WaitArgs {
     /// How many live members the node must see, itself included; with 2 or more, it must also be linked with
     /// one of them
@@ -64,7 +64,7 @@ pub(in crate::cli) async fn run(args: WaitArgs) -> Result<(), CliError> {
         return Err(CliError::Failure(format!("timed out after {after}: {}", last.join("; "))));
     };
     let status = waited?;
-    let mut output = Output::new(args.remote.json);
+    let mut output = Output::of_read(args.remote.json);
     let members = status.u64("members").unwrap_or(0);
     let name = status.str("name").unwrap_or("the node").to_owned();
     output.either(

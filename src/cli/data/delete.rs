@@ -9,7 +9,7 @@ use super::set::{ConditionArgs, CopiesArgs, change_json, change_text, named};
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, RequestKind, address_entry, parse_path, whole_path};
 use crate::cli::terminal::interrupt::Interrupt;
-use crate::cli::terminal::output::{Output, count_of, printable, shown_path};
+use crate::cli::terminal::output::{Output, count_of, printable, printable_path, shown_path};
 use crate::cli::terminal::times::show_time;
 use crate::cli::{say, typed};
 use crate::client::{Fields, Message, StreamEvent};
@@ -84,8 +84,8 @@ pub(in crate::cli) async fn run(mut args: DeleteArgs) -> Result<(), CliError> {
         output.either(
             || json!({"path": path, "changed": count}),
             || match count {
-                0 => format!("{}: nothing to delete", printable(&path)),
-                count => format!("{}: {count} deleted", printable(&path)),
+                0 => format!("{}: nothing to delete", printable_path(&path)),
+                count => format!("{}: {count} deleted", printable_path(&path)),
             },
         )?;
         return output.flush();
@@ -174,7 +174,7 @@ async fn show(args: &DeleteArgs, mut output: Output) -> Result<(), CliError> {
     while let Some(event) = remote.next(&mut stream).await? {
         let StreamEvent::Item { path, .. } = event else { continue };
         let path = whole_path(&args.path, path.as_ref());
-        output.either(|| json!({"path": path}), || printable(&path).into_owned())?;
+        output.either(|| json!({"path": path}), || printable_path(&path).into_owned())?;
         count += 1;
     }
     output.flush()?;

@@ -1,9 +1,9 @@
 //! `edit`: an entry's value in the editor, set only if nobody else has changed the entry meanwhile.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
-use std::io::Write as _;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::process::{self, Command, ExitStatus};
@@ -15,11 +15,12 @@ use clap::Args;
 
 use super::entry::chain_text;
 use super::set::{change_json, change_text};
+use super::system::SystemArgs;
 use super::value_input::parse_json;
 use crate::cli::error::{CliError, Outcome};
 use crate::cli::files::cannot;
 use crate::cli::remote::{RemoteArgs, RequestKind, address_entry, parse_path};
-use crate::cli::terminal::output::{Output, json_of, printable, shell_word};
+use crate::cli::terminal::output::{Output, json_of, printable_path, shell_word};
 use crate::cli::{say, signals, typed};
 use crate::client::{Fields, Message};
 use crate::model::path::Path;
@@ -42,7 +43,7 @@ const ENDED_BY_SIGNAL: i32 = 128;
 Examples:
   EDITOR='sed -i s/true/false/' distkv-node edit site.lamp
 
-The editor ($VISUAL, $EDITOR with its options, or vi) gets the value as JSON. It is set when the editor ends, if it was \
+The editor ($VISUAL, $EDITOR with its options, or at a terminal vi) gets the value as JSON. It is set when the editor ends, if it was \
 changed, and only if nobody else has changed the entry meanwhile. An entry without a value begins with \
 an empty file; leave it empty, and nothing happens. A node that is restarted meanwhile is waited for, as long as \
 --timeout says. If the value cannot be set, or `edit` is ended, your text stays in a file, and it says in which. \
@@ -56,23 +57,28 @@ pub(in crate::cli) struct EditArgs {
     path: Path,
 
     #[command(flatten)]
+    system: SystemArgs,
+
+    #[command(flatten)]
     pub(in crate::cli) remote: RemoteArgs,
 }
 
 pub(in crate::cli) async fn run(args: EditArgs) -> Result<(), CliError> {
+    args.system.check(&args.path)?;
+    let editor = editor()?;
     let before = get(&args).await?;
     let text = before.get("value").map(|value| format!("{:#}\n", json_of(value)));
     let text = text.unwrap_or_default();
 
-    let draft = Draft::write(&text, args.path.to_string(), version(&before))?;
+    let draft = Draft::write(&text, &args, version(&before))?;
     let work = Work::begin(draft)?;
-    work.edit(&text)?;
+    work.edit(&editor, &text)?;
     let edited = work.draft().read()?;
     let mut output = Output::new(args.remote.json);
     let path = args.path.to_string();
     if edited.trim() == text.trim() {
         work.end();
-        output.line(&format!("{}: not changed", printable(&path)))?;
+        output.line(&format!("{}: not changed", printable_path(&path)))?;
         return output.flush();
     }
     let value = parse_json(edited.trim(), "the text")
@@ -99,6 +105,20 @@ pub(in crate::cli) async fn run(args: EditArgs) -> Result<(), CliError> {
     work.end();
     output.either(|| change_json(&path, &reply), || change_text(&path, "set", &reply))?;
     output.flush()
+}
+
+/// What was named as the editor, or else the usual one, which needs a terminal.
+fn editor() -> Result<OsString, CliError> {
+    let named = EDITORS.iter().filter_map(env::var_os).find(|editor| !editor.is_empty());
+    let is_terminal = || io::stdin().is_terminal() && io::stdout().is_terminal();
+    match named {
+        Some(editor) => Ok(editor),
+        None if is_terminal() => Ok(OsString::from(EDITOR_ELSE)),
+        None => Err(CliError::Usage(format!(
+            "neither VISUAL nor EDITOR names an editor, and {EDITOR_ELSE} needs a terminal: set EDITOR, or give the new \
+             value to `set`; nothing was changed"
+        ))),
+    }
 }
 
 /// Reads the entry. No connection is kept while somebody thinks: its node may be restarted meanwhile.
@@ -185,13 +205,11 @@ impl Work {
     }
 
     /// Runs the editor to its end.
-    fn edit(&self, text: &str) -> Result<(), CliError> {
-        let named = EDITORS.iter().filter_map(env::var_os).find(|editor| !editor.is_empty());
-        let editor = named.unwrap_or_else(|| OsString::from(EDITOR_ELSE));
+    fn edit(&self, editor: &OsStr, text: &str) -> Result<(), CliError> {
         // An editor may be named with options, so a shell reads it, as with other programs that have one. The shell
         // outlives what is pressed for the editor; the editor begins with what is usual for these signals.
         let mut script = OsString::from("trap : INT QUIT; ");
-        script.push(&editor);
+        script.push(editor);
         script.push(" \"$1\"");
         let mut command = Command::new("sh");
         command.arg("-c").arg(script).arg("sh").arg(&self.draft().file);
@@ -228,12 +246,15 @@ struct Draft {
     is_removed: bool,
     /// Of what entry the text is.
     path: String,
+    /// Whether the entry belongs to the system, and that was said to be right.
+    is_system: bool,
     /// What the text is to replace, as it is typed after `--chain`.
     version: String,
 }
 
 impl Draft {
-    fn write(text: &str, path: String, version: String) -> Result<Self, CliError> {
+    fn write(text: &str, args: &EditArgs, version: String) -> Result<Self, CliError> {
+        let (path, is_system) = (args.path.to_string(), args.system.is_given());
         let file = env::temp_dir().join(format!("distkv-{:016x}.json", rt::random_u64()));
         // What is edited may be a secret.
         let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file);
@@ -243,7 +264,7 @@ impl Draft {
             written.inspect_err(|_| drop(fs::remove_file(&file)))
         });
         written.map_err(|error| cannot("write", &file, error))?;
-        Ok(Self { file, is_removed: false, path, version })
+        Ok(Self { file, is_removed: false, path, is_system, version })
     }
 
     fn read(&self) -> Result<String, CliError> {
@@ -264,8 +285,9 @@ impl Draft {
     /// Where the text is, and how to go on.
     fn advice(&self) -> String {
         let get = typed::command("get", &[&self.path], &[]);
-        let only_if = ["--chain", &self.version];
-        let set = typed::command_from("set", &[&self.path, "-"], &only_if, &self.file);
+        let options = ["--chain", &self.version, "--system"];
+        let options = if self.is_system { &options[..] } else { &options[..2] };
+        let set = typed::command_from("set", &[&self.path, "-"], options, &self.file);
         let file = shell_word(&self.file.display().to_string());
         format!("your text is in {file}: compare it with {get}, mend it, and run {set}")
     }

@@ -37,7 +37,7 @@ terminal a line break follows. The file that --msgpack writes is for `set --msgp
 replaced with --force only.
 
 Exit code: 0 there is a value, 1 there is none, 2 usage, 3 refused, 6 no node was \
-reached.")]
+reached, 8 it cannot be written.")]
 pub(in crate::cli) struct GetArgs {
     /// The entry's path, like a.b:1.c
     #[arg(value_parser = parse_path)]
@@ -80,7 +80,7 @@ pub(in crate::cli) async fn run(args: GetArgs) -> Result<(), CliError> {
     let Some(value) = reply.get("value") else {
         return Err(CliError::not_found(format!("{} has no value", shown_path(&args.path))));
     };
-    let mut output = Output::new(args.remote.json);
+    let mut output = Output::of_read(args.remote.json);
     match &args.msgpack {
         Some(file) if file.as_os_str() == "-" => output.bytes(value)?,
         Some(file) if is_special(file) => {

@@ -38,7 +38,8 @@ lost against a version that was there is not. Long values are cut; with --json t
 
 On a secured node, this is for admins.
 
-Exit code: 0 done, 1 failed, 2 usage, 3 refused, or the node remembers no past; 6 no node was reached.")]
+Exit code: 0 done, 1 failed, 2 usage, 3 refused, or the node remembers no past; 6 no node was reached, 8 it cannot be \
+written.")]
 pub(in crate::cli) struct HistoryArgs {
     /// The entry
     #[arg(value_name = "PATH", value_parser = parse_path)]
@@ -72,7 +73,7 @@ pub(in crate::cli) async fn run(args: HistoryArgs) -> Result<(), CliError> {
         fields.u64("since", since);
     }
     let reply = node.request("history", &fields).await?;
-    let mut output = Output::new(remote.json);
+    let mut output = Output::of_read(remote.json);
     let mut before = reply.get("before").and_then(|before| Message::new(before).ok());
     let mut count = 0;
     for row in array_items(reply.get("result").unwrap_or_default()) {

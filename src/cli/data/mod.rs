@@ -9,6 +9,7 @@ pub(super) mod monitor;
 pub(in crate::cli) mod rewatch;
 pub(super) mod send;
 pub(super) mod set;
+mod system;
 pub(super) mod trees;
 pub(super) mod value_input;
 pub(super) mod watch;

@@ -9,7 +9,7 @@ use crate::cli::following::Following;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path, topic_bytes};
 use crate::cli::say;
 use crate::cli::terminal::output::{
-    Output, count_of, end_with_reader, json_of, printable, shown_path, text_of,
+    Output, count_of, end_with_reader, json_of, printable, printable_path, shown_path, text_of,
 };
 use crate::client::{Fields, Message, StreamEvent};
 use crate::model::path::Path;
@@ -34,8 +34,8 @@ on standard error say how many, and with --json also \"dropped\" in the next mes
 want to know of the loss. A node that has said nothing for as long as --timeout is asked whether it is there, and is lost \
 when it does not answer in that time.
 
-Exit code: 0 --count was reached, 2 usage, 3 refused, 6 no node was reached at the beginning; \
-with --no-reconnect also 1 the node stopped, 6 the connection was lost.")]
+Exit code: 0 --count was reached, 2 usage, 3 refused, 6 no node was reached at the beginning, 8 it cannot be \
+written; with --no-reconnect also 1 the node stopped, 6 the connection was lost.")]
 pub(in crate::cli) struct MonitorArgs {
     /// What the messages are about, written like a path; '+' stands for any one part of it, '#'
     /// at the end for one or more of them
@@ -62,7 +62,7 @@ pub(in crate::cli) async fn run(args: MonitorArgs) -> Result<(), CliError> {
     end_with_reader(args.count.is_some())?;
     let (mut remote, mut stream) = open(&args).await?;
     tell_where(&args, &remote, "");
-    let mut output = Output::new(args.remote.json);
+    let mut output = Output::of_read(args.remote.json);
     let mut left = args.count;
     let mut pause = PAUSE;
     while left != Some(0) {
@@ -131,5 +131,5 @@ fn print(message: &Message, output: &mut Output) -> Result<(), CliError> {
         return output.json_line(Json::Object(out));
     }
     let data = message.get("data").or_else(|| message.get("raw"));
-    output.line(&format!("{}  {}", printable(&topic), data.map(text_of).unwrap_or_default()))
+    output.line(&format!("{}  {}", printable_path(&topic), data.map(text_of).unwrap_or_default()))
 }

@@ -7,16 +7,15 @@ use clap::Args;
 use serde_json::{Map, Value as Json};
 
 use super::entry::{add_chain_and_tock, chain_text};
-use super::value_input::{ValueArgs, parse_json_option, read_input};
+use super::system::SystemArgs;
+use super::value_input::{ValueArgs, parse_json_option, read_byte_string};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Reach, RemoteArgs, RequestKind, address_entry, parse_path};
-use crate::cli::terminal::output::{Output, json_of, printable};
+use crate::cli::terminal::output::{Output, json_of, printable_path};
 use crate::client::{Chain, Fields, Message};
-use crate::model::limits::VALUE_BYTES_MAX;
 use crate::model::path::Path;
 use crate::model::spelling::{NamedEvent, SpellingError};
 use crate::model::value::Value;
-use crate::model::value::write::write_bin;
 
 /// Give an entry a value
 #[derive(Debug, Clone, Args)]
@@ -32,6 +31,8 @@ Examples:
   distkv-node set site.lamp false --copies 2  # wait until 2 others have it
   # only if this event, as `get --chain` prints it, is the entry's newest:
   distkv-node set site.count 6 --chain n1~e9001b2c3d4e:17
+
+Encoded as MessagePack, a value has at most 4 MiB (4194304 bytes), so a string or byte string has at most 4194299.
 
 Exit code: 0 done, 1 failed, 2 usage, 3 refused (the text says why), 5 a \
 precondition does not hold, 6 no node was reached, 7 it may have been done.")]
@@ -50,6 +51,9 @@ pub(in crate::cli) struct SetArgs {
     /// Do nothing if the entry has this value already
     #[arg(long)]
     idem: bool,
+
+    #[command(flatten)]
+    system: SystemArgs,
 
     #[command(flatten)]
     copies: CopiesArgs,
@@ -135,8 +139,9 @@ impl CopiesArgs {
 }
 
 pub(in crate::cli) async fn run(args: SetArgs) -> Result<(), CliError> {
+    args.system.check(&args.path)?;
     let value = match &args.raw_file {
-        Some(file) => byte_string(&read_input(file, VALUE_BYTES_MAX)?)?,
+        Some(file) => read_byte_string(file)?,
         None => args.value.read()?,
     };
     let (action, path) = address_entry(&args.path, "set_value", "set_internal")?;
@@ -160,12 +165,6 @@ pub(in crate::cli) async fn run(args: SetArgs) -> Result<(), CliError> {
     output.flush()
 }
 
-fn byte_string(bytes: &[u8]) -> Result<Value, CliError> {
-    let mut out = Vec::with_capacity(bytes.len() + 5);
-    write_bin(bytes, &mut out);
-    Value::new(&out).map_err(|error| CliError::Usage(error.to_string()))
-}
-
 /// What a write did, for people.
 pub(super) fn change_text(path: &str, done: &str, reply: &Message) -> String {
     let path = named(path);
@@ -177,7 +176,7 @@ pub(super) fn change_text(path: &str, done: &str, reply: &Message) -> String {
 
 /// A path at the beginning of a line. The root's text is a colon, which nobody would take for a path there.
 pub(super) fn named(path: &str) -> Cow<'_, str> {
-    if path == ":" { Cow::Borrowed("the root") } else { printable(path) }
+    if path == ":" { Cow::Borrowed("the root") } else { printable_path(path) }
 }
 
 /// What a write did, for programs.

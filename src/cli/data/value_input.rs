@@ -11,13 +11,17 @@ use crate::cli::error::CliError;
 use crate::cli::files::read::without_mark;
 use crate::cli::terminal::standard_input;
 use crate::model::limits::VALUE_BYTES_MAX;
-use crate::model::value::Value;
-use crate::model::value::write::write_str;
+use crate::model::value::write::{write_bin, write_str};
+use crate::model::value::{SkipError, Value, ValueError};
 use crate::protocol::json::{JsonError, value_from_text};
 
 /// Longest JSON text that is read. JSON is longer than the MessagePack that it becomes, with
 /// escapes and base64 several times so.
 const TEXT_BYTES_MAX: usize = 8 * VALUE_BYTES_MAX;
+/// Bytes that MessagePack has before a long string, or byte string.
+const HEAD_BYTES: usize = 5;
+/// So many are left for the string.
+const STRING_BYTES_MOST: usize = VALUE_BYTES_MAX - HEAD_BYTES;
 
 /// Where the value is.
 #[derive(Debug, Clone, Args)]
@@ -39,9 +43,9 @@ impl ValueArgs {
     /// Reads the value.
     pub(in crate::cli) fn read(&self) -> Result<Value, CliError> {
         if let Some(file) = &self.msgpack {
-            let bytes = read_input(file, VALUE_BYTES_MAX)?;
-            let place = file.display();
-            return Value::new(&bytes).map_err(|e| CliError::Usage(format!("{place}: {e}")));
+            let place = file.display().to_string();
+            let bytes = read_value(file, VALUE_BYTES_MAX)?;
+            return Value::new(&bytes).map_err(|error| unusable(&place, error));
         }
         let text = match self.value.as_deref() {
             Some("-") => read_text()?,
@@ -54,7 +58,7 @@ impl ValueArgs {
         if self.string {
             let mut out = Vec::new();
             write_str(&text, &mut out);
-            return Value::new(&out).map_err(|error| CliError::Usage(error.to_string()));
+            return Value::new(&out).map_err(|error| unusable("the value", error));
         }
         parse_json(&text, "the value").map_err(CliError::Usage)
     }
@@ -69,8 +73,43 @@ pub(super) fn parse_json(text: &str, what: &str) -> Result<Value, String> {
         JsonError::Syntax(_) => {
             format!("{what} is {error}. For a string, use quotes, as in '\"text\"', or --string")
         }
+        JsonError::Value(ValueError::Skip(SkipError::TooLarge { .. })) => too_long(what),
         _ => format!("{what} cannot be stored: {error}"),
     })
+}
+
+/// A file's bytes, as a byte string.
+pub(super) fn read_byte_string(file: &FilePath) -> Result<Value, CliError> {
+    let bytes = read_value(file, STRING_BYTES_MOST)?;
+    let mut out = Vec::with_capacity(bytes.len() + HEAD_BYTES);
+    write_bin(&bytes, &mut out);
+    Value::new(&out).map_err(|error| unusable(&file.display().to_string(), error))
+}
+
+/// Bytes that are the value, or are to be in it.
+fn read_value(file: &FilePath, bytes_max: usize) -> Result<Vec<u8>, CliError> {
+    let (place, opened) = open_input(file);
+    let bytes = read_one_more(&place, opened, bytes_max)?;
+    if bytes.len() > bytes_max {
+        return Err(CliError::Usage(too_long(&place)));
+    }
+    Ok(bytes)
+}
+
+/// Why bytes are no value; `what` names them.
+fn unusable(what: &str, error: ValueError) -> CliError {
+    CliError::Usage(match error {
+        ValueError::Skip(SkipError::TooLarge { .. }) => too_long(what),
+        error => format!("{what}: {error}"),
+    })
+}
+
+/// That a value is longer than any may be, in the same words wherever that is noticed.
+fn too_long(what: &str) -> String {
+    format!(
+        "{what} is too long: encoded as MessagePack, a value has at most {VALUE_BYTES_MAX} bytes, so a string or byte \
+         string has at most {STRING_BYTES_MOST}"
+    )
 }
 
 /// Reads a value as JSON, for options.
@@ -81,11 +120,21 @@ pub(in crate::cli) fn parse_json_option(text: &str) -> Result<Value, String> {
 
 /// Reads all of a file, or of standard input.
 pub(in crate::cli) fn read_input(file: &FilePath, bytes_max: usize) -> Result<Vec<u8>, CliError> {
+    let (place, opened) = open_input(file);
+    read_bounded(&place, opened, bytes_max)
+}
+
+/// A file, or standard input; and what it is called.
+fn open_input(file: &FilePath) -> (String, io::Result<Box<dyn Read>>) {
     match file.to_str() {
-        Some("-") => read_bounded("standard input", standard_input::open(), bytes_max),
+        Some("-") => {
+            let opened = standard_input::open().map(|input| Box::new(input) as Box<dyn Read>);
+            (String::from("standard input"), opened)
+        }
         _ => {
             let opened = standard_input::take(file).and_then(|()| File::open(file));
-            read_bounded(&file.display().to_string(), opened, bytes_max)
+            let opened = opened.map(|file| Box::new(file) as Box<dyn Read>);
+            (file.display().to_string(), opened)
         }
     }
 }
@@ -96,15 +145,24 @@ pub(in crate::cli) fn read_bounded(
     opened: io::Result<impl Read>,
     bytes_max: usize,
 ) -> Result<Vec<u8>, CliError> {
+    let bytes = read_one_more(place, opened, bytes_max)?;
+    if bytes.len() > bytes_max {
+        return Err(CliError::Usage(format!("{place} is longer than {bytes_max} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// Reads all, or one byte more than allowed, which shows that there is too much.
+fn read_one_more(
+    place: &str,
+    opened: io::Result<impl Read>,
+    bytes_max: usize,
+) -> Result<Vec<u8>, CliError> {
     let mut bytes = Vec::new();
-    // One byte more than allowed shows that there is too much.
     let limit = bytes_max as u64 + 1;
     opened
         .and_then(|opened| opened.take(limit).read_to_end(&mut bytes))
         .map_err(|error| CliError::Failure(format!("cannot read {place}: {error}")))?;
-    if bytes.len() > bytes_max {
-        return Err(CliError::Failure(format!("{place} is longer than {bytes_max} bytes")));
-    }
     Ok(bytes)
 }
 

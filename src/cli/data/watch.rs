@@ -10,7 +10,9 @@ use super::rewatch::{NodeWatch, Told};
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, parse_path};
 use crate::cli::say;
-use crate::cli::terminal::output::{Output, end_with_reader, printable, shown_path};
+use crate::cli::terminal::output::{
+    Output, end_with_reader, printable, printable_path, shown_path,
+};
 use crate::client::smart::{Change, Watch, WatchEvent, WatchOptions};
 use crate::client::{Fields, Message};
 use crate::model::ids::Millis;
@@ -45,8 +47,8 @@ With several nodes nothing is missed but versions that were replaced meanwhile. 
 scripts that want to know of the loss. A node that has said nothing for as long as --timeout is asked whether it is \
 there, and is lost when it does not answer in that time.
 
-Exit code: 0 --count was reached, 2 usage, 3 refused, 6 no node was reached at the beginning; \
-with --no-reconnect also 1 the node stopped, 6 the connection was lost.")]
+Exit code: 0 --count was reached, 2 usage, 3 refused, 6 no node was reached at the beginning, 8 it cannot be \
+written; with --no-reconnect also 1 the node stopped, 6 the connection was lost.")]
 pub(in crate::cli) struct WatchArgs {
     /// Where to watch; ':' is the root
     #[arg(value_parser = parse_path, default_value = ":")]
@@ -104,7 +106,7 @@ pub(in crate::cli) async fn run(args: WatchArgs) -> Result<(), CliError> {
     }
     let how = (args.fetch, !args.no_reconnect);
     let mut watch = NodeWatch::begin(&args.path, fields, how, &args.remote).await?;
-    let mut output = Output::new(args.remote.json);
+    let mut output = Output::of_read(args.remote.json);
     let mut is_fetched = !args.fetch;
     let mut left = args.count;
     while left != Some(0) {
@@ -142,7 +144,7 @@ async fn watch_cluster(args: &WatchArgs) -> Result<(), CliError> {
     let options =
         WatchOptions { fetch: args.fetch, min_depth: args.min_depth, max_depth: args.depth };
     let mut watch = client.watch(&args.path, options).await?;
-    let mut output = Output::new(args.remote.json);
+    let mut output = Output::of_read(args.remote.json);
     let (mut is_fetched, mut left) = (!args.fetch, args.count);
     let (mut is_let_in, mut lost) = (false, Lost::default());
     while left != Some(0) {
@@ -259,7 +261,7 @@ fn print(
         }
         return output.json_line(Json::Object(entry));
     }
-    let path = printable(path);
+    let path = printable_path(path);
     match (is_deleted, is_fetched) {
         (true, _) => output.line(&format!("deleted  {path}")),
         (false, true) => output.line(&format!("set      {path}  {}", value_text(message))),

@@ -73,16 +73,24 @@ struct Unfinished {
     files: Vec<PathBuf>,
     /// What this command has put into a data directory, or will.
     state: Option<UnfinishedState>,
-    /// What else an interruption leaves, for people.
-    left: Option<String>,
+    /// A file that may be the only one with a secret that is in force.
+    doubt: Option<Doubt>,
     /// What there is of what was to be written, for people; nothing where that is all.
     written: &'static str,
+}
+
+/// A file that is written, and whose secret a node has been sent: nobody knows yet whether it is in force.
+struct Doubt {
+    temporary: PathBuf,
+    to: PathBuf,
+    /// What people are told of it, by the name that it gets.
+    told: Box<dyn Fn(&FilePath) -> String + Send>,
 }
 
 static UNFINISHED: Mutex<Unfinished> = Mutex::new(Unfinished {
     files: Vec::new(),
     state: None,
-    left: None,
+    doubt: None,
     written: "nothing was written",
 });
 
@@ -94,21 +102,29 @@ static UNFINISHED: Mutex<Unfinished> = Mutex::new(Unfinished {
 pub(in crate::cli) fn tidy_when_interrupted(json: bool) -> Result<(), CliError> {
     on_ends(move |_| {
         let unfinished = UNFINISHED.lock();
+        let kept =
+            unfinished.doubt.as_ref().map(|doubt| match name_beside(&doubt.temporary, &doubt.to) {
+                Ok(kept) => (doubt.told)(&kept),
+                Err(error) => lost_in_doubt(&doubt.to, &error),
+            });
         for file in &unfinished.files {
             let _ = fs::remove_file(file);
         }
-        let what = match (&unfinished.state, &unfinished.left) {
-            (Some(state), _) => state.take_away(),
-            (None, Some(left)) if !unfinished.files.is_empty() => left,
-            (None, _) => unfinished.written,
+        let what = match (&unfinished.state, kept) {
+            (Some(state), _) => state.take_away().to_owned(),
+            (None, Some(kept)) => kept,
+            (None, None) => unfinished.written.to_owned(),
         };
-        process::exit(i32::from(CliError::Interrupted(what.to_owned()).tell(json)));
+        process::exit(i32::from(CliError::Interrupted(what).tell(json)));
     })
 }
 
-/// From now on, an interruption also leaves this, until the files are finished.
-pub(in crate::cli) fn tell_when_interrupted(left: String) {
-    UNFINISHED.lock().left = Some(left);
+fn lost_in_doubt(to: &FilePath, error: &io::Error) -> String {
+    format!(
+        "the new secret may be in force already, and is lost, since no file could be kept beside {} ({error}): type the \
+         command again",
+        to.display()
+    )
 }
 
 /// Writes to standard output, where what was written stays.
@@ -285,6 +301,33 @@ impl NewFile {
         self.temporary.clone()
     }
 
+    /// What is written has a secret that a node is sent now. Until the file is finished, kept or dropped, an interruption
+    /// keeps it as [`Self::keep_beside`] does. `told`: what people are told then, by the name that it gets.
+    pub(in crate::cli) fn keep_when_interrupted(
+        &self,
+        told: impl Fn(&FilePath) -> String + Send + 'static,
+    ) {
+        let (temporary, to, told) = (self.temporary.clone(), self.to.clone(), Box::new(told));
+        UNFINISHED.lock().doubt = Some(Doubt { temporary, to, told });
+    }
+
+    /// Nobody knows whether the secret in it is in force: it gets a name beside that which it was for, where a file stays
+    /// that may be right. It replaces nothing. Gives that name.
+    ///
+    /// # Errors
+    /// It cannot be kept, so the secret is lost. The text says so.
+    pub(in crate::cli) fn keep_beside(mut self) -> Result<PathBuf, String> {
+        let mut unfinished = UNFINISHED.lock();
+        let kept = name_beside(&self.temporary, &self.to)
+            .map_err(|error| lost_in_doubt(&self.to, &error))?;
+        forget(&mut unfinished, &self.temporary);
+        drop(unfinished);
+        self.is_done = true;
+        // The name is there; that a power cut may take it changes nothing that is told.
+        let _ = File::open(folder_of(&kept)).and_then(|folder| folder.sync_all());
+        Ok(kept)
+    }
+
     /// All is written: makes it safe, and gives it its name.
     pub(in crate::cli) fn finish(mut self) -> Result<(), CliError> {
         let named = self.file.sync_all().and_then(|()| {
@@ -309,19 +352,10 @@ impl NewFile {
 
     /// Another file may have got the name meanwhile.
     fn take_name(&self) -> io::Result<()> {
-        let (from, to) = (&self.temporary, &self.to);
         if self.existing != Existing::Replace {
-            match fs::hard_link(from, to) {
-                Ok(()) => return fs::remove_file(from),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
-                // Not every file system has links.
-                Err(_) if fs::symlink_metadata(to).is_ok() => {
-                    return Err(io::ErrorKind::AlreadyExists.into());
-                }
-                Err(_) => {}
-            }
+            return name_new(&self.temporary, &self.to);
         }
-        fs::rename(from, to)
+        fs::rename(&self.temporary, &self.to)
     }
 
     /// The error for what could not be written. The file goes, too.
@@ -340,12 +374,40 @@ impl Drop for NewFile {
     }
 }
 
+/// Gives a file a name that no other one has.
+fn name_new(from: &FilePath, to: &FilePath) -> io::Result<()> {
+    match fs::hard_link(from, to) {
+        Ok(()) => fs::remove_file(from),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+        // Not every file system has links.
+        Err(_) if fs::symlink_metadata(to).is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(_) => fs::rename(from, to),
+    }
+}
+
+/// Gives a file a name beside `to`: `NAME.new`, or another one where that is taken.
+fn name_beside(from: &FilePath, to: &FilePath) -> io::Result<PathBuf> {
+    let named = |ending: &str| {
+        let mut name = to.file_name().unwrap_or_default().to_owned();
+        name.push(ending);
+        let path = to.with_file_name(name);
+        name_new(from, &path).map(|()| path)
+    };
+    match named(".new") {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            named(&format!(".new-{:08x}", rt::random_u64() as u32))
+        }
+        named => named,
+    }
+}
+
 fn folder_of(to: &FilePath) -> &FilePath {
     to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(FilePath::new("."))
 }
 
 fn forget(unfinished: &mut Unfinished, temporary: &FilePath) {
     unfinished.files.retain(|file| file != temporary);
+    unfinished.doubt.take_if(|doubt| doubt.temporary == temporary);
 }
 
 /// Begins the file that will have this name. It is locked for as long as it is written.

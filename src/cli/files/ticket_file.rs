@@ -1,7 +1,7 @@
 //! A file with a ticket, which is a secret: it is made for its owner only, and whole or not at all.
 
 use std::io::{Seek as _, Write as _};
-use std::path::Path as FilePath;
+use std::path::{Path as FilePath, PathBuf};
 
 use distkv_tls::ticket::TICKET_BYTES_MAX;
 
@@ -31,16 +31,49 @@ impl TicketFile {
     ///
     /// # Errors
     /// It cannot be written, or another file has got the name meanwhile.
-    pub(in crate::cli) fn fill(self, ticket: &str) -> Result<(), CliError> {
-        let TicketFile(mut new) = self;
+    pub(in crate::cli) fn fill(mut self, ticket: &str) -> Result<(), CliError> {
+        self.write(ticket)?;
+        self.finish()
+    }
+
+    /// Puts the ticket, or a token, into it, which is not in force yet; it has no name until [`Self::finish`].
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(in crate::cli) fn write(&mut self, ticket: &str) -> Result<(), CliError> {
+        let TicketFile(new) = self;
         let length = ticket.len() as u64 + 1;
         let written = new
             .file
             .rewind()
             .and_then(|()| writeln!(new.file, "{ticket}"))
-            .and_then(|()| new.file.set_len(length));
-        written.map_err(|error| new.give_up(&error))?;
-        new.finish()
+            .and_then(|()| new.file.set_len(length))
+            .and_then(|()| new.file.sync_all());
+        written.map_err(|error| new.give_up(&error))
+    }
+
+    /// See [`NewFile::keep_when_interrupted`].
+    pub(in crate::cli) fn keep_when_interrupted(
+        &self,
+        told: impl Fn(&FilePath) -> String + Send + 'static,
+    ) {
+        self.0.keep_when_interrupted(told);
+    }
+
+    /// See [`NewFile::keep_beside`].
+    ///
+    /// # Errors
+    /// It cannot be kept: for people.
+    pub(in crate::cli) fn keep_beside(self) -> Result<PathBuf, String> {
+        self.0.keep_beside()
+    }
+
+    /// Gives it its name.
+    ///
+    /// # Errors
+    /// Another file has got the name meanwhile.
+    pub(in crate::cli) fn finish(self) -> Result<(), CliError> {
+        self.0.finish()
     }
 }
 

@@ -8,7 +8,7 @@ use super::new_file::{Existing, NewFile, write_to_stdout};
 use super::{Format, cannot};
 use crate::cli::error::CliError;
 use crate::cli::say;
-use crate::cli::terminal::output::{count_of, printable};
+use crate::cli::terminal::output::{count_of, printable, shown_path};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::engine::Image;
 use crate::engine::exchange::lines::LinesExport;
@@ -65,7 +65,7 @@ pub(in crate::cli) fn write_state(
             CliError::OutputClosed => CliError::Failure(String::from(
                 "whoever reads standard output stopped before the end: what it has is not whole",
             )),
-            error => error,
+            _ => CliError::Unwritten(format!("cannot write to standard output: {error}")),
         })?;
         return Ok(Written { bytes: out.bytes, ..written });
     }
@@ -135,9 +135,8 @@ fn write_to(
 /// Says what a file for the Python DistKV lacks, on standard error.
 pub(in crate::cli) fn tell_report(report: &ExportReport) {
     for (path, why) in &report.named {
-        let path = path.to_string();
         let why = why.to_string();
-        say::line(&format!("left out: {}: {}", printable(&path), printable(&why)));
+        say::line(&format!("left out: {}: {}", shown_path(path), printable(&why)));
     }
     let more = report.left_out.saturating_sub(LEFT_OUT_NAMED_MAX as u64);
     if more > 0 {

@@ -42,7 +42,10 @@ pub(super) fn run(args: &CertArgs, remote: &RemoteArgs) -> Result<(), CliError> 
         }
         (None, None) => ("ca", None),
     };
-    let stem = args.to.clone().unwrap_or_else(|| PathBuf::from(name.replace('/', "_")));
+    let stem = match &args.to {
+        Some(to) => without_end(to),
+        None => PathBuf::from(name.replace('/', "_")),
+    };
     let (certificate, key) = (with_end(&stem, ".pem"), with_end(&stem, ".key"));
     tidy_when_interrupted(remote.json)?;
     let existing = Existing::of_force(args.force);
@@ -97,6 +100,14 @@ pub(super) fn ca_stays(key_file: Option<&Path>) -> Option<&'static str> {
         "The CA in the key files stays: who has an old one can still make certificates for any user. After a theft, only \
          files of `key new` at all nodes help (`key --help`)",
     )
+}
+
+/// What the names of both files begin with, where one of them was given.
+fn without_end(to: &Path) -> PathBuf {
+    match to.extension() {
+        Some(end) if end == "pem" || end == "key" => to.with_extension(""),
+        _ => to.to_owned(),
+    }
 }
 
 fn with_end(stem: &Path, end: &str) -> PathBuf {

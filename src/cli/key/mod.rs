@@ -269,7 +269,7 @@ struct CertArgs {
     #[arg(long, value_name = "N", default_value_t = 365, conflicts_with = "servers")]
     days: u32,
 
-    /// Where to write it, without `.pem` and `.key`; by default the name, in this directory
+    /// Where to write it, with or without `.pem` or `.key`; by default the name, in this directory
     #[arg(long, value_name = "PATH")]
     to: Option<PathBuf>,
 

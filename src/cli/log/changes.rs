@@ -4,7 +4,7 @@
 use serde_json::{Map, Value as Json};
 
 use crate::cli::error::CliError;
-use crate::cli::terminal::output::{Output, printable, text_of};
+use crate::cli::terminal::output::{Output, printable_path, shown_path, text_of};
 use crate::cli::terminal::times::show_time;
 use crate::model::entry::Entry;
 use crate::model::ids::NodeTable;
@@ -51,7 +51,7 @@ fn print_op(op: &Op, time_ms: u64, table: &NodeTable, output: &mut Output) -> Re
         }
         Op::Put(change) => {
             let path = change.path.to_string();
-            let (path, by) = (printable(&path), show_event(&change.entry, table));
+            let (path, by) = (printable_path(&path), show_event(&change.entry, table));
             match change.entry.value() {
                 Some(value) => {
                     output.line(&format!("{time}  set      {path}  {}  {by}", text_of(value)))
@@ -59,9 +59,7 @@ fn print_op(op: &Op, time_ms: u64, table: &NodeTable, output: &mut Output) -> Re
                 None => output.line(&format!("{time}  deleted  {path}  {by}")),
             }
         }
-        Op::Gone { path, .. } => {
-            output.line(&format!("{time}  purged   {}", printable(&path.to_string())))
-        }
+        Op::Gone { path, .. } => output.line(&format!("{time}  purged   {}", shown_path(path))),
     }
 }
 

@@ -35,7 +35,7 @@ It reads the files that the node writes, every 200 ms, and asks the node nothing
 node has not written yet is not seen (see --sync). With a directory, it continues with the next log when \
 one begins. `distkv-node watch` asks a node instead.
 
-Exit code: 0 --count was reached, 1 a log is damaged or cannot be read, 2 usage.")]
+Exit code: 0 --count was reached, 1 a log is damaged or cannot be read, 2 usage, 8 it cannot be written.")]
 pub(super) struct FollowArgs {
     /// A node's data directory, or one log
     #[arg(value_name = "DIR|LOG")]
@@ -79,7 +79,7 @@ pub(super) async fn run(args: &FollowArgs, json: bool) -> Result<(), CliError> {
     }
     end_with_reader(args.count.is_some())?;
     say::line(&format!("following {}", args.from.display()));
-    let mut output = Output::new(json);
+    let mut output = Output::of_read(json);
     let mut left = args.count;
     while left != Some(0) {
         // Looked for before the log is found to have no more: what comes in between is in this one.

@@ -40,7 +40,7 @@ take them, with the time.
 
 Of a directory, not all is read: `snapshot verify DIR` finds out whether it is whole.
 
-Exit code: 0 done, 1 the log is damaged or cannot be read, 2 usage.")]
+Exit code: 0 done, 1 the log is damaged or cannot be read, 2 usage, 8 what is found cannot be written.")]
 pub(super) struct InspectArgs {
     /// The log; also a change log of the Python DistKV, or a data directory
     #[arg(value_name = "LOG|DIR")]
@@ -109,7 +109,7 @@ pub(super) fn open(path: &FilePath) -> Result<(LogReader, u64), CliError> {
 
 fn inspect(args: &InspectArgs, json: bool) -> Result<(), CliError> {
     let (mut log, bytes) = open(&args.file)?;
-    let mut output = Output::new(json);
+    let mut output = Output::of_read(json);
     let mut bar =
         ProgressBar::new(format!("reading {}", args.file.display()), json || args.changes);
     let mut counts = Counts::default();
@@ -241,7 +241,7 @@ fn inspect_directory(args: &InspectArgs, json: bool) -> Result<(), CliError> {
     let bytes = |files: &BTreeMap<u64, DiskEntry>| files.values().map(|file| file.bytes).sum();
     let (snapshot_bytes, log_bytes): (u64, u64) = (bytes(&files.snapshots), bytes(&files.logs));
     let (snapshots, logs) = (files.snapshots.len(), files.logs.len());
-    let mut output = Output::new(json);
+    let mut output = Output::of_read(json);
     if json {
         let past = past.map(|past| {
             json!({"time": show_time(past.time_ms), "time_ms": past.time_ms, "tock": past.tock.get()})
@@ -288,7 +288,7 @@ fn inspect_saved(args: &InspectArgs, json: bool) -> Result<(), CliError> {
     let replica = &saved.image.replica;
     let (live, deleted) = (replica.tree.live_len(), replica.tree.tombstone_len());
     let notes = notes_of(&saved);
-    let mut output = Output::new(json);
+    let mut output = Output::of_read(json);
     if json {
         output.json_line(json!({
             "format": "distkv",

@@ -19,6 +19,7 @@ use super::signals::{Signal, on_ends, on_signals};
 use crate::cli::error::CliError;
 use crate::cli::open_files;
 use crate::cli::terminal::output::{Output, printable};
+use crate::node::check::foreign_key;
 use crate::node::config::Config;
 use crate::node::security::OtherNetwork;
 use crate::node::{LOG_FAREWELL_TIMEOUT, Node, NodeError, StopReason};
@@ -47,6 +48,7 @@ async fn serve(
     json: bool,
 ) -> Result<(), CliError> {
     warn_of_plain_text(&config);
+    warn_of_foreign_key(&config);
     let key = config.key.as_ref().map(|key| key.file.ring.primary_id());
     let security = match &config.key {
         None => "open",
@@ -195,6 +197,15 @@ fn warn_of_plain_text(config: &Config) {
         tracing::warn!(
             "clients of {network} may connect without TLS: whoever can listen there reads what they send"
         );
+    }
+}
+
+/// Only root, or who may read all files, can run a node with such a key file.
+fn warn_of_foreign_key(config: &Config) {
+    if let Some(path) = config.key.as_ref().and_then(|key| key.path.as_deref())
+        && let Some(text) = foreign_key(path)
+    {
+        tracing::warn!("{text}");
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::cli::error::CliError;
 use crate::cli::files::read::read_state;
 use crate::cli::remote::parse_path;
-use crate::cli::terminal::output::{Output, json_of, printable, text_of};
+use crate::cli::terminal::output::{Output, json_of, printable_path, text_of};
 use crate::engine::Image;
 use crate::model::entry::Entry;
 use crate::model::path::Path;
@@ -138,7 +138,7 @@ fn print(difference: &Difference<'_>, output: &mut Output) -> Result<(), CliErro
         }
         return output.json_line(Json::Object(line));
     }
-    let path = printable(&path);
+    let path = printable_path(&path);
     match (old, new, versions) {
         (_, _, Some((from, to))) => output.line(&format!("= {path}  {from} -> {to}")),
         (Some(old), Some(new), None) => {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::cli::error::CliError;
 use crate::cli::files::read::{StateFile, read_state};
-use crate::cli::terminal::output::{Output, Table, printable};
+use crate::cli::terminal::output::{Output, Table, printable, shown_path};
 use crate::cli::terminal::times::show_time;
 use crate::cli::terminal::units::show_bytes;
 use crate::engine::Image;
@@ -32,7 +32,7 @@ Examples:
 For each life of a node, TICK is its last change that is accounted for, and MISSING how many \
 before it are not. The mark says how far deleted entries were purged.
 
-Exit code: 0 done, 1 the file is damaged or cannot be read, 2 usage.")]
+Exit code: 0 done, 1 the file is damaged or cannot be read, 2 usage, 8 what is found cannot be written.")]
 pub(super) struct InspectArgs {
     /// The file
     #[arg(value_name = "FILE")]
@@ -61,7 +61,7 @@ struct Size {
 pub(super) fn run(args: &InspectArgs, json: bool) -> Result<(), CliError> {
     let state = read_state(&args.file, json)?;
     let subtrees = biggest(&state.image, args.depth, args.top);
-    let mut output = Output::new(json);
+    let mut output = Output::of_read(json);
     if json {
         output.json_line(Json::Object(state_json(&state, &subtrees)))?;
     } else {
@@ -162,7 +162,7 @@ fn print(
     if !subtrees.is_empty() {
         let mut table = Table::with_head(&["BIGGEST SUBTREES", "ENTRIES", "SIZE"]);
         for (path, size) in subtrees {
-            table.row([path.to_string(), size.entries.to_string(), show_bytes(size.bytes)]);
+            table.row([shown_path(path), size.entries.to_string(), show_bytes(size.bytes)]);
         }
         output.line("")?;
         table.print(output)?;

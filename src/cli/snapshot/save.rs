@@ -49,8 +49,8 @@ failed, or its clock leapt over the moment, a note says so, and the state is tha
 was set back, and showed the moment more than once, a note says so, too, and the state is the last that \
 can be meant.
 
-Exit code: 0 saved, 1 failed, 2 usage, 3 refused, 6 no node was reached, 130 interrupted \
-(without --to, the node makes the snapshot all the same).")]
+Exit code: 0 saved, 1 failed, 2 usage, 3 refused, 6 no node was reached, 8 standard output (--to -) cannot be \
+written, 130 interrupted (without --to, the node makes the snapshot all the same).")]
 pub(super) struct SaveArgs {
     /// The file to write, on this machine; '-' is standard output
     #[arg(long, value_name = "FILE")]

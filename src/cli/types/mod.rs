@@ -11,7 +11,7 @@ pub(in crate::cli) use schema::{TypeArgs, run as run_type};
 
 use super::error::CliError;
 use super::remote::{Remote, RemoteArgs, address_entry, parse_path};
-use super::terminal::output::{Output, Table, json_of, printable};
+use super::terminal::output::{Output, Table, json_of, printable_path, shown_path};
 use crate::client::{Fields, Message, StreamEvent};
 use crate::model::path::{Element, Path};
 
@@ -51,8 +51,8 @@ async fn delete(remote: &Remote, family: &str, what: &str, name: &Path) -> Resul
     if reply.bool("changed") == Some(true) {
         return Ok(());
     }
-    let name = name.to_string();
-    Err(CliError::Failure(format!("there is no {what} {}; nothing was changed", printable(&name))))
+    let name = shown_path(name);
+    Err(CliError::Failure(format!("there is no {what} {name}; nothing was changed")))
 }
 
 /// Prints all of them: the name, and what `show` makes of the value.
@@ -79,7 +79,7 @@ async fn list(
         } else {
             let shown =
                 Message::new(value).map_or_else(|_| String::from("?"), |value| show(&value));
-            table.row([printable(&name).into_owned(), shown]);
+            table.row([printable_path(&name).into_owned(), shown]);
         }
     }
     if !output.json {
@@ -93,8 +93,7 @@ async fn list(
 
 /// Says what was done.
 fn done(mut output: Output, what: &str, name: &Path, text: &str) -> Result<(), CliError> {
-    let name = name.to_string();
-    output
-        .either(|| json!({what: name, "done": text}), || format!("{}: {text}", printable(&name)))?;
+    let json = || json!({what: name.to_string(), "done": text});
+    output.either(json, || format!("{}: {text}", shown_path(name)))?;
     output.flush()
 }

@@ -468,6 +468,9 @@ impl Links {
     fn tell_down(&self, link: &Link) {
         let _table = self.table.lock();
         if link.tell_down() {
+            if let Some(known) = self.hub.read(|engine| engine.last_word(link.id)) {
+                self.observed.note_last_word(link.peer.name.clone(), known, rt::now());
+            }
             self.hub.handle(Input::LinkDown { link: link.id }, rt::now());
         }
     }

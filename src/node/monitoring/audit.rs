@@ -2,7 +2,8 @@
 //! happened at this node. docs/security.md explains the fields.
 //!
 //! The file is only ever appended to; but half a line that the disk took last is cut off again, as long as nobody else has
-//! written behind it. Whoever keeps old logs moves the file and sends SIGHUP: then it is opened anew.
+//! written behind it. Whoever keeps old logs moves the file and sends SIGHUP: then it is opened anew. So it is once it was
+//! removed; where it cannot be, records are lost to it, as they are on a full disk.
 //! While the disk takes nothing, records are counted and lost, and the count is the first line once it does again:
 //! clients never wait for an audit log.
 
@@ -83,8 +84,8 @@ struct Sink {
     /// What the disk took of a line that it did not take as a whole.
     half: Option<Half>,
     is_failing: bool,
-    /// The file was removed and could not be made anew: it is not tried again with each line.
-    is_orphaned: bool,
+    /// The file is not the one of the path any more, and that could not be opened: it is tried again with each event.
+    is_elsewhere: bool,
 }
 
 /// The beginning of a line, as it is in the file.
@@ -100,7 +101,7 @@ impl Sink {
         // What a killed process left of its last line.
         let is_torn = !ends_with_a_line(&file)?;
         let path = path.to_owned();
-        Ok(Self { path, node, file, is_torn, half: None, is_failing: false, is_orphaned: false })
+        Ok(Self { path, node, file, is_torn, half: None, is_failing: false, is_elsewhere: false })
     }
 
     /// Whether the file has no name any more, so that nobody can read what is written into it.
@@ -119,20 +120,14 @@ impl Sink {
                  what causes so much"
             );
         }
-        if reopen {
-            self.reopen();
-        } else if !entries.is_empty() && !self.is_orphaned && self.is_removed() {
-            tracing::warn!(
-                path = %self.path.display(),
-                "the audit log was removed, and what was in it with it; it is begun anew. To begin another file, move it \
-                 and send SIGHUP"
-            );
-            self.reopen();
-            self.is_orphaned = self.is_removed();
-        }
+        let mut failure = match reopen || !entries.is_empty() {
+            true => self.find_place(reopen, audit),
+            false => None,
+        };
         let mut written = 0;
-        let mut failure = None;
-        for entry in &entries {
+        // What goes into a file without a name is lost: nobody can read it.
+        let writable = if failure.is_none() { &entries[..] } else { &[] };
+        for entry in writable {
             match self.write(entry) {
                 Ok(()) => written += 1,
                 Err(error) => {
@@ -190,19 +185,48 @@ impl Sink {
         }
     }
 
-    fn reopen(&mut self) {
+    /// Opens the path anew, where that was asked for (`is_asked`), was tried in vain before, or where the file was removed.
+    /// An error if what is written now could be read by nobody.
+    fn find_place(&mut self, is_asked: bool, audit: &Audit) -> Option<io::Error> {
+        let is_removed = self.is_removed();
+        if !is_asked && !is_removed && !self.is_elsewhere {
+            return None;
+        }
+        if is_removed && !is_asked && !self.is_elsewhere {
+            tracing::warn!(
+                path = %self.path.display(),
+                "the audit log was removed, and what was in it with it; it is begun anew. To begin another file, move it \
+                 and send SIGHUP"
+            );
+        }
+        let path = self.path.display();
         match Self::open(&self.path, &self.node) {
             Ok(Self { file, is_torn, half, .. }) => {
+                tracing::info!(%path, "the audit log was opened anew");
                 // The old file, which was moved, must not end in the middle either.
                 self.cut_back();
                 (self.file, self.is_torn, self.half) = (file, is_torn, half);
-                self.is_orphaned = false;
-                tracing::info!(path = %self.path.display(), "the audit log was opened anew");
+                self.is_elsewhere = false;
+                audit.note_place(None);
+                None
             }
-            Err(error) => tracing::warn!(
-                path = %self.path.display(), %error,
-                "the audit log cannot be opened anew; the old file is written on"
-            ),
+            Err(error) => {
+                let trouble = if is_removed {
+                    format!(
+                        "the audit log was removed, and {path} cannot be made anew, so what happens is missing in it: {error}"
+                    )
+                } else {
+                    format!(
+                        "the audit log {path} cannot be opened anew, so the old file is written on, which was perhaps moved: \
+                         {error}"
+                    )
+                };
+                if audit.note_place(Some(trouble.clone())) {
+                    tracing::warn!("{trouble}; it is tried again with each event");
+                }
+                self.is_elsewhere = true;
+                is_removed.then_some(error)
+            }
         }
     }
 
@@ -289,6 +313,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::model::ids::Millis;
     use serde_json::Value;
 
     fn login(user: &str) -> Record {
@@ -364,20 +389,59 @@ mod tests {
         let mut serve = |user: &str| {
             audit.note(login(user));
             assert!(sink.serve(&audit));
-            sink.is_orphaned
+            sink.is_elsewhere
         };
         for user in ["a", "b"] {
             assert!(!serve(user));
             assert_eq!(users(&path), [user]);
             fs::remove_file(&path).unwrap();
         }
-        // Where it cannot be, the node goes on, and once it can be, SIGHUP brings it back.
+        // Where it cannot be, what is lost is counted, and warned of for as long as that lasts.
         fs::remove_dir(&dir).unwrap();
+        assert_eq!(audit.counts(), (2, 0));
         assert!(serve("c") && serve("d"));
+        assert_eq!(audit.counts(), (2, 2));
+        let warned = |audit: &Audit| audit.warnings(Millis::MAX);
+        let [text] = &warned(&audit)[..] else { panic!("{:?}", warned(&audit)) };
+        assert!(text.contains("was removed") && text.contains("cannot be made anew"), "{text}");
+        // Once it can be, nobody has to say so.
         fs::create_dir(&dir).unwrap();
-        audit.reopen();
         assert!(!serve("e"));
-        assert_eq!(users(&path), ["e"]);
+        assert_eq!(warned(&audit), [""; 0]);
+        let told = lines(&path);
+        assert_eq!((&told[0]["outcome"], &told[0]["count"]), (&"dropped".into(), &2.into()));
+        assert_eq!(told[1]["user"], "e");
+        assert_eq!(audit.counts().1, 2);
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_opened_anew_is_warned_of_and_the_moved_file_goes_on_until_it_can() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, moved) = (folder.path().join("audit"), folder.path().join("audit.1"));
+        let audit = Audit::default();
+        let mut sink = Sink::open(&path, "n1").unwrap();
+        fs::rename(&path, &moved).unwrap();
+        fs::create_dir(&path).unwrap();
+        audit.reopen();
+        audit.note(login("a"));
+        assert!(sink.serve(&audit));
+        let warnings = audit.warnings(Millis::MAX);
+        assert!(
+            warnings.len() == 1 && warnings[0].contains("cannot be opened anew"),
+            "{warnings:?}"
+        );
+        assert_eq!((users(&moved), audit.counts()), (vec!["a".to_owned()], (1, 0)));
+        // The old file goes, too.
+        fs::remove_file(&moved).unwrap();
+        audit.note(login("b"));
+        assert!(sink.serve(&audit));
+        assert!(audit.warnings(Millis::MAX)[0].contains("was removed"));
+        assert_eq!(audit.counts(), (1, 1));
+        fs::remove_dir(&path).unwrap();
+        audit.note(login("c"));
+        assert!(sink.serve(&audit));
+        assert_eq!(lines(&path).last().unwrap()["user"], "c");
+        assert_eq!(audit.warnings(Millis::MAX), [""; 0]);
     }
 
     #[test]
@@ -448,7 +512,7 @@ mod tests {
         let (mut sink, _) = torn(&path);
         let moved = folder.path().join("moved");
         fs::rename(&path, &moved).unwrap();
-        sink.reopen();
+        assert!(sink.find_place(true, &Audit::default()).is_none());
         serve(sink);
         assert_eq!((users(&moved), users(&path)), (vec!["whole".into()], vec!["a".to_owned()]));
     }

@@ -144,6 +144,11 @@ impl Observed {
         self.splits.lock().note_farewell(name, life);
     }
 
+    /// So many changes were known here when something last came over the link of a member, which ends now.
+    pub(in crate::node) fn note_last_word(&self, name: NodeName, known: u64, now: Millis) {
+        self.splits.lock().note_last_word(name, known, now);
+    }
+
     /// Who has said farewell over its link, and is not back.
     pub(in crate::node) fn parted(&self) -> BTreeSet<NodeName> {
         self.splits.lock().parted()

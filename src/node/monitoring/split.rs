@@ -9,6 +9,7 @@
 //! forgotten: when it is taken off the Delete group; alone, when `--forget-down-after` is over; of several that
 //! went together, after a week.
 
+mod last_words;
 mod parted;
 pub(in crate::node) mod unlinked;
 pub(in crate::node) mod unseen;
@@ -25,6 +26,7 @@ use crate::model::ids::{Incarnation, Millis, NodeName};
 use crate::node::link::Links;
 use crate::rt;
 use crate::server::{SilentInfo, SilentMembers};
+use last_words::LastWords;
 use parted::Parted;
 use unseen::{Missed, Unseen};
 
@@ -44,16 +46,18 @@ pub(in crate::node) async fn watch_split(links: Arc<Links>, forget_after_ms: Mil
     while links.stop.or(rt::sleep(INTERVAL)).await.is_some() {
         let present = present(&links);
         let now = rt::now();
-        let look =
-            |engine: &Engine| (engine.group_view(now).config, engine.counters(), engine.is_ready());
-        let (config, counters, serves) = links.hub.read(look);
-        // Not what is accounted for: among that are events that nodes make for themselves, such as a lineage's.
-        let known = counters.writes + counters.applied;
+        let look = |engine: &Engine| {
+            let words = engine.last_words().map(|(name, known)| (name.clone(), known));
+            let words: Vec<(NodeName, u64)> = words.collect();
+            (engine.group_view(now).config, engine.counters(), engine.is_ready(), words)
+        };
+        let (config, counters, serves, words) = links.hub.read(look);
         let listed = config.iter().flat_map(|config| config.members());
         let network = Network {
             present,
             lives: lives(&links),
-            known,
+            known: counters.changes(),
+            words,
             listed: listed.map(|member| member.name.clone()).collect(),
             linked: links.infos().into_iter().map(|link| link.peer.name).collect(),
             refusing: links.refusing(),
@@ -123,6 +127,8 @@ pub(in crate::node) struct Network {
     pub(super) lives: BTreeSet<(NodeName, Incarnation)>,
     /// How many changes were made here, or taken from peers, since the start.
     pub(super) known: u64,
+    /// Of these, how many were known when something last came from each node that a link stands to.
+    pub(super) words: Vec<(NodeName, u64)>,
     /// The members of the Delete group.
     pub(super) listed: BTreeSet<NodeName>,
     /// The nodes that a link stands to.
@@ -174,6 +180,7 @@ pub(in crate::node) struct SplitWatch {
     /// Members that may have been lost before this life.
     unseen: Unseen,
     parted: Parted,
+    last_words: LastWords,
     /// Members that are not missed any more although they are not back.
     given_up: BTreeSet<NodeName>,
     /// At the last look; see [`Network`].
@@ -192,7 +199,7 @@ pub(in crate::node) struct SplitWatch {
 /// Members that went silent together.
 struct Split {
     since: Millis,
-    /// How many changes were known here then.
+    /// How many changes were known here when something last came from one of them: that is before it was noticed.
     known: u64,
     names: BTreeSet<NodeName>,
     /// How many they were, with those that are back.
@@ -216,6 +223,11 @@ impl SplitWatch {
     /// That life of a member has said farewell over its link.
     pub(in crate::node) fn note_farewell(&mut self, name: NodeName, life: Incarnation) {
         self.parted.note(name, life);
+    }
+
+    /// So many changes were known here when something last came over the link of a member, which ends now.
+    pub(in crate::node) fn note_last_word(&mut self, name: NodeName, known: u64, now: Millis) {
+        self.last_words.note(name, known, now);
     }
 
     /// Who has said farewell over its link, and is not back.
@@ -265,6 +277,9 @@ impl SplitWatch {
         self.note_listed(network.listed.clone());
         self.forgotten.retain(|name| !network.linked.contains(name));
         self.refusing.clone_from(&network.refusing);
+        for (name, known) in &network.words {
+            self.last_words.note(name.clone(), *known, now);
+        }
         let mut back = BTreeSet::new();
         for (name, is) in present {
             match is {
@@ -296,7 +311,8 @@ impl SplitWatch {
                 continue;
             }
             let (since, known) = self.doubtful.remove(&name).unwrap_or((now, known));
-            self.lose(name, since, known);
+            let said = self.last_words.of(&name, since);
+            self.lose(name, since, said.map_or(known, |said| said.min(known)));
         }
         if let Some(missed) = self.unseen.look(network, &self.forgotten, now) {
             self.miss(missed);

@@ -15,6 +15,7 @@ use std::time::Duration;
 use futures::future::{Either, select};
 
 use super::connection;
+use super::session::LOOK_MS_MAX;
 use super::socket::is_local;
 use crate::protocol::client::{ClientError, ErrorCode};
 use crate::rt::{self, TcpListener, TcpStream};
@@ -93,9 +94,11 @@ fn take_in(socket: TcpStream, shared: &Arc<Shared>) {
     } else {
         None
     };
-    let has_kept_place = kept < shared.config.kept_connections && is_local(&socket);
     let refusal = match refusal {
-        Some(refusal) if !has_kept_place => refusal,
+        Some(refusal) if !is_local(&socket) => refusal,
+        Some(refusal) if kept >= shared.config.kept_connections => {
+            also_kept_places(refusal, shared.config.kept_connections)
+        }
         refusal => return let_in(socket, refusal, shared),
     };
     shared.connections.fetch_sub(1, Ordering::AcqRel);
@@ -156,6 +159,19 @@ fn too_many(max: usize) -> ClientError {
          limit on open files)"
     );
     ClientError::new(ErrorCode::TooMany, text)
+}
+
+/// The same for a client of the node's own machine: its places are taken, too.
+fn also_kept_places(refusal: ClientError, kept_connections: usize) -> ClientError {
+    if kept_connections == 0 {
+        return refusal;
+    }
+    let (text, seconds) = (&refusal.text, LOOK_MS_MAX / 1_000);
+    let text = format!(
+        "{text}; the {kept_connections} places for clients of its own machine are taken, too, and one that asks nothing \
+         gives its place up after {seconds} s: try again in {seconds} s"
+    );
+    ClientError::new(refusal.code, text)
 }
 
 /// The error of a connection that the system gives no descriptor for, or so.

@@ -11,6 +11,7 @@ mod whole_path;
 
 pub(in crate::server) use aside::Needs;
 pub(crate) use looking::KEPT_CONNECTIONS_MAX;
+pub(super) use looking::LOOK_MS_MAX;
 pub(in crate::server) use whole_path::WholePath;
 
 use std::sync::Arc;

@@ -1,14 +1,20 @@
-//! Connections are shared, opened once, remembered as failing, and closed when idle or silent.
+//! Connections are shared, opened once, remembered as failing, and closed when idle or silent; streams leave room for calls.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use distkv::client::pool::PoolConfig;
-use distkv::client::{ConnectionPool, Fields, HostPort, Options};
+use distkv::client::smart::{CallError, Fate, Watch, WatchOptions};
+use distkv::client::{
+    Client, ClientConfig, ConnectionPool, Fields, HostPort, Options, RetryPolicy,
+};
+use distkv::model::path::Path;
 use distkv::rt::{self, TcpListener};
 use distkv::testing::{PATIENCE, TestCluster, block_on, free_addrs, wait_until};
 use futures::FutureExt;
 use futures::future::join_all;
+
+use super::ops::{connect, path};
 
 fn quick() -> PoolConfig {
     PoolConfig {
@@ -200,4 +206,78 @@ fn it_works_on_another_executor_and_from_plain_threads() {
     });
     assert_eq!(pool.stats().opened, 1);
     block_on(cluster.shutdown());
+}
+
+/// Streams for which there is room on one connection, of the 4,096 requests that may be open on it.
+const ROOM: usize = 3_840;
+
+/// Opens watches until there is no room for more: those, and the error.
+async fn fill(client: &Client, path: &Path) -> (Vec<Watch>, CallError) {
+    let mut watches = Vec::new();
+    loop {
+        match client.watch(path, WatchOptions::default()).await {
+            Ok(watch) => watches.push(watch),
+            Err(error) => return (watches, error),
+        }
+        assert!(watches.len() < 100_000, "there is room without end");
+    }
+}
+
+/// With a time for each call that no test waits for.
+fn with_room(pool: PoolConfig) -> ClientConfig {
+    let time = Duration::from_secs(60);
+    ClientConfig::new()
+        .retry(RetryPolicy { try_deadline: time, total_deadline: time, ..RetryPolicy::default() })
+        .pool(pool)
+}
+
+#[test]
+fn streams_leave_room_for_calls_and_who_finds_none_is_told_the_setting() {
+    block_on(async {
+        let cluster = TestCluster::start(1).await.unwrap();
+        // There is no second connection before there must be.
+        let pool = PoolConfig { busy_at: 100_000, ..PoolConfig::default() };
+        let client = connect(&cluster, with_room(pool)).await;
+        let (mut watches, error) = fill(&client, &path("a")).await;
+        assert_eq!(watches.len(), 2 * ROOM - 1, "the client's view is one: {error}");
+        let text = error.to_string();
+        for told in [
+            "7680 watches",
+            "2 connections",
+            "3840 on each",
+            "`connections_per_node` is 2, and may be up to 16",
+        ] {
+            assert!(text.contains(told), "{text}");
+        }
+        assert!(!text.contains("in time") && error.has_code("too_many_streams"), "{text}");
+        assert_eq!((error.attempts(), error.fate()), (1, Fate::NotDone));
+        let failures = || client.stats().router.nodes.values().map(|node| node.failures).sum();
+        let before: u64 = failures();
+        assert_eq!(before, 1, "no stream or call that found a connection full has failed a try");
+        let monitor = client.monitor(&path("a")).await;
+        assert!(monitor.is_err_and(|error| error.has_code("too_many_streams")));
+        for _ in 0..3 {
+            client.put(&path("a"), &1).await.unwrap();
+        }
+        assert_eq!(failures() - before, 1, "of the monitor");
+        watches.pop();
+        let is_there = async || client.watch(&path("b"), WatchOptions::default()).await.is_ok();
+        assert!(is_there().await, "a stream that ends leaves its place");
+        drop(watches);
+        cluster.shutdown().await;
+    });
+}
+
+#[test]
+fn a_stream_goes_to_another_node_where_one_has_no_room() {
+    block_on(async {
+        let cluster = TestCluster::start(2).await.unwrap();
+        let pool = PoolConfig { connections_per_node: 1, ..PoolConfig::default() };
+        let client = connect(&cluster, with_room(pool)).await;
+        let (watches, error) = fill(&client, &path("a")).await;
+        assert_eq!(watches.len(), 2 * ROOM - 1, "{error}");
+        assert!(error.attempts() == 2 && error.has_code("too_many_streams"), "{error}");
+        drop(watches);
+        cluster.shutdown().await;
+    });
 }

@@ -84,7 +84,8 @@ fn a_text_to_edit_that_cannot_be_written_leaves_no_file() {
     // No file may get longer than nothing: as on a full disk.
     let script = format!("ulimit -f 0; exec {PROGRAM} edit a --connect {}", node.address);
     let mut command = Command::new("sh");
-    let done = command.args(["-c", &script]).env("TMPDIR", folder.path()).output().unwrap();
+    command.args(["-c", &script]).env("TMPDIR", folder.path()).env("EDITOR", "true");
+    let done = command.output().unwrap();
     let said = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(1), "{said}");
     assert!(said.contains("cannot write"), "{said}");

@@ -268,7 +268,7 @@ fn the_end_of_a_line_in_a_path_ends_no_line() {
     let data = folder.path().display().to_string();
     let ports = ["run", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--data-dir", &data];
     let node = NodeProcess::start("n1", &ports);
-    let (path, other, escaped) = ("v.new\nline", "v.other\nline", "v.new\\u000aline");
+    let (path, other, escaped) = ("v.new\nline", "v.other\nline", "v.new:u000aline");
     ok(&node, &["acl", "set", "reads", "a", "r"]);
     let acl = |words: &[&'static str]| [&["acl"], words].concat();
     let commands: [Vec<&str>; 26] = [
@@ -305,10 +305,10 @@ fn the_end_of_a_line_in_a_path_ends_no_line() {
         let done = run(&all, &[("EDITOR", "true"), ("VISUAL", "")], b"");
         let said = format!("{}{}", done.stdout, done.stderr);
         // A command that is to be typed has it as shells take it.
-        let shown = said.replace("\\012", "\\u000a");
+        let shown = said.replace("\\012", ":u000a");
         let named = arguments.iter().find(|word| word.contains('\n')).unwrap_or(&path);
         assert!(!said.contains(named), "{arguments:?}: {said}");
-        let is_named = shown.contains(&named.replace('\n', "\\u000a")) || shown.contains(escaped);
+        let is_named = shown.contains(&named.replace('\n', ":u000a")) || shown.contains(escaped);
         assert!(is_named, "{arguments:?}: {said}");
         assert!(said.lines().all(|line| !line.starts_with("line")), "{arguments:?}: {said}");
     }

@@ -153,15 +153,22 @@ fn help_that_cannot_be_written_is_an_error() {
 #[test]
 fn an_answer_that_cannot_be_written_is_not_taken_for_another_one() {
     let (node, folder) = (NodeProcess::run("n1"), tempfile::tempdir().unwrap());
+    let second = NodeProcess::join("n2", &[&node]);
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (at, saved, config) = (node.client.to_string(), path("saved.dkv"), path("node.toml"));
     let other = path("other.dkv");
     ok(&node, &["snapshot", "save", "--to", &saved]);
-    ok(&node, &["set", "a", "1"]);
+    ok(&node, &["set", "a", "1", "--copies", "1"]);
     ok(&node, &["snapshot", "save", "--to", &other]);
+    let at_second = second.client.to_string();
     std::fs::write(&config, "name = \"n1\"\nfound = true\n").unwrap();
     for (arguments, answer) in [
-        (&["verify", &at, &at][..], 0),
+        (&["verify", &at, &at_second][..], 0),
+        (&["get", "a", "--connect", &at], 0),
+        (&["members", "--connect", &at], 0),
+        (&["clients", "--connect", &at], 0),
+        (&["top", "--once", "--timeout", "60s", "--connect", &at], 0),
+        (&["snapshot", "save", "--to", "-", "--connect", &at], 1),
         (&["status", "--connect", &at], 0),
         (&["snapshot", "verify", &saved], 0),
         (&["snapshot", "diff", &saved, &other], 1),
@@ -173,6 +180,7 @@ fn an_answer_that_cannot_be_written_is_not_taken_for_another_one() {
         let said = String::from_utf8(done.stderr).unwrap();
         assert_eq!(done.status.code(), Some(8), "{arguments:?}: {said}");
         assert!(said.contains("cannot write to standard output"), "{arguments:?}: {said}");
+        assert!(!said.contains("may have been done"), "{arguments:?}: {said}");
         // Whoever does not read it has the exit code.
         assert_eq!(run_with_closed_output(arguments).code, answer, "{arguments:?}");
     }

@@ -15,6 +15,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 
+use crate::cli::command::ok;
 use crate::hosts::{Hosts, client_addr, gossip_addr, inside_own_network};
 use crate::processes::{NodeProcess, PATIENCE, PROGRAM, array, field, wait_until};
 use rmpv::Value;
@@ -173,11 +174,21 @@ fn who_is_killed_is_missed_until_it_is_back_and_who_leaves_is_not() {
     assert!(third.wait().success());
     wait_until("n3 has left", || sees(2));
     assert_eq!(silent(&first), None, "it has said so");
+    // It has said that it has these.
+    for path in ["a", "b"] {
+        ok(&first, &["set", path, "1", "--copies", "1"]);
+    }
     second.kill();
+    let is_closed = |line: &String| line.contains("link closed") && line.contains("peer=n2");
+    wait_until("its link is gone", || first.log().iter().any(is_closed).then_some(()));
+    // Long before anybody takes it for silent.
+    for path in ["c", "d", "e"] {
+        first.connect().set(&[path], 1.into());
+    }
     let (names, with, warnings) = wait_until("n2 is missed", || silent(&first));
     assert_eq!((names, with), (vec![String::from("n2")], Vec::new()));
     assert!(warnings.contains("n2 has been silent for "), "{warnings}");
-    assert!(warnings.contains("this node goes on alone"), "{warnings}");
+    assert!(warnings.contains("this node goes on alone, 3 changes since"), "{warnings}");
     let command = |name: &str| {
         let address = first.client.to_string();
         let output = Command::new(PROGRAM).args([name, "--connect", &address]).output().unwrap();
@@ -190,7 +201,8 @@ fn who_is_killed_is_missed_until_it_is_back_and_who_leaves_is_not() {
     let _again = NodeProcess::join("n2", &[&first]);
     wait_until("nobody is missed", || silent(&first).is_none().then_some(()));
     let is_over = |line: &String| line.contains("the member that was silent is back");
-    wait_until("the log says so", || first.log().iter().any(is_over).then_some(()));
+    let over = wait_until("the log says so", || first.log().into_iter().find(is_over));
+    assert!(over.contains(" s; 3 changes came to be known here meanwhile"), "{over}");
 }
 
 #[test]

@@ -334,3 +334,31 @@ fn an_open_node_records_who_has_a_key_and_who_is_of_another_network() {
     }
     drop(strangers);
 }
+
+#[test]
+fn what_goes_into_no_file_is_counted_as_lost_and_warned_of_until_the_file_can_be_made_anew() {
+    let keys = Keys::new();
+    let (folder, audit) = (keys.path("log"), keys.path("log/audit"));
+    fs::create_dir(&folder).unwrap();
+    let node = keys.run("n1", &["--audit", &audit, "--http", "127.0.0.1:0"]);
+    wait_for_line(&audit, &[("event", "audit"), ("outcome", "begun")]);
+    let status = || {
+        let address = node.client.to_string();
+        let (_, said) = program(&["status", "--json", "--connect", &address]);
+        serde_json::from_str::<Value>(said.lines().next().unwrap()).unwrap()
+    };
+    let warns = || status()["warnings"].to_string().contains("cannot be made anew");
+    assert!(!warns());
+    fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(at(&node, &["acl", "set", "lamps", "site.#", "rwcdxen"]), Some(0));
+    wait_until("it warns", || warns().then_some(()));
+    let counted = || status()["counters"].clone();
+    wait_until("it counts what is lost", || (counted()["audit_lost"] == 1).then_some(()));
+    assert_eq!(counted()["audit_written"], 1);
+    fs::create_dir(&folder).unwrap();
+    wait_until("it does not warn any more", || (!warns()).then_some(()));
+    let line = wait_for_line(&audit, &[("event", "audit"), ("outcome", "dropped")]);
+    assert_eq!(line["count"], 1);
+    assert_eq!(at(&node, &["acl", "set", "desks", "site.#", "rwcdxen"]), Some(0));
+    wait_for_line(&audit, &[("event", "acl"), ("target", ":n.acl.desks.site.#")]);
+}

@@ -19,10 +19,16 @@ fn a_server_s_certificate_is_one_that_clients_of_the_ca_take() {
     let (key, _) = keys.make("key");
     let (server, ca) = (keys.path("proxy"), keys.path("ca"));
     let cert = |arguments: &[&str]| program(&[&["key", "cert", "--key", &key], arguments].concat());
-    let (code, said) =
-        cert(&["--server", "127.0.0.1", "--server", "n1.example.org", "--to", &server]);
+    let (code, said) = cert(&[
+        "--server",
+        "127.0.0.1",
+        "--server",
+        "n1.example.org",
+        "--to",
+        &format!("{server}.key"),
+    ]);
     assert_eq!(code, Some(0), "{said}");
-    let (code, said) = cert(&["--ca", "--to", &ca]);
+    let (code, said) = cert(&["--ca", "--to", &format!("{ca}.pem")]);
     assert_eq!(code, Some(0), "{said}");
     let files = [".pem", ".key"].map(|end| format!("{server}{end}"));
     assert_eq!(files.each_ref().map(|file| mode(file)), [0o644, 0o600]);
@@ -63,6 +69,7 @@ fn a_user_s_certificate_has_its_name_and_nothing_is_replaced() {
     let (code, said) = program(&new);
     assert!(code == Some(1) && said.contains("--force"), "{said}");
     assert_eq!(read(&secret), before);
+    assert!(!fs::exists(format!("{cert}.pem")).unwrap());
     // A ticket takes it, with the CA behind it.
     let arguments =
         ["ticket", "new", "n1.example.org", "--ca", &cert, "--cert", &cert, "--cert-key", &secret];

@@ -1,5 +1,7 @@
 //! `config check`: everything that is wrong, with its line; and what it says of a file is what a start does.
 
+use std::os::unix::fs::chown;
+
 use serde_json::Value as Json;
 
 use crate::cli::command::{Done, run};
@@ -50,6 +52,51 @@ fn a_good_file_is_good_and_its_node_starts() {
     let (code, json) = findings(&write(&folder.path().join("node.toml"), &text));
     let found = json["findings"].as_array().unwrap();
     assert!(code == 2 && found.len() == 1 && found[0]["key"] == "key", "{json}");
+}
+
+#[test]
+fn what_root_may_read_is_not_said_to_be_what_the_service_s_user_may() {
+    const OTHER: Option<u32> = Some(12_345);
+    let folder = tempfile::tempdir().unwrap();
+    let [data, key] = ["data", "key"].map(|name| folder.path().join(name));
+    let made = run(&["key", "new", "--network", "plant", "--to", key.to_str().unwrap()], &[], b"");
+    assert_eq!(made.code, 0, "{made:?}");
+    std::fs::create_dir(&data).unwrap();
+    let text = format!(
+        "name = \"n1\"\nclient = \"127.0.0.1:0\"\ngossip = \"127.0.0.1:0\"\ndata-dir = {data:?}\nfound = true\nkey = {key:?}\n"
+    );
+    let file = write(&folder.path().join("node.toml"), &text);
+    let (code, json) = findings(&file);
+    assert_eq!((code, &json["findings"]), (0, &Json::Array(vec![])), "{json}");
+    // Only root can give files away, and is not what it looks at for.
+    if chown(&key, OTHER, None).is_err() {
+        return;
+    }
+    let warning = |key: &str| {
+        let (code, json) = findings(&file);
+        let found = json["findings"].as_array().unwrap();
+        assert!(code == 0 && found.len() == 1, "{json}");
+        assert_eq!(
+            (&found[0]["key"], &found[0]["kind"]),
+            (&key.into(), &"warning".into()),
+            "{json}"
+        );
+        found[0]["text"].as_str().unwrap().to_owned()
+    };
+    let foreign = "belongs to another user (uid 12345), who can read and change it";
+    assert!(warning("key").contains(foreign));
+    let mut node = Service::start(&["start", "--config", &file], &[]);
+    node.wait_for("started");
+    assert!(node.log().contains(foreign), "{}", node.log());
+    node.end();
+    std::fs::remove_dir_all(&data).unwrap();
+    std::fs::create_dir(&data).unwrap();
+    chown(&data, OTHER, None).unwrap();
+    let text = warning("data-dir");
+    assert!(text.contains("root, who may read") && !text.contains("cannot read"), "{text}");
+    chown(&key, Some(0), None).unwrap();
+    let text = warning("data-dir");
+    assert!(text.contains("that user cannot read the key file"), "{text}");
 }
 
 #[test]

@@ -16,14 +16,7 @@ from .abandoned import NOT_CLOSED, Part, abandon
 from .checks import seconds_of
 from .config import Address, Config
 from .connection import Connection
-from .errors import (
-    DistKVError,
-    Fate,
-    TimedOutError,
-    TryError,
-    UnavailableError,
-    UsageError,
-)
+from .errors import DistKVError, Fate, FullError, TimedOutError, TryError, UnavailableError, UsageError
 from .observer import Watched
 from .outcome import Doubt, check_time, fate_of, final_error, no_access
 from .own_writes import Life, OwnWrites
@@ -67,6 +60,8 @@ class Plan:
     """Whenever it comes to the node, like all that changes nothing."""
     is_own: bool = False
     """It is the client's own, and not in the counters."""
+    is_stream: bool = False
+    """It is answered with a stream, for which not every connection has room."""
     failed: Failed | None = None
     """The first try was made already, and failed."""
 
@@ -305,9 +300,10 @@ class Caller:
                 if made is not None:
                     connection, sent = made.connection, made.sent
                     raise made.error
-                connection = self.pool.ready(address, target.expected)
+                connection = self.pool.ready(address, target.expected, plan.is_stream)
                 if connection is None:
-                    connection = await self.pool.get(address, min(end, now + policy.try_deadline), target.expected)
+                    soon = min(end, now + policy.try_deadline)
+                    connection = await self.pool.get(address, soon, target.expected, plan.is_stream)
                 delay = connection.line.delay_of(len(head))
                 end = min(now + patience + delay, longest)
                 check_time(time(), end, target.name)
@@ -341,6 +337,8 @@ class Caller:
             refusals.note(target, failure)
             now = time()
             refused = refusals.verdict(self.topology.routing.targets)
+            if refused is None and isinstance(failure, FullError):
+                refused = refusals.full(self.topology.routing.targets)
             # What the deadline has cut off may have let the client in.
             if refused is not None and now - started < total:
                 if not self.is_open:
@@ -351,7 +349,8 @@ class Caller:
             if isinstance(decision, Retry):
                 if not decision.other_node:
                     tries.again = target.place
-                await self.pool.pause(decision.delay)
+                # Where there was no room, no node was asked, and the next one may be at once.
+                await self.pool.pause(0 if isinstance(failure, FullError) else decision.delay)
                 now = time()
                 if now - started < total:
                     continue

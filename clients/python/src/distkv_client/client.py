@@ -307,8 +307,8 @@ class Client(Uncopied):
         `if_version`, `if_new`, `if_value`: only if the entry, perhaps a deleted one, has this version still, if there
         is no value, if the value is this one. `write_id`: by which nodes know the write again, a text, 16 bytes or a
         :class:`~distkv_client.writes.WriteId`. `copies`: so many other nodes have it when this returns.
-        `idempotent`: the same value again is no change. `timeout`: seconds for all tries; without any left, nothing
-        is sent.
+        `idempotent`: the same value again is no change, and a success whatever the other conditions say. `timeout`:
+        seconds for all tries; without any left, nothing is sent.
 
         Raises :class:`~distkv_client.errors.PreconditionError`, if a precondition did not hold: if its `fate` is not
         `NOT_DONE`, perhaps because of an earlier try; :class:`~distkv_client.errors.FateUnknownError`, if it may have
@@ -454,7 +454,7 @@ class Client(Uncopied):
         return await self._shards.fetch()
 
     async def prefer_shard(self, shard: int, node: str | None) -> None:
-        """Makes a node the preferred one of a shard for all clients; None: takes that back. For operators."""
+        """Makes a node the preferred one of a shard for all clients; None: takes that back. For admins."""
         integer_of(shard, "a shard", 0, SHARD_COUNT - 1)
         path = Path("shards", shard)
         fields = self._caller.own_writes.order_into(Fields(path))

@@ -45,13 +45,14 @@ class ReadMode(enum.Enum):
         if isinstance(mode, ReadMode):
             return mode
         word = text_of(mode, "a read mode").lower()
-        if word in ("linearizable", "linearisable", "strong", "serializable"):
+        if word in ("linearizable", "linearisable", "strong"):
             raise UsageError(LINEARIZABLE, code="read_mode")
         try:
             return cls(word)
         except ValueError:
             raise UsageError(
-                f"there is no read mode {mode!r}; there are preferred, any, freshest", code="read_mode"
+                f"there is no read mode {mode!r}; there are preferred, any (what etcd calls serializable), freshest",
+                code="read_mode",
             ) from None
 
 
@@ -156,7 +157,8 @@ class PoolConfig:
     refuses any other value."""
 
     connections_per_node: Annotated[int, Range(1, CONNECTIONS_PER_NODE_MAX)] = 2
-    """1 to 16."""
+    """1 to 16. On each there is room for 3,840 streams (watches, monitors, trees that are coming), of which the
+    client's view is one."""
     busy_at: Annotated[int, Range(1)] = 64
     """Open requests from which on another connection is opened; at least 1."""
     idle_close: Annotated[float, NOT_NEGATIVE] = 60.0

@@ -11,29 +11,11 @@ import ssl
 from typing import Any, cast
 
 from .clock import Clock
-from .codec import (
-    REQUEST_BYTES_MAX,
-    Fields,
-    Message,
-    Splitter,
-    decode_message,
-    encode,
-    pack_int,
-    unpack,
-    unpacker_of,
-)
+from .codec import REQUEST_BYTES_MAX, Fields, Message, Splitter, decode_message, encode, pack_int, unpack, unpacker_of
 from .config import Address, PoolConfig
 from .dial import dial, is_own_machine, look, prepare
 from .entrance import greeted, learn_identity, log_in, settings_of, window_of
-from .errors import (
-    BusyError,
-    ConnectError,
-    LostError,
-    ProtocolError,
-    ServerError,
-    TooLargeError,
-    TryError,
-)
+from .errors import BusyError, ConnectError, LostError, ProtocolError, ServerError, TooLargeError, TryError
 from .line import COUNTED_BYTES_MIN, LONGEST_ARRIVAL, Line
 from .login import Access
 from .network import Network
@@ -46,6 +28,10 @@ from .waiting import Reply, Waiting
 
 OPEN_MAX = 4096
 """Requests and streams that are open on one connection at a time."""
+CALLS_KEPT = 256
+"""Places of these that no stream of a caller takes, so that calls go on however many watches are open."""
+STREAMS_MAX = OPEN_MAX - CALLS_KEPT
+"""Streams that are open on one connection when a caller's may begin: that of the client's view is one of them."""
 OUTGOING_BYTES_MAX = 1 << 20
 """Bytes that wait to be written; further calls wait before they write."""
 GATHER_BYTES_MAX = 64 << 10
@@ -165,6 +151,15 @@ class Connection(asyncio.BufferedProtocol):
         """Requests and streams that are open on it."""
         return len(self._replies) + len(self._streams)
 
+    @property
+    def streams(self) -> int:
+        """Streams that are open on it."""
+        return len(self._streams)
+
+    def has_room(self, for_stream: bool) -> bool:
+        """Whether it has a place for one more request, or for a stream of a caller."""
+        return self.load < OPEN_MAX and not (for_stream and len(self._streams) >= STREAMS_MAX)
+
     def send_request(
         self, head: bytes, deadline: float, longest: float, until: float | None = None, raw: bool = False
     ) -> asyncio.Future[Any]:
@@ -239,13 +234,16 @@ class Connection(asyncio.BufferedProtocol):
         end = self._loop.time() + patience + self.line.delay
         await self.request(ROOT.get_head, end, end + LONGEST_ARRIVAL)
 
-    async def stream(self, head: bytes, deadline: float = float("inf"), longest: float | None = None) -> Stream:
-        """Sends a request that is answered with a stream, and waits for its start, as long as :meth:`request`."""
+    async def stream(
+        self, head: bytes, deadline: float = float("inf"), longest: float | None = None, is_own: bool = False
+    ) -> Stream:
+        """Sends a request that is answered with a stream, and waits for its start, as long as :meth:`request`.
+        `is_own`: the client needs it for itself, and it may take a place that is kept for calls."""
         await self._writable_again(deadline)
         if self.ended is not None:
             raise again(self.ended)
-        if self.load >= OPEN_MAX:
-            raise BusyError(f"{OPEN_MAX} requests are open on this connection already")
+        if not self.has_room(not is_own):
+            raise BusyError(f"{self.load} requests, {self.streams} of them streams, are open on this connection")
         self._seq = seq = self._seq + 1
         stream = Stream(self, seq, self.window)
         self._streams[seq] = stream

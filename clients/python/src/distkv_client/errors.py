@@ -129,6 +129,14 @@ class BusyError(TryError):
     """Too many requests are open on this connection. Nothing was sent."""
 
 
+class FullError(TryError):
+    """Each connection to the node has as many streams as it may have, and there may be no further connection: the
+    client has no room, and the node is fine. Nothing was sent."""
+
+    code = "too_many_streams"
+    """The word for programs, of a call that ends with it."""
+
+
 class TimedOutError(TryError):
     """No answer within the time of one try."""
 
@@ -212,7 +220,8 @@ class ValueChangedError(PreconditionError):
 
 
 class UnavailableError(DistKVError):
-    """The deadline passed while no node could do it. It was not done."""
+    """The deadline passed while no node could do it. It was not done. With the code `too_many_streams`, the client has
+    no room for another watch, monitor or tree: that is told at once."""
 
     default_code = "unavailable"
 

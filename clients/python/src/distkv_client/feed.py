@@ -56,7 +56,7 @@ class Search:
     async def first(self) -> Opened:
         """The first time: as any call, with its deadline."""
         caller = self._caller
-        plan = Plan(self._action, self._shard, first=caller.home(self._shard))
+        plan = Plan(self._action, self._shard, first=caller.home(self._shard), is_stream=True)
 
         async def once(connection: Connection, time: TryTime) -> Stream:
             stream = await connection.stream(self._head, time.end, time.longest)
@@ -94,7 +94,7 @@ class Search:
             started = caller.loop.time()
             try:
                 end = started + policy.try_deadline
-                connection = await caller.pool.get(target.address, end, target.expected)
+                connection = await caller.pool.get(target.address, end, target.expected, for_stream=True)
                 longest = max(end, started + policy.total_deadline)
                 stream = await connection.stream(self._head, min(end + connection.line.delay, longest), longest)
                 return Opened(stream, connection, target.address, caller.loop.time())

@@ -10,6 +10,7 @@ from .errors import (
     DistKVError,
     Fate,
     FateUnknownError,
+    FullError,
     LateError,
     NoAccessError,
     RefusedError,
@@ -93,6 +94,9 @@ def final_error(error: TryError, fate: Fate, node: str | None, attempts: int) ->
         what = "it may have been done" if is_unknown else "it is done, but not confirmed in time; of the last try"
         text = f"{what}: {error}"
         return FateUnknownError(text, code=code, fate=fate, node=node, attempts=attempts, cause=error)
+    if isinstance(error, FullError):
+        # Nodes are fine, and no time has passed.
+        return UnavailableError(str(error), code=error.code, node=node, attempts=attempts, cause=error)
     text = f"no node could do it in time; the last try: {error}"
     return UnavailableError(text, node=node, attempts=attempts, cause=error)
 

@@ -2,7 +2,8 @@
 
 Strings are written as they are, with a dot before each but the first; everything else starts with a colon:
 `:e` the empty string, `:t` `:f` `:n`, `:12`, `:1:.5`, `:vabc` and `:y00ff` byte strings, `:'t',1` an array as
-Python writes a tuple. Within strings `:.` is a dot, `::` a colon, `:_` a space. `:` alone is the root.
+Python writes a tuple. Within strings `:.` is a dot, `::` a colon, `:_` a space, and `:u0009` the character of that
+number, which is only read: commands print control characters so. `:` alone is the root.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ SHOWN_CHARS = 40
 """As much of a text as an error message repeats."""
 ARRAY_NESTING_MAX = 17
 """Deepest nesting of parentheses in it."""
+_NUMBERED = re.compile(r":u([0-9a-fA-F]{4})")
 _HEX = re.compile(r"[+-]?[0-9a-fA-F]+")
 _BINARY = re.compile(r"[+-]?[01]+")
 _INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]*)")
@@ -69,7 +71,7 @@ class _Parser:
         return self.elements
 
     def at_escape(self) -> bool:
-        return self.text[self.at + 1 : self.at + 2] in ESCAPES
+        return escape_at(self.text, self.at) is not None
 
     def string(self) -> None:
         start = self.at
@@ -77,7 +79,7 @@ class _Parser:
         if content:
             self.elements.append(content)
             return
-        if self.text[self.at : self.at + 2] in (":x", ":b", ":v", ":y"):
+        if self.text[self.at : self.at + 2] in (":x", ":b", ":v", ":y", ":u"):
             return
         if self.text[self.at : self.at + 1] == ":":
             raise TextError("what starts with ':' needs no dot before it", start)
@@ -89,11 +91,12 @@ class _Parser:
         text, at = self.text, self.at
         while at < len(text) and text[at] != ".":
             if text[at] == ":":
-                following = text[at + 1 : at + 2]
-                if following not in ESCAPES:
+                escape = escape_at(text, at)
+                if escape is None:
                     break
-                parts.append(ESCAPES[following])
-                at += 2
+                character, length = escape
+                parts.append(character)
+                at += length
             else:
                 parts.append(text[at])
                 at += 1
@@ -114,6 +117,8 @@ class _Parser:
         if kind in "xbvy" and not is_bytes:
             self.at += 1
         start = self.at
+        if kind == "u":
+            raise TextError("expected a character's four hexadecimal digits after ':u'", start + 1)
         if kind not in "xbvy0123456789+-iTFN('\"":
             raise TextError(f"':{kind}' means nothing", start)
         content = self.content()
@@ -138,6 +143,18 @@ class _Parser:
         if "," in content or content[:1] in ("(", "'", '"'):
             return parse_array(content, start)
         return parse_number(content, start)
+
+
+def escape_at(text: str, at: int) -> tuple[str, int] | None:
+    """The character that the colon at this place escapes within a string, if it does, and the length of the escape."""
+    following = text[at + 1 : at + 2]
+    if following in ESCAPES:
+        return ESCAPES[following], 2
+    numbered = _NUMBERED.match(text, at)
+    if not numbered:
+        return None
+    number = int(numbered[1], 16)
+    return None if 0xD800 <= number < 0xE000 else (chr(number), 6)
 
 
 def parse_number(text: str, start: int) -> int | float:

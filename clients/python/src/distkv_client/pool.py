@@ -2,9 +2,10 @@
 
 A call that needs a connection while one is being opened waits for that attempt, which goes on even if the call
 is cancelled. A failed attempt is remembered for a short while. A second connection is opened only when the
-first is busy; unused ones are closed; a silent node is asked whether it is alive. Nodes of another network are
-not used. Whoever means a node by its name gets no connection to another one, though it may be at that address: for
-those who mean that one, or whoever is there, the connection stays.
+first is busy, and is waited for only where the first has no room left; unused ones are closed; a silent node is
+asked whether it is alive. Nodes of another network are not used. Whoever means a node by its name gets no connection
+to another one, though it may be at that address: for those who mean that one, or whoever is there, the connection
+stays.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ import asyncio
 from collections.abc import Callable
 
 from .clock import Clock
-from .config import Address, PoolConfig
-from .connection import Connection
+from .config import CONNECTIONS_PER_NODE_MAX, Address, PoolConfig
+from .connection import STREAMS_MAX, Connection
 from .errors import (
     ACCESS_CODES,
     ClosedError,
     ClosedFateUnknownError,
     ConnectError,
     Fate,
+    FullError,
     LoginWaitError,
     LostError,
     NoAccessError,
@@ -129,14 +131,16 @@ class Pool:
         self._interval = min(max(shortest / 4, LOOK_MIN), LOOK_MAX)
         self._looking: asyncio.TimerHandle | None = loop.call_later(self._interval, self._look)
 
-    def ready(self, address: Address, name: str | None = None) -> Connection | None:
-        """An open connection that is not busy, if there is one: no waiting. `name`: to this node only."""
+    def ready(self, address: Address, name: str | None = None, for_stream: bool = False) -> Connection | None:
+        """An open connection that is not busy, if there is one: no waiting. `name`: to this node only; `for_stream`: it
+        has room for a stream."""
         slot = self._slots.get(address)
         if slot is not None:
             for connection in slot.connections:
                 if (
                     connection.ended is None
                     and connection.load < self.config.busy_at
+                    and connection.has_room(for_stream)
                     and (name is None or connection.name == name)
                 ):
                     connection.used_at = self._loop.time()
@@ -147,14 +151,25 @@ class Pool:
         """What there is of a node. One without connections may be forgotten."""
         return self._slots.get(address)
 
-    async def get(self, address: Address, deadline: float, name: str | None = None) -> Connection:
-        """A connection to this node; `name`: which one is meant. Cancelling gives up waiting, not the attempt.
+    async def get(
+        self, address: Address, deadline: float, name: str | None = None, for_stream: bool = False
+    ) -> Connection:
+        """A connection to this node; `name`: which one is meant; `for_stream`: what it is for, since calls have room
+        where streams have none. Cancelling gives up waiting, not the attempt.
 
         Raises a :class:`~distkv_client.errors.TryError`: nothing was sent.
         """
-        attempt = self._plan(address, name)
-        if isinstance(attempt, Connection):
-            return attempt
+        while not isinstance(planned := self._plan(address, name, for_stream), Connection):
+            connection = await self._outcome(planned, address, deadline, name)
+            if connection.has_room(for_stream):
+                return connection
+            # Others have waited for it, too, and have filled it: there may be a further one.
+        return planned
+
+    async def _outcome(
+        self, attempt: asyncio.Task[Connection], address: Address, deadline: float, name: str | None
+    ) -> Connection:
+        """The connection of an attempt, to the node that is meant."""
         left = None if deadline == float("inf") else max(deadline - self._loop.time(), 0)
         await asyncio.wait({attempt}, timeout=left)
         if not attempt.done():
@@ -180,7 +195,7 @@ class Pool:
         shown = found if found.isprintable() else repr(found)
         return OtherNodeError(f"at {address} another node answers, {shown}")
 
-    def _plan(self, address: Address, name: str | None) -> Connection | asyncio.Task[Connection]:
+    def _plan(self, address: Address, name: str | None, for_stream: bool) -> Connection | asyncio.Task[Connection]:
         if self.is_closed:
             raise ConnectError(f"cannot connect to {address}: the client was closed")
         now = self._loop.time()
@@ -192,11 +207,12 @@ class Pool:
         if name is not None and other is not None:
             raise self._other_node(address, name, other)
         usable = [one for one in slot.connections if name is None or one.name == name]
-        best = min(usable, key=lambda one: one.load, default=None)
+        roomy = [one for one in usable if one.has_room(for_stream)]
+        best = min(roomy or usable, key=lambda one: one.load, default=None)
         is_failing = now < slot.failed_until
         if best is not None:
             best.used_at = now
-            is_busy = best.load >= self.config.busy_at
+            is_busy = best.load >= self.config.busy_at or not roomy
             if (
                 is_busy
                 and len(slot.connections) < self.config.connections_per_node
@@ -205,11 +221,28 @@ class Pool:
             ):
                 # It is busy, but there; the next caller gets the new one.
                 self._open(address, slot)
+            if not roomy and slot.attempt is not None:
+                return slot.attempt
+            if for_stream and all(one.streams >= STREAMS_MAX for one in usable):
+                raise self._full(address, slot)
             return best
         if is_failing and slot.failure is not None:
             self.stats.failures_remembered += 1
             raise again(slot.failure)
         return slot.attempt or self._open(address, slot)
+
+    def _full(self, address: Address, slot: Slot) -> TryError:
+        """Why there is no room for another stream."""
+        limit, count = self.config.connections_per_node, len(slot.connections)
+        if count < limit and slot.failure is not None:
+            return again(slot.failure)
+        streams = sum(one.streams for one in slot.connections)
+        where = "the connection" if count == 1 else f"the {count} connections"
+        return FullError(
+            f"this client has no room for another stream: {streams} watches, monitors and trees are open on {where} to "
+            f"{address}, at most {STREAMS_MAX} on each; `pool.connections_per_node` is {limit}, and may be up to "
+            f"{CONNECTIONS_PER_NODE_MAX}"
+        )
 
     def _open(self, address: Address, slot: Slot) -> asyncio.Task[Connection]:
         task = self._loop.create_task(

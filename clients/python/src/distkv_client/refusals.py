@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from .errors import (
     FULL,
     ConnectError,
+    FullError,
     LateError,
     LoginWaitError,
     LostError,
@@ -49,6 +50,14 @@ class Refusals:
         met = [one for one in refusals if not isinstance(one[1], NotMetError)]
         counted = met or (refusals if len(refusals) == len(said) else [])
         return next(iter(counted), None)
+
+    def full(self, targets: Iterable[Target]) -> tuple[str, TryError] | None:
+        """That this client has no room for another stream at any of these nodes, once each was tried: there is none at
+        one, and at none anything else but that it cannot be reached, or does not let the client in."""
+        said = [self._of(target) for target in targets]
+        if any(one is None or (_is_hope(one[1]) and not isinstance(one[1], FullError)) for one in said):
+            return None
+        return next((one for one in said if one is not None and isinstance(one[1], FullError)), None)
 
     def refusal(self, targets: Iterable[Target]) -> tuple[str, TryError] | None:
         """What one of these nodes has said that does not let the client in, or makes it wait, and its name."""

@@ -18,6 +18,7 @@ from .checks import ABOVE_ZERO, Range
 from .errors import (
     BusyError,
     ConnectError,
+    FullError,
     LostError,
     NoAccessError,
     ProtocolError,
@@ -113,8 +114,8 @@ def class_of(error: TryError, maybe_sent: bool = True) -> ErrorClass:
     match error:
         case ServerError():
             return class_of_server(error)
-        case ConnectError() | NoAccessError():
-            # One node that lets nobody in is like one that is not there.
+        case ConnectError() | NoAccessError() | FullError():
+            # One node that lets nobody in, or to which there is no room, is like one that is not there.
             return ErrorClass.UNAVAILABLE
         case LostError() | ProtocolError():
             return ErrorClass.FATE_UNKNOWN if maybe_sent else ErrorClass.UNAVAILABLE

@@ -289,7 +289,7 @@ class Topology:
 
     @staticmethod
     async def _open(connection: Connection, deadline: float) -> Stream:
-        return await connection.stream(Fields().head("watch_cluster"), deadline)
+        return await connection.stream(Fields().head("watch_cluster"), deadline, is_own=True)
 
 
 async def _next_view(stream: Stream, deadline: float = float("inf")) -> tuple[tuple[Node, ...], str | None] | None:

@@ -63,6 +63,7 @@ class Tree:
             try_deadline=float("inf"),
             deadline=self._timeout,
             goes_on=self._timeout is None,
+            is_stream=True,
         )
 
     def __await__(self) -> Generator[Any, None, list[TreeEntry]]:
@@ -219,7 +220,8 @@ class Conflicts:
         tries.on_try(target.name)
         caller = self._caller
         patience = caller.config.retry.try_deadline
-        connection = await caller.pool.get(target.address, caller.loop.time() + patience, target.expected)
+        end = caller.loop.time() + patience
+        connection = await caller.pool.get(target.address, end, target.expected, for_stream=True)
         stream = await connection.stream(self._head, *_soon(caller, delay=connection.line.delay))
         try:
             while (item := await stream.next(*_soon(caller))) is not None:

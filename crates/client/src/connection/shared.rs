@@ -24,6 +24,19 @@ use crate::rt::{self, TcpStream};
 /// Open requests and streams on one connection. A program that needs more answers at once should
 /// use more connections.
 const OPEN_MAX: usize = 4096;
+/// Places of these that no stream of a caller takes, so that calls go on however many watches are open.
+const CALLS_KEPT: usize = 256;
+/// Streams that are open on one connection when a caller's may begin. That of the client's view is one of them.
+pub(crate) const STREAMS_MAX: usize = OPEN_MAX - CALLS_KEPT;
+
+/// For what a place on a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// A request with one reply, or a stream that the client needs for itself.
+    Call,
+    /// A stream of a caller, which leaves room for calls.
+    Stream,
+}
 
 /// The shared part.
 #[derive(Debug)]
@@ -66,6 +79,17 @@ struct State {
     unanswered_bytes: usize,
     /// How the connection ended, if it has.
     ended: Option<ClientError>,
+}
+
+impl State {
+    fn streams(&self) -> usize {
+        self.open.len().saturating_sub(self.requests)
+    }
+
+    fn has_room(&self, wanted: Use) -> bool {
+        let is_kept = wanted == Use::Stream && self.streams() >= STREAMS_MAX;
+        self.open.len() < OPEN_MAX && !is_kept
+    }
 }
 
 /// Where messages of a request go.
@@ -200,6 +224,16 @@ impl Shared {
         state.ended.is_none().then(|| state.open.len())
     }
 
+    /// Streams that are open.
+    pub(super) fn stream_count(&self) -> usize {
+        self.state.lock().streams()
+    }
+
+    /// Whether there is a place for this.
+    pub(super) fn has_room(&self, wanted: Use) -> bool {
+        self.state.lock().has_room(wanted)
+    }
+
     /// Ends the connection from this side.
     pub(super) fn close(&self, reason: &str) {
         self.end(self.lost_because(reason.to_owned()));
@@ -218,7 +252,7 @@ impl Shared {
         bytes: usize,
     ) -> Result<OpenRequest<Answer>, ClientError> {
         let (giver, answer) = answer::place();
-        Shared::enter(shared, Waiting::Once(giver, bytes), answer)
+        Shared::enter(shared, Waiting::Once(giver, bytes), answer, Use::Call)
     }
 
     /// A new request with a stream of replies, of which `capacity` are kept until they are taken.
@@ -226,22 +260,24 @@ impl Shared {
         shared: &Arc<Shared>,
         capacity: usize,
         is_endless: bool,
+        place: Use,
     ) -> Result<OpenRequest<Receiver<Message>>, ClientError> {
         let (messages, receiver) = async_channel::bounded(capacity.max(1));
-        Shared::enter(shared, Waiting::Stream { messages, is_endless }, receiver)
+        Shared::enter(shared, Waiting::Stream { messages, is_endless }, receiver, place)
     }
 
     fn enter<M>(
         shared: &Arc<Shared>,
         waiting: Waiting,
         messages: M,
+        place: Use,
     ) -> Result<OpenRequest<M>, ClientError> {
         let mut state = shared.state.lock();
         if let Some(error) = &state.ended {
             return Err(error.clone());
         }
-        if state.open.len() >= OPEN_MAX {
-            return Err(ClientError::Busy(OPEN_MAX));
+        if !state.has_room(place) {
+            return Err(ClientError::Busy(state.open.len()));
         }
         state.last_seq += 1;
         let seq = state.last_seq;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::{Attempt, ConnectionPool, Plan, PooledConnection};
+use crate::connection::Use;
 use crate::error::ClientError;
 use crate::model::host_port::HostPort;
 
@@ -41,37 +42,47 @@ impl ConnectionPool {
         let _ = self.inner.misplaced.listener.set(Box::new(listener));
     }
 
-    /// As [`ConnectionPool::get`], to the node of this name only; none: to any.
+    /// As [`ConnectionPool::get`], to the node of this name only; none: to any. What is `wanted` there must have a place.
     pub(crate) async fn get_named(
         &self,
         to: &HostPort,
         name: Option<&str>,
+        wanted: Use,
     ) -> Result<Arc<PooledConnection>, ClientError> {
-        match self.plan(to, name) {
+        match self.plan(to, name, wanted) {
             Plan::Use(connection) => Ok(connection),
             Plan::Fail(error) => Err(error),
-            Plan::Wait(attempt) => self.come_about(&attempt, name).await,
+            Plan::Wait(attempt) => self.come_about(attempt, name, wanted).await,
         }
     }
 
     /// As [`ConnectionPool::get_named`], without waiting.
-    pub(crate) fn plan(&self, to: &HostPort, name: Option<&str>) -> Plan {
-        self.inner.plan(to, name)
+    pub(crate) fn plan(&self, to: &HostPort, name: Option<&str>, wanted: Use) -> Plan {
+        self.inner.plan(to, name, wanted)
     }
 
     /// What comes of an attempt, for who means the node of this name.
     pub(crate) async fn come_about(
         &self,
-        attempt: &Attempt,
+        mut attempt: Arc<Attempt>,
         name: Option<&str>,
+        wanted: Use,
     ) -> Result<Arc<PooledConnection>, ClientError> {
-        let used = attempt.result().await?;
-        match name {
-            Some(name) if !used.is(Some(name)) => {
+        loop {
+            let used = attempt.result().await?;
+            if let Some(name) = name.filter(|name| !used.is(Some(name))) {
                 self.inner.misplaced.note(name);
-                Err(other_node(used.address(), &used.identity().name))
+                return Err(other_node(used.address(), &used.identity().name));
             }
-            _ => Ok(used),
+            if used.connection().has_room(wanted) {
+                return Ok(used);
+            }
+            // Others have waited for it, too, and have filled it: there may be a further one.
+            match self.plan(used.address(), name, wanted) {
+                Plan::Use(connection) => return Ok(connection),
+                Plan::Fail(error) => return Err(error),
+                Plan::Wait(next) => attempt = next,
+            }
         }
     }
 

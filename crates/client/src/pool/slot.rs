@@ -5,8 +5,9 @@ use std::sync::{Arc, OnceLock};
 use event_listener::Event;
 
 use super::{NodeIdentity, PoolConfig, PooledConnection};
-use crate::connection::ShutOut;
+use crate::connection::{STREAMS_MAX, ShutOut, Use};
 use crate::error::ClientError;
+use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
 use crate::rt;
 
@@ -46,9 +47,9 @@ impl NodeSlot {
         (before - self.connections.len()) as u64
     }
 
-    /// The connection with the fewest open requests, if those are fewer than `busy_at`; none as well where one has ended,
-    /// which is to be dropped first.
-    pub(super) fn ready(&self, busy_at: usize) -> Option<&Arc<PooledConnection>> {
+    /// The connection with the fewest open requests, if those are fewer than `busy_at` and it has a place for this; none as
+    /// well where one has ended, which is to be dropped first.
+    pub(super) fn ready(&self, busy_at: usize, wanted: Use) -> Option<&Arc<PooledConnection>> {
         let mut best: Option<(&Arc<PooledConnection>, usize)> = None;
         for used in &self.connections {
             let load = used.connection.load()?;
@@ -56,7 +57,8 @@ impl NodeSlot {
                 best = Some((used, load));
             }
         }
-        best.filter(|(_, load)| *load < busy_at).map(|(used, _)| used)
+        let best = best.filter(|(_, load)| *load < busy_at).map(|(used, _)| used)?;
+        best.connection.has_room(wanted).then_some(best)
     }
 
     /// The node that is there instead of the one that is meant, while its connection lasts.
@@ -67,11 +69,47 @@ impl NodeSlot {
         (!is_there).then_some(first.identity.name.as_str())
     }
 
-    /// The connection to the node that is meant with the fewest open requests, and how many those are.
-    pub(super) fn least_busy(&self, name: Option<&str>) -> Option<(Arc<PooledConnection>, usize)> {
+    /// The connection to the node that is meant with the fewest open requests, of those that have a place for this, if one
+    /// has; and how many requests those are: none where there is no place.
+    pub(super) fn least_busy(
+        &self,
+        name: Option<&str>,
+        wanted: Use,
+    ) -> Option<(Arc<PooledConnection>, Option<usize>)> {
         let usable = self.connections.iter().filter(|used| used.is(name));
-        let loads = usable.map(|used| (used, used.connection.open_requests()));
-        loads.min_by_key(|(_, load)| *load).map(|(used, load)| (Arc::clone(used), load))
+        let rank = |used: &&Arc<PooledConnection>| {
+            (!used.connection.has_room(wanted), used.connection.open_requests())
+        };
+        let ranked = usable.map(|used| (rank(&used), used));
+        let ((is_full, load), used) = ranked.min_by_key(|(rank, _)| *rank)?;
+        Some((Arc::clone(used), (!is_full).then_some(load)))
+    }
+
+    /// Why there is no place for another stream, where no further connection is under way; none: for calls, there is none
+    /// either.
+    pub(super) fn too_many_streams(
+        &self,
+        to: &HostPort,
+        config: &PoolConfig,
+    ) -> Option<ClientError> {
+        let open = self.connections.iter().map(|used| used.connection.stream_count());
+        let (streams, least) = open.fold((0_usize, usize::MAX), |(sum, least), count| {
+            (sum.saturating_add(count), least.min(count))
+        });
+        if least < STREAMS_MAX {
+            return None;
+        }
+        let (connections, connections_per_node) =
+            (self.connections.len(), config.connections_per_node);
+        match &self.failure {
+            Some(failure) if connections < connections_per_node => Some(failure.error.clone()),
+            _ => Some(ClientError::TooManyStreams {
+                address: to.to_string(),
+                streams,
+                connections,
+                connections_per_node,
+            }),
+        }
     }
 
     pub(super) fn is_in_use(&self) -> bool {

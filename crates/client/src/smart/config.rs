@@ -44,7 +44,9 @@ pub enum ReadModeError {
     )]
     Linearizable,
     /// The word is unknown.
-    #[error("there is no read mode {0:?}; there are preferred, any, freshest")]
+    #[error(
+        "there is no read mode {0:?}; there are preferred, any (what etcd calls serializable), freshest"
+    )]
     Unknown(String),
 }
 
@@ -56,9 +58,7 @@ impl FromStr for ReadMode {
             "preferred" => Ok(ReadMode::Preferred),
             "any" => Ok(ReadMode::Any),
             "freshest" => Ok(ReadMode::Freshest),
-            "linearizable" | "linearisable" | "strong" | "serializable" => {
-                Err(ReadModeError::Linearizable)
-            }
+            "linearizable" | "linearisable" | "strong" => Err(ReadModeError::Linearizable),
             _ => Err(ReadModeError::Unknown(text.to_owned())),
         }
     }

@@ -100,6 +100,15 @@ fn of_one_try(text: &str) -> String {
     text.replace("; nothing was changed", "")
 }
 
+/// How a call ended that no node could do.
+fn unavailable(error: &ClientError) -> String {
+    match error {
+        // Nodes are fine, and no time has passed.
+        ClientError::TooManyStreams { .. } => error.to_string(),
+        _ => format!("no node could do it in time; the last try: {error}"),
+    }
+}
+
 /// Why a call did not succeed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
@@ -121,8 +130,9 @@ pub enum CallError {
         /// Where.
         at: At,
     },
-    /// The deadline passed while no node could do it.
-    #[error("no node could do it in time; the last try: {error} {at}")]
+    /// The deadline passed while no node could do it. With [`ClientError::TooManyStreams`], which is told at once, this
+    /// client has no room for another watch, monitor or tree.
+    #[error("{} {at}", unavailable(.error))]
     Unavailable {
         /// How the last try failed.
         error: ClientError,
@@ -174,7 +184,7 @@ pub enum CallError {
 
 impl CallError {
     /// The word for programs: a node's, or `no_access`, `plaintext_login` (no access, because the client itself sends no
-    /// secret there in plain text), `unavailable`, `fate_unknown`, `no_majority`, `read_mode`, `bad_value`, `usage`,
+    /// secret there in plain text), `unavailable`, `too_many_streams`, `fate_unknown`, `no_majority`, `read_mode`, `bad_value`, `usage`,
     /// `closed`. None where an old node refused without a word.
     #[must_use]
     pub fn code(&self) -> Option<&str> {
@@ -184,6 +194,9 @@ impl CallError {
                 error: ClientError::NoAccess { code: Some(code), .. }, ..
             } if **code == *PLAINTEXT_LOGIN => Some(PLAINTEXT_LOGIN),
             CallError::NoAccess { .. } => Some("no_access"),
+            CallError::Unavailable {
+                error: error @ ClientError::TooManyStreams { .. }, ..
+            } => Some(error.code()),
             CallError::Unavailable { .. } | CallError::BrokenOff { .. } => Some("unavailable"),
             CallError::FateUnknown { error, .. } => {
                 let code = error.server().and_then(|error| error.code.as_deref());

@@ -191,7 +191,7 @@ async fn begin(shared: &Shared, candidate: &HostPort, takes_any: bool) -> Result
         if only_seeds {
             return Ok(None);
         }
-        let mut stream = used.connection().stream("watch_cluster", &Fields::new()).await?;
+        let mut stream = used.connection().own_stream("watch_cluster", &Fields::new()).await?;
         let told = next_view(&mut stream).await?;
         Ok::<_, ClientError>(Some((stream, told)))
     };

@@ -39,6 +39,8 @@ const OPTIONS: [(&str, &str, Kind); 9] = [
     ("secret_env", "--secret-env", Kind::Word),
     ("plaintext_login", "--plaintext-login", Kind::Flag),
 ];
+/// Those that say who logs in. With a ticket or a key a user can be named, too, who counts more.
+const LOGIN: [&str; 4] = ["--user", "--login", "--secret-file", "--secret-env"];
 /// Of these, what stands behind the command counts alone.
 const SECRETS: [&str; 2] = ["secret_file", "secret_env"];
 
@@ -65,10 +67,17 @@ pub fn command(words: &str, operands: &[&str], options: &[&str]) -> String {
     TYPED.get().unwrap_or(&nothing).command(words, operands, options, "")
 }
 
+/// The same for another login than was typed, if one was: `login` are its options, not quoted yet.
+#[must_use]
+pub fn command_as(login: &[&str], words: &str, operands: &[&str]) -> String {
+    let others = TYPED.get().map(|typed| typed.without(&LOGIN)).unwrap_or_default();
+    others.command(words, operands, login, "")
+}
+
 /// The same for another node than was typed, if one was.
 #[must_use]
 pub fn command_at(node: &str, words: &str, operands: &[&str], options: &[&str]) -> String {
-    let others = TYPED.get().map(Typed::without_node).unwrap_or_default();
+    let others = TYPED.get().map(|typed| typed.without(&["--connect"])).unwrap_or_default();
     others.command(words, operands, &[options, &["--connect", node]].concat(), "")
 }
 
@@ -123,10 +132,14 @@ impl Typed {
         }
     }
 
-    fn without_node(&self) -> Self {
-        let names_node = |word: &&String| word.starts_with("--connect");
-        let words = self.words.iter().filter(|word| !names_node(word)).cloned().collect();
-        Self { words, left_out: self.left_out.clone() }
+    fn without(&self, options: &[&str]) -> Self {
+        let is_one = |word: &str| {
+            let option = word.split([' ', '=']).next().unwrap_or_default();
+            options.contains(&option)
+        };
+        let words = self.words.iter().filter(|word| !is_one(word)).cloned().collect();
+        let left_out = self.left_out.iter().copied().filter(|option| !is_one(option)).collect();
+        Self { words, left_out }
     }
 
     fn command(&self, words: &str, operands: &[&str], options: &[&str], input: &str) -> String {
@@ -216,9 +229,17 @@ mod tests {
     }
 
     #[test]
+    fn for_another_login_the_node_and_how_it_is_known_are_repeated_and_who_logged_in_is_not() {
+        let words =
+            ["get", "--connect", "n1", "--user=-j", "--login", "token", "--secret-file", "-"];
+        let as_joe = typed(&words).without(&LOGIN).command("whoami", &[], &["--user", "joe"], "");
+        assert_eq!(as_joe, "`distkv-node whoami --user joe --connect n1`");
+    }
+
+    #[test]
     fn a_path_like_an_option_stands_behind_two_dashes() {
         let typed = typed(&["get", "--connect", "n1", "--user", "joe"]);
-        let elsewhere = typed.without_node().command("get", &["a"], &[], "");
+        let elsewhere = typed.without(&["--connect"]).command("get", &["a"], &[], "");
         assert_eq!(elsewhere, "`distkv-node get a --user joe`");
         let command = typed.command("set", &["-x", "-"], &["-r"], "");
         assert_eq!(command, "`distkv-node set -r --connect n1 --user joe -- -x -`");

@@ -194,6 +194,15 @@ pub struct EngineCounters {
     pub digest_differences: u64,
 }
 
+impl EngineCounters {
+    /// Changes of data that came to be known here: made here, or taken in from peers. It never decreases. What nodes account
+    /// for among themselves, such as a lineage's events, is not among them.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.writes + self.applied
+    }
+}
+
 impl Engine {
     /// An empty node that is not ready yet: it waits for [`Input::Found`] or for a peer to
     /// catch up from.
@@ -299,6 +308,18 @@ impl Engine {
     #[must_use]
     pub fn counters(&self) -> EngineCounters {
         self.counters
+    }
+
+    /// How many changes ([`EngineCounters::changes`]) were known here when something last came over that link. What
+    /// came to be known since, the peer may lack.
+    #[must_use]
+    pub fn last_word(&self, link: LinkId) -> Option<u64> {
+        self.peers.get(link).map(|peer| peer.changes_then)
+    }
+
+    /// That of each peer.
+    pub fn last_words(&self) -> impl Iterator<Item = (&NodeName, u64)> {
+        self.peers.iter().map(|(_, peer)| (&peer.id.name, peer.changes_then))
     }
 
     /// Members as SWIM sees them, without this node.
@@ -447,7 +468,10 @@ impl Engine {
             Input::Found => self.on_found(out),
             Input::LinkUp { link, peer } => self.on_link_up(link, peer, out),
             Input::LinkDown { link } => self.on_link_down(link, now, out),
-            Input::Messages { link, messages } => self.on_messages(link, messages, now, out),
+            Input::Messages { link, messages } => {
+                self.on_messages(link, messages, now, out);
+                self.note_word(link);
+            }
             Input::Passing { link, bytes } => self.on_repair_passing(link, bytes, now),
             Input::Lagged { link } => {
                 self.greet_elections(link, out);

@@ -129,7 +129,17 @@ pub enum LineError {
 /// # Errors
 /// [`LineError`].
 pub fn decode_line(text: &str) -> Result<Line, LineError> {
-    decode_fields(&object_from_text(text)?)
+    decode_fields(&object_of_line(text)?)
+}
+
+/// The fields of a line. Errors have the column only: whoever reads the file knows which line it is.
+fn object_of_line(text: &str) -> Result<Map<String, Json>, JsonError> {
+    object_from_text(text).map_err(|error| match error {
+        JsonError::Syntax(text) => {
+            JsonError::Syntax(text.replace(" at line 1 column ", " at column "))
+        }
+        other => other,
+    })
 }
 
 /// Reads a version of an entry.
@@ -137,7 +147,7 @@ pub fn decode_line(text: &str) -> Result<Line, LineError> {
 /// # Errors
 /// [`LineError`]; [`LineError::NoVersion`] for a line that is good otherwise.
 pub fn decode_version(text: &str) -> Result<(Line, Version), LineError> {
-    let fields = object_from_text(text)?;
+    let fields = object_of_line(text)?;
     let line = decode_fields(&fields)?;
     let chain = fields.get("chain").and_then(Json::as_array).ok_or(LineError::NoVersion)?;
     let tock = fields.get("tock").filter(|tock| !tock.is_null()).ok_or(LineError::NoVersion)?;

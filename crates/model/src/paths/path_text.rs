@@ -16,9 +16,11 @@
 //! | `:y00ff` | byte string, in hexadecimal |
 //! | `:'t',1` `:('t',)` `:()` | array, as Python writes a tuple (see [`mod@array`]) |
 //! | `:.` `::` `:_` | within strings: a dot, a colon, a space (which may also stand as it is) |
+//! | `:u0009` | within strings: the character of that number, four hexadecimal digits; read only, never written |
 //!
 //! So `a.b:1.c` is "a", "b", 1, "c", and `a:.b` is the one string "a.b". Each path is written in
-//! one way, and read back equal. Vectors made with DistKV are in `clients/conformance/vectors/path_text.json`.
+//! one way, and read back equal. What prints paths for people writes characters that would do something to a terminal
+//! as `:u0009` instead (`printable_path` in `distkv-command`), so that its lines can be typed back. Vectors made with DistKV are in `clients/conformance/vectors/path_text.json`.
 //! DistKV also reads Python expressions (`:1+1`, `:None`, `:0x10`, `:1_000`, `:00`); they are
 //! refused here.
 
@@ -34,6 +36,9 @@ use crate::path_text::array::{ArrayTextProblem, array_text, is_array, parse_arra
 
 #[cfg(test)]
 mod tests;
+
+/// So many hexadecimal digits follow `:u`.
+const NUMBER_DIGITS: usize = 4;
 
 /// Why a text is no path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -86,6 +91,9 @@ pub(crate) enum PathTextProblem {
     /// `:y` without hexadecimal bytes.
     #[error("expected hexadecimal bytes, two digits each, after ':y', found '{0}'")]
     BadBytes(String),
+    /// `:u` without the number of a character.
+    #[error("expected a character's four hexadecimal digits after ':u', found '{0}'")]
+    BadCharacter(String),
     /// Something that begins like an array.
     #[error("bad array \"{text}\": {problem}")]
     BadArray {
@@ -154,7 +162,7 @@ impl Parser<'_> {
                     self.skip(1);
                     self.string()?;
                 }
-                ':' if self.at_escaped_char() => self.string()?,
+                ':' if self.escaped().is_some() => self.string()?,
                 ':' => self.typed_element()?,
                 _ => return Err((start, PathTextProblem::ExpectedSeparator)),
             }
@@ -170,7 +178,8 @@ impl Parser<'_> {
         if !text.is_empty() {
             return self.push(start, Element::Str(&text));
         }
-        if [":x", ":b", ":v", ":y"].iter().any(|kind| self.rest.starts_with(kind)) {
+        // `:u` is none, and has an error of its own.
+        if [":x", ":b", ":v", ":y", ":u"].iter().any(|kind| self.rest.starts_with(kind)) {
             return Ok(());
         }
         let problem = match self.rest.starts_with(':') {
@@ -244,6 +253,12 @@ impl Parser<'_> {
                     }
                 }
             }
+            'u' => {
+                self.skip(1);
+                let content_start = self.offset();
+                let digits: String = self.content().chars().take(NUMBER_DIGITS).collect();
+                Err((content_start, PathTextProblem::BadCharacter(digits)))
+            }
             other => Err(at_content(PathTextProblem::UnknownEscape(other))),
         }
     }
@@ -269,16 +284,13 @@ impl Parser<'_> {
         while let Some(next) = self.rest.chars().next() {
             match next {
                 '.' => break,
-                ':' if self.at_escaped_char() => {
-                    self.skip(1);
-                    content.push(match self.rest.chars().next() {
-                        Some('_') => ' ',
-                        Some(escaped) => escaped,
-                        None => break,
-                    });
-                    self.skip(1);
-                }
-                ':' => break,
+                ':' => match self.escaped() {
+                    Some((escaped, length)) => {
+                        content.push(escaped);
+                        self.skip(length);
+                    }
+                    None => break,
+                },
                 plain => {
                     content.push(plain);
                     self.skip(plain.len_utf8());
@@ -288,9 +300,21 @@ impl Parser<'_> {
         content
     }
 
-    /// Whether a colon comes that escapes a character of a string.
-    fn at_escaped_char(&self) -> bool {
-        [":.", "::", ":_"].iter().any(|escape| self.rest.starts_with(escape))
+    /// The character of a string that is escaped here, if one is, and the length of its escape in bytes.
+    fn escaped(&self) -> Option<(char, usize)> {
+        let behind = self.rest.strip_prefix(':')?;
+        match behind.chars().next()? {
+            '_' => Some((' ', 2)),
+            escaped @ ('.' | ':') => Some((escaped, 2)),
+            'u' => {
+                let digits = behind.get(1..=NUMBER_DIGITS)?;
+                // `from_str_radix` takes a sign.
+                let is_number = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+                let number = u32::from_str_radix(digits, 16).ok().filter(|_| is_number)?;
+                Some((char::from_u32(number)?, 2 + NUMBER_DIGITS))
+            }
+            _ => None,
+        }
     }
 
     fn push(&mut self, start: usize, element: Element<'_>) -> Result<(), ParseError> {

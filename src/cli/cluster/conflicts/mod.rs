@@ -49,11 +49,12 @@ the other.
 A node finds a conflict when it holds one of the two versions and receives the other. Nodes \
 that only ever saw the winner list nothing; --all asks every member, at the client address \
 that it announces, and prints each conflict once. A node keeps the last 1024 conflicts (and \
-16 MiB) since its start; its log has all of them.
+16 MiB) since its start. Its log has a line for the first 64 a minute of one subtree (128 of \
+all), and one with the count of the others; with --log debug each has a line.
 
 An admin is also shown conflicts in the system's own tree (users, access lists), below ':n': \
 if two admins changed one list on two sides of a split, only one of the changes counts, and \
-both are there. Others are shown what they may read.
+both are there. Others are shown what they may read, so none below ':n'.
 
 With --json, one object per line: node, number, path, changed (whether the conflict changed \
 that node's value), winner and loser with value (or \"deleted\": true), chain, tock (0: none), \
@@ -63,7 +64,7 @@ With --follow, a node that is lost is connected to again, for as long as that ta
 is printed: of a node that was restarted, all that it lists and that was not printed.
 
 Exit code: 0 done, 1 a node could not be asked (with --all) or ended its answer, 2 usage, 3 \
-refused, 6 no node was reached, or, with --no-reconnect, the connection was lost.")]
+refused, 6 no node was reached, or, with --no-reconnect, the connection was lost; 8 it cannot be written.")]
 pub(in crate::cli) struct ConflictsArgs {
     /// Below which path; ':' is the root
     #[arg(value_parser = parse_path, default_value = ":")]
@@ -115,13 +116,17 @@ pub(in crate::cli) async fn run(args: ConflictsArgs) -> Result<(), CliError> {
         return follow::follow(asking.nodes, &args, &mut printer).await;
     }
     if printer.printed == 0 {
-        // It must not seem that there are none where the system's own were not asked for.
         let place = match args.path.is_root() {
-            true if asking.nodes.iter().all(Node::tells_system) => String::new(),
-            true => String::from(" (the system's own, of users and access lists, are below :n)"),
+            true => String::new(),
             false => format!(" below {}", shown_path(&args.path)),
         };
-        say::line(&format!("no conflicts were found at {} since the start{place}", asking.names()));
+        // It must not seem that there are none of those which the session is not told of.
+        let others = match asking.nodes.iter().all(Node::tells_all) {
+            true => "",
+            false => " (those of users and access lists, below :n, are told to admins only)",
+        };
+        let names = asking.names();
+        say::line(&format!("no conflicts were found at {names} since the start{place}{others}"));
     }
     if asking.is_complete { Ok(()) } else { Err(CliError::Told) }
 }

@@ -20,6 +20,8 @@ pub(super) struct Node {
     address: Option<HostPort>,
     /// One, or two if the system's own tree is asked for, too: a list of the root lacks that.
     places: Vec<Place>,
+    /// It tells this session of all conflicts below the path, those of the system's own tree included.
+    tells_all: bool,
     /// Its name and incarnation, as it tells them: numbers count from its start. None of a node that cannot be asked.
     pub(super) life: Option<Vec<u8>>,
 }
@@ -75,16 +77,18 @@ impl Node {
         let name = printable(&remote.connection.greeting().node).into_owned();
         let place = |path| Place { path, watch: None, last: 0 };
         let mut places = vec![place(path.clone())];
-        // Who may not see it is not refused, which would be a line in the node's audit log: it is not asked for.
-        if path.is_root() && may_see_system(&remote).await {
+        let has_system = path.is_root() || path.starts_with(&Path::system_root());
+        let tells_all = !has_system || may_see_system(&remote).await;
+        if path.is_root() && tells_all {
             places.push(place(Path::system_root()));
         }
-        Self { name, remote, address, places, life: None }
+        Self { name, remote, address, places, tells_all, life: None }
     }
 
-    /// Whether its conflicts in the system's own tree are asked for besides those of the root.
-    pub(super) fn tells_system(&self) -> bool {
-        self.places.len() > 1
+    /// Whether it tells this session of all conflicts below the path. Others than admins get an empty list of the system's
+    /// own ones, and no refusal.
+    pub(super) fn tells_all(&self) -> bool {
+        self.tells_all
     }
 
     /// Connects to it again.

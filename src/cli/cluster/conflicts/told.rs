@@ -9,7 +9,7 @@ use crate::cli::data::entry::{add_chain_and_tock, chain_text};
 use crate::cli::error::CliError;
 use crate::cli::remote::whole_path;
 use crate::cli::say;
-use crate::cli::terminal::output::{Output, count_of, json_of, printable, text_of};
+use crate::cli::terminal::output::{Output, count_of, json_of, printable, printable_path, text_of};
 use crate::cli::terminal::times::show_time;
 use crate::client::Message;
 use crate::model::path::Path;
@@ -65,7 +65,7 @@ impl Told {
 
     fn lines(&self, shows_node: bool) -> [String; 3] {
         let node = if shows_node { format!("{} ", self.node) } else { String::new() };
-        let head = format!("{node}{}  {}", self.number(), printable(&self.path));
+        let head = format!("{node}{}  {}", self.number(), printable_path(&self.path));
         let values = [&self.winner, &self.loser].map(|version| match version.get("value") {
             Some(value) => text_of(value),
             None => String::from("(deleted)"),
@@ -129,7 +129,7 @@ pub(super) struct Printer {
 impl Printer {
     pub(super) fn new(args: &ConflictsArgs) -> Printer {
         Printer {
-            output: Output::new(args.remote.json),
+            output: Output::of_read(args.remote.json),
             shows_node: args.all,
             limit: args.limit,
             left: args.count,

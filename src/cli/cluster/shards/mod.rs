@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
-use crate::cli::terminal::output::{Output, Table, printable};
+use crate::cli::terminal::output::{Output, Table, printable, shown_path};
 use crate::cli::terminal::units::show_bytes;
 use crate::model::path::Path;
 use crate::model::shard::shard_of;
@@ -160,7 +160,7 @@ fn order(rows: &mut Vec<Row>, by: Option<By>) {
 }
 
 fn print_rows(rows: &[Row], json: bool) -> Result<(), CliError> {
-    let mut output = Output::new(json);
+    let mut output = Output::of_read(json);
     if json {
         rows.iter().try_for_each(|row| output.json_line(row.json()))?;
         return output.flush();
@@ -186,7 +186,7 @@ fn print_rows(rows: &[Row], json: bool) -> Result<(), CliError> {
 async fn of(path: &Path, remote: &RemoteArgs) -> Result<(), CliError> {
     let shard = shard_of(path);
     let prefer = preference(&remote.connect_in_time().await?, shard).await?;
-    let mut output = Output::new(remote.json);
+    let mut output = Output::of_read(remote.json);
     output.either(
         || json!({"path": path.to_string(), "shard": shard, "prefer": prefer}),
         || {
@@ -194,7 +194,7 @@ async fn of(path: &Path, remote: &RemoteArgs) -> Result<(), CliError> {
                 Some(name) => format!("clients prefer {}", printable(name)),
                 None => String::from("no node is set as preferred"),
             };
-            format!("{}: shard {shard}, {whom}", printable(&path.to_string()))
+            format!("{}: shard {shard}, {whom}", shown_path(path))
         },
     )?;
     output.flush()

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs, address_entry};
 use crate::cli::say;
-use crate::cli::terminal::output::{Output, printable};
+use crate::cli::terminal::output::{Output, printable, shown_path};
 use crate::client::message::{array_items, as_str, map_items};
 use crate::client::{Fields, Message};
 use crate::model::ids::NodeName;
@@ -108,8 +108,8 @@ pub(super) async fn warn_of_ignored(remote: &Remote) {
 fn ignored(children: &[u8]) -> Vec<String> {
     let wrong = |(name, value): (&[u8], &[u8])| {
         let name = Path::from_msgpack(name).ok()?;
-        let shown = preferences_path().join(&name).map(|path| path.to_string());
-        let shown = shown.unwrap_or_else(|_| name.to_string());
+        let shown = preferences_path().join(&name).map(|path| shown_path(&path));
+        let shown = shown.unwrap_or_else(|_| shown_path(&name));
         let is_shard = matches!(name.first(), Some(Element::Int(n)) if (0..i128::from(SHARD_COUNT)).contains(&n));
         if !is_shard {
             return Some(format!("{shown} is ignored: it names no shard (0 to 1023)"));

@@ -5,6 +5,7 @@ mod rows;
 mod screen;
 
 use std::collections::BTreeMap;
+use std::env;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,11 +47,11 @@ nodes. CONFLICTS counts since the node's start, with what is new. BEHIND is how 
 node's own changes the slowest of those it is linked to has not confirmed. WAITING is what \
 clients have not taken and the disk has not written; IN and OUT are bytes between nodes.
 
-Where standard output is no terminal, or with --once, one table is printed after two looks. \
+Where standard output is no terminal, or TERM is dumb, or with --once, one table is printed after two looks. \
 With --json, one object per node and look, until it is ended, or once with --once; \"state\" is ok, \
 warns, not ready, no answer or no address, \"why\" the reason for no answer. On a secured node, this is for operators and admins.
 
-Exit code: 0 done, 1 failed, 2 usage, 3 refused, 6 no node was reached.")]
+Exit code: 0 done, 1 failed, 2 usage, 3 refused, 6 no node was reached, 8 it cannot be written.")]
 pub(in crate::cli) struct TopArgs {
     /// Print one table, and end
     #[arg(long)]
@@ -81,14 +82,19 @@ pub(in crate::cli) async fn run(args: TopArgs) -> Result<(), CliError> {
     if args.remote.json {
         return top.tell_lines(args.once).await;
     }
-    if args.once || !io::stdout().is_terminal() {
+    if args.once || !io::stdout().is_terminal() || is_dumb() {
         rt::sleep(every).await;
         top.look().await;
-        let mut output = Output::new(false);
+        let mut output = Output::of_read(false);
         top.text(false).iter().try_for_each(|line| output.line(line))?;
         return output.flush();
     }
     top.show().await
+}
+
+/// Whether the terminal has no cursor to move.
+fn is_dumb() -> bool {
+    env::var_os("TERM").is_some_and(|terminal| terminal == "dumb")
 }
 
 struct Top {
@@ -159,7 +165,7 @@ impl Top {
     }
 
     async fn tell_lines(&mut self, once: bool) -> Result<(), CliError> {
-        let mut output = Output::new(true);
+        let mut output = Output::of_read(true);
         loop {
             rt::sleep(self.every).await;
             self.look().await;

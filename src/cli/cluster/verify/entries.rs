@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json};
 use crate::cli::data::entry::{add_chain_and_tock, chain_text};
 use crate::cli::error::CliError;
 use crate::cli::remote::Remote;
-use crate::cli::terminal::output::{json_of, printable, text_of};
+use crate::cli::terminal::output::{json_of, printable, shown_path, text_of};
 use crate::client::{Chain, Fields, Message, ReplyStream, StreamEvent};
 use crate::model::path::Path;
 use crate::model::shard::shard_of;
@@ -148,8 +148,7 @@ impl Difference {
                 format!("   {name:width$}  {value}  {}  tock {tock}", printable(&chain))
             }
         };
-        let path = self.path.to_string();
-        let head = format!("{}  (shard {})", printable(&path), self.shard);
+        let head = format!("{}  (shard {})", shown_path(&self.path), self.shard);
         [head, line(a, &self.a), line(b, &self.b)]
     }
 }

@@ -18,7 +18,7 @@ use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{Output, count_of, printable};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::cli::terminal::units::{parse_duration, show_millis};
-use crate::client::{Access, Connection, HostPort, Options};
+use crate::client::{Access, Connection, Fields, HostPort, Message, Options};
 use crate::model::ids::Millis;
 use crate::model::shard::SHARD_COUNT;
 use crate::node::config::CLIENT_PORT;
@@ -42,7 +42,7 @@ Examples:
   distkv-node verify 127.0.0.1:27586 127.0.0.1:27596 --patience 1m
   distkv-node verify n1.example.org n2.example.org --json | jq .equal
 
-A and B are the client ports of two nodes. Each node keeps a hash per shard over its \
+A and B are the client ports of two nodes; two addresses of one node are refused. Each node keeps a hash per shard over its \
 entries: paths, values, changes and tocks, deleted entries included. If all 1024 hashes \
 agree, the nodes hold the same. If not, the entries of the shards that differ are compared, \
 and each difference is printed with what either node has.
@@ -96,6 +96,11 @@ pub(in crate::cli) async fn run(args: VerifyArgs) -> Result<(), CliError> {
     );
     let connected = interrupt.or(connecting).await;
     let (a, b) = connected.map_err(|error| error.left(NOTHING_COMPARED))?;
+    let is_one = interrupt.or(is_one_node(&a, &b)).await;
+    if is_one.map_err(|error| error.left(NOTHING_COMPARED))? {
+        let text = format!("{} and {} are one node, {}: give two nodes", args.a, args.b, a.node);
+        return Err(CliError::Usage(text));
+    }
     let mut comparison = Comparison::new(a, b);
     let looked = interrupt.or(comparison.look_until(args.patience)).await;
     looked.map_err(|error| error.left(&comparison.left()))?;
@@ -121,7 +126,8 @@ pub(in crate::cli) async fn run(args: VerifyArgs) -> Result<(), CliError> {
 
 /// One of the two nodes.
 pub(in crate::cli) struct Side {
-    /// Its name, or its address where both have the same name.
+    node: String,
+    /// The name, with the address where both have the same name.
     name: String,
     address: String,
     remote: Remote,
@@ -143,10 +149,10 @@ impl Side {
             access: access.clone(),
         };
         let connection = Connection::connect(address, options).await.map_err(no_greeting)?;
-        let name = printable(&connection.greeting().node).into_owned();
+        let node = printable(&connection.greeting().node).into_owned();
         let address = connection.address().to_owned();
         let remote = Remote::over(connection, timeout);
-        Ok(Side { name, address, remote, sums: BTreeMap::new() })
+        Ok(Side { name: node.clone(), node, address, remote, sums: BTreeMap::new() })
     }
 
     async fn read(&self) -> Result<BTreeMap<u16, (u64, u64)>, CliError> {
@@ -172,8 +178,27 @@ impl Side {
     }
 
     fn json(&self) -> Json {
-        json!({"node": self.name, "address": self.address, "entries": self.entries()})
+        json!({"node": self.node, "address": self.address, "entries": self.entries()})
     }
+}
+
+/// Whether both are the same node, reached by two addresses: it would be equal to itself. Where a node does not say, they
+/// are taken for two.
+async fn is_one_node(a: &Side, b: &Side) -> Result<bool, CliError> {
+    if a.node != b.node {
+        return Ok(false);
+    }
+    let life = |reply: Message| reply.str("life").map(str::to_owned);
+    let nothing = Fields::new();
+    let (a, b) = try_join(
+        a.remote.try_request("status", &nothing),
+        b.remote.try_request("status", &nothing),
+    )
+    .await?;
+    Ok(match (a.ok().and_then(life), b.ok().and_then(life)) {
+        (Some(a), Some(b)) => a == b,
+        _ => false,
+    })
 }
 
 async fn open_lister<'a>(
@@ -214,8 +239,9 @@ impl Found {
 impl Comparison {
     fn new(mut a: Side, mut b: Side) -> Comparison {
         if a.name == b.name {
-            a.name.clone_from(&a.address);
-            b.name.clone_from(&b.address);
+            for side in [&mut a, &mut b] {
+                side.name = format!("{} ({})", side.node, side.address);
+            }
         }
         let open = (0..SHARD_COUNT).collect();
         Comparison { a, b, open, looks: 0, is_changing: false, changed_at: 0 }

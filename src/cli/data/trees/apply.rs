@@ -15,7 +15,9 @@ use crate::cli::files::read::{Lines, name_of};
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
 use crate::cli::say;
 use crate::cli::terminal::interrupt::Interrupt;
-use crate::cli::terminal::output::{Output, count_of, json_of, printable, shown_path, text_of};
+use crate::cli::terminal::output::{
+    Output, count_of, json_of, printable_path, shown_path, text_of,
+};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::client::{Fields, StreamEvent};
 use crate::model::path::Path;
@@ -153,8 +155,10 @@ pub(in crate::cli) async fn run_apply(args: ApplyArgs) -> Result<(), CliError> {
     if args.dry_run {
         differences.iter().try_for_each(|difference| difference.print(&mut output))?;
         output.flush()?;
-        let count = count_of(differences.len() as u64, "entry", "entries");
-        say::line(&format!("{count} would be changed"));
+        let total = differences.len() as u64;
+        let set = differences.iter().filter(|difference| difference.then.is_some()).count() as u64;
+        let (count, deleted) = (count_of(total, "entry", "entries"), total - set);
+        say::line(&format!("{count} would be changed: {set} set, {deleted} deleted"));
         return Ok(());
     }
     let mut done = Done::default();
@@ -305,7 +309,7 @@ impl Difference {
             },
             || {
                 let text = |value: Option<&[u8]>| value.map(text_of).unwrap_or_default();
-                let path = printable(&path);
+                let path = printable_path(&path);
                 match (now, then) {
                     (None, _) => format!("+ {path}  {}", text(then)),
                     (_, None) => format!("- {path}  {}", text(now)),

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
 use crate::cli::terminal::interrupt::Interrupt;
-use crate::cli::terminal::output::{Output, count_of, printable, shown_path};
+use crate::cli::terminal::output::{Output, count_of, shown_path};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::client::{Fields, StreamEvent};
 use crate::model::path::Path;
@@ -136,9 +136,9 @@ async fn run(places: &Places, remote: &RemoteArgs, moves: bool) -> Result<(), Cl
     };
     let text = || {
         let count = count_of(if moves { deleted } else { copied }, "entry", "entries");
-        let (from, to) = (places.from.to_string(), places.to.to_string());
+        let (from, to) = (shown_path(&places.from), shown_path(&places.to));
         let verb = if moves { "moved" } else { "copied" };
-        format!("{count} {verb} from {} to {}", printable(&from), printable(&to))
+        format!("{count} {verb} from {from} to {to}")
     };
     output.either(json, text)?;
     output.flush()?;

@@ -11,7 +11,7 @@ use crate::cli::error::CliError;
 use crate::cli::files::read::{Lines, name_of};
 use crate::cli::remote::{Remote, RemoteArgs, address_entry, parse_path};
 use crate::cli::terminal::interrupt::Interrupt;
-use crate::cli::terminal::output::{Output, count_of, printable};
+use crate::cli::terminal::output::{Output, count_of, printable_path};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::client::Fields;
 use crate::model::meta::AUTH_PATH;
@@ -149,7 +149,7 @@ async fn import<R: io::Read>(
                     done.unchanged += 1;
                 }
                 Err(error) => {
-                    let (line, path) = (request.line, printable(&request.path).into_owned());
+                    let (line, path) = (request.line, printable_path(&request.path).into_owned());
                     let is_login = request.is_login && error.has_code("denied");
                     let advice = if is_login { NO_LOGINS } else { "" };
                     return Err(error.said(|why| format!("line {line} ({path}): {why}{advice}")));

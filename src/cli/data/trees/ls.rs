@@ -2,12 +2,12 @@
 
 use clap::Args;
 use futures::future::try_join_all;
-use serde_json::json;
+use serde_json::{Map, Value as Json};
 
 use crate::cli::data::entry::value_text;
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs, address_entry, parse_path, whole_path};
-use crate::cli::terminal::output::{Output, printable};
+use crate::cli::terminal::output::{Output, json_of, printable_path};
 use crate::cli::terminal::times::show_time;
 use crate::client::{Fields, Message, StreamEvent};
 use crate::model::path::Path;
@@ -24,10 +24,13 @@ Examples:
   distkv-node ls site --long # with values, and when they were set
   distkv-node ls --json | jq -r .path
 
-Names are whole paths, so that they can be given to other commands. Behind a name without a value of \
-its own stands a '/': something is below it. `tree` prints everything at once.
+Names are whole paths, so that they can be given to other commands; control characters in them are printed \
+as `distkv-node --help`, \"Paths\", says. Behind a name without a value of \
+its own stands a '/': something is below it. `tree` prints everything at once. With --json, one object per line: path, has_value, with --long \
+the value, and time (when it was changed, if that is known).
 
-Exit code: 0 done (also where there is nothing), 1 failed, 2 usage, 3 refused, 6 no node was reached.")]
+Exit code: 0 done (also where there is nothing), 1 failed, 2 usage, 3 refused, 6 no node was \
+reached, 8 it cannot be written.")]
 pub(in crate::cli) struct LsArgs {
     /// Where to look; ':' is the root
     #[arg(value_parser = parse_path, default_value = ":")]
@@ -48,7 +51,7 @@ pub(in crate::cli) async fn run(args: LsArgs) -> Result<(), CliError> {
     fields.bool("with_time", args.long || args.remote.json);
     let remote = args.remote.connect_for_streams().await?;
     let mut stream = remote.stream(action, &fields).await?;
-    let mut output = Output::new(args.remote.json);
+    let mut output = Output::of_read(args.remote.json);
     let mut rows = Vec::with_capacity(ROWS_AT_ONCE);
     let mut is_whole = false;
     while !is_whole {
@@ -97,17 +100,25 @@ async fn has_below(remote: &Remote, path: &Path) -> Result<bool, CliError> {
 }
 
 fn print(path: &str, message: &Message, long: bool, output: &mut Output) -> Result<(), CliError> {
-    let has_value = message.get("value").is_some();
+    let value = message.get("value");
     output.either(
-        || match message.u64("time").filter(|_| has_value) {
-            Some(time) => {
-                json!({"path": path, "has_value": has_value, "time": show_time(time)})
+        || {
+            let mut out = Map::new();
+            out.insert("path".into(), path.into());
+            out.insert("has_value".into(), value.is_some().into());
+            if let Some(value) = value {
+                if long {
+                    out.insert("value".into(), json_of(value));
+                }
+                if let Some(time) = message.u64("time") {
+                    out.insert("time".into(), show_time(time).into());
+                }
             }
-            None => json!({"path": path, "has_value": has_value}),
+            Json::Object(out)
         },
         || {
-            let name = printable(path);
-            match (has_value, long) {
+            let name = printable_path(path);
+            match (value.is_some(), long) {
                 (false, _) => format!("{name}/"),
                 (true, false) => name.into_owned(),
                 (true, true) => match message.u64("time").map(show_time) {

@@ -7,7 +7,7 @@ use crate::cli::data::entry::{ask_for_chain, entry_json, value_text};
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, address_entry, parse_path, whole_path};
 use crate::cli::say;
-use crate::cli::terminal::output::{Output, printable};
+use crate::cli::terminal::output::{Output, printable_path};
 use crate::client::{Fields, StreamEvent};
 use crate::model::path::Path;
 
@@ -31,7 +31,8 @@ Entries come in a fixed order, as they were at one moment. With --json, one obje
 path, value, tock, time (when it was changed, if that is known), and with --chain the events that last \
 changed it.
 
-Exit code: 0 done (also where there is nothing), 1 failed, 2 usage, 3 refused, 6 no node was reached.")]
+Exit code: 0 done (also where there is nothing), 1 failed, 2 usage, 3 refused, 6 no node was \
+reached, 8 it cannot be written.")]
 pub(in crate::cli) struct TreeArgs {
     /// Where to begin; ':' is the root
     #[arg(value_parser = parse_path, default_value = ":")]
@@ -75,14 +76,14 @@ pub(in crate::cli) async fn run(args: TreeArgs) -> Result<(), CliError> {
     }
     let remote = args.remote.connect().await?;
     let mut stream = remote.stream(action, &fields).await?;
-    let mut lines = AlignedLines::new(Output::new(args.remote.json));
+    let mut lines = AlignedLines::new(Output::of_read(args.remote.json));
     while let Some(event) = remote.next(&mut stream).await? {
         let StreamEvent::Item { path, message } = event else { continue };
         let path = whole_path(&args.path, path.as_ref());
         if lines.output.json {
             lines.output.json_line(Json::Object(entry_json(&path, &message)))?;
         } else {
-            lines.add(printable(&path).into_owned(), value_text(&message))?;
+            lines.add(printable_path(&path).into_owned(), value_text(&message))?;
         }
     }
     lines.finish()?;

@@ -15,7 +15,9 @@ use crate::cli::files::read::read_state;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
 use crate::cli::snapshot::save::{PAST_TIMEOUT, fetch};
 use crate::cli::terminal::interrupt::Interrupt;
-use crate::cli::terminal::output::{Output, count_of, json_of, printable, shown_path, text_of};
+use crate::cli::terminal::output::{
+    Output, count_of, json_of, printable_path, shown_path, text_of,
+};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::cli::terminal::times::{Moment, parse_moment, show_time};
 use crate::cli::{say, typed};
@@ -228,7 +230,7 @@ fn print(difference: &Difference, what: &str, output: &mut Output) -> Result<(),
             json!({"path": path, "change": what, "now": value(now), "then": value(then)})
         },
         || {
-            let path = printable(&path);
+            let path = printable_path(&path);
             match (now, then) {
                 (None, then) => format!("+ {path}  {}", then.map(text_of).unwrap_or_default()),
                 (Some(now), Some(then)) if what == "restore" => {

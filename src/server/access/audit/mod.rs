@@ -72,6 +72,8 @@ struct State {
     lately: Lately,
     /// All that were written.
     written: u64,
+    /// Why the file is not, or not the one, where it should be: for people.
+    place_trouble: Option<String>,
     wants_reopening: bool,
     is_closed: bool,
 }
@@ -114,6 +116,7 @@ impl Default for State {
             lately_on_disk: Lately::default(),
             lately: Lately::default(),
             written: 0,
+            place_trouble: None,
             wants_reopening: false,
             is_closed: false,
         }
@@ -291,6 +294,14 @@ impl Audit {
         }
     }
 
+    /// The writer tells whether the file is where it should be, and if not, why, for people. Whether that is news.
+    pub(crate) fn note_place(&self, trouble: Option<String>) -> bool {
+        let mut state = self.0.state.lock();
+        let is_news = state.place_trouble != trouble;
+        state.place_trouble = trouble;
+        is_news
+    }
+
     /// How many records were written, and how many were lost, since the start.
     #[must_use]
     pub(crate) fn counts(&self) -> (u64, u64) {
@@ -298,7 +309,7 @@ impl Audit {
         (state.written, state.lost_ever)
     }
 
-    /// What an operator should know: records were lost of late.
+    /// What an operator should know: the file is not where it should be; records were lost of late.
     pub(crate) fn warnings(&self, now: Millis) -> Vec<String> {
         let state = self.0.state.lock();
         let of = |lately: &Lately, why: &str| {
@@ -309,10 +320,11 @@ impl Audit {
                 )
             })
         };
-        let disk = "its disk does not take them (the node's log says why)";
+        let disk = "it could not be written (the node's log says why)";
         let crowd =
             "more came at once than its disk takes; look in it for who or what caused so many";
-        of(&state.lately_on_disk, disk).into_iter().chain(of(&state.lately, crowd)).collect()
+        let lost = of(&state.lately_on_disk, disk).into_iter().chain(of(&state.lately, crowd));
+        state.place_trouble.iter().cloned().chain(lost).collect()
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(in crate::server) mod acl;
 mod change;
+pub(in crate::server) mod entries;
 pub(in crate::server) mod login;
 mod removal;
 pub(in crate::server) mod unenforced;

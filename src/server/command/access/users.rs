@@ -26,6 +26,7 @@ use crate::server::access::mistakes::Mistake;
 use crate::server::connections::session::{Context, NodeNames, Session, Then};
 
 use super::change::{ANY, Change, There, Wanted, has_list, held, make, take_list, too_long};
+use super::entries::path_of_access;
 use super::login::random;
 use super::removal::{write_removal, write_removal_for_record};
 
@@ -343,11 +344,6 @@ impl Session {
             self.guest.parting = out.get(from..).unwrap_or_default().to_vec();
         }
     }
-}
-
-/// A path below which users and lists are. Most changes are elsewhere, so its bytes are looked at first.
-fn path_of_access(path: &[u8]) -> Option<Path> {
-    path.starts_with(AUTH_PATH).then(|| Path::from_canonical(path).ok())?
 }
 
 /// An access list that is written to has a name that can be given to a user.

@@ -17,6 +17,7 @@ use crate::protocol::client::{Action, ClientError, ErrorCode};
 use crate::replica::watch::WatchScope;
 use crate::server::access::mistakes::Mistake;
 use crate::server::access::sight::Sight;
+use crate::server::command::access::entries::check_tree;
 use crate::server::connections::session::{Context, NodeNames, Session, Then};
 use crate::server::counts::Counts;
 use crate::server::stream::walk::{Include, ScopeWalk};
@@ -152,6 +153,7 @@ impl Session {
         }
         self.writer(cx).check(top.as_bytes(), false)?;
         Self::check_ready(cx)?;
+        check_tree(cx, self.writer(cx), &top)?;
         self.check_room(cx, seq)?;
         let (tree, names) = cx.hub.read(|engine| (engine.tree().clone(), NodeNames::of(engine)));
         let shortener = Shortener::new(&top);

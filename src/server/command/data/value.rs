@@ -12,7 +12,7 @@ use crate::model::count::count_of;
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, Millis, Tock};
 use crate::model::invariant::OrBroken;
-use crate::model::meta::{AUTH_PATH, Family, METHODS, is_secret, login, shown};
+use crate::model::meta::{Family, is_secret, shown};
 use crate::model::value::Value;
 use crate::protocol::client::chain::ChainField;
 use crate::protocol::client::reply::write_error;
@@ -25,6 +25,7 @@ use crate::server::access::authorise::Denied;
 use crate::server::access::mistakes::Mistake;
 use crate::server::access::types::TypeChecks;
 use crate::server::change_time;
+use crate::server::command::access::entries::check_entry;
 use crate::server::command::access::{check_list_name, demote_for_list, remove_for_record};
 use crate::server::connections::session::{
     Context, Decoded, NodeNames, Session, WholePath, check_time, not_ready,
@@ -197,7 +198,9 @@ impl Session {
         if cx.access.is_unchecked(path.as_bytes()) {
             return Ok(Permit { path, stored: None, over_value: None, hides_old: false });
         }
-        self.writer(cx).check(path.as_bytes(), write.value.is_some())?;
+        let writer = self.writer(cx);
+        writer.check(path.as_bytes(), write.value.is_some())?;
+        check_entry(cx, writer, path.as_bytes(), write.value)?;
         match write.value {
             Some(_) => check_list_name(path.as_bytes())?,
             None => demote_for_list(cx, path.as_bytes()),
@@ -344,20 +347,7 @@ pub(in crate::server) fn check_type(
             let none = TypeChecks::default();
             cx.access.types.as_deref().unwrap_or(&none).check_change(&path.to_path(), value)
         }
-        Some(Family::Auth) if path.as_bytes() == AUTH_PATH => check_login(value).map(|()| None),
         _ => Ok(None),
-    }
-}
-
-/// A client must not lock out everybody, itself included, by a slip. What comes from peers and files may.
-fn check_login(value: &[u8]) -> Result<(), ClientError> {
-    match login(value) {
-        Some(login) if !login.is_known() => Err(ClientError::bad_request(format!(
-            "nobody could log in any more: the value at :n.auth must be nil, or a map whose 'current' is one of {}, \
-             or nil; nothing was changed",
-            METHODS.join(", ")
-        ))),
-        _ => Ok(()),
     }
 }
 

@@ -17,6 +17,7 @@ use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
 use crate::replica::write::{Write, Written};
 use crate::server::access::authorise::Target;
 use crate::server::change_time;
+use crate::server::command::access::entries::check_entry;
 use crate::server::command::cluster::admin::LongMap;
 use crate::server::command::data::value::check_type;
 use crate::server::connections::session::{Context, Session, Then, WholePath};
@@ -133,7 +134,9 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
         let path = self.resolve(cx, Action::Update, &change.path)?.to_path();
-        self.writer(cx).check(path.as_bytes(), change.value.is_some())?;
+        let writer = self.writer(cx);
+        writer.check(path.as_bytes(), change.value.is_some())?;
+        check_entry(cx, writer, path.as_bytes(), change.value)?;
         cx.check_storage()?;
         let stored = match change.value {
             Some(value) => check_type(cx, &WholePath::Joined(path.clone()), value)?,

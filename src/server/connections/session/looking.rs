@@ -12,7 +12,7 @@ use crate::protocol::client::{Action, ClientError, ClientMessage};
 /// Most clients that may look at once.
 pub(crate) const KEPT_CONNECTIONS_MAX: usize = 8;
 /// One that asks nothing for so long gives its place up.
-const LOOK_MS_MAX: Millis = 5_000;
+pub(in crate::server) const LOOK_MS_MAX: Millis = 5_000;
 
 /// Whether whoever looks may ask that.
 fn is_looking(action: Action) -> bool {

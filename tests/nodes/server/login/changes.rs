@@ -262,6 +262,34 @@ fn of_changes_of_one_list_on_two_sides_one_is_lost_and_that_is_reported() {
     assert_eq!(node.hub.read(Engine::counters).conflicts, before + 1);
 }
 
+/// Each pattern is an entry of its own, so there is nothing of which one could be lost.
+#[test]
+fn changes_of_different_patterns_of_one_list_on_two_sides_are_merged_without_a_report() {
+    let node = secured();
+    let mut here = admin(&node);
+    here.ok(limited("joe", "test123", "plant"));
+    for (at, letters) in [("plant", "xen"), ("plant.#", "rwcdxen")] {
+        here.ok(pattern("plant", at, letters));
+    }
+    let cut_off = serve(elsewhere(&node));
+    here.ok(pattern("plant", "plant.#", "r"));
+    let mut there = admin(&cut_off);
+    for (at, letters) in [("plant.door", "xen"), ("plant.door.#", "rwcdxen")] {
+        there.ok(pattern("plant", at, letters));
+    }
+    let before = node.hub.read(Engine::counters).conflicts;
+    heal(&cut_off.hub, &node.hub);
+    heal(&node.hub, &cut_off.hub);
+    for side in [&node, &cut_off] {
+        let mut joe = logged_in(side, "password", "joe", "test123");
+        let set = |at| map! {"action": "set_value", "path": path(at), "value": 1};
+        assert_eq!(joe.code(set("plant.lamp")), "denied", "what was tightened");
+        // What was loosened beside it.
+        joe.ok(set("plant.door.x"));
+        assert_eq!(side.hub.read(Engine::counters).conflicts, before);
+    }
+}
+
 #[test]
 fn a_user_who_was_made_on_the_other_side_cannot_log_in_before_that_has_come() {
     let node = secured();

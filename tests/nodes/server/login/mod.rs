@@ -1,5 +1,6 @@
 //! Logins and users, over real sockets.
 
+mod by_entry;
 mod certificates;
 mod changes;
 mod grace;

@@ -1,13 +1,15 @@
 //! Passwords, tokens and keys: what logs in, what does not, and what is never shown.
 
 use distkv::engine::Engine;
+use distkv::model::path::Path;
+use distkv::replica::write::Write;
 use distkv_access::dh::Group;
 use distkv_access::secret::guesses::FREE;
 
 use super::{
     TEST123, admin, agree, boxed, bytes, guess, key_login, logged_in, login, password, secured,
 };
-use crate::harness::{Node, Value, fields, has, path, text};
+use crate::harness::{Node, Value, encode, fields, has, path, text};
 
 const FAILED: &str = "AuthFailedError('Password hashes do not match', 'joe')";
 
@@ -237,8 +239,19 @@ fn nothing_that_a_client_can_ask_for_shows_a_secret() {
     assert_eq!(admin.code(set), "denied");
     let set = map! {"action": "set_internal", "path": joe(), "value": 1, "idem": true};
     assert_eq!(admin.code(set), "denied");
-    let set = map! {"action": "set_internal", "path": joe(), "value": map! {"role": "user"}};
-    assert!(!has(&admin.ok(set), "prev"));
+    // Nor of what is no user's.
+    let below = || path("auth.password.user.joe.old");
+    for value in [1, 2] {
+        let set = map! {"action": "set_internal", "path": below(), "value": value};
+        assert!(!has(&admin.ok(set), "prev"));
+    }
+    for set in [
+        map! {"action": "set_internal", "path": below(), "value": 2, "prev": 2},
+        map! {"action": "set_internal", "path": below(), "value": 2, "idem": true},
+    ] {
+        assert_eq!(admin.code(set.clone()), "denied", "{set}");
+    }
+    admin.ok(map! {"action": "delete_internal", "path": below()});
     let delete = map! {"action": "delete_internal", "path": joe(), "nchain": 1};
     assert!(!has(&admin.ok(delete), "prev"));
     let conflicts = admin.stream(map! {"action": "conflicts", "path": path(":n"), "nchain": 1});
@@ -301,13 +314,18 @@ fn a_token_is_made_by_the_node_told_once_and_used_like_a_password_too() {
     assert_eq!(admin.code(short), "bad_request");
 }
 
+/// What the data has because it was loaded: clients cannot store it.
+fn as_loaded(node: &Node, at: &str, value: &Value) {
+    let at: Path = at.parse().unwrap();
+    node.hub.write(Write::new(&at, Some(&encode(value))), false).0.unwrap();
+}
+
 #[test]
 fn passwords_of_the_original_log_in_and_are_stored_anew_by_that() {
     let node = Node::found("n1");
     let mut client = node.connect();
     let record = map! {"password": Value::Binary(bytes(TEST123)), "role": "admin"};
-    let joe = path("auth.password.user.joe");
-    client.ok(map! {"action": "set_internal", "path": joe, "value": record});
+    as_loaded(&node, ":n.auth.password.user.joe", &record);
     let stored = || {
         node.hub.read(|engine: &Engine| {
             let at: distkv::model::path::Path = ":n.auth.password.user.joe".parse().unwrap();
@@ -355,8 +373,7 @@ fn methods_without_a_secret_are_for_open_nodes_only() {
     let mut admin = admin(&node);
     let make = map! {"action": "auth_set", "typ": "root", "ident": "*", "chain": Value::Nil};
     assert_eq!(admin.code(make), "denied");
-    let raw = map! {"action": "set_internal", "path": path("auth.root.user.*"), "value": map! {"role": "admin"}};
-    admin.ok(raw);
+    as_loaded(&node, ":n.auth.root.user.*", &map! {"role": "admin"});
     assert_eq!(node.connect().code(root()), "auth_failed");
 }
 

@@ -94,12 +94,18 @@ fn programs_get_an_object_a_line() {
 fn no_conflicts_and_dropped_ones_are_told_beside_the_output() {
     let none = cli_with(&FakeNode::start(|_| stream(Vec::new())), &["conflicts"]);
     assert_eq!((none.code, none.stdout.as_str()), (0, ""));
-    // Those of users are not among them, so it must not seem that there are none.
-    let own = "no conflicts were found at fake since the start (the system's own, of users and access lists, are \
-               below :n)\n";
-    assert_eq!(none.stderr, own);
-    let none = cli_with(&FakeNode::start(|_| stream(Vec::new())), &["conflicts", ":n"]);
-    assert_eq!(none.stderr, "no conflicts were found at fake since the start below :n\n");
+    // Those of users are not told to everybody, so it must not seem that there are none.
+    let own = "(those of users and access lists, below :n, are told to admins only)";
+    let found = "no conflicts were found at fake since the start";
+    assert_eq!(none.stderr, format!("{found} {own}\n"));
+    for (place, told) in [(":n", own), (":n.acl.lamps", own), ("site", "")] {
+        let none = cli_with(&FakeNode::start(|_| stream(Vec::new())), &["conflicts", place]);
+        let told = if told.is_empty() { String::new() } else { format!(" {told}") };
+        assert_eq!(none.stderr, format!("{found} below {place}{told}\n"));
+        let none = FakeNode::start_for_admins(|_| stream(Vec::new()));
+        let none = cli_with(&none, &["conflicts", place]);
+        assert_eq!(none.stderr, format!("{found} below {place}\n"));
+    }
     let node = FakeNode::start(|_| {
         let mut items = two(7);
         items[0].u64("dropped", 6);

@@ -191,6 +191,18 @@ fn top_leaves_the_terminal_as_it_was() {
 }
 
 #[test]
+fn top_at_a_terminal_that_moves_no_cursor_prints_one_table() {
+    let node = NodeProcess::run("n1");
+    let top = format!("timeout 60 {PROGRAM} top --every 100ms --connect {}", node.client);
+    let mut script = Command::new("script");
+    script.args(["-qefc", &top, "/dev/null"]).env("TERM", "dumb").env_remove("DISTKV_CONNECT");
+    let done = script.stdin(Stdio::null()).output().expect("script: apt-get install bsdutils");
+    let shown = String::from_utf8(done.stdout).unwrap();
+    assert_eq!(done.status.code(), Some(0), "{shown}");
+    assert!(shown.starts_with("NODE ") && !shown.contains('\u{1b}'), "{shown:?}");
+}
+
+#[test]
 fn an_interrupted_import_tells_what_is_done() {
     let node = NodeProcess::run("n1");
     let address = node.client.to_string();

@@ -45,6 +45,47 @@ fn what_is_directly_below_a_path_is_listed() {
     let start = "{\"path\":\"x:1.y\",\"has_value\":true,\"time\":\"";
     assert!(json.starts_with(start) && json.ends_with("Z\"}\n"), "{json}");
     assert_eq!(ok(&node, &["ls", "nothing"]), "");
+    let rows = ok(&node, &["ls", "site", "--long", "--json"]);
+    let rows: Vec<Json> = rows.lines().map(|row| serde_json::from_str(row).unwrap()).collect();
+    assert_eq!((&rows[0]["path"], rows[0].get("value")), (&"site.hall".into(), None));
+    assert_eq!((&rows[1]["path"], rows[1].get("value")), (&"site.lamp".into(), Some(&1.into())));
+    assert!(rows[1]["time"].is_string(), "{rows:?}");
+}
+
+/// Two entries that would look alike if a control character were shown as something that may stand in a name, too.
+#[test]
+fn paths_that_are_printed_can_be_typed_back_whatever_is_in_them() {
+    let node = NodeProcess::run("n1");
+    let entries = [
+        ("amb.t\tx", "1"),
+        (r"amb.t\u0009x", "2"),
+        ("amb.t::u0009x", "3"),
+        ("amb:1.\u{9b}\u{202e}", "4"),
+    ];
+    for (path, value) in entries {
+        ok(&node, &["set", path, value]);
+    }
+    let listed = ok(&node, &["ls", "amb"]);
+    assert_eq!(listed, "amb:1/\namb.t:u0009x\namb.t::u0009x\namb.t\\u0009x\n");
+    let tree = ok(&node, &["tree", "amb"]);
+    let rows = tree.lines().map(|row| row.split_once("  ").unwrap());
+    let rows: Vec<(&str, &str)> = rows.map(|(path, value)| (path, value.trim())).collect();
+    let values: Vec<&str> = rows.iter().map(|(_, value)| *value).collect();
+    assert_eq!(values, ["4", "1", "3", "2"], "{tree}");
+    assert_eq!(rows[0].0, "amb:1.:u009b:u202e");
+    for (path, value) in &rows {
+        assert_eq!(ok(&node, &["get", path]), format!("{value}\n"), "{path}");
+    }
+    // What the others print, too.
+    let history = at(&node, &["get", "amb.no\nthing"]);
+    assert!(history.stderr.contains("amb.no:u000athing has no value"), "{history:?}");
+    let refused = at(&node, &["set", "amb.t\tx", "5", "--if-value", "7"]);
+    assert!(refused.stderr.contains("amb.t:u0009x"), "{refused:?}");
+    // The one that is named goes, and no other.
+    let first = listed.lines().nth(1).unwrap();
+    ok(&node, &["delete", first]);
+    let left: Vec<String> = all(&node).into_keys().collect();
+    assert_eq!(left, ["amb.t::u0009x", r"amb.t\u0009x", "amb:1.\u{9b}\u{202e}"]);
 }
 
 #[test]
@@ -240,8 +281,10 @@ fn a_network_is_made_what_a_file_says_and_nothing_else_is_touched() {
     let done = with(&["apply", file, "--delete", "--dry-run"]);
     assert_eq!(
         (done.code, &*done.stdout, &*done.stderr),
-        (0, differences, "3 entries would be changed\n")
+        (0, differences, "3 entries would be changed: 2 set, 1 deleted\n")
     );
+    let note = "{\"note\":\"3 entries would be changed: 2 set, 1 deleted\"}\n";
+    assert_eq!(with(&["apply", file, "--delete", "--dry-run", "--json"]).stderr, note);
     assert_eq!(all(&node)["site.hall.fan"], 2, "nothing was done");
     assert_eq!(with(&["apply", file]).stdout, "2 set, 0 deleted\n");
     assert_eq!(with(&["diff", file]).stdout, "- site  0\n");
@@ -257,7 +300,8 @@ fn a_network_is_made_what_a_file_says_and_nothing_else_is_touched() {
     for (lines, why) in [
         (&[lamp, lamp][..], "stands in the file twice"),
         (&[lamp, r#"{"path": "x:1.y", "value": 1}"#], "x:1.y is not below site"),
-        (&[lamp, "{"], "line 2"),
+        // Of the two lines, that of the file is named.
+        (&[lamp, "{"], "line 2: not JSON: EOF while parsing an object at column 1\n"),
     ] {
         write(lines);
         let done = with(&["apply", file, "--delete"]);
@@ -273,7 +317,7 @@ fn a_network_is_made_what_a_file_says_and_nothing_else_is_touched() {
     assert!(done.code == 1 && done.stderr.contains("--allow-pipe"), "{}", done.stderr);
     assert_eq!(serde_json::to_value(all(&node)).unwrap(), expected);
     let done = piped(&["--dry-run"]);
-    assert_eq!((done.code, &*done.stderr), (0, "2 entries would be changed\n"));
+    assert_eq!((done.code, &*done.stderr), (0, "2 entries would be changed: 0 set, 2 deleted\n"));
     assert_eq!(piped(&["--allow-pipe"]).stdout, "0 set, 2 deleted\n");
     ok(&node, &["set", "site.hall.fan", "5"]);
     ok(&node, &["set", "site.new", "[true]"]);

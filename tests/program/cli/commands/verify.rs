@@ -27,6 +27,13 @@ fn set(node: &NodeProcess, path: &str, value: &str) {
     assert_eq!(done.code, 0, "{}", done.stderr);
 }
 
+/// The same of what belongs to the system.
+fn set_system(node: &NodeProcess, path: &str, value: &str) {
+    let address = node.client.to_string();
+    let done = run(&["set", path, value, "--system", "--connect", &address], &[], b"");
+    assert_eq!(done.code, 0, "{}", done.stderr);
+}
+
 fn delete(node: &NodeProcess, path: &str) {
     let address = node.client.to_string();
     assert_eq!(run(&["delete", path, "--connect", &address], &[], b"").code, 0);
@@ -41,7 +48,7 @@ fn nodes_of_one_network_are_equal_also_in_what_is_deleted() {
     delete(&n1, "k3.x");
     let n2 = NodeProcess::join("n2", &[&n1]);
     set(&n2, "k4.x", "2");
-    set(&n1, ":n.a", "2");
+    set_system(&n1, ":n.a", "2");
     let done = verify(&n1, &n2, &["--patience", "60s"]);
     assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{}", done.stdout);
     assert!(done.stdout.starts_with("n1 and n2 are equal: 21 entries"), "{}", done.stdout);
@@ -64,7 +71,7 @@ fn what_differs_is_found_also_what_is_deleted_and_what_is_the_system_s() {
     }
     set(&a, "here", "{\"on\": true}");
     delete(&a, "gone");
-    set(&b, ":n.sys", "5");
+    set_system(&b, ":n.sys", "5");
     let done = verify(&a, &b, &["--patience", "0s"]);
     assert_eq!((done.code, done.stderr.as_str()), (1, ""), "{}", done.stdout);
     for line in [
@@ -109,7 +116,7 @@ fn nodes_whose_entries_only_look_alike_are_not_equal() {
     assert_eq!(makers.len(), 2, "{done:?}");
     assert_ne!(makers[0], makers[1]);
     // Names do not tell them apart.
-    let start = format!("{} and {} differ in 1 of 1024 shards:", a.client, b.client);
+    let start = format!("n1 ({}) and n1 ({}) differ in 1 of 1024 shards:", a.client, b.client);
     assert!(done.stdout.starts_with(&start), "{done:?}");
 }
 
@@ -152,6 +159,21 @@ fn a_node_that_cannot_be_asked_is_named() {
     assert_eq!(cli(&["verify", &address]).code, 2);
     assert_eq!(cli(&["verify", &address, "a:b:c:d"]).code, 2);
     assert_eq!(cli(&["verify", &address, &address, "--connect", &address]).code, 2);
+}
+
+#[test]
+fn one_node_is_not_compared_with_itself_and_two_of_one_name_are_told_apart() {
+    let (n1, other) = (NodeProcess::run("n1"), NodeProcess::run("n1"));
+    let (a, b) = (n1.client.to_string(), other.client.to_string());
+    let again = format!("localhost:{}", n1.client.port());
+    let done = cli(&["verify", &a, &again]);
+    assert_eq!((done.code, done.stdout.as_str()), (2, ""), "{}", done.stderr);
+    for said in [&a, &again, "one node, n1"] {
+        assert!(done.stderr.contains(said), "{}", done.stderr);
+    }
+    let done = cli(&["verify", &a, &b]);
+    let equal = format!("n1 ({a}) and n1 ({b}) are equal: ");
+    assert!(done.code == 0 && done.stdout.starts_with(&equal), "{done:?}");
 }
 
 #[test]

@@ -74,6 +74,22 @@ fn typed(command: &str) -> (Option<i32>, String) {
     (done.status.code(), String::from_utf8(done.stdout).unwrap())
 }
 
+#[test]
+fn without_an_editor_and_a_terminal_nothing_is_begun() {
+    let desk = Desk::new();
+    set(&desk.node, "a", "1");
+    let at = desk.node.client.to_string();
+    let mut command = program(&["edit", "a", "--connect", &at]);
+    command.env("VISUAL", "").env("EDITOR", "").env("TMPDIR", desk.drafts());
+    let done = command.output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(2), "{said}");
+    for word in ["EDITOR", "VISUAL", "`set`"] {
+        assert!(said.contains(word), "{said}");
+    }
+    assert!(desk.is_empty());
+}
+
 /// Sets an entry, whose path may be like an option.
 fn set(node: &NodeProcess, path: &str, value: &str) {
     let at = node.client.to_string();

@@ -192,7 +192,7 @@ fn of_a_snapshot_that_is_interrupted_nothing_stays() {
 }
 
 #[test]
-fn of_a_ticket_that_is_interrupted_nothing_stays_and_what_may_be_lost_is_said() {
+fn of_a_ticket_that_is_interrupted_nothing_stays_but_what_may_be_in_force() {
     let folder = tempfile::tempdir().unwrap();
     let to = folder.path().join("robot.ticket").to_str().unwrap().to_owned();
     // A node that does not say whether it has set a new secret.
@@ -206,7 +206,7 @@ fn of_a_ticket_that_is_interrupted_nothing_stays_and_what_may_be_lost_is_said() 
     let by_password = ["--method", "password", "--new-secret-file", "-"];
     for (is_asking, name, more, expected) in [
         (true, "INT", &by_password[..], "interrupted: nothing was written\n"),
-        (false, "TERM", &["--method", "token"], "interrupted: nothing was written; if robot has"),
+        (false, "TERM", &["--method", "token"], "interrupted: robot may have a new secret: if so,"),
     ] {
         let mut running = program(&[&ticket[..], more].concat()).spawn().unwrap();
         // Open until it has ended: the end of the input would be an empty secret, which may come before the signal.
@@ -220,8 +220,10 @@ fn of_a_ticket_that_is_interrupted_nothing_stays_and_what_may_be_lost_is_said() 
         let said = String::from_utf8(done.stderr).unwrap();
         assert_eq!(done.status.code(), Some(130), "{said}");
         assert!(said.starts_with(expected), "{said}");
-        assert_eq!(file_names(folder.path()), [] as [&str; 0]);
         assert_eq!(node.is_asked("auth_set"), !is_asking);
+        let kept: &[&str] = if is_asking { &[] } else { &["robot.ticket.new"] };
+        assert_eq!(file_names(folder.path()), kept);
+        assert_eq!(said.contains(&format!("--ticket @{to}.new` tells")), !is_asking, "{said}");
     }
 }
 

@@ -2,9 +2,16 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path as FilePath;
+use std::str::FromStr as _;
+
+use distkv::client::Fields;
+use distkv_tls::Ticket;
 
 use super::users::Machine;
-use crate::cli::command::{program, run_with_closed_output};
+use crate::cli::command::{cli, program, run_with_closed_output};
+use crate::cli::fake::{FakeNode, changed, error};
+use crate::processes::file_names;
 
 #[test]
 fn who_is_added_again_with_the_same_token_stays_or_is_refused_and_is_never_said_to_be_added() {
@@ -114,4 +121,137 @@ fn a_role_that_there_is_not_is_told_before_a_secret_is_asked_for() {
         assert!(done.stderr.contains(why) && !done.stderr.contains("secret"), "{done:?}");
     }
     assert!(!fs::exists(made).unwrap());
+}
+
+/// A node that has been sent a change of a user, and is gone then: nobody knows what came of it. `code`: it refuses the change
+/// instead, with this word.
+fn node_that_is_lost(code: Option<&'static str>) -> FakeNode {
+    FakeNode::start(move |request| match (request.str("action"), code) {
+        (Some("auth_set"), Some(code)) => vec![error("no", code)],
+        // The thread that would have answered ends, and the connection with it.
+        (Some("auth_set"), None) => panic!("it is lost"),
+        (Some("auth_get"), _) => vec![changed(true)],
+        _ => vec![Fields::new().str("network", "plant").clone()],
+    })
+}
+
+/// The commands that give a user a new secret which is nowhere else than in the file that they make; the file, what is
+/// written there beside it where nobody knows whether the secret is in force, and the command that tells.
+fn made_secrets(folder: &FilePath) -> Vec<(Vec<String>, String, String, String)> {
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let all = |words: &str, options: &[&str]| {
+        words.split(' ').chain(options.iter().copied()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (ticket, token, own) = (path("a.ticket"), path("a.token"), path("own"));
+    let by_ticket = format!("`distkv-node whoami --ticket @{ticket}.new` tells");
+    let by_secret = |method: &str, file: &str| {
+        format!("`distkv-node whoami --user joe --login {method} --secret-file {file} --connect ")
+    };
+    let to_ticket = ["--to", &*ticket, "--force"];
+    let with_own = ["--method", "password", "--new-secret-file", &own];
+    vec![
+        (
+            all("user ticket joe --method token", &to_ticket),
+            ticket.clone(),
+            format!("{ticket}.new"),
+            by_ticket.clone(),
+        ),
+        (
+            all("user ticket joe", &[&with_own[..], &to_ticket].concat()),
+            ticket.clone(),
+            format!("{ticket}.new"),
+            by_ticket,
+        ),
+        (
+            all("user token joe", &["--to", &token, "--force"]),
+            token.clone(),
+            format!("{token}.new"),
+            by_secret("token", &format!("{token}.new")),
+        ),
+        (
+            all("user password joe", &["--new-secret-file", &own]),
+            own.clone(),
+            own.clone(),
+            by_secret("password", &own),
+        ),
+        (
+            all("user add joe", &["--acl", "l", "--new-secret-file", &own]),
+            own.clone(),
+            own.clone(),
+            by_secret("password", &own),
+        ),
+    ]
+}
+
+#[test]
+fn a_secret_that_may_be_in_force_is_in_a_file_that_is_named_and_the_file_before_stays() {
+    let scratch = tempfile::tempdir().unwrap();
+    for (command, file, kept, tells) in made_secrets(scratch.path()) {
+        let is_beside = file != kept;
+        if is_beside {
+            fs::write(&file, "the one before").unwrap();
+        }
+        let node = node_that_is_lost(None);
+        let connect = node.address.to_string();
+        let arguments: Vec<&str> = command.iter().map(String::as_str).collect();
+        let run = |more: &[&str]| cli(&[&arguments[..], &["--connect", &connect], more].concat());
+        let done = run(&[]);
+        assert_eq!(done.code, 7, "{command:?}: {done:?}");
+        assert!(done.stderr.contains(&kept) && done.stderr.contains(&tells), "{done:?}");
+        let sent = node.asked("auth_set").str("secret").unwrap().to_owned();
+        let text = fs::read_to_string(&kept).unwrap();
+        let secret = match Ticket::from_str(text.trim()) {
+            Ok(ticket) => ticket.login.unwrap().secret.unwrap(),
+            Err(_) => text.trim().to_owned(),
+        };
+        assert_eq!(secret, sent, "{command:?}");
+        assert_eq!(fs::metadata(&kept).unwrap().mode() & 0o777, 0o600, "{command:?}");
+        if is_beside {
+            assert_eq!(fs::read_to_string(&file).unwrap(), "the one before", "{command:?}");
+            // One more leaves the first as it is.
+            run(&[]);
+            assert_eq!(fs::read_to_string(&kept).unwrap(), text, "{command:?}");
+            let name = format!("{}-", FilePath::new(&kept).file_name().unwrap().to_str().unwrap());
+            let names = file_names(scratch.path());
+            let more = names.iter().filter(|other| other.starts_with(&name)).count();
+            assert_eq!(more, 1, "{command:?}: {names:?}");
+        }
+        for name in file_names(scratch.path()) {
+            fs::remove_file(scratch.path().join(name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_secret_that_is_surely_not_in_force_leaves_no_file_and_the_one_before() {
+    let scratch = tempfile::tempdir().unwrap();
+    for (command, file, kept, _) in made_secrets(scratch.path()) {
+        let is_beside = file != kept;
+        if is_beside {
+            fs::write(&file, "the one before").unwrap();
+        }
+        let node = node_that_is_lost(Some("denied"));
+        let connect = node.address.to_string();
+        let arguments: Vec<&str> = command.iter().map(String::as_str).collect();
+        let done = cli(&[&arguments[..], &["--connect", &connect]].concat());
+        assert_eq!(done.code, 3, "{command:?}: {done:?}");
+        let left = file_names(scratch.path());
+        assert_eq!(left.len(), usize::from(is_beside), "{command:?}: {left:?}");
+        if is_beside {
+            assert_eq!(fs::read_to_string(&file).unwrap(), "the one before", "{command:?}");
+            fs::remove_file(&file).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_token_that_is_printed_and_lost_on_its_way_is_told_with_how_to_make_another_one() {
+    let node = node_that_is_lost(None);
+    let connect = node.address.to_string();
+    for command in [&["user", "token", "joe"][..], &["user", "add", "joe", "--method", "token"]] {
+        let done = cli(&[command, &["--connect", &connect]].concat());
+        assert_eq!(done.code, 7, "{command:?}: {done:?}");
+        let another = format!("`distkv-node user token joe --to FILE --connect {connect}` makes");
+        assert!(done.stderr.contains("lost: ") && done.stderr.contains(&another), "{done:?}");
+    }
 }

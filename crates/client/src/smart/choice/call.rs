@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures::future::select;
 use smallvec::SmallVec;
 
+use crate::connection::Use;
 use crate::connection::group::Member;
 use crate::error::ClientError;
 use crate::model::host_port::HostPort;
@@ -50,6 +51,8 @@ pub(in crate::smart) struct Plan<'a> {
     pub(in crate::smart) goes_on: bool,
     /// It is the client's own: it is not in the counters, and closing does not wait for it.
     pub(in crate::smart) is_own: bool,
+    /// What it takes on a connection.
+    pub(in crate::smart) place: Use,
 }
 
 impl<'a> Plan<'a> {
@@ -72,6 +75,7 @@ impl<'a> Plan<'a> {
             deadline,
             goes_on: false,
             is_own: false,
+            place: Use::Call,
         }
     }
 }
@@ -184,6 +188,8 @@ pub(in crate::smart) struct Refusals(SmallVec<[(Place, Said); 4]>);
 enum Said {
     /// It does not let this client in. Whether it had greeted: otherwise it may be anybody's.
     Refused { error: ClientError, greeted: bool, node: String },
+    /// There is no room for another stream to it.
+    NoRoom { error: ClientError, node: String },
     /// It cannot be reached, makes the login wait, or is of another network.
     Unreachable,
     /// It lets this client in, or may: it failed otherwise, or was slow.
@@ -202,6 +208,9 @@ impl Refusals {
             ClientError::NoAccess { greeted, .. } => {
                 let (error, node) = (error.clone(), at.name.clone());
                 Said::Refused { error, greeted: *greeted, node }
+            }
+            ClientError::TooManyStreams { .. } => {
+                Said::NoRoom { error: error.clone(), node: at.name.clone() }
             }
             // Without an answer in time there was a connection.
             _ if class == ErrorClass::TryDeadline => Said::Hope,
@@ -232,11 +241,28 @@ impl Refusals {
                 Said::Refused { error, greeted: true, node } => met = Some((node, error)),
                 Said::Refused { error, greeted: false, node } => unmet = Some((node, error)),
                 Said::Unreachable => all_refuse = false,
-                Said::Hope => return None,
+                Said::NoRoom { .. } | Said::Hope => return None,
             }
         }
         let (node, error) = met.or(unmet.filter(|_| all_refuse))?;
         Some((node.clone(), error.clone()))
+    }
+
+    /// If this client has no room for another stream at any of these nodes, the error and the node that it is of: each was
+    /// tried, and is like that, cannot be reached, or does not let the client in.
+    fn no_room<'t>(
+        &self,
+        targets: impl IntoIterator<Item = &'t Target>,
+    ) -> Option<(String, ClientError)> {
+        let mut told = None;
+        for target in targets {
+            match &self.0.iter().find(|(other, _)| other.is_of(target))?.1 {
+                Said::NoRoom { error, node } => told = Some((node.clone(), error.clone())),
+                Said::Refused { .. } | Said::Unreachable => (),
+                Said::Hope => return None,
+            }
+        }
+        told
     }
 }
 
@@ -349,7 +375,7 @@ impl Inner {
             };
             let (started_us, bytes) = (now_us, plan.bytes);
             let time = TryTime { started_us, patience, longest, bytes, counts_for };
-            let failed = match self.try_at(target, time, try_once).await {
+            let failed = match self.try_at(target, plan.place, time, try_once).await {
                 Ok((value, used)) => {
                     let is_other = |other: &HostPort| *other != target.address;
                     let maybe_twice = in_doubt.iter().any(is_other) && !is_broken(Rule::Maybe);
@@ -379,7 +405,12 @@ impl Inner {
             }
             refusals.on_failed(target, &failed.error, failed.class);
             let is_over = elapsed() >= policy.total_deadline || self.pool.is_closed();
-            let refusal = refusals.verdict(&routing.targets).filter(|_| !is_over);
+            let had_no_room = matches!(failed.error, ClientError::TooManyStreams { .. });
+            let refusal = match had_no_room {
+                true => refusals.no_room(&routing.targets),
+                false => refusals.verdict(&routing.targets),
+            };
+            let refusal = refusal.filter(|_| !is_over);
             let random = rt::random_u64();
             let mut decision = match refusal {
                 Some(_) => Decision::GiveUp(Reason::Final),
@@ -389,7 +420,8 @@ impl Inner {
                 if !other_node {
                     round.again = Some(Place::of(target));
                 }
-                self.pause(delay).await;
+                // Where there was no room, no node was asked, and the next one may be at once.
+                self.pause(if had_no_room { Duration::ZERO } else { delay }).await;
                 if self.pool.is_closed() {
                     return Err(CallError::Closed(at(fate)));
                 }

@@ -9,6 +9,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use super::call::{Refusals, final_error};
 use super::own_writes::Freshness;
 use super::read_modes::newer_of;
+use crate::connection::Use;
 use crate::error::ClientError;
 use crate::message::Fields;
 use crate::model::ids::Millis;
@@ -230,7 +231,7 @@ impl Inner {
         let begun_us = rt::now_us();
         let waited = || Duration::from_micros(rt::now_us().saturating_sub(begun_us));
         let asking = async {
-            let connecting = self.pool.get_named(&target.address, target.expected());
+            let connecting = self.pool.get_named(&target.address, target.expected(), Use::Call);
             let used = rt::timeout(patience, connecting).await.unwrap_or_else(|| {
                 let reason = format!("no connection within {patience:?}");
                 Err(ClientError::Connect { address: address(), reason })

@@ -6,6 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::connection::Use;
 use crate::connection::line::sending;
 use crate::error::ClientError;
 use crate::message::{Fields, Message};
@@ -79,10 +80,11 @@ impl TryTime {
 }
 
 impl Inner {
-    /// One try, within the given time.
+    /// One try, within the given time, on a connection that has a place for what is wanted.
     pub(in crate::smart) async fn try_at<T, F, Fut>(
         &self,
         target: &Target,
+        wanted: Use,
         time: TryTime,
         try_once: &F,
     ) -> Result<(T, Arc<PooledConnection>), Failed>
@@ -91,7 +93,7 @@ impl Inner {
         Fut: Future<Output = Result<T, ClientError>>,
     {
         target.counts.on_try();
-        let result = self.try_on(target, time, try_once).await;
+        let result = self.try_on(target, wanted, time, try_once).await;
         if result.is_err() {
             target.counts.on_failure();
         }
@@ -101,6 +103,7 @@ impl Inner {
     async fn try_on<T, F, Fut>(
         &self,
         target: &Target,
+        wanted: Use,
         time: TryTime,
         try_once: &F,
     ) -> Result<(T, Arc<PooledConnection>), Failed>
@@ -115,13 +118,14 @@ impl Inner {
         };
         let unavailable = |error| Failed { error, class: ErrorClass::Unavailable, is_old: false };
         let expected = target.expected();
-        let (used, sent_us) = match self.pool.plan(address, expected) {
+        let (used, sent_us) = match self.pool.plan(address, expected, wanted) {
             pool::Plan::Use(used) => (Ok(used), time.started_us),
             pool::Plan::Fail(error) => (Err(error), time.started_us),
             // However long the work itself may take.
             pool::Plan::Wait(attempt) => {
                 let patience = time.patience.min(self.config.retry.try_deadline);
-                match rt::timeout(patience, self.pool.come_about(&attempt, expected)).await {
+                let coming = self.pool.come_about(attempt, expected, wanted);
+                match rt::timeout(patience, coming).await {
                     Some(result) => (result, rt::now_us()),
                     None => return Err(unavailable(slow("no connection", patience))),
                 }

@@ -10,6 +10,7 @@ use futures::stream::{self, BoxStream, SelectAll, Stream, StreamExt, select_all}
 use super::entry::{Entry, entry_of, malformed};
 use super::tree::next_item;
 use crate::connection::ReplyStream;
+use crate::connection::Use;
 use crate::connection::group::Member;
 use crate::error::ClientError;
 use crate::message::{Fields, Message};
@@ -261,7 +262,7 @@ impl Inner {
     ) -> Result<ReplyStream, ClientError> {
         let patience = self.config.retry.try_deadline;
         let address = || target.address.to_string();
-        let getting = self.pool.get_named(&target.address, target.expected());
+        let getting = self.pool.get_named(&target.address, target.expected(), Use::Stream);
         let unreachable = || ClientError::Connect {
             address: address(),
             reason: format!("no connection within {patience:?}"),

@@ -182,7 +182,7 @@ impl PutOptions {
         PutOptions { copies, ..self }
     }
 
-    /// The same value again is no change.
+    /// The same value again is no change, and a success whatever the preconditions say.
     #[must_use]
     pub fn idempotent(self) -> PutOptions {
         PutOptions { idempotent: true, ..self }

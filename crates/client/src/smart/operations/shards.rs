@@ -64,7 +64,7 @@ impl Client {
     }
 
     /// Makes a node the preferred one of a shard, for all clients, while it is live; none takes that
-    /// back. For operators. When this returns, this client heeds it.
+    /// back. For admins. When this returns, this client heeds it.
     ///
     /// # Errors
     /// [`CallError::Usage`] if there is no such shard, else [`CallError`]; its [`CallError::fate`] says

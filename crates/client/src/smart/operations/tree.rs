@@ -9,6 +9,7 @@ use futures::stream::{self, Stream};
 
 use super::entry::{self, TreeEntry};
 use super::options::{DeleteTreeOptions, TreeOptions};
+use crate::connection::Use;
 use crate::connection::group::Member;
 use crate::connection::{ReplyStream, StreamEvent};
 use crate::error::ClientError;
@@ -182,7 +183,7 @@ impl Client {
 }
 
 fn tree_plan<'a>(path: &Path, home: Option<&'a str>) -> Plan<'a> {
-    Plan { first: home, ..Plan::read("get_tree", shard_of(path)) }
+    Plan { first: home, place: Use::Stream, ..Plan::read("get_tree", shard_of(path)) }
 }
 
 /// Begins a tree at a node, and waits for its first entry, within the given time; no entry if it is empty.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, Either, select};
 
 use crate::connection::ReplyStream;
+use crate::connection::Use;
 use crate::error::ClientError;
 use crate::message::Fields;
 use crate::model::host_port::HostPort;
@@ -111,7 +112,7 @@ impl Inner {
         fields: &Fields,
     ) -> Result<Opened, CallError> {
         let home = self.home(shard);
-        let plan = Plan { first: home.as_deref(), ..Plan::read(action, shard) };
+        let plan = Plan { first: home.as_deref(), place: Use::Stream, ..Plan::read(action, shard) };
         // One that does not say either in this time has begun it.
         let patience = self.config.retry.try_deadline / 4;
         let begun = self.call(plan, |this| async move {
@@ -160,7 +161,7 @@ impl Inner {
                 bytes: 0,
                 counts_for: None,
             };
-            match self.try_at(target, time, &open).await {
+            match self.try_at(target, Use::Stream, time, &open).await {
                 Ok(((stream, used), _)) => {
                     let (node, address) = (used.identity().clone(), target.address.clone());
                     return Ok(Opened { stream, used, node, address, since: rt::now() });

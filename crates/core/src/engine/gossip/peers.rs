@@ -62,6 +62,9 @@ pub(in crate::engine) struct Peer {
     pub(in crate::engine) edge: LinkEdge,
     /// How its contents compare.
     pub(in crate::engine) contents: PeerContents,
+    /// How many changes were known here ([`EngineCounters::changes`](crate::engine::EngineCounters::changes)) when
+    /// something last came from it. It sends a digest or an acknowledgement soon after each change that it has.
+    pub(in crate::engine) changes_then: u64,
 }
 
 /// What became of a record.
@@ -171,6 +174,7 @@ impl Engine {
             heard: Heard::default(),
             edge: LinkEdge::default(),
             contents: PeerContents::default(),
+            changes_then: self.counters.changes(),
         };
         self.peers.links.insert(link, peer);
         self.greet_edge(link, out);
@@ -189,6 +193,14 @@ impl Engine {
         }
         self.on_delete_link_down(link);
         self.on_repair_link_down(link, now, out);
+    }
+
+    /// What came from that peer was taken in.
+    pub(in crate::engine) fn note_word(&mut self, link: LinkId) {
+        let changes = self.counters.changes();
+        if let Some(peer) = self.peers.get_mut(link) {
+            peer.changes_then = changes;
+        }
     }
 
     pub(in crate::engine) fn on_messages(

@@ -44,6 +44,27 @@ fn a_change_is_pushed_to_all_peers_at_once() {
 }
 
 #[test]
+fn what_a_peer_has_not_answered_to_came_after_its_last_word() {
+    let mut net = Net::new(2);
+    net.connect_all();
+    net.settle();
+    let since = |net: &Net| {
+        let (_, then) = net.engine(0).last_words().next().unwrap();
+        net.engine(0).counters().changes() - then
+    };
+    net.write(0, "a", Some(&[1])).unwrap();
+    net.write(1, "b", Some(&[1])).unwrap();
+    net.settle();
+    assert_eq!((since(&net), net.engine(0).counters().changes()), (0, 2));
+    for path in ["c", "d"] {
+        net.write(0, path, Some(&[1])).unwrap();
+    }
+    assert_eq!(since(&net), 2);
+    net.settle();
+    assert_eq!(since(&net), 0);
+}
+
+#[test]
 fn a_fresh_node_serves_nobody_before_it_has_everything() {
     let mut net = Net::new(2);
     for i in 0..200 {
