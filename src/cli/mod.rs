@@ -65,8 +65,8 @@ Paths:
   Elements are joined by dots: a.b.c. An element that is not a string starts
   with a colon: a:1.b is \"a\", 1, \"b\". `:x1f` and `:b101` are integers in
   hexadecimal and binary, `:1:.5` and `:inf` floats, `:t` and `:f` true and
-  false; `:e` is the empty string, `:vabc` a byte string, `:y616263` the same in
-  hexadecimal. Within a string, `:.` is a dot, `::` a colon, `:_` a space,
+  false; `:e` is the empty string, `:vabc` a byte string, `:y616263` the same
+  in hexadecimal. Within a string, `:.` is a dot, `::` a colon, `:_` a space,
   `:u0009` the character of that number (four hexadecimal digits): so commands
   print control characters, and what they print can be typed. With --json,
   paths have the characters themselves.

@@ -38,7 +38,7 @@ struct Place {
 impl Node {
     /// The one that the command's options name; of several, the first that answers. It is asked for conflicts below this path.
     pub(super) async fn named(args: &RemoteArgs, path: &Path) -> Result<Self, CliError> {
-        Ok(Self::at(args.connect_for_streams().await?, None, path).await)
+        Self::at(args.connect_for_streams().await?, None, path).await
     }
 
     /// All members of its network, as it sees them.
@@ -63,7 +63,7 @@ impl Node {
         let connection = Connection::connect_again(&address, options, args.shut_out()).await;
         let connection = connection.map_err(no_greeting_as_told)?;
         let remote = Remote::over(connection, timeout);
-        let node = Self::at(remote, Some(address.clone()), path).await;
+        let node = Self::at(remote, Some(address.clone()), path).await?;
         if node.name == name {
             return Ok(node);
         }
@@ -73,16 +73,16 @@ impl Node {
         )))
     }
 
-    async fn at(remote: Remote, address: Option<HostPort>, path: &Path) -> Self {
+    async fn at(remote: Remote, address: Option<HostPort>, path: &Path) -> Result<Self, CliError> {
         let name = printable(&remote.connection.greeting().node).into_owned();
         let place = |path| Place { path, watch: None, last: 0 };
         let mut places = vec![place(path.clone())];
         let has_system = path.is_root() || path.starts_with(&Path::system_root());
-        let tells_all = !has_system || may_see_system(&remote).await;
+        let tells_all = !has_system || may_see_system(&remote).await?;
         if path.is_root() && tells_all {
             places.push(place(Path::system_root()));
         }
-        Self { name, remote, address, places, tells_all, life: None }
+        Ok(Self { name, remote, address, places, tells_all, life: None })
     }
 
     /// Whether it tells this session of all conflicts below the path. Others than admins get an empty list of the system's
@@ -175,12 +175,16 @@ impl Node {
 }
 
 /// Whether the session may do everything. A node that cannot say so is asked for what all may see.
-async fn may_see_system(remote: &Remote) -> bool {
-    let reply = remote.try_request("auth_info", &Fields::new()).await;
-    // Where nobody logs in, it has no role.
-    reply.is_ok_and(|reply| {
-        reply.is_ok_and(|reply| reply.str("role").is_none_or(|role| role == ADMIN))
-    })
+///
+/// # Errors
+/// The connection, or the login that is missing: a node closes the connection of who asks for anything without it.
+async fn may_see_system(remote: &Remote) -> Result<bool, CliError> {
+    match remote.try_request("auth_info", &Fields::new()).await? {
+        // Where nobody logs in, it has no role.
+        Ok(reply) => Ok(reply.str("role").is_none_or(|role| role == ADMIN)),
+        Err(error) if error.has_code("auth_required") => Err(error.into()),
+        Err(_) => Ok(false),
+    }
 }
 
 /// The role that may see the system's own tree.
