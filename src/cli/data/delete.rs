@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::{Value as Json, json};
 
 use super::set::{ConditionArgs, CopiesArgs, change_json, change_text, named};
+use super::trees::undo;
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, RequestKind, address_entry, parse_path, whole_path};
 use crate::cli::terminal::interrupt::Interrupt;
@@ -156,11 +157,7 @@ fn undo_text(path: &Path, before: &str) -> String {
     if path.strip_prefix(&Path::system_root()).is_some() {
         return String::new();
     }
-    let path = path.to_string();
-    let joined = format!("--below={path}");
-    // What begins like an option is none behind an equals sign.
-    let below = if path.starts_with('-') { vec![&*joined] } else { vec!["--below", &path] };
-    let undo = typed::command("undo", &[], &[&below[..], &["--at", before]].concat());
+    let undo = undo::command(path, before, &[]);
     format!("; {undo} brings it back, at a node that has a data directory")
 }
 

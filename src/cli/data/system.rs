@@ -26,7 +26,7 @@ impl SystemArgs {
         }
         Err(CliError::Usage(format!(
             "{} belongs to the system (`:n`), so nothing was changed; users are changed by `user`, logins by `auth`, access \
-             lists by `acl`, types by `type` and `match`, preferred nodes by `shards prefer`; --system sets any value there",
+             lists by `acl`, types by `type` and `match`, preferred nodes by `shards prefer`; --system sets other values there",
             shown_path(path)
         )))
     }

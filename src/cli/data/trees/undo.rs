@@ -160,18 +160,21 @@ struct Past {
     gap: Option<Gap>,
 }
 
+/// The command that undoes what was done below a path since a moment, as it can be typed.
+pub(in crate::cli::data) fn command(below: &Path, at: &str, flags: &[&str]) -> String {
+    let below = below.to_string();
+    let joined = format!("--below={below}");
+    // What begins like an option is none behind an equals sign.
+    let below = if below.starts_with('-') { vec![&*joined] } else { vec!["--below", &below] };
+    typed::command("undo", &[], &[&below, &["--at", at][..], flags].concat())
+}
+
 impl UndoArgs {
     /// How to go on where it was broken off. A moment that was said as a time before now is another one by then.
     fn rest_text(&self, at: u64) -> String {
-        let (below, at) = (self.below.to_string(), show_time(at));
-        let joined = format!("--below={below}");
-        // What begins like an option is none behind an equals sign.
-        let mut options =
-            if below.starts_with('-') { vec![&*joined] } else { vec!["--below", &below] };
-        options.extend(["--at", &at]);
         let flags = [("--overwrite", self.overwrite), ("--allow-gap", self.allow_gap)];
-        options.extend(flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag));
-        let again = typed::command("undo", &[], &options);
+        let flags = flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag);
+        let again = command(&self.below, &show_time(at), &flags.collect::<Vec<_>>());
         format!(
             "the rest was left as it is; {again} goes on from there, at this node or at another one that has a data \
              directory (--connect)"
