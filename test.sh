@@ -269,6 +269,8 @@ if command -v dpkg-deb >/dev/null 2>&1 && command -v systemd-analyze >/dev/null 
     beside debian timeout 600 packaging/test-deb.sh "$product" "$target/debug/examples/man_pages"
 fi
 
+# A client that breaks one of the rules is found; that waits more than it works.
+beside planted clients/conformance/run.sh --planted
 # Our own client for Python; its longer tests: clients/python/README.md.
 step "the smart client for Python"
 tests pytest python-client.log "$target/python-client-venv/bin/python" -m pytest clients/python -n "$side_by_side" --dist worksteal
@@ -282,8 +284,6 @@ else
 fi
 
 # All three clients do the same: clients/conformance/README.md. The runner is a test program that waits for their drivers.
-# A client that breaks one of the rules is found; that waits more than it works.
-beside planted clients/conformance/run.sh --planted
 step "the smart clients: scenarios"
 tests cargo scenarios.log clients/conformance/run.sh
 join_tests cargo planted "the smart clients: a rule broken at a time"

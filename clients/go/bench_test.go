@@ -105,7 +105,7 @@ func BenchmarkRouting(b *testing.B) {
 		routing := client.topology.routing()
 		p.first = client.caller.home(routing, p.shard)
 		to := client.caller.choose(routing, &p, &round)
-		_ = client.pool.ready(to.place(), false)
+		_ = client.pool.ready(to.place(), forCall)
 	}
 }
 

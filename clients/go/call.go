@@ -22,7 +22,7 @@ type plan struct {
 	isLong      bool          // a try may take all the time there is, while the node is alive
 	timeout     time.Duration // for all tries, instead of what the context or the policy says
 	isUntimed   bool          // it counts whenever it comes, also if it may change something
-	isStream    bool          // it is answered with a stream, for which not every connection has room
+	place       use           // for what a connection must have room
 	isOwn       bool          // the client makes it by itself: it is not in the counters, and closing does not wait for it
 }
 
@@ -187,7 +187,7 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 		}
 		end := min(moment+policy.TryDeadline, started+total)
 		sent := instant(-1)
-		connection, failure := c.pool.getAt(ctx, to.place(), end, p.isStream)
+		connection, failure := c.pool.getAt(ctx, to.place(), end, p.place)
 		if failure == nil {
 			sent = now()
 			t := tryTime{end: end, longest: started + total, until: never}

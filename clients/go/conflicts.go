@@ -208,7 +208,7 @@ func liveTargets(r *routing) []*target {
 // conflictsOf is what one node lists: a bounded number.
 func (c *Client) conflictsOf(ctx context.Context, to *target, path Path, yield func(Conflict) bool) *tryError {
 	patience := c.config.Retry.TryDeadline
-	connection, err := c.caller.pool.getAt(ctx, to.place(), now()+patience, true)
+	connection, err := c.caller.pool.getAt(ctx, to.place(), now()+patience, forStream)
 	if err != nil {
 		return err
 	}

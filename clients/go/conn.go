@@ -20,6 +20,7 @@ const (
 	openMax          = 4096 // requests and streams that are open at a time
 	callsKept        = 256  // places of these that no stream of a caller takes: calls go on however many watches are open
 	streamsMax       = openMax - callsKept
+	questionsKept    = 64        // further places, for questions whether the node is alive: those must get through where all others are taken
 	outgoingBytesMax = 1 << 20   // bytes that wait to be written; further calls wait before they write
 	keptBytesMax     = 256 << 10 // a write buffer that is longer is not kept
 	writeRoundsMax   = 4         // writes that a caller makes for others before a goroutine takes over
@@ -123,16 +124,16 @@ func newConn(where address, socket net.Conn, goroutines *group) *conn {
 // request sends a request and waits for its one reply. `body` is all of it up to the value of seq. It counts for as long as the
 // time says, if the node tells its clock. Where the clock was ahead of what was counted here, it is sent once more.
 func (c *conn) request(ctx context.Context, body []byte, t tryTime) (message, *tryError) {
-	reply, err := c.requestOnce(ctx, body, t)
+	reply, err := c.requestOnce(ctx, body, t, forCall)
 	if err != nil && err.isBehind && t.until != never {
-		reply, err = c.requestOnce(ctx, body, t)
+		reply, err = c.requestOnce(ctx, body, t, forCall)
 	}
 	return reply, err
 }
 
-func (c *conn) requestOnce(ctx context.Context, body []byte, t tryTime) (message, *tryError) {
+func (c *conn) requestOnce(ctx context.Context, body []byte, t tryTime, what use) (message, *tryError) {
 	w := waiters.Get().(*waiter)
-	seq, mustRead, err := c.send(ctx, body, &t, w, nil)
+	seq, mustRead, err := c.send(ctx, body, &t, w, nil, what)
 	if err != nil {
 		waiters.Put(w)
 		return nil, err
@@ -190,7 +191,7 @@ func (c *conn) forget(seq uint64, w *waiter) {
 
 // send sends a request for a waiter or a stream, and returns its number, and whether the waiter has to read. The time becomes that
 // with all that has to be sent before the node can answer.
-func (c *conn) send(ctx context.Context, body []byte, t *tryTime, w *waiter, s *stream) (uint64, bool, *tryError) {
+func (c *conn) send(ctx context.Context, body []byte, t *tryTime, w *waiter, s *stream, what use) (uint64, bool, *tryError) {
 	if length := len(body) + 9 + timeBytes; length > RequestBytesMax {
 		return 0, false, tryErrorf(tryTooLarge, "the request is %d bytes long; at most %d can be sent", length, RequestBytesMax)
 	}
@@ -201,7 +202,7 @@ func (c *conn) send(ctx context.Context, body []byte, t *tryTime, w *waiter, s *
 	c.mu.Lock()
 	c.unanswered += counted
 	*t = t.behind(c.unanswered)
-	if err := c.waitForRoom(ctx, *t, s != nil && !s.isOwn); err != nil {
+	if err := c.waitForRoom(ctx, *t, what); err != nil {
 		c.unanswered -= counted
 		c.mu.Unlock()
 		return 0, false, err
@@ -240,55 +241,6 @@ func (c *conn) send(ctx context.Context, body []byte, t *tryTime, w *waiter, s *
 	return seq, mustRead, nil
 }
 
-// hasRoom tells whether it has a place for one more request, or for a stream of a caller.
-func (c *conn) hasRoom(forStream bool) bool {
-	return c.load.Load() < openMax && !(forStream && c.openStreams.Load() >= streamsMax)
-}
-
-// waitForRoom waits until there is room for one more request, or stream; it is called, and returns, with the lock.
-func (c *conn) waitForRoom(ctx context.Context, t tryTime, forStream bool) *tryError {
-	for len(c.out) > outgoingBytesMax && c.ended.Load() == nil {
-		if err := c.waitDrained(ctx, t); err != nil {
-			return err
-		}
-	}
-	if ended := c.ended.Load(); ended != nil {
-		return ended
-	}
-	if !c.hasRoom(forStream) {
-		return tryErrorf(tryBusy, "%d requests, %d of them streams, are open on this connection already", c.load.Load(), len(c.streams))
-	}
-	return nil
-}
-
-// waitDrained waits until what is to be written was taken, once; it is called, and returns, with the lock.
-func (c *conn) waitDrained(ctx context.Context, t tryTime) *tryError {
-	if c.drained == nil {
-		c.drained = make(chan struct{})
-	}
-	drained := c.drained
-	c.mu.Unlock()
-	defer c.mu.Lock()
-	timer := time.NewTimer(t.end - now())
-	defer timer.Stop()
-	for {
-		select {
-		case <-drained:
-			return nil
-		case <-c.done:
-			return nil
-		case <-timer.C:
-			next, goesOn := c.arrival.waitsOn(now(), t.longest)
-			if !goesOn {
-				return tryErrorf(tryBusy, "%s does not take what is sent to it", c.name)
-			}
-			timer.Reset(next - now())
-		case <-ctx.Done():
-			return gaveUp(ctx, c.name)
-		}
-	}
-}
-
 // post sends what nothing is answered to.
 func (c *conn) post(data []byte) {
 	c.mu.Lock()
@@ -318,7 +270,11 @@ func (c *conn) ownStream(ctx context.Context, body []byte, t tryTime) (*stream, 
 }
 
 func (c *conn) startStream(ctx context.Context, body []byte, t tryTime, s *stream) (*stream, *tryError) {
-	if _, _, err := c.send(ctx, body, &t, nil, s); err != nil {
+	what := forStream
+	if s.isOwn {
+		what = forCall
+	}
+	if _, _, err := c.send(ctx, body, &t, nil, s, what); err != nil {
 		return nil, err
 	}
 	if err := s.started(ctx, t); err != nil {

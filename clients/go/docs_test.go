@@ -47,7 +47,7 @@ func TestTheReadmesProgramsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	programs := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	if len(programs) != 3 {
+	if len(programs) != 4 {
 		t.Error(len(programs))
 	}
 	var folders []string

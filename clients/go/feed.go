@@ -31,7 +31,7 @@ type search struct {
 
 // first is the first time: as any call, with its deadline.
 func (s *search) first(ctx context.Context, c *caller) (*opened, *Error) {
-	p := plan{action: s.action, shard: s.shard, first: c.home(c.topology.routing(), s.shard), isStream: true}
+	p := plan{action: s.action, shard: s.shard, first: c.home(c.topology.routing(), s.shard), place: forStream}
 	var found *stream
 	where, failed := c.call(ctx, &p, nil, func(ctx context.Context, connection *conn, t tryTime) (err *tryError) {
 		if found, err = connection.stream(ctx, s.head, t); err != nil {
@@ -70,7 +70,7 @@ func (s *search) again(ctx context.Context, c *caller) (*opened, *Error) {
 		}
 		started := now()
 		end := started + policy.TryDeadline
-		connection, err := c.pool.getAt(ctx, to.place(), end, true)
+		connection, err := c.pool.getAt(ctx, to.place(), end, forStream)
 		if err == nil {
 			var found *stream
 			t := tryTime{end: end, longest: max(end, started+policy.TotalDeadline), until: never}

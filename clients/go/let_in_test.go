@@ -36,7 +36,7 @@ func TestAnotherNodeServesWhomOneRefuses(t *testing.T) {
 	client, one, two, path := withLogin(t, Config{})
 	gone := func(node *scripted) {
 		where := client.topology.routing().byName[node.name].address
-		until(t, func() bool { return client.pool.ready(place{address: where}, false) == nil })
+		until(t, func() bool { return client.pool.ready(place{address: where}, forCall) == nil })
 	}
 	one.refuse("auth_failed")
 	gone(one)

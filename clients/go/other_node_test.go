@@ -232,7 +232,7 @@ func TestSeedsHaveNoNameToAnswerTo(t *testing.T) {
 func TestWhatAnswersInsteadIsTold(t *testing.T) {
 	client, nodes := misled(t, quick(), listing, always(errorReply("not_ready")))
 	to := client.topology.routing().byName["s1"]
-	_, failed := client.pool.getAt(t.Context(), to.place(), now()+patient, false)
+	_, failed := client.pool.getAt(t.Context(), to.place(), now()+patient, forCall)
 	if failed == nil || failed.text != "at "+nodes[1].seed()+" another node answers, s2" {
 		t.Error(failed)
 	}

@@ -16,7 +16,11 @@ func (c *conn) isAlive(ctx context.Context, end instant) (isAnswered, isSilent b
 	c.mu.Lock()
 	t.longest += sending(c.unanswered)
 	c.mu.Unlock()
-	_, err := c.request(ctx, appendGet(nil, Path{}, false), t)
+	_, err := c.requestOnce(ctx, appendGet(nil, Path{}, false), t, forQuestion)
+	if err != nil && err.kind == tryBusy {
+		// It cannot be asked. What it says to others meanwhile tells as well that it is alive.
+		waitUntil(ctx, c.done, end-now())
+	}
 	isAnswered = err == nil || err.kind == tryServer
 	return isAnswered, !isAnswered && ctx.Err() == nil && now() >= end && instant(c.heardAt.Load()) <= since
 }

@@ -55,8 +55,8 @@ func newPool(config *Config, goroutines *group) *pool {
 	return p
 }
 
-// ready is an open connection that is not busy, if there is one: no waiting, no allocation. forStream: it has room for a stream.
-func (p *pool) ready(at place, forStream bool) *conn {
+// ready is an open connection that is not busy, if there is one: no waiting, no allocation. what: for what it has room.
+func (p *pool) ready(at place, what use) *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	found := p.slots[at.address]
@@ -64,7 +64,7 @@ func (p *pool) ready(at place, forStream bool) *conn {
 		return nil
 	}
 	for _, c := range found.conns {
-		isBusy := int(c.load.Load()) >= p.config.Pool.BusyAt || !c.hasRoom(forStream)
+		isBusy := int(c.load.Load()) >= p.config.Pool.BusyAt || !c.hasRoom(what)
 		if c.ended.Load() == nil && !isBusy && (at.name == "" || c.name == at.name) {
 			c.usedAt.Store(int64(now()))
 			return c
@@ -75,16 +75,16 @@ func (p *pool) ready(at place, forStream bool) *conn {
 
 // get is a connection to whichever node is there. Giving up gives up waiting, not the attempt. After an error nothing was sent.
 func (p *pool) get(ctx context.Context, where address, end instant) (*conn, *tryError) {
-	return p.getAt(ctx, place{address: where}, end, false)
+	return p.getAt(ctx, place{address: where}, end, forCall)
 }
 
-// getAt is the same to the node that is meant. forStream: what it is for, since calls have room where streams have none.
-func (p *pool) getAt(ctx context.Context, at place, end instant, forStream bool) (*conn, *tryError) {
-	if c := p.ready(at, forStream); c != nil {
+// getAt is the same to the node that is meant. what: what it is for, since calls have room where streams have none.
+func (p *pool) getAt(ctx context.Context, at place, end instant, what use) (*conn, *tryError) {
+	if c := p.ready(at, what); c != nil {
 		return c, nil
 	}
 	for {
-		c, going, err := p.plan(at, forStream)
+		c, going, err := p.plan(at, what)
 		if err != nil && err.misplaced {
 			p.onOtherNode(at.name)
 		}
@@ -92,7 +92,7 @@ func (p *pool) getAt(ctx context.Context, at place, end instant, forStream bool)
 			return c, err
 		}
 		// Others may have waited for it, too, and have filled it: then there may be a further one.
-		if c, err = p.outcome(ctx, at, going, end); err != nil || c.hasRoom(forStream) {
+		if c, err = p.outcome(ctx, at, going, end); err != nil || c.hasRoom(what) {
 			return c, err
 		}
 	}
@@ -153,7 +153,7 @@ func (p *pool) outOfTime(where address, cause error) *tryError {
 	return err
 }
 
-func (p *pool) plan(at place, forStream bool) (*conn, *attempt, *tryError) {
+func (p *pool) plan(at place, what use) (*conn, *attempt, *tryError) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	where := at.address
@@ -173,7 +173,7 @@ func (p *pool) plan(at place, forStream bool) (*conn, *attempt, *tryError) {
 	if other := found.otherThan(at.name); other != "" {
 		return nil, nil, otherNode(where, other)
 	}
-	best, hasRoom := found.best(at.name, forStream)
+	best, hasRoom := found.best(at.name, what)
 	isFailing := moment < found.failedUntil
 	if best != nil {
 		best.usedAt.Store(int64(moment))
@@ -185,7 +185,7 @@ func (p *pool) plan(at place, forStream bool) (*conn, *attempt, *tryError) {
 		if !hasRoom && found.attempt != nil {
 			return nil, found.attempt, nil
 		}
-		if err := found.full(where, p.config.Pool.ConnectionsPerNode); !hasRoom && forStream && err != nil {
+		if err := found.full(where, p.config.Pool.ConnectionsPerNode); !hasRoom && what == forStream && err != nil {
 			return nil, nil, err
 		}
 		return best, nil, nil

@@ -380,7 +380,7 @@ func (r *reader) askRound(m *majority, asked []*target, attempt, needed int, t t
 		r.watched.tries(one.name, attempt)
 		go func() {
 			found := answer{node: one.name, at: one}
-			c, err := r.pool.getAt(ctx, one.place(), t.end, false)
+			c, err := r.pool.getAt(ctx, one.place(), t.end, forCall)
 			if err == nil {
 				found.life = life{c.name, c.incarnation}
 				found.message, err = c.request(ctx, appendGet(nil, r.path, true), t)

@@ -92,7 +92,7 @@ func TestStreamsLeaveRoomForCallsAndWhoFindsNoneIsToldTheSettingAtOnce(t *testin
 		t.Error(found-failures, "tries of calls have failed")
 	}
 	// What the client needs for itself takes a place that is kept for calls.
-	c := client.pool.ready(place{address: first.opened.address}, false)
+	c := client.pool.ready(place{address: first.opened.address}, forCall)
 	if c == nil {
 		c, _ = client.pool.get(t.Context(), first.opened.address, now()+roomPatience)
 	}
@@ -182,4 +182,66 @@ func TestWhoMayHaveRoomIsAskedAgain(t *testing.T) {
 	until(t, func() bool { return len(two.actions("watch")) > 2 })
 	close(isReady)
 	opening.Wait()
+}
+
+// isQuestion tells what the client asks of its own accord: the callers' requests are about other paths than the root.
+func isQuestion(request message) bool {
+	return request.text("action") == "get_value" && string(request.get("path")) == string(Path{}.appendExt(nil))
+}
+
+// fullOfCalls is a client whose one connection to s1 is full of calls, which s1 does not answer; it is asked whether it is alive, and
+// answers that so. s2 answers all. The function tells how many questions have come there.
+func fullOfCalls(t *testing.T, answer any, patience time.Duration) (client *Client, its *conn, questions func() int) {
+	one := &scripted{name: "s1", script: func(request message) any {
+		if isQuestion(request) {
+			return answer
+		}
+		return silence{}
+	}}
+	two := &scripted{name: "s2", script: func(message) any { return fields{"value": 2, "tock": 1} }}
+	config := roomConfig(t, 1, one, two)
+	config.Retry.TryDeadline, config.Retry.TotalDeadline, config.Pool.ProbeTimeout = 2*roomPatience, 3*roomPatience, patience
+	client = connect(t, config)
+	path := preferredPath(t, client, "s1")
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	its, failed := client.pool.get(ctx, client.topology.routing().byName["s1"].address, now()+roomPatience)
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	for range openMax {
+		go func() { _, _ = client.Get(ctx, path, nil) }()
+	}
+	// Where the view has a place, one of them goes to s2.
+	until(t, func() bool { return its.load.Load() == openMax })
+	client.pool.probe(its.address)
+	return client, its, func() int {
+		found := 0
+		for _, request := range one.actions("get_value") {
+			if isQuestion(request) {
+				found++
+			}
+		}
+		return found
+	}
+}
+
+func TestASilentNodeIsGivenUpThoughItsConnectionIsFull(t *testing.T) {
+	client, its, questions := fullOfCalls(t, silence{}, second/2)
+	select {
+	case <-its.done:
+	case <-time.After(roomPatience):
+		t.Fatal("it is not given up")
+	}
+	if stats := client.Stats().Pool; stats.SilentClosed == 0 || questions() == 0 {
+		t.Errorf("%d questions; %+v", questions(), stats)
+	}
+}
+
+func TestOneThatSaysThatItIsAliveKeepsAConnectionThatIsFull(t *testing.T) {
+	client, its, questions := fullOfCalls(t, errorReply("denied"), roomPatience)
+	until(t, func() bool { return questions() == 1 && !its.isProbed.Load() })
+	if stats := client.Stats().Pool; its.ended.Load() != nil || stats.SilentClosed != 0 {
+		t.Errorf("%v; %+v", its.ended.Load(), stats)
+	}
 }

@@ -24,7 +24,7 @@ func TestRoutingAllocatesNothing(t *testing.T) {
 		p.shard, p.first = path.Shard(), client.caller.home(routing, path.Shard())
 		var round tries
 		to := client.caller.choose(routing, &p, &round)
-		if to == nil || client.pool.ready(to.place(), false) == nil || client.Preferred(path) != to.name {
+		if to == nil || client.pool.ready(to.place(), forCall) == nil || client.Preferred(path) != to.name {
 			t.Error("no node, or no connection")
 		}
 	})

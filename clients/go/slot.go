@@ -78,12 +78,12 @@ func (s *slot) otherThan(name string) string {
 }
 
 // best is the connection to the node of this name ("": to any) that has the least to do of those with room, if one has.
-func (s *slot) best(name string, forStream bool) (best *conn, hasRoom bool) {
+func (s *slot) best(name string, what use) (best *conn, hasRoom bool) {
 	for _, c := range s.conns {
 		if name != "" && c.name != name {
 			continue
 		}
-		isRoomy := c.hasRoom(forStream)
+		isRoomy := c.hasRoom(what)
 		if best == nil || (isRoomy && !hasRoom) || (isRoomy == hasRoom && c.load.Load() < best.load.Load()) {
 			best, hasRoom = c, isRoomy
 		}

@@ -52,7 +52,7 @@ func depths(b *body, minDepth, maxDepth int) error {
 
 func (c *Client) treePlan(path Path) plan {
 	shard := path.Shard()
-	return plan{action: "get_tree", shard: shard, first: c.caller.home(c.caller.topology.routing(), shard), isLong: true, isStream: true}
+	return plan{action: "get_tree", shard: shard, first: c.caller.home(c.caller.topology.routing(), shard), isLong: true, place: forStream}
 }
 
 // untilSilent is when a node that sends nothing of a tree is given up. What arrives may take as long as it takes.

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/big"
 	"reflect"
+	"strings"
 
 	"distkv.example/client/internal/msgpack"
 )
@@ -42,11 +43,59 @@ func decodeInto(b []byte, into any) error {
 	if err == nil && d.at != len(b) {
 		err = msgpack.ErrTrailer
 	}
+	var part *misplaced
+	if errors.As(err, &part) {
+		err = part.told()
+	}
 	var known *Error
 	if err != nil && !errors.As(err, &known) {
 		err = decodeError(err)
 	}
 	return err
+}
+
+// misplaced is the error of a part of a value.
+type misplaced struct {
+	err error
+	// place is where the part is, as Go writes it: ".Lamps[2].level", with the names that the value has.
+	place string
+}
+
+func (m *misplaced) Error() string { return m.err.Error() }
+
+// told is the error for people.
+func (m *misplaced) told() error {
+	var known *Error
+	if !errors.As(m.err, &known) {
+		return m.err
+	}
+	return badValue(fmt.Sprintf("%s (at %s)", known.text, strings.TrimPrefix(m.place, ".")))
+}
+
+// inPart says that the error of a part is that of this part of what is around it.
+func inPart(err error, place string) error {
+	var part *misplaced
+	if errors.As(err, &part) {
+		return &misplaced{part.err, place + part.place}
+	}
+	return &misplaced{err, place}
+}
+
+// keyPlace is how a key of a map is written in a place.
+func keyPlace(key reflect.Value) string {
+	switch {
+	case key.Kind() == reflect.String:
+		text, isCut := strings.CutSuffix(shown(key.String()), "…")
+		if isCut {
+			return fmt.Sprintf("[%q…]", text)
+		}
+		return fmt.Sprintf("[%q]", text)
+	case key.CanInt():
+		return fmt.Sprintf("[%d]", key.Int())
+	case key.CanUint():
+		return fmt.Sprintf("[%d]", key.Uint())
+	}
+	return "[…]"
 }
 
 func misfit(head msgpack.Head, v reflect.Value) error {
@@ -274,7 +323,7 @@ func (d *decoder) items(v reflect.Value, head msgpack.Head, data []byte, depth i
 	case head.Kind == msgpack.Array && v.Kind() == reflect.Array && head.Len == v.Len():
 		for i := range head.Len {
 			if err := d.into(v.Index(i), depth+1); err != nil {
-				return err
+				return inPart(err, fmt.Sprintf("[%d]", i))
 			}
 		}
 		return nil
@@ -283,7 +332,7 @@ func (d *decoder) items(v reflect.Value, head msgpack.Head, data []byte, depth i
 		for range head.Len {
 			item := reflect.New(v.Type().Elem()).Elem()
 			if err := d.into(item, depth+1); err != nil {
-				return err
+				return inPart(err, fmt.Sprintf("[%d]", found.Len()))
 			}
 			found = reflect.Append(found, item)
 		}
@@ -305,7 +354,7 @@ func (d *decoder) mapping(v reflect.Value, count, depth int) error {
 			return err
 		}
 		if err := d.into(value, depth+1); err != nil {
-			return err
+			return inPart(err, keyPlace(key))
 		}
 		switch {
 		case !key.Comparable() || isBig(key):
@@ -354,7 +403,7 @@ func (d *decoder) structure(v reflect.Value, count, depth int) error {
 		}
 		isRead[number] = true
 		if err := d.into(v.FieldByIndex(fields.list[number].index), depth+1); err != nil {
-			return err
+			return inPart(err, "."+string(data))
 		}
 	}
 	return nil

@@ -243,3 +243,36 @@ func TestWhatCannotBeStoredIsRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestAnErrorNamesTheFieldThatDoesNotFit(t *testing.T) {
+	type lamp struct {
+		Level int8 `msgpack:"level"`
+	}
+	type site struct {
+		Lamps []lamp               `msgpack:"lamps"`
+		Named map[string]*lamp     `msgpack:"named"`
+		Pairs map[int][2]time.Time `msgpack:"pairs"`
+	}
+	for name, value := range map[string]any{
+		"does not fit int8: it is a text (at lamps[1].level)": map[string]any{
+			"lamps": []any{map[string]any{}, map[string]any{"level": "x"}}},
+		"does not fit int8: it is an integer (at named[\"a b\"].level)": map[string]any{
+			"named": map[string]any{"a b": map[string]any{"level": 500}}},
+		"(at named[\"" + strings.Repeat("a", 40) + "\"…])": map[string]any{
+			"named": map[string]any{strings.Repeat("a", 99): 5}},
+		"does not fit time.Time: it is an integer (at pairs[-7][0])": map[string]any{
+			"pairs": map[int]any{-7: []any{5, 5}}},
+		"the value does not fit distkv.site: it is an integer": 5,
+	} {
+		encoded, err := Encode(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found site
+		err = encoded.Decode(&found)
+		wantError(t, err, ErrBadValue)
+		if err == nil || !strings.HasSuffix(err.Error(), name) {
+			t.Errorf("%v is told, and not %s", err, name)
+		}
+	}
+}

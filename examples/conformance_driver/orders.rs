@@ -186,7 +186,9 @@ async fn simple(client: &Client, path: &Path, todo: &str, order: &Json) -> Resul
             let view = client.cluster_view();
             let nodes: BTreeMap<_, _> =
                 view.nodes.iter().map(|node| (node.name.clone(), node.is_live())).collect();
-            Ok(json!({ "epoch": view.epoch, "nodes": nodes }))
+            let live: Vec<_> =
+                nodes.iter().filter(|(_, is_live)| **is_live).map(|(name, _)| name).collect();
+            Ok(json!({ "epoch": view.epoch, "nodes": nodes, "live": live }))
         }
         "stats" => Ok(shown::stats(&client.stats())),
         _ => Err(Failed::Order(format!("there is no order {todo}"))),

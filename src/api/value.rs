@@ -1,7 +1,8 @@
 //! One entry: reading, writing and deleting it.
 
 use distkv_http::header::{
-    ACCEPT, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, VARY,
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderName, HeaderValue,
+    IF_MATCH, IF_NONE_MATCH, VARY,
 };
 use distkv_http::{Content, JSON, Method, Reply, Request, StatusCode};
 use serde_json::{Map, Value as Json, json};
@@ -81,6 +82,7 @@ pub(super) async fn write(
         ("delete_value", "delete_internal")
     } else {
         let is_msgpack = request.headers.get(CONTENT_TYPE).is_some_and(is_msgpack);
+        check_encoding(&request)?;
         let body = std::mem::replace(&mut request.upload, distkv_http::Upload::none());
         let value = sent_value(&body.read(&client.holder()).await?, is_msgpack)?;
         fields.raw("value", value.as_bytes());
@@ -105,6 +107,24 @@ pub(super) async fn write(
         }
     }
     Err(Failure::ended().reply())
+}
+
+/// A body is taken as it is: one that is compressed would be taken for what it is not.
+///
+/// # Errors
+/// It says that it is encoded.
+fn check_encoding(request: &Request) -> Result<(), Reply> {
+    let mut fields = request.headers.get_all(CONTENT_ENCODING).iter();
+    let is_plain = |field: &HeaderValue| {
+        let field = field.as_bytes().trim_ascii();
+        field.is_empty() || field.eq_ignore_ascii_case(b"identity")
+    };
+    if fields.all(is_plain) {
+        return Ok(());
+    }
+    let text = "a body is taken as it is, without Content-Encoding; nothing was changed";
+    let reply = Reply::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, "encoding", text);
+    Err(reply.with(ACCEPT_ENCODING, HeaderValue::from_static("identity")))
 }
 
 /// `DELETE /v1/kv/PATH?tree`.

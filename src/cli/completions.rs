@@ -1,5 +1,7 @@
 //! `completions`: what a shell needs to complete this program's command lines.
 
+mod positionals;
+
 use std::collections::BTreeSet;
 
 use clap::{Arg, Args, Command, CommandFactory as _, ValueHint};
@@ -21,7 +23,7 @@ Examples:
 bash reads them from /etc/bash_completion.d or ~/.local/share/bash-completion/completions, zsh from a \
 folder of $fpath, fish from ~/.config/fish/completions; PowerShell runs the file from $PROFILE.
 
-Exit code: 0 done, 2 usage.")]
+Exit code: 0 done, 2 usage, 8 it cannot be written.")]
 pub(in crate::cli) struct CompletionsArgs {
     /// The shell
     #[arg(value_enum)]
@@ -37,13 +39,20 @@ pub(in crate::cli) fn run(args: &CompletionsArgs) -> Result<(), CliError> {
     let mut text = Vec::new();
     generate(args.shell, &mut command, &name, &mut text);
     let text = match args.shell {
-        Shell::Bash => with_one_spelling(&String::from_utf8_lossy(&text), &name).into_bytes(),
+        Shell::Bash => {
+            let text = with_one_spelling(&String::from_utf8_lossy(&text), &name);
+            positionals::offer_in_bash(&text, &command, &name).into_bytes()
+        }
+        Shell::Fish => {
+            let text = String::from_utf8_lossy(&text);
+            positionals::offer_in_fish(&text, &command, &name).into_bytes()
+        }
         Shell::Zsh => {
             with_whole_value_names(&String::from_utf8_lossy(&text), &command).into_bytes()
         }
         _ => text,
     };
-    let mut output = Output::new(false);
+    let mut output = Output::of_read(false);
     output.bytes(&text)?;
     output.flush()
 }

@@ -113,7 +113,7 @@ Exit codes:
      changed
   6  no node was reached, or none that was is ready, or the login has to wait:
      nothing was done; also: a command that only reads got no answer, or not
-     all of it
+     all of it; or `verify` found that a node still lacks changes: ask later
   7  the answer did not come: it may have been done; look before you repeat it
   8  what a command that only reads (`get`, `status`, `verify`, `diff` and so
      on), or `config check`, has found cannot be written to standard output
@@ -278,7 +278,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = match parsed {
         Ok(cli) => cli.command.with(cli.before).and_then(execute),
         Err(mut error) => {
-            other_words::name_whole_word(&mut error, &args);
+            other_words::name_whole_word(&mut error, &args, &Cli::command());
             let code = match other_words::advice(&error) {
                 Some(text) => CliError::Usage(text).tell(is_json),
                 None => error::explain(&error, is_json),

@@ -45,6 +45,9 @@ pub struct ServerConfig {
     pub client_memory_max: usize,
     /// A client that has not read for this long while output waits for it is closed.
     pub write_stall_ms: u64,
+    /// A client that sends nothing any more is closed if its streams have found nothing to send for this long, although they
+    /// have not looked at everything: most such clients are gone.
+    pub search_after_end_ms: u64,
     /// A stream that still needs its snapshot is ended if its client acknowledges nothing for this
     /// long: the snapshot keeps everything in memory that was overwritten since.
     pub snapshot_stall_ms: u64,
@@ -83,6 +86,7 @@ impl Default for ServerConfig {
             kept_connections: 0,
             client_memory_max: CLIENT_MEMORY,
             write_stall_ms: 60_000,
+            search_after_end_ms: 10_000,
             snapshot_stall_ms: 300_000,
             ready_wait_ms: READY_WAIT_MS,
             qlen: 10,

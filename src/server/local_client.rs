@@ -200,7 +200,9 @@ impl LocalClient {
         if self.exchange.shared.hub.woke_few_links() != woken_before {
             rt::yield_now().await;
         }
+        let leave = self.exchange.may_produce().await;
         busy |= self.exchange.produce();
+        drop(leave);
         self.publish().await;
         if self.has_ended {
             return;

@@ -52,7 +52,8 @@ pub use info::{
     FileFormat, FileJob, FileRefusal, FileReport, MemberInfo, MemberState, NodeInfo, NodeStatus,
     StorageStatus,
 };
-pub(crate) use past::{PastRefusal, PastState};
+pub use past::PastRefusal;
+pub(crate) use past::PastState;
 pub(crate) use purge_block::PurgeBlock;
 
 use crate::engine::Engine;
@@ -75,6 +76,10 @@ fn change_time() -> Option<ChangeTime> {
 
 /// Jobs at once that walk the whole tree for a client; others wait.
 const HEAVY_JOBS: usize = 2;
+/// Connections at once whose streams look for something that they may send and have found nothing for a while; others wait.
+/// So whoever asks for much of which nothing may be shown takes no more turns than a few other clients, by however many
+/// connections.
+const SEARCHES_MAX: usize = 2;
 /// Connections that are refused at once, and kept until their clients have read why, when there are too many; further
 /// ones are told, and closed.
 pub(crate) const REFUSALS_MAX: usize = 64;
@@ -113,6 +118,7 @@ pub(crate) struct Shared {
     logins: Logins,
     cluster: cluster::nodes::Cluster,
     heavy: Semaphore,
+    searches: Arc<Semaphore>,
     standing: Arc<cluster::chain_incarnations::Standing>,
     shards: Arc<shards::ShardManager>,
     /// Snapshots that are being made for clients.
@@ -235,6 +241,8 @@ impl Shared {
 
     fn begin_to_stop(&self) {
         self.is_stopping.store(true, Ordering::Release);
+        // Nobody goes on searching, so nobody needs to wait.
+        self.searches.add_permits(self.config.connections_max);
         self.stopping.notify(usize::MAX);
     }
 
@@ -337,6 +345,7 @@ impl Server {
             policy_data: PolicyData::default(),
             logins,
             heavy: Semaphore::new(HEAVY_JOBS),
+            searches: Arc::new(Semaphore::new(SEARCHES_MAX)),
             standing: Arc::default(),
             shards: Arc::default(),
             downloads: Arc::default(),

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,12 +11,14 @@ use distkv::engine::{Config, Engine, Input};
 use distkv::hub::Hub;
 use distkv::hub::log_queue::LogQueue;
 use distkv::model::ids::{Incarnation, NodeId, NodeName, Tick};
+use distkv::model::path::Path;
 use distkv::model::value::{SkipLimits, skip_value};
 use distkv::rt;
 use distkv::server::{
-    FileJob, FileRefusal, FileReport, MemberInfo, MemberState, NodeInfo, NodeStatus, Server,
-    ServerConfig, ServerError, StorageStatus,
+    FileJob, FileRefusal, FileReport, MemberInfo, MemberState, NodeInfo, NodeStatus, PastRefusal,
+    Server, ServerConfig, ServerError, StorageStatus,
 };
+use distkv::storage::history::History;
 pub use rmpv::Value;
 
 /// How long to wait for what has to come. Generous: the machine may be busy.
@@ -35,6 +37,10 @@ pub struct Info {
     pub answer: Mutex<Option<Result<FileReport, FileRefusal>>>,
     /// For how long the node has been alone.
     pub isolated_ms: Mutex<Option<u64>>,
+    /// What takes long takes until nobody holds this.
+    pub gate: Mutex<()>,
+    /// How often the past of an entry was asked for.
+    pub recalls: AtomicUsize,
 }
 
 impl NodeInfo for Info {
@@ -79,8 +85,15 @@ impl NodeInfo for Info {
         self.storage.lock().unwrap().clone()
     }
 
+    fn history(&self, _: &Path, _: u64, _: usize) -> Result<History, PastRefusal> {
+        self.recalls.fetch_add(1, Ordering::SeqCst);
+        drop(self.gate.lock().unwrap());
+        Err(PastRefusal::NoDataDirectory)
+    }
+
     fn carry_out(&self, job: FileJob) -> Result<FileReport, FileRefusal> {
         self.jobs.lock().unwrap().push(job);
+        drop(self.gate.lock().unwrap());
         self.answer.lock().unwrap().clone().unwrap_or(Err(FileRefusal::NotAllowed))
     }
 }

@@ -403,8 +403,34 @@ fn the_system_s_tree_is_reached_below_n() {
     assert!(!node.is_asked("set_internal"));
     assert_eq!(cli_with(&node, &["set", ":n.a", "1", "--system"]).code, 0);
     assert_eq!(node.asked("set_internal").get("path").unwrap(), b"\xd5\x03\xa1a");
-    assert_eq!(cli_with(&node, &["delete", ":n.a"]).code, 0);
+    for words in
+        [&["delete", ":n.a"][..], &["delete", ":n.a", "-r"], &["import", "-", "--below", ":n.a"]]
+    {
+        let refused = cli_with(&node, words);
+        assert_eq!(refused.code, 2, "{words:?}: {}", refused.stderr);
+        for said in [":n.a belongs to the system", "`user`", "`type`", "--system"] {
+            assert!(refused.stderr.contains(said), "{words:?}: {}", refused.stderr);
+        }
+    }
+    for words in [
+        &["apply", "-", "--below", ":n.a", "--delete", "--allow-empty"][..],
+        &["mv", "a", ":n.a"],
+        &["mv", "-r", ":n.a", "a"],
+        &["cp", "-f", "a", ":n.a"],
+    ] {
+        let refused = cli_with(&node, words);
+        assert_eq!(refused.code, 2, "{words:?}: {}", refused.stderr);
+        for said in [":n.a belongs to the system", "nothing was changed", "`user`"] {
+            assert!(refused.stderr.contains(said), "{words:?}: {}", refused.stderr);
+        }
+    }
+    for action in ["delete_internal", "delete_value", "delete_tree", "get_tree", "get_value"] {
+        assert!(!node.is_asked(action), "{action}");
+    }
+    assert_eq!(cli_with(&node, &["delete", ":n.a", "--system"]).code, 0);
     node.asked("delete_internal");
+    cli_with(&node, &["delete", ":n.a", "-r", "--system"]);
+    node.asked("delete_tree");
     assert_eq!(cli_with(&node, &["tree", ":n"]).stdout, ":n.x  1\n");
 }
 

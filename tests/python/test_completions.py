@@ -36,6 +36,13 @@ TYPED = [
     ("run --key two\tX", "<run><--key><two words/X>"),
     ("snapshot restore a.dkv --into dir\tX", "<snapshot><restore><a.dkv><--into><directory/X>"),
     ("snapshot verify dir\tX", "<snapshot><verify><directory/X>"),
+    ("user role joe op\tX", "<user><role><joe><operator><X>"),
+]
+# The same in a folder with only one file, before a letter of its name is typed.
+TYPED_BESIDE_ONE_FILE = [
+    ("import \tX", "<import><node.toml><X>"),
+    ("diff --below a \tX", "<diff><--below><a><node.toml><X>"),
+    ("import --if\t \tX", "<import><--if-new><node.toml><X>"),
 ]
 
 
@@ -88,23 +95,38 @@ def test_a_shell_completes_commands_options_and_names_of_files(shell, tmp_path):
     try:
         terminal.answers(f"{reads}; {PRINTS_WORDS}; distkv-node")
         found = [(typed, terminal.answers(f"distkv-node {typed}")) for typed, _ in TYPED]
+        terminal.answers("cd directory; distkv-node")
+        found += [(typed, terminal.answers(f"distkv-node {typed}")) for typed, _ in TYPED_BESIDE_ONE_FILE]
     finally:
         terminal.close()
-    wrong = [(typed, shown) for (typed, shown), (_, words) in zip(found, TYPED, strict=True) if words not in shown]
+    wrong = [(typed, shown) for (typed, shown), (_, words) in zip(found, TYPED + TYPED_BESIDE_ONE_FILE, strict=True) if words not in shown]
     assert wrong == []
 
 
 def test_fish_completes_commands_and_names_of_files(tmp_path):
     completions("fish", tmp_path)
+    (tmp_path / "site.jsonl").touch()
     for typed, first in [
         ("ge", "get"),
         ("--connect n1:1 ge", "get"),
         ("get a --connect n1 --ra", "--raw"),
         ("run --client n1:1 --config dir", "directory/"),
         ("snapshot restore a.dkv --into dir", "directory/"),
+        ("import si", "site.jsonl"),
+        ("import ", "completions"),
+        ("get si --key si", "site.jsonl"),
+        # What is below a path is no file.
+        ("get si", None),
+        ("ls dir", None),
+        ("user acl joe dir", None),
+        ("user role joe ", "admin"),
+        ("user role joe o", "operator"),
+        ("user role --json joe o", "operator"),
+        ("user role o", None),
     ]:
         script = f"source ./completions; complete -C 'distkv-node {typed}'"
         done = subprocess.run(
             ["fish", "--no-config", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
         )
-        assert done.stdout.split()[:1] == [first], (typed, done.stdout, done.stderr)
+        expected = [] if first is None else [first]
+        assert done.stdout.split()[:1] == expected, (typed, done.stdout, done.stderr)

@@ -316,7 +316,7 @@ def test_a_secured_node_shows_what_the_ticket_s_user_may_see_and_no_more(watch):
         page.get_by_role("button", name="Save").click()
         expect(page.locator(".box.good")).to_have_text("Saved.")
         page.goto(f"{address}/#data/private/plans")
-        expect(page.locator(".box.bad")).to_contain_text("does not permit")
+        expect(page.locator(".box.bad")).to_contain_text("may not read 'private.plans'")
         assert "private" not in page.get_by_role("treegrid").text_content()
         page.get_by_role("link", name="Cluster").click()
         expect(page.get_by_role("main")).to_contain_text("To see the cluster, log in as an operator.")

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -227,11 +228,15 @@ func (d *driver) obey(ctx context.Context, order object) (any, error) {
 		delete(d.watches, name)
 		return object{}, nil
 	case "view":
-		nodes := object{}
-		for _, node := range client.ClusterView().Nodes {
+		view, nodes, live := client.ClusterView(), object{}, []string{}
+		for _, node := range view.Nodes {
 			nodes[node.Name] = node.IsLive()
+			if node.IsLive() {
+				live = append(live, node.Name)
+			}
 		}
-		return object{"epoch": client.ClusterView().Epoch, "nodes": nodes}, nil
+		slices.Sort(live)
+		return object{"epoch": view.Epoch, "nodes": nodes, "live": live}, nil
 	case "stats":
 		return client.Stats(), nil
 	}

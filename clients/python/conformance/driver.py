@@ -212,7 +212,9 @@ class Driver:
                 return {}
             case "view":
                 view = client.cluster_view()
-                return {"epoch": view.epoch, "nodes": {node.name: node.is_live for node in view.nodes}}
+                live = sorted(node.name for node in view.nodes if node.is_live)
+                nodes = {node.name: node.is_live for node in view.nodes}
+                return {"epoch": view.epoch, "nodes": nodes, "live": live}
             case "stats":
                 return dataclasses.asdict(client.stats())
         raise ValueError(f"unknown order {do!r}")

@@ -5,6 +5,7 @@ import asyncio
 import math
 import uuid
 from dataclasses import replace
+from typing import Annotated, Any, Literal, Optional
 
 import pytest
 from scripted import SILENCE, WRITTEN, ScriptedNode, error
@@ -20,6 +21,7 @@ from distkv_client import (
     Fate,
     FateUnknownError,
     Login,
+    Path,
     PoolConfig,
     ReadMode,
     RefusedError,
@@ -394,3 +396,28 @@ async def test_what_a_node_says_of_copies_is_told_also_where_the_next_try_is_cut
             await client.put("a", 1, copies=2)
         assert caught.value.fate is Fate.UNCONFIRMED and caught.value.code == "unknown_fate"
         assert caught.value.attempts > 1
+
+
+@pytest.mark.parametrize("given", [0, None, "", "x", b"", False, 1.5, [], {}, ()])
+async def test_a_default_that_is_given_as_a_type_is_told_and_nothing_is_sent(given):
+    """As `dict.get` takes one: not by its name."""
+    one, _ = pair(lambda request: {"value": 1, "tock": 1})
+    async with scene(one) as client:
+        for path in ("a", Path("a")):
+            with pytest.raises(UsageError, match=r"as_type must be a type.*default=") as caught:
+                await client.get(path, given)
+            assert caught.value.fate is Fate.NOT_DONE
+        assert not one.actions("get_value")
+
+
+async def test_what_is_a_type_is_taken_as_one(client, base):
+    await client.put(base, 5)
+    for kind in (int, Any, object, int | None, Optional[int], Annotated[int, "of lamps"], Literal[5]):  # noqa: UP045
+        assert await client.get(base, kind) == 5
+    await client.put(base, [5])
+    for kind in (list, list[int], tuple[int, ...]):
+        assert list(await client.get(base, kind)) == [5]
+    assert await client.get(base / "none", int, default=None) is None
+    nil = base / "nil"
+    await client.put(nil, None)
+    assert await client.get(nil, type(None)) is None

@@ -8,7 +8,7 @@ from scripted import SILENCE, WRITTEN, error
 from slow_node import ARRIVING, CALL, PAUSE, READS, TRY, Slow, connection_of, parts_of, quiet, tree_of, turns
 from test_rules import pair, preferred_path
 
-from distkv_client import UnavailableError, Version, connection, line
+from distkv_client import UnavailableError, Version, connection, line, question
 from distkv_client.codec import encode
 from distkv_client.line import LONGEST_ARRIVAL, Line
 from distkv_client.settle import Doubt, Settled, settle
@@ -231,6 +231,7 @@ async def test_a_tree_goes_on_being_deleted_while_an_answer_arrives(may_be_asked
         await slow.send(client, start, 1)
         if not may_be_asked:
             monkeypatch.setattr(connection, "OPEN_MAX", 3)
+            monkeypatch.setattr(question, "QUESTIONS_KEPT", 0)
         await slow.send_slowly(client, rest[0], jump)
         assert not deleting.done()
         await slow.send(client, rest[1] + encode({"changed": 9, "seq": deletion}), 1)

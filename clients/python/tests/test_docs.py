@@ -30,8 +30,9 @@ def test_the_readmes_programs_run(shared, capsys):
     for number, program in [*enumerate(blocks())] * 2:
         program = program.replace('"127.0.0.1:27586"', repr(shared.seeds[0]))
         exec(compile(program, f"README.md, program {number + 1}", "exec"), {"__name__": "__main__"})
+        printed = capsys.readouterr().out
         for told in re.findall(r"print\(.*\)  # (.*)$", program, re.M):
-            assert told in capsys.readouterr().out
+            assert told in printed
 
 
 def test_every_file_says_what_it_is_for_and_is_one_thing():

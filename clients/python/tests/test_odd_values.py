@@ -2,6 +2,8 @@
 exactly one value are not sent."""
 
 import asyncio
+import enum
+from dataclasses import dataclass
 
 import msgpack
 import pytest
@@ -14,6 +16,7 @@ from test_rules import pair, scene
 
 from distkv_client import BadValueError, Change, Extension, RefusedError, UpToDate, UsageError
 from distkv_client.codec import DEPTH_MAX, VALUE_DEPTH_MAX, Splitter, decode, decode_message, encode, one_value
+from distkv_client.convert import convert
 
 ODD = {
     "code -2": (b"\xd4\xfe\x00", Extension(-2, b"\0")),
@@ -209,3 +212,38 @@ async def test_a_request_has_one_seq_the_clients_own(client, base):
 )
 def test_what_is_one_value_passes(raw):
     assert one_value(raw) == raw
+
+
+class Color(enum.Enum):
+    RED = "red"
+
+
+@dataclass
+class Lamp:
+    level: int = 0
+    color: Color | None = None
+
+
+@dataclass
+class Site:
+    lamps: list[Lamp]
+    names: dict[str, tuple[int, str]]
+    main: Lamp | None = None
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ({"lamps": [{}, {"level": "x"}], "names": {}}, "does not fit int: it is str (at lamps[1].level)"),
+        ({"lamps": [{"color": "blue"}], "names": {}}, "'blue' is not a valid Color (at lamps[0].color)"),
+        ({"lamps": [], "names": {"a": [1, 2]}}, "does not fit str: it is int (at names['a'][1])"),
+        ({"lamps": [], "names": {"a" * 99: 1}}, f"(at names['{'a' * 39}…])"),
+        ({"lamps": [], "names": {}, "main": {"level": []}}, "does not fit int: it is list (at main.level)"),
+        ({"lamps": 5, "names": {}}, "it is int (at lamps)"),
+        (5, "the value does not fit Site: it is int"),
+    ],
+)
+def test_a_value_of_which_a_part_does_not_fit_says_which(value, says):
+    with pytest.raises(BadValueError) as refused:
+        convert(value, Site)
+    assert str(refused.value).endswith(says)

@@ -18,6 +18,7 @@ from distkv_client import (
     UnavailableError,
     UsageError,
     connection,
+    question,
 )
 from distkv_client.codec import encode
 
@@ -209,6 +210,7 @@ async def test_a_tree_is_not_deleted_at_a_node_that_is_silent_and_cannot_be_aske
         # The view, and the deletion.
         await until(lambda: one.actions("list_shards") and client._pool.open_replies() == 1)
         monkeypatch.setattr(connection, "OPEN_MAX", 2)
+        monkeypatch.setattr(question, "QUESTIONS_KEPT", 0)
         with pytest.raises(FateUnknownError, match="sent nothing") as caught:
             await in_time(client.delete_tree("a"), 0.2)
         assert caught.value.fate is Fate.UNKNOWN and caught.value.attempts == 1
@@ -225,6 +227,7 @@ async def test_a_node_that_cannot_be_asked_is_alive_while_it_sends_to_others(mon
     async with scene(one := ScriptedNode("s1", script), config=LASTING) as client:
         await until(lambda: one.actions("list_shards") and client._pool.open_replies() == 1)
         monkeypatch.setattr(connection, "OPEN_MAX", 2)
+        monkeypatch.setattr(question, "QUESTIONS_KEPT", 0)
         deleting = asyncio.create_task(client.delete_tree("a"))
         await until(lambda: asked)
         (its,) = client._pool.slot(client._topology.routing.by_name["s1"].address).connections

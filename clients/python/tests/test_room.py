@@ -1,9 +1,10 @@
-"""How many streams there is room for, and that they leave room for calls."""
+"""How many streams there is room for, that they leave room for calls, and that a node can be asked whether it is alive
+where there is no room."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from conftest import until
 from scripted import SILENCE, WRITTEN, ScriptedNode, error
 from test_rules import CONFIG, POOL, preferred_path, scene
 
-from distkv_client import Fate, UnavailableError, UpToDate, connection, pool
+from distkv_client import Fate, Path, UnavailableError, UpToDate, connection, pool, question
 from distkv_client.codec import encode
 
 OPEN, STREAMS = 8, 5
@@ -166,3 +167,59 @@ async def test_the_client_has_its_own_view_where_streams_have_no_room():
         client._topology._stream.close()
         await stack.enter_async_context(client.watch("a"))
         await until(lambda: len(one.actions("watch_cluster")) > views)
+
+
+def questions(node):
+    """What the client asks of its own accord: the callers' requests are about other paths than the root."""
+    return [request for request in node.actions("get_value") if is_question(request)]
+
+
+def is_question(request):
+    return request["action"] == "get_value" and request["path"] == Path()
+
+
+@asynccontextmanager
+async def full_of_calls(*others, answers=SILENCE, probe_timeout=30.0):
+    """A node that answers questions so, and calls not at all, and a client with calls to it: they take all places."""
+    one = ScriptedNode("s1", lambda request: answers if is_question(request) else SILENCE)
+    config = replace(ONE_EACH, pool=replace(POOL, connections_per_node=1, probe_timeout=probe_timeout))
+    async with scene(one, *others, config=config) as client:
+        path, calls = preferred_path(client, "s1"), []
+        slot = await until(lambda: client._pool.slot(client._topology.routing.by_name["s1"].address))
+        while not (slot.connections and slot.connections[0].load == OPEN):
+            calls.append(asyncio.ensure_future(client.get(path)))
+            await until(lambda: len(one.actions("get_value")) == len(calls))
+        client._pool.probe(slot.connections[0].address)
+        yield client, one, slot.connections[0], calls
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def test_a_silent_node_is_given_up_though_its_connection_is_full():
+    two = ScriptedNode("s2", lambda request: {"value": 2, "tock": 1})
+    async with full_of_calls(two, probe_timeout=0.2) as (client, one, _, calls):
+        assert await asyncio.gather(*calls) == [2] * len(calls)
+        assert client.stats().pool.silent_closed == 1 and len(questions(one)) == 1
+
+
+async def test_it_is_not_given_up_before_it_has_had_time_to_answer():
+    async with full_of_calls() as (client, one, its, _):
+        await until(lambda: questions(one))
+        assert its.ended is None and its.is_probed and client.stats().pool.silent_closed == 0
+
+
+async def test_nor_if_it_says_that_it_is_alive():
+    async with full_of_calls(answers=error("denied")) as (client, one, its, _):
+        await until(lambda: questions(one) and not its.is_probed)
+        assert its.ended is None and client.stats().pool.silent_closed == 0
+
+
+async def test_where_it_cannot_even_be_asked_it_is_given_up_as_late(monkeypatch):
+    monkeypatch.setattr(question, "QUESTIONS_KEPT", 0)
+    two = ScriptedNode("s2", lambda request: {"value": 2, "tock": 1})
+    begun = asyncio.get_running_loop().time()
+    async with full_of_calls(two, probe_timeout=0.5) as (client, one, _, calls):
+        assert await asyncio.gather(*calls) == [2] * len(calls)
+        assert client.stats().pool.silent_closed == 1 and not questions(one)
+        assert asyncio.get_running_loop().time() - begun >= 0.5

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_channel::{Receiver, TrySendError};
-use futures::future::{Either, select};
+use futures::future::{Either, pending, select};
 
 use super::credentials::Access;
 use super::error::{ClientError, NO_GREETING};
@@ -261,7 +261,14 @@ impl Connection {
         let (asked_at, question) = (rt::now(), Fields::new());
         // What was sent before comes there first.
         let patience = patience.saturating_add(self.delay_of(0));
-        let answer = self.while_any_arrives(patience, self.request("auth_info", &question));
+        let asking = async {
+            match self.request_in(Use::Question, "auth_info", &question, None).await {
+                // It cannot be asked. What it says to others meanwhile tells as well that it is alive.
+                Err(ClientError::Busy(_)) => pending().await,
+                answer => answer,
+            }
+        };
+        let answer = self.while_any_arrives(patience, asking);
         answer.await.is_some() || self.heard_at() > asked_at
     }
 
@@ -319,11 +326,22 @@ impl Connection {
         fields: &Fields,
         time: Option<Duration>,
     ) -> Result<Message, ClientError> {
+        self.request_in(Use::Call, action, fields, time).await
+    }
+
+    /// The same in a place of this kind.
+    async fn request_in(
+        &self,
+        place: Use,
+        action: &str,
+        fields: &Fields,
+        time: Option<Duration>,
+    ) -> Result<Message, ClientError> {
         // Of what changes nothing, which is the more usual, the time is not looked at.
         let limit = time.map(|time| (time, rt::now()));
         let mut is_first = true;
         loop {
-            let open = Shared::open(&self.shared, fields.byte_len())?;
+            let open = Shared::open(&self.shared, fields.byte_len(), place)?;
             let by = limit.and_then(|(time, began)| {
                 let since = Duration::from_millis(rt::now().saturating_sub(began));
                 self.shared.node_clock.after(time.saturating_sub(since))

@@ -285,7 +285,8 @@ impl Message {
         let text = self.get("error")?;
         let text = as_str(text).unwrap_or("an error that is not told as text").to_owned();
         let (code, is_made) = (self.str("code").map(str::to_owned), self.bool("made"));
-        Some(ServerError { code, text, is_made: is_made == Some(true) })
+        let explain = self.get("explain").and_then(as_pair).map(Box::new);
+        Some(ServerError { code, text, is_made: is_made == Some(true), explain })
     }
 }
 
@@ -344,6 +345,16 @@ impl Greeting {
 #[must_use]
 pub fn as_str(bytes: &[u8]) -> Option<&str> {
     Reader::new(bytes).read_str().ok()
+}
+
+/// Two strings, in an array.
+fn as_pair(bytes: &[u8]) -> Option<(String, String)> {
+    let mut reader = Reader::new(bytes);
+    if reader.read_array_len().ok()? != 2 {
+        return None;
+    }
+    let [first, second] = [reader.read_str(), reader.read_str()];
+    Some((first.ok()?.to_owned(), second.ok()?.to_owned()))
 }
 
 /// The number of a MessagePack integer from 0.
@@ -469,6 +480,17 @@ mod tests {
         assert!(Message::new(b"\x81\xa1a").is_err());
         assert!(Message::new(b"\x80\x80").is_err());
         assert!(Message::new(b"\x80").is_ok());
+    }
+
+    #[test]
+    fn errors_carry_whom_and_what_to_explain_or_nothing() {
+        let mut bytes = b"\x82\xa5error\xa2no\xa7explain\x92\xa3joe\xa3b.x".to_vec();
+        let explain = |bytes: &[u8]| Message::new(bytes).unwrap().error().unwrap().explain;
+        assert_eq!(explain(&bytes), Some(Box::new((String::from("joe"), String::from("b.x")))));
+        *bytes.last_mut().unwrap() = 0xff;
+        assert_eq!(explain(&bytes), None);
+        assert_eq!(explain(b"\x82\xa5error\xa2no\xa7explain\x91\xa3joe"), None);
+        assert_eq!(explain(b"\x82\xa5error\xa2no\xa7explain\xa3joe"), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use distkv_client::{CallError, ClientError, Fate, PLAINTEXT_LOGIN, ServerError};
 use serde_json::json;
 
-use crate::output::{longest_wait, printable, printable_lines, printable_path};
+use crate::output::{longest_wait, printable, printable_lines, printable_path, typed};
 
 pub use hidden::{looks_secret, without_secrets};
 
@@ -33,8 +33,9 @@ pub const EXIT_BROKEN: u8 = 4;
 /// The exit code of a change whose precondition does not hold: somebody else was faster.
 pub(crate) const EXIT_PRECONDITION: u8 = 5;
 
-/// The exit code of a command that has reached no node, or that only reads and got no answer: nothing was done.
-pub(crate) const EXIT_UNREACHABLE: u8 = 6;
+/// The exit code of a command that has reached no node, or that only reads and got no answer: nothing was done. And of one that
+/// compares two nodes, where one of them is still catching up: that is no answer, either.
+pub const EXIT_UNREACHABLE: u8 = 6;
 
 /// The exit code of a command whose answer did not come: it may have been done.
 pub(crate) const EXIT_UNKNOWN_FATE: u8 = 7;
@@ -389,7 +390,15 @@ fn told(error: &ServerError) -> String {
     let is_refusal =
         outcome == Outcome::Refused || !error.is_made && outcome != Outcome::Unreachable;
     let refuses = if is_refusal { "the node refuses: " } else { "" };
-    format!("{refuses}{}{}", error.text, in_brackets(error))
+    format!("{refuses}{}{}{}", error.text, who_sees_why(error), in_brackets(error))
+}
+
+/// Who can find out why an access list refuses something, and how.
+fn who_sees_why(error: &ServerError) -> String {
+    error.explain.as_deref().map_or_else(String::new, |(user, path)| {
+        let command = typed::command_of_others("acl explain", &[user, path]);
+        format!("; an admin sees why with {command}")
+    })
 }
 
 /// Its word, behind its text.

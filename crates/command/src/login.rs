@@ -7,6 +7,7 @@ use clap::Args;
 
 use crate::error::CliError;
 use crate::given::{self, Asked};
+use crate::output::typed;
 use crate::remote::{file_in_environment, set_in_environment};
 use distkv_client::Login;
 
@@ -90,8 +91,14 @@ impl LoginArgs {
         };
         let Some(user) = user else {
             if self.secret_file.is_some() || self.secret_env.is_some() || self.login_by.is_some() {
+                let new = match typed::takes_new_secret() {
+                    true => {
+                        "; this is who you are, and the user's new secret goes with --new-secret-file"
+                    }
+                    false => "",
+                };
                 return Err(CliError::Usage(format!(
-                    "a secret needs its user: --user NAME, or {USER}"
+                    "a secret needs its user: --user NAME, or {USER}{new}"
                 )));
             }
             return Ok(None);

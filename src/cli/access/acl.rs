@@ -34,7 +34,7 @@ A list has patterns of paths: + stands for one element, # for one or more. The m
 Letters: r read, w change, c create, d delete, x pass through, e list children, n make a child, a see these letters.
 
 Exit code: 0 done, 1 failed (there is no such list, or pattern), 2 usage, 3 refused, 6 no node was reached, 7 it may \
-have been done.")]
+have been done, 8 what is only read cannot be written.")]
 pub(in crate::cli) struct AclArgs {
     #[command(subcommand)]
     command: AclCommand,
@@ -135,7 +135,10 @@ impl AclCommand {
 pub(in crate::cli) async fn run(args: AclArgs) -> Result<(), CliError> {
     let connect = args.command.remote().clone().or(args.remote);
     let remote = connect.connect_in_time().await?;
-    let mut output = Output::new(connect.json);
+    let mut output = match &args.command {
+        AclCommand::Set { .. } | AclCommand::Delete { .. } => Output::new(connect.json),
+        _ => Output::of_read(connect.json),
+    };
     match &args.command {
         AclCommand::List { .. } => list(&remote, &mut output).await?,
         AclCommand::Show { name, .. } => show(&remote, name, &mut output).await?,

@@ -7,14 +7,11 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::admins::admins_of;
-use super::existing::has_key;
-use super::users_of;
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::output::{Output, count_of, printable};
 use crate::cli::terminal::units::parse_duration;
 use crate::client::{Fields, Message};
-use crate::model::meta::METHODS;
 use crate::rt;
 
 /// Show whether clients must log in, and switch it on or off
@@ -31,7 +28,7 @@ That is a change of the data (the entry :n.auth), so it counts in the whole netw
 `auth` alone says how many clients of this node have not logged in: those are the ones that will be closed.
 
 Exit code: 0 done, 1 failed (or no admin could log in), 2 usage, 3 refused, 6 no node was reached, 7 it may \
-have been done.")]
+have been done, 8 how clients log in cannot be written.")]
 pub(in crate::cli) struct AuthArgs {
     #[command(subcommand)]
     command: Option<AuthCommand>,
@@ -80,7 +77,10 @@ pub(in crate::cli) async fn run(args: AuthArgs) -> Result<(), CliError> {
     };
     let connect = after.or(args.remote);
     let remote = connect.connect_in_time().await?;
-    let mut output = Output::new(connect.json);
+    let mut output = match &args.command {
+        None => Output::of_read(connect.json),
+        Some(_) => Output::new(connect.json),
+    };
     let greeting = remote.connection.greeting();
     // Only such a node says by what its key is proved.
     let asks_anyway = greeting.nonce.map(|_| {
@@ -98,8 +98,8 @@ pub(in crate::cli) async fn run(args: AuthArgs) -> Result<(), CliError> {
             }
             // Afterwards nobody could be asked any more.
             let admins = admins_of(&remote, method).await?.len();
-            if admins == 0 && !force && asks_anyway.is_empty() {
-                refuse_lockout(&remote, method).await?;
+            if *force {
+                fields.bool("force", true);
             }
             remote.request("set_auth_typ", &fields).await?;
             output.either(
@@ -154,23 +154,6 @@ async fn show(remote: &Remote, output: &mut Output) -> Result<(), CliError> {
         },
         || printable(&logins.text(&node)).into_owned(),
     )
-}
-
-/// Refuses to switch logins on where no admin has one, and the node has no key that is as good.
-///
-/// # Errors
-/// Nothing was changed. Or the node could not be asked.
-async fn refuse_lockout(remote: &Remote, method: &str) -> Result<(), CliError> {
-    let has_key = has_key(remote).await?;
-    // A method without users is refused by the node itself.
-    let has_users = METHODS.contains(&method) && !users_of(remote, method).await?.is_empty();
-    if has_key || !has_users {
-        return Ok(());
-    }
-    Err(CliError::Failure(format!(
-        "no admin can log in by the method {method}, so nobody could change users or switch logins off any more; nothing was \
-         changed. Make one first (`distkv-node user add NAME --role admin`, `distkv-node user role NAME admin`), or add --force"
-    )))
 }
 
 /// What is said where logins are switched on and no admin has one.

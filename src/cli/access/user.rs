@@ -7,7 +7,6 @@ use clap::{Args, Subcommand};
 use distkv_access::users::Role;
 use serde_json::{Value as Json, json};
 
-use super::admins::keep_one;
 use super::existing::{
     Change, User, ask_if_there, methods, no_user, only, user_fields, user_of, users_named,
 };
@@ -21,11 +20,13 @@ use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::output::{Output, Table};
 use crate::cli::terminal::words::completed;
 use crate::cli::typed;
-use crate::client::Message;
+use crate::client::{Fields, Message};
 use crate::model::meta::METHODS;
 
 /// What `--method` is completed with.
 const OFFERED: [&str; 3] = ["password", "token", "root"];
+/// What a role is completed with.
+const ROLES: [&str; 3] = ["user", "operator", "admin"];
 
 /// Users: add, list, change and remove those who may log in
 #[derive(Debug, Clone, Args)]
@@ -41,7 +42,8 @@ Examples:
 Roles: user (what the access list says), operator (also the nodes' state), admin (everything). Without --acl and --role, a new user is an admin, as with the tools of DistKV. Who has an access list is no admin: `user acl NAME -` takes it away.
 
 Exit code: 0 done, 1 failed (there is no such user), 2 usage, 3 refused, 5 there is such a user already, or somebody \
-else has changed it, 6 no node was reached, 7 it may have been done.")]
+else has changed it, 6 no node was reached, 7 it may have been done, 8 what is only read cannot be \
+written.")]
 pub(in crate::cli) struct UserArgs {
     #[command(subcommand)]
     command: UserCommand,
@@ -71,7 +73,11 @@ Examples:
         )]
         method: String,
         /// What the user may do: user, operator, or admin, who has no access list [default: user with --acl, admin without]
-        #[arg(long)]
+        #[arg(
+            long,
+            value_parser = completed(StringValueParser::new(), &ROLES),
+            hide_possible_values = true
+        )]
         role: Option<String>,
         /// The user's access list; * is all data
         #[arg(long)]
@@ -157,6 +163,10 @@ Examples:
         #[command(flatten)]
         user: Named,
         /// What the user may do: user, operator, admin
+        #[arg(
+            value_parser = completed(StringValueParser::new(), &ROLES),
+            hide_possible_values = true
+        )]
         role: String,
         /// Also if the user is the last admin who can log in
         #[arg(long)]
@@ -218,6 +228,7 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
     let mut output = match &args.command {
         // There may be several to remove.
         UserCommand::Remove { .. } => Output::of_change(connect.json),
+        UserCommand::List { .. } | UserCommand::Show(_) => Output::of_read(connect.json),
         _ => Output::new(connect.json),
     };
     match &args.command {
@@ -324,7 +335,7 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
             acl::note_missing(&remote, &user.name, Some(list)).await;
         }
         UserCommand::Role { user, role, force } => {
-            change(&remote, user, ("role", role), *force || role == "admin", &mut output).await?;
+            change(&remote, user, ("role", role), *force, &mut output).await?;
         }
         UserCommand::Remove { user, force } => {
             remove(&remote, user, *force, &mut output).await?;
@@ -379,11 +390,9 @@ async fn change(
     output: &mut Output,
 ) -> Result<(), CliError> {
     let found = user_of(remote, user.method.as_deref(), &user.name).await?;
-    if !force {
-        keep_one(remote, (&found.method, &user.name), "changing that").await?;
-    }
     let mut change = found.change(&user.name)?;
     change.fields.str(field, text);
+    add_force(force, &mut change.fields);
     let reply = change.make(remote).await?;
     tell_set(output, &user.name, &found.method, &format!("has the {field} {text} now"), &reply)
 }
@@ -400,11 +409,17 @@ async fn remove(
         return remove_leftovers(remote, method, name, output).await;
     }
     let method = only(found, method, name)?.method;
-    if !force {
-        keep_one(remote, (&method, name), "removing it").await?;
-    }
-    remote.request("auth_delete", &user_fields(&method, name)).await?;
+    let mut fields = user_fields(&method, name);
+    add_force(force, &mut fields);
+    remote.request("auth_delete", &fields).await?;
     tell_removed(output, name, &method)
+}
+
+/// Also if no admin is left who can log in.
+fn add_force(force: bool, fields: &mut Fields) {
+    if force {
+        fields.bool("force", true);
+    }
 }
 
 fn tell_removed(output: &mut Output, name: &str, method: &str) -> Result<(), CliError> {

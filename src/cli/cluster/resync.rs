@@ -32,7 +32,7 @@ const UP_MS_MIN: u64 = 10_000;
 pub(in crate::cli) async fn run(args: &RemoteArgs, follow: bool) -> Result<(), CliError> {
     let remote = args.connect().await?;
     let mut lines = Lines {
-        output: Output::new(args.json),
+        output: Output::of_read(args.json),
         is_refreshed: follow && !args.json && io::stdout().is_terminal(),
         is_open: false,
         last: None,

@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::{Value as Json, json};
 
 use super::set::{ConditionArgs, CopiesArgs, change_json, change_text, named};
+use super::system::{SystemArgs, is_of_system};
 use super::trees::undo;
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, RequestKind, address_entry, parse_path, whole_path};
@@ -42,7 +43,8 @@ command says what brings that back (`undo`).
 
 Exit code: 0 it is gone (or was not there), 1 failed, 2 usage, 3 refused (with --recursive, the error says how \
 many were deleted before), 5 a precondition does not hold, \
-6 no node was reached, 7 it may have been done (with --recursive, the error says how to go on), 130 interrupted (with \
+6 no node was reached, 7 it may have been done (with --recursive, the error says how to go on), 8 --dry-run cannot be \
+written, 130 interrupted (with \
 --recursive, the node goes on).")]
 pub(in crate::cli) struct DeleteArgs {
     /// The entry's path, like a.b:1.c
@@ -64,20 +66,24 @@ pub(in crate::cli) struct DeleteArgs {
     condition: ConditionArgs,
 
     #[command(flatten)]
+    system: SystemArgs,
+
+    #[command(flatten)]
     pub(in crate::cli) remote: RemoteArgs,
 }
 
 pub(in crate::cli) async fn run(mut args: DeleteArgs) -> Result<(), CliError> {
     let path = args.path.to_string();
-    let mut output = Output::new(args.remote.json);
     if args.recursive && args.path.is_root() {
         return Err(CliError::Usage(String::from(
             "the root is not deleted with all below it; delete what `distkv-node ls` lists, one by one",
         )));
     }
     if args.dry_run {
-        return show(&args, output).await;
+        return show(&args, Output::of_read(args.remote.json)).await;
     }
+    args.system.check(&args.path)?;
+    let mut output = Output::new(args.remote.json);
     if args.recursive {
         args.remote.answer = Some(RECURSIVE_TIMEOUT);
         let reply = delete_tree(&args).await?;
@@ -113,7 +119,7 @@ pub(in crate::cli) async fn run(mut args: DeleteArgs) -> Result<(), CliError> {
             Some(true) | None => change_text(&path, "deleted", &reply),
         };
         if stays > 0 {
-            text.push_str(&stays_text(&path, args.path.is_root(), stays));
+            text.push_str(&stays_text(&args.path, stays));
         }
         printable(&text).into_owned()
     };
@@ -138,7 +144,7 @@ async fn delete_tree(args: &DeleteArgs) -> Result<Message, CliError> {
 
 /// How to go on where the node's answer has not come.
 fn rest_text(path: &Path, before: &str) -> String {
-    let delete = typed::command("delete", &[&path.to_string()], &["--recursive"]);
+    let delete = typed::command("delete", &[&path.to_string()], recursive_at(path));
     format!(
         "some of it may be deleted; {delete} deletes the rest, with what was set there since, at this node or at another \
          one (--connect){}",
@@ -152,9 +158,17 @@ fn goes_on_text(path: &Path, before: &str) -> String {
     format!("the node goes on, and deletes all that is at and below {path_text}{undo}")
 }
 
+/// The options of the command that deletes all below a path.
+fn recursive_at(path: &Path) -> &'static [&'static str] {
+    match is_of_system(path) {
+        true => &["--recursive", "--system"],
+        false => &["--recursive"],
+    }
+}
+
 /// What brings back what was deleted below a path since this moment; nothing if that is not possible.
 fn undo_text(path: &Path, before: &str) -> String {
-    if path.strip_prefix(&Path::system_root()).is_some() {
+    if is_of_system(path) {
         return String::new();
     }
     let undo = undo::command(path, before, &[]);
@@ -180,15 +194,15 @@ async fn show(args: &DeleteArgs, mut output: Output) -> Result<(), CliError> {
 }
 
 /// What stays below a path, and how to delete that too, where there is a way.
-fn stays_text(path: &str, is_root: bool, stays: u64) -> String {
+fn stays_text(path: &Path, stays: u64) -> String {
     let (verb, them) = if stays == 1 { ("stays", "that") } else { ("stay", "them") };
     let more = if stays < BELOW_MAX { "" } else { " or more" };
     let count = count_of(stays, "entry", "entries");
     let count = count.replacen(' ', &format!("{more} "), 1);
-    if is_root {
+    if path.is_root() {
         return format!("; {count} below it {verb}");
     }
-    let delete = typed::command("delete", &[path], &["--recursive"]);
+    let delete = typed::command("delete", &[&path.to_string()], recursive_at(path));
     format!("; {count} below it {verb}: {delete} deletes {them} too")
 }
 

@@ -25,7 +25,7 @@ Examples:
   distkv-node get site.lamp --connect n1,n2,n3  # from whichever is up
   distkv-node get site.name --raw               # a string as it is
   distkv-node get site.plan --raw > copy.png    # what `set --raw-file` stored
-  distkv-node get site.lamp --chain             # who changed it last, and when
+  distkv-node get site.lamp --chain             # where it was changed last
   distkv-node get site.lamp --json --chain      # with path, tock, time, chain
   distkv-node get site.lamp --msgpack lamp.bin  # the exact bytes
 

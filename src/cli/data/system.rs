@@ -21,18 +21,44 @@ impl SystemArgs {
     /// # Errors
     /// The path belongs to the system, and that was not said to be right.
     pub(super) fn check(&self, path: &Path) -> Result<(), CliError> {
-        if self.system || path.strip_prefix(&Path::system_root()).is_none() {
-            return Ok(());
+        match self.refuses(path) {
+            false => Ok(()),
+            true => Err(CliError::Usage(format!("{}; {ANYWAY}", refusal(path)))),
         }
-        Err(CliError::Usage(format!(
-            "{} belongs to the system (`:n`), so nothing was changed; users are changed by `user`, logins by `auth`, access \
-             lists by `acl`, types by `type` and `match`, preferred nodes by `shards prefer`; --system sets other values there",
-            shown_path(path)
-        )))
+    }
+
+    /// The same of one of many, where others may have been changed before.
+    ///
+    /// # Errors
+    /// The path belongs to the system, and that was not said to be right.
+    pub(super) fn check_one(&self, path: &Path) -> Result<(), String> {
+        match self.refuses(path) {
+            false => Ok(()),
+            true => Err(format!("it {BELONGS}; {OWN_COMMANDS}; {ANYWAY}")),
+        }
+    }
+
+    fn refuses(&self, path: &Path) -> bool {
+        !self.system && is_of_system(path)
     }
 
     /// Whether it was said.
     pub(super) fn is_given(&self) -> bool {
         self.system
     }
+}
+
+const BELONGS: &str = "belongs to the system (`:n`)";
+const OWN_COMMANDS: &str = "users are changed by `user`, logins by `auth`, access lists by `acl`, types by `type` and \
+                            `match`, preferred nodes by `shards prefer`";
+const ANYWAY: &str = "--system makes other changes there";
+
+/// Whether a path belongs to the system.
+pub(super) fn is_of_system(path: &Path) -> bool {
+    path.is_system()
+}
+
+/// Why a command changes nothing there. Some do so whatever is said to be meant.
+pub(super) fn refusal(path: &Path) -> String {
+    format!("{} {BELONGS}, so nothing was changed; {OWN_COMMANDS}", shown_path(path))
 }

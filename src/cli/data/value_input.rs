@@ -67,7 +67,7 @@ impl ValueArgs {
 /// The value that a JSON text says; `what` names it in the error.
 pub(super) fn parse_json(text: &str, what: &str) -> Result<Value, String> {
     value_from_text(without_mark(text)).map_err(|error| match error {
-        JsonError::Syntax(ref text) if text.contains("is there twice") => {
+        JsonError::Syntax(ref syntax) if syntax.is_key_twice() => {
             format!("{what} is {error}")
         }
         JsonError::Syntax(_) => {

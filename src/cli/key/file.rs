@@ -46,7 +46,7 @@ pub(super) fn new(args: &NewArgs) -> Result<(), CliError> {
 
 pub(super) fn list(path: &Path, json: bool) -> Result<(), CliError> {
     let file = read(path)?;
-    let mut output = Output::new(json);
+    let mut output = Output::of_read(json);
     let is_primary = |id: KeyId| id == file.ring.primary_id();
     let network = file.ring.network().as_str();
     if json {

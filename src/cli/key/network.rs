@@ -92,7 +92,7 @@ pub(super) enum Step {
 
 pub(super) async fn list(args: &RemoteArgs) -> Result<(), CliError> {
     let remote = args.connect().await?;
-    let mut output = Output::new(args.json);
+    let mut output = Output::of_read(args.json);
     if args.json {
         let reply = remote.request("key_list", &Fields::new()).await?;
         for node in array_items(reply.get("result").unwrap_or_default()) {

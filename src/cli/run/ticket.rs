@@ -38,7 +38,7 @@ Neither connects to a node, and nothing is checked with one. Who has a ticket ca
 user may do: keep it as you keep a password.
 
 Exit code: 0 done, 1 the file cannot be written, or is there already, 2 usage, or something that \
-cannot be in a ticket.")]
+cannot be in a ticket, 8 what is in one cannot be written.")]
 pub(in crate::cli) struct TicketArgs {
     #[command(subcommand)]
     what: What,
@@ -134,7 +134,10 @@ struct ShowArgs {
 }
 
 pub(in crate::cli) fn run(args: TicketArgs) -> Result<(), CliError> {
-    let mut output = Output::new(args.json);
+    let mut output = match args.what {
+        What::Show(_) => Output::of_read(args.json),
+        What::New(_) => Output::new(args.json),
+    };
     match args.what {
         What::New(new) => {
             let Some(to) = new.to.clone() else {

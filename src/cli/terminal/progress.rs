@@ -36,6 +36,11 @@ impl ProgressBar {
         self.draw(done, total, |number| number.to_string(), " entries");
     }
 
+    /// So many changes have come; of so many, unless that is 0.
+    pub(in crate::cli) fn changes(&mut self, done: u64, total: u64) {
+        self.draw(done, total, |number| number.to_string(), " changes");
+    }
+
     /// So many bytes are done; of so many, unless that is 0.
     pub(in crate::cli) fn bytes(&mut self, done: u64, total: u64) {
         self.draw(done, total, show_bytes, "");

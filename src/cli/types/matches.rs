@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use super::{connect, delete, done, list, parse_below, set};
 use crate::cli::error::CliError;
 use crate::cli::remote::RemoteArgs;
-use crate::cli::terminal::output::text_of;
+use crate::cli::terminal::output::{Output, text_of};
 use crate::client::Message;
 use crate::model::path::Path;
 use crate::model::value::write::{write_map_len, write_str};
@@ -23,7 +23,7 @@ In a pattern, + stands for one element and # for one or more. If several pattern
 exact elements come before +, and + before #.
 
 Exit code: 0 done, 1 failed, 2 usage, 3 refused (the text says why), 6 no \
-node was reached, 7 it may have been done.")]
+node was reached, 7 it may have been done, 8 the list cannot be written.")]
 pub(in crate::cli) struct MatchArgs {
     #[command(subcommand)]
     what: Option<What>,
@@ -77,12 +77,12 @@ pub(in crate::cli) async fn run(args: MatchArgs) -> Result<(), CliError> {
     let what = args.what.unwrap_or(What::List(ListArgs { remote: RemoteArgs::default() }));
     match what {
         What::List(args) => {
-            let (remote, output) = connect(args.remote, before).await?;
+            let (remote, output) = connect(args.remote, before, Output::of_read).await?;
             let shown = |value: &Message| value.get("type").map(text_of).unwrap_or_default();
             list(&remote, ("match", "pattern"), ["PATTERN", "TYPE"], shown, output).await
         }
         What::Set(args) => {
-            let (remote, output) = connect(args.remote, before).await?;
+            let (remote, output) = connect(args.remote, before, Output::new).await?;
             let mut record = Vec::new();
             write_map_len(1, &mut record);
             write_str("type", &mut record);
@@ -91,7 +91,7 @@ pub(in crate::cli) async fn run(args: MatchArgs) -> Result<(), CliError> {
             done(output, "pattern", &args.pattern, "set")
         }
         What::Delete(args) => {
-            let (remote, output) = connect(args.remote, before).await?;
+            let (remote, output) = connect(args.remote, before, Output::new).await?;
             delete(&remote, "match", "pattern", &args.pattern).await?;
             done(output, "pattern", &args.pattern, "deleted")
         }

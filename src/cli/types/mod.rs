@@ -15,10 +15,15 @@ use super::terminal::output::{Output, Table, json_of, printable_path, shown_path
 use crate::client::{Fields, Message, StreamEvent};
 use crate::model::path::{Element, Path};
 
-/// A connection to the node that the options name, those after the subcommand first, and where the answer goes.
-async fn connect(after: RemoteArgs, before: RemoteArgs) -> Result<(Remote, Output), CliError> {
+/// A connection to the node that the options name, those after the subcommand first, and where the answer goes: `output`
+/// says for what.
+async fn connect(
+    after: RemoteArgs,
+    before: RemoteArgs,
+    output: fn(bool) -> Output,
+) -> Result<(Remote, Output), CliError> {
     let args = after.or(before);
-    Ok((args.connect_in_time().await?, Output::new(args.json)))
+    Ok((args.connect_in_time().await?, output(args.json)))
 }
 
 /// Reads the name of a type, or a pattern: a path with at least one element.

@@ -9,7 +9,7 @@ use crate::cli::data::value_input::{parse_json_option, read_input};
 use crate::cli::error::CliError;
 use crate::cli::files::read::without_mark;
 use crate::cli::remote::RemoteArgs;
-use crate::cli::terminal::output::text_of;
+use crate::cli::terminal::output::{Output, text_of};
 use crate::client::{Fields, Message};
 use crate::model::limits::VALUE_BYTES_MAX;
 use crate::model::path::Path;
@@ -42,7 +42,7 @@ must be obeyed. Every node checks what its clients write; what is stored already
 and what other nodes send are not checked.
 
 Exit code: 0 done, 1 failed, 2 usage, 3 refused (the text says why), 6 no \
-node was reached, 7 it may have been done.")]
+node was reached, 7 it may have been done, 8 what is only read cannot be written.")]
 pub(in crate::cli) struct TypeArgs {
     #[command(subcommand)]
     what: Option<What>,
@@ -148,7 +148,7 @@ pub(in crate::cli) async fn run(args: TypeArgs) -> Result<(), CliError> {
     let what = args.what.unwrap_or(What::List(ListArgs { remote: RemoteArgs::default() }));
     match what {
         What::List(args) => {
-            let (remote, output) = connect(args.remote, before).await?;
+            let (remote, output) = connect(args.remote, before, Output::of_read).await?;
             let shown = |value: &Message| match value.get("schema") {
                 Some(schema) => text_of(schema),
                 None => String::from("(no schema: any value)"),
@@ -156,7 +156,7 @@ pub(in crate::cli) async fn run(args: TypeArgs) -> Result<(), CliError> {
             list(&remote, ("type", "type"), ["TYPE", "SCHEMA"], shown, output).await
         }
         What::Show(args) => {
-            let (remote, mut output) = connect(args.remote, before).await?;
+            let (remote, mut output) = connect(args.remote, before, Output::of_read).await?;
             let fields = Fields::at(&super::below("type", &args.name)?);
             let reply = remote.request("get_internal", &fields).await?;
             let Some(value) = reply.get("value") else {
@@ -168,12 +168,12 @@ pub(in crate::cli) async fn run(args: TypeArgs) -> Result<(), CliError> {
         }
         What::Set(args) => {
             let record = args.record()?;
-            let (remote, output) = connect(args.remote, before).await?;
+            let (remote, output) = connect(args.remote, before, Output::new).await?;
             set(&remote, "type", &args.name, &record).await?;
             done(output, "type", &args.name, "set")
         }
         What::Delete(args) => {
-            let (remote, output) = connect(args.remote, before).await?;
+            let (remote, output) = connect(args.remote, before, Output::new).await?;
             delete(&remote, "type", "type", &args.name).await?;
             done(output, "type", &args.name, "deleted")
         }

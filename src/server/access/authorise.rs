@@ -11,7 +11,7 @@ use distkv_access::users::{Role, is_before_login, least_role, least_role_at};
 use super::Access;
 use super::mistakes::Mistake;
 use crate::model::path::Path;
-use crate::protocol::client::{Action, ClientError, ErrorCode};
+use crate::protocol::client::Action;
 
 /// The answer is no. Nothing was done.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,39 +34,29 @@ pub(crate) enum Denied {
     Path {
         /// The kind of access.
         action: Action,
+        /// What the list lacks.
+        lack: Lack,
     },
 }
 
-impl From<Denied> for ClientError {
-    fn from(denied: Denied) -> Self {
-        match denied {
-            Denied::LoginNeeded => {
-                Self::new(ErrorCode::AuthRequired, "log in first; nothing was done")
-            }
-            Denied::Role { action, needed } => {
-                let text = format!(
-                    "'{}' needs the role '{needed}', which this session does not have; nothing was done",
-                    action.name()
-                );
-                Self::new(ErrorCode::Denied, text)
-            }
-            Denied::Listing { action } => {
-                let text = format!(
-                    "the access list of this session does not permit '{}' here: that needs the letter e at the path \
-                     itself; ask for a path below that has it; nothing was done",
-                    action.name()
-                );
-                Self::new(ErrorCode::Denied, text)
-            }
-            Denied::Path { action } => {
-                let text = format!(
-                    "the access list of this session does not permit '{}' here; nothing was done",
-                    action.name()
-                );
-                Self::new(ErrorCode::Denied, text)
-            }
-        }
-    }
+/// What an access list lacks, of all that an action needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lack {
+    /// One of these letters at the path itself, or of the topic.
+    Letters(&'static [Letters]),
+    /// `x` on the way to the path, where so many elements lead.
+    Way {
+        /// How many.
+        depth: usize,
+    },
+    /// `x` or `n` on the way to what is to be set. Where, and which of them, depends on what is there.
+    WayOfChange,
+    /// `r`, for a change that tells what was there.
+    OldValue,
+    /// `w`: there is a value, as the client may know.
+    Change,
+    /// `c`: there is none, as the client may know.
+    Creation,
 }
 
 /// What an action is about.
@@ -80,14 +70,15 @@ pub(crate) enum Target<'p> {
     Topic(&'p [u8]),
 }
 
+/// Those of which a client needs one to set an entry.
+pub(crate) const SET_LETTERS: &[Letters] = &[Letters::WRITE, Letters::CREATE];
+
 /// One letter of which an access list must have at the path itself; none where the action itself shows
 /// nothing and changes nothing.
 fn letters_needed(action: Action) -> &'static [Letters] {
     match action {
         // Which of the two it must be depends on what is there when the change is made.
-        Action::SetValue | Action::SetInternal | Action::Update => {
-            &[Letters::WRITE, Letters::CREATE]
-        }
+        Action::SetValue | Action::SetInternal | Action::Update => SET_LETTERS,
         Action::DeleteValue | Action::DeleteInternal | Action::DeleteTree => &[Letters::DELETE],
         Action::GetTree | Action::GetTreeInternal | Action::Enum | Action::EnumInternal => {
             &[Letters::ENUM]
@@ -134,33 +125,38 @@ pub(crate) fn authorise(
     if access.makes(Mistake::Action(action)) {
         return Ok(());
     }
-    let letters = match target {
+    let (letters, way) = match target {
         Target::Node => return Ok(()),
         _ if access.rights.is_everything() => return Ok(()),
-        Target::Topic(topic) => access.rights.topic(topic),
+        Target::Topic(topic) => (access.rights.topic(topic), Ok(())),
+        Target::Path(path) if access.makes(Mistake::Way) => (access.rights.letters(path), Ok(())),
         Target::Path(path) => {
-            if !access.makes(Mistake::Way) && !way_is_open(&access.rights, action, path, is_there) {
-                return Err(Denied::Path { action });
-            }
-            access.rights.letters(path)
+            (access.rights.letters(path), find_way(&access.rights, action, path, is_there))
         }
     };
     let needed = letters_needed(action);
-    let is_permitted = needed.is_empty() || needed.iter().any(|letter| letters.has(*letter));
-    match is_permitted {
-        true => Ok(()),
-        false if matches!(needed, [Letters::ENUM]) => Err(Denied::Listing { action }),
-        false => Err(Denied::Path { action }),
+    if needed.is_empty() || needed.iter().any(|letter| letters.has(*letter)) {
+        return way.map_err(|lack| Denied::Path { action, lack });
+    }
+    // What is missing at the path itself comes first, so that a refusal does not depend on what is on the way.
+    match (needed, way) {
+        ([Letters::ENUM], Ok(())) => Err(Denied::Listing { action }),
+        _ => Err(Denied::Path { action, lack: Lack::Letters(needed) }),
     }
 }
 
-fn way_is_open(
+fn find_way(
     rights: &Rights,
     action: Action,
     path: &[u8],
     is_there: impl Fn(&Path) -> bool,
-) -> bool {
+) -> Result<(), Lack> {
     // If nothing is made, whether it is there does not show.
     let made = makes_entries(action).then(|| Path::from_canonical(path).ok()).flatten();
-    rights.way(path, |depth| made.as_ref().is_none_or(|path| is_there(&path.prefix(depth)))).is_ok()
+    let way =
+        rights.way(path, |depth| made.as_ref().is_none_or(|path| is_there(&path.prefix(depth))));
+    way.map(drop).map_err(|missing| match made {
+        Some(_) => Lack::WayOfChange,
+        None => Lack::Way { depth: missing.depth },
+    })
 }

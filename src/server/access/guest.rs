@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use distkv_access::dh::{BoxKey, DhError, Exchange};
-use distkv_access::secret::{HashError, PasswordHash};
+use distkv_access::secret::{HashError, PasswordHash, Secret};
 use parking_lot::Mutex;
 
 use super::present::Presence;
@@ -42,6 +42,9 @@ pub(in crate::server) struct Guest {
     pub(in crate::server) nonce: Option<[u8; 32]>,
     /// Of the boxes with passwords.
     pub(in crate::server) box_key: Option<BoxKey>,
+    /// The secret of the user's record as it was when the client logged in as that user, or has set a new one itself;
+    /// none: it has not.
+    pub(in crate::server) secret: Option<Secret>,
     /// What is computed for a request, by its number.
     prelude: Option<(u64, Slot)>,
     /// How its login has waited for others to end.
@@ -61,6 +64,7 @@ impl Default for Guest {
             deadline: 0,
             nonce: None,
             box_key: None,
+            secret: None,
             prelude: None,
             waited: None,
             presence: None,

@@ -6,6 +6,7 @@
 //! [`PolicyData`]: the data that says so, compiled |
 //! | [`types`] | which values fit where |
 //! | [`authorise`] | the hook that every request passes |
+//! | [`denial`] | what a refusal says |
 //! | [`sight`] | what a stream may show, entry by entry |
 //! | [`methods`] | by which methods clients may log in at this node |
 //! | `grace` | for how long clients that have not logged in go on
@@ -26,6 +27,7 @@
 pub(crate) mod audit;
 pub(crate) mod authorise;
 pub mod cluster_key;
+pub(in crate::server) mod denial;
 mod grace;
 pub(in crate::server) mod guest;
 pub(crate) mod logins;
@@ -37,6 +39,7 @@ pub mod strangers;
 pub(in crate::server) mod throttle;
 pub(crate) mod types;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,11 +49,13 @@ use parking_lot::Mutex;
 
 use crate::engine::{Engine, Policies};
 use crate::hub::Hub;
+use crate::model::entry::Entry;
 use crate::model::ids::{Event, Millis};
 use crate::model::path::{Element, Path};
 use crate::rt;
 use crate::server::Shared;
 use crate::tree::Tree;
+use denial::Whose;
 use grace::{Clocks, Grace};
 use types::TypeChecks;
 
@@ -112,6 +117,8 @@ pub(crate) struct Access {
     pub(crate) role: Option<Role>,
     /// With the data.
     pub(crate) rights: Arc<Rights>,
+    /// Of which user that is; none of others.
+    pub(crate) whose: Option<Arc<Whose>>,
     /// The policies that say so.
     pub(crate) policies: Policies,
     /// What its values are checked by; none if there are no types.
@@ -122,6 +129,9 @@ pub(crate) struct Access {
     #[cfg(any(test, feature = "planted-defects"))]
     pub(crate) mistake: Option<mistakes::Mistake>,
 }
+
+/// Where users and access lists are, below nil.
+const USERS: [&str; 2] = ["auth", "acl"];
 
 /// How the canonical bytes of paths below nil begin.
 const NIL: &[u8] = &[0xc0];
@@ -161,6 +171,7 @@ impl Access {
         Self {
             role: None,
             rights,
+            whose: None,
             policies,
             types: None,
             until: None,
@@ -172,7 +183,9 @@ impl Access {
     /// Of a user.
     #[must_use]
     fn of_user(directory: &Directory, user: &User, policies: Policies) -> Self {
-        Self { role: Some(user.role), rights: directory.rights_of(user), ..Self::nothing(policies) }
+        let whose = Some(Arc::new(Whose::of(directory, user)));
+        let (role, rights) = (Some(user.role), directory.rights_of(user));
+        Self { role, rights, whose, ..Self::nothing(policies) }
     }
 
     /// Whether any value may be set at a whole path (canonical bytes), and told: there are neither types nor an
@@ -229,7 +242,7 @@ impl PolicyData {
         let directory = match of_before(|policies| policies.access) {
             Some(before) => Arc::clone(&before.directory),
             None => {
-                let built = Directory::build(policies.access, below(&tree, ["auth", "acl"]));
+                let built = Directory::build(policies.access, below(&tree, USERS));
                 let known = before.as_ref().map(|before| &before.directory);
                 Arc::new(match known {
                     Some(known) => built.after(known),
@@ -315,9 +328,31 @@ fn below<'t>(
     tree: &'t Tree,
     families: [&'static str; 2],
 ) -> impl Iterator<Item = (Path, &'t [u8], Event)> {
-    let tops = families.map(|family| Path::system_root().push(Element::Str(family)));
-    let entries = tops.into_iter().flatten().flat_map(|top| tree.subtree(&top));
-    entries.filter_map(|(path, entry)| {
+    entries_below(tree, families).filter_map(|(path, entry)| {
         entry.value().map(|value| (Path::clone(path), value, entry.newest()))
     })
+}
+
+/// The entries below some families, deleted ones among them.
+fn entries_below<'t>(
+    tree: &'t Tree,
+    families: [&'static str; 2],
+) -> impl Iterator<Item = (&'t Path, &'t Entry)> {
+    let tops = families.map(|family| Path::system_root().push(Element::Str(family)));
+    tops.into_iter().flatten().flat_map(|top| tree.subtree(&top))
+}
+
+/// The users and access lists of a tree once a file was taken in, of which what was changed later counts.
+pub(in crate::server) fn directory_with<'t>(here: &'t Tree, file: &'t Tree) -> Directory {
+    let mut entries: BTreeMap<&Path, &Entry> = BTreeMap::new();
+    for (path, entry) in [here, file].into_iter().flat_map(|tree| entries_below(tree, USERS)) {
+        let present = entries.entry(path).or_insert(entry);
+        if present.tock() < entry.tock() {
+            *present = entry;
+        }
+    }
+    let valued = entries
+        .into_iter()
+        .filter_map(|(path, entry)| Some((path.clone(), entry.value()?, entry.newest())));
+    Directory::build(0, valued)
 }

@@ -1,5 +1,5 @@
-//! What a stream may show of the data, entry by entry: looked up in the client's rights of the moment, so that
-//! what is revoked while a stream runs is not sent any more.
+//! Whether what a client has asked for may go on, and what a stream may show of the data, entry by entry: looked up in the
+//! client's rights of the moment, so that what is revoked while a stream runs is not sent any more.
 
 use std::sync::Arc;
 
@@ -7,9 +7,45 @@ use distkv_access::acl::{Letters, Rights, Walk};
 
 use super::Access;
 use super::authorise::{Target, authorise};
+use super::denial::words;
 use super::mistakes::Mistake;
 use crate::model::path::Path;
 use crate::protocol::client::{Action, ClientError, ErrorCode};
+use crate::server::command::message::may_match;
+
+/// Whether a client may still do what it could when it asked for it: to be called with its rights of the moment, before
+/// each message of a stream, and before an answer that comes later.
+///
+/// # Errors
+/// `denied`: it may not.
+pub(in crate::server) fn authorise_still(
+    access: &Access,
+    action: Action,
+    target: Target<'_>,
+) -> Result<(), ClientError> {
+    let may = |target| authorise(access, action, target, |_| true).is_ok();
+    let is_allowed = match (action, target) {
+        (Action::MsgMonitor, Target::Topic(topic)) => {
+            let may_read = || Path::from_canonical(topic).is_ok_and(|t| may_match(access, &t));
+            may(Target::Node) && may_read()
+        }
+        _ => may(target),
+    };
+    if is_allowed {
+        return Ok(());
+    }
+    let path = match target {
+        Target::Node => None,
+        Target::Path(path) | Target::Topic(path) => Path::from_canonical(path).ok(),
+    };
+    let what = match path {
+        Some(path) => format!("to {}", words(action, &path)),
+        None => format!("with '{}'", action.name()),
+    };
+    let who = access.who();
+    let text = format!("{who} may not continue {what}: the access list, or the user, was changed");
+    Err(ClientError::new(ErrorCode::Denied, text))
+}
 
 /// What an entry needs to be shown, besides that all which lead there may be passed.
 #[derive(Clone, Copy, Debug)]
@@ -60,14 +96,8 @@ impl Sight {
         {
             return Ok(None);
         }
-        let target = Target::Path(self.top.as_bytes());
-        if authorise(access, self.action, target, |_| true).is_err() {
-            let text = format!(
-                "this session may not continue with '{}' here: its access list, or its user, was changed",
-                self.action.name()
-            );
-            return Err(ClientError::new(ErrorCode::Denied, text));
-        }
+        let (action, target) = self.asks();
+        authorise_still(access, action, target)?;
         let before = self.walk.replace(Walk::new(Arc::clone(&access.rights)));
         Ok(Some(self.by(before)))
     }
@@ -87,6 +117,18 @@ impl Sight {
                 walk.rights().may_show_more(other.rights(), self.top.as_bytes())
             }
         }
+    }
+
+    /// What was asked for.
+    #[must_use]
+    pub(in crate::server) fn asks(&self) -> (Action, Target<'_>) {
+        (self.action, Target::Path(self.top.as_bytes()))
+    }
+
+    /// The whole path that the stream is about.
+    #[must_use]
+    pub(in crate::server) fn top(&self) -> &Path {
+        &self.top
     }
 
     /// Nothing is asked for a while: what can be made again is not kept.

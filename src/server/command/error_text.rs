@@ -6,8 +6,13 @@ use crate::model::value::{Kind, Reader};
 /// As many characters as an error repeats of what the client sent.
 const SHOWN: usize = 200;
 
+/// Whether a text is cut short.
+pub(in crate::server) fn is_cut(text: &str) -> bool {
+    text.char_indices().nth(SHOWN).is_some()
+}
+
 /// A text, cut short.
-pub(super) fn shown(text: &str) -> String {
+pub(in crate::server) fn shown(text: &str) -> String {
     match text.char_indices().nth(SHOWN) {
         None => text.to_owned(),
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
@@ -15,7 +20,7 @@ pub(super) fn shown(text: &str) -> String {
 }
 
 /// A path in text form.
-pub(super) fn show_path(path: &Path) -> String {
+pub(in crate::server) fn show_path(path: &Path) -> String {
     shown(&path.to_string())
 }
 

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use distkv_access::acl::{Letters, Rights};
+use distkv_access::acl::Letters;
 
 use crate::engine::changes::SendTopic;
 use crate::model::path::{Element, Path};
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
-use crate::server::access::authorise::{Denied, Target};
+use crate::server::access::Access;
+use crate::server::access::authorise::{Denied, Lack, Target};
 use crate::server::access::mistakes::Mistake;
 use crate::server::connections::session::{Context, Session, Then};
 use crate::server::stream::MonitorSource;
@@ -16,7 +17,11 @@ use crate::server::stream::MonitorSource;
 const WILDCARDS: [&str; 2] = ["+", "#"];
 
 /// Whether the client may monitor a topic, or perhaps one that matches a pattern of topics.
-fn may_match(rights: &Rights, pattern: &Path) -> bool {
+pub(in crate::server) fn may_match(access: &Access, pattern: &Path) -> bool {
+    if access.makes(Mistake::Action(Action::MsgMonitor)) {
+        return true;
+    }
+    let rights = &access.rights;
     let is_level = |element: &Element<'_>| !WILDCARDS.map(Element::Str).contains(element);
     let exact = pattern.prefix(pattern.elements().take_while(is_level).count());
     if exact == *pattern {
@@ -53,15 +58,19 @@ impl Session {
     ) -> Result<Then, ClientError> {
         // Each message is looked at by itself; so here it is enough that there may be one.
         self.authorise(cx, Action::MsgMonitor, Target::Node)?;
-        let is_planted = cx.access.makes(Mistake::Action(Action::MsgMonitor));
-        if !is_planted && !may_match(&cx.access.rights, topic) {
-            return Err(Denied::Path { action: Action::MsgMonitor }.into());
+        if !may_match(&cx.access, topic) {
+            let (action, lack) = (Action::MsgMonitor, Lack::Letters(&[Letters::READ]));
+            let (denied, target) = (Denied::Path { action, lack }, Target::Topic(topic.as_bytes()));
+            if let Some(witness) = &cx.witness {
+                witness.denied(&denied, action, target);
+            }
+            return Err(denied.error(target, &cx.access));
         }
         Self::check_ready(cx)?;
         self.check_room(cx, seq)?;
         let added = cx.hub.monitor(topic.clone(), &self.inbox, &self.holder());
         let id = added.map_err(|no| ClientError::new(ErrorCode::TooMany, no.text("monitors")))?;
-        let source = MonitorSource::new(id, Arc::clone(&self.inbox), raw);
+        let source = MonitorSource::new((id, topic.clone()), Arc::clone(&self.inbox), raw);
         self.open_stream(cx, seq, Box::new(source));
         Ok(Then::Continue)
     }

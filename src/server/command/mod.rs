@@ -4,6 +4,6 @@
 pub(super) mod access;
 pub(super) mod cluster;
 pub(super) mod data;
-mod error_text;
+pub(in crate::server) mod error_text;
 mod files;
-mod message;
+pub(in crate::server) mod message;

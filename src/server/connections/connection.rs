@@ -4,6 +4,8 @@
 //! reactor is armed, the socket is asked once more, after other tasks had their turn: that is
 //! cheaper than being woken up. While the output is full, nothing is read, so a client that
 //! does not read is not served; its watches start over when it does.
+//!
+//! There may be thousands of these tasks, most of which wait. What one does rarely is boxed, so that it is not part of all.
 
 mod ending;
 
@@ -48,9 +50,11 @@ pub(in crate::server) async fn serve(
         if peer.is_ok_and(|peer| settings.permits_plain_text(peer, is_local)) {
             may_begin_tls = Some(settings.clone());
         } else {
-            match tls::begin(&socket, &shared, settings, &[]).await {
+            match Box::pin(tls::begin(&socket, &shared, settings, &[])).await {
                 Ok(channel) => tls = Some(Box::new(channel)),
-                Err(error) => return refuse_session(socket, &error, &shared).await,
+                Err(error) => {
+                    return Box::pin(refuse_session(socket, &error, &shared)).await;
+                }
             }
         }
     }
@@ -128,7 +132,7 @@ impl Connection {
         let address = self.socket.peer_addr()?;
         if let Err(error) = self.exchange.enter(address) {
             self.exchange.shared.refused.fetch_add(1, Ordering::Relaxed);
-            return self.end_after(Vec::new(), &error).await;
+            return Box::pin(self.end_after(Vec::new(), &error)).await;
         }
         self.greet();
         self.flush().await?;
@@ -139,16 +143,16 @@ impl Connection {
             self.exchange.begin_round();
             self.exchange.listen_for_policies();
             if self.exchange.is_shut_out() {
-                return self.end_shut_out().await;
+                return Box::pin(self.end_shut_out()).await;
             }
             if let Some(error) = self.exchange.overstays() {
-                return self.end_stranger(&error).await;
+                return Box::pin(self.end_stranger(&error)).await;
             }
             if !self.exchange.input.is_empty()
                 && let Some(settings) = self.may_begin_tls.take()
                 && self.exchange.input.first() == Some(tls::HELLO)
             {
-                self.begin_tls(&settings).await?;
+                Box::pin(self.begin_tls(&settings)).await?;
             }
             let woken_before = self.exchange.shared.hub.woke_few_links();
             let began = self.exchange.meter.is_timed().then(rt::now_us);
@@ -157,7 +161,7 @@ impl Connection {
                 Requests::More => true,
                 Requests::Heavy(job) => {
                     self.flush().await?;
-                    self.exchange.run_heavy(job).await;
+                    Box::pin(self.exchange.run_heavy(job)).await;
                     self.exchange.ask_time();
                     true
                 }
@@ -172,11 +176,11 @@ impl Connection {
                     // The output's end says why.
                     self.exchange.until_safe().await;
                     if self.exchange.is_shut_out() {
-                        return self.end_shut_out().await;
+                        return Box::pin(self.end_shut_out()).await;
                     }
                     let last = std::mem::take(&mut self.exchange.out);
                     let last = self.seal(last);
-                    linger(&self.socket, &last, LINGER).await;
+                    Box::pin(linger(&self.socket, &last, LINGER)).await;
                     return Ok(());
                 }
             };
@@ -189,19 +193,21 @@ impl Connection {
                 // the connections that are next.
                 rt::yield_now().await;
             }
+            let leave = self.exchange.may_produce().await;
             busy |= self.exchange.produce();
+            drop(leave);
             self.flush().await?;
             if self.exchange.shared.is_abandoned() {
                 return Ok(());
             }
             if self.exchange.shared.is_stopping() {
-                return self.end().await;
+                return Box::pin(self.end()).await;
             }
             if self.exchange.session.account.is_closing() {
                 if self.exchange.is_shut_out() {
-                    return self.end_shut_out().await;
+                    return Box::pin(self.end_shut_out()).await;
                 }
-                return self.end_for_memory().await;
+                return Box::pin(self.end_for_memory()).await;
             }
             if self.exchange.input.at_end && self.exchange.session.patience.is_waiting() {
                 // Perhaps the client is gone: no node is waited for.
@@ -210,6 +216,10 @@ impl Connection {
             }
             if self.exchange.input.at_end && !busy && self.finish_after_end().await? {
                 return Ok(());
+            }
+            if self.exchange.searches_for_nobody() {
+                self.exchange.end_all();
+                return self.flush().await;
             }
             if !busy {
                 // Other tasks get their turn before the socket is asked once more: that gives the
@@ -298,7 +308,7 @@ impl Connection {
         }
         if self.exchange.is_shut_out() {
             // Whatever was read after that moment is in the output that is dropped here.
-            self.end_shut_out().await?;
+            Box::pin(self.end_shut_out()).await?;
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let stall = Duration::from_millis(self.exchange.shared.config.write_stall_ms);
@@ -485,5 +495,22 @@ impl Connection {
         self.exchange.session.end_endless(&cx, &mut self.exchange.out);
         self.flush().await?;
         Ok(self.exchange.session.is_quiet())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The most that the task of a connection may take, bytes: more than half as much again as it does.
+    const TASK_BYTES_MAX: usize = 6 << 10;
+
+    #[test]
+    fn a_task_is_small() {
+        fn size<A, B, C, F>(_: impl FnOnce(A, B, C) -> F) -> usize {
+            size_of::<F>()
+        }
+        let bytes = size(serve);
+        assert!(bytes <= TASK_BYTES_MAX, "{bytes}");
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
+use async_lock::SemaphoreGuardArc;
 use event_listener::EventListener;
 
 use super::input::Input;
@@ -41,6 +42,8 @@ pub(in crate::server) struct Exchange {
     now: Millis,
     /// What had arrived in all when the last round began.
     total_before: u64,
+    /// The streams look for something that they may send, and have found nothing for a while.
+    is_searching: bool,
     wakes: Wakes,
     /// Fires when the server stops.
     stopping: EventListener,
@@ -117,6 +120,7 @@ impl Exchange {
             meter: Meter::default(),
             now: rt::now(),
             total_before: 0,
+            is_searching: false,
             wakes: Wakes::default(),
             stopping: shared.stopping.listen(),
             closing: session.account.closing.listen(),
@@ -202,22 +206,29 @@ impl Exchange {
     /// Runs a long job elsewhere; only a few at a time. What was written before it must have gone out.
     pub(in crate::server) async fn run_heavy(&mut self, job: HeavyJob) {
         let shared = Arc::clone(&self.shared);
-        let HeavyJob { seq, work, is_innocuous } = job;
+        let HeavyJob { seq, work, is_innocuous, leave } = job;
         let waits = shared.counts.heavy_waits();
         let _permit = shared.heavy.acquire().await;
         drop(waits);
         let _runs = shared.counts.heavy_runs();
-        let error = match rt::spawn_work("request", work) {
-            Ok(work) => match work.done().await {
-                Some(reply) => {
-                    // Perhaps it is what has shut the clients out.
-                    let is_last = is_innocuous && self.is_shut_out();
-                    let to = if is_last { &mut self.last_word } else { &mut self.out };
-                    return to.extend_from_slice(&reply);
-                }
-                None => ClientError::new(ErrorCode::Internal, "the node failed at this request"),
+        let done = match self.session.may_begin(&shared, &leave) {
+            Err(error) => Err(error),
+            Ok(()) => match rt::spawn_work("request", work) {
+                Ok(work) => work.done().await.ok_or_else(|| {
+                    ClientError::new(ErrorCode::Internal, "the node failed at this request")
+                }),
+                Err(error) => Err(no_thread(&error)),
             },
-            Err(error) => no_thread(&error),
+        };
+        let may_be_told = self.session.may_be_told(&shared, &leave);
+        let error = match done.and_then(|reply| may_be_told.map(|()| reply)) {
+            Ok(reply) => {
+                // Perhaps it is what has shut the clients out.
+                let is_last = is_innocuous && self.is_shut_out();
+                let to = if is_last { &mut self.last_word } else { &mut self.out };
+                return to.extend_from_slice(&reply);
+            }
+            Err(error) => error,
         };
         shared.counts.note_error(&error);
         write_error(&error, Some(seq), shared.hub.read(Engine::tock), &mut self.out);
@@ -230,10 +241,30 @@ impl Exchange {
             && !(self.session.holds_all_back() && self.session.guest.deadline().is_some())
     }
 
+    /// Waits for leave to call [`Self::produce`], which is given back after that: those who search in vain take turns.
+    pub(in crate::server) async fn may_produce(&mut self) -> Option<SemaphoreGuardArc> {
+        if !self.is_searching {
+            return None;
+        }
+        let searches = Arc::clone(&self.shared.searches);
+        Some(searches.acquire_arc().await)
+    }
+
+    /// Whether the streams have searched in vain for long enough for a client that sends nothing any more.
+    pub(in crate::server) fn searches_for_nobody(&self) -> bool {
+        self.is_searching
+            && self.input.at_end
+            && self.session.account.silent_ms(self.now) >= self.shared.config.search_after_end_ms
+    }
+
     /// Gives the session's streams their turns; returns whether there is more to do at once.
     pub(in crate::server) fn produce(&mut self) -> bool {
         if self.session.is_quiet() {
+            self.is_searching = false;
             self.wakes.listen_to_nothing_of_streams();
+            return false;
+        }
+        if self.is_searching && self.shared.is_stopping() {
             return false;
         }
         // Listen first, then look: what happens in between is not missed.
@@ -246,7 +277,8 @@ impl Exchange {
         let cx = self.session.context(&self.shared, rt::now());
         let produced = self.session.produce(&cx, &mut self.out);
         self.drop_garbage();
-        produced == Produced::More
+        self.is_searching = produced == Produced::Searching;
+        produced != Produced::Idle
     }
 
     /// Waits until everything that the output tells of may be seen: under the sync policy `every

@@ -6,10 +6,12 @@
 
 mod admission;
 mod aside;
+mod heavy;
 mod looking;
 mod whole_path;
 
 pub(in crate::server) use aside::Needs;
+pub(in crate::server) use heavy::{HeavyJob, Purpose};
 pub(crate) use looking::KEPT_CONNECTIONS_MAX;
 pub(super) use looking::LOOK_MS_MAX;
 pub(in crate::server) use whole_path::WholePath;
@@ -96,15 +98,6 @@ impl Context<'_> {
 /// A message of a batch, decoded.
 pub(in crate::server) type Decoded<'a> = Result<ClientMessage<'a>, BadMessage>;
 
-/// Something that takes long: it runs on a thread of its own, and makes the reply's bytes.
-pub(in crate::server) struct HeavyJob {
-    /// Of the request.
-    pub(in crate::server) seq: u64,
-    pub(in crate::server) work: Box<dyn FnOnce() -> Vec<u8> + Send>,
-    /// Its reply tells nothing of the data: it goes out also if clients are shut out by then.
-    pub(in crate::server) is_innocuous: bool,
-}
-
 /// What to do after a batch, or a part of it.
 pub(in crate::server) enum Then {
     /// Nothing special.
@@ -124,16 +117,6 @@ pub(in crate::server) enum Then {
     Unfinished,
     /// The connection cannot go on; why is written already.
     Close,
-}
-
-impl Then {
-    /// A request that takes long.
-    pub(in crate::server) fn heavy(
-        seq: u64,
-        work: impl FnOnce() -> Vec<u8> + Send + 'static,
-    ) -> Self {
-        Self::Heavy(HeavyJob { seq, work: Box::new(work), is_innocuous: false })
-    }
 }
 
 /// See the module.
@@ -517,7 +500,7 @@ impl Session {
             if let Some(witness) = &cx.witness {
                 witness.denied(&denied, action, target);
             }
-            denied.into()
+            denied.error(target, &cx.access)
         })
     }
 

@@ -2,7 +2,8 @@
 //! one sent. Nothing is queued: a slow client gets the latest.
 
 use super::{Emit, Garbage, Progress, Source};
-use crate::protocol::client::MessageWriter;
+use crate::protocol::client::{Action, MessageWriter};
+use crate::server::access::authorise::Target;
 use crate::server::cluster::nodes::ClusterWatchId;
 use crate::server::connections::session::Context;
 
@@ -21,6 +22,10 @@ impl ClusterSource {
 }
 
 impl Source for ClusterSource {
+    fn asks(&self) -> Option<(Action, Target<'_>)> {
+        Some((Action::WatchCluster, Target::Node))
+    }
+
     fn next(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
         let view = cx.shared.cluster.view();
         if view.epoch == self.told {

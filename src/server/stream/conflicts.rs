@@ -10,8 +10,9 @@ use super::{Emit, Garbage, Progress, Source};
 use crate::engine::conflicts::{Conflicts, FoundConflict};
 use crate::model::entry::Entry;
 use crate::model::path::Path;
-use crate::protocol::client::MessageWriter;
+use crate::protocol::client::{Action, MessageWriter};
 use crate::replica::watch::WatchScope;
+use crate::server::access::authorise::Target;
 use crate::server::access::sight::Sight;
 use crate::server::connections::session::{Context, NodeNames};
 
@@ -155,6 +156,10 @@ pub(in crate::server) struct ConflictsSource {
 }
 
 impl Source for ConflictsSource {
+    fn asks(&self) -> Option<(Action, Target<'_>)> {
+        Some(self.sight.asks())
+    }
+
     fn next(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
         if let Err(error) = self.sight.refresh(&cx.access) {
             return Progress::Failed(error);

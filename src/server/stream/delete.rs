@@ -20,9 +20,13 @@ use crate::protocol::client::request::ChainLength;
 use crate::protocol::client::shorten::Shortener;
 use crate::protocol::client::{Action, ClientError, ErrorCode};
 use crate::replica::write::{Write, Written};
+use crate::server::access::authorise::Target;
+use crate::server::access::denial::words;
 use crate::server::access::sight::{Sight, reads_at};
 use crate::server::change_time;
+use crate::server::command::access::entries::check_some;
 use crate::server::command::access::remove_for_record;
+use crate::server::command::access::unenforced::Writer;
 use crate::server::command::data::value::engine_error;
 use crate::server::connections::session::{Context, NodeNames};
 
@@ -30,6 +34,8 @@ use crate::server::connections::session::{Context, NodeNames};
 const BATCH: usize = 64;
 /// Batches deleted before the connection's next request is looked at.
 const BATCHES_AT_ONCE: usize = 4;
+/// Entries passed over before the connection's next request is looked at.
+const LOOK_AT_ONCE: usize = 512;
 
 /// One entry that was deleted.
 struct Deleted {
@@ -52,6 +58,7 @@ pub(in crate::server) struct DeleteSource {
     /// Deleted, and not sent yet.
     queue: VecDeque<Deleted>,
     sight: Sight,
+    writer: Writer,
     /// To be deleted; not done yet, because the policies changed meanwhile.
     again: Vec<Path>,
     /// There was something that the client may not delete.
@@ -60,6 +67,8 @@ pub(in crate::server) struct DeleteSource {
     /// Of the log's last batch with one of the changes.
     number: u64,
     finished: bool,
+    /// It has looked at as much as it may before others have their turn.
+    searched: bool,
     /// There was nothing to delete, and the stream has said so.
     told_nothing: bool,
 }
@@ -68,7 +77,7 @@ impl DeleteSource {
     /// For a walk over the values of a subtree.
     pub(in crate::server) fn new(
         walk: ScopeWalk,
-        sight: Sight,
+        (sight, writer): (Sight, Writer),
         chain: ChainLength,
         shortener: Shortener,
         names: NodeNames,
@@ -78,6 +87,7 @@ impl DeleteSource {
         Self {
             walk,
             sight,
+            writer,
             again: Vec::new(),
             withheld: false,
             chain,
@@ -88,6 +98,7 @@ impl DeleteSource {
             count: 0,
             number: 0,
             finished: false,
+            searched: false,
             told_nothing: false,
         }
     }
@@ -95,9 +106,10 @@ impl DeleteSource {
     /// Deletes the first entries at once, so that a small tree is gone before the connection's
     /// next request is looked at.
     pub(in crate::server) fn begin(&mut self, cx: &Context<'_>) -> Result<(), ClientError> {
+        self.walk.give_way_after(LOOK_AT_ONCE);
         for _ in 0..BATCHES_AT_ONCE {
             self.delete_some(cx).map_err(|error| self.broken_off(error))?;
-            if self.finished || !self.again.is_empty() {
+            if self.finished || !self.again.is_empty() || self.searched {
                 return Ok(());
             }
         }
@@ -113,7 +125,10 @@ impl DeleteSource {
         while paths.len() < BATCH {
             match self.walk.next(&mut self.sight) {
                 Look::Item(item) => paths.push(item.path),
-                Look::Busy => break,
+                Look::Busy => {
+                    self.searched = true;
+                    break;
+                }
                 Look::End => {
                     self.finished = paths.is_empty();
                     break;
@@ -141,6 +156,7 @@ impl DeleteSource {
             0 => "nothing was changed",
             _ => "nothing more was changed",
         })?;
+        check_some(cx, self.writer, &paths)?;
         let mut deleted = Vec::with_capacity(paths.len());
         let above = self.above;
         let write =
@@ -210,21 +226,13 @@ impl DeleteSource {
         }
     }
 
-    /// The error after which the rest is not deleted.
-    fn broken_off(&self, error: ClientError) -> ClientError {
-        let text =
-            format!("{} ({} deleted before)", error.text, count_of(self.count, "was", "were"));
-        match self.count {
-            0 => error,
-            _ => ClientError::of_made(error.code, text),
-        }
-    }
-
     /// What is left was not the client's to delete; which entries, it is not told.
-    fn withheld_error(&self) -> ClientError {
+    fn withheld_error(&self, cx: &Context<'_>) -> ClientError {
         let text = format!(
-            "the access list of this session does not permit 'delete_tree' for all entries here: {} deleted, \
-             the others are left",
+            "{} may not {}: {}; {} deleted, the others are left",
+            cx.access.who(),
+            words(Action::DeleteTree, self.sight.top()),
+            cx.access.without("d at all of it"),
             count_of(self.count, "was", "were")
         );
         match self.count {
@@ -243,6 +251,22 @@ impl DeleteSource {
 }
 
 impl Source for DeleteSource {
+    fn asks(&self) -> Option<(Action, Target<'_>)> {
+        // Once all is deleted, only that is told.
+        let is_done = self.finished && self.queue.is_empty();
+        (!is_done).then(|| self.sight.asks())
+    }
+
+    /// The rest is not deleted.
+    fn broken_off(&self, error: ClientError) -> ClientError {
+        let text =
+            format!("{} ({} deleted before)", error.text, count_of(self.count, "was", "were"));
+        match self.count {
+            0 => error,
+            _ => ClientError::of_made(error.code, text),
+        }
+    }
+
     fn next(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
         if let Some(deleted) = self.queue.pop_front() {
             self.write(&deleted, &cx.access.rights, emit);
@@ -250,7 +274,7 @@ impl Source for DeleteSource {
         }
         if self.finished {
             if self.withheld {
-                return Progress::Failed(self.withheld_error());
+                return Progress::Failed(self.withheld_error(cx));
             }
             if self.chain.is_none() {
                 self.write_count(emit, cx);
@@ -262,6 +286,7 @@ impl Source for DeleteSource {
             return Progress::Finished;
         }
         match self.delete_some(cx) {
+            Ok(()) if std::mem::take(&mut self.searched) => Progress::Searched,
             Ok(()) => Progress::Busy,
             Err(error) => Progress::Failed(self.broken_off(error)),
         }

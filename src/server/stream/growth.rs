@@ -187,7 +187,7 @@ impl Shown {
                 }
                 Progress::Wrote
             }
-            Look::Busy => Progress::Busy,
+            Look::Busy => Progress::Searched,
             Look::End => Progress::Finished,
         }
     }

@@ -7,8 +7,10 @@ use distkv_access::acl::Letters;
 
 use super::{Emit, Garbage, Progress, Source};
 use crate::hub::inbox::{Inbox, MonitorId, QueueId, TopicMessage};
+use crate::model::path::Path;
 use crate::model::value::Value;
 use crate::protocol::client::Action;
+use crate::server::access::authorise::Target;
 use crate::server::access::mistakes::Mistake;
 use crate::server::connections::session::Context;
 
@@ -18,6 +20,8 @@ const TAKE: usize = 64;
 /// See the module.
 pub(in crate::server) struct MonitorSource {
     id: MonitorId,
+    /// The topic, or a pattern of topics.
+    topic: Path,
     inbox: Arc<Inbox>,
     /// Messages go to the client as bytes, not as values.
     raw: bool,
@@ -28,12 +32,20 @@ pub(in crate::server) struct MonitorSource {
 
 impl MonitorSource {
     /// A monitor that is registered with the hub already.
-    pub(in crate::server) fn new(id: MonitorId, inbox: Arc<Inbox>, raw: bool) -> Self {
-        Self { id, inbox, raw, queue: VecDeque::new(), dropped: 0 }
+    pub(in crate::server) fn new(
+        (id, topic): (MonitorId, Path),
+        inbox: Arc<Inbox>,
+        raw: bool,
+    ) -> Self {
+        Self { id, topic, inbox, raw, queue: VecDeque::new(), dropped: 0 }
     }
 }
 
 impl Source for MonitorSource {
+    fn asks(&self) -> Option<(Action, Target<'_>)> {
+        Some((Action::MsgMonitor, Target::Topic(self.topic.as_bytes())))
+    }
+
     fn next(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
         if self.queue.is_empty() {
             let (messages, dropped) = self.inbox.take_messages(self.id, TAKE);

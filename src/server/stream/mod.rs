@@ -7,6 +7,7 @@
 mod cluster;
 mod conflicts;
 mod delete;
+mod failed;
 mod growth;
 mod message;
 mod snapshot;
@@ -18,9 +19,12 @@ mod withheld;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 
+use distkv_access::users::Role;
+
 pub(super) use cluster::ClusterSource;
 pub(super) use conflicts::{ConflictFeed, ConflictsSource};
 pub(super) use delete::DeleteSource;
+pub(super) use failed::{FailedSource, write_failed_stream};
 pub(super) use message::MonitorSource;
 pub(super) use snapshot::{DownloadSlot, SnapshotSource, StateOfMoment};
 pub(super) use tree::{EntryStyle, TreeSource};
@@ -31,10 +35,11 @@ use super::connections::unsynced_replies::UnsyncedReplies;
 use crate::engine::Policies;
 use crate::hub::inbox::{Inbox, QueueId, Ready};
 use crate::model::ids::{Millis, Tock};
-use crate::protocol::client::reply::{
-    StreamTag, write_error, write_state, write_stream_error, write_what,
-};
-use crate::protocol::client::{ClientError, ErrorCode, MessageWriter};
+use crate::protocol::client::reply::{StreamTag, write_error, write_state, write_stream_error};
+use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
+use crate::server::access::Access;
+use crate::server::access::authorise::Target;
+use crate::server::access::sight::authorise_still;
 
 /// Most messages of one stream before it is another's turn.
 const TURN_MESSAGES: usize = 512;
@@ -61,6 +66,8 @@ pub(super) enum Progress {
     Wrote,
     /// It worked, but has nothing to write yet; ask again soon.
     Busy,
+    /// The same, and it has looked at as much as it may before others have their turn.
+    Searched,
     /// There is nothing until the connection's inbox changes.
     Idle,
     /// There will be nothing more.
@@ -71,6 +78,15 @@ pub(super) enum Progress {
 
 /// Where a stream's messages come from.
 pub(super) trait Source: Send {
+    /// What its client has asked for, if it needs a right: that is looked up again before each message, and the stream
+    /// ends if the client has lost it. None where there is nothing left that it must not be told.
+    fn asks(&self) -> Option<(Action, Target<'_>)>;
+
+    /// The error with which it ends, if it cannot go on for this reason.
+    fn broken_off(&self, why: ClientError) -> ClientError {
+        why
+    }
+
     /// Writes the next message, if there is one.
     fn next(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress;
 
@@ -236,6 +252,8 @@ struct Stream {
     source: Box<dyn Source>,
     /// When something was acknowledged or the stream could go on for other reasons.
     moved_at: Millis,
+    /// When its client had the right to it last: the policies, and the client's role, which a login can change.
+    allowed: Option<(Policies, Option<Role>)>,
 }
 
 /// What a stream did in its turn.
@@ -243,6 +261,8 @@ struct Stream {
 enum Turn {
     /// There is more to do at once.
     More,
+    /// The same, but it has looked for long and found nothing that it may send.
+    Searching,
     /// Nothing until the inbox changes.
     Idle,
     /// Nothing until the client acknowledges.
@@ -256,6 +276,9 @@ enum Turn {
 pub(super) enum Produced {
     /// There is more to do at once, or when the output has been written.
     More,
+    /// The same, but the last stream that had a turn has looked for long and found nothing that it may send: others wait
+    /// for as long as this, so there is no further turn before they had theirs.
+    Searching,
     /// Nothing until something happens.
     Idle,
 }
@@ -313,7 +336,7 @@ impl Streams {
             None => drop(self.unqueued.insert(seq)),
         }
         self.runnable.insert(seq);
-        self.open.insert(seq, Stream { window, started, source, moved_at: now });
+        self.open.insert(seq, Stream { window, started, source, moved_at: now, allowed: None });
     }
 
     fn remove(&mut self, seq: u64) -> Option<Stream> {
@@ -428,7 +451,8 @@ impl Streams {
         self.runnable.extend(self.paused.iter().filter(is_over));
     }
 
-    /// Gives each stream to which something has happened one turn, while the output has room.
+    /// Gives each stream to which something has happened one turn, while the output has room, and until one has looked for
+    /// something in vain.
     pub(super) fn produce(
         &mut self,
         cx: &Context<'_>,
@@ -453,6 +477,7 @@ impl Streams {
                 Outlet { out: &mut *out, garbage: &mut self.garbage, unsynced: &mut *unsynced };
             match stream.take_turn(seq, cx, tock, &mut outlet) {
                 Turn::More => produced = Produced::More,
+                Turn::Searching => return Produced::Searching,
                 Turn::Idle => {
                     stream.source.rest();
                     self.runnable.remove(&seq);
@@ -504,10 +529,10 @@ impl Stream {
                 return self.pause(seq, cx, tock, to.out);
             }
             if !self.started {
-                self.started = true;
-                self.write_state("start", seq, tock, to.out);
+                self.write_start(seq, tock, to.out);
                 continue;
             }
+            let is_allowed = self.check_allowed(&cx.access);
             let mut emit = Emit {
                 out: &mut *to.out,
                 window: &mut self.window,
@@ -517,9 +542,14 @@ impl Stream {
                 unsynced: &mut *to.unsynced,
                 until: from + TURN_BYTES,
             };
-            match self.source.next(cx, &mut emit) {
+            let next = match is_allowed {
+                Ok(()) => self.source.next(cx, &mut emit),
+                Err(error) => Progress::Failed(error),
+            };
+            match next {
                 Progress::Wrote => {}
                 Progress::Busy => return Turn::More,
+                Progress::Searched => return Turn::Searching,
                 Progress::Idle => return Turn::Idle,
                 Progress::Finished => {
                     if !self.window.has_room() {
@@ -548,6 +578,19 @@ impl Stream {
         Turn::More
     }
 
+    /// Whether the client may still be told what it has asked for.
+    fn check_allowed(&mut self, access: &Access) -> Result<(), ClientError> {
+        let present = Some((access.policies, access.role));
+        if self.allowed != present
+            && let Some((action, target)) = self.source.asks()
+        {
+            authorise_still(access, action, target)
+                .map_err(|error| self.source.broken_off(error))?;
+            self.allowed = present;
+        }
+        Ok(())
+    }
+
     /// The window is full. A stream that keeps a snapshot does not wait without limit.
     fn pause(&mut self, seq: u64, cx: &Context<'_>, tock: Tock, out: &mut Vec<u8>) -> Turn {
         let waited = cx.now.saturating_sub(self.moved_at);
@@ -567,15 +610,21 @@ impl Stream {
             write_error(error, Some(seq), tock, out);
             return;
         }
+        self.write_start(seq, tock, out);
         write_stream_error(error, self.window.next_tag(seq), tock, out);
         self.write_end(seq, tock, out);
     }
 
-    fn write_end(&mut self, seq: u64, tock: Tock, out: &mut Vec<u8>) {
+    /// Writes the start, if that was not done.
+    fn write_start(&mut self, seq: u64, tock: Tock, out: &mut Vec<u8>) {
         if !self.started {
             self.started = true;
             self.write_state("start", seq, tock, out);
         }
+    }
+
+    fn write_end(&mut self, seq: u64, tock: Tock, out: &mut Vec<u8>) {
+        self.write_start(seq, tock, out);
         self.write_state("end", seq, tock, out);
     }
 
@@ -619,42 +668,4 @@ impl Stream {
 /// What a request gets that has one reply and was stopped before it.
 fn stopped() -> ClientError {
     ClientError::new(ErrorCode::UnknownFate, "stopped before its end; some of it is done")
-}
-
-/// Writes a whole stream that is an error: start, error, end. Used if no other can be opened; its
-/// messages count in no window.
-pub(super) fn write_failed_stream(
-    error: &ClientError,
-    seq: u64,
-    has_window: bool,
-    tock: Tock,
-    out: &mut Vec<u8>,
-) {
-    let tag = |number| StreamTag { seq, wseq: has_window.then_some(number) };
-    write_state("start", tag(1), tock, out);
-    write_stream_error(error, tag(2), tock, out);
-    write_state("end", tag(3), tock, out);
-}
-
-/// A stream that is an error: start, error, end, as clients of some actions need it.
-pub(super) struct FailedSource(pub(super) Option<ClientError>);
-
-impl Source for FailedSource {
-    fn next(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
-        match self.0.take() {
-            None => Progress::Finished,
-            Some(error) => {
-                cx.shared.counts.note_error(&error);
-                let tock = emit.tock();
-                let (mut message, tag) = emit.begin();
-                write_what(&error, &mut message);
-                message.tag(tag).tock(tock);
-                Progress::Wrote
-            }
-        }
-    }
-
-    fn close(self: Box<Self>, _: &Context<'_>) -> Option<Garbage> {
-        None
-    }
 }

@@ -13,8 +13,9 @@ use super::{Emit, Garbage, Progress, Source};
 use crate::hub::client_memory::Pin;
 use crate::hub::inbox::Inbox;
 use crate::model::value::{write_bool, write_map_len, write_nil, write_str, write_u64};
-use crate::protocol::client::{ClientError, ErrorCode};
+use crate::protocol::client::{Action, ClientError, ErrorCode};
 use crate::rt;
+use crate::server::access::authorise::Target;
 use crate::server::connections::exchange::no_thread;
 use crate::server::connections::session::Context;
 use crate::server::past::PastState;
@@ -103,6 +104,10 @@ impl SnapshotSource {
 }
 
 impl Source for SnapshotSource {
+    fn asks(&self) -> Option<(Action, Target<'_>)> {
+        Some((Action::GetSnapshot, Target::Node))
+    }
+
     fn next(&mut self, _: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
         match self.pieces.try_recv() {
             Ok(Piece::Bytes(bytes, gap)) => {

@@ -5,10 +5,11 @@ use super::{Emit, Garbage, Progress, Source};
 use crate::hub::bundle::{Encoded, Style};
 use crate::model::entry::Entry;
 use crate::model::path::Path;
-use crate::protocol::client::MessageWriter;
 use crate::protocol::client::request::ChainLength;
 use crate::protocol::client::shorten::Shortener;
+use crate::protocol::client::{Action, MessageWriter};
 use crate::replica::Committed;
+use crate::server::access::authorise::Target;
 use crate::server::access::sight::Sight;
 use crate::server::connections::session::{Context, NodeNames};
 
@@ -74,6 +75,10 @@ pub(in crate::server) struct TreeSource {
 }
 
 impl Source for TreeSource {
+    fn asks(&self) -> Option<(Action, Target<'_>)> {
+        Some(self.sight.asks())
+    }
+
     fn next(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
         match self.sight.refresh(&cx.access) {
             Err(error) => return Progress::Failed(error),
@@ -85,7 +90,7 @@ impl Source for TreeSource {
                 self.style.write(&item, emit);
                 Progress::Wrote
             }
-            Look::Busy => Progress::Busy,
+            Look::Busy => Progress::Searched,
             Look::End => Progress::Finished,
         }
     }

@@ -14,8 +14,8 @@ use crate::tree::{Tree, Walk};
 
 /// Entries fetched at once: finding the place again is paid once for this many.
 const BATCH: usize = 64;
-/// Entries that one call looks at, so that a walk which finds nothing gives way to others.
-const LOOK_MAX: usize = 4096;
+/// Entries that a walk passes over before it gives way to others, however many it finds in between.
+const LOOK_MAX: usize = 1024;
 /// Snapshots of more entries than this are dropped where no task waits for it.
 const BIG_TREE: usize = 4096;
 
@@ -59,6 +59,8 @@ pub(in crate::server) struct ScopeWalk {
     include: Include,
     batch: std::vec::IntoIter<(Path, Entry)>,
     ready: VecDeque<Item>,
+    /// Entries that were passed over since it last gave way.
+    passed_over: usize,
     /// The last entry's path, for [`Include::Empty`].
     last: Option<Path>,
     ended: bool,
@@ -78,6 +80,7 @@ impl ScopeWalk {
             include,
             batch: Vec::new().into_iter(),
             ready: VecDeque::new(),
+            passed_over: 0,
             last: None,
             ended: false,
             is_big: tree.len() > BIG_TREE,
@@ -95,6 +98,11 @@ impl ScopeWalk {
     /// before anything else.
     pub(in crate::server) fn begin_behind(&mut self, path: &Path) {
         self.walk.skip_subtree(path);
+    }
+
+    /// Gives way after so many entries that it passes over, [`LOOK_MAX`] at most. Later it does so after [`LOOK_MAX`] again.
+    pub(in crate::server) fn give_way_after(&mut self, most: usize) {
+        self.passed_over = LOOK_MAX.saturating_sub(most);
     }
 
     /// Gives up the snapshot.
@@ -120,19 +128,25 @@ impl ScopeWalk {
 
     /// The next item that the client's rights show, in the tree's order.
     pub(in crate::server) fn next(&mut self, sight: &mut Sight) -> Look {
-        for _ in 0..LOOK_MAX {
+        loop {
             if let Some(item) = self.ready.pop_front() {
                 return Look::Item(item);
             }
+            if self.passed_over >= LOOK_MAX {
+                self.passed_over = 0;
+                return Look::Busy;
+            }
             if let Some((path, entry)) = self.batch.next() {
                 self.consider(path, entry, sight);
+                if self.ready.is_empty() {
+                    self.passed_over += 1;
+                }
             } else if self.ended {
                 return Look::End;
             } else {
                 self.fetch(sight);
             }
         }
-        Look::Busy
     }
 
     /// Gives back the item that [`Self::next`] has just given.
@@ -294,12 +308,32 @@ mod tests {
     #[test]
     fn a_walk_that_finds_nothing_gives_way() {
         let mut tree = Tree::new(1);
-        for i in 0..2 * LOOK_MAX {
+        for i in 0..=BIG_TREE {
             tree.insert(&format!("a:{i}").parse().unwrap(), entry(1, false));
         }
         let mut walk = ScopeWalk::new(&tree, scope("a", 0, None), Include::Values);
         assert!(matches!(walk.next(&mut everything()), Look::Busy));
         assert!(walk.discard().is_some(), "a big snapshot is dropped elsewhere");
+    }
+
+    #[test]
+    fn a_walk_gives_way_however_much_it_finds_in_between() {
+        const EVERY: usize = 100;
+        let mut tree = Tree::new(1);
+        for i in 0..3 * LOOK_MAX {
+            tree.insert(&format!("a:{i}").parse().unwrap(), entry(1, i % EVERY == 0));
+        }
+        let mut walk = ScopeWalk::new(&tree, scope("a", 0, None), Include::Values);
+        let mut until_busy = || {
+            let mut found = 0;
+            while let Look::Item(_) = walk.next(&mut everything()) {
+                found += 1;
+            }
+            found
+        };
+        let (first, second) = (until_busy(), until_busy());
+        assert!(first > 1 && first <= LOOK_MAX / EVERY + 1, "{first}");
+        assert!(second > 1 && second <= LOOK_MAX / EVERY + 1, "{second}");
     }
 
     #[test]

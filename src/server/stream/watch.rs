@@ -21,6 +21,7 @@ use crate::hub::gone::{GoneLook, GoneWalk};
 use crate::hub::inbox::{Inbox, QueueId, Waiting, WatchContent, WatchItem};
 use crate::protocol::client::{Action, ClientError, ErrorCode};
 use crate::replica::watch::{WatchId, WatchScope};
+use crate::server::access::authorise::Target;
 use crate::server::access::sight::Sight;
 use crate::server::connections::session::{Context, NodeNames};
 
@@ -155,7 +156,7 @@ impl WatchSource {
                 return Progress::Wrote;
             }
             if looked_at > LOOK_MAX {
-                return Progress::Busy;
+                return Progress::Searched;
             }
             match self.queue.pop_front() {
                 Some(WatchItem::Changes(bundle)) => {
@@ -309,7 +310,7 @@ impl WatchSource {
                 }
             }
         }
-        Progress::Busy
+        Progress::Searched
     }
 
     fn next_shown(&mut self, emit: &mut Emit<'_>) -> Progress {
@@ -337,6 +338,10 @@ fn lost() -> ClientError {
 }
 
 impl Source for WatchSource {
+    fn asks(&self) -> Option<(Action, Target<'_>)> {
+        Some(self.sight.asks())
+    }
+
     fn next(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
         let before = match self.sight.refresh(&cx.access) {
             Ok(before) => before,
@@ -358,7 +363,7 @@ impl Source for WatchSource {
                 self.style.write(&item, emit);
                 Progress::Wrote
             }
-            Look::Busy => Progress::Busy,
+            Look::Busy => Progress::Searched,
             Look::End => {
                 self.go_live(emit);
                 if is_first {

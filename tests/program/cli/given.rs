@@ -228,3 +228,41 @@ fn a_watch_heeds_a_ticket_s_file_that_was_replaced() {
     assert_eq!(watch.child.wait().unwrap().code(), Some(2), "{rest}");
     assert!(rest.contains("the ticket is of the network \\\"other\\\" by now"), "{rest}");
 }
+
+/// The tip was `-- -x.dkv`, which is no option's value.
+#[test]
+fn of_an_option_whose_value_looks_like_an_option_the_tip_is_what_works() {
+    for (typed, tip) in [
+        ("snapshot save --to -x.dkv", "--to=-x.dkv"),
+        ("snapshot save --to -x", "--to=-x"),
+        ("snapshot save --to --x", "--to=--x"),
+        ("set a --raw-file -x", "--raw-file=-x"),
+        ("undo --below a --at -5m", "--at=-5m"),
+        ("import f --below -q", "--below=-q"),
+        ("import f --below -quiet", "--below=-quiet"),
+        ("tree --max-depth -1", "--max-depth=-1"),
+        ("user add joe --role -r", "--role=-r"),
+        ("user --connect -n1 list", "--connect=-n1"),
+        ("--connect -n1 get a", "--connect=-n1"),
+        // The first letter is an option.
+        ("get a --connect -host", "--connect=-host"),
+        ("snapshot save --to -nightly", "--to=-nightly"),
+    ] {
+        let words: Vec<&str> = typed.split(' ').collect();
+        let done = run(&words, &[], b"");
+        assert_eq!(done.code, 2, "{done:?}");
+        assert!(done.stderr.contains(&format!(" use '{tip}'\n")), "{typed}: {}", done.stderr);
+    }
+    // An option that has no value.
+    for typed in ["get a --chain -dash", "get -dash"] {
+        let done = run(&typed.split(' ').collect::<Vec<_>>(), &[], b"");
+        assert!(done.stderr.contains("use '-- -dash'"), "{}", done.stderr);
+    }
+    // The tip is what works.
+    let folder = tempfile::tempdir().unwrap();
+    let node = NodeProcess::run("n1");
+    let mut save = program(&["snapshot", "save", "--to=-x.dkv"]);
+    save.args(["--connect", &node.client.to_string()]).current_dir(&folder);
+    assert!(save.output().unwrap().status.success());
+    assert!(folder.path().join("-x.dkv").is_file());
+}

@@ -211,6 +211,65 @@ fn who_loses_the_node_while_it_changes_much_is_told_how_to_go_on_and_that_does_n
     }
 }
 
+/// Typed once more, the command does what is left of it, and no other options are needed: what it has done itself is in nobody's
+/// way.
+#[test]
+fn who_loses_the_node_while_it_copies_applies_or_imports_is_told_the_command_that_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = folder.path().join("it's.jsonl").to_str().unwrap().to_owned();
+    let node = NodeProcess::run("n1");
+    let written = |top: &str| -> String {
+        (0..100).map(|n| format!("{{\"path\": \"{top}n{n:03}\", \"value\": {n}}}\n")).collect()
+    };
+    let tree = |top: &str| ok(&node, &["tree", top, "--json"]).lines().count();
+    let ends = "goes on from there, at this node or at another one (--connect)";
+    let lost_at: [(&[u8], bool); 4] = [
+        (b"set_value", true),
+        (b"set_value", false),
+        (b"delete_value", true),
+        (b"delete_value", false),
+    ];
+    for (bytes, arrives) in lost_at {
+        let sets = bytes == b"set_value";
+        let goes_on = |arguments: &[&str], begins: &str| {
+            let connect = cut_at(&node, bytes, arrives).to_string();
+            let done = run(&[arguments, &["--connect", &connect]].concat(), &[], b"");
+            assert_eq!(done.code, 7, "{arguments:?}: {done:?}");
+            assert!(done.stderr.contains(ends), "{arguments:?}: {done:?}");
+            let [command] = commands(&done.stderr)[..] else { panic!("{done:?}") };
+            assert!(command.starts_with(begins), "{command}");
+            let again = typed(command);
+            assert_eq!(again.code, 0, "{command}: {again:?}");
+        };
+        std::fs::write(&lines, written("a.")).unwrap();
+        ok(&node, &["import", &lines]);
+        if sets {
+            goes_on(&["cp", "-r", "a", "b"], "distkv-node cp a b --recursive --connect ");
+            assert_eq!((tree("a"), tree("b")), (100, 100));
+            ok(&node, &["delete", "-r", "b"]);
+            goes_on(&["cp", "a.n005", "b"], "distkv-node cp a.n005 b --connect ");
+            ok(&node, &["delete", "-r", "b"]);
+        }
+        goes_on(&["mv", "-r", "a", "b"], "distkv-node mv a b --recursive --connect ");
+        assert_eq!((tree("a"), tree("b")), (0, 100));
+
+        std::fs::write(&lines, if sets { written("b.x.") } else { written("b.n007.") }).unwrap();
+        goes_on(&["apply", &lines, "--below", "b", "--delete"], "distkv-node apply ");
+        assert_eq!(tree("b"), 100);
+        let deletions: String =
+            (0..100).map(|n| format!("{{\"path\": \"c.n{n}\", \"deleted\": true}}\n")).collect();
+        std::fs::write(&lines, if sets { written("c.") } else { deletions }).unwrap();
+        goes_on(&["import", &lines, "--deletions"], "distkv-node import ");
+        ok(&node, &["delete", "-r", "b"]);
+    }
+    // What somebody else has put there stays.
+    ok(&node, &["set", "a.x", "1"]);
+    ok(&node, &["set", "d.x", "2"]);
+    let done = run(&["mv", "-r", "a", "d", "--connect", &node.client.to_string()], &[], b"");
+    assert!(done.code == 5 && !done.stderr.contains("goes on"), "{done:?}");
+    assert_eq!(ok(&node, &["get", "a.x"]) + &ok(&node, &["get", "d.x"]), "1\n2\n");
+}
+
 #[test]
 fn a_snapshot_that_was_not_sent_whole_is_not_restored_and_that_is_said() {
     let folder = tempfile::tempdir().unwrap();

@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::Command;
 
-use crate::cli::command::{at, ok, program, run_with_closed_output};
+use crate::cli::command::{at, ok, program, run, run_with_closed_output};
 use crate::processes::{NodeProcess, PROGRAM, wait_until};
 
 #[test]
@@ -162,10 +162,46 @@ fn an_answer_that_cannot_be_written_is_not_taken_for_another_one() {
     ok(&node, &["snapshot", "save", "--to", &other]);
     let at_second = second.client.to_string();
     std::fs::write(&config, "name = \"n1\"\nfound = true\n").unwrap();
+    let (key, lines) = (path("key"), path("lines.jsonl"));
+    assert_eq!(run(&["key", "new", "--network", "plant", "--to", &key], &[], b"").code, 0);
+    let ticket = run(&["ticket", "new", "127.0.0.1", "--key", &key], &[], b"");
+    std::fs::write(&lines, "{\"path\": \"a\", \"value\": 2}\n").unwrap();
+    ok(&node, &["user", "add", "robot", "--method", "token", "--acl", "lamps"]);
+    ok(&node, &["acl", "set", "lamps", "site.#", "r"]);
+    let [schema, good, bad] = ["{\"type\": \"number\"}", "1", "\"x\""];
+    let examples = ["--schema", schema, "--good", good, "--good", "2", "--bad", bad];
+    ok(&node, &[&["type", "set", "number"][..], &examples].concat());
+    ok(&node, &["match", "set", "number.#", "number"]);
     for (arguments, answer) in [
         (&["verify", &at, &at_second][..], 0),
         (&["get", "a", "--connect", &at], 0),
         (&["members", "--connect", &at], 0),
+        (&["ls", "--connect", &at], 0),
+        (&["tree", "--connect", &at], 0),
+        (&["tree", "--json", "--connect", &at], 0),
+        (&["shards", "--connect", &at], 0),
+        (&["whoami", "--connect", &at], 0),
+        (&["user", "list", "--connect", &at], 0),
+        (&["user", "list", "--json", "--connect", &at], 0),
+        (&["user", "show", "robot", "--connect", &at], 0),
+        (&["acl", "list", "--connect", &at], 0),
+        (&["acl", "show", "lamps", "--connect", &at], 0),
+        (&["acl", "test", "lamps", "site.x", "r", "--connect", &at], 0),
+        (&["acl", "explain", "robot", "site.x", "--connect", &at], 0),
+        (&["auth", "--connect", &at], 0),
+        (&["type", "--connect", &at], 0),
+        (&["type", "list", "--json", "--connect", &at], 0),
+        (&["type", "show", "number", "--connect", &at], 0),
+        (&["match", "--connect", &at], 0),
+        (&["state", "--connect", &at], 0),
+        (&["state", "--resync", "--connect", &at], 0),
+        (&["ticket", "show", ticket.stdout.trim()], 0),
+        (&["key", "list", &key], 0),
+        (&["delete", "-r", "a", "--dry-run", "--connect", &at], 0),
+        (&["apply", &lines, "--dry-run", "--connect", &at], 0),
+        (&["diff", &lines, "--connect", &at], 1),
+        (&["snapshot", "inspect", &saved], 0),
+        (&["completions", "bash"], 0),
         (&["clients", "--connect", &at], 0),
         (&["top", "--once", "--timeout", "60s", "--connect", &at], 0),
         (&["snapshot", "save", "--to", "-", "--connect", &at], 1),

@@ -271,6 +271,22 @@ fn values_come_back_as_they_were_and_great_integers_as_text() {
 }
 
 #[test]
+fn a_body_that_is_encoded_is_refused_and_not_taken_for_what_is_in_it() {
+    let open = Open::start(&[]);
+    let coded =
+        |field: &str| open.ask("PUT", "/v1/kv/v").field("Content-Encoding", field).body("1").send();
+    for field in ["gzip", "identity, gzip", "br", "x"] {
+        let refused = coded(field);
+        assert_eq!((refused.status, refused.code().as_str()), (415, "encoding"), "{field}");
+        assert_eq!(refused.fields["accept-encoding"], "identity");
+        assert_eq!(open.get("/v1/kv/v").status, 404);
+    }
+    for field in ["identity", "Identity", ""] {
+        assert!(coded(field).status < 300, "{field}");
+    }
+}
+
+#[test]
 fn paths_are_segments_of_urls() {
     let open = Open::start(&[]);
     let mut client = open.node.connect();

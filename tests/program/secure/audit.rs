@@ -57,6 +57,7 @@ fn logins_refusals_and_changes_are_recorded_with_who_and_where_and_without_secre
     assert_eq!(as_joe(&["get", "site.lamp"], &wrong), Some(3));
     assert_eq!(as_joe(&["get", "private.plans"], &secret), Some(3));
     assert_eq!(as_joe(&["members"], &secret), Some(3));
+    assert_eq!(as_joe(&["monitor", "alarms"], &secret), Some(3));
     // They may be asked for, so they are no line: those that only an admin may see are not asked for.
     assert_eq!(as_joe(&["conflicts"], &secret), Some(0));
     assert_eq!(as_joe(&["members", "forget", "n9"], &secret), Some(3));
@@ -79,6 +80,7 @@ fn logins_refusals_and_changes_are_recorded_with_who_and_where_and_without_secre
         (line["action"].as_str(), line["detail"].as_str()),
         (Some("get_value"), Some("access list"))
     );
+    wait(&[("event", "denied"), ("user", "joe"), ("target", "alarms"), ("action", "msg_monitor")]);
     wait(&[("event", "denied"), ("user", "joe"), ("action", "members"), ("detail", "role")]);
     wait(&[("event", "admin"), ("method", "key"), ("action", "forget_member"), ("target", "n9")]);
     wait(&[("event", "user"), ("action", "auth_delete"), ("target", "joe"), ("outcome", "done")]);

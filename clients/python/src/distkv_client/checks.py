@@ -112,6 +112,14 @@ def integer_of(value: object, what: str, least: int, greatest: int) -> int:
     return value
 
 
+def check_type(as_type: object) -> None:
+    """Raises :class:`~distkv_client.errors.UsageError` for what is no type, such as a default that is not given by its
+    name. None is no type here, though it stands for one in hints: as a default it is too common."""
+    if not (isinstance(as_type, type) or as_type is Any or get_origin(as_type) is not None):
+        told = "None" if as_type is None else type(as_type).__name__
+        raise UsageError(f"as_type must be a type, not {told}; a default is given by its name: default=…")
+
+
 def callable_of(value: T, what: str) -> T:
     """Something that can be called."""
     if not callable(value):

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 from .abandoned import close_all
 from .batch import Batch
 from .call import Caller, Failed, Plan
-from .checks import bool_of, integer_of, seconds_of, text_of
+from .checks import bool_of, check_type, integer_of, seconds_of, text_of
 from .codec import Fields, encode_value, one_value
 from .config import Address, Config, ReadMode, checked, seed_of
 from .connecting import Connecting, first_view
@@ -186,22 +186,23 @@ class Client(Uncopied):
     async def get(
         self,
         path: PathLike,
-        as_type: Any = None,
+        as_type: Any = UNSET,
         *,
         default: Any = UNSET,
         read: ReadMode | str | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """The value at a path, as a type of yours if you say which.
+        """The value at a path, as a type of yours if you say which. A default is given by its name, `default=`.
 
         Raises :class:`~distkv_client.errors.KeyNotFoundError` without a value, unless there is a default;
         :class:`~distkv_client.errors.BadValueError` if it is not of this type.
         """
         if type(path) is not Path:
             path = Path.of(path)
-        mode = self._read_mode if read is None else ReadMode.of(read)
+        if as_type is not UNSET:
+            check_type(as_type)
+        mode, sent = self._read_mode if read is None else ReadMode.of(read), None
         caller = self._caller
-        sent = None
         tocks = caller.own_writes.tocks
         own = tocks.get(path) if tocks else None
         if mode is ReadMode.PREFERRED and timeout is None:
@@ -236,7 +237,7 @@ class Client(Uncopied):
                 return default
             raise KeyNotFoundError(f"there is no value at {path}", node=node, attempts=1)
         value: Any = message["value"]
-        return value if as_type is None else convert(value, as_type)
+        return value if as_type is UNSET else convert(value, as_type)
 
     async def get_raw(
         self, path: PathLike, *, read: ReadMode | str | None = None, timeout: float | None = None

@@ -16,10 +16,9 @@ from .config import Address, PoolConfig
 from .dial import dial, is_own_machine, look, prepare
 from .entrance import greeted, learn_identity, log_in, settings_of, window_of
 from .errors import BusyError, ConnectError, LostError, ProtocolError, ServerError, TooLargeError, TryError
-from .line import COUNTED_BYTES_MIN, LONGEST_ARRIVAL, Line
+from .line import COUNTED_BYTES_MIN, Line
 from .login import Access
 from .network import Network
-from .path import ROOT
 from .replies import NO_REPLY, again, check_reply, end_of, server_error
 from .stream import Stream
 from .tls import Session
@@ -161,10 +160,16 @@ class Connection(asyncio.BufferedProtocol):
         return self.load < OPEN_MAX and not (for_stream and len(self._streams) >= STREAMS_MAX)
 
     def send_request(
-        self, head: bytes, deadline: float, longest: float, until: float | None = None, raw: bool = False
+        self,
+        head: bytes,
+        deadline: float,
+        longest: float,
+        until: float | None = None,
+        raw: bool = False,
+        kept: int = 0,
     ) -> asyncio.Future[Any]:
         """Sends a request; `head` is all of it up to the value of `seq`. `until`: until when it counts, by the loop's
-        clock, if the node tells its own; none: whenever it comes.
+        clock, if the node tells its own; none: whenever it comes. `kept`: so many more places there are for this one.
 
         The future gets the reply, a :class:`~distkv_client.errors.TryError`, or
         :class:`~distkv_client.errors.TimedOutError` at `deadline`; while a message is arriving, at `longest`.
@@ -173,7 +178,7 @@ class Connection(asyncio.BufferedProtocol):
         replies = self._replies
         if self.ended is not None:
             raise again(self.ended)
-        if len(replies) + len(self._streams) >= OPEN_MAX:
+        if len(replies) + len(self._streams) >= OPEN_MAX + kept:
             raise BusyError(f"{OPEN_MAX} requests are open on this connection already")
         self._seq = seq = self._seq + 1
         if until is None or (by := self.node_clock.after(until - self._loop.time())) is None:
@@ -200,7 +205,13 @@ class Connection(asyncio.BufferedProtocol):
         future.add_done_callback(lambda _: self.line.on_answer(size))
 
     async def request(
-        self, head: bytes, deadline: float, longest: float | None = None, until: float | None = None, raw: bool = False
+        self,
+        head: bytes,
+        deadline: float,
+        longest: float | None = None,
+        until: float | None = None,
+        raw: bool = False,
+        kept: int = 0,
     ) -> Any:
         """Sends a request, as :meth:`send_request`, and waits for its one reply: a message, or its bytes. Where the
         node's clock was ahead of what was counted, it is sent once more. Without `longest`, the deadline counts always.
@@ -217,22 +228,14 @@ class Connection(asyncio.BufferedProtocol):
                 await self._writable_again(deadline)
             finally:
                 self.line.on_answer(len(head))
-        message: Any = await self.send_request(head, deadline, longest, until, raw)
+        message: Any = await self.send_request(head, deadline, longest, until, raw, kept)
         if type(message) is dict:
             if until is not None and self.node_clock.was_behind(message):  # pyright: ignore[reportUnknownArgumentType]
-                message = await self.send_request(head, deadline, longest, until, raw)
+                message = await self.send_request(head, deadline, longest, until, raw, kept)
             if "state" in message:  # Nobody reads the stream that it begins.
                 self.forget_stream(message["seq"], stop=True)  # pyright: ignore[reportUnknownArgumentType]
             check_reply(message)  # pyright: ignore[reportUnknownArgumentType]
         return message  # pyright: ignore[reportUnknownVariableType]
-
-    async def ask(self, patience: float) -> None:
-        """Asks the node whether it is alive, for so many seconds, and as long as what is under way may take.
-
-        Raises a :class:`~distkv_client.errors.TryError`. A refusal is an answer as well.
-        """
-        end = self._loop.time() + patience + self.line.delay
-        await self.request(ROOT.get_head, end, end + LONGEST_ARRIVAL)
 
     async def stream(
         self, head: bytes, deadline: float = float("inf"), longest: float | None = None, is_own: bool = False

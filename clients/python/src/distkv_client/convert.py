@@ -26,6 +26,21 @@ from .errors import BadValueError
 T = TypeVar("T")
 TYPES_CACHED_MAX = 256
 """Classes whose fields are remembered."""
+KEY_SHOWN_MAX = 40
+"""As many characters of a map's key are in an error."""
+
+
+class _MisfitError(ValueError):
+    """A part of a value does not fit. Which part: what leads there, the innermost first."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.places: list[str] = []
+
+    def told(self) -> str:
+        """The error for people."""
+        place = "".join(reversed(self.places)).removeprefix(".")
+        return f"{self} (at {place})" if place else str(self)
 
 
 def convert(value: Any, as_type: type[T]) -> T:
@@ -37,16 +52,41 @@ def convert(value: Any, as_type: type[T]) -> T:
         return typing.cast(T, _convert(value, as_type))
     except BadValueError:
         raise
+    except _MisfitError as misfit:
+        # What a library has found is the cause.
+        raise BadValueError(misfit.told()) from misfit.__cause__
     except Exception as error:
         raise BadValueError(f"the value does not fit {_name(as_type)}: {error}") from error
+
+
+def _convert_part(value: Any, as_type: Any, key: Any, is_field: bool = False) -> Any:
+    """A part of a value: at an index or a key of it, or its field of this name."""
+    try:
+        return _convert(value, as_type)
+    except _MisfitError as misfit:
+        misfit.places.append(_place_of(key, is_field))
+        raise
+    except BadValueError:
+        raise
+    except Exception as error:
+        found = _MisfitError(f"the value does not fit {_name(as_type)}: {error}")
+        found.places.append(_place_of(key, is_field))
+        raise found from error
+
+
+def _place_of(key: Any, is_field: bool) -> str:
+    if is_field:
+        return f".{key}"
+    text = repr(key)
+    return f"[{text}]" if len(text) <= KEY_SHOWN_MAX else f"[{text[:KEY_SHOWN_MAX]}…]"
 
 
 def _name(as_type: Any) -> str:
     return getattr(as_type, "__name__", None) or str(as_type)
 
 
-def _no(value: Any, as_type: Any) -> BadValueError:
-    return BadValueError(f"the value does not fit {_name(as_type)}: it is {type(value).__name__}")
+def _no(value: Any, as_type: Any) -> _MisfitError:
+    return _MisfitError(f"the value does not fit {_name(as_type)}: it is {type(value).__name__}")
 
 
 def _convert(value: Any, wanted: Any) -> Any:
@@ -78,6 +118,10 @@ def _convert(value: Any, wanted: Any) -> Any:
 
 def _convert_generic(value: Any, as_type: Any, origin: Any, args: tuple[Any, ...]) -> Any:
     if origin is Union or origin is types.UnionType:
+        some = [one for one in args if one is not type(None)]
+        if len(some) == 1 and value is not None:
+            # Its own error says which part of it does not fit.
+            return _convert(value, some[0])
         for one in args:
             try:
                 return _convert(value, one)
@@ -95,15 +139,16 @@ def _convert_generic(value: Any, as_type: Any, origin: Any, args: tuple[Any, ...
         if not isinstance(value, dict):
             raise _no(value, as_type)
         pairs: Any = value.items()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        return {_convert(key, args[0]): _convert(item, args[1]) for key, item in pairs}
+        return {_convert(key, args[0]): _convert_part(item, args[1], key) for key, item in pairs}
     if not isinstance(value, (list, tuple)):
         raise _no(value, as_type)
     items: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
     if origin is tuple and not (len(args) == 2 and args[1] is ...):
         if len(items) != len(args):
             raise _no(value, as_type)
-        return tuple(_convert(item, one) for item, one in zip(items, args, strict=True))
-    converted = [_convert(item, args[0]) for item in items]
+        parts = enumerate(zip(items, args, strict=True))
+        return tuple(_convert_part(item, one, at) for at, (item, one) in parts)
+    converted = [_convert_part(item, args[0], at) for at, item in enumerate(items)]
     if origin in (list, Sequence):
         return converted
     make: Any = origin
@@ -140,13 +185,15 @@ def _structured(wanted: Hashable) -> Callable[[Any], Any] | None:
         if not isinstance(value, dict):
             raise _no(value, as_type)
         told: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
-        found = {alias: _convert(told[name], hints[name]) for name, alias in names.items() if name in told}
+        found = {
+            alias: _convert_part(told[name], hints[name], name, True) for name, alias in names.items() if name in told
+        }
         kind: Any = wanted
         made = kind(**found)
         for name in later:
             if name in told:
                 # Written with the others, so it is read, too; a frozen class would refuse the usual way.
-                object.__setattr__(made, name, _convert(told[name], hints[name]))
+                object.__setattr__(made, name, _convert_part(told[name], hints[name], name, True))
         return made
 
     return make

@@ -8,6 +8,7 @@ from typing import Any
 from .call import Once
 from .connection import Connection
 from .errors import BusyError, TimedOutError, TryError
+from .question import ask
 from .try_time import TryTime
 
 
@@ -29,7 +30,7 @@ async def _request(connection: Connection, head: bytes, time: TryTime, patience:
         while not (await asyncio.wait({reply}, timeout=patience / 2))[0]:
             asked = loop.time()
             try:
-                await connection.ask(patience / 2)
+                await ask(connection, patience / 2)
             except TimedOutError:
                 if connection.heard_at < asked:
                     raise

@@ -34,6 +34,7 @@ from .errors import (
 )
 from .login import Access
 from .network import Network
+from .question import ask
 from .replies import again
 from .stats import PoolStats
 
@@ -427,7 +428,7 @@ class Pool:
         since = self._loop.time()
         is_answered = True
         try:
-            await connection.ask(self.config.probe_timeout)
+            await ask(connection, self.config.probe_timeout)
         except ServerError:
             pass
         except TryError:

@@ -147,7 +147,7 @@ class Client(Uncopied):
     def get(
         self,
         path: PathLike,
-        as_type: Any = None,
+        as_type: Any = UNSET,
         *,
         default: Any = UNSET,
         read: ReadMode | str | None = None,

@@ -108,6 +108,19 @@ pub enum Secret {
 }
 
 impl Secret {
+    /// Whether another record has this very secret. A password that was hashed anew is another one, even if it is the same
+    /// text.
+    #[must_use]
+    pub fn is_that_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::None, Self::None) => true,
+            (Self::Password(hash), Self::Password(other)) => hash == other,
+            (Self::Legacy(sent), Self::Legacy(other)) => sent.as_bytes() == other.as_bytes(),
+            (Self::Token(hash), Self::Token(other)) => hash.0 == other.0,
+            (Self::None | Self::Password(_) | Self::Legacy(_) | Self::Token(_), _) => false,
+        }
+    }
+
     /// Whether this is a token, and a client sent it. That is quick, and needs no slowing down: guesses lead nowhere.
     #[must_use]
     pub fn is_token(&self, sent: &Sent) -> bool {

@@ -142,7 +142,10 @@ impl Directory {
                 *rights = Arc::clone(known);
             }
         }
+        // These are always the same.
+        self.everything = Arc::clone(&before.everything);
         self.all_data = Arc::clone(&before.all_data);
+        self.nothing = Arc::clone(&before.nothing);
         self
     }
 

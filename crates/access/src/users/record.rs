@@ -29,7 +29,7 @@ pub struct Record {
     pub role: Option<Role>,
     /// What the user has to prove. What cannot be read is nothing that could be proved. Of a password and a
     /// token, the password counts.
-    pub(crate) secret: Secret,
+    pub secret: Secret,
     /// Of a user who was removed before: which removal the record knows of.
     pub after: Option<Removal>,
     /// Other fields: key and value, each MessagePack.

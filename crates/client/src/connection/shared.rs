@@ -28,6 +28,8 @@ const OPEN_MAX: usize = 4096;
 const CALLS_KEPT: usize = 256;
 /// Streams that are open on one connection when a caller's may begin. That of the client's view is one of them.
 pub(crate) const STREAMS_MAX: usize = OPEN_MAX - CALLS_KEPT;
+/// Further places, for questions whether the node is alive: those must get through where all others are taken.
+const QUESTIONS_KEPT: usize = 64;
 
 /// For what a place on a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +38,8 @@ pub(crate) enum Use {
     Call,
     /// A stream of a caller, which leaves room for calls.
     Stream,
+    /// The question whether the node is alive.
+    Question,
 }
 
 /// The shared part.
@@ -87,8 +91,12 @@ impl State {
     }
 
     fn has_room(&self, wanted: Use) -> bool {
-        let is_kept = wanted == Use::Stream && self.streams() >= STREAMS_MAX;
-        self.open.len() < OPEN_MAX && !is_kept
+        let open = self.open.len();
+        match wanted {
+            Use::Call => open < OPEN_MAX,
+            Use::Stream => open < OPEN_MAX && self.streams() < STREAMS_MAX,
+            Use::Question => open < OPEN_MAX + QUESTIONS_KEPT,
+        }
     }
 }
 
@@ -250,9 +258,10 @@ impl Shared {
     pub(super) fn open(
         shared: &Arc<Shared>,
         bytes: usize,
+        place: Use,
     ) -> Result<OpenRequest<Answer>, ClientError> {
         let (giver, answer) = answer::place();
-        Shared::enter(shared, Waiting::Once(giver, bytes), answer, Use::Call)
+        Shared::enter(shared, Waiting::Once(giver, bytes), answer, place)
     }
 
     /// A new request with a stream of replies, of which `capacity` are kept until they are taken.

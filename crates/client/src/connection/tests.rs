@@ -437,3 +437,42 @@ fn requests_come_whole_and_in_order_also_after_one_that_was_given_up_half_writte
         }
     });
 }
+
+/// A connection with as many open requests as there may be, and how a node that answers the question whether it is alive so is
+/// judged: whether it was asked, and whether it is taken to be alive.
+fn asked_where_all_places_are_taken(answers: bool) -> (bool, bool) {
+    let (asked, questions) = async_channel::bounded(1);
+    let node = move |mut node: Node| async move {
+        node.greet().await;
+        while let Some(request) = node.receive().await {
+            if request.str("action") == Some("auth_info") {
+                asked.try_send(()).unwrap();
+                if answers {
+                    node.send(&reply(request.u64("seq").unwrap())).await;
+                }
+            }
+        }
+    };
+    against(None, node, |connection| async move {
+        let connection = connection.unwrap();
+        let fields = Fields::new();
+        let mut calls =
+            futures::future::join_all((0..4096).map(|_| connection.request("get_tock", &fields)));
+        while connection.open_requests() < 4096 {
+            assert!(rt::timeout(Duration::from_millis(1), &mut calls).await.is_none());
+        }
+        assert!(!connection.has_room(Use::Call), "no place is left for calls");
+        // Who answers has as much time as it takes.
+        let patience = Duration::from_millis(if answers { 60_000 } else { 200 });
+        // The calls go on: what they have to send is ahead.
+        let asking = std::pin::pin!(connection.is_alive(patience));
+        let Either::Right((is_alive, _)) = select(&mut calls, asking).await else { panic!() };
+        (questions.try_recv().is_ok(), is_alive)
+    })
+}
+
+#[test]
+fn a_silent_node_is_told_from_one_that_is_alive_where_all_places_are_taken() {
+    assert_eq!(asked_where_all_places_are_taken(true), (true, true));
+    assert_eq!(asked_where_all_places_are_taken(false), (true, false));
+}

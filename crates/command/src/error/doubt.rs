@@ -14,7 +14,13 @@ impl CliError {
         }
     }
 
-    /// The same; of a change that may have been done, it also says how to go on.
+    /// Whether it is a request that may have been done.
+    #[must_use]
+    pub fn may_have_been_done(&self) -> bool {
+        matches!(self, CliError::Request { outcome: Outcome::UnknownFate, .. })
+    }
+
+    /// Of a change that may have been done, it also says how to go on.
     #[must_use]
     pub fn in_doubt(self, how: impl FnOnce() -> String) -> CliError {
         match self {

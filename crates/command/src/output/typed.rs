@@ -50,12 +50,23 @@ struct Typed {
     words: Vec<String>,
     /// Names of options whose values are not repeated.
     left_out: Vec<&'static str>,
+    /// The command has an option for a user's new secret.
+    takes_new_secret: bool,
 }
+
+/// The option for a user's new secret, in the program.
+const NEW_SECRET: &str = "new_secret_file";
 
 /// Remembers what was typed.
 pub fn note(matches: &ArgMatches) {
     // It is the first that counts.
     let _ = TYPED.set(Typed::of(matches));
+}
+
+/// Whether the command that was typed has an option for a user's new secret: `--new-secret-file`.
+#[must_use]
+pub(crate) fn takes_new_secret() -> bool {
+    TYPED.get().is_some_and(|typed| typed.takes_new_secret)
 }
 
 /// A command that may be typed as it is printed, in backticks, for the node that this one is about: `words` are its name,
@@ -72,6 +83,12 @@ pub fn command(words: &str, operands: &[&str], options: &[&str]) -> String {
 pub fn command_as(login: &[&str], words: &str, operands: &[&str]) -> String {
     let others = TYPED.get().map(|typed| typed.without(&LOGIN)).unwrap_or_default();
     others.command(words, operands, login, "")
+}
+
+/// The same for somebody else to type: nothing of what was typed is repeated.
+#[must_use]
+pub(crate) fn command_of_others(words: &str, operands: &[&str]) -> String {
+    Typed::default().command(words, operands, &[], "")
 }
 
 /// The same for another node than was typed, if one was.
@@ -95,7 +112,9 @@ impl Typed {
         while let Some((_, below)) = levels.last().and_then(|last| last.subcommand()) {
             levels.push(below);
         }
-        let mut typed = Self::default();
+        let takes_new_secret =
+            levels.last().is_some_and(|command| command.try_get_raw(NEW_SECRET).is_ok());
+        let mut typed = Self { takes_new_secret, ..Self::default() };
         for (id, option, kind) in OPTIONS {
             // Options may stand before a command, and behind it, where they count more.
             let ids: &[&str] = if SECRETS.contains(&id) { &SECRETS } else { &[id] };
@@ -139,7 +158,7 @@ impl Typed {
         };
         let words = self.words.iter().filter(|word| !is_one(word)).cloned().collect();
         let left_out = self.left_out.iter().copied().filter(|option| !is_one(option)).collect();
-        Self { words, left_out }
+        Self { words, left_out, ..*self }
     }
 
     fn command(&self, words: &str, operands: &[&str], options: &[&str], input: &str) -> String {

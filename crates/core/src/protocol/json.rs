@@ -62,7 +62,7 @@ const ESCAPES: [&str; 7] = ["$bin", "$str", "$float", "$path", "$int", "$ext", "
 pub enum JsonError {
     /// The text is not JSON.
     #[error("not JSON: {0}")]
-    Syntax(String),
+    Syntax(#[from] SyntaxError),
     /// An integer past 64 bits.
     #[error(
         "the integer {0} is past 64 bits; {{\"$int\": \"0x…\"}} keeps it exact, and with a dot or an \
@@ -91,6 +91,58 @@ pub enum JsonError {
     Read(#[from] ReadError),
 }
 
+/// Why a text is not JSON, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SyntaxError {
+    what: String,
+    /// Line and column, both from 1 (a column of 0 is before the first); none where it is the whole text.
+    at: Option<(usize, usize)>,
+    /// Somebody else says which line it is.
+    is_of_line: bool,
+    is_key_twice: bool,
+}
+
+impl SyntaxError {
+    fn of(error: &serde_json::Error) -> Self {
+        let (line, column) = (error.line(), error.column());
+        let (text, at) = (error.to_string(), (line > 0).then_some((line, column)));
+        // Its text ends with its place, which it also tells as numbers.
+        let what = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
+        // All else is wrong for the parser already.
+        let is_key_twice = error.is_data();
+        Self { what: what.to_owned(), at, is_of_line: false, is_key_twice }
+    }
+
+    fn of_no_object() -> Self {
+        Self { what: String::from("no object"), at: None, is_of_line: false, is_key_twice: false }
+    }
+
+    /// The same in a text of one line: whoever reads it knows which one it is.
+    #[must_use]
+    pub(crate) fn of_line(self) -> Self {
+        Self { is_of_line: true, ..self }
+    }
+
+    /// Whether that is because a map has a key twice.
+    #[must_use]
+    pub fn is_key_twice(&self) -> bool {
+        self.is_key_twice
+    }
+}
+
+impl fmt::Display for SyntaxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        match self.at {
+            None => Ok(()),
+            Some((_, column)) if self.is_of_line => write!(f, " at column {column}"),
+            Some((line, column)) => write!(f, " at line {line} column {column}"),
+        }
+    }
+}
+
+impl std::error::Error for SyntaxError {}
+
 /// The value that a JSON text says.
 pub fn value_from_text(text: &str) -> Result<Value, JsonError> {
     value_from_json(&json_from_text(text, JSON_DEPTH_MAX)?)
@@ -101,7 +153,7 @@ pub fn value_from_text(text: &str) -> Result<Value, JsonError> {
 pub(crate) fn object_from_text(text: &str) -> Result<Map<String, Json>, JsonError> {
     match json_from_text(text, JSON_DEPTH_MAX + 1)? {
         Json::Object(fields) => Ok(fields),
-        _ => Err(JsonError::Syntax(String::from("no object"))),
+        _ => Err(SyntaxError::of_no_object().into()),
     }
 }
 
@@ -112,7 +164,7 @@ fn json_from_text(text: &str, depth_max: usize) -> Result<Json, JsonError> {
     if let Some(integer) = big_integer(text) {
         return Err(JsonError::BigInteger(integer.to_owned()));
     }
-    let syntax = |error: serde_json::Error| JsonError::Syntax(error.to_string());
+    let syntax = |error: serde_json::Error| SyntaxError::of(&error);
     let mut parser = serde_json::Deserializer::from_str(text);
     // Its own limit is less than values need; the text's was just checked.
     parser.disable_recursion_limit();
@@ -220,7 +272,7 @@ fn big_integer(text: &str) -> Option<&str> {
     }
 }
 
-/// JSON as it is read here: a map with a key twice is an error.
+/// JSON as it is read here: a map with a key twice is an error, and nothing else of what is JSON.
 struct Strict(Json);
 
 impl<'de> Deserialize<'de> for Strict {

@@ -135,9 +135,7 @@ pub fn decode_line(text: &str) -> Result<Line, LineError> {
 /// The fields of a line. Errors have the column only: whoever reads the file knows which line it is.
 fn object_of_line(text: &str) -> Result<Map<String, Json>, JsonError> {
     object_from_text(text).map_err(|error| match error {
-        JsonError::Syntax(text) => {
-            JsonError::Syntax(text.replace(" at line 1 column ", " at column "))
-        }
+        JsonError::Syntax(error) => error.of_line().into(),
         other => other,
     })
 }
@@ -402,6 +400,18 @@ mod tests {
 
     fn id(name: &str, incarnation: u64) -> NodeId {
         NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(incarnation) }
+    }
+
+    #[test]
+    fn an_error_names_the_column_and_leaves_names_in_the_line_as_they_are() {
+        let error = |text: &str| decode_line(text).unwrap_err().to_string();
+        let twice = "{\"path\":\"a\",\"k at line 1 column 2\":1,\"k at line 1 column 2\":2}";
+        assert_eq!(
+            error(twice),
+            "not JSON: the key \"k at line 1 column 2\" is there twice at column 62"
+        );
+        assert_eq!(error("{\"path\":}"), "not JSON: expected value at column 9");
+        assert_eq!(error("5"), "not JSON: no object");
     }
 
     fn round_trip(path: &str, value: Option<&[u8]>, with_all: bool) -> String {

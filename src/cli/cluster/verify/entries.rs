@@ -10,7 +10,7 @@ use crate::cli::data::entry::{add_chain_and_tock, chain_text};
 use crate::cli::error::CliError;
 use crate::cli::remote::Remote;
 use crate::cli::terminal::output::{json_of, printable, shown_path, text_of};
-use crate::client::{Chain, Fields, Message, ReplyStream, StreamEvent};
+use crate::client::{Chain, ChainEvent, Fields, Message, ReplyStream, StreamEvent};
 use crate::model::path::Path;
 use crate::model::shard::shard_of;
 
@@ -111,11 +111,20 @@ fn is_same(a: &Message, b: &Message) -> bool {
     if a.u64("tock") != b.u64("tock") || a.get("value") != b.get("value") {
         return false;
     }
-    let newest = |message: &Message| Some(Chain::decode(message.get("chain")?).ok()??.newest);
     newest(a) == newest(b)
 }
 
+/// The change that has made this version.
+fn newest(message: &Message) -> Option<ChainEvent> {
+    Some(Chain::decode(message.get("chain")?).ok()??.newest)
+}
+
 impl Difference {
+    /// The change that the version of each node comes from, if it has any.
+    pub(super) fn changes(&self) -> [Option<ChainEvent>; 2] {
+        [&self.a, &self.b].map(|side| newest(side.as_ref()?))
+    }
+
     pub(super) fn json(&self) -> Json {
         let side = |message: &Option<Message>| match message {
             None => Json::Null,

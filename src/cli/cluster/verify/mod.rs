@@ -1,35 +1,46 @@
 //! `verify`: whether two nodes hold the same. Their 1024 shards' hashes are compared; only where
-//! they differ the entries are.
+//! they differ the entries are, and what the nodes know to lack: a node that is catching up does not differ.
 
 mod entries;
+mod lag;
+mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use clap::Args;
 use futures::future::try_join;
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
 use super::shards::SUMS_TIMEOUT;
 use super::shards::table::{Row, read_rows};
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, EXIT_UNREACHABLE};
 use crate::cli::remote::{Remote, RemoteArgs, no_greeting};
 use crate::cli::terminal::interrupt::Interrupt;
-use crate::cli::terminal::output::{Output, count_of, printable};
+use crate::cli::terminal::output::{Output, printable};
 use crate::cli::terminal::progress::ProgressBar;
-use crate::cli::terminal::units::{parse_duration, show_millis};
-use crate::client::{Access, Connection, Fields, HostPort, Message, Options};
+use crate::cli::terminal::units::parse_duration;
+use crate::client::{Access, ChainEvent, Connection, Fields, HostPort, Message, Options};
 use crate::model::ids::Millis;
 use crate::model::shard::SHARD_COUNT;
 use crate::node::config::CLIENT_PORT;
 use crate::rt;
 use entries::{Difference, Lister};
+use lag::Knowledge;
+use verdict::Verdict;
 
 /// Between two looks.
 const INTERVAL: Duration = Duration::from_millis(250);
 /// Nodes that differ and have not changed for so long have nothing under way: what they lack they
 /// ask for well before that.
 const QUIET_MS: Millis = 2_000;
+/// How long to look again while changes are under way, unless --patience says it.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The same while a node is known to lack changes that the other one has: to catch up with what came while it stood still, or
+/// was restarted, takes longer.
+const LAG_PATIENCE: Duration = Duration::from_secs(30);
+/// What to wait for instead, and how that is typed.
+const SUGGESTED: (Duration, &str) = (Duration::from_secs(60), "1m");
 
 /// What is said of a comparison that was interrupted before it began.
 const NOTHING_COMPARED: &str = "nothing was compared yet";
@@ -48,16 +59,23 @@ agree, the nodes hold the same. If not, the entries of the shards that differ ar
 and each difference is printed with what either node has.
 
 Two nodes cannot be asked at exactly the same moment. While changes are under way, those \
-that differ are asked again for the time that --patience gives. A shard counts as equal once \
+that differ are asked again for the time that --patience gives, or for 5s. A shard counts as equal once \
 it was found equal.
+
+A node that is catching up, because it stood still or its link was slow, does not differ. Both nodes are asked \
+which changes they have. While one lacks some that the other has, it is asked again for the time that --patience \
+gives, or for 30s. If it still lacks some then, the first line says how many, and the exit code is 6, unless there are \
+entries that differ for another reason.
 
 --timeout is how long a node may take to be connected to, and then for each answer; here its \
 default is 15s, since the first answer may have to wait for a walk over all entries.
 
-With --json, one object per entry that differs (path, shard, a, b), then one for the whole \
-(equal, a, b, looks, changing, shards, differing).
+With --json, one object per entry that differs (path, shard, a, b), then one for the whole: equal, comparable (false \
+with exit code 6), a, b, looks, changing, shards, differing, differing_until_then (entries that differ because of \
+changes that are still to come), lacks (a, b: how many changes each lacks).
 
-Exit code: 0 they are equal, 1 they are not, 2 usage, 6 one was not reached, 8 the answer cannot be written, 130 interrupted.")]
+Exit code: 0 they are equal, 1 they are not, 2 usage, 6 one was not reached or still lacks changes, 8 the answer cannot \
+be written, 130 interrupted.")]
 pub(in crate::cli) struct VerifyArgs {
     /// One node's client port
     #[arg(value_name = "A", value_parser = parse_address)]
@@ -67,9 +85,10 @@ pub(in crate::cli) struct VerifyArgs {
     #[arg(value_name = "B", value_parser = parse_address)]
     b: HostPort,
 
-    /// How long to look again while changes are under way, like 500ms, 10s, 2m
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "5s")]
-    patience: Duration,
+    /// How long to look again while changes are under way, like 500ms, 10s, 2m [default: 5s; 30s for changes that a node
+    /// is known to lack]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    patience: Option<Duration>,
 
     /// How many of the entries that differ to print
     #[arg(long, value_name = "N", default_value_t = 100)]
@@ -101,15 +120,14 @@ pub(in crate::cli) async fn run(args: VerifyArgs) -> Result<(), CliError> {
         let text = format!("{} and {} are one node, {}: give two nodes", args.a, args.b, a.node);
         return Err(CliError::Usage(text));
     }
-    let mut comparison = Comparison::new(a, b);
-    let looked = interrupt.or(comparison.look_until(args.patience)).await;
+    let mut comparison = Comparison::new(a, b, args.patience);
+    let mut bar = ProgressBar::new("waiting for changes", args.remote.json);
+    let looked = interrupt.or(comparison.look_until(&mut bar)).await;
+    drop(bar);
     looked.map_err(|error| error.left(&comparison.left()))?;
     let mut output = Output::of_verdict(args.remote.json);
     let mut found = Found::default();
     if !comparison.open.is_empty() {
-        if !output.json {
-            comparison.print_shards(&mut output)?;
-        }
         let listed = comparison.list_entries(args.limit, &mut output, &interrupt).await;
         output.flush()?;
         found = listed.map_err(|error| error.left(&comparison.left()))?;
@@ -121,7 +139,11 @@ pub(in crate::cli) async fn run(args: VerifyArgs) -> Result<(), CliError> {
     }
     comparison.print_verdict(&found, &mut output)?;
     output.flush()?;
-    if comparison.open.is_empty() { Ok(()) } else { Err(CliError::Told) }
+    match comparison.verdict(&found) {
+        Verdict::Equal => Ok(()),
+        Verdict::Differ => Err(CliError::Told),
+        Verdict::NotYet => Err(CliError::ToldAs(EXIT_UNREACHABLE)),
+    }
 }
 
 /// One of the two nodes.
@@ -133,6 +155,8 @@ pub(in crate::cli) struct Side {
     remote: Remote,
     /// As of the last look, by shard: entries, and the hash over them.
     sums: BTreeMap<u16, (u64, u64)>,
+    /// Which changes it had accounted for by then, if it tells that.
+    knowledge: Option<Knowledge>,
 }
 
 impl Side {
@@ -152,13 +176,40 @@ impl Side {
         let node = printable(&connection.greeting().node).into_owned();
         let address = connection.address().to_owned();
         let remote = Remote::over(connection, timeout);
-        Ok(Side { name: node.clone(), node, address, remote, sums: BTreeMap::new() })
+        Ok(Side {
+            name: node.clone(),
+            node,
+            address,
+            remote,
+            sums: BTreeMap::new(),
+            knowledge: None,
+        })
     }
 
     async fn read(&self) -> Result<BTreeMap<u16, (u64, u64)>, CliError> {
         let rows = read_rows(&self.remote).await.map_err(|error| self.blame(error))?;
         let has_entries = |row: &Row| row.entries > 0;
         Ok(rows.iter().filter(|r| has_entries(r)).map(|r| (r.shard, (r.entries, r.hash))).collect())
+    }
+
+    async fn ask_knowledge(&self) -> Result<Option<Knowledge>, CliError> {
+        Knowledge::ask(&self.remote).await.map_err(|error| self.blame(error))
+    }
+
+    /// How many changes it lacks that the other node has, and will be sent.
+    fn lacks(&self, other: &Side) -> u64 {
+        match (&self.knowledge, &other.knowledge) {
+            (Some(own), Some(theirs)) => own.lacks(theirs),
+            _ => 0,
+        }
+    }
+
+    /// Whether it lacks the change that the other one's version comes from.
+    fn lacks_change(&self, change: &ChainEvent, other: &Side) -> bool {
+        match (&self.knowledge, &other.knowledge) {
+            (Some(own), Some(theirs)) => own.lacks_change(change, theirs),
+            _ => false,
+        }
     }
 
     /// Says which of the two it is about.
@@ -214,6 +265,8 @@ async fn open_lister<'a>(
 struct Comparison {
     a: Side,
     b: Side,
+    /// As it was typed.
+    patience: Option<Duration>,
     /// Shards that were not the same at any look.
     open: BTreeSet<u16>,
     looks: u64,
@@ -225,8 +278,10 @@ struct Comparison {
 /// What listing the entries found.
 #[derive(Default)]
 struct Found {
-    /// Entries that differ.
+    /// Entries that differ, and not because one of the nodes lacks the change that the other's version comes from.
     by_shard: BTreeMap<u16, u64>,
+    /// Entries that differ because of that.
+    until_then_by_shard: BTreeMap<u16, u64>,
     printed: u64,
 }
 
@@ -234,17 +289,21 @@ impl Found {
     fn count(&self) -> u64 {
         self.by_shard.values().sum()
     }
+
+    fn until_then(&self) -> u64 {
+        self.until_then_by_shard.values().sum()
+    }
 }
 
 impl Comparison {
-    fn new(mut a: Side, mut b: Side) -> Comparison {
+    fn new(mut a: Side, mut b: Side, patience: Option<Duration>) -> Comparison {
         if a.name == b.name {
             for side in [&mut a, &mut b] {
                 side.name = format!("{} ({})", side.node, side.address);
             }
         }
         let open = (0..SHARD_COUNT).collect();
-        Comparison { a, b, open, looks: 0, is_changing: false, changed_at: 0 }
+        Comparison { a, b, patience, open, looks: 0, is_changing: false, changed_at: 0 }
     }
 
     /// Asks both at about the same time.
@@ -258,17 +317,40 @@ impl Comparison {
         self.looks += 1;
         self.open.retain(|shard| a.get(shard) != b.get(shard));
         (self.a.sums, self.b.sums) = (a, b);
+        if !self.open.is_empty() {
+            // Before any entry is looked at: what a node has accounted for by now is in what it lists later.
+            let asked = try_join(self.a.ask_knowledge(), self.b.ask_knowledge()).await?;
+            (self.a.knowledge, self.b.knowledge) = asked;
+        }
         Ok(())
     }
 
-    /// Looks until they are equal, or nothing changes, or the time is over.
-    async fn look_until(&mut self, patience: Duration) -> Result<(), CliError> {
-        let patience = rt::millis(patience);
-        let deadline = rt::now().saturating_add(patience);
+    /// How many changes the nodes lacked at the last look.
+    fn lag(&self) -> u64 {
+        match self.open.is_empty() {
+            true => 0,
+            false => self.a.lacks(&self.b).saturating_add(self.b.lacks(&self.a)),
+        }
+    }
+
+    /// Looks until they are equal, or nothing changes and no node lacks anything, or the time is over.
+    async fn look_until(&mut self, bar: &mut ProgressBar) -> Result<(), CliError> {
+        let began = rt::now();
+        let end = |default| began.saturating_add(rt::millis(self.patience.unwrap_or(default)));
+        let (mut deadline, lag_deadline) = (end(PATIENCE), end(LAG_PATIENCE));
+        let (mut most_lag, mut lagged_at) = (0, 0);
         loop {
             self.look().await?;
             let now = rt::now();
-            let is_quiet = now.saturating_sub(self.changed_at) >= QUIET_MS;
+            let lag = self.lag();
+            most_lag = lag.max(most_lag);
+            if lag > 0 {
+                bar.changes(most_lag - lag, most_lag);
+                // When it has come, the hashes are asked for once more.
+                lagged_at = now;
+                deadline = deadline.max(now.saturating_add(QUIET_MS)).min(lag_deadline);
+            }
+            let is_quiet = now.saturating_sub(self.changed_at.max(lagged_at)) >= QUIET_MS;
             if self.open.is_empty() || is_quiet || now >= deadline {
                 return Ok(());
             }
@@ -284,20 +366,6 @@ impl Comparison {
             0 => String::from(NOTHING_COMPARED),
             _ => format!("found equal so far: {equal} of {SHARD_COUNT} shards"),
         }
-    }
-
-    fn print_shards(&self, output: &mut Output) -> Result<(), CliError> {
-        let (a, b) = (&self.a, &self.b);
-        let count = self.open.len();
-        let head = format!("{} and {} differ in {count} of {SHARD_COUNT} shards:", a.name, b.name);
-        output.line(&head)?;
-        for shard in &self.open {
-            let (of_a, of_b) = (a.entries_in(*shard), b.entries_in(*shard));
-            let line =
-                format!("  shard {shard}: entries {of_a} at {}, {of_b} at {}", a.name, b.name);
-            output.line(&line)?;
-        }
-        output.flush()
     }
 
     /// Prints the entries that differ, in the shards that do, as they are found.
@@ -322,6 +390,13 @@ impl Comparison {
             })
             .await?
             {
+                if self.is_still_to_come(&difference) {
+                    *found.until_then_by_shard.entry(difference.shard).or_default() += 1;
+                    continue;
+                }
+                if found.count() == 0 && !output.json {
+                    self.print_head(output)?;
+                }
                 *found.by_shard.entry(difference.shard).or_default() += 1;
                 if found.printed < limit {
                     found.printed += 1;
@@ -332,60 +407,11 @@ impl Comparison {
         Ok(found)
     }
 
-    fn print_entry(&self, difference: &Difference, output: &mut Output) -> Result<(), CliError> {
-        if output.json {
-            return output.json_line(difference.json());
-        }
-        for line in difference.lines(&self.a.name, &self.b.name) {
-            output.line(line.trim_end())?;
-        }
-        Ok(())
-    }
-
-    fn print_verdict(&self, found: &Found, output: &mut Output) -> Result<(), CliError> {
-        let is_equal = self.open.is_empty();
-        if output.json {
-            let mut verdict = Map::new();
-            verdict.insert("equal".into(), is_equal.into());
-            verdict.insert("a".into(), self.a.json());
-            verdict.insert("b".into(), self.b.json());
-            verdict.insert("looks".into(), self.looks.into());
-            verdict.insert("changing".into(), self.is_changing.into());
-            verdict.insert("shards".into(), self.open.iter().copied().collect());
-            verdict.insert("differing".into(), found.count().into());
-            return output.json_line(Json::Object(verdict));
-        }
-        let (a, b) = (&self.a, &self.b);
-        if is_equal {
-            output.line(&format!(
-                "{} and {} are equal: {}",
-                a.name,
-                b.name,
-                count_of(a.entries(), "entry", "entries")
-            ))?;
-        } else {
-            let (count, printed) = (found.count(), found.printed);
-            let left_out = if printed < count { " (--limit shows more)" } else { "" };
-            output.line(&format!("entries that differ: {count}{left_out}"))?;
-            let unexplained = self.open.iter().filter(|s| !found.by_shard.contains_key(s)).count();
-            if unexplained > 0 {
-                output.line(&format!(
-                    "shards whose entries look alike: {unexplained}; they changed meanwhile"
-                ))?;
-            }
-        }
-        if self.is_changing {
-            let since = show_millis(rt::now().saturating_sub(self.changed_at));
-            let what = if is_equal {
-                "each shard was equal at some moment"
-            } else {
-                "changes may still be under way; use --patience to wait longer"
-            };
-            output.line(&format!(
-                "changes are under way (the last was noticed {since} ago, {}): {what}",
-                count_of(self.looks, "look", "looks")
-            ))?;
-        }
-        Ok(())
+    /// Whether one of the nodes lacks the change that the other's version comes from. Both were asked what they have before they
+    /// listed their entries, so what they had accounted for is in them.
+    fn is_still_to_come(&self, difference: &Difference) -> bool {
+        let [of_a, of_b] = difference.changes();
+        of_a.is_some_and(|change| self.b.lacks_change(&change, &self.a))
+            || of_b.is_some_and(|change| self.a.lacks_change(&change, &self.b))
     }
 }

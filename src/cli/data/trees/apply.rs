@@ -9,16 +9,18 @@ use futures::future::join_all;
 use rustix::fs::FileType;
 use serde_json::{Map, Value as Json, json};
 
+use super::again;
 use super::copy::told_at;
+use crate::cli::data::system::{is_of_system, refusal};
 use crate::cli::error::CliError;
 use crate::cli::files::read::{Lines, name_of};
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
-use crate::cli::say;
 use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{
     Output, count_of, json_of, printable_path, shown_path, text_of,
 };
 use crate::cli::terminal::progress::ProgressBar;
+use crate::cli::{say, typed};
 use crate::client::{Fields, StreamEvent};
 use crate::model::path::Path;
 use crate::model::value::Value;
@@ -68,8 +70,12 @@ and the rest would be deleted. Write it to a file, look at the command's exit co
 --allow-pipe. A file without a line is refused, too: --allow-empty takes it, and deletes everything. Each entry is changed only if nobody else has changed it since it was compared; such an entry \
 is left as it is, and counted.
 
+With --json, one object with the numbers: set, deleted, changed_meanwhile, dry_run. With --dry-run, one object per \
+line for each change comes before it, as `diff` prints them.
+
 Exit code: 0 done, 1 failed, or somebody else changed something meanwhile; 2 usage, 3 refused, 6 no node \
-was reached, 7 it may have been done, 130 interrupted (what was done is told).")]
+was reached, 7 it may have been done, 8 --dry-run cannot be written, 130 interrupted (of 7 and 130, the text says how \
+to go on).")]
 pub(in crate::cli) struct ApplyArgs {
     #[command(flatten)]
     wanted: WantedArgs,
@@ -131,6 +137,10 @@ pub(in crate::cli) async fn run_diff(args: DiffArgs) -> Result<(), CliError> {
 }
 
 pub(in crate::cli) async fn run_apply(args: ApplyArgs) -> Result<(), CliError> {
+    // A file has no lines for what is there; but with --delete, what is not in the file goes.
+    if is_of_system(&args.wanted.below) {
+        return Err(CliError::Usage(refusal(&args.wanted.below)));
+    }
     let interrupt = Interrupt::heed()?;
     let compared = args.wanted.compare(&args.remote, &interrupt).await;
     let (remote, lines, mut differences) =
@@ -151,13 +161,18 @@ pub(in crate::cli) async fn run_apply(args: ApplyArgs) -> Result<(), CliError> {
         )));
     }
     differences.retain(|difference| args.delete || difference.then.is_some());
-    let mut output = Output::of_change(args.remote.json);
     if args.dry_run {
+        let mut output = Output::of_read(args.remote.json);
         differences.iter().try_for_each(|difference| difference.print(&mut output))?;
-        output.flush()?;
         let total = differences.len() as u64;
         let set = differences.iter().filter(|difference| difference.then.is_some()).count() as u64;
-        let (count, deleted) = (count_of(total, "entry", "entries"), total - set);
+        let deleted = total - set;
+        if output.json {
+            output.json_line(counts(Done { set, deleted, changed: 0 }, true))?;
+            return output.flush();
+        }
+        output.flush()?;
+        let count = count_of(total, "entry", "entries");
         say::line(&format!("{count} would be changed: {set} set, {deleted} deleted"));
         return Ok(());
     }
@@ -170,14 +185,13 @@ pub(in crate::cli) async fn run_apply(args: ApplyArgs) -> Result<(), CliError> {
     });
     let applied = interrupt.soon(applied).await;
     drop(bar);
+    let mut output = Output::of_change(args.remote.json);
     let Done { set, deleted, changed } = done;
-    output.either(
-        || json!({"set": set, "deleted": deleted, "changed_meanwhile": changed}),
-        || format!("{set} set, {deleted} deleted"),
-    )?;
+    output.either(|| counts(done, false), || format!("{set} set, {deleted} deleted"))?;
     output.flush()?;
     applied.map_err(|error| {
-        error.left("the rest was left as it is; the same command goes on from there")
+        let rest = args.rest_text();
+        error.left(&rest).in_doubt(|| rest)
     })?;
     if changed > 0 {
         let count = count_of(changed, "entry was", "entries were");
@@ -186,6 +200,32 @@ pub(in crate::cli) async fn run_apply(args: ApplyArgs) -> Result<(), CliError> {
         )));
     }
     Ok(())
+}
+
+/// What was done, or would be, for programs.
+fn counts(Done { set, deleted, changed }: Done, is_dry_run: bool) -> Json {
+    json!({"set": set, "deleted": deleted, "changed_meanwhile": changed, "dry_run": is_dry_run})
+}
+
+impl ApplyArgs {
+    /// How to go on where it was broken off: what is equal by then is left alone.
+    fn rest_text(&self) -> String {
+        let flags = [
+            ("--delete", self.delete),
+            ("--allow-empty", self.allow_empty),
+            ("--allow-pipe", self.allow_pipe),
+        ];
+        let flags = flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag);
+        let below = match self.wanted.below.is_root() {
+            true => Vec::new(),
+            false => again::below(&self.wanted.below),
+        };
+        let options: Vec<&str> = below.iter().map(String::as_str).chain(flags).collect();
+        let file = self.wanted.file.display().to_string();
+        let command = typed::command("apply", &[&file], &options);
+        let goes_on = again::goes_on(&command, again::same_lines(&self.wanted.file));
+        format!("the rest was left as it is; {goes_on}")
+    }
 }
 
 impl WantedArgs {
@@ -236,8 +276,8 @@ impl WantedArgs {
                     shown_path(&self.below)
                 ));
             }
-            if path.strip_prefix(&Path::system_root()).is_some() {
-                return failed(String::from("what is below :n belongs to the system"));
+            if is_of_system(&path) {
+                return failed(refusal(&path));
             }
             // What is said to be deleted is not wanted.
             let Some(value) = value else { continue };

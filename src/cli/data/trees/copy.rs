@@ -4,16 +4,22 @@ use clap::Args;
 use futures::future::join_all;
 use serde_json::json;
 
+use super::again;
+use crate::cli::data::system::{is_of_system, refusal};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
 use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{Output, count_of, shown_path};
 use crate::cli::terminal::progress::ProgressBar;
+use crate::cli::typed;
 use crate::client::{Fields, StreamEvent};
 use crate::model::path::Path;
+use crate::model::value::values_equal;
 
 /// Entries that are under way at once.
 const ENTRIES: usize = 64;
+/// What a node answers if there is a value at the new path.
+const IS_THERE: &str = "already_exists";
 
 /// Copy an entry, or with --recursive all below it too
 #[derive(Debug, Clone, Args)]
@@ -24,10 +30,11 @@ Examples:
   distkv-node cp site archive.site --recursive --force
 
 What is at the new path already is not replaced, unless with --force, and what is only there stays. \
-All is read as it was at one moment.
+Where it has the same value already, nothing is to be done. All is read as it was at one moment.
 
 Exit code: 0 done, 1 failed (the text says at which entry), 2 usage, 3 refused, 5 something is there \
-already, 6 no node was reached, 7 it may have been done, 130 interrupted (what was done is told).")]
+already, 6 no node was reached, 7 it may have been done, 130 interrupted (of these two, the text says how to \
+go on).")]
 pub(in crate::cli) struct CpArgs {
     #[command(flatten)]
     places: Places,
@@ -45,7 +52,8 @@ Examples:
 
 Entry by entry: each is set at the new path, and then deleted at the old one, if nobody has changed it \
 there meanwhile; what was changed stays at both, and is told. What is at the new path already is not \
-replaced, unless with --force. A move that was interrupted is finished by running it again with --force.
+replaced, unless with --force; where it has the same value already, only the old path's is deleted. So a \
+move that was broken off is finished by running it again.
 
 Of several who move an entry at once, one moves it, and the others fail, perhaps with a copy at their \
 new paths, as long as all reach the same node: where each names several nodes, that is the one that \
@@ -53,7 +61,8 @@ clients prefer for the old path. It is not so over a split, or when that node fr
 meanwhile.
 
 Exit code: 0 done, 1 failed (the text says at which entry), or something stays; 2 usage, 3 refused, \
-5 something is there already, 6 no node was reached, 7 it may have been done, 130 interrupted (what was done is told).")]
+5 something is there already, 6 no node was reached, 7 it may have been done, 130 interrupted (of these two, \
+the text says how to go on).")]
 pub(in crate::cli) struct MvArgs {
     #[command(flatten)]
     places: Places,
@@ -149,10 +158,17 @@ async fn run(places: &Places, remote: &RemoteArgs, moves: bool) -> Result<(), Cl
         _ => String::new(),
     };
     let rest = if moves { "the rest is where it was" } else { "the rest was not copied" };
-    let rest = format!("{both}{rest}; the same command with --force goes on from there");
-    carried.map_err(|error| match copied {
-        0 => error.left(&rest),
-        _ => error.left(&rest).said(|text| format!("{text}; {rest}")),
+    let rest = format!("{both}{rest}");
+    let again = format!("{rest}; {}", again::goes_on(&places.command(moves), ""));
+    carried.map_err(|error| {
+        // The same command would end there once more.
+        let rest = if error.has_code(IS_THERE) { rest } else { again };
+        let is_in_doubt = error.may_have_been_done();
+        match copied {
+            0 => error.left(&rest).in_doubt(|| rest),
+            _ if is_in_doubt => error.in_doubt(|| rest),
+            _ => error.left(&rest).said(|text| format!("{text}; {rest}")),
+        }
     })?;
     if copied == 0 {
         return Err(CliError::Failure(places.nothing_there()));
@@ -170,11 +186,8 @@ async fn run(places: &Places, remote: &RemoteArgs, moves: bool) -> Result<(), Cl
 impl Places {
     fn check(&self) -> Result<(), CliError> {
         let usage = |text: String| Err(CliError::Usage(text));
-        let system = Path::system_root();
-        if [&self.from, &self.to].iter().any(|path| path.strip_prefix(&system).is_some()) {
-            return usage(String::from(
-                "what is below :n belongs to the system and cannot be copied",
-            ));
+        if let Some(path) = [&self.from, &self.to].into_iter().find(|path| is_of_system(path)) {
+            return usage(refusal(path));
         }
         if self.from == self.to {
             return usage(String::from("both paths are the same"));
@@ -184,6 +197,15 @@ impl Places {
             return usage(format!("{to} is below {from} itself"));
         }
         Ok(())
+    }
+
+    /// The command that goes on, as it can be typed.
+    fn command(&self, moves: bool) -> String {
+        let flags = [("--recursive", self.recursive), ("--force", self.force)];
+        let flags = flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag);
+        let paths = [self.from.to_string(), self.to.to_string()];
+        let words = if moves { "mv" } else { "cp" };
+        typed::command(words, &paths.each_ref().map(String::as_str), &flags.collect::<Vec<_>>())
     }
 
     fn nothing_there(&self) -> String {
@@ -259,8 +281,11 @@ impl Places {
         for (reply, entry) in join_all(setting).await.into_iter().zip(batch) {
             match reply {
                 Ok(_) => done.copied += 1,
+                Err(error) if error.has_code(IS_THERE) && has_value(remote, entry).await? => {
+                    done.copied += 1;
+                }
                 Err(error) if failed.is_ok() => {
-                    let is_there = error.has_code("already_exists");
+                    let is_there = error.has_code(IS_THERE);
                     let advice = if is_there { "; --force replaces what is there" } else { "" };
                     failed = Err(told_at(&entry.to, error, advice));
                 }
@@ -281,6 +306,12 @@ impl Places {
         }
         fields
     }
+}
+
+/// Whether the new path has the entry's value already: as after a command that was broken off. Nothing is replaced then.
+async fn has_value(remote: &Remote, entry: &Entry) -> Result<bool, CliError> {
+    let reply = remote.request("get_value", &Fields::at(&entry.to)).await?;
+    Ok(reply.get("value").is_some_and(|value| values_equal(value, &entry.value)))
 }
 
 /// Deletes what was carried over, where nobody has changed it meanwhile.

@@ -7,12 +7,16 @@ use clap::Args;
 use futures::future::join_all;
 use serde_json::json;
 
+use super::again;
+use super::repeated::Repeated;
+use crate::cli::data::system::SystemArgs;
 use crate::cli::error::CliError;
 use crate::cli::files::read::{Lines, name_of};
 use crate::cli::remote::{Remote, RemoteArgs, address_entry, parse_path};
 use crate::cli::terminal::interrupt::Interrupt;
-use crate::cli::terminal::output::{Output, count_of, printable_path};
+use crate::cli::terminal::output::{Output, count_of, shown_path};
 use crate::cli::terminal::progress::ProgressBar;
+use crate::cli::{say, typed};
 use crate::client::Fields;
 use crate::model::meta::AUTH_PATH;
 use crate::model::path::Path;
@@ -20,6 +24,8 @@ use crate::protocol::lines::{Line, decode_line};
 
 /// Requests that are under way at once.
 const REQUESTS: usize = 64;
+/// How a line about users is refused.
+const REFUSED: &str = "it belongs to the system (`:n`)";
 /// What to do where a line about users is refused.
 const NO_LOGINS: &str = "; users are not imported: leave out the lines below :n.auth, or take in the whole file with \
                          `snapshot restore`";
@@ -39,12 +45,16 @@ Examples:
 Each line is an object with \"path\" and \"value\"; other fields are ignored. Every value that \
 differs from what is there is set, as `set` does it: it replaces what is there, and brings \
 back what was deleted. Lines with \"deleted\": true are skipped unless --deletions is given. \
-Users and logins (below :n.auth) \
-are refused. To restore entries with their history, and users, see `snapshot restore`.
+Lines for what belongs to the system (below :n) are refused without --system, and users and logins (below :n.auth) \
+always. To restore entries with their history, and users, see `snapshot restore`.
+
+Lines are carried out in their order. If a line sets an entry that an earlier line had set, its value replaces that one, \
+and after the end the command says how many such lines there were, and which was the first (--json: repeated). Two keys \
+of another store can be one path, like user:16 and user:x10. `diff` and `apply` refuse such a file.
 
 Exit code: 0 done, 1 stopped at an error (the text says at which line), 2 usage, 3 a \
 line was refused, 5 its precondition does not hold, 6 no node was reached, 7 it may have been done, \
-130 interrupted (what was done is told).")]
+130 interrupted (of these two, the text says how to go on).")]
 pub(in crate::cli) struct ImportArgs {
     /// The file; '-' is standard input
     #[arg(value_name = "FILE")]
@@ -63,11 +73,14 @@ pub(in crate::cli) struct ImportArgs {
     deletions: bool,
 
     #[command(flatten)]
+    system: SystemArgs,
+
+    #[command(flatten)]
     pub(in crate::cli) remote: RemoteArgs,
 }
 
 /// What was done.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug)]
 struct Done {
     lines: u64,
     set: u64,
@@ -75,16 +88,26 @@ struct Done {
     unchanged: u64,
     /// Deletions that were not to be carried out.
     left_out: u64,
+    /// Lines whose entry an earlier one had set.
+    repeated: Repeated,
+}
+
+impl Done {
+    fn nothing() -> Done {
+        let repeated = Repeated::new();
+        Done { lines: 0, set: 0, deleted: 0, unchanged: 0, left_out: 0, repeated }
+    }
 }
 
 pub(in crate::cli) async fn run(args: ImportArgs) -> Result<(), CliError> {
+    args.system.check(&args.below)?;
     let interrupt = Interrupt::heed()?;
     let (source, bytes) = interrupt.open(&args.file)?;
     let connected = interrupt.or(args.remote.connect()).await;
     let remote = connected.map_err(|error| error.left("nothing was imported"))?;
     let mut bar = ProgressBar::new("importing", args.remote.json);
     let mut lines = Lines::new(&args.file, source);
-    let mut done = Done::default();
+    let mut done = Done::nothing();
     let imported = import(&args, &remote, &mut lines, &mut done, |read| {
         bar.bytes(read, bytes);
         interrupt.check()
@@ -92,12 +115,13 @@ pub(in crate::cli) async fn run(args: ImportArgs) -> Result<(), CliError> {
     let imported = interrupt.soon(imported).await.map_err(|error| interrupt.outweighs(error));
     drop(bar);
     let mut output = Output::of_change(args.remote.json);
-    let Done { lines, set, deleted, unchanged, left_out } = done;
+    let Done { lines, set, deleted, unchanged, left_out, repeated } = done;
     output.either(
         || {
             json!({
                 "lines": lines, "changed": set + deleted, "set": set, "deleted": deleted,
                 "unchanged": unchanged, "deletions_left_out": left_out,
+                "repeated": repeated.count, "repeated_not_checked": repeated.unchecked,
             })
         },
         || {
@@ -112,8 +136,31 @@ pub(in crate::cli) async fn run(args: ImportArgs) -> Result<(), CliError> {
         },
     )?;
     output.flush()?;
-    let rest = "the lines behind these were not imported; importing the file again does no harm";
-    imported.map_err(|error| error.left(rest))
+    repeated.notes(args.if_new).iter().for_each(|note| say::note(note));
+    imported.map_err(|error| {
+        let rest = args.rest_text();
+        error.left(&rest).in_doubt(|| rest)
+    })
+}
+
+impl ImportArgs {
+    /// How to go on where it was broken off: what is as the file says by then is not changed.
+    fn rest_text(&self) -> String {
+        let flags = [
+            ("--if-new", self.if_new),
+            ("--deletions", self.deletions),
+            ("--system", self.system.is_given()),
+        ];
+        let flags = flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag);
+        let below = match self.below.is_root() {
+            true => Vec::new(),
+            false => again::below(&self.below),
+        };
+        let options: Vec<&str> = below.iter().map(String::as_str).chain(flags).collect();
+        let command = typed::command("import", &[&self.file.display().to_string()], &options);
+        let goes_on = again::goes_on(&command, again::same_lines(&self.file));
+        format!("the lines behind these were not imported; {goes_on}")
+    }
 }
 
 /// Imports all lines. What was done is right also if it stops before.
@@ -144,12 +191,16 @@ async fn import<R: io::Read>(
             match reply {
                 Ok(reply) if reply.bool("changed") == Some(false) => done.unchanged += 1,
                 Ok(_) if request.deletes => done.deleted += 1,
-                Ok(_) => done.set += 1,
+                Ok(_) => {
+                    done.set += 1;
+                    request.note_repeated(&mut done.repeated);
+                }
                 Err(error) if args.if_new && error.has_code("already_exists") => {
                     done.unchanged += 1;
+                    request.note_repeated(&mut done.repeated);
                 }
                 Err(error) => {
-                    let (line, path) = (request.line, printable_path(&request.path).into_owned());
+                    let (line, path) = (request.line, shown_path(&request.path));
                     let is_login = request.is_login && error.has_code("denied");
                     let advice = if is_login { NO_LOGINS } else { "" };
                     return Err(error.said(|why| format!("line {line} ({path}): {why}{advice}")));
@@ -167,12 +218,23 @@ async fn import<R: io::Read>(
 /// What a line asks for.
 struct Request {
     line: u64,
-    path: String,
+    path: Path,
     action: &'static str,
     deletes: bool,
+    /// An earlier line sets the same entry.
+    is_repeated: bool,
     /// It is about users, or how they log in.
     is_login: bool,
     fields: Fields,
+}
+
+impl Request {
+    /// Of the two lines, the value of only one is there now.
+    fn note_repeated(&self, repeated: &mut Repeated) {
+        if self.is_repeated {
+            repeated.found(self.line, &self.path);
+        }
+    }
 }
 
 fn next_request<R: io::Read>(
@@ -193,15 +255,28 @@ fn next_request<R: io::Read>(
         done.lines += 1;
         let whole = args.below.join(&path).map_err(|error| failed(error.to_string()))?;
         let is_login = whole.as_bytes().starts_with(AUTH_PATH);
+        args.system.check_one(&whole).map_err(|why| {
+            let why = if is_login { String::from(REFUSED) + NO_LOGINS } else { why };
+            failed(format!("{}: {why}", shown_path(&whole)))
+        })?;
         let Some(value) = value else {
             if !args.deletions {
                 done.left_out += 1;
                 continue;
             }
             let (action, below) = address_entry(&whole, "delete_value", "delete_internal")?;
-            let (fields, path) = (Fields::at(&below), whole.to_string());
-            let (line, deletes) = (count, true);
-            return Ok(Some(Request { line, path, action, deletes, is_login, fields }));
+            let (fields, line, deletes) = (Fields::at(&below), count, true);
+            done.repeated.deletes(&whole);
+            let (path, is_repeated) = (whole.clone(), false);
+            return Ok(Some(Request {
+                line,
+                path,
+                action,
+                deletes,
+                is_repeated,
+                is_login,
+                fields,
+            }));
         };
         let (action, below) = address_entry(&whole, "set_value", "set_internal")?;
         let mut fields = Fields::at(&below);
@@ -209,8 +284,8 @@ fn next_request<R: io::Read>(
         if args.if_new {
             fields.nil("chain");
         }
-        let path = whole.to_string();
         let (line, deletes) = (count, false);
-        return Ok(Some(Request { line, path, action, deletes, is_login, fields }));
+        let (path, is_repeated) = (whole.clone(), done.repeated.sets(line, &whole));
+        return Ok(Some(Request { line, path, action, deletes, is_repeated, is_login, fields }));
     }
 }

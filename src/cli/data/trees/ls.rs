@@ -14,6 +14,8 @@ use crate::model::path::Path;
 
 /// So many names are looked at together: of each without a value the node is asked whether something is below it.
 const ROWS_AT_ONCE: usize = 32;
+/// With --long, in the place of a value. Values are JSON, so none looks like that.
+const NO_VALUE: &str = "(no value; there are entries below)";
 
 /// List what is directly below a path
 #[derive(Debug, Clone, Args)]
@@ -24,10 +26,11 @@ Examples:
   distkv-node ls site --long # with values, and when they were set
   distkv-node ls --json | jq -r .path
 
-Names are whole paths, so that they can be given to other commands; control characters in them are printed \
-as `distkv-node --help`, \"Paths\", says. Behind a name without a value of \
-its own stands a '/': something is below it. `tree` prints everything at once. With --json, one object per line: path, has_value, with --long \
-the value, and time (when it was changed, if that is known).
+Each line is a whole path and nothing else, so that it can be given to other commands; control characters are printed \
+as `distkv-node --help`, \"Paths\", says. A path without a value of its own is printed if there are entries below it. \
+With --long, the value and the time stand behind tabs, which no printed path has in it; in place of a value that is not \
+there stands \"(no value; there are entries below)\". `tree` prints everything at once. With --json, one object per line: \
+path, has_value, with --long the value, and time (when it was changed, if that is known).
 
 Exit code: 0 done (also where there is nothing), 1 failed, 2 usage, 3 refused, 6 no node was \
 reached, 8 it cannot be written.")]
@@ -101,31 +104,29 @@ async fn has_below(remote: &Remote, path: &Path) -> Result<bool, CliError> {
 
 fn print(path: &str, message: &Message, long: bool, output: &mut Output) -> Result<(), CliError> {
     let value = message.get("value");
-    output.either(
-        || {
-            let mut out = Map::new();
-            out.insert("path".into(), path.into());
-            out.insert("has_value".into(), value.is_some().into());
-            if let Some(value) = value {
-                if long {
-                    out.insert("value".into(), json_of(value));
-                }
-                if let Some(time) = message.u64("time") {
-                    out.insert("time".into(), show_time(time).into());
-                }
+    if output.json {
+        let mut out = Map::new();
+        out.insert("path".into(), path.into());
+        out.insert("has_value".into(), value.is_some().into());
+        if let Some(value) = value {
+            if long {
+                out.insert("value".into(), json_of(value));
             }
-            Json::Object(out)
-        },
-        || {
-            let name = printable_path(path);
-            match (value.is_some(), long) {
-                (false, _) => format!("{name}/"),
-                (true, false) => name.into_owned(),
-                (true, true) => match message.u64("time").map(show_time) {
-                    Some(time) => format!("{name}  {}  ({time})", value_text(message)),
-                    None => format!("{name}  {}", value_text(message)),
-                },
+            if let Some(time) = message.u64("time") {
+                out.insert("time".into(), show_time(time).into());
             }
-        },
-    )
+        }
+        return output.json_line(Json::Object(out));
+    }
+    // No column has a tab in it.
+    let mut columns = vec![printable_path(path).into_owned()];
+    if long {
+        match value {
+            Some(_) => columns.push(value_text(message)),
+            None => columns.push(NO_VALUE.to_owned()),
+        }
+        let time = message.u64("time").filter(|_| value.is_some());
+        columns.extend(time.map(|time| format!("({})", show_time(time))));
+    }
+    output.line(&columns.join("\t"))
 }

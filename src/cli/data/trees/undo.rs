@@ -7,6 +7,7 @@ use std::path::Path as FilePath;
 use clap::Args;
 use serde_json::{Value as Json, json};
 
+use super::again;
 use super::apply::{Difference, Done, carry_out, compare};
 use crate::cli::error::CliError;
 use crate::cli::files::gap::Gap;
@@ -48,7 +49,8 @@ anything undone by a moment that the clock showed more than once because it was 
 and with --allow-gap, undo goes by the last state that can be meant.
 
 Exit code: 0 done, 1 failed, or the node does not remember that moment, or not surely; 2 usage, 3 refused, 6 no node was \
-reached, 7 it may have been done, 130 interrupted (of these two, the text says how to go on).")]
+reached, 7 it may have been done, 8 --dry-run cannot be written, 130 interrupted (of 7 and 130, the text says how to go \
+on).")]
 pub(in crate::cli) struct UndoArgs {
     /// Only what is at and below this path; ':' is everything
     #[arg(long, value_name = "PATH", value_parser = parse_path)]
@@ -93,7 +95,7 @@ pub(in crate::cli) async fn run(args: UndoArgs) -> Result<(), CliError> {
         difference.then.is_some() && (difference.now.is_none() || args.overwrite)
     };
     let (undone, kept): (Vec<_>, Vec<_>) = found.into_iter().partition(is_undone);
-    let mut output = Output::of_change(json);
+    let mut output = if args.dry_run { Output::of_read(json) } else { Output::of_change(json) };
     if args.dry_run {
         undone.iter().try_for_each(|difference| print(difference, "restore", &mut output))?;
     }
@@ -162,10 +164,8 @@ struct Past {
 
 /// The command that undoes what was done below a path since a moment, as it can be typed.
 pub(in crate::cli::data) fn command(below: &Path, at: &str, flags: &[&str]) -> String {
-    let below = below.to_string();
-    let joined = format!("--below={below}");
-    // What begins like an option is none behind an equals sign.
-    let below = if below.starts_with('-') { vec![&*joined] } else { vec!["--below", &below] };
+    let below = again::below(below);
+    let below: Vec<&str> = below.iter().map(String::as_str).collect();
     typed::command("undo", &[], &[&below, &["--at", at][..], flags].concat())
 }
 

@@ -211,13 +211,13 @@ fn asked<'a>(request: &Request<'a>) -> Option<Asked<'a>> {
             detail: Some(describe(change)),
             is_frequent: false,
         },
-        Request::Auth(AuthRequest::Delete { method, user }) => Asked {
+        Request::Auth(AuthRequest::Delete { method, user, .. }) => Asked {
             event: Event::User,
             target: Some(user),
             detail: Some(format!("method {method}, removed")),
             is_frequent: false,
         },
-        Request::Auth(AuthRequest::SetMethod { method, grace_ms }) => Asked {
+        Request::Auth(AuthRequest::SetMethod { method, grace_ms, .. }) => Asked {
             event: Event::Auth,
             target: None,
             detail: Some(match (method, grace_ms) {
@@ -375,6 +375,7 @@ mod tests {
             secret: Some(b"geheim"),
             acl: None,
             role: None,
+            force: false,
             is_dialogue: false,
         };
         let told = |user| {
@@ -403,6 +404,7 @@ mod tests {
             secret: Some(b"geheim"),
             acl: Some("lamps"),
             role: None,
+            force: false,
             is_dialogue: false,
         };
         let request = Request::Auth(AuthRequest::Set(change));

@@ -164,12 +164,14 @@ pub(super) fn make(cx: &Context<'_>, wanted: Wanted<'_>) -> Result<Change, Clien
     match done.outcomes.into_iter().flatten().next().map(Outcome::into_written) {
         Some(Ok(written)) => Ok(Change { written, names, number }),
         Some(Err(error)) => Err(engine_error(&error)),
-        None => {
-            let text =
-                "users or access lists were changed at this moment; nothing was changed; try again";
-            Err(ClientError::new(ErrorCode::NotReady, text))
-        }
+        None => Err(policies_changed()),
     }
+}
+
+/// What allowed a change does not hold any more.
+pub(in crate::server) fn policies_changed() -> ClientError {
+    let text = "users or access lists were changed at this moment; nothing was changed; try again";
+    ClientError::new(ErrorCode::NotReady, text)
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]

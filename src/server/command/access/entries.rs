@@ -4,13 +4,16 @@
 //!
 //! What comes from peers and files is not asked.
 
-use distkv_access::users::{Place, Role, User, user_path};
+use std::collections::BTreeSet;
+
+use distkv_access::users::{Place, Removal, User, user_path};
 
 use crate::model::meta::{AUTH_PATH, grace_end, login};
 use crate::model::path::Path;
 use crate::protocol::client::{ClientError, ErrorCode};
 use crate::server::connections::session::Context;
 
+use super::last_admin::keep_without;
 use super::unenforced::Writer;
 
 /// Whether a client may change the entry at a whole path (canonical bytes) to this value; none: whether it may delete it.
@@ -24,10 +27,21 @@ pub(in crate::server) fn check_entry(
     value: Option<&[u8]>,
 ) -> Result<(), ClientError> {
     let Some(path) = path_of_access(path) else { return Ok(()) };
+    let is = |user: &User, by: &str, name: &str| *user.method == *by && *user.ident == *name;
     match (Place::of(&path), value) {
         (Some(Place::User { method, ident }), Some(_)) => Err(stored_record(method, ident)),
-        (Some(Place::User { method, ident }), None) if !writer.is_operator => {
-            check_admins(cx, |user| *user.method == *method && *user.ident == *ident)
+        (Some(Place::User { method, ident }), None) => {
+            keep_without(cx, writer, |user| is(user, method, ident))
+        }
+        // A list makes an admin a user, whatever it says.
+        (Some(Place::UserAcl { method, ident } | Place::Removal { method, ident }), Some(_)) => {
+            keep_without(cx, writer, |user| is(user, method, ident))
+        }
+        (Some(Place::Revoked { method, ident }), Some(value)) => {
+            let again = Removal::read(value);
+            keep_without(cx, writer, |user| {
+                is(user, method, ident) && (again.is_none() || again != user.after)
+            })
         }
         (Some(Place::Login), _) if value.is_some() || !writer.is_operator => check_login(cx, value),
         _ => Ok(()),
@@ -49,8 +63,29 @@ pub(in crate::server) fn check_tree(
     if top.as_bytes() == AUTH_PATH {
         check_login(cx, None)?;
     }
-    check_admins(cx, |user| {
+    keep_without(cx, writer, |user| {
         user_path(&user.method, &user.ident).is_ok_and(|path| path.starts_with(top))
+    })
+}
+
+/// Whether a client may delete the entries at these whole paths, some of those below a path that it may delete all of: in
+/// between, others may have gone.
+///
+/// # Errors
+/// It may not (any more); none of them was deleted.
+pub(in crate::server) fn check_some(
+    cx: &Context<'_>,
+    writer: Writer,
+    paths: &[Path],
+) -> Result<(), ClientError> {
+    let of_users = |path: &&Path| matches!(Place::of(path), Some(Place::User { .. }));
+    let below = paths.iter().filter(|path| path.as_bytes().starts_with(AUTH_PATH));
+    let records: BTreeSet<&Path> = below.filter(of_users).collect();
+    if records.is_empty() {
+        return Ok(());
+    }
+    keep_without(cx, writer, |user| {
+        user_path(&user.method, &user.ident).is_ok_and(|path| records.contains(&path))
     })
 }
 
@@ -82,27 +117,4 @@ fn check_login(cx: &Context<'_>, value: Option<&[u8]>) -> Result<(), ClientError
         "how clients log in is not changed by a change of the entry :n.auth: use `distkv-node auth on METHOD`, which looks \
          first whether somebody could still log in then, or `distkv-node auth off` ('set_auth_typ'); nothing was changed",
     ))
-}
-
-/// Whether an admin is left who can log in, where there is one. The key's holders are admins without a record, and where
-/// nobody needs to log in, anybody makes another one.
-fn check_admins(cx: &Context<'_>, goes: impl Fn(&User) -> bool) -> Result<(), ClientError> {
-    let directory = cx.shared.policy_data.directory(cx.hub);
-    let Some(login) = directory.login().filter(|_| !cx.shared.logins.is_secured()) else {
-        return Ok(());
-    };
-    let is_admin = |user: &&User| user.role == Role::Admin && login.admits(&user.method);
-    let mut last = None;
-    for user in directory.users().filter(is_admin) {
-        if !goes(user) {
-            return Ok(());
-        }
-        last = Some(user);
-    }
-    let Some(User { method, ident, .. }) = last else { return Ok(()) };
-    Err(ClientError::bad_request(format!(
-        "{ident:?} (method {method:?}) is the last admin who can log in: without one, nobody could change users or switch \
-         logins off any more. Make another admin first (`distkv-node user role NAME admin`), or use `distkv-node user remove`; \
-         nothing was changed"
-    )))
 }

@@ -45,9 +45,11 @@ impl Session {
                 self.get_user(cx, seq, (*method, *user), *chain, out)
             }
             AuthRequest::Set(change) => self.set_user(cx, seq, change, out),
-            AuthRequest::Delete { method, user } => self.delete_user(cx, seq, method, user, out),
-            AuthRequest::SetMethod { method, grace_ms } => {
-                self.set_method(cx, seq, (*method, *grace_ms), out)
+            AuthRequest::Delete { method, user, force } => {
+                self.delete_user(cx, seq, (method, user), *force, out)
+            }
+            AuthRequest::SetMethod { method, grace_ms, force } => {
+                self.set_method(cx, seq, (*method, *grace_ms), *force, out)
             }
         }
     }
@@ -156,7 +158,12 @@ impl Session {
         };
         match converted {
             // It makes the record anew, so there is nothing yet to remember the login with.
-            Some(hash) => replace_hash(cx, user, hash),
+            Some(hash) => {
+                if replace_hash(cx, user, hash.clone()) {
+                    let user = User { secret: Secret::Password(hash), ..user.clone() };
+                    return self.is_user(cx, seq, &user, out);
+                }
+            }
             None => {
                 if let Some(cache) = &cx.shared.logins.cache {
                     cache.lock().remember(cached(user), &sent);
@@ -343,6 +350,9 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
         self.identify(Identity::of(user))?;
+        if self.identity == Identity::of(user) {
+            self.guest.secret = Some(user.secret.clone());
+        }
         let tock = cx.tock();
         write_state("start", self.frame(seq, 1), tock, out);
         write_state("end", self.frame(seq, 2), tock, out);
@@ -383,19 +393,23 @@ fn check_secret(
 }
 
 /// Stores a password's hash in the present form, if the record is still the one that was looked at. If not, or
-/// if this node makes no changes, the next login does it.
-fn replace_hash(cx: &Context<'_>, user: &User, hash: PasswordHash) {
-    let Ok(path) = user_path(&user.method, &user.ident) else { return };
+/// if this node makes no changes, the next login does it. Returns whether it is stored.
+fn replace_hash(cx: &Context<'_>, user: &User, hash: PasswordHash) -> bool {
+    let Ok(path) = user_path(&user.method, &user.ident) else { return false };
     let entry = cx.hub.read(|engine| engine.get(path.as_bytes()).cloned());
     let record = entry.as_ref().and_then(Entry::value).and_then(|value| Record::read(value).ok());
-    let Some(record) = record else { return };
-    let Ok(value) = record.with_secret(Secret::Password(hash)).write() else { return };
+    let Some(record) = record else { return false };
+    let Ok(value) = record.with_secret(Secret::Password(hash)).write() else { return false };
     let chain = ChainCondition::Newest(user.event);
     let precondition = Precondition::chain(chain);
     let time = change_time();
     let write = Write { precondition, time, ..Write::new(&path, Some(value.as_bytes())) };
-    if let (Err(error), _) = cx.hub.write(write, false) {
-        tracing::warn!(%error, user = &*user.ident, "a password's hash stays in its old form");
+    match cx.hub.write(write, false) {
+        (Ok(_), _) => true,
+        (Err(error), _) => {
+            tracing::warn!(%error, user = &*user.ident, "a password's hash stays in its old form");
+            false
+        }
     }
 }
 

@@ -107,6 +107,12 @@ struct UserSource {
 }
 
 impl Source for UserSource {
+    fn asks(&self) -> Option<(Action, Target<'_>)> {
+        // Behind its end there is nothing more to tell.
+        let is_told = matches!(self.step, Step::Needless | Step::Done);
+        (!is_told).then_some((Action::AuthList, Target::Node))
+    }
+
     fn next(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
         match self.step {
             Step::Start => {
@@ -136,7 +142,11 @@ impl Source for UserSource {
     }
 
     fn framing(&self) -> Framing {
-        Framing::Single
+        match self.step {
+            // What ends it ends a stream.
+            Step::Users => Framing::Usual,
+            Step::Start | Step::Needless | Step::Done => Framing::Single,
+        }
     }
 
     fn close(self: Box<Self>, _: &Context<'_>) -> Option<Garbage> {

@@ -3,7 +3,7 @@
 
 use distkv_access::secret::{PasswordHash, Secret, Sent, TOKEN_BYTES, TokenHash, token_text};
 use distkv_access::users::{
-    GRACE_MS_MAX, NO_LIST, Place, REMOVAL_BYTES, Record, Removal, Role, acl_name_value,
+    GRACE_MS_MAX, NO_LIST, Place, REMOVAL_BYTES, Record, Removal, Role, User, acl_name_value,
     is_list_name, revoked_path, user_acl_path, user_path,
 };
 
@@ -27,6 +27,7 @@ use crate::server::connections::session::{Context, NodeNames, Session, Then};
 
 use super::change::{ANY, Change, There, Wanted, has_list, held, make, take_list, too_long};
 use super::entries::path_of_access;
+use super::last_admin::{keep_with_method, keep_without};
 use super::login::random;
 use super::removal::{write_removal, write_removal_for_record};
 
@@ -134,6 +135,9 @@ impl Session {
         if !is_so {
             there.check(held)?;
         }
+        if record.role != Some(Role::Admin) && !change.force {
+            keep_without(cx, self.writer(cx), is_named(change.method, change.user))?;
+        }
         let is_cleared = is_listless && take_list(cx, change.method, change.user)?;
         let wanted = Wanted {
             path: &path,
@@ -143,6 +147,9 @@ impl Session {
             is_checked: !is_cleared,
         };
         let mut made = make(cx, wanted)?;
+        if self.identity.is_named(change.method, change.user) {
+            self.guest.secret = Some(record.secret);
+        }
         // Each of these alone, too, gives less than all together.
         if let Some(value) = list {
             let acl_path = user_acl_path(change.method, change.user).map_err(too_long)?;
@@ -196,9 +203,24 @@ impl Session {
         let has_secret =
             change.secret.is_some() || change.sealed.is_some() || change.method == TOKEN;
         if is_own && change.acl.is_none() && change.role.is_none() && has_secret {
+            return self.check_knows_secret(cx);
+        }
+        let denied = Denied::Role { action: Action::AuthSet, needed: Role::Admin };
+        Err(denied.error(Target::Node, &cx.access))
+    }
+
+    /// Whether the secret that the client logged in with is still the user's: whoever has an old one must not replace the new
+    /// one by it, over a connection of before. A change of the record at this moment is one of the policies, after which
+    /// nothing that was checked before is done.
+    fn check_knows_secret(&self, cx: &Context<'_>) -> Result<(), ClientError> {
+        let directory = cx.shared.policy_data.directory(cx.hub);
+        let present = self.identity.user(&directory).map(|user| &user.secret);
+        let known = self.guest.secret.as_ref();
+        if known.zip(present).is_some_and(|(known, present)| known.is_that_of(present)) {
             return Ok(());
         }
-        Err(Denied::Role { action: Action::AuthSet, needed: Role::Admin }.into())
+        let text = "the secret was replaced since this connection logged in; log in with the new one; nothing was changed";
+        Err(ClientError::new(ErrorCode::Denied, text))
     }
 
     /// `auth_delete`: the user is no more. That is an entry of its own, so no change of the user that others make
@@ -207,8 +229,8 @@ impl Session {
         &mut self,
         cx: &Context<'_>,
         seq: u64,
-        method: &str,
-        user: &str,
+        (method, user): (&str, &str),
+        force: bool,
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
         self.authorise(cx, Action::AuthDelete, Target::Node)?;
@@ -218,6 +240,9 @@ impl Session {
         let There { entry, known, .. } = There::look_up(cx, method, user, &path)?;
         if entry.as_ref().is_none_or(Entry::is_tombstone) {
             return Err(no_user(method, user));
+        }
+        if !force {
+            keep_without(cx, self.writer(cx), is_named(method, user))?;
         }
         let acl_path = user_acl_path(method, user).map_err(too_long)?;
         let mut made = write_removal(cx, method, user)?;
@@ -268,6 +293,7 @@ impl Session {
         cx: &Context<'_>,
         seq: u64,
         (method, grace_ms): (Option<&str>, Option<u64>),
+        force: bool,
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
         self.authorise(cx, Action::SetAuthTyp, Target::Node)?;
@@ -290,6 +316,9 @@ impl Session {
                 "bad field 'grace_ms': at most {GRACE_MS_MAX} ms, a week; nothing was changed"
             );
             return Err(ClientError::bad_request(text));
+        }
+        if !force {
+            keep_with_method(cx, self.writer(cx), method)?;
         }
         let mut value = Vec::new();
         write_map_len(1 + usize::from(grace_ms.is_some()), &mut value);
@@ -413,6 +442,11 @@ fn new_record(
         record.role = role;
     }
     record
+}
+
+/// Whether a user is the one of this name.
+fn is_named(method: &str, ident: &str) -> impl Fn(&User) -> bool {
+    move |user| *user.method == *method && *user.ident == *ident
 }
 
 fn check_name(cx: &Context<'_>, method: &str, user: &str) -> Result<(), ClientError> {

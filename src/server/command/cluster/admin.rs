@@ -17,7 +17,7 @@ use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
 use crate::server::access::Identity;
 use crate::server::access::authorise::Target;
 use crate::server::command::files::storage::write_storage;
-use crate::server::connections::session::{Context, Session, Then};
+use crate::server::connections::session::{Context, Purpose, Session, Then};
 use crate::server::info::{LeaveRefusal, MemberInfo, NodeStatus, ScheduledStatus, SilentInfo};
 
 /// Writes a map with more fields than [`crate::protocol::client::MessageWriter`] can: counts
@@ -231,7 +231,7 @@ impl Session {
         // If it stays, this only keeps the connection open when the node ends for another reason.
         self.sent_away = true;
         let counts = Arc::clone(&cx.shared.counts);
-        Ok(Then::heavy(seq, move || {
+        Ok(Then::heavy(cx, seq, Purpose::to_change(Action::Leave), move || {
             let left = info.leave_for_good(patience_ms);
             let (tock, mut reply) = (hub.read(Engine::tock), Vec::new());
             match left {

@@ -16,7 +16,7 @@ use crate::server::access::Identity;
 use crate::server::access::authorise::Target;
 use crate::server::access::present::Guest;
 use crate::server::command::files::snapshot::not_recalled;
-use crate::server::connections::session::{Context, Session, Then};
+use crate::server::connections::session::{Context, Purpose, Session, Then};
 use crate::server::counts::RequestKind;
 use crate::storage::history::{History, Version};
 
@@ -79,7 +79,8 @@ impl Session {
         let (path, since_ms, limit) = (asked.path.to_path(), asked.since_ms, asked.limit);
         let (info, hub) = (Arc::clone(&cx.shared.info), Arc::clone(&cx.shared.hub));
         let counts = Arc::clone(&cx.shared.counts);
-        Ok(Then::heavy(seq, move || {
+        let purpose = Purpose::to_read_at(Action::History, path.clone());
+        Ok(Then::heavy(cx, seq, purpose, move || {
             let history = info.history(&path, since_ms, limit);
             let (tock, mut reply) = (hub.read(Engine::tock), Vec::new());
             match history {

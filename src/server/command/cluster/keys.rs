@@ -10,7 +10,7 @@ use crate::protocol::client::reply::write_error;
 use crate::protocol::client::request::KeyChange;
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
 use crate::server::access::authorise::Target;
-use crate::server::connections::session::{Context, Session, Then};
+use crate::server::connections::session::{Context, Purpose, Session, Then};
 use crate::server::info::{KeyOrder, KeyRefusal, NodeKeys};
 
 impl Session {
@@ -61,7 +61,7 @@ impl Session {
         }
         let (info, hub) = (Arc::clone(&cx.shared.info), Arc::clone(&cx.shared.hub));
         let counts = Arc::clone(&cx.shared.counts);
-        Ok(Then::heavy(seq, move || {
+        Ok(Then::heavy(cx, seq, Purpose::to_change(action), move || {
             let changed = info.change_keys(order);
             let (tock, mut reply) = (hub.read(Engine::tock), Vec::new());
             match changed {

@@ -17,7 +17,7 @@ use crate::protocol::client::shards::{ListShards, ShardRows};
 use crate::protocol::client::{Action, ClientError, MessageWriter};
 use crate::server::access::authorise::{Denied, Target};
 use crate::server::access::mistakes::Mistake;
-use crate::server::connections::session::{Context, Session, Then};
+use crate::server::connections::session::{Context, Purpose, Session, Then};
 use crate::server::shards::{ShardManager, ShardUse};
 use crate::tree::Tree;
 use crate::tree::shard_sums::ShardSum;
@@ -39,7 +39,8 @@ impl Session {
         let is_low = cx.access.role < Some(Role::Operator) && !is_planted;
         if matches!(asked.rows, ShardRows::Single { .. }) && is_low {
             // Sums over all data, and how much each part is used.
-            return Err(Denied::Role { action: Action::ListShards, needed: Role::Operator }.into());
+            let denied = Denied::Role { action: Action::ListShards, needed: Role::Operator };
+            return Err(denied.error(Target::Node, &cx.access));
         }
         Self::check_ready(cx)?;
         let moment = Moment::of(cx.hub);
@@ -51,7 +52,8 @@ impl Session {
             }
             ShardRows::Single { after } => {
                 let hub = Arc::clone(&cx.shared.hub);
-                return Ok(Then::heavy(seq, move || {
+                let purpose = Purpose::to_read(Action::ListShards);
+                return Ok(Then::heavy(cx, seq, purpose, move || {
                     shards.count(&hub);
                     let mut reply = Vec::new();
                     Moment::of(&hub).write_single(&shards, after, asked.limit, seq, &mut reply);

@@ -26,7 +26,7 @@ use crate::server::access::authorise::Target;
 use crate::server::access::mistakes::Mistake;
 use crate::server::command::error_text::shown;
 use crate::server::command::files::storage::write_storage;
-use crate::server::connections::session::{Context, Session, Then};
+use crate::server::connections::session::{Context, Purpose, Session, Then};
 use crate::server::info::StorageStatus;
 
 impl Session {
@@ -55,16 +55,21 @@ impl Session {
         let known = cx.shared.standing.known(&moment.view, cx.now);
         if parts.walks() || (known.is_none() && !over.is_empty()) {
             let (standing, now) = (Arc::clone(&cx.shared.standing), cx.now);
-            return Ok(heavy(cx, seq, moment.view.tock, move |reply| {
-                let chains = moment.parts.walks().then(|| moment.view.chain_ticks());
-                let left_out = match &chains {
-                    _ if over.is_empty() => over,
-                    Some(chains) => &over - &chains.standing(),
-                    None => &over - &*standing.find(&moment.view, now),
-                };
-                moment.write(chains.as_ref(), &left_out, seq, reply);
-                Ok(())
-            }));
+            return Ok(heavy(
+                cx,
+                (seq, Purpose::to_read(Action::GetState)),
+                moment.view.tock,
+                move |reply| {
+                    let chains = moment.parts.walks().then(|| moment.view.chain_ticks());
+                    let left_out = match &chains {
+                        _ if over.is_empty() => over,
+                        Some(chains) => &over - &chains.standing(),
+                        None => &over - &*standing.find(&moment.view, now),
+                    };
+                    moment.write(chains.as_ref(), &left_out, seq, reply);
+                    Ok(())
+                },
+            ));
         }
         let left_out = known.map(|standing| &over - &*standing).unwrap_or_default();
         moment.write(None, &left_out, seq, out);
@@ -92,7 +97,7 @@ impl Session {
         }
         // Of policies that are not older than the view.
         let (access, root) = (self.context(cx.shared, cx.now).access, self.root.clone());
-        Ok(heavy(cx, seq, view.tock, move |reply| {
+        Ok(heavy(cx, (seq, Purpose::to_read(Action::GetValue)), view.tock, move |reply| {
             let missing = format!("no entry has the tick {tick}");
             let missing = || ClientError::new(ErrorCode::NotFound, missing);
             let (path, entry) = view.by_event(event).ok_or_else(missing.clone())?;
@@ -126,7 +131,7 @@ impl Session {
         Self::check_ready(cx)?;
         let view = cx.hub.read(|engine| engine.view());
         let node = visible_life(&view, node)?;
-        Ok(heavy(cx, seq, view.tock, move |reply| {
+        Ok(heavy(cx, (seq, Purpose::to_read(Action::EnumNode)), view.tock, move |reply| {
             let ticks = view.ticks_of(&[node], current);
             let count = usize::try_from(ticks.count()).unwrap_or(usize::MAX);
             let count = max.map_or(count, |max| max.min(count));
@@ -161,7 +166,7 @@ impl Session {
             return in_use(format!("Node {name} is up; it can be removed once it is gone"));
         }
         let hub = Arc::clone(&cx.shared.hub);
-        Ok(heavy(cx, seq, view.tock, move |reply| {
+        Ok(heavy(cx, (seq, Purpose::to_change(Action::KillNode)), view.tock, move |reply| {
             let incarnations = view.table.incarnations(name.as_str()).to_vec();
             if let Some(event) = view.owned_by(&incarnations) {
                 return Err(ClientError::new(ErrorCode::InUse, owns(&name, &view, event)));
@@ -201,7 +206,7 @@ impl Session {
                 None => unknown.entry((*text).to_owned()).or_default().union_with(ticks),
             };
         }
-        Ok(heavy(cx, seq, view.tock, move |reply| {
+        Ok(heavy(cx, (seq, Purpose::to_read(Action::CheckDeleted)), view.tock, move |reply| {
             let mut message = MessageWriter::new(reply);
             if is_low {
                 write_ticks_by_life("missing", &missing(&view, &asked, unknown), &mut message);
@@ -280,12 +285,12 @@ fn owns(name: &NodeName, view: &StateView, event: Event) -> String {
 /// A job that walks the tree, with its errors answered.
 fn heavy(
     cx: &Context<'_>,
-    seq: u64,
+    (seq, purpose): (u64, Purpose),
     tock: Tock,
     job: impl FnOnce(&mut Vec<u8>) -> Result<(), ClientError> + Send + 'static,
 ) -> Then {
     let counts = Arc::clone(&cx.shared.counts);
-    Then::heavy(seq, move || {
+    Then::heavy(cx, seq, purpose, move || {
         let mut reply = Vec::new();
         if let Err(error) = job(&mut reply) {
             counts.note_error(&error);

@@ -7,11 +7,11 @@
 
 use super::value::{Job, Lookup};
 use super::write_reply::write_refused;
-use crate::engine::{BatchDone, BatchTerms, Engine, Operation, Outcome};
+use crate::engine::{BatchDone, BatchTerms, Engine, Operation, Outcome, Policies};
 use crate::model::entry::Entry;
 use crate::model::ids::Tock;
 use crate::model::invariant::OrBroken;
-use crate::model::value::write_array_len;
+use crate::model::value::{Reader, write_array_len};
 use crate::protocol::client::batch::{BatchOp, BatchRequest};
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
 use crate::server::change_time;
@@ -150,6 +150,34 @@ impl Progress {
         }
     }
 
+    /// Users or access lists have changed since the first of it was read: what the client may not read any more is not told.
+    /// `raw`: all operations. What was changed is changed, and that is told.
+    fn withhold(&mut self, session: &Session, cx: &Context<'_>, raw: &[u8]) {
+        let tock = cx.tock();
+        let mut ops = BatchRequest::of_parts(self.all, raw);
+        let told = std::mem::take(&mut self.results);
+        let mut rest = Reader::new(&told);
+        let (mut from, mut changes) = (0, self.changes.iter_mut().peekable());
+        while let Ok(result) = rest.read_raw() {
+            let is_told = match ops.take(1, usize::MAX).pop() {
+                Some(Ok(BatchOp::Get { path, .. })) => {
+                    let action = if path.internal { Action::GetInternal } else { Action::GetValue };
+                    session.resolve(cx, action, &path).map(drop)
+                }
+                Some(_) | None => Ok(()),
+            };
+            let begin = self.results.len();
+            match is_told {
+                Ok(()) => self.results.extend_from_slice(result),
+                Err(error) => write_refused(cx, &error, None, tock, &mut self.results),
+            }
+            if let Some(change) = changes.next_if(|(at, ..)| *at == from) {
+                (change.0, change.1) = (begin, self.results.len());
+            }
+            from += result.len();
+        }
+    }
+
     /// Writes the reply: all is done.
     fn write(self, session: &mut Session, cx: &Context<'_>, out: &mut Vec<u8>) {
         let tock = self.tock.unwrap_or_else(|| cx.tock());
@@ -168,15 +196,17 @@ impl Progress {
 /// A batch whose turn has ended before it did.
 pub(in crate::server) struct LongBatch {
     progress: Progress,
-    /// The operations that are left begin at `at`.
+    /// All operations; those that are left begin at `at`.
     raw: Vec<u8>,
     at: usize,
+    /// What its first turn went by.
+    policies: Policies,
 }
 
 impl LongBatch {
     /// About how much memory it takes.
     pub(in crate::server) fn bytes(&self) -> usize {
-        let Self { progress, raw, at: _ } = self;
+        let Self { progress, raw, at: _, policies: _ } = self;
         let changes = progress.changes.capacity() * size_of::<(usize, usize, u64)>();
         raw.capacity() + progress.results.capacity() + changes + size_of::<Self>()
     }
@@ -211,8 +241,9 @@ impl Session {
             Turn::NeedsRoom if progress.done == 0 => return Then::NeedsRoom,
             Turn::Over | Turn::NeedsRoom => {}
         }
-        let raw = rest.as_parts().1.to_vec();
-        self.long_batch = Some(Box::new(LongBatch { progress, raw, at: 0 }));
+        let raw = batch.as_parts().1.to_vec();
+        let (at, policies) = (raw.len() - rest.as_parts().1.len(), cx.access.policies);
+        self.long_batch = Some(Box::new(LongBatch { progress, raw, at, policies }));
         Then::Unfinished
     }
 
@@ -223,13 +254,18 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Option<Then> {
         let mut long = self.long_batch.take()?;
-        let LongBatch { progress, raw, at } = &mut *long;
+        let LongBatch { progress, raw, at, policies: _ } = &mut *long;
         let left = raw.get(*at..).or_broken("the rest of a batch is within it");
         let mut rest = BatchRequest::of_parts(progress.all - progress.done, left);
         let turn = self.batch_turn(cx, progress, &mut rest);
         *at = raw.len() - rest.as_parts().1.len();
         if matches!(turn, Turn::Whole) {
-            long.progress.write(self, cx, out);
+            let LongBatch { mut progress, raw, policies, .. } = *long;
+            let cx = &self.context(cx.shared, cx.now);
+            if policies != cx.access.policies {
+                progress.withhold(self, cx, &raw);
+            }
+            progress.write(self, cx, out);
             return Some(Then::Continue);
         }
         self.long_batch = Some(long);

@@ -18,7 +18,7 @@ use crate::replica::watch::WatchScope;
 use crate::server::access::mistakes::Mistake;
 use crate::server::access::sight::Sight;
 use crate::server::command::access::entries::check_tree;
-use crate::server::connections::session::{Context, NodeNames, Session, Then};
+use crate::server::connections::session::{Context, NodeNames, Purpose, Session, Then};
 use crate::server::counts::Counts;
 use crate::server::stream::walk::{Include, ScopeWalk};
 use crate::server::stream::{DeleteSource, EntryStyle, TreeSource};
@@ -118,6 +118,7 @@ impl Session {
             true => Arc::new(Rights::everything()),
             false => Arc::clone(&cx.access.rights),
         };
+        let purpose = Purpose::to_read_at(action, top.clone());
         // Whether there is something below a child may have to be searched for.
         let is_long = empty && !rights.is_everything();
         let list = move |batches| {
@@ -129,7 +130,7 @@ impl Session {
             return Ok(Then::Continue);
         }
         let counts = Arc::clone(&cx.shared.counts);
-        Ok(Then::heavy(seq, move || {
+        Ok(Then::heavy(cx, seq, purpose, move || {
             let mut reply = Vec::new();
             if let Some(result) = list(usize::MAX) {
                 write_list(result, seq, tock, &counts, &mut reply);
@@ -151,9 +152,10 @@ impl Session {
         if path.path.is_root() || top == Path::system_root() {
             return Err(ClientError::new(ErrorCode::IsRoot, "You can't delete the root node"));
         }
-        self.writer(cx).check(top.as_bytes(), false)?;
+        let writer = self.writer(cx);
+        writer.check(top.as_bytes(), false)?;
         Self::check_ready(cx)?;
-        check_tree(cx, self.writer(cx), &top)?;
+        check_tree(cx, writer, &top)?;
         self.check_room(cx, seq)?;
         let (tree, names) = cx.hub.read(|engine| (engine.tree().clone(), NodeNames::of(engine)));
         let shortener = Shortener::new(&top);
@@ -165,7 +167,7 @@ impl Session {
             true => ScopeWalk::new(&tree, scope, Include::Values),
             false => self.pinned_walk(&tree, scope, Include::Values),
         };
-        let mut source = DeleteSource::new(walk, sight, chain, shortener, names, above);
+        let mut source = DeleteSource::new(walk, (sight, writer), chain, shortener, names, above);
         source.begin(cx)?;
         self.open_stream(cx, seq, Box::new(source));
         Ok(Then::Continue)

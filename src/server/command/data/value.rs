@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::recycled_entry;
 pub(in crate::server) use super::write_reply::engine_error;
 use super::write_reply::{write_refusal, write_refused, write_reply};
-use crate::engine::{BatchDone, BatchTerms, Engine, Operation, Outcome, WriteOp};
+use crate::engine::{BatchDone, BatchTerms, Engine, EngineWriteError, Operation, Outcome, WriteOp};
 use crate::model::count::count_of;
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, Millis, Tock};
@@ -21,7 +21,7 @@ use crate::protocol::client::{
     Action, ClientError, ClientMessage, ErrorCode, MessageWriter, Request,
 };
 use crate::replica::write::{ChainCondition, Hints, Precondition, Write};
-use crate::server::access::authorise::Denied;
+use crate::server::access::authorise::{Denied, Lack, SET_LETTERS, Target};
 use crate::server::access::mistakes::Mistake;
 use crate::server::access::types::TypeChecks;
 use crate::server::change_time;
@@ -50,6 +50,17 @@ pub(in crate::server) struct CopiesWait {
     reply: Vec<u8>,
     /// Of the log's batch with the change.
     number: u64,
+}
+
+/// Of a change by a client that may only change what is there, or only make what is not. What is there, it is told if it
+/// may read it.
+fn not_permitted(cx: &Context<'_>, action: Action, permit: &Permit<'_>) -> ClientError {
+    let lack = match permit.over_value {
+        _ if permit.hides_old => Lack::Letters(SET_LETTERS),
+        Some(true) => Lack::Creation,
+        Some(false) | None => Lack::Change,
+    };
+    Denied::Path { action, lack }.error(Target::Path(permit.path.as_bytes()), &cx.access)
 }
 
 impl CopiesWait {
@@ -221,7 +232,8 @@ impl Session {
             if let Some(witness) = &cx.witness {
                 witness.refused_at(write.action, &path.to_path());
             }
-            return Err(Denied::Path { action: write.action }.into());
+            let denied = Denied::Path { action: write.action, lack: Lack::OldValue };
+            return Err(denied.error(Target::Path(path.as_bytes()), &cx.access));
         }
         let over_value = match (letters.has(Letters::WRITE), letters.has(Letters::CREATE)) {
             _ if write.value.is_none() || cx.access.makes(Mistake::WriteOrCreate) => None,
@@ -482,10 +494,13 @@ impl<'a> Job<'a> {
             (Some(Outcome::Refused(error)), Some(write)) => {
                 let permit = permit.or_broken("a write that was refused was permitted");
                 let path = permit.path.to_path();
-                if let (Some(witness), crate::engine::EngineWriteError::NotPermitted) =
-                    (&cx.witness, &error)
-                {
-                    witness.refused_at(write.action, &path);
+                if error == EngineWriteError::NotPermitted {
+                    if let Some(witness) = &cx.witness {
+                        witness.refused_at(write.action, &path);
+                    }
+                    let error = not_permitted(cx, write.action, &permit);
+                    write_refused(cx, &error, self.seq, tock, out);
+                    return None;
                 }
                 let looked_up = names.is_none().then(|| cx.hub.read(NodeNames::of));
                 let names = names.or(looked_up.as_ref())?;

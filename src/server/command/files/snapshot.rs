@@ -20,7 +20,9 @@ use crate::protocol::client::request::SnapshotOf;
 use crate::protocol::client::stored::RestorePiece;
 use crate::protocol::client::{Action, ClientError, ErrorCode};
 use crate::server::access::authorise::Target;
-use crate::server::connections::session::{Context, HeavyJob, Session, Then};
+use crate::server::access::directory_with;
+use crate::server::command::access::last_admin::{is_never_shut_out, keep_after};
+use crate::server::connections::session::{Context, HeavyJob, Purpose, Session, Then};
 use crate::server::past::{PastRefusal, PastState};
 use crate::server::snapshot_upload::Upload;
 use crate::server::stream::{DownloadSlot, SnapshotSource, StateOfMoment};
@@ -88,12 +90,17 @@ impl Session {
         }
         let (place, now, last) = (Arc::clone(&self.upload), cx.now, piece.last);
         let network = (!piece.any_network).then_some(status.network);
-        let with_auth = piece.with_auth;
+        let auth = match piece.with_auth {
+            true => AuthCheck::None,
+            false if is_never_shut_out(cx, self.writer(cx)) => AuthCheck::Login,
+            false => AuthCheck::All,
+        };
         let counts = Arc::clone(&cx.shared.counts);
         let work = move || {
             let done = upload.push(data, now).and_then(|()| match last {
-                true => finish(&hub, &upload, network.as_deref(), with_auth, status.memory_max)
-                    .map(Some),
+                true => {
+                    finish(&hub, &upload, network.as_deref(), auth, status.memory_max).map(Some)
+                }
                 false => Ok(None),
             });
             let (mut result, mut reply) = (Vec::new(), Vec::new());
@@ -113,7 +120,8 @@ impl Session {
             write_result(&result, seq, tock, &mut reply);
             reply
         };
-        Ok(Then::Heavy(HeavyJob { seq, work: Box::new(work), is_innocuous: true }))
+        let job = HeavyJob::new(cx, seq, Purpose::to_change(Action::Restore), work);
+        Ok(Then::Heavy(HeavyJob { is_innocuous: true, ..job }))
     }
 
     fn check_may_restore(&self, cx: &Context<'_>) -> Result<(), ClientError> {
@@ -163,20 +171,35 @@ fn moment_text(ms: u64) -> String {
     format!("{moment:.3}")
 }
 
+/// What of logins and users a snapshot must leave as it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AuthCheck {
+    /// Nothing: the client means all that it does.
+    None,
+    /// How clients log in.
+    Login,
+    /// That, and that an admin is left.
+    All,
+}
+
 /// All of it has come: checks it, and takes it in.
 fn finish(
     hub: &Hub,
     upload: &Upload,
     network: Option<&str>,
-    with_auth: bool,
+    auth: AuthCheck,
     memory_max: Option<usize>,
 ) -> Result<TakenIn, ClientError> {
     let (header, image) = upload.finish()?;
     if let Some(network) = network {
         check_network(&header, network)?;
     }
-    if !with_auth {
-        hub.read(|engine| check_auth(&image.replica.tree, engine.tree()))?;
+    if auth != AuthCheck::None {
+        let (file, here) = (&image.replica.tree, hub.read(|engine| engine.tree().clone()));
+        check_auth(file, &here)?;
+        if auth == AuthCheck::All {
+            keep_after(&directory_with(&here, &here), &directory_with(&here, file))?;
+        }
     }
     let needed = image.replica.tree.memory_bytes();
     let used = hub.read(|engine| engine.tree().memory_bytes());

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use crate::engine::{BatchDone, BatchTerms, Operation, WriteOp};
 use crate::model::ids::Tock;
-use crate::model::invariant::OrBroken;
 use crate::model::value::{Value, write_nil};
 use crate::protocol::client::reply::{StreamTag, write_error};
 use crate::protocol::client::request::ChainLength;
@@ -18,9 +17,12 @@ use crate::replica::write::{Write, Written};
 use crate::server::access::authorise::Target;
 use crate::server::change_time;
 use crate::server::command::access::entries::check_entry;
+use crate::server::command::access::{
+    check_list_name, demote_for_list, policies_changed, remove_for_record,
+};
 use crate::server::command::cluster::admin::LongMap;
 use crate::server::command::data::value::check_type;
-use crate::server::connections::session::{Context, Session, Then, WholePath};
+use crate::server::connections::session::{Context, Purpose, Session, Then, WholePath};
 use crate::server::info::{FileFormat, FileJob, FileRefusal, FileReport, StorageStatus};
 
 impl Session {
@@ -108,7 +110,7 @@ impl Session {
         Self::check_ready(cx)?;
         let (info, hub) = (Arc::clone(&cx.shared.info), Arc::clone(&cx.shared.hub));
         let counts = Arc::clone(&cx.shared.counts);
-        Ok(Then::heavy(seq, move || {
+        Ok(Then::heavy(cx, seq, Purpose::to_change(action), move || {
             let done = info.carry_out(job);
             let tock = hub.read(crate::engine::Engine::tock);
             let mut reply = Vec::new();
@@ -138,6 +140,10 @@ impl Session {
         writer.check(path.as_bytes(), change.value.is_some())?;
         check_entry(cx, writer, path.as_bytes(), change.value)?;
         cx.check_storage()?;
+        match change.value {
+            Some(_) => check_list_name(path.as_bytes())?,
+            None => demote_for_list(cx, path.as_bytes()),
+        }
         let stored = match change.value {
             Some(value) => check_type(cx, &WholePath::Joined(path.clone()), value)?,
             None => None,
@@ -145,13 +151,21 @@ impl Session {
         let value = stored.as_ref().map(Value::as_bytes).or(change.value);
         let write = Write { idempotent: true, above: change.above, ..Write::new(&path, value) };
         let op = WriteOp { tock: Some(change.tock), ..WriteOp::new(write) };
-        let terms = BatchTerms { with_names: true, time: change_time(), ..BatchTerms::WHOLE };
+        // What allows it is of the present policies, or it is not made.
+        let checked = Some(cx.access.policies);
+        let time = change_time();
+        let terms = BatchTerms { with_names: true, checked, time, ..BatchTerms::WHOLE };
         let (done, number) = cx.hub.write_batch([Operation::Write(op)], terms);
         let BatchDone { outcomes, tock, names, .. } = done;
-        let outcome = outcomes.into_iter().flatten().next().or_broken("a batch has its outcomes");
+        let outcome = outcomes.into_iter().flatten().next().ok_or_else(policies_changed)?;
         let Written { entry, is_made, .. } = outcome
             .into_written()
             .map_err(|error| crate::server::command::data::value::engine_error(&error))?;
+        // Here, too, the record of a user follows what was changed of it.
+        demote_for_list(cx, path.as_bytes());
+        if is_made && change.value.is_none() {
+            remove_for_record(cx, path.as_bytes());
+        }
         let from = out.len();
         let mut message = MessageWriter::new(out);
         message.bool("changed", is_made);

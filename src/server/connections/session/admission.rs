@@ -261,6 +261,7 @@ impl Session {
         if self.crowded_out.is_some() {
             return;
         }
+        self.guest.secret = Some(user.secret.clone());
         if let Some(witness) = &self.witness {
             witness.certified(&name);
         }

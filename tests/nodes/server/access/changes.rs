@@ -1,5 +1,7 @@
 //! Rights that are taken away while something runs.
 
+mod lasting;
+
 use super::{Place, entries, failed, numbers};
 use crate::harness::{Client, Value, has, path, text};
 

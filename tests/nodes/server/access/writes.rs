@@ -1,7 +1,7 @@
-//! What the replies to a user's writes tell of what was there.
+//! What the replies to a user's writes tell of what was there, and what refusals say.
 
 use super::Place;
-use crate::harness::{Value, has, path, text};
+use crate::harness::{Value, array, has, path, text};
 use crate::server::streams::conflicts::Peer;
 
 fn with(request: Value, more: &[(&str, Value)]) -> Value {
@@ -68,4 +68,130 @@ fn another_clients_write_is_not_told_to_those_who_may_not_make_it() {
     let reused = user.error(set("b", 4711, &[wid]));
     assert_eq!(text(&reused, "code"), "wid_reused");
     assert!(!text(&reused, "error").contains("4711"), "{reused}");
+}
+
+/// What an error says of a refusal, besides its text: for commands that tell how to look into it.
+fn explain(user: &str, at: &str) -> Value {
+    array([user, at])
+}
+
+#[test]
+fn a_refusal_says_who_may_not_do_what_where_and_for_want_of_which_letter() {
+    let mut place = Place::new();
+    for at in ["b.c", "b.blind", "b.deep"] {
+        place.admin.set(at, 1);
+    }
+    let list = [
+        ("b", "rxn"),
+        ("b.c", "rc"),
+        ("b.w", "rw"),
+        ("b.blind", "c"),
+        ("b.shut", "r"),
+        ("b.shut.x", "rwx"),
+        ("#", ""),
+    ];
+    let mut user = place.user("joe", &list);
+    let get = |at: &str| map! {"action": "get_value", "path": path(at)};
+    let long = format!("c.{}", "x".repeat(1000));
+    let cut = format!("'c.{}…'", "x".repeat(198));
+    let by_list = "the access list 'joe' does not allow";
+    for (request, at, says) in [
+        (get("c.x"), "c.x", format!("read 'c.x': {by_list} r there")),
+        (
+            get("b.shut.x"),
+            "b.shut.x",
+            format!("read 'b.shut.x': {by_list} x at 'b.shut', which leads there"),
+        ),
+        (get(&long), "", format!("read {cut}: {by_list} r there")),
+        (
+            set("b.x", 1, &[]),
+            "b.x",
+            format!("set 'b.x': {by_list} w there (c, where there is no value)"),
+        ),
+        // Who may read knows what is there; to others, both cases look the same.
+        (set("b.c", 2, &[]), "b.c", format!("set 'b.c': {by_list} w there, and there is a value")),
+        (set("b.w", 2, &[]), "b.w", format!("set 'b.w': {by_list} c there, and there is no value")),
+        (
+            set("b.blind", 2, &[]),
+            "b.blind",
+            format!("set 'b.blind': {by_list} w there (c, where there is no value)"),
+        ),
+        (
+            set("b.blind", 2, &[("prev", Value::from(1))]),
+            "b.blind",
+            format!("set 'b.blind': {by_list} r there, and 'prev' and 'idem' tell what is there"),
+        ),
+        (
+            set("b.shut.x", 2, &[]),
+            "b.shut.x",
+            format!(
+                "set 'b.shut.x': {by_list} x (n, where it makes something) at all that leads there"
+            ),
+        ),
+        (
+            map! {"action": "delete_value", "path": path("b.c")},
+            "b.c",
+            format!("delete 'b.c': {by_list} d there"),
+        ),
+        (
+            map! {"action": "delete_tree", "path": path("b"), "nchain": 0},
+            "b",
+            format!("delete 'b' with all that is below: {by_list} d there"),
+        ),
+        (
+            map! {"action": "enum", "path": path("b")},
+            "b",
+            format!(
+                "list 'b': {by_list} the letter e at the path itself; ask for a path below that has it"
+            ),
+        ),
+        (
+            map! {"action": "msg_send", "topic": path("t"), "data": 1},
+            "::msg.t",
+            format!("send to the topic 't': {by_list} w of '::msg.t'"),
+        ),
+        (
+            map! {"action": "get_value", "path": path(":n.auth")},
+            "",
+            String::from("read ':n.auth': only admins may"),
+        ),
+    ] {
+        let refusal = user.error(request);
+        assert_eq!(text(&refusal, "code"), "denied", "{refusal}");
+        let whole = format!("user 'joe' may not {says}; nothing was done");
+        assert_eq!(text(&refusal, "error"), whole);
+        match at {
+            "" => assert!(!has(&refusal, "explain"), "{refusal}"),
+            at => assert_eq!(refusal["explain"], explain("joe", at)),
+        }
+    }
+    // In a batch, each operation says it for itself.
+    let ops = vec![set("b.w.x", 1, &[]), set("c", 1, &[])];
+    let batch = user.ok(map! {"action": "batch", "ops": Value::Array(ops)});
+    let refused = &batch["results"][1];
+    assert!(text(refused, "error").contains("may not set 'c'"), "{batch}");
+    assert_eq!(refused["explain"], explain("joe", "c"));
+}
+
+#[test]
+fn a_refusal_says_so_where_a_user_has_no_access_list_or_too_little_of_a_role() {
+    let place = Place::new();
+    place.put(":n.auth.password.user.amy", Some(map! {"role": "user"}));
+    place.record("bob", "user");
+    let get = map! {"action": "get_value", "path": path("a")};
+    let refusal = |name: &str, request: Value| place.login(name, 0).error(request);
+    let of = |name: &str, request: Value| text(&refusal(name, request), "error").to_owned();
+    assert_eq!(
+        of("amy", get.clone()),
+        "user 'amy' may not read 'a': that user has no access list; nothing was done"
+    );
+    assert_eq!(
+        of("bob", get),
+        "user 'bob' may not read 'a': there is no access list 'bob'; nothing was done"
+    );
+    let needs = "needs the role 'admin', and that user's is 'user'; nothing was done";
+    let set = map! {"action": "set_internal", "path": path("acl.x.a"), "value": "r"};
+    assert_eq!(of("bob", set), format!("user 'bob' may not set ':n.acl.x.a': that {needs}"));
+    let leave = map! {"action": "leave"};
+    assert_eq!(of("bob", leave), format!("user 'bob' may not do that: 'leave' {needs}"));
 }

@@ -1,12 +1,11 @@
 //! Logins and users, over real sockets.
 
-mod by_entry;
 mod certificates;
 mod changes;
 mod grace;
 mod guests;
 mod keeps_user;
-mod made_again;
+mod records;
 mod secrets;
 mod sides;
 mod together;

@@ -341,6 +341,10 @@ fn passwords_of_the_original_log_in_and_are_stored_anew_by_that() {
     assert!(stored()["password"].as_str().unwrap().starts_with("$argon2id$"));
     assert_eq!(stored()["role"].as_str(), Some("admin"));
     logged_in(&node, "password", "joe", "test123").set("a", 1);
+    // That is no other secret.
+    let record = map! {"password": Value::Binary(bytes(TEST123)), "role": "user"};
+    as_loaded(&node, ":n.auth.password.user.amy", &record);
+    logged_in(&node, "password", "amy", "test123").ok(password("amy", "test124"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use distkv::model::path::{Element, Path};
 use distkv::replica::write::Write;
 
 use super::{admin, limited, logged_in, login, password, pattern, secured};
-use crate::harness::{Node, Value, fields, has, path, text};
+use crate::harness::{Client, Node, Value, fields, has, path, text};
 
 #[test]
 fn users_are_made_changed_listed_and_removed() {
@@ -251,6 +251,44 @@ fn a_user_changes_its_own_password_and_nothing_else() {
     joe.set("a", 1);
     assert_eq!(node.connect().code(login("password", "joe", "test123")), "auth_failed");
     logged_in(&node, "password", "joe", "test124").set("a", 2);
+}
+
+#[test]
+fn a_connection_whose_secret_was_replaced_sets_no_new_one() {
+    let replaced = |client: &mut Client, request: Value| {
+        let error = client.error(request);
+        assert_eq!(text(&error, "code"), "denied");
+        assert!(text(&error, "error").contains("the secret was replaced since"), "{error}");
+    };
+    let node = secured();
+    let mut admin = admin(&node);
+    admin.ok(limited("joe", "test123", "*"));
+    let token = |fields: &[(&str, &str)]| {
+        let of = [("action", "auth_set"), ("typ", "token"), ("ident", "robot")];
+        let all = of.iter().chain(fields).map(|(key, value)| ((*key).into(), (*value).into()));
+        Value::Map(all.collect())
+    };
+    let old = text(&admin.ok(token(&[("acl", "*")])), "token").to_owned();
+    let mut thief = logged_in(&node, "password", "joe", "test123");
+    let mut robber = logged_in(&node, "token", "robot", &old);
+    // A change of something else is none of the secret.
+    admin.ok(map! {"action": "auth_set", "typ": "password", "ident": "joe", "acl": "x"});
+    admin.ok(map! {"action": "auth_set", "typ": "password", "ident": "joe", "acl": "*"});
+    let mut owner = logged_in(&node, "password", "joe", "test123");
+    // The connection that has set the new one knows it.
+    for secret in ["test124", "test125"] {
+        owner.ok(password("joe", secret));
+        replaced(&mut thief, password("joe", "stolen12"));
+    }
+    let new = text(&admin.ok(token(&[])), "token").to_owned();
+    replaced(&mut robber, token(&[]));
+    replaced(&mut robber, token(&[("secret", &"t".repeat(40))]));
+    logged_in(&node, "token", "robot", &new).ok(token(&[]));
+    // It goes on otherwise, and an admin sets anybody's secret.
+    thief.set("a", 1);
+    admin.ok(password("joe", "test126"));
+    replaced(&mut owner, password("joe", "test127"));
+    logged_in(&node, "password", "joe", "test126").ok(password("joe", "test127"));
 }
 
 #[test]

@@ -387,6 +387,52 @@ fn lines_are_imported_as_new_changes() {
     assert_eq!(at_with(&node, &["get", "never"], b"").code, 1);
 }
 
+/// The second of two keys of Redis, `user:16` and `user:x10`, replaced what the first one had set, without a word.
+#[test]
+fn an_import_says_which_lines_set_an_entry_that_an_earlier_one_had_set() {
+    let node = NodeProcess::run("n1");
+    let line = |path: &str, value: u64| format!("{{\"path\":\"{path}\",\"value\":{value}}}\n");
+    let import = |lines: &str, words: &[&str]| {
+        let done = at_with(&node, &[&["import", "-"], words].concat(), lines.as_bytes());
+        assert_eq!(done.code, 0, "{done:?}");
+        done
+    };
+    let one = [line("k:16", 1), line("k:17", 2), line("k:x10", 3)].concat();
+    let done = import(&one, &[]);
+    assert_eq!(done.stdout, "3 set, 0 unchanged\n");
+    assert_eq!(
+        done.stderr,
+        "note: 1 line replaced what an earlier line of this input had set; it is line 3 (k:16)\n"
+    );
+    assert_eq!(ok(&node, &["get", "k:16"]), "3\n");
+    // Once more: the first line sets it back, so one of the values is lost again.
+    let two = [&one, &*line("k:17", 4)].concat();
+    let done = import(&two, &["--json"]);
+    assert_eq!(
+        (&json(&done.stdout)["repeated"], &json(&done.stdout)["set"]),
+        (&2.into(), &3.into())
+    );
+    assert_eq!(json(&done.stdout)["repeated_not_checked"], 0);
+    assert_eq!(
+        note(&done.stderr),
+        "2 lines replaced what earlier lines of this input had set; the first is line 3 (k:16)"
+    );
+    // Nothing is lost of two lines that say the same, nor where one is deleted in between, which the file says.
+    let same = [line("same", 1), line("same", 1), line("gone", 1)].concat();
+    let deleted = [&same, "{\"path\":\"gone\",\"deleted\":true}\n", &*line("gone", 2)].concat();
+    let done = import(&deleted, &["--deletions", "--json"]);
+    assert_eq!((&json(&done.stdout)["repeated"], &*done.stderr), (&0.into(), ""));
+    // With --if-new, it is the earlier value that stays.
+    let new = [line("new:16", 1), line("new:x10", 2)].concat();
+    let done = import(&new, &["--if-new"]);
+    assert_eq!(done.stdout, "1 set, 1 unchanged\n");
+    assert_eq!(
+        done.stderr,
+        "note: 1 line left out: an earlier line of this input had set the entry; it is line 2 (new:16)\n"
+    );
+    assert_eq!(ok(&node, &["get", "new:16"]), "1\n");
+}
+
 #[test]
 fn options_of_logs_that_make_no_sense_are_refused() {
     let files = Files::new();

@@ -55,7 +55,7 @@ fn every_node_tells_the_same_time_also_from_disk_and_after_a_catch_up() {
     let tree = ok(&n1, &["tree", "site", "--chain"]);
     assert!(tree.ends_with(&format!("  {time}]\n")), "{tree}");
     assert_eq!(json(&ok(&n1, &["tree", "site", "--json"]))["time"], *time);
-    assert_eq!(ok(&n1, &["ls", "site", "--long"]), format!("site.lamp  true  ({time})\n"));
+    assert_eq!(ok(&n1, &["ls", "site", "--long"]), format!("site.lamp\ttrue\t({time})\n"));
     assert_eq!(json(&ok(&n1, &["ls", "site", "--json"]))["time"], *time);
     let watch = ok(&n1, &["watch", "site.lamp", "--fetch", "--count", "1", "--json"]);
     assert_eq!(json(watch.lines().next().unwrap())["time"], *time, "{watch}");

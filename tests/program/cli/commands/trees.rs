@@ -37,10 +37,11 @@ fn site() -> NodeProcess {
 #[test]
 fn what_is_directly_below_a_path_is_listed() {
     let node = site();
-    assert_eq!(ok(&node, &["ls"]), "site\nx/\n");
-    assert_eq!(ok(&node, &["ls", "site"]), "site.hall/\nsite.lamp\n");
+    assert_eq!(ok(&node, &["ls"]), "site\nx\n");
+    assert_eq!(ok(&node, &["ls", "site"]), "site.hall\nsite.lamp\n");
     let long = ok(&node, &["ls", "site", "--long"]);
-    assert!(long.starts_with("site.hall/\nsite.lamp  1  (") && long.ends_with("Z)\n"), "{long}");
+    let start = "site.hall\t(no value; there are entries below)\nsite.lamp\t1\t(";
+    assert!(long.starts_with(start) && long.ends_with("Z)\n"), "{long}");
     let json = ok(&node, &["ls", "x:1", "--json"]);
     let start = "{\"path\":\"x:1.y\",\"has_value\":true,\"time\":\"";
     assert!(json.starts_with(start) && json.ends_with("Z\"}\n"), "{json}");
@@ -66,7 +67,7 @@ fn paths_that_are_printed_can_be_typed_back_whatever_is_in_them() {
         ok(&node, &["set", path, value]);
     }
     let listed = ok(&node, &["ls", "amb"]);
-    assert_eq!(listed, "amb:1/\namb.t:u0009x\namb.t::u0009x\namb.t\\u0009x\n");
+    assert_eq!(listed, "amb:1\namb.t:u0009x\namb.t::u0009x\namb.t\\u0009x\n");
     let tree = ok(&node, &["tree", "amb"]);
     let rows = tree.lines().map(|row| row.split_once("  ").unwrap());
     let rows: Vec<(&str, &str)> = rows.map(|(path, value)| (path, value.trim())).collect();
@@ -88,6 +89,29 @@ fn paths_that_are_printed_can_be_typed_back_whatever_is_in_them() {
     assert_eq!(left, ["amb.t::u0009x", r"amb.t\u0009x", "amb:1.\u{9b}\u{202e}"]);
 }
 
+/// A slash behind the name of what has only something below it was also the end of another entry's name, which
+/// `delete --recursive` then deleted.
+#[test]
+fn what_ls_prints_is_the_path_and_nothing_else() {
+    let node = NodeProcess::run("n1");
+    ok(&node, &["set", "f.a.b", "1"]);
+    ok(&node, &["set", "f.a/", "2"]);
+    let listed = ok(&node, &["ls", "f"]);
+    assert_eq!(listed, "f.a\nf.a/\n");
+    let trees: Vec<String> = listed.lines().map(|path| ok(&node, &["tree", path])).collect();
+    assert_eq!(trees, ["f.a.b  1\n", "f.a/  2\n"]);
+    // The columns of --long stand behind tabs, which no path has when it is printed.
+    let long = ok(&node, &["ls", "f", "--long"]);
+    let columns: Vec<Vec<&str>> = long.lines().map(|line| line.split('\t').collect()).collect();
+    let paths: Vec<&str> = columns.iter().map(|columns| columns[0]).collect();
+    assert_eq!(paths, ["f.a", "f.a/"]);
+    assert_eq!(columns[0][1..], ["(no value; there are entries below)"]);
+    assert_eq!((columns[1][1], columns[1].len()), ("2", 3), "{long}");
+    let [first, _] = &*listed.lines().collect::<Vec<_>>() else { panic!("{listed}") };
+    assert_eq!(ok(&node, &["delete", "--recursive", first]), "f.a: 1 deleted\n");
+    assert_eq!(ok(&node, &["tree", "f"]), "f.a/  2\n");
+}
+
 #[test]
 fn what_was_deleted_is_not_listed() {
     let node = site();
@@ -101,7 +125,7 @@ fn what_was_deleted_is_not_listed() {
     );
     // Above what is still there stands a name, whether that itself was deleted or not.
     ok(&node, &["delete", "site"]);
-    assert_eq!(ok(&node, &["ls"]), "site/\n");
+    assert_eq!(ok(&node, &["ls"]), "site\n");
     for number in 0..100 {
         ok(&node, &["set", &format!("many.n{number}"), "1"]);
     }
@@ -167,7 +191,8 @@ fn a_move_that_is_refused_half_way_says_what_is_where_and_how_to_go_on() {
     assert_eq!(done.stdout, format!("{} entries moved from s to t\n", new - both));
     let told = if both == 0 { String::new() } else { format!("{both} entr") };
     assert!(done.stderr.contains(&told), "{both}: {}", done.stderr);
-    assert!(done.stderr.contains("the same command with --force goes on from there"), "{done:?}");
+    assert!(done.stderr.contains("`distkv-node mv s t --recursive --connect "), "{done:?}");
+    assert!(done.stderr.contains("goes on from there, at this node or at another one"), "{done:?}");
 }
 
 #[test]
@@ -283,14 +308,21 @@ fn a_network_is_made_what_a_file_says_and_nothing_else_is_touched() {
         (done.code, &*done.stdout, &*done.stderr),
         (0, differences, "3 entries would be changed: 2 set, 1 deleted\n")
     );
-    let note = "{\"note\":\"3 entries would be changed: 2 set, 1 deleted\"}\n";
-    assert_eq!(with(&["apply", file, "--delete", "--dry-run", "--json"]).stderr, note);
+    // For programs, the same numbers as when it is done.
+    let done = with(&["apply", file, "--delete", "--dry-run", "--json"]);
+    assert_eq!((done.code, &*done.stderr), (0, ""));
+    let told: Vec<Json> =
+        done.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let numbers =
+        serde_json::json!({"set": 2, "deleted": 1, "changed_meanwhile": 0, "dry_run": true});
+    assert_eq!((told.len(), &told[3]), (4, &numbers));
+    assert_eq!((&told[0]["path"], &told[0]["change"]), (&"site".into(), &"remove".into()));
     assert_eq!(all(&node)["site.hall.fan"], 2, "nothing was done");
     assert_eq!(with(&["apply", file]).stdout, "2 set, 0 deleted\n");
     assert_eq!(with(&["diff", file]).stdout, "- site  0\n");
     assert_eq!(
         with(&["apply", file, "--delete", "--json"]).stdout,
-        "{\"set\":0,\"deleted\":1,\"changed_meanwhile\":0}\n"
+        "{\"set\":0,\"deleted\":1,\"changed_meanwhile\":0,\"dry_run\":false}\n"
     );
     let expected =
         serde_json::json!({"site.hall.fan": 5, "site.lamp": 1, "site.new": [true], "x:1.y": 3});
@@ -435,6 +467,13 @@ fn bash_completes_commands_options_and_their_values() {
         (&["start", "--log", "d"], "debug"),
         (&["user", "add", "joe", "--method", ""], "password token root"),
         (&["help", "key", "ro"], "rotate"),
+        // Files, which bash itself completes where there is nothing else.
+        (&["import", ""], ""),
+        (&["diff", "--below", "site", ""], ""),
+        (&["import", "--if"], "--if-new"),
+        (&["user", "role", "joe", ""], "user operator admin"),
+        (&["user", "role", "joe", "o"], "operator"),
+        (&["user", "role", "joe", "--f"], "--force"),
     ] {
         let mut bash = Command::new("bash");
         bash.args(["-c", SCRIPT, "bash", "distkv-node"]).args(typed);

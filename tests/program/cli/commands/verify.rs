@@ -1,11 +1,15 @@
 //! `verify`: nodes of one network that hold the same, and nodes that do not.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use distkv::client::{Fields, Message};
+use distkv::model::shard::shard_of;
+use distkv::model::value::{write_array_len, write_map_len, write_str, write_u64};
 use serde_json::Value as Json;
 
 use crate::cli::command::{Done, cli, run};
+use crate::cli::fake::{FakeNode, item, state};
 use crate::processes::NodeProcess;
 
 fn verify(a: &NodeProcess, b: &NodeProcess, arguments: &[&str]) -> Done {
@@ -183,4 +187,191 @@ fn a_gossip_port_is_told_as_such() {
     let done = run(&["verify", &client, &gossip, "--timeout", "60s"], &[], b"");
     assert_eq!(done.code, 6, "{done:?}");
     assert!(done.stderr.contains("give its client port"), "{done:?}");
+}
+
+/// The life of the node that has made all entries of a [`Partner`].
+const MAKER: &str = "n1~a00000000001";
+
+/// One of two scripted nodes of one network. All its entries are changes of [`MAKER`].
+#[derive(Clone, Default)]
+struct Partner {
+    life: &'static str,
+    /// Its last look at the other one's changes: the highest tick that it has heard of, and half-open ranges of what it lacks.
+    heard: u64,
+    missing: Vec<(u64, u64)>,
+    /// Path, tick and value.
+    entries: Vec<(&'static str, u64, u8)>,
+    /// Lives of members.
+    members: Vec<&'static str>,
+}
+
+impl Partner {
+    fn answer(&self, request: &Message) -> Vec<Fields> {
+        let mut reply = Fields::new();
+        match request.str("action") {
+            Some("list_shards") => {
+                let mut rows = Vec::new();
+                write_array_len(self.entries.len(), &mut rows);
+                let mut sorted = self.entries.clone();
+                sorted.sort_by_key(|(path, ..)| shard_of(&path.parse().unwrap()));
+                for (path, tick, value) in sorted {
+                    let hash = tick * 256 + u64::from(value);
+                    let shard = shard_of(&path.parse().unwrap());
+                    write_map_len(3, &mut rows);
+                    for (name, n) in [("shard", u64::from(shard)), ("entries", 1), ("hash", hash)] {
+                        write_str(name, &mut rows);
+                        write_u64(n, &mut rows);
+                    }
+                }
+                vec![reply.raw("result", &rows).clone()]
+            }
+            Some("get_state") => {
+                let (mut nodes, mut missing) = (Vec::new(), Vec::new());
+                write_map_len(1, &mut nodes);
+                write_str(MAKER, &mut nodes);
+                write_u64(self.heard, &mut nodes);
+                write_map_len(1, &mut missing);
+                write_str(MAKER, &mut missing);
+                write_array_len(self.missing.len(), &mut missing);
+                for (from, to) in &self.missing {
+                    write_array_len(2, &mut missing);
+                    write_u64(*from, &mut missing);
+                    write_u64(*to, &mut missing);
+                }
+                reply.raw("nodes", &nodes).raw("missing", &missing).str("node", self.life);
+                vec![reply]
+            }
+            Some("members") => {
+                let mut rows = Vec::new();
+                write_array_len(self.members.len(), &mut rows);
+                for life in &self.members {
+                    write_map_len(1, &mut rows);
+                    write_str("life", &mut rows);
+                    write_str(life, &mut rows);
+                }
+                vec![reply.raw("result", &rows).clone()]
+            }
+            Some("get_tree") => {
+                let entry = |(path, tick, value): &(&str, u64, u8)| {
+                    let mut entry = item(0, path, Some(&[*value]));
+                    let mut chain = Vec::new();
+                    write_map_len(2, &mut chain);
+                    write_str("node", &mut chain);
+                    write_str(MAKER, &mut chain);
+                    write_str("tick", &mut chain);
+                    write_u64(*tick, &mut chain);
+                    entry.raw("chain", &chain).clone()
+                };
+                let entries = self.entries.iter().map(entry);
+                [state("start")].into_iter().chain(entries).chain([state("end")]).collect()
+            }
+            _ => vec![state("start"), state("end")],
+        }
+    }
+}
+
+/// Four changes at `n1`, of which the other node lacks the last three: two it has heard of, and one it has not.
+fn lagging() -> (Partner, Partner) {
+    let n1 = Partner {
+        life: MAKER,
+        heard: 4,
+        missing: Vec::new(),
+        entries: vec![("a", 1, 1), ("b", 2, 2), ("c", 3, 3), ("d", 4, 4)],
+        members: vec!["n3~a00000000003"],
+    };
+    let n3 = Partner {
+        life: "n3~a00000000003",
+        heard: 3,
+        missing: vec![(2, 4)],
+        entries: vec![("a", 1, 1)],
+        members: vec![MAKER],
+    };
+    (n1, n3)
+}
+
+fn verify_fakes(n1: &FakeNode, n3: &FakeNode, words: &[&str]) -> Done {
+    let (a, b) = (n1.address.to_string(), n3.address.to_string());
+    run(&[&["verify", &a, &b, "--timeout", "60s"], words].concat(), &[], b"")
+}
+
+fn fake(name: &'static str, partner: Partner) -> FakeNode {
+    FakeNode::start_as(name, move |request| partner.answer(request))
+}
+
+/// It took two healthy nodes, of which one was catching up, for nodes that differ.
+#[test]
+fn nodes_of_which_one_still_lacks_changes_are_not_comparable_yet() {
+    let (n1, n3) = lagging();
+    let (n1, n3) = (fake("n1", n1), fake("n3", n3));
+    let done = verify_fakes(&n1, &n3, &["--patience", "0s"]);
+    assert_eq!((done.code, &*done.stderr), (6, ""), "{}", done.stdout);
+    assert_eq!(
+        done.stdout,
+        "n3 still lacks 3 changes that n1 has: ask again later, or with --patience 1m\n\
+         entries that differ until then: 3; no other does\n"
+    );
+    // The other way round.
+    let done = verify_fakes(&n3, &n1, &["--patience", "0s", "--json"]);
+    assert_eq!((done.code, &*done.stderr), (6, ""), "{}", done.stdout);
+    let verdict: Json = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!((&verdict["equal"], &verdict["comparable"]), (&false.into(), &false.into()));
+    assert_eq!(verdict["lacks"], serde_json::json!({"a": 3, "b": 0}));
+    assert_eq!((&verdict["differing"], &verdict["differing_until_then"]), (&0.into(), &3.into()));
+}
+
+#[test]
+fn what_no_missing_change_explains_differs_also_while_one_still_lacks_some() {
+    let (n1, mut n3) = lagging();
+    n3.entries[0] = ("a", 1, 9);
+    let (n1, n3) = (fake("n1", n1), fake("n3", n3));
+    let done = verify_fakes(&n1, &n3, &["--patience", "0s"]);
+    assert_eq!((done.code, &*done.stderr), (1, ""), "{}", done.stdout);
+    let shard = shard_of(&"a".parse().unwrap());
+    assert_eq!(
+        done.stdout,
+        format!(
+            "n3 still lacks 3 changes that n1 has; what none of them explains differs, too:\n\
+             a  (shard {shard})\n   n1  1  {MAKER}:1 …  tock 7\n   n3  9  {MAKER}:1 …  tock 7\n\
+             entries that differ: 1\n\
+             entries that differ because of changes still to come: 3\n"
+        )
+    );
+    let done = verify_fakes(&n1, &n3, &["--patience", "0s", "--json"]);
+    let lines: Vec<Json> =
+        done.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((done.code, lines.len(), &lines[0]["path"]), (1, 2, &"a".into()));
+    assert_eq!((&lines[1]["comparable"], &lines[1]["differing"]), (&true.into(), &1.into()));
+    assert_eq!(lines[1]["lacks"], serde_json::json!({"a": 0, "b": 3}));
+}
+
+/// Nodes of two networks lack all that the other has, and will not get it.
+#[test]
+fn what_nobody_will_send_is_not_waited_for() {
+    let (mut n1, mut n3) = lagging();
+    n3.missing.clear();
+    n3.heard = 1;
+    n1.members.clear();
+    n3.members.clear();
+    let done = verify_fakes(&fake("n1", n1), &fake("n3", n3), &["--patience", "0s"]);
+    assert_eq!(done.code, 1, "{done:?}");
+    assert!(done.stdout.starts_with("n1 and n3 differ in 3 of 1024 shards:\n"), "{done:?}");
+    assert!(done.stdout.contains("entries that differ: 3\n"), "{done:?}");
+}
+
+/// 12 looks are 3 s, and after 2 s in which nothing changes, nothing is under way any more: but for what a node lacks.
+#[test]
+fn what_a_node_lacks_is_waited_for_as_long_as_it_may_come() {
+    let (n1, n3) = lagging();
+    let (late, now, looks) = (n3.clone(), n1.clone(), AtomicU64::new(0));
+    let n3 = FakeNode::start_as("n3", move |request| {
+        if request.str("action") == Some("list_shards") {
+            looks.fetch_add(1, Ordering::Relaxed);
+        }
+        let has_come = looks.load(Ordering::Relaxed) > 12;
+        let here = Partner { life: late.life, ..now.clone() };
+        if has_come { here.answer(request) } else { late.answer(request) }
+    });
+    let done = verify_fakes(&fake("n1", n1), &n3, &["--patience", "300s"]);
+    assert_eq!((done.code, &*done.stderr), (0, ""), "{}", done.stdout);
+    assert!(done.stdout.starts_with("n1 and n3 are equal: 4 entries\n"), "{}", done.stdout);
 }

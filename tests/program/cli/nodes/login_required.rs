@@ -135,10 +135,11 @@ fn a_node_that_ignores_authorisation_serves_what_peers_have_and_can_switch_it_of
     assert_eq!(at(n2.client, &["set", "site.lamp", "7", "--copies", "1"]).code, 0);
     assert_eq!(at(n1.client, &["get", "site.lamp"]).code, 3);
     // It can be switched off there.
-    let deleted = at(n2.client, &["delete", ":n.auth", "--copies", "1"]);
+    let deleted = at(n2.client, &["delete", ":n.auth", "--system", "--copies", "1"]);
     assert_eq!(deleted.code, 0, "{}", deleted.stderr);
     assert_eq!(at(n1.client, &["get", "site.lamp"]).stdout.trim(), "7");
-    assert_eq!(at(n2.client, &["delete", ":n.auth", "--recursive"]).stdout, ":n.auth: 1 deleted\n");
+    let all = at(n2.client, &["delete", ":n.auth", "--recursive", "--system"]);
+    assert_eq!(all.stdout, ":n.auth: 1 deleted\n");
 }
 
 #[test]

@@ -255,3 +255,19 @@ fn a_token_that_is_printed_and_lost_on_its_way_is_told_with_how_to_make_another_
         assert!(done.stderr.contains("lost: ") && done.stderr.contains(&another), "{done:?}");
     }
 }
+
+#[test]
+fn whoever_gives_a_new_user_s_secret_as_the_own_one_is_told_the_option_for_it() {
+    let machine = Machine::new();
+    let secret = machine.secret("joe", "geheim12");
+    let own = ["--secret-file", &secret];
+    let told = |words: &[&str]| {
+        let done = machine.run(&[words, &own].concat());
+        assert!(done.code == 2 && done.stderr.contains("--user NAME, or DISTKV_USER"), "{done:?}");
+        done.stderr.contains("the user's new secret goes with --new-secret-file")
+    };
+    assert!(told(&["user", "add", "joe", "--role", "user"]));
+    assert!(told(&["user", "password", "joe", "--new-secret-file", &secret]));
+    assert!(!told(&["user", "list"]) && !told(&["get", "a"]));
+    assert!(!machine.ok(&["user", "list"]).contains("joe"));
+}

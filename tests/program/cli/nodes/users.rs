@@ -157,7 +157,18 @@ fn an_operator_sets_up_users_and_lists_and_each_command_logs_in() {
     with(&as_joe, &["set", "site.lamp", "5"]);
     assert_eq!(with(&as_joe, &["get", "site.lamp"]), "5\n");
     let other = machine.refused(&["get", "other", "--user", "joe", "--secret-file", &joe]);
-    assert!(other.contains("(denied)"), "{other}");
+    let refused = "user 'joe' may not read 'other': the access list 'lamps' does not allow r there; nothing was done; \
+                   an admin sees why with `distkv-node acl explain joe other` (denied)";
+    assert!(other.contains(refused), "{other}");
+    let shut = machine.path("shut");
+    std::fs::write(&shut, "{\"path\":\"site.a\",\"value\":1}\n{\"path\":\"b:_c\",\"value\":1}\n")
+        .unwrap();
+    let import = machine.refused(&[&["import", &shut][..], &as_joe].concat());
+    assert!(
+        import.contains("line 2 (b:_c): the node refuses: user 'joe' may not set 'b:_c': the access list 'lamps'")
+            && import.contains("with `distkv-node acl explain joe b:_c` (denied)"),
+        "{import}"
+    );
     let wrong = machine.refused(&["get", "other", "--user", "joe", "--secret-file", &boss]);
     assert!(wrong.contains("no user \"joe\", or its secret is another one"), "{wrong}");
     let list = machine.refused(&["user", "list", "--user", "joe", "--secret-file", &joe]);
@@ -201,7 +212,9 @@ fn an_operator_sets_up_users_and_lists_and_each_command_logs_in() {
     ];
     for change in last {
         let said = machine.refused(&[&change[..], &as_boss].concat());
-        assert!(said.contains("boss (password) is the last admin"), "{said}");
+        let is_last = "\"boss\" (method \"password\") is the last admin";
+        assert!(said.replace("\\\"", "\"").contains(is_last), "{said}");
+        assert!(said.contains("add --force") && said.contains("nothing was changed"), "{said}");
     }
     with(&as_boss, &["user", "role", "boss", "admin"]);
     assert!(with(&as_boss, &["acl", "delete", "lamps"]).contains("2 patterns"));
@@ -300,6 +313,55 @@ fn the_last_admin_goes_by_force_only() {
     machine.ok(&["user", "add", "boss", "--new-secret-file", &boss]);
     machine.ok(&["auth", "on", "password"]);
     machine.ok(&[&["user", "remove", "boss", "--force"][..], &as_boss].concat());
+    for change in [["role", "boss", "user"], ["acl", "boss", "*"]] {
+        let machine = Machine::new();
+        machine.ok(&["user", "add", "boss", "--new-secret-file", &boss]);
+        machine.ok(&["auth", "on", "password"]);
+        machine.refused(&[&["user"][..], &change, &as_boss].concat());
+        machine.ok(&[&["user"][..], &change, &["--force"], &as_boss].concat());
+    }
+}
+
+#[test]
+fn a_snapshot_that_leaves_no_admin_is_restored_only_if_that_is_meant() {
+    let (machine, elsewhere) = (Machine::new(), Machine::new());
+    let boss = machine.secret("boss", "adminpw1");
+    let as_boss = ["--user", "boss", "--secret-file", &boss];
+    let (before, after) = (machine.path("before.dkv"), machine.path("after.dkv"));
+    machine.ok(&["user", "add", "boss", "--new-secret-file", &boss]);
+    machine.ok(&["snapshot", "save", "--to", &before]);
+    machine.ok(&["user", "role", "boss", "user"]);
+    machine.ok(&["snapshot", "save", "--to", &after]);
+    elsewhere.ok(&["snapshot", "restore", &before, "--any-network"]);
+    elsewhere.ok(&["auth", "on", "password"]);
+    let restore = [&["snapshot", "restore", &after, "--any-network"][..], &as_boss].concat();
+    let said = elsewhere.refused(&restore);
+    for part in ["last admin", "nothing was taken in", "--with-auth"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(elsewhere.ok(&[&["user", "show", "boss"][..], &as_boss].concat()).contains("admin"));
+    // One that leaves everything as it is is taken.
+    elsewhere.ok(&[&["snapshot", "restore", &before, "--any-network"][..], &as_boss].concat());
+    elsewhere.ok(&[&restore[..], &["--with-auth"]].concat());
+}
+
+#[test]
+fn lines_for_what_belongs_to_the_system_are_imported_only_if_that_is_meant() {
+    let machine = Machine::new();
+    let lines = machine.path("lines.jsonl");
+    fs::write(
+        &lines,
+        "{\"path\": \"a\", \"value\": 1}\n{\"path\": \":n.acl.lamps.site\", \"value\": \"r\"}\n",
+    )
+    .unwrap();
+    let said = machine.refused(&["import", &lines]);
+    for part in ["line 2", ":n.acl.lamps.site", "belongs to the system", "`acl`", "--system"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(machine.ok(&["get", "a"]), "1\n");
+    assert!(machine.ok(&["acl", "list"]).contains("there are no"));
+    machine.ok(&["import", &lines, "--system"]);
+    assert!(machine.ok(&["acl", "show", "lamps"]).contains("site"));
 }
 
 #[test]

@@ -50,7 +50,9 @@ pub enum EngineWriteError {
     #[error("this node is leaving its network for good; write to another one")]
     Leaving,
     /// The client may set a value only where there is one, or only where there is none.
-    #[error("the access list of this session does not permit 'set_value' here; nothing was done")]
+    #[error(
+        "what is there decides whether this client may set it, and it may not; nothing was done"
+    )]
     NotPermitted,
     /// The node's memory limit is reached, and the change needs more memory.
     #[error(

@@ -134,6 +134,18 @@ fn malformed_forms_say_what_must_follow() {
 }
 
 #[test]
+fn what_a_text_says_of_places_is_not_taken_for_the_place_of_the_error() {
+    let text = "{\"k at line 1 column 2\":1,\n\"k at line 1 column 2\":2}";
+    let Err(JsonError::Syntax(error)) = value_from_text(text) else { panic!("taken: {text}") };
+    assert!(error.is_key_twice());
+    let what = "the key \"k at line 1 column 2\" is there twice";
+    assert_eq!(error.to_string(), format!("{what} at line 2 column 25"));
+    assert_eq!(error.of_line().to_string(), format!("{what} at column 25"));
+    let Err(JsonError::Syntax(error)) = value_from_text("{\"is there twice\":}") else { panic!() };
+    assert!(!error.is_key_twice());
+}
+
+#[test]
 fn text_that_is_not_json_is_refused_with_its_place() {
     assert_eq!(
         value_from_text("{\"a\":}").unwrap_err().to_string(),

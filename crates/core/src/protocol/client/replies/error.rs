@@ -147,12 +147,29 @@ pub struct ClientError {
     pub(crate) is_made: bool,
     /// What the node's clock says, where that is why.
     pub(crate) clock: Option<Millis>,
+    /// Of a refusal by an access list: whose, and where.
+    pub(crate) explain: Option<Box<Explain>>,
+}
+
+/// What an admin has explained to see why an access list refuses something.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Explain {
+    /// The user's name.
+    pub user: Box<str>,
+    /// The whole path, in text form.
+    pub path: Box<str>,
 }
 
 impl ClientError {
     /// An error with its text.
     pub fn new(code: ErrorCode, text: impl Into<String>) -> Self {
-        Self { code, text: text.into(), is_made: false, clock: None }
+        Self { code, text: text.into(), is_made: false, clock: None, explain: None }
+    }
+
+    /// The same, of a refusal by an access list.
+    #[must_use]
+    pub fn explained_by(self, explain: Option<Explain>) -> Self {
+        Self { explain: explain.map(Box::new), ..self }
     }
 
     /// A request that counted until `by`; the node's clock says `clock`, which is later.

@@ -11,7 +11,7 @@ use crate::model::value::{
 };
 use crate::protocol::client::PROTOCOL_VERSION;
 use crate::protocol::client::chain::Names;
-use crate::protocol::client::error::ClientError;
+use crate::protocol::client::error::{ClientError, Explain};
 use crate::protocol::client::request::ChainLength;
 
 /// As many fields as a MessagePack head of one byte can say. Few messages have more.
@@ -262,6 +262,12 @@ pub fn write_what(error: &ClientError, message: &mut MessageWriter<'_>) {
     }
     if let Some(clock) = error.clock {
         message.u64("clock", clock);
+    }
+    if let Some(Explain { user, path }) = error.explain.as_deref() {
+        let out = message.key("explain");
+        write_array_len(2, out);
+        write_str(user, out);
+        write_str(path, out);
     }
 }
 

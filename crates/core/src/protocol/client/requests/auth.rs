@@ -58,6 +58,8 @@ pub enum AuthRequest<'a> {
         method: &'a str,
         /// Which one.
         user: &'a str,
+        /// Also if no admin is left who can log in.
+        force: bool,
     },
     /// `set_auth_typ`: which method logins must use; none for no logins.
     SetMethod {
@@ -65,6 +67,8 @@ pub enum AuthRequest<'a> {
         method: Option<&'a str>,
         /// For how long those who have not logged in may go on, in ms; none: not at all.
         grace_ms: Option<u64>,
+        /// Also if no admin is left who can log in.
+        force: bool,
     },
 }
 
@@ -102,6 +106,8 @@ pub struct UserChange<'a> {
     pub acl: Option<&'a str>,
     /// The user's role; none leaves it as it is.
     pub role: Option<&'a str>,
+    /// Also if no admin is left who can log in.
+    pub force: bool,
     /// The client expects a stream, in which it is asked for the user's name: the original's clients, for the method
     /// `_test`.
     pub is_dialogue: bool,
@@ -116,7 +122,7 @@ impl std::fmt::Debug for AuthRequest<'_> {
             Self::List { method, user, .. } => write!(f, "List({method:?}, {user:?})"),
             Self::Get { method, user, .. } => write!(f, "Get({method:?}, {user:?})"),
             Self::Set(change) => write!(f, "Set({:?}, {:?})", change.method, change.user),
-            Self::Delete { method, user } => write!(f, "Delete({method:?}, {user:?})"),
+            Self::Delete { method, user, .. } => write!(f, "Delete({method:?}, {user:?})"),
             Self::SetMethod { method, .. } => write!(f, "SetMethod({method:?})"),
         }
     }
@@ -169,6 +175,7 @@ pub(in crate::protocol::client) fn decode_auth<'a>(
                 secret: secret(fields, Field::Secret)?,
                 acl: optional_name(fields, Field::Acl)?,
                 role: optional_name(fields, Field::Role)?,
+                force: fields.flag(Field::Force)?,
                 is_dialogue: fields.optional_text(Field::State)? == Some("start"),
             })
         }
@@ -177,11 +184,13 @@ pub(in crate::protocol::client) fn decode_auth<'a>(
             AuthRequest::Delete {
                 method: name(fields, Field::Typ)?,
                 user: name(fields, Field::Ident)?,
+                force: fields.flag(Field::Force)?,
             }
         }
         Action::SetAuthTyp => AuthRequest::SetMethod {
             method: optional_name(fields, Field::Typ)?,
             grace_ms: grace(fields)?,
+            force: fields.flag(Field::Force)?,
         },
         // `auth_list`, as the only other one that is decoded here.
         _ => {

@@ -4,8 +4,8 @@
 use distkv::model::path::Path;
 use distkv::replica::write::Write;
 
-use super::{admin, logged_in, password, secured};
 use crate::harness::{Client, Node, Value, array, path, text};
+use crate::server::login::{admin, logged_in, password, secured};
 
 /// The same change by each action that stores a value.
 fn stored(at: &str, value: &Value) -> Vec<Value> {
@@ -112,7 +112,7 @@ fn the_last_admin_who_can_log_in_is_not_deleted_as_an_entry() {
     let node = Node::found("n1");
     let mut client = node.connect();
     client.ok(password("boss", "test123"));
-    client.ok(super::limited("joe", "test123", "*"));
+    client.ok(crate::server::login::limited("joe", "test123", "*"));
     let robot = map! {"action": "auth_set", "typ": "_test", "ident": "robot"};
     client.ok(robot);
     client.ok(map! {"action": "set_auth_typ", "typ": "password"});

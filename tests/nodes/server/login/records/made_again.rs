@@ -1,8 +1,8 @@
 //! Users who are removed and made again, while others have not heard of it.
 
-use super::sides::{elsewhere, heal, serve, steal};
-use super::{admin, get, last_error, limited, logged_in, login, password, secured};
 use crate::harness::{Client, Value, has, path, text};
+use crate::server::login::sides::{elsewhere, heal, serve, steal};
+use crate::server::login::{admin, get, last_error, limited, logged_in, login, password, secured};
 
 #[test]
 fn who_was_removed_and_made_again_is_not_logged_in_by_a_secret_that_did_not_know_of_it() {
