@@ -33,7 +33,9 @@ pub enum TlsError {
         reason: String,
     },
     /// It speaks TLS for something else than this protocol.
-    #[error("wrong address: what speaks TLS there is no distkv node, or no client of one")]
+    #[error(
+        "wrong address: what speaks TLS there is no client port of a node (27586 by default; 27585 is its HTTP port), or no client of one"
+    )]
     OtherProtocol,
     /// The host is no name that a certificate could have.
     #[error("wrong name: {0:?} is neither a host name nor an IP address")]

@@ -49,9 +49,9 @@ pub(in crate::node) async fn watch_split(links: Arc<Links>, forget_after_ms: Mil
         let look = |engine: &Engine| {
             let words = engine.last_words().map(|(name, known)| (name.clone(), known));
             let words: Vec<(NodeName, u64)> = words.collect();
-            (engine.group_view(now).config, engine.counters(), engine.is_ready(), words)
+            (engine.group_view(now).config, engine.counters(), engine.changes_at_ready(), words)
         };
-        let (config, counters, serves, words) = links.hub.read(look);
+        let (config, counters, known_at_ready, words) = links.hub.read(look);
         let listed = config.iter().flat_map(|config| config.members());
         let network = Network {
             present,
@@ -62,7 +62,7 @@ pub(in crate::node) async fn watch_split(links: Arc<Links>, forget_after_ms: Mil
             linked: links.infos().into_iter().map(|link| link.peer.name).collect(),
             refusing: links.refusing(),
             link_local: unlinked::at_link_local(&links.swim.roster().members),
-            serves,
+            known_at_ready,
         };
         let mut news = links.observed.look_for_splits(&network, forget_after_ms, now);
         let wanted = links.hub.read(|engine| engine.wanted_links().cloned());
@@ -137,8 +137,8 @@ pub(in crate::node) struct Network {
     pub(super) refusing: BTreeMap<NodeName, Arc<str>>,
     /// Members of which link-local addresses are told, which nobody else can connect to.
     pub(super) link_local: BTreeMap<NodeName, SocketAddr>,
-    /// This node serves clients.
-    pub(super) serves: bool,
+    /// How many changes were known here when this node began to serve clients; none: it does not yet.
+    pub(super) known_at_ready: Option<u64>,
 }
 
 impl Network {
@@ -521,7 +521,7 @@ mod tests {
     fn who_was_known_before_the_start_is_missed_until_it_is_back_or_has_left() {
         let mut watch = started_with(&["b", "c", "d"]);
         let listed = members(&[("b", Here), ("c", Here), ("d", Here)]).into_keys().collect();
-        let mut network = Network { serves: true, listed, ..Network::default() };
+        let mut network = Network { known_at_ready: Some(0), listed, ..Network::default() };
         network.refusing.insert(NodeName::new("c").unwrap(), "no".into());
         assert_eq!(watch.look(&network, FORGET_MS, 9_999), []);
         let news = watch.look(&network, FORGET_MS, 10_000);
@@ -548,7 +548,7 @@ mod tests {
     #[test]
     fn who_has_no_say_is_missed_from_the_start_only_while_nobody_is_here() {
         let mut watch = started_with(&["b", "c"]);
-        let mut network = Network { serves: true, ..Network::default() };
+        let mut network = Network { known_at_ready: Some(0), ..Network::default() };
         watch.look(&network, FORGET_MS, 10_000);
         assert_eq!(missed(&watch, 10_000), [["b", "c"]]);
         network.present = members(&[("b", Here)]);
@@ -560,7 +560,7 @@ mod tests {
     fn who_is_not_missed_any_more_is_known_as_such_until_it_is_here() {
         let mut watch = started_with(&["b", "c"]);
         let mut network = Network {
-            serves: true,
+            known_at_ready: Some(0),
             listed: BTreeSet::from([NodeName::new("c").unwrap()]),
             ..Network::default()
         };

@@ -135,6 +135,8 @@ pub struct Engine {
     /// Invariant: false until the node founded its network or finished a catch-up, then true
     /// for good.
     ready: bool,
+    /// How many changes were known when it became so.
+    changes_at_ready: u64,
     /// Names that clients removed from their views. Shared with the code that encodes for clients.
     killed: Arc<BTreeSet<NodeName>>,
     /// Members as SWIM sees them, without this node.
@@ -219,6 +221,7 @@ impl Engine {
             delete: DeleteGroup::new(config.delete.clone()),
             spread: Spread::default(),
             ready: false,
+            changes_at_ready: 0,
             killed: Arc::default(),
             members: BTreeSet::new(),
             counters: EngineCounters::default(),
@@ -290,6 +293,12 @@ impl Engine {
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.ready
+    }
+
+    /// How many changes ([`EngineCounters::changes`]) were known when the node began to serve clients; none: it does not yet.
+    #[must_use]
+    pub fn changes_at_ready(&self) -> Option<u64> {
+        self.ready.then_some(self.changes_at_ready)
     }
 
     /// Whether client writes are refused by configuration.
@@ -465,7 +474,7 @@ impl Engine {
     /// Something happened outside.
     fn on_input(&mut self, input: Input<'_>, now: Millis, out: &mut Outbox) {
         match input {
-            Input::Found => self.on_found(out),
+            Input::Found => self.become_ready(out),
             Input::LinkUp { link, peer } => self.on_link_up(link, peer, out),
             Input::LinkDown { link } => self.on_link_down(link, now, out),
             Input::Messages { link, messages } => {
@@ -510,11 +519,13 @@ impl Engine {
         }
     }
 
-    fn on_found(&mut self, out: &mut Outbox) {
+    /// The node founds its network, or has caught up: it serves clients from now on.
+    fn become_ready(&mut self, out: &mut Outbox) {
         if !self.ready {
             self.ready = true;
+            self.changes_at_ready = self.counters.changes();
             out.push(Output::Ready);
-            // Others that wait for a node to catch up from should know at once.
+            // The others should know at once that this one can be asked now.
             let seen = self.told_seen();
             self.broadcast_digest(&seen, out);
         }

@@ -27,9 +27,9 @@ pub(in crate::node::link) enum GreetError {
     Closed,
     #[error("the connection broke: {0}")]
     Io(#[from] io::Error),
-    /// Clients are greeted there.
-    #[error("it is a client port; give the gossip port of that node (default {GOSSIP_PORT})")]
-    ClientPort,
+    /// Others than nodes are answered there.
+    #[error("it is {}; give the gossip port of that node (default {GOSSIP_PORT})", .0.with_article())]
+    OtherPort(OtherPort),
     #[error("it does not speak the peer protocol: it began with \"{shown}\" ({why})")]
     Stranger { shown: String, why: FrameError },
     #[error("{0}")]
@@ -54,7 +54,7 @@ impl From<ReceiveError> for GreetError {
 impl GreetError {
     /// Whether the address is not a node's gossip port, and will not be until a setting is changed.
     pub(super) fn is_lasting(&self) -> bool {
-        matches!(self, Self::ClientPort | Self::Stranger { .. })
+        matches!(self, Self::OtherPort(_) | Self::Stranger { .. })
     }
 
     /// Why a caller is refused, for the audit log. None: it has gone by itself.
@@ -62,7 +62,7 @@ impl GreetError {
         match self {
             Self::Silent => Some("greeting: silent"),
             Self::Closed | Self::Io(_) => None,
-            Self::ClientPort | Self::Stranger { .. } | Self::Greeting(_) => {
+            Self::OtherPort(_) | Self::Stranger { .. } | Self::Greeting(_) => {
                 Some("greeting: not of this protocol")
             }
             Self::Sealed => Some("it uses a key, and this node does not"),
@@ -82,7 +82,7 @@ impl GreetError {
             Self::Silent => "silent",
             Self::Closed => "closed",
             Self::Io(_) => "io",
-            Self::ClientPort => "client port",
+            Self::OtherPort(port) => port.name(),
             Self::Stranger { .. } => "stranger",
             Self::Greeting(_) => "greeting",
             Self::Sealed => "key",
@@ -99,10 +99,42 @@ pub(super) async fn read_greeting(
     read.unwrap_or(Err(GreetError::Silent))
 }
 
-/// Whether some bytes begin as a node greets its clients: a short map whose first key is `seq`; or as it refuses them
-/// where they must use TLS.
-pub(super) fn is_client_greeting(bytes: &[u8]) -> bool {
-    matches!(bytes, [0x80..=0x8f, rest @ ..] if rest.starts_with(b"\xa3seq") || rest.starts_with(b"\xa5error"))
+/// A port of a node that is taken for its gossip port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::node::link) enum OtherPort {
+    Client,
+    Http,
+}
+
+impl OtherPort {
+    /// Of which port these bytes are the first: a node greets its clients with a short map whose first key is `seq`, or
+    /// refuses them where they must use TLS; what answers HTTP says so. None: of none of these, or there are too few yet.
+    pub(super) fn of(bytes: &[u8]) -> Option<Self> {
+        match bytes {
+            [b'H', b'T', b'T', b'P', b'/', ..] => Some(Self::Http),
+            [0x80..=0x8f, rest @ ..]
+                if rest.starts_with(b"\xa3seq") || rest.starts_with(b"\xa5error") =>
+            {
+                Some(Self::Client)
+            }
+            _ => None,
+        }
+    }
+
+    fn with_article(self) -> &'static str {
+        match self {
+            Self::Client => "a client port",
+            Self::Http => "an HTTP port",
+        }
+    }
+
+    /// A fixed word, so that the same complaint is logged once.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client port",
+            Self::Http => "HTTP port",
+        }
+    }
 }
 
 async fn read_unlimited(channel: &mut Channel) -> Result<(Greeting, Vec<u8>), GreetError> {
@@ -112,8 +144,10 @@ async fn read_unlimited(channel: &mut Channel) -> Result<(Greeting, Vec<u8>), Gr
             return Err(GreetError::Sealed);
         }
         match split_frame(&bytes, GREETING_BYTES_MAX) {
-            Err(_) if is_client_greeting(&bytes) => return Err(GreetError::ClientPort),
             Err(why) => {
+                if let Some(port) = OtherPort::of(&bytes) {
+                    return Err(GreetError::OtherPort(port));
+                }
                 let shown = bytes.get(..SHOWN_BYTES_MAX).unwrap_or(&bytes);
                 let shown = shown.escape_ascii().to_string();
                 return Err(GreetError::Stranger { shown, why });

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use futures::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::dial::connect_one;
-use super::greet::{GREETING_TIMEOUT, GreetError, close_after_last_words, is_client_greeting};
+use super::greet::{GREETING_TIMEOUT, GreetError, OtherPort, close_after_last_words};
 use crate::node::link::transport::Channel;
 use crate::node::link::tune;
 use crate::node::security::Keys;
@@ -29,8 +29,8 @@ pub(super) enum SealError {
     Closed,
     #[error("the connection broke: {0}")]
     Io(#[from] io::Error),
-    #[error("{}", GreetError::ClientPort)]
-    ClientPort,
+    #[error("{}", GreetError::OtherPort(*.0))]
+    OtherPort(OtherPort),
     #[error("{0}")]
     Dial(#[from] DialError),
     #[error("{0}")]
@@ -44,7 +44,7 @@ impl SealError {
             Self::Silent => "silent",
             Self::Closed => "closed",
             Self::Io(_) => "io",
-            Self::ClientPort => "client port",
+            Self::OtherPort(port) => port.name(),
             Self::Dial(_) | Self::Accept(_) => "key",
         }
     }
@@ -65,7 +65,7 @@ impl SealError {
                 }
                 AcceptError::Suite | AcceptError::Over => None,
             },
-            Self::Closed | Self::Io(_) | Self::ClientPort | Self::Dial(_) => None,
+            Self::Closed | Self::Io(_) | Self::OtherPort(_) | Self::Dial(_) => None,
         }
     }
 
@@ -74,7 +74,7 @@ impl SealError {
     pub(super) fn complaint(&self) -> Option<(&'static str, Option<KeyId>)> {
         let error = match self {
             Self::Dial(error) => error,
-            Self::ClientPort => return Some(("handshake: not of this protocol", None)),
+            Self::OtherPort(_) => return Some(("handshake: not of this protocol", None)),
             Self::Silent | Self::Closed | Self::Io(_) | Self::Accept(_) => return None,
         };
         match error {
@@ -99,7 +99,7 @@ impl SealError {
     pub(super) fn is_lasting(&self) -> bool {
         matches!(
             self,
-            Self::ClientPort
+            Self::OtherPort(_)
                 | Self::Dial(
                     DialError::Plaintext
                         | DialError::Version(_)
@@ -154,8 +154,8 @@ async fn dial(keys: &Keys, stream: TcpStream, suite: Suite) -> Result<Channel, S
         let mut received = Vec::new();
         loop {
             more(&stream, &mut received).await?;
-            if is_client_greeting(&received) {
-                return Err(SealError::ClientPort);
+            if let Some(port) = OtherPort::of(&received) {
+                return Err(SealError::OtherPort(port));
             }
             if let Some(link) = dialler.take(&received)? {
                 return Ok((link, received));

@@ -27,6 +27,24 @@ pub(in crate::node) struct Trouble {
 
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.address, self.why)
+        // An error of the connection names the address, too, which is another one only where the name of a host stands here.
+        let why = self.why.strip_prefix(&*self.address).and_then(|why| why.strip_prefix(": "));
+        write!(f, "{}: {}", self.address, why.unwrap_or(&self.why))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_the_error_names_as_well_stands_there_once() {
+        let trouble = |why: &str| {
+            let (address, why) = (String::from("10.0.0.5:7"), why.into());
+            Trouble { address, why, is_lasting: false }.to_string()
+        };
+        assert_eq!(trouble("10.0.0.5:7: Invalid argument"), "10.0.0.5:7: Invalid argument");
+        assert_eq!(trouble("10.0.0.50:7: refused"), "10.0.0.5:7: 10.0.0.50:7: refused");
+        assert_eq!(trouble("it is a client port"), "10.0.0.5:7: it is a client port");
     }
 }

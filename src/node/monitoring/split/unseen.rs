@@ -20,8 +20,6 @@ pub(in crate::node) struct Unseen {
     started: Millis,
     /// How long they have to show themselves.
     patience_ms: Millis,
-    /// What was known here when this node began to serve.
-    known: Option<u64>,
 }
 
 /// Members to be missed from now on.
@@ -29,6 +27,7 @@ pub(in crate::node) struct Unseen {
 pub(super) struct Missed {
     pub(super) names: BTreeSet<NodeName>,
     pub(super) since: Millis,
+    /// How many changes were known here when this node began to serve: they cannot have those since.
     pub(super) known: u64,
 }
 
@@ -39,7 +38,7 @@ impl Unseen {
         patience_ms: Millis,
         now: Millis,
     ) -> Self {
-        Self { names, started: now, patience_ms: patience_ms.max(SHOW_MS), known: None }
+        Self { names, started: now, patience_ms: patience_ms.max(SHOW_MS) }
     }
 
     /// Takes note of who is there, has left, or is `forgotten`; and says once whom to miss. That is not before the
@@ -54,11 +53,8 @@ impl Unseen {
             let is = network.present.get(name);
             is.is_none_or(|is| *is == Presence::Silent) && !forgotten.contains(name)
         });
-        if self.names.is_empty() || !network.serves {
-            return None;
-        }
-        let known = *self.known.get_or_insert(network.known);
-        if now.saturating_sub(self.started) < self.patience_ms {
+        let known = network.known_at_ready?;
+        if self.names.is_empty() || now.saturating_sub(self.started) < self.patience_ms {
             return None;
         }
         let mut names = std::mem::take(&mut self.names);
@@ -95,12 +91,14 @@ mod tests {
     }
 
     fn network(present: &[(&str, Presence)], listed: &[&str], known: u64) -> Network {
+        // Two were made before the first look.
+        let known_at_ready = Some(known.min(2));
         let present = present.iter().map(|(name, is)| (NodeName::new(name).unwrap(), *is));
         Network {
             present: present.collect(),
             listed: names(listed),
             known,
-            serves: true,
+            known_at_ready,
             ..Network::default()
         }
     }
@@ -109,12 +107,12 @@ mod tests {
     fn who_does_not_show_itself_in_time_is_missed_once_the_node_serves() {
         let mut unseen = Unseen::new(names(&["b", "c", "d", "e"]), 0, 1_000);
         let none = names(&[]);
-        let starting = Network { serves: false, ..network(&[], &[], 3) };
+        let starting = Network { known_at_ready: None, ..network(&[], &[], 3) };
         assert_eq!(unseen.look(&starting, &none, 500_000), None, "it does not serve yet");
         let seen = network(&[("d", Presence::Doubtful), ("e", Presence::Left)], &[], 4);
         assert_eq!(unseen.look(&seen, &none, 10_999), None, "they may come");
         let found = unseen.look(&network(&[], &[], 9), &names(&["c"]), 11_000).unwrap();
-        assert_eq!(found, Missed { names: names(&["b"]), since: 1_000, known: 4 });
+        assert_eq!(found, Missed { names: names(&["b"]), since: 1_000, known: 2 });
         assert_eq!(unseen.look(&network(&[], &[], 9), &none, 20_000), None, "it is said once");
         // An operator who lets peers take longer is not warned before.
         let mut unseen = Unseen::new(names(&["b"]), 60_000, 0);

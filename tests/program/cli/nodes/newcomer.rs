@@ -190,25 +190,33 @@ fn a_port_that_is_mistaken_for_the_other_one_is_named() {
     assert_eq!(cli(&["key", "new", "--network", "keyed", "--to", &key]).code, 0);
     let keyed = ["--network", "keyed", "--key", &key];
     let run = ["run", "--peer-wait", "0s", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
-    let run = [&run[..], &["--key", &key]].concat();
+    let run = [&run[..], &["--key", &key, "--http", "127.0.0.1:0"]].concat();
     let secured = NodeProcess::start_program(PROGRAM, "keyed", "n1", &run);
     let tls_only = [&run[..], &["--client-plaintext", "none"]].concat();
     let tls_only = NodeProcess::start_program(PROGRAM, "keyed", "n1", &tls_only);
     let none: &[&str] = &[];
-    let calls = [(&node, none), (&secured, &keyed), (&tls_only, &keyed), (&tls_only, none)];
+    let (client, http) = ("a client port", "an HTTP port");
+    let calls = [
+        (node.client, client, none),
+        (secured.client, client, &keyed),
+        (tls_only.client, client, &keyed),
+        (tls_only.client, client, none),
+        (secured.http.unwrap(), http, &keyed),
+        (secured.http.unwrap(), http, none),
+    ];
     std::thread::scope(|scope| {
-        for (node, more) in calls {
+        for (address, what, more) in calls {
             scope.spawn(move || {
-                let client = node.client.to_string();
+                let address = address.to_string();
                 let any = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
-                let join = cli(&[&["join", &client, "--name", "n2"][..], &any, more].concat());
+                let join = cli(&[&["join", &address, "--name", "n2"][..], &any, more].concat());
                 assert_eq!(join.code, 3, "{}", join.stderr);
                 let last = join.stderr.lines().last().unwrap();
                 assert_eq!(
                     last,
                     format!(
-                        "error: no peer accepts this node: {client} is a client port; give the gossip port of \
-                         that node (default 27587)"
+                        "error: no peer accepts this node: {address} is {what}; give the gossip port of that node \
+                         (default 27587)"
                     )
                 );
             });

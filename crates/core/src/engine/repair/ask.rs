@@ -484,13 +484,7 @@ impl Engine {
             let (peer, entries) = (peer.id.name.clone(), active.entries);
             out.push(Output::Report(Report::CatchUpDone { peer, entries }));
         }
-        if !self.ready {
-            self.ready = true;
-            out.push(Output::Ready);
-            // The others should know at once that this one can be asked now.
-            let seen = self.told_seen();
-            self.broadcast_digest(&seen, out);
-        }
+        self.become_ready(out);
         self.on_resync_fetched(active.entries, from_own_side, now, out);
         self.start_repair(now, out);
     }
