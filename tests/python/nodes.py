@@ -155,6 +155,16 @@ class Node:
         assert self.process.stdout is not None
         self.process.stdout.close()
 
+    def freeze(self) -> None:
+        """Stops the process without ending it, and waits until it stands still, if it has not ended."""
+        self.process.send_signal(signal.SIGSTOP)
+        # Threads go on for a moment after the signal.
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def thaw(self) -> None:
+        """Lets a frozen one go on."""
+        self.process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """Ends the process at once."""
         self.process.kill()

@@ -1,7 +1,6 @@
 """The page while answers come late, weakened by a proxy, or not at all."""
 
 import json
-import signal
 from contextlib import contextmanager
 
 import msgpack_raw as mp
@@ -206,11 +205,11 @@ def test_what_cannot_be_sent_is_no_ticket(source, watch, pasted, told):
 @contextmanager
 def frozen(node):
     """A node that does nothing meanwhile, and closes no connection."""
-    node.process.send_signal(signal.SIGSTOP)
+    node.freeze()
     try:
         yield
     finally:
-        node.process.send_signal(signal.SIGCONT)
+        node.thaw()
 
 
 def test_a_node_that_hangs_is_not_said_to_be_well(writable, watch):

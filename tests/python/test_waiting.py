@@ -17,12 +17,12 @@ CLIENTS = 100
 @contextlib.contextmanager
 def stopped_at_once(node):
     """Stops the node; it has read nothing of what is sent in the block when it is told to."""
-    node.process.send_signal(signal.SIGSTOP)
+    node.freeze()
     try:
         yield
         node.process.send_signal(signal.SIGTERM)
     finally:
-        node.process.send_signal(signal.SIGCONT)
+        node.thaw()
     # A second signal would end it at once.
     node.process.wait(nodes.STOP_PATIENCE)
 
