@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Value as Json, json};
 
 use super::set::{ConditionArgs, CopiesArgs, change_json, change_text, named};
-use super::system::{SystemArgs, is_of_system};
+use super::system::SystemArgs;
 use super::trees::undo;
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, RequestKind, address_entry, parse_path, whole_path};
@@ -160,7 +160,7 @@ fn goes_on_text(path: &Path, before: &str) -> String {
 
 /// The options of the command that deletes all below a path.
 fn recursive_at(path: &Path) -> &'static [&'static str] {
-    match is_of_system(path) {
+    match path.is_system() {
         true => &["--recursive", "--system"],
         false => &["--recursive"],
     }
@@ -168,7 +168,7 @@ fn recursive_at(path: &Path) -> &'static [&'static str] {
 
 /// What brings back what was deleted below a path since this moment; nothing if that is not possible.
 fn undo_text(path: &Path, before: &str) -> String {
-    if is_of_system(path) {
+    if path.is_system() {
         return String::new();
     }
     let undo = undo::command(path, before, &[]);

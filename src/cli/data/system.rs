@@ -39,7 +39,7 @@ impl SystemArgs {
     }
 
     fn refuses(&self, path: &Path) -> bool {
-        !self.system && is_of_system(path)
+        !self.system && path.is_system()
     }
 
     /// Whether it was said.
@@ -52,11 +52,6 @@ const BELONGS: &str = "belongs to the system (`:n`)";
 const OWN_COMMANDS: &str = "users are changed by `user`, logins by `auth`, access lists by `acl`, types by `type` and \
                             `match`, preferred nodes by `shards prefer`";
 const ANYWAY: &str = "--system makes other changes there";
-
-/// Whether a path belongs to the system.
-pub(super) fn is_of_system(path: &Path) -> bool {
-    path.is_system()
-}
 
 /// Why a command changes nothing there. Some do so whatever is said to be meant.
 pub(super) fn refusal(path: &Path) -> String {

@@ -10,7 +10,7 @@ use distkv_access::users::{Role, is_before_login, least_role, least_role_at};
 
 use super::Access;
 use super::mistakes::Mistake;
-use crate::model::path::Path;
+use crate::model::path::{Element, Path};
 use crate::protocol::client::Action;
 
 /// The answer is no. Nothing was done.
@@ -68,6 +68,35 @@ pub(crate) enum Target<'p> {
     Path(&'p [u8]),
     /// A message's topic, or a pattern of topics, in canonical bytes.
     Topic(&'p [u8]),
+}
+
+impl Target<'_> {
+    /// Which path or topic that is; none of the node.
+    pub(super) fn path(self) -> Option<Path> {
+        match self {
+            Self::Node => None,
+            Self::Path(path) | Self::Topic(path) => Path::from_canonical(path).ok(),
+        }
+    }
+}
+
+/// Levels of a pattern of topics that stand for any level, or for the rest.
+const WILDCARDS: [&str; 2] = ["+", "#"];
+
+/// What a client may do with a topic. Whoever monitors may name a pattern: each message is looked at by itself, so it is enough
+/// that there may be one.
+fn topic_letters(rights: &Rights, action: Action, target: Target<'_>, topic: &[u8]) -> Letters {
+    let is_level = |element: &Element<'_>| !WILDCARDS.map(Element::Str).contains(element);
+    if action == Action::MsgMonitor
+        && let Some(pattern) = target.path()
+    {
+        let exact = pattern.prefix(pattern.elements().take_while(is_level).count());
+        if exact != pattern {
+            let is_dead = rights.topic_at(exact.as_bytes()).is_dead();
+            return if is_dead { Letters::NONE } else { Letters::READ };
+        }
+    }
+    rights.topic(topic)
 }
 
 /// Those of which a client needs one to set an entry.
@@ -128,7 +157,7 @@ pub(crate) fn authorise(
     let (letters, way) = match target {
         Target::Node => return Ok(()),
         _ if access.rights.is_everything() => return Ok(()),
-        Target::Topic(topic) => (access.rights.topic(topic), Ok(())),
+        Target::Topic(topic) => (topic_letters(&access.rights, action, target, topic), Ok(())),
         Target::Path(path) if access.makes(Mistake::Way) => (access.rights.letters(path), Ok(())),
         Target::Path(path) => {
             (access.rights.letters(path), find_way(&access.rights, action, path, is_there))

@@ -93,10 +93,7 @@ impl Denied {
     /// The error for the client: `target` is what it has asked for, `access` what it may do.
     #[must_use]
     pub(crate) fn error(&self, target: Target<'_>, access: &Access) -> ClientError {
-        let path = match target {
-            Target::Node => None,
-            Target::Path(path) | Target::Topic(path) => Path::from_canonical(path).ok(),
-        };
+        let path = target.path();
         let (action, lack) = match self {
             Denied::LoginNeeded => {
                 return ClientError::new(ErrorCode::AuthRequired, "log in first; nothing was done");

@@ -11,7 +11,6 @@ use super::denial::words;
 use super::mistakes::Mistake;
 use crate::model::path::Path;
 use crate::protocol::client::{Action, ClientError, ErrorCode};
-use crate::server::command::message::may_match;
 
 /// Whether a client may still do what it could when it asked for it: to be called with its rights of the moment, before
 /// each message of a stream, and before an answer that comes later.
@@ -23,22 +22,10 @@ pub(in crate::server) fn authorise_still(
     action: Action,
     target: Target<'_>,
 ) -> Result<(), ClientError> {
-    let may = |target| authorise(access, action, target, |_| true).is_ok();
-    let is_allowed = match (action, target) {
-        (Action::MsgMonitor, Target::Topic(topic)) => {
-            let may_read = || Path::from_canonical(topic).is_ok_and(|t| may_match(access, &t));
-            may(Target::Node) && may_read()
-        }
-        _ => may(target),
-    };
-    if is_allowed {
+    if authorise(access, action, target, |_| true).is_ok() {
         return Ok(());
     }
-    let path = match target {
-        Target::Node => None,
-        Target::Path(path) | Target::Topic(path) => Path::from_canonical(path).ok(),
-    };
-    let what = match path {
+    let what = match target.path() {
         Some(path) => format!("to {}", words(action, &path)),
         None => format!("with '{}'", action.name()),
     };

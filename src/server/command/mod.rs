@@ -6,4 +6,4 @@ pub(super) mod cluster;
 pub(super) mod data;
 pub(in crate::server) mod error_text;
 mod files;
-pub(in crate::server) mod message;
+mod message;

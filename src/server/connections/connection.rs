@@ -5,7 +5,7 @@
 //! cheaper than being woken up. While the output is full, nothing is read, so a client that
 //! does not read is not served; its watches start over when it does.
 //!
-//! There may be thousands of these tasks, most of which wait. What one does rarely is boxed, so that it is not part of all.
+//! There may be thousands of these tasks, most of which wait: what one does once, and takes much, is boxed where it is done.
 
 mod ending;
 
@@ -50,11 +50,9 @@ pub(in crate::server) async fn serve(
         if peer.is_ok_and(|peer| settings.permits_plain_text(peer, is_local)) {
             may_begin_tls = Some(settings.clone());
         } else {
-            match Box::pin(tls::begin(&socket, &shared, settings, &[])).await {
+            match tls::begin(&socket, &shared, settings, &[]).await {
                 Ok(channel) => tls = Some(Box::new(channel)),
-                Err(error) => {
-                    return Box::pin(refuse_session(socket, &error, &shared)).await;
-                }
+                Err(error) => return refuse_session(socket, &error, &shared).await,
             }
         }
     }
@@ -132,7 +130,7 @@ impl Connection {
         let address = self.socket.peer_addr()?;
         if let Err(error) = self.exchange.enter(address) {
             self.exchange.shared.refused.fetch_add(1, Ordering::Relaxed);
-            return Box::pin(self.end_after(Vec::new(), &error)).await;
+            return self.end_after(Vec::new(), &error).await;
         }
         self.greet();
         self.flush().await?;
@@ -143,16 +141,16 @@ impl Connection {
             self.exchange.begin_round();
             self.exchange.listen_for_policies();
             if self.exchange.is_shut_out() {
-                return Box::pin(self.end_shut_out()).await;
+                return self.end_shut_out().await;
             }
             if let Some(error) = self.exchange.overstays() {
-                return Box::pin(self.end_stranger(&error)).await;
+                return self.end_stranger(&error).await;
             }
             if !self.exchange.input.is_empty()
                 && let Some(settings) = self.may_begin_tls.take()
                 && self.exchange.input.first() == Some(tls::HELLO)
             {
-                Box::pin(self.begin_tls(&settings)).await?;
+                self.begin_tls(&settings).await?;
             }
             let woken_before = self.exchange.shared.hub.woke_few_links();
             let began = self.exchange.meter.is_timed().then(rt::now_us);
@@ -161,7 +159,7 @@ impl Connection {
                 Requests::More => true,
                 Requests::Heavy(job) => {
                     self.flush().await?;
-                    Box::pin(self.exchange.run_heavy(job)).await;
+                    self.exchange.run_heavy(job).await;
                     self.exchange.ask_time();
                     true
                 }
@@ -176,11 +174,11 @@ impl Connection {
                     // The output's end says why.
                     self.exchange.until_safe().await;
                     if self.exchange.is_shut_out() {
-                        return Box::pin(self.end_shut_out()).await;
+                        return self.end_shut_out().await;
                     }
                     let last = std::mem::take(&mut self.exchange.out);
                     let last = self.seal(last);
-                    Box::pin(linger(&self.socket, &last, LINGER)).await;
+                    linger(&self.socket, &last, LINGER).await;
                     return Ok(());
                 }
             };
@@ -201,13 +199,13 @@ impl Connection {
                 return Ok(());
             }
             if self.exchange.shared.is_stopping() {
-                return Box::pin(self.end()).await;
+                return self.end().await;
             }
             if self.exchange.session.account.is_closing() {
                 if self.exchange.is_shut_out() {
-                    return Box::pin(self.end_shut_out()).await;
+                    return self.end_shut_out().await;
                 }
-                return Box::pin(self.end_for_memory()).await;
+                return self.end_for_memory().await;
             }
             if self.exchange.input.at_end && self.exchange.session.patience.is_waiting() {
                 // Perhaps the client is gone: no node is waited for.
@@ -308,7 +306,7 @@ impl Connection {
         }
         if self.exchange.is_shut_out() {
             // Whatever was read after that moment is in the output that is dropped here.
-            Box::pin(self.end_shut_out()).await?;
+            self.end_shut_out().await?;
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let stall = Duration::from_millis(self.exchange.shared.config.write_stall_ms);
@@ -502,7 +500,7 @@ impl Connection {
 mod tests {
     use super::*;
 
-    /// The most that the task of a connection may take, bytes: more than half as much again as it does.
+    /// The most that the task of a connection may take, bytes. It takes nearly that.
     const TASK_BYTES_MAX: usize = 6 << 10;
 
     #[test]

@@ -220,8 +220,11 @@ impl Exchange {
                 Err(error) => Err(no_thread(&error)),
             },
         };
-        let may_be_told = self.session.may_be_told(&shared, &leave);
-        let error = match done.and_then(|reply| may_be_told.map(|()| reply)) {
+        let told = done.and_then(|reply| {
+            self.session.may_be_told(&shared, &leave)?;
+            Ok(reply)
+        });
+        let error = match told {
             Ok(reply) => {
                 // Perhaps it is what has shut the clients out.
                 let is_last = is_innocuous && self.is_shut_out();

@@ -4,6 +4,7 @@ use std::path::Path as FilePath;
 
 use distkv_command::given::can_be_read_again;
 
+use crate::cli::typed;
 use crate::model::path::Path;
 
 /// That this command (in backquotes) goes on. `more`: what it needs besides, behind a comma.
@@ -11,12 +12,19 @@ pub(super) fn goes_on(command: &str, more: &str) -> String {
     format!("{command}{more} goes on from there, at this node or at another one (--connect)")
 }
 
-/// What a command that reads this file needs besides, to be typed again: what came out of a pipe is gone.
-pub(super) fn same_lines(file: &FilePath) -> &'static str {
-    match file.as_os_str() == "-" || !can_be_read_again(file) {
-        true => " with the same lines",
-        false => "",
-    }
+/// That the command of this name, which makes what is below a path as a file says, goes on.
+pub(super) fn goes_on_with(name: &str, file: &FilePath, path: &Path, flags: &[&str]) -> String {
+    let below = if path.is_root() { Vec::new() } else { below(path) };
+    let below: Vec<&str> = below.iter().map(String::as_str).collect();
+    let command = typed::command(name, &[&file.display().to_string()], &[&below, flags].concat());
+    // What came out of a pipe is gone.
+    let is_gone = file.as_os_str() == "-" || !can_be_read_again(file);
+    goes_on(&command, if is_gone { " with the same lines" } else { "" })
+}
+
+/// Those of a command's flags that were given.
+pub(super) fn given<const N: usize>(flags: [(&'static str, bool); N]) -> Vec<&'static str> {
+    flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag).collect()
 }
 
 /// The option for a path, as a shell takes it: what begins like an option is none behind an equals sign.

@@ -11,16 +11,16 @@ use serde_json::{Map, Value as Json, json};
 
 use super::again;
 use super::copy::told_at;
-use crate::cli::data::system::{is_of_system, refusal};
+use crate::cli::data::system::refusal;
 use crate::cli::error::CliError;
 use crate::cli::files::read::{Lines, name_of};
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
+use crate::cli::say;
 use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{
     Output, count_of, json_of, printable_path, shown_path, text_of,
 };
 use crate::cli::terminal::progress::ProgressBar;
-use crate::cli::{say, typed};
 use crate::client::{Fields, StreamEvent};
 use crate::model::path::Path;
 use crate::model::value::Value;
@@ -138,7 +138,7 @@ pub(in crate::cli) async fn run_diff(args: DiffArgs) -> Result<(), CliError> {
 
 pub(in crate::cli) async fn run_apply(args: ApplyArgs) -> Result<(), CliError> {
     // A file has no lines for what is there; but with --delete, what is not in the file goes.
-    if is_of_system(&args.wanted.below) {
+    if args.wanted.below.is_system() {
         return Err(CliError::Usage(refusal(&args.wanted.below)));
     }
     let interrupt = Interrupt::heed()?;
@@ -210,20 +210,13 @@ fn counts(Done { set, deleted, changed }: Done, is_dry_run: bool) -> Json {
 impl ApplyArgs {
     /// How to go on where it was broken off: what is equal by then is left alone.
     fn rest_text(&self) -> String {
-        let flags = [
+        let flags = again::given([
             ("--delete", self.delete),
             ("--allow-empty", self.allow_empty),
             ("--allow-pipe", self.allow_pipe),
-        ];
-        let flags = flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag);
-        let below = match self.wanted.below.is_root() {
-            true => Vec::new(),
-            false => again::below(&self.wanted.below),
-        };
-        let options: Vec<&str> = below.iter().map(String::as_str).chain(flags).collect();
-        let file = self.wanted.file.display().to_string();
-        let command = typed::command("apply", &[&file], &options);
-        let goes_on = again::goes_on(&command, again::same_lines(&self.wanted.file));
+        ]);
+        let WantedArgs { file, below, .. } = &self.wanted;
+        let goes_on = again::goes_on_with("apply", file, below, &flags);
         format!("the rest was left as it is; {goes_on}")
     }
 }
@@ -276,7 +269,7 @@ impl WantedArgs {
                     shown_path(&self.below)
                 ));
             }
-            if is_of_system(&path) {
+            if path.is_system() {
                 return failed(refusal(&path));
             }
             // What is said to be deleted is not wanted.

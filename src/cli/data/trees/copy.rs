@@ -5,7 +5,7 @@ use futures::future::join_all;
 use serde_json::json;
 
 use super::again;
-use crate::cli::data::system::{is_of_system, refusal};
+use crate::cli::data::system::refusal;
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
 use crate::cli::terminal::interrupt::Interrupt;
@@ -186,7 +186,7 @@ async fn run(places: &Places, remote: &RemoteArgs, moves: bool) -> Result<(), Cl
 impl Places {
     fn check(&self) -> Result<(), CliError> {
         let usage = |text: String| Err(CliError::Usage(text));
-        if let Some(path) = [&self.from, &self.to].into_iter().find(|path| is_of_system(path)) {
+        if let Some(path) = [&self.from, &self.to].into_iter().find(|path| path.is_system()) {
             return usage(refusal(path));
         }
         if self.from == self.to {
@@ -201,11 +201,10 @@ impl Places {
 
     /// The command that goes on, as it can be typed.
     fn command(&self, moves: bool) -> String {
-        let flags = [("--recursive", self.recursive), ("--force", self.force)];
-        let flags = flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag);
+        let flags = again::given([("--recursive", self.recursive), ("--force", self.force)]);
         let paths = [self.from.to_string(), self.to.to_string()];
         let words = if moves { "mv" } else { "cp" };
-        typed::command(words, &paths.each_ref().map(String::as_str), &flags.collect::<Vec<_>>())
+        typed::command(words, &paths.each_ref().map(String::as_str), &flags)
     }
 
     fn nothing_there(&self) -> String {

@@ -13,10 +13,10 @@ use crate::cli::data::system::SystemArgs;
 use crate::cli::error::CliError;
 use crate::cli::files::read::{Lines, name_of};
 use crate::cli::remote::{Remote, RemoteArgs, address_entry, parse_path};
+use crate::cli::say;
 use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{Output, count_of, shown_path};
 use crate::cli::terminal::progress::ProgressBar;
-use crate::cli::{say, typed};
 use crate::client::Fields;
 use crate::model::meta::AUTH_PATH;
 use crate::model::path::Path;
@@ -80,7 +80,7 @@ pub(in crate::cli) struct ImportArgs {
 }
 
 /// What was done.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Done {
     lines: u64,
     set: u64,
@@ -92,13 +92,6 @@ struct Done {
     repeated: Repeated,
 }
 
-impl Done {
-    fn nothing() -> Done {
-        let repeated = Repeated::new();
-        Done { lines: 0, set: 0, deleted: 0, unchanged: 0, left_out: 0, repeated }
-    }
-}
-
 pub(in crate::cli) async fn run(args: ImportArgs) -> Result<(), CliError> {
     args.system.check(&args.below)?;
     let interrupt = Interrupt::heed()?;
@@ -107,7 +100,7 @@ pub(in crate::cli) async fn run(args: ImportArgs) -> Result<(), CliError> {
     let remote = connected.map_err(|error| error.left("nothing was imported"))?;
     let mut bar = ProgressBar::new("importing", args.remote.json);
     let mut lines = Lines::new(&args.file, source);
-    let mut done = Done::nothing();
+    let mut done = Done::default();
     let imported = import(&args, &remote, &mut lines, &mut done, |read| {
         bar.bytes(read, bytes);
         interrupt.check()
@@ -146,19 +139,12 @@ pub(in crate::cli) async fn run(args: ImportArgs) -> Result<(), CliError> {
 impl ImportArgs {
     /// How to go on where it was broken off: what is as the file says by then is not changed.
     fn rest_text(&self) -> String {
-        let flags = [
+        let flags = again::given([
             ("--if-new", self.if_new),
             ("--deletions", self.deletions),
             ("--system", self.system.is_given()),
-        ];
-        let flags = flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag);
-        let below = match self.below.is_root() {
-            true => Vec::new(),
-            false => again::below(&self.below),
-        };
-        let options: Vec<&str> = below.iter().map(String::as_str).chain(flags).collect();
-        let command = typed::command("import", &[&self.file.display().to_string()], &options);
-        let goes_on = again::goes_on(&command, again::same_lines(&self.file));
+        ]);
+        let goes_on = again::goes_on_with("import", &self.file, &self.below, &flags);
         format!("the lines behind these were not imported; {goes_on}")
     }
 }
@@ -267,7 +253,7 @@ fn next_request<R: io::Read>(
             let (action, below) = address_entry(&whole, "delete_value", "delete_internal")?;
             let (fields, line, deletes) = (Fields::at(&below), count, true);
             done.repeated.deletes(&whole);
-            let (path, is_repeated) = (whole.clone(), false);
+            let (path, is_repeated) = (whole, false);
             return Ok(Some(Request {
                 line,
                 path,
@@ -285,7 +271,8 @@ fn next_request<R: io::Read>(
             fields.nil("chain");
         }
         let (line, deletes) = (count, false);
-        let (path, is_repeated) = (whole.clone(), done.repeated.sets(line, &whole));
+        let is_repeated = done.repeated.sets(line, &whole);
+        let path = whole;
         return Ok(Some(Request { line, path, action, deletes, is_repeated, is_login, fields }));
     }
 }

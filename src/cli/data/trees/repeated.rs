@@ -32,11 +32,13 @@ pub(super) struct Repeated {
     unchecked_from: u64,
 }
 
-impl Repeated {
-    pub(super) fn new() -> Repeated {
+impl Default for Repeated {
+    fn default() -> Repeated {
         Repeated::of(PATHS_MAX)
     }
+}
 
+impl Repeated {
     fn of(paths_max: usize) -> Repeated {
         Repeated {
             set: HashSet::new(),
@@ -114,7 +116,7 @@ mod tests {
 
     #[test]
     fn two_spellings_of_one_path_are_one_entry() {
-        let mut repeated = Repeated::new();
+        let mut repeated = Repeated::default();
         assert!(!repeated.sets(1, &path("user:16")));
         assert!(!repeated.sets(2, &path("user:17")));
         assert!(repeated.sets(3, &path("user:x10")));

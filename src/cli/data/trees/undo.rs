@@ -173,8 +173,7 @@ impl UndoArgs {
     /// How to go on where it was broken off. A moment that was said as a time before now is another one by then.
     fn rest_text(&self, at: u64) -> String {
         let flags = [("--overwrite", self.overwrite), ("--allow-gap", self.allow_gap)];
-        let flags = flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag);
-        let again = command(&self.below, &show_time(at), &flags.collect::<Vec<_>>());
+        let again = command(&self.below, &show_time(at), &again::given(flags));
         format!(
             "the rest was left as it is; {again} goes on from there, at this node or at another one that has a data \
              directory (--connect)"

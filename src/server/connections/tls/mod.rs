@@ -104,7 +104,8 @@ pub(super) async fn begin(
         };
         half_open.run(handshake).await.ok_or(NoSession::TooMany)?
     };
-    let handshake = std::pin::pin!(rt::timeout(Duration::from_millis(HANDSHAKE_MS_MAX), handshake));
+    // Not a part of the task of each connection for as long as that lives.
+    let handshake = Box::pin(rt::timeout(Duration::from_millis(HANDSHAKE_MS_MAX), handshake));
     let stopping = std::pin::pin!(shared.stopping.listen());
     if shared.is_stopping() {
         return Err(NoSession::Stopping);
