@@ -191,6 +191,9 @@ func (w *Watch) onVersion(found *item, from *opened) bool {
 	switch w.memory.look(path, entry, w.fetching && !w.owes) {
 	case lookNew:
 		w.deliver(path, entry, byFeed)
+		if w.fetching && w.memory.hasLostEarlier() {
+			w.startOver()
+		}
 	case lookKnown:
 		w.caller.counters.watchRepeats.Add(1)
 	case lookDoubtful:

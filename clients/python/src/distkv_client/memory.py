@@ -110,6 +110,8 @@ class Memory:
         self._paths_max = paths_max
         self._bytes_max = bytes_max
         self._feed = 0
+        self._began = 0
+        """The feed in which the first came of what is remembered."""
         self.clear()
 
     def clear(self) -> None:
@@ -122,6 +124,9 @@ class Memory:
         """The greatest tock of a deletion that was forgotten."""
         self._forgotten_ahead = 0
         """The same, of those that did not come in this feed: its stream may still have what they deleted."""
+        self.has_lost_earlier = False
+        """A bound was exceeded when it knew something of an earlier feed: if the state of this one is still coming,
+        what of that is gone cannot be found out any more."""
 
     @property
     def is_whole(self) -> bool:
@@ -191,6 +196,8 @@ class Memory:
         """Within the bounds."""
         if self._delivered is None:
             return
+        if not self._delivered:
+            self._began = self._feed
         if path not in self._delivered:
             self._bytes += len(bytes(path)) + ENTRY_BYTES
         self._delivered[path] = now
@@ -199,8 +206,9 @@ class Memory:
         while self._is_full() and self._deletions:
             self._forget_deletion()
         if self._is_full():
+            has_lost_earlier = self._began != self._feed
             self.clear()
-            self._delivered = None
+            self._delivered, self.has_lost_earlier = None, has_lost_earlier
 
     def _is_full(self) -> bool:
         return len(self._delivered or {}) > self._paths_max or self._bytes > self._bytes_max

@@ -177,6 +177,8 @@ class Watch(Subscription[WatchEvent]):
         look = self._memory.look(path, entry, self._is_fetching and not self._owes_state)
         if look is Look.NEW:
             self._deliver(path, entry)
+            if self._is_fetching and self._memory.has_lost_earlier:
+                self._start_over()
         elif look is Look.KNOWN:
             self._caller.stats.watches.repeats += 1
         elif look is Look.DOUBTFUL and self._is_fetching:

@@ -328,7 +328,12 @@ impl Watch {
         };
         let is_fetching = matches!(self.phase, Phase::Fetching(_));
         match self.memory.look(&path, &entry, is_fetching && !self.owes_state) {
-            Look::New => self.deliver(path, entry, By::Feed),
+            Look::New => {
+                self.deliver(path, entry, By::Feed);
+                if is_fetching && self.memory.has_lost_earlier() {
+                    self.start_over();
+                }
+            }
             Look::Known => count(&self.client.counts.watch_repeats),
             Look::Older if is_fetching && self.older.len() <= DOUBTS_MAX => {
                 self.older.insert(path);

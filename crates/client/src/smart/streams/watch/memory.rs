@@ -141,6 +141,10 @@ pub(super) struct Memory {
     forgotten_ahead: u64,
     /// The feed of now.
     feed: u32,
+    /// The feed in which the first came of what is remembered.
+    began: u32,
+    /// See [`Memory::has_lost_earlier`].
+    has_lost_earlier: bool,
 }
 
 impl Memory {
@@ -154,6 +158,8 @@ impl Memory {
             forgotten: 0,
             forgotten_ahead: 0,
             feed: 0,
+            began: 0,
+            has_lost_earlier: false,
         }
     }
 
@@ -165,6 +171,12 @@ impl Memory {
     /// Whether it knows what was delivered.
     pub(super) fn is_whole(&self) -> bool {
         self.delivered.is_some()
+    }
+
+    /// Whether a bound was exceeded when it knew something of an earlier feed: if the state of this one is still coming,
+    /// what of that is gone cannot be found out any more.
+    pub(super) fn has_lost_earlier(&self) -> bool {
+        self.has_lost_earlier
     }
 
     /// Another node begins to send its state.
@@ -242,6 +254,9 @@ impl Memory {
     fn remember(&mut self, path: &Path, now: Delivered) {
         let Some(delivered) = &mut self.delivered else { return };
         let deletion = now.is_deleted.then(|| now.deletes_until());
+        if delivered.is_empty() {
+            self.began = self.feed;
+        }
         if delivered.insert(path.clone(), now).is_none() {
             self.bytes += path.as_bytes().len() + ENTRY_BYTES;
         }
@@ -252,8 +267,9 @@ impl Memory {
             self.forget_deletion();
         }
         if self.is_full() {
+            let has_lost_earlier = self.began != self.feed;
             self.clear();
-            self.delivered = None;
+            (self.delivered, self.has_lost_earlier) = (None, has_lost_earlier);
         }
     }
 
