@@ -22,9 +22,9 @@ use libfuzzer_sys::fuzz_target;
 
 const KEY: [u8; 32] = [7; 32];
 const NODE_NONCE: [u8; 32] = [9; 32];
-const ACTIONS: [&str; 8] = [
+const ACTIONS: [&str; 9] = [
     "auth", "diffie_hellman", "auth_set", "auth_get", "auth_list", "auth_delete", "set_auth_typ",
-    "auth_info",
+    "auth_info", "auth_disconnect",
 ];
 const FIELDS: [&str; 15] = [
     "typ", "ident", "password", "secret", "nonce", "proof", "pubkey", "length", "kind", "chain",

@@ -12,6 +12,7 @@
 //! | `stream` | streams: turns, flow control, walks over snapshots |
 //! | `past` | a state of the node's past |
 //! | `snapshot_upload` | a snapshot that a client uploads |
+//! | `storage_status` | how the node's data is kept on disk |
 //! | `cluster` | what clients and operators are told of the network: nodes, shards, what blocks purging |
 //! | [`access`] | who a client is, and what it may do |
 
@@ -21,10 +22,12 @@ mod command;
 pub(crate) mod config;
 mod connections;
 pub(crate) mod counts;
+mod error_text;
 pub(crate) mod info;
 pub(crate) mod local_client;
 pub(crate) mod past;
 mod snapshot_upload;
+mod storage_status;
 mod stream;
 
 use std::io;

@@ -1,8 +1,11 @@
 //! Users who are there, and changes of them. `auth_set` makes whoever is not there, as an admin: so a change names the
 //! record that was looked at, and comes to nothing if that is gone.
 
+use serde_json::Value as Json;
+
 use crate::cli::error::CliError;
 use crate::cli::remote::Remote;
+use crate::cli::typed;
 use crate::client::{Fields, Message};
 use crate::model::meta::METHODS;
 
@@ -18,6 +21,8 @@ pub(super) struct Change {
     pub(super) method: String,
     name: String,
     pub(super) fields: Fields,
+    /// The user's open connections end, in the same change. A token is to be in the fields then: the node makes none.
+    pub(super) disconnects: bool,
 }
 
 /// The fields that say which user is meant.
@@ -94,6 +99,13 @@ pub(super) fn methods(method: Option<&str>) -> Vec<&str> {
     method.map_or_else(|| METHODS.to_vec(), |method| vec![method])
 }
 
+/// How the client has logged in, if it is the user of that name.
+async fn own_method(remote: &Remote, name: &str) -> Result<Option<String>, CliError> {
+    let own = remote.request("auth_info", &Fields::new()).await?;
+    let is_named = own.str("user") == Some(name);
+    Ok(own.str("method").filter(|_| is_named).map(str::to_owned))
+}
+
 /// There is nobody of that name.
 pub(super) fn no_user(method: Option<&str>, name: &str) -> CliError {
     let of = method.map(|method| format!(" of the method {method:?}")).unwrap_or_default();
@@ -108,34 +120,55 @@ impl User {
         };
         let mut fields = user_fields(&self.method, name);
         fields.raw("chain", chain);
-        Ok(Change { method: self.method.clone(), name: name.to_owned(), fields })
+        let (method, name) = (self.method.clone(), name.to_owned());
+        Ok(Change { method, name, fields, disconnects: false })
     }
 }
 
 impl Change {
-    /// Another secret. Users may not look at themselves; but to whoever is no admin, a node gives a new secret for its own
-    /// user only, who is there.
-    pub(super) async fn of_secret(
+    /// Another secret, or the end of all connections. Users may not look at themselves; but for whoever is no admin, a node
+    /// does that to its own user only, who is there.
+    pub(super) async fn of_own(
         remote: &Remote,
         method: Option<&str>,
         name: &str,
     ) -> Result<Self, CliError> {
-        match (user_of(remote, method, name).await, method) {
-            (Err(error), Some(method)) if error.has_code("denied") => {
-                let fields = user_fields(method, name);
-                Ok(Self { method: method.to_owned(), name: name.to_owned(), fields })
-            }
-            (user, _) => user?.change(name),
-        }
+        let error = match user_of(remote, method, name).await {
+            Err(error) if error.has_code("denied") => error,
+            user => return user?.change(name),
+        };
+        let method = match method {
+            Some(method) => method.to_owned(),
+            None => own_method(remote, name).await?.ok_or(error)?,
+        };
+        let fields = user_fields(&method, name);
+        Ok(Self { method, name: name.to_owned(), fields, disconnects: false })
+    }
+
+    /// The same, which ends the user's open connections, or does not.
+    pub(super) fn disconnecting(self, disconnects: bool) -> Self {
+        Self { disconnects, ..self }
     }
 
     /// Makes it.
     ///
     /// # Errors
-    /// The user is not there any more, or another one; or the node has refused it, or was not reached.
+    /// The user is not there any more, or another one; or the node has refused it, is of an older version, or was not
+    /// reached.
     pub(super) async fn make(&self, remote: &Remote) -> Result<Message, CliError> {
-        let Self { method, name, fields } = self;
-        match remote.request("auth_set", fields).await {
+        let Self { method, name, fields, disconnects } = self;
+        let action = if *disconnects { "auth_disconnect" } else { "auth_set" };
+        match remote.request(action, fields).await {
+            Err(error) if *disconnects && error.has_code("not_found") => {
+                Err(no_user(Some(method), name))
+            }
+            Err(error) if *disconnects && error.has_code("unknown_action") => Err(error.said(|_| {
+                let remove = typed::command("user remove", &[name], &["--method", method]);
+                format!(
+                    "this node is of an older version and ends no connections of a user who stays; nothing was changed: \
+                     connect to another node, or remove the user ({remove}) and make it again"
+                )
+            })),
             Err(error) if error.has_code("is_new") => Err(no_user(Some(method), name)),
             Err(error) if error.has_code("chain_mismatch") => Err(error.said(|_| {
                 format!(
@@ -146,4 +179,17 @@ impl Change {
             reply => reply,
         }
     }
+}
+
+/// What is said behind a change that may have ended the user's connections, too.
+pub(super) fn also_ended(disconnects: bool) -> &'static str {
+    if disconnects { "; its open connections are ended" } else { "" }
+}
+
+/// The same for programs.
+pub(super) fn with_disconnected(mut told: Json, disconnects: bool) -> Json {
+    if disconnects && let Some(told) = told.as_object_mut() {
+        told.insert("disconnected".to_owned(), Json::Bool(true));
+    }
+    told
 }

@@ -8,7 +8,8 @@ use distkv_access::users::Role;
 use serde_json::{Value as Json, json};
 
 use super::existing::{
-    Change, User, ask_if_there, methods, no_user, only, user_fields, user_of, users_named,
+    Change, User, also_ended, ask_if_there, methods, no_user, only, user_fields, user_of,
+    users_named, with_disconnected,
 };
 use super::new_secret::{NewSecret, make_token, tells_of_secret};
 use super::user_ticket::{self, TicketArgs};
@@ -37,6 +38,7 @@ Examples:
   distkv-node user ticket robot --to robot.ticket
   distkv-node user list
   distkv-node user acl joe lamps
+  distkv-node user disconnect joe
   distkv-node user remove joe
 
 Roles: user (what the access list says), operator (also the nodes' state), admin (everything). Without --acl and --role, a new user is an admin, as with the tools of DistKV. Who has an access list is no admin: `user acl NAME -` takes it away.
@@ -104,26 +106,31 @@ Examples:
     ///
     /// It is read from --new-secret-file, or from standard input; if there is no such file, it is made at random and written there. At a terminal it is asked for. Users may change their own.
     ///
-    /// Connections that are open go on: to end them, too, remove the user and make it again (`user remove`, `user add`).
+    /// Connections that are open go on, unless --disconnect ends them, too.
     #[command(after_help = "\
-Example:
-  distkv-node user password joe --new-secret-file joe.secret")]
+Examples:
+  distkv-node user password joe --new-secret-file joe.secret
+  distkv-node user password joe --new-secret-file other.secret --disconnect")]
     Password {
         /// The user's name
         name: String,
         /// The file with the new password, made if there is none; - is standard input
         #[arg(long, value_name = "FILE", default_value = "-")]
         new_secret_file: PathBuf,
+        /// End the user's open connections, too, in the same change
+        #[arg(long)]
+        disconnect: bool,
         #[command(flatten)]
         remote: RemoteArgs,
     },
     /// Give a user a new token, which is printed once; the old one logs nobody in any more
     ///
-    /// Connections that are open go on: to end them, too, remove the user and make it again (`user remove`, `user add`).
+    /// Connections that are open go on, unless --disconnect ends them, too.
     #[command(after_help = "\
 Examples:
   distkv-node user token robot --to robot.token
   distkv-node user token robot
+  distkv-node user token robot --disconnect
 
 With --to, the file is made for its owner only (mode 0600), before the old token ends. If the node's answer is lost (exit code 7), the new token is kept in FILE.new beside it. Where the new one is printed and cannot be written, nobody has it: the command fails, and is to be typed again.")]
     Token {
@@ -135,6 +142,9 @@ With --to, the file is made for its owner only (mode 0600), before the old token
         /// Replace the file if there is one
         #[arg(long, requires = "to")]
         force: bool,
+        /// End the user's open connections, too, in the same change
+        #[arg(long)]
+        disconnect: bool,
         #[command(flatten)]
         remote: RemoteArgs,
     },
@@ -172,6 +182,11 @@ Examples:
         #[arg(long)]
         force: bool,
     },
+    /// End a user's open connections, at every node that this reaches
+    ///
+    /// The user stays, and logs in again; our clients do that by themselves. So does a thief who has the secret, or a certificate of the user: after a theft, give the user another secret in the same change (`user password`, `user token` or `user ticket`, with --disconnect). A certificate logs in until it ends: then remove the user, and make one of another name. Users may end their own connections; that of this command is one of them. Nodes of a version without this command end none.
+    #[command(after_help = "Example:\n  distkv-node user disconnect joe")]
+    Disconnect(Named),
     /// Remove a user, whose connections end
     ///
     /// The last admin stays while clients must log in and the network has no key: nobody could change users any more.
@@ -205,6 +220,7 @@ impl UserCommand {
             | UserCommand::Token { remote, .. } => remote,
             UserCommand::Ticket(ticket) => &ticket.remote,
             UserCommand::Show(user)
+            | UserCommand::Disconnect(user)
             | UserCommand::Remove { user, .. }
             | UserCommand::Acl { user, .. }
             | UserCommand::Role { user, .. } => &user.remote,
@@ -273,7 +289,7 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
                 }
                 Some(true) | None => String::from("added"),
             };
-            tell_set(&mut output, name, method, &done, &reply)?;
+            tell_set(&mut output, name, method, &done, &Told::of(&reply))?;
             output.flush()?;
             acl::note_missing(&remote, name, acl.as_deref()).await;
         }
@@ -286,9 +302,10 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
                 || format!("{} ({method}): {}", user.name, role_and_list(&told)),
             )?;
         }
-        UserCommand::Password { name, new_secret_file, .. } => {
+        UserCommand::Password { name, new_secret_file, disconnect, .. } => {
             remote.require_private()?;
-            let mut change = Change::of_secret(&remote, Some("password"), name).await?;
+            let change = Change::of_own(&remote, Some("password"), name).await?;
+            let mut change = change.disconnecting(*disconnect);
             let secret = NewSecret::read_or_make(new_secret_file, "password", name)?;
             change.fields.str("secret", &secret.text);
             let reply = match change.make(&remote).await {
@@ -296,15 +313,21 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
                 Err(error) => return Err(error.in_doubt(|| secret.keep_in_doubt("password", name))),
             };
             secret.keep();
-            tell_set(&mut output, name, "password", "has a new password", &reply)?;
+            let told = Told { disconnects: *disconnect, ..Told::of(&reply) };
+            tell_set(&mut output, name, "password", "has a new password", &told)?;
         }
-        UserCommand::Token { name, to, force, .. } => {
+        UserCommand::Token { name, to, force, disconnect, .. } => {
             remote.require_private()?;
             let file = to.as_ref().map(|to| TicketFile::begin(to, Existing::of_force(*force)));
             let file = to.as_ref().zip(file.transpose()?);
-            let change = Change::of_secret(&remote, Some("token"), name).await?;
+            let change = Change::of_own(&remote, Some("token"), name).await?;
+            let mut change = change.disconnecting(*disconnect);
             match file {
                 None => {
+                    let made = disconnect.then(make_token).transpose()?;
+                    if let Some(token) = &made {
+                        change.fields.str("secret", token);
+                    }
                     let reply = change.make(&remote).await;
                     let reply = reply.map_err(|error| {
                         error.in_doubt(|| {
@@ -315,14 +338,23 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
                             )
                         })
                     })?;
-                    tell_set(&mut output, name, "token", "has a new token", &reply)?;
+                    let told = Told::of(&reply);
+                    let token = made.as_deref().or(told.token);
+                    let told = Told { token, disconnects: *disconnect, ..told };
+                    tell_set(&mut output, name, "token", "has a new token", &told)?;
                 }
                 Some((to, file)) => {
                     token_into(file, change, &remote, name).await?;
                     let place = to.display().to_string();
                     output.either(
-                        || json!({"user": name, "method": "token", "changed": true, "token_file": place}),
-                        || format!("{name} (token) has a new token, which is in {place}"),
+                        || {
+                            let told = json!({"user": name, "method": "token", "changed": true, "token_file": place});
+                            with_disconnected(told, *disconnect)
+                        },
+                        || {
+                            let ended = also_ended(*disconnect);
+                            format!("{name} (token) has a new token, which is in {place}{ended}")
+                        },
                     )?;
                 }
             }
@@ -336,6 +368,21 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
         }
         UserCommand::Role { user, role, force } => {
             change(&remote, user, ("role", role), *force, &mut output).await?;
+        }
+        UserCommand::Disconnect(user) => {
+            let Named { name, method, .. } = user;
+            let change = Change::of_own(&remote, method.as_deref(), name).await?;
+            let change = change.disconnecting(true);
+            change.make(&remote).await.map_err(|error| {
+                error.in_doubt(|| {
+                    "the connections may be ended; to be sure, type the command again".to_owned()
+                })
+            })?;
+            let method = &change.method;
+            output.either(
+                || json!({"user": name, "method": method, "disconnected": true}),
+                || format!("{name} ({method}): its open connections are ended"),
+            )?;
         }
         UserCommand::Remove { user, force } => {
             remove(&remote, user, *force, &mut output).await?;
@@ -394,7 +441,8 @@ async fn change(
     change.fields.str(field, text);
     add_force(force, &mut change.fields);
     let reply = change.make(remote).await?;
-    tell_set(output, &user.name, &found.method, &format!("has the {field} {text} now"), &reply)
+    let done = format!("has the {field} {text} now");
+    tell_set(output, &user.name, &found.method, &done, &Told::of(&reply))
 }
 
 async fn remove(
@@ -474,22 +522,42 @@ fn lost_token(name: &str, why: &CliError) -> String {
     format!("{why}; the new token is in force already, and is lost: {another} makes another one")
 }
 
+/// What came of a change of a user.
+struct Told<'a> {
+    changed: Option<bool>,
+    /// The user's new token, which is shown now, or never.
+    token: Option<&'a str>,
+    disconnects: bool,
+}
+
+impl<'a> Told<'a> {
+    fn of(reply: &'a Message) -> Self {
+        Self { changed: reply.bool("changed"), token: reply.str("token"), disconnects: false }
+    }
+}
+
 /// Says what was done, and a token, if one was made: who was to read that and does not has no token.
 fn tell_set(
     output: &mut Output,
     name: &str,
     method: &str,
     done: &str,
-    reply: &Message,
+    told: &Told<'_>,
 ) -> Result<(), CliError> {
-    let token = reply.str("token");
+    let Told { changed, token, disconnects } = *told;
+    let ended = also_ended(disconnects);
     let told = output.either(
-        || json!({"user": name, "method": method, "changed": reply.bool("changed"), "token": token}),
+        || {
+            let told = json!({"user": name, "method": method, "changed": changed, "token": token});
+            with_disconnected(told, disconnects)
+        },
         || match token {
             Some(token) => {
-                format!("{name} ({method}) {done}; the token, which is not shown again:\n{token}")
+                format!(
+                    "{name} ({method}) {done}{ended}; the token, which is not shown again:\n{token}"
+                )
             }
-            None => format!("{name} ({method}) {done}"),
+            None => format!("{name} ({method}) {done}{ended}"),
         },
     );
     match (told.and_then(|()| output.flush()), token) {

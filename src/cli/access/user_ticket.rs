@@ -6,7 +6,7 @@ use clap::Args;
 use distkv_tls::{Login, Ticket};
 use serde_json::json;
 
-use super::existing::{Change, has_key};
+use super::existing::{Change, also_ended, has_key, with_disconnected};
 use super::new_secret::{NewSecret, make_token};
 use crate::cli::error::CliError;
 use crate::cli::files::new_file::{Existing, tidy_when_interrupted};
@@ -18,15 +18,15 @@ use crate::model::host_port::HostPort;
 /// Give a user a new secret, and write a ticket with it
 ///
 /// The ticket has all that a program needs: where the nodes are, by which CA they are known, and the user with its new
-/// secret. The secret before logs nobody in any more; connections that are open go on: to end them, too, remove the user
-/// and make it again (`user remove`, `user add`, then this). A user with a token gets a new token; for one with a password,
-/// --new-secret-file names the file with the new one.
+/// secret. The secret before logs nobody in any more; connections that are open go on, unless --disconnect ends them, too.
+/// A user with a token gets a new token; for one with a password, --new-secret-file names the file with the new one.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
   distkv-node user ticket robot --to robot.ticket
   distkv-node user ticket robot --to robot.ticket --force \\
     --address n1.example.org --address n2.example.org
+  distkv-node user ticket robot --to robot.ticket --force --disconnect
 
 The file is made for its owner only (mode 0600), and whole or not at all. If the node's answer is lost (exit code 7), the \
 new ticket is kept in FILE.new beside it. Nodes are given by the names or addresses that \
@@ -57,6 +57,10 @@ pub(super) struct TicketArgs {
     #[arg(long, value_name = "FILE")]
     new_secret_file: Option<PathBuf>,
 
+    /// End the user's open connections, too, in the same change
+    #[arg(long)]
+    disconnect: bool,
+
     #[command(flatten)]
     pub(super) remote: RemoteArgs,
 }
@@ -68,7 +72,8 @@ pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), C
     let mut new = TicketFile::begin(&args.to, Existing::of_force(args.force))?;
     let remote = &connect.connect().await?;
     remote.require_private()?;
-    let mut change = Change::of_secret(remote, args.method.as_deref(), &args.name).await?;
+    let change = Change::of_own(remote, args.method.as_deref(), &args.name).await?;
+    let mut change = change.disconnecting(args.disconnect);
     let method = change.method.clone();
     let addresses = if args.addresses.is_empty() {
         connect.addresses()?
@@ -128,10 +133,11 @@ pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), C
     let mut output = Output::new(connect.json);
     output.either(
         || {
-            json!({
+            let told = json!({
                 "user": args.name, "method": method, "ticket_file": place,
                 "addresses": ticket.addresses, "ca": ca.map(|ca| ca.to_string()),
-            })
+            });
+            with_disconnected(told, args.disconnect)
         },
         || {
             let here = if is_for_here {
@@ -140,8 +146,9 @@ pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), C
                 ""
             };
             let text = format!(
-                "{} ({method}): the ticket with a new secret is in {place}{plain}{here}",
-                args.name
+                "{} ({method}): the ticket with a new secret is in {place}{}{plain}{here}",
+                args.name,
+                also_ended(args.disconnect)
             );
             printable(&text).into_owned()
         },

@@ -12,7 +12,7 @@ use super::authorise::{Denied, Lack, Target};
 use crate::model::path::{Element, Path};
 use crate::protocol::client::error::Explain;
 use crate::protocol::client::{Action, ClientError, ErrorCode};
-use crate::server::command::error_text::{is_cut, show_path, shown};
+use crate::server::error_text::{is_cut, show_path, shown};
 
 /// The topmost element of what access lists say of topics.
 const TOPICS: &str = ":msg";

@@ -44,7 +44,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distkv_access::acl::{Letters, Rights};
-use distkv_access::users::{Directory, Removal, Role, User};
+use distkv_access::users::{Directory, Disconnect, Removal, Role, User};
 use parking_lot::Mutex;
 
 use crate::engine::{Engine, Policies};
@@ -76,6 +76,8 @@ pub enum Identity {
         /// After which removal that user was made again. Who is made once more is another one: a node may hear of
         /// a removal and of a new user of that name at the same moment.
         after: Option<Removal>,
+        /// Which end of that user's connections it has logged in after. With the next one, it may do nothing any more.
+        disconnect: Option<Disconnect>,
     },
 }
 
@@ -84,13 +86,25 @@ impl Identity {
     #[must_use]
     pub(crate) fn of(user: &User) -> Self {
         let (method, name) = ((&*user.method).into(), (&*user.ident).into());
-        Self::User { method, name, after: user.after }
+        Self::User { method, name, after: user.after, disconnect: user.disconnect }
     }
 
-    /// The user that the client has logged in as; none: it has not, or there is no such user any more.
+    /// The user that the client has logged in as; none: it has not, there is no such user any more, or that user's
+    /// connections were ended since.
     #[must_use]
     pub(crate) fn user<'d>(&self, directory: &'d Directory) -> Option<&'d User> {
-        let Self::User { method, name, after } = self else { return None };
+        let Self::User { disconnect, .. } = self else { return None };
+        self.same_user(directory).filter(|user| user.disconnect == *disconnect)
+    }
+
+    /// Whether there still is the user that the client has logged in as, and somebody has ended its connections since.
+    #[must_use]
+    pub(crate) fn was_disconnected(&self, directory: &Directory) -> bool {
+        self.same_user(directory).is_some() && self.user(directory).is_none()
+    }
+
+    fn same_user<'d>(&self, directory: &'d Directory) -> Option<&'d User> {
+        let Self::User { method, name, after, .. } = self else { return None };
         directory.user(method, name).filter(|user| user.after == *after)
     }
 

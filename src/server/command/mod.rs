@@ -4,6 +4,5 @@
 pub(super) mod access;
 pub(super) mod cluster;
 pub(super) mod data;
-pub(in crate::server) mod error_text;
 mod files;
 mod message;

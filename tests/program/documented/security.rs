@@ -7,7 +7,7 @@ const N1: &str = "node n1 of network plant";
 pub const ROWS: &[Row] = &[
     // A new network.
     run(0, "distkv-node key new --network plant --to key", &[" of network plant is in key\n"]),
-    hidden(0, "rm -f joe.secret new.secret ca.pem"),
+    hidden(0, "rm -f joe.secret other.secret new.secret ca.pem"),
     up(
         0,
         "distkv-node run --key key --name n1 --client 0.0.0.0:27586 --gossip 0.0.0.0:27587 \
@@ -67,6 +67,21 @@ pub const ROWS: &[Row] = &[
     ),
     // In plain text, nobody from another machine gets anywhere.
     hidden(2, "! env -u DISTKV_KEY distkv-node get site.lamp --connect n2.example.org"),
+    // A stolen password.
+    run(
+        0,
+        "distkv-node user password joe --new-secret-file other.secret --disconnect",
+        &["joe (password) has a new password; its open connections are ended"],
+    ),
+    hidden(0, "cp panel.ticket stolen.ticket"),
+    run(
+        0,
+        "distkv-node user ticket panel --to panel.ticket --force --disconnect --address n1.example.org \
+         --address n2.example.org",
+        &["the ticket with a new secret is in panel.ticket; its open connections are ended"],
+    ),
+    hidden(2, "distkv-node get site.lamp --ticket @panel.ticket"),
+    hidden(2, "! distkv-node get site.lamp --ticket @stolen.ticket"),
     // A lost laptop.
     hidden(0, "cp panel.ticket lost.ticket"),
     run(0, "distkv-node user remove panel", &["panel (token) is removed"]),
@@ -92,6 +107,11 @@ pub const ROWS: &[Row] = &[
         0,
         "distkv-node user ticket robot --to robot.ticket --force --address n1.example.org --address n2.example.org",
         &["is in robot.ticket"],
+    ),
+    run(
+        0,
+        "distkv-node user ticket robot --to robot.ticket --force --disconnect",
+        &["is in robot.ticket; its open connections are ended"],
     ),
     // A stolen key, and a rotation.
     run(0, "distkv-node key new --network plant --to new-key", &["is in new-key\n"]),

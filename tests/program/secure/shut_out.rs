@@ -14,6 +14,8 @@ use futures::future::{join, join_all};
 use super::{Keys, program, wait_for_links};
 use crate::processes::NodeProcess;
 
+mod disconnected;
+
 fn at(number: i64) -> Path {
     Path::root().push("site").unwrap().push(number).unwrap()
 }

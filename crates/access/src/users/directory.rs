@@ -10,7 +10,7 @@ use distkv_model::meta::{Login, grace_end, login};
 use distkv_model::path::Path;
 
 use super::place::{ALL_DATA, Place, read_acl_name};
-use super::record::{Record, Removal, Removals};
+use super::record::{Disconnect, Record, Removal, Removals};
 use super::roles::Role;
 use crate::acl::{Acl, Rights};
 use crate::secret::Secret;
@@ -41,6 +41,8 @@ pub struct User {
     /// After which removal the user was made again; none: it was never removed. With another one, it is another user of
     /// that name.
     pub after: Option<Removal>,
+    /// Under which end of the user's connections clients log in now; those of before may do nothing any more.
+    pub disconnect: Option<Disconnect>,
     /// The name of the access list; none: there is none, or it cannot be read.
     pub acl: Option<Box<str>>,
 }
@@ -311,8 +313,9 @@ impl Gathered {
                 self.warn(Warning::NoList(list.clone(), name.1.clone()));
             }
             let (method, ident) = name.clone();
-            let (secret, after) = (record.secret, record.after);
-            users.insert(name, User { method, ident, role, secret, event, after, acl });
+            let Record { secret, after, disconnect, .. } = record;
+            let user = User { method, ident, role, secret, event, after, disconnect, acl };
+            users.insert(name, user);
         }
         Directory {
             version,

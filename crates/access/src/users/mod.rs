@@ -26,5 +26,7 @@ pub use place::{
     NO_LIST, Place, acl_name_value, acl_path, is_list_name, removal_path, revoked_path,
     user_acl_path, user_path,
 };
-pub use record::{REMOVAL_BYTES, Record, RecordError, Removal, Removals};
+pub use record::{
+    DISCONNECT_BYTES, Disconnect, REMOVAL_BYTES, Record, RecordError, Removal, Removals,
+};
 pub use roles::{Role, is_before_login, least_role, least_role_at};

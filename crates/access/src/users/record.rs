@@ -1,4 +1,5 @@
-//! A user's record: `{role, password | token}`, and fields of others, which are kept.
+//! A user's record: `{role, password | token}`, what it knows of removals and of ends of connections, and fields of others,
+//! which are kept.
 
 use distkv_model::value::{Kind, Reader, Value, ValueError, write_bin, write_map_len, write_str};
 
@@ -32,6 +33,8 @@ pub struct Record {
     pub secret: Secret,
     /// Of a user who was removed before: which removal the record knows of.
     pub after: Option<Removal>,
+    /// Which end of the user's connections the record knows of; none: nobody has ended them.
+    pub disconnect: Option<Disconnect>,
     /// Other fields: key and value, each MessagePack.
     others: Vec<Field>,
 }
@@ -69,7 +72,8 @@ impl Record {
                 Ok(b"role") => record.role = Some(read_role(value)),
                 Ok(b"password") => password = Some(read_password(value)),
                 Ok(b"token") => token = Some(read_token(value)),
-                Ok(b"after") => record.after = Removal::read_id(value),
+                Ok(b"after") => record.after = read_id(value).map(Removal),
+                Ok(b"disconnect") => record.disconnect = read_id(value).map(Disconnect),
                 _ => record.others.push((key.into(), value.into())),
             }
         }
@@ -99,6 +103,9 @@ impl Record {
         }
         if let Some(Removal(id)) = &self.after {
             put("after", &|out| write_bin(id, out));
+        }
+        if let Some(Disconnect(id)) = &self.disconnect {
+            put("disconnect", &|out| write_bin(id, out));
         }
         let mut bytes = Vec::new();
         write_map_len(fields.len() + self.others.len(), &mut bytes);
@@ -173,14 +180,10 @@ impl Removal {
             let key = reader.read_raw().ok()?;
             let value = reader.read_raw().ok()?;
             if Reader::new(key).read_str_bytes() == Ok(b"again") {
-                return Self::read_id(value);
+                return read_id(value).map(Self);
             }
         }
         None
-    }
-
-    fn read_id(value: &[u8]) -> Option<Self> {
-        Reader::new(value).read_bin().ok()?.try_into().ok().map(Self)
     }
 
     /// What is stored once the user is made again: only records that know this removal count.
@@ -200,6 +203,19 @@ impl Removal {
         write_map_len(0, &mut value);
         value
     }
+}
+
+/// Which end of a user's connections a record knows of. A connection goes on only while the record has the one that it
+/// logged in under. It is random and no count: if two admins end connections on two sides of a split, neither keeps those
+/// that the other has let in since.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Disconnect(pub [u8; DISCONNECT_BYTES]);
+
+/// Bytes of its id.
+pub const DISCONNECT_BYTES: usize = 16;
+
+fn read_id<const N: usize>(value: &[u8]) -> Option<[u8; N]> {
+    Reader::new(value).read_bin().ok()?.try_into().ok()
 }
 
 fn read_role(value: &[u8]) -> Role {

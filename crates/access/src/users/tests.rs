@@ -111,6 +111,26 @@ fn a_record_is_written_as_it_is_read_and_keeps_fields_of_others() {
 }
 
 #[test]
+fn a_record_keeps_which_end_of_connections_it_knows_of_whatever_else_changes() {
+    let ended = Some(Disconnect([7; DISCONNECT_BYTES]));
+    let mut record = Record::of_auth_set(Secret::None);
+    record.disconnect = ended;
+    let read = |record: &Record| Record::read(record.write().unwrap().as_bytes()).unwrap();
+    let record =
+        read(&read(&record).with_secret(Secret::Token(TokenHash::of(&Sent::of_text("t")))));
+    assert_eq!(record.disconnect, ended);
+    let record = read(&record.before_acl().unwrap());
+    assert_eq!(record.disconnect, ended);
+    let stored = record.write().unwrap();
+    let found = directory(&[(JOE, stored.as_bytes().to_vec())]);
+    assert_eq!(found.user("password", "joe").unwrap().disconnect, ended);
+    // What is no id is none.
+    for odd in [&b"\x81\xaadisconnect\xc4\x01\x07"[..], b"\x81\xaadisconnect\x05"] {
+        assert_eq!(Record::read(odd).unwrap().disconnect, None);
+    }
+}
+
+#[test]
 fn a_record_of_the_original_is_read_and_converted() {
     let sent = Sent::of_text("test123");
     let value = [&b"\x81\xa8password\xc4\x20"[..], sent.as_bytes()].concat();
@@ -334,6 +354,7 @@ fn each_action_needs_the_role_of_the_documentation() {
         "auth",
         "auth_info",
         "auth_set",
+        "auth_disconnect",
     ];
     for action in Action::ALL {
         let name = action.name();

@@ -131,7 +131,9 @@ impl Witness {
         let Some(asked) = asked(request) else { return };
         // The hook has told of it.
         let is_told = |error: &ClientError| {
-            error.code == ErrorCode::Denied && !matches!(action, Action::AuthSet | Action::Restore)
+            let tells_itself =
+                matches!(action, Action::AuthSet | Action::AuthDisconnect | Action::Restore);
+            error.code == ErrorCode::Denied && !tells_itself
         };
         let (outcome, detail) = match result {
             Ok(true) => (Outcome::Begun, asked.detail),
@@ -156,7 +158,8 @@ impl Witness {
         }
     }
 
-    /// Whether the request is a user's own new secret, which needs no right: it may come as often as the user likes.
+    /// Whether the request is a user's own new secret, or the end of its own connections, which needs no right: it may come as
+    /// often as the user likes.
     fn is_own_secret(&self, request: &Request<'_>) -> bool {
         let Request::Auth(AuthRequest::Set(change)) = request else { return false };
         let is_secret_only = change.acl.is_none() && change.role.is_none();
@@ -258,8 +261,11 @@ fn describe(change: &UserChange<'_>) -> String {
     let mut text = format!("method {}", change.method);
     if change.secret.is_some() || change.sealed.is_some() {
         text.push_str(", new secret");
-    } else if change.acl.is_none() && change.role.is_none() {
+    } else if change.acl.is_none() && change.role.is_none() && !change.disconnects {
         text.push_str(", new secret made by the node");
+    }
+    if change.disconnects {
+        text.push_str(", connections ended");
     }
     for (what, name) in [("role", change.role), ("access list", change.acl)] {
         if let Some(name) = name {
@@ -279,9 +285,25 @@ mod tests {
 
     fn witness() -> (Audit, Witness) {
         let audit = Audit::default();
-        let amy = Identity::User { method: "password".into(), name: "amy".into(), after: None };
+        let (method, name) = ("password".into(), "amy".into());
+        let amy = Identity::User { method, name, after: None, disconnect: None };
         let witness = Witness::new(audit.clone(), amy, "::ffff:10.0.0.7".parse().unwrap());
         (audit, witness)
+    }
+
+    fn change(user: &str) -> UserChange<'_> {
+        UserChange {
+            method: "password",
+            user,
+            chain: ChainField::Any,
+            sealed: None,
+            secret: Some(b"geheim"),
+            acl: Some("lamps"),
+            role: None,
+            force: false,
+            is_dialogue: false,
+            disconnects: false,
+        }
     }
 
     fn login(user: &str) -> Login<'_> {
@@ -367,17 +389,7 @@ mod tests {
     #[test]
     fn who_changes_its_own_secret_again_and_again_is_one_line_and_a_count() {
         let (audit, witness) = witness();
-        let set = |user| UserChange {
-            method: "password",
-            user,
-            chain: ChainField::Any,
-            sealed: None,
-            secret: Some(b"geheim"),
-            acl: None,
-            role: None,
-            force: false,
-            is_dialogue: false,
-        };
+        let set = |user| UserChange { acl: None, ..change(user) };
         let told = |user| {
             for _ in 0..20 {
                 witness.answered(
@@ -396,24 +408,22 @@ mod tests {
     #[test]
     fn a_change_of_a_user_is_told_without_its_secret() {
         let (audit, witness) = witness();
-        let change = UserChange {
-            method: "password",
-            user: "joe",
-            chain: ChainField::Any,
-            sealed: None,
-            secret: Some(b"geheim"),
-            acl: Some("lamps"),
-            role: None,
-            force: false,
-            is_dialogue: false,
-        };
-        let request = Request::Auth(AuthRequest::Set(change));
-        witness.answered(Action::AuthSet, &request, None, Ok(false));
-        let record = records(&audit).pop().unwrap();
-        assert_eq!(record.user.as_deref(), Some("amy"));
-        assert_eq!(record.target.as_deref(), Some("joe"));
-        let expected = "method password, new secret, access list lamps";
-        assert_eq!(record.detail.as_deref(), Some(expected));
+        let disconnects =
+            |secret| UserChange { acl: None, disconnects: true, secret, ..change("joe") };
+        for (change, expected) in [
+            (change("joe"), "method password, new secret, access list lamps"),
+            (disconnects(None), "method password, connections ended"),
+            (disconnects(Some(b"geheim")), "method password, new secret, connections ended"),
+        ] {
+            let action = change.action();
+            let request = Request::Auth(AuthRequest::Set(change));
+            witness.answered(action, &request, None, Ok(false));
+            let record = records(&audit).pop().unwrap();
+            assert_eq!(record.user.as_deref(), Some("amy"));
+            assert_eq!(record.target.as_deref(), Some("joe"));
+            assert_eq!(record.action, Some(action.name()));
+            assert_eq!(record.detail.as_deref(), Some(expected));
+        }
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! `auth_set`, `auth_delete`, `auth_get` and `set_auth_typ`: users, and how they log in. Of what is secret, a
+//! `auth_set`, `auth_disconnect`, `auth_delete`, `auth_get` and `set_auth_typ`: users, and how they log in. Of what is secret, a
 //! reply has a token that was made just now, and nothing else.
 
 use distkv_access::secret::{PasswordHash, Secret, Sent, TOKEN_BYTES, TokenHash, token_text};
 use distkv_access::users::{
-    GRACE_MS_MAX, NO_LIST, Place, REMOVAL_BYTES, Record, Removal, Role, User, acl_name_value,
-    is_list_name, revoked_path, user_acl_path, user_path,
+    DISCONNECT_BYTES, Disconnect, GRACE_MS_MAX, NO_LIST, Place, REMOVAL_BYTES, Record, Removal,
+    Role, User, acl_name_value, is_list_name, revoked_path, user_acl_path, user_path,
 };
 
 use crate::model::entry::Entry;
@@ -38,7 +38,7 @@ const LISTED_ADMIN: &str = "who has an access list is no admin; nothing was chan
 const TOKEN_CHARS_MIN: usize = 32;
 
 impl Session {
-    /// `auth_set`: makes a user, or changes one.
+    /// `auth_set`: makes a user, or changes one. `auth_disconnect`: ends the connections of one who is there.
     pub(super) fn set_user(
         &mut self,
         cx: &Context<'_>,
@@ -57,6 +57,9 @@ impl Session {
         let record = entry.and_then(Entry::value).and_then(|v| Record::read(v).ok());
         // A record of somebody who did not know of the removal gives a new one nothing: neither secret nor role.
         let record = record.filter(|record| record.is_in_force(&known.removals));
+        if change.disconnects && record.is_none() {
+            return Err(no_user(change.method, change.user));
+        }
         let held = held(&change.chain, entry.filter(|_| record.is_none()))?;
         let again = match known.removals.is_any() && record.is_none() {
             true => Some(Removal(random::<REMOVAL_BYTES>()?)),
@@ -91,7 +94,7 @@ impl Session {
                 Some(Secret::Token(TokenHash::of(&sent)))
             }
             // The secret stays.
-            (Some(_), PASSWORD | TOKEN, None) if changes_more => None,
+            (Some(_), PASSWORD | TOKEN, None) if changes_more || change.disconnects => None,
             (_, PASSWORD, None) => {
                 let text = "the field 'password' (or 'secret') is missing; nothing was changed";
                 return Err(ClientError::bad_request(text));
@@ -110,7 +113,7 @@ impl Session {
             (ChainField::New, Some(_), None) if matches!(change.method, PASSWORD | TOKEN) => None,
             (ChainField::New, Some(present), secret) => {
                 let mut new = new_record(None, (*secret).clone(), role, change.acl.is_some());
-                new.after.clone_from(&present.after);
+                (new.after, new.disconnect) = (present.after, present.disconnect);
                 Some(new)
             }
             _ => None,
@@ -121,6 +124,9 @@ impl Session {
         let is_listless = again.is_some() && change.acl.is_none() && role.is_some();
         let mut record = new_record(record, secret, role, change.acl.is_some());
         record.after = again.or(record.after);
+        if change.disconnects {
+            record.disconnect = Some(Disconnect(random::<DISCONNECT_BYTES>()?));
+        }
         let value = record.write().map_err(|e| ClientError::bad_request(e.to_string()))?;
         let list = change.acl.map(|list| (list != NO_LIST).then(|| acl_name_value(list)));
         // What is so already is no change: so a client that does not know whether it arrived can send it again.
@@ -168,7 +174,12 @@ impl Session {
             made.number = made.number.max(make(cx, wanted)?.number).max(known.take_open(cx)?);
             made.written.changed = true;
         }
-        tracing::info!(method = change.method, user = change.user, "a user was set");
+        let (method, user) = (change.method, change.user);
+        if change.disconnects {
+            tracing::info!(method, user, "the connections of a user are ended");
+        } else {
+            tracing::info!(method, user, "a user was set");
+        }
         let extra = token.as_deref().map(|token| ("token", token));
         if change.is_dialogue {
             self.end_dialogue(cx, seq, &made, out);
@@ -192,20 +203,25 @@ impl Session {
         say(4, "state", "end", out);
     }
 
-    /// Whether the client may make this change: an admin each, and a user a new secret of its own.
+    /// Whether the client may make this change: an admin each, and a user a new secret of its own, or the end of its own
+    /// connections.
     fn check_may_set(&self, cx: &Context<'_>, change: &UserChange<'_>) -> Result<(), ClientError> {
-        self.authorise(cx, Action::AuthSet, Target::Node)?;
-        let is_planted = cx.access.makes(Mistake::Action(Action::AuthSet));
+        let action = change.action();
+        self.authorise(cx, action, Target::Node)?;
+        let is_planted = cx.access.makes(Mistake::Action(action));
         if cx.access.role == Some(Role::Admin) || is_planted {
             return Ok(());
         }
         let is_own = self.identity.is_named(change.method, change.user);
-        let has_secret =
-            change.secret.is_some() || change.sealed.is_some() || change.method == TOKEN;
+        // Users without a secret are all the same to a node: none of them ends the others.
+        let has_secret = change.secret.is_some()
+            || change.sealed.is_some()
+            || change.method == TOKEN
+            || (change.disconnects && change.method == PASSWORD);
         if is_own && change.acl.is_none() && change.role.is_none() && has_secret {
             return self.check_knows_secret(cx);
         }
-        let denied = Denied::Role { action: Action::AuthSet, needed: Role::Admin };
+        let denied = Denied::Role { action, needed: Role::Admin };
         Err(denied.error(Target::Node, &cx.access))
     }
 

@@ -137,7 +137,7 @@ fn write_client(number: u64, guest: &Guest, cx: &Context<'_>, out: &mut Vec<u8>)
     row.finish(out);
 }
 
-/// `{result: [{time, event, tock, value, deleted}], before, reach: {time, tock}, cut, gaps}`.
+/// `{result: [{time, event, version_tock, made, value, purged, before_unknown}], before, reach: {time, tock}, cut, gaps, hole}`.
 fn write_history(path: &Path, history: &History, message: &mut MessageWriter<'_>) {
     let list = message.key("result");
     write_array_len(history.steps.len(), list);
@@ -146,6 +146,9 @@ fn write_history(path: &Path, history: &History, message: &mut MessageWriter<'_>
         row.optional_u64("time", step.time_ms);
         write_version(path, step.after.as_ref(), &mut row);
         row.bool("purged", step.after.is_none());
+        if step.is_before_unknown {
+            row.bool("before_unknown", true);
+        }
         row.finish(list);
     }
     match &history.before {
@@ -160,7 +163,11 @@ fn write_history(path: &Path, history: &History, message: &mut MessageWriter<'_>
     reach.u64("time", history.reach.time_ms);
     reach.u64("tock", history.reach.tock.get());
     reach.finish(message.key("reach"));
-    message.bool("cut", history.is_cut).bool("gaps", history.has_gaps);
+    let has_gaps = history.has_gaps || history.hole.is_some();
+    message.bool("cut", history.is_cut).bool("gaps", has_gaps);
+    if let Some(hole) = &history.hole {
+        message.str("hole", hole);
+    }
 }
 
 fn write_version(path: &Path, version: Option<&Version>, row: &mut LongMap) {

@@ -13,8 +13,8 @@ use crate::model::value::{write_array_len, write_map_len, write_nil, write_str, 
 use crate::protocol::client::reply::StreamTag;
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
 use crate::server::access::authorise::Target;
-use crate::server::command::error_text::shown;
 use crate::server::connections::session::{Context, Session, Then};
+use crate::server::error_text::shown;
 use crate::server::info::{MemberInfo, MemberState};
 use crate::server::purge_block::PurgeBlock;
 

@@ -24,9 +24,9 @@ use crate::protocol::client::request::{ChainLength, StateParts, tick_of};
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
 use crate::server::access::authorise::Target;
 use crate::server::access::mistakes::Mistake;
-use crate::server::command::error_text::shown;
 use crate::server::command::files::storage::write_storage;
 use crate::server::connections::session::{Context, Purpose, Session, Then};
+use crate::server::error_text::shown;
 use crate::server::info::StorageStatus;
 
 impl Session {

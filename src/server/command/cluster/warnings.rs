@@ -54,6 +54,7 @@ kinds! {
     Audit = "audit",
     Grace = "grace",
     Unenforced = "unenforced",
+    DiskRoom = "disk_room",
 }
 
 /// One line for people.
@@ -96,6 +97,7 @@ impl Shared {
         let mut all = Warnings::default();
         let storage = info.storage();
         all.add(Kind::Disk, storage.as_ref().and_then(StorageStatus::log_warning));
+        all.add(Kind::DiskRoom, storage.as_ref().and_then(|storage| storage.room_warning.clone()));
         all.add(Kind::Snapshot, storage.as_ref().and_then(StorageStatus::snapshot_warning));
         let scheduled = info.scheduled();
         all.add(Kind::ScheduledSnapshot, scheduled.as_ref().and_then(ScheduledStatus::warning));

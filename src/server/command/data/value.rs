@@ -45,7 +45,6 @@ pub(in crate::server) struct CopiesWait {
     event: Event,
     wanted: usize,
     deadline: Millis,
-    timeout: Millis,
     /// The reply, ready to be sent.
     reply: Vec<u8>,
     /// Of the log's batch with the change.
@@ -520,11 +519,10 @@ impl<'a> Job<'a> {
                     Some((event, seq)) => {
                         let mut reply = Vec::new();
                         write_reply(self.seq, write, hides_old, &written, names, tock, &mut reply);
-                        let timeout = write.copies_timeout;
-                        let deadline = cx.now.saturating_add(timeout);
+                        let deadline = cx.now.saturating_add(write.copies_timeout);
                         let wanted = write.copies;
                         let number = 0; // the caller knows it
-                        Some(CopiesWait { seq, event, wanted, deadline, timeout, reply, number })
+                        Some(CopiesWait { seq, event, wanted, deadline, reply, number })
                     }
                 }
             }
@@ -535,10 +533,10 @@ impl<'a> Job<'a> {
 
 impl CopiesWait {
     fn write_unknown_fate(&self, cx: &Context<'_>, copies: usize, tock: Tock, out: &mut Vec<u8>) {
+        // Not for how long: a client that tried before has waited for longer than this node knows.
         let text = format!(
-            "the change is made here, but after {} s only {copies} of {} confirmed it; \
+            "the change is made here, but only {copies} of {} confirmed it in time; \
              it will spread by itself when they can be reached",
-            self.timeout as f64 / 1000.0,
             count_of(self.wanted as u64, "peer has", "peers have"),
         );
         let error = ClientError::of_made(ErrorCode::UnknownFate, text);

@@ -11,8 +11,8 @@ use crate::protocol::client::request::{ChainLength, WriteRequest};
 use crate::protocol::client::{ClientError, ErrorCode, MessageWriter};
 use crate::replica::write::{WriteError, Written};
 use crate::replica::write_ids::Made;
-use crate::server::command::error_text::{show_path, show_value};
 use crate::server::connections::session::{Context, NodeNames};
+use crate::server::error_text::{show_path, show_value};
 
 /// An error that answers a request; a result within a batch's without `seq`, and without `tock`.
 pub(super) fn write_refused(

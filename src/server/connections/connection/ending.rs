@@ -61,17 +61,24 @@ impl Connection {
                 "the certificate of the user {name:?} has expired; connect again with another one"
             );
         }
-        match &self.exchange.session.identity {
+        let (identity, shared) = (&self.exchange.session.identity, &self.exchange.shared);
+        match identity {
+            Identity::User { method, name, .. }
+                if identity.was_disconnected(&shared.policy_data.directory(&shared.hub)) =>
+            {
+                format!(
+                    "somebody has ended the connections of the user {name:?} (method {method:?}); log in again, with the \
+                     present secret"
+                )
+            }
             Identity::User { method, name, .. } => format!(
                 "the user {name:?} (method {method:?}) was removed, also if there is another one of that name now, or \
                  may not log in by this method any more"
             ),
-            Identity::Unknown | Identity::KeyHolder => {
-                match self.exchange.shared.hub.read(Engine::closed) {
-                    Some(closed) => closed.to_string(),
-                    None => String::from("logins were switched on for a moment"),
-                }
-            }
+            Identity::Unknown | Identity::KeyHolder => match shared.hub.read(Engine::closed) {
+                Some(closed) => closed.to_string(),
+                None => String::from("logins were switched on for a moment"),
+            },
         }
     }
 

@@ -81,7 +81,8 @@ impl Place {
 
     /// A client that has logged in as a user that there is, or was.
     pub(super) fn login(&self, name: &str, qlen: u64) -> Client {
-        let identity = Identity::User { method: "password".into(), name: name.into(), after: None };
+        let (method, name) = ("password".into(), name.into());
+        let identity = Identity::User { method, name, after: None, disconnect: None };
         self.node.server.assume(identity);
         let client = self.node.connect_with_qlen(qlen);
         self.node.server.assume(Identity::KeyHolder);

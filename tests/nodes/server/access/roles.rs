@@ -18,7 +18,8 @@ enum Refusal {
     Role,
 }
 
-/// Whom an action is for: an index of [`SESSIONS`]. Users may do `auth_set` for a new secret of their own only.
+/// Whom an action is for: an index of [`SESSIONS`]. Users may do `auth_set` for a new secret of their own only, and
+/// `auth_disconnect` of themselves only.
 fn least(action: &str) -> usize {
     match action {
         "auth" | "diffie_hellman" => 0,
@@ -54,7 +55,7 @@ fn request(action: Action) -> Value {
         "auth_set" => map! {
             "action": name, "typ": "password", "kind": "user", "ident": "joe", "role": "user",
         },
-        "auth_get" | "auth_delete" => {
+        "auth_get" | "auth_delete" | "auth_disconnect" => {
             map! {"action": name, "typ": "password", "kind": "user", "ident": "joe"}
         }
         "auth_list" => map! {"action": name, "typ": "password", "kind": "user"},

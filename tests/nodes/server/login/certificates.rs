@@ -13,7 +13,7 @@ use distkv_tls::{Ca, Clock, ServerTls, Ticket};
 
 use super::sides::{elsewhere, heal, serve_with};
 use super::{admin, limited, secured, secured_config};
-use crate::harness::Node;
+use crate::harness::{Node, Value};
 
 fn now() -> u64 {
     rt::wall_clock_ms() / 1_000
@@ -80,6 +80,26 @@ fn a_certificates_connection_ends_if_its_user_was_made_again_meanwhile() {
     assert!(ended.contains("was removed"), "{ended}");
     // A certificate says a name, and is good for who has it now.
     ask(&joe(&ca, &cut_off)).unwrap();
+}
+
+#[test]
+fn a_certificate_logs_in_again_after_somebody_has_ended_its_users_connections() {
+    let ca = Ca::make("plant", now()).unwrap();
+    let node = Node::found_with("n1", config(&ca));
+    let mut admin = admin(&node);
+    admin.ok(limited("joe", "test123", "*"));
+    for secret in [None, Some("new12345")] {
+        let client = joe(&ca, &node);
+        ask(&client).unwrap();
+        let secret = secret.map_or(Value::Nil, Value::from);
+        admin.ok(map! {
+            "action": "auth_disconnect", "typ": "password", "ident": "joe", "secret": secret,
+        });
+        let ended = rt::block_on(rt::timeout(crate::harness::PATIENCE, client.closed()));
+        let ended = ended.expect("it ends").to_string();
+        assert!(ended.contains("somebody has ended the connections of the user"), "{ended}");
+    }
+    ask(&joe(&ca, &node)).unwrap();
 }
 
 #[test]

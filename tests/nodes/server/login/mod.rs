@@ -2,6 +2,7 @@
 
 mod certificates;
 mod changes;
+mod disconnected;
 mod grace;
 mod guests;
 mod keeps_user;

@@ -127,9 +127,9 @@ fn a_role_that_there_is_not_is_told_before_a_secret_is_asked_for() {
 /// instead, with this word.
 fn node_that_is_lost(code: Option<&'static str>) -> FakeNode {
     FakeNode::start(move |request| match (request.str("action"), code) {
-        (Some("auth_set"), Some(code)) => vec![error("no", code)],
+        (Some("auth_set" | "auth_disconnect"), Some(code)) => vec![error("no", code)],
         // The thread that would have answered ends, and the connection with it.
-        (Some("auth_set"), None) => panic!("it is lost"),
+        (Some("auth_set" | "auth_disconnect"), None) => panic!("it is lost"),
         (Some("auth_get"), _) => vec![changed(true)],
         _ => vec![Fields::new().str("network", "plant").clone()],
     })
@@ -254,6 +254,49 @@ fn a_token_that_is_printed_and_lost_on_its_way_is_told_with_how_to_make_another_
         let another = format!("`distkv-node user token joe --to FILE --connect {connect}` makes");
         assert!(done.stderr.contains("lost: ") && done.stderr.contains(&another), "{done:?}");
     }
+}
+
+/// Such a node would take the new secret, and end no connections, if it were asked as for a new secret alone.
+#[test]
+fn a_node_that_ends_no_connections_of_who_stays_changes_nothing_and_the_command_says_so() {
+    let scratch = tempfile::tempdir().unwrap();
+    let ticket = scratch.path().join("joe.ticket").to_str().unwrap().to_owned();
+    let node = FakeNode::start(|request| match request.str("action") {
+        Some("auth_get") => vec![changed(true)],
+        Some("status") => vec![Fields::new().str("network", "plant").clone()],
+        Some("auth_set") => panic!("it must not be asked for half of it"),
+        _ => vec![error("there is no such action", "unknown_action")],
+    });
+    let connect = node.address.to_string();
+    for command in [
+        &["disconnect", "joe", "--method", "token"][..],
+        &["token", "joe", "--disconnect"],
+        &["ticket", "joe", "--method", "token", "--disconnect", "--to", &ticket],
+    ] {
+        let done = cli(&[&["user"], command, &["--connect", &connect]].concat());
+        assert_eq!(done.code, 3, "{command:?}: {done:?}");
+        let says = ["of an older version", "nothing was changed", "user remove joe --method token"];
+        assert!(says.iter().all(|says| done.stderr.contains(says)), "{done:?}");
+        assert_eq!(
+            (done.stdout.as_str(), file_names(scratch.path()).len()),
+            ("", 0),
+            "{command:?}"
+        );
+    }
+}
+
+#[test]
+fn the_end_of_connections_whose_answer_is_lost_may_be_asked_for_again() {
+    let node = node_that_is_lost(None);
+    let connect = node.address.to_string();
+    let method = ["--method", "token", "--connect", &connect];
+    let done = cli(&[&["user", "disconnect", "joe"], &method[..]].concat());
+    assert_eq!(done.code, 7, "{done:?}");
+    assert!(done.stderr.contains("to be sure, type the command again"), "{done:?}");
+    let token = ["user", "token", "joe", "--disconnect", "--connect", &connect];
+    let done = cli(&token);
+    assert_eq!(done.code, 7, "{done:?}");
+    assert!(done.stderr.contains("lost: "), "{done:?}");
 }
 
 #[test]

@@ -88,6 +88,7 @@ fn course(action: Action) -> Course {
         | A::Auth
         | A::AuthInfo
         | A::AuthSet
+        | A::AuthDisconnect
         | A::AuthGet
         | A::AuthDelete
         | A::SetAuthTyp

@@ -139,6 +139,8 @@ actions! {
     AuthGet = "auth_get",
     /// Makes a user, or changes one.
     AuthSet = "auth_set",
+    /// Ours: ends a user's open connections, and may give it a new secret in the same change.
+    AuthDisconnect = "auth_disconnect",
     /// Ours: removes a user for good.
     AuthDelete = "auth_delete",
     /// Streams the users.

@@ -50,7 +50,7 @@ pub enum AuthRequest<'a> {
         /// How much of the chain is wanted.
         chain: ChainLength,
     },
-    /// `auth_set`.
+    /// `auth_set` and `auth_disconnect`.
     Set(UserChange<'a>),
     /// `auth_delete`: the user is no more, at all nodes, whatever others change of it at the same time.
     Delete {
@@ -111,6 +111,17 @@ pub struct UserChange<'a> {
     /// The client expects a stream, in which it is asked for the user's name: the original's clients, for the method
     /// `_test`.
     pub is_dialogue: bool,
+    /// The user's open connections end, in the same change. Only who is there is changed, and the secret stays unless another
+    /// one is given.
+    pub disconnects: bool,
+}
+
+impl UserChange<'_> {
+    /// The action by which it was asked for.
+    #[must_use]
+    pub fn action(&self) -> Action {
+        if self.disconnects { Action::AuthDisconnect } else { Action::AuthSet }
+    }
 }
 
 /// Says nothing of what is secret.
@@ -177,6 +188,23 @@ pub(in crate::protocol::client) fn decode_auth<'a>(
                 role: optional_name(fields, Field::Role)?,
                 force: fields.flag(Field::Force)?,
                 is_dialogue: fields.optional_text(Field::State)? == Some("start"),
+                disconnects: false,
+            })
+        }
+        Action::AuthDisconnect => {
+            check_kind(fields)?;
+            AuthRequest::Set(UserChange {
+                method: name(fields, Field::Typ)?,
+                user: name(fields, Field::Ident)?,
+                chain: ChainField::decode(fields.get(Field::Chain))?,
+                sealed: secret(fields, Field::Password)?,
+                secret: secret(fields, Field::Secret)?,
+                acl: None,
+                role: None,
+                // It takes no right away.
+                force: true,
+                is_dialogue: false,
+                disconnects: true,
             })
         }
         Action::AuthDelete => {
@@ -290,8 +318,10 @@ mod tests {
         assert_eq!(decoded(&login).unwrap(), "Login(\"token\", \"joe\")");
         let list = [("action", "auth_list"), ("typ", "password"), ("kind", "user")];
         assert_eq!(decoded(&list).unwrap(), "List(\"password\", None)");
-        let set = [("action", "auth_set"), ("typ", "root"), ("ident", "*"), ("role", "user")];
-        assert_eq!(decoded(&set).unwrap(), "Set(\"root\", \"*\")");
+        for action in ["auth_set", "auth_disconnect"] {
+            let set = [("action", action), ("typ", "root"), ("ident", "*"), ("role", "user")];
+            assert_eq!(decoded(&set).unwrap(), "Set(\"root\", \"*\")");
+        }
         assert_eq!(decoded(&[("action", "set_auth_typ")]).unwrap(), "SetMethod(None)");
         assert!(decoded(&[("action", "set_auth_typ"), ("grace_ms", "x")]).is_err());
     }

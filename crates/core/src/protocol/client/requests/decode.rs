@@ -240,6 +240,7 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
         | Action::Auth
         | Action::AuthGet
         | Action::AuthSet
+        | Action::AuthDisconnect
         | Action::AuthList
         | Action::AuthDelete
         | Action::SetAuthTyp => Request::Auth(decode_auth(action, fields)?),

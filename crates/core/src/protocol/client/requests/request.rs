@@ -438,7 +438,7 @@ pub enum Request<'a> {
     TestAcl(AclTest<'a>),
     /// `fake_info`, `fake_info_send`.
     Forge,
-    /// `diffie_hellman`, `auth`, `auth_list`, `auth_get`, `auth_set`, `set_auth_typ`.
+    /// `diffie_hellman`, `auth`, `auth_list`, `auth_get`, `auth_set`, `auth_disconnect`, `set_auth_typ`.
     Auth(AuthRequest<'a>),
 }
 

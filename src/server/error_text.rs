@@ -7,12 +7,12 @@ use crate::model::value::{Kind, Reader};
 const SHOWN: usize = 200;
 
 /// Whether a text is cut short.
-pub(in crate::server) fn is_cut(text: &str) -> bool {
+pub(super) fn is_cut(text: &str) -> bool {
     text.char_indices().nth(SHOWN).is_some()
 }
 
 /// A text, cut short.
-pub(in crate::server) fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     match text.char_indices().nth(SHOWN) {
         None => text.to_owned(),
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
@@ -20,7 +20,7 @@ pub(in crate::server) fn shown(text: &str) -> String {
 }
 
 /// A path in text form.
-pub(in crate::server) fn show_path(path: &Path) -> String {
+pub(super) fn show_path(path: &Path) -> String {
     shown(&path.to_string())
 }
 
