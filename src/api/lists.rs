@@ -100,15 +100,19 @@ pub(super) async fn history(
         reach.extend(entry::time_of(&told, "time").map(|time| ("time".into(), time.into())));
         reach.extend(told.u64("tock").map(|tock| ("tock".into(), entry::number(tock))));
     }
-    let text = json!({
+    let mut told = json!({
         "items": items,
         "before": within("before").map(|before| change(&before)).transpose()?,
         "reach": reach,
         "cut": message.bool("cut").unwrap_or_default(),
         "gaps": message.bool("gaps").unwrap_or_default(),
     });
+    if let (Some(hole), Some(fields)) = (message.str("hole"), told.as_object_mut()) {
+        fields.insert("hole".into(), hole.into());
+    }
+    let text = format!("{told}\n");
     let mut reply = Reply::new(StatusCode::OK, JSON, Vec::new());
-    reply.content = charged(client, format!("{text}\n").into_bytes());
+    reply.content = charged(client, text.into_bytes());
     Ok(reply)
 }
 
@@ -132,8 +136,10 @@ fn change(row: &Message) -> Result<Json, Failure> {
             out.insert(name.into(), time.into());
         }
     }
-    if row.bool("purged") == Some(true) {
-        out.insert("purged".into(), true.into());
+    for flag in ["purged", "before_unknown"] {
+        if row.bool(flag) == Some(true) {
+            out.insert(flag.into(), true.into());
+        }
     }
     Ok(Json::Object(out))
 }

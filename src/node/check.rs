@@ -267,7 +267,7 @@ fn check_files(config: &Config, found: &mut Vec<Problem>) {
         }
     }
     if let Some(path) = &config.peer_file
-        && let Err(why) = may_replace(config, path)
+        && let Err(why) = may_replace(path)
     {
         let text = format!(
             "{}: it cannot be written: {why}; after a restart the node would know only the peers that it is told of",
@@ -362,6 +362,13 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// Whether the folder of a file is not there, and will not be, since the start does not make it either.
+pub(in crate::node) fn is_folder_missing(config: &Config, file: &Path) -> bool {
+    let folder = folder_of(file);
+    let is_missing = fs::metadata(folder).is_err_and(|why| why.kind() == io::ErrorKind::NotFound);
+    is_missing && !is_made_first(config, folder)
+}
+
 /// Whether a folder is there once the data directory is made, which is the first that a start makes.
 fn is_made_first(config: &Config, folder: &Path) -> bool {
     let data = config.data.as_ref();
@@ -416,13 +423,12 @@ fn may_write_folder(path: &Path, is_read: bool) -> Result<(), String> {
 }
 
 /// Whether a file can be put in the place of this one, as a node does with its peer file: what counts is the folder.
-fn may_replace(config: &Config, path: &Path) -> Result<(), String> {
+fn may_replace(path: &Path) -> Result<(), String> {
     let folder = folder_of(path);
     match fs::metadata(folder) {
         Ok(meta) if meta.is_dir() => may_write_folder(folder, false),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && is_made_first(config, folder) => {
-            Ok(())
-        }
+        // It is made first, or a start is refused, which is told already.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Ok(_) => Err(format!("{} is no directory", folder.display())),
         Err(error) => Err(format!("{}: {error}", folder.display())),
     }

@@ -8,6 +8,7 @@ use distkv_tls::Ca;
 
 pub use distkv_durable::SyncPolicy;
 
+pub use super::lifecycle::phase::StartPhase;
 pub use super::scheduled::Schedule;
 pub(crate) use super::scheduled::ScheduledConfig;
 pub(crate) use super::security::{KeyConfig, KeyStore};
@@ -125,6 +126,8 @@ pub struct Config {
     pub tls: Option<TlsConfig>,
     /// The port for metrics and health; none: there is none.
     pub http: Option<HttpConfig>,
+    /// Where the start notes how far it has come.
+    pub phase: StartPhase,
 }
 
 /// The HTTP port.

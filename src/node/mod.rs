@@ -203,7 +203,7 @@ impl Node {
             scheduled.map(|scheduled| Scheduled::open(&config, scheduled)).transpose()?;
         let stored = known_peers(&config, has_data)?;
         let knows_peers = !config.peers.is_empty() || !stored.peers.is_empty();
-        let plan = Plan::make(&config.start, has_data, knows_peers).await?;
+        let plan = Plan::make(&config, has_data, knows_peers).await?;
         let ports = Ports::open(&config).await?;
         let me = Arc::new(ports.myself(&config));
         let certificates = tls_of(&config, &me)?;
@@ -487,6 +487,7 @@ fn tell_of_keys(audit: &Audit, set: &Result<KeysRead, OtherNetwork>) {
 /// Opens and reads the data directory, if there is one.
 async fn open_data(config: &Config) -> Result<Option<Opened>, NodeError> {
     let Some(data) = config.data.clone() else { return Ok(None) };
+    config.phase.note("reading its data directory");
     let (network, name) = (config.network.clone(), config.name.clone());
     rt::spawn_blocking(move || durable::open(&data, &network, &name).map(Some)).await
 }
@@ -520,6 +521,7 @@ fn tls_of(config: &Config, me: &Arc<Myself>) -> Result<Option<Arc<Certificates>>
 
 /// Begins with the state that was read. From then on the directory records what leaves the node.
 async fn prepare(config: &Config, opened: Opened) -> Result<Prepared, NodeError> {
+    config.phase.note("beginning a new log in its data directory");
     let (name, config) = (config.name.clone(), config.clone());
     let prepare = move || opened.prepare(&name, |id| engine_config(&config, id));
     rt::spawn_blocking(prepare).await.map_err(|_| NodeError::TableFull)

@@ -111,6 +111,7 @@ impl RequestKind {
             | A::FakeInfo
             | A::FakeInfoSend
             | A::AuthSet
+            | A::AuthDisconnect
             | A::AuthDelete
             | A::AuthList
             | A::SetAuthTyp => Self::Admin,

@@ -20,6 +20,7 @@
 mod files;
 mod foreign;
 mod full_disk;
+mod holes;
 mod kills;
 mod network;
 mod place;

@@ -16,6 +16,7 @@ use distkv_storage as storage;
 mod age_clock;
 mod logger;
 mod open;
+mod room;
 mod saver;
 pub mod state;
 #[cfg(test)]
@@ -24,6 +25,7 @@ mod tests;
 pub use age_clock::{AgeClock, BELIEVED_AFTER_MS, ClockNews, Known};
 pub use logger::Logger;
 pub use open::{Opened, Prepared, TableFull};
+pub use room::LittleRoom;
 pub use saver::SaveJob;
 
 use crate::model::defects::Defects;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::age_clock::{AgeClock, Known};
+use super::room::{RoomWatch, needed};
 use super::saver::{SaveJob, save};
 use super::state::LogState;
 use super::{LogSettings, SyncPolicy, System};
@@ -137,6 +138,8 @@ pub struct Logger {
     complain_at: Millis,
     /// When to look whether the data directory is still in its place.
     place_at: Millis,
+    /// How much room the disk has.
+    room: RoomWatch,
     /// What says how old files are.
     ages: AgeClock,
     system: Arc<dyn System>,
@@ -182,6 +185,7 @@ impl Logger {
             save_at: 0,
             complain_at: 0,
             place_at: 0,
+            room: RoomWatch::default(),
             ages: AgeClock::new(found.known, wall_clock_ms, now),
             system,
         }
@@ -562,6 +566,8 @@ impl Logger {
                 self.fail(&error);
             }
         }
+        let is_saving = self.state.view().is_saving;
+        self.look_at_room(is_saving, now);
         let Some(log) = &self.log else {
             self.disappoint();
             if now >= self.retry_at && !self.is_cutting {
@@ -573,7 +579,6 @@ impl Logger {
         if self.is_cutting {
             return;
         }
-        let is_saving = self.state.view().is_saving;
         let wants_snapshot =
             self.state.has_wishes() || (self.is_snapshot_due() && now >= self.save_at);
         // An empty one never gets old: it would only be followed by an identical one.
@@ -596,6 +601,13 @@ impl Logger {
     fn is_snapshot_due(&self) -> bool {
         let bytes = self.settings.snapshot_after.max(self.snapshot_bytes);
         self.since_snapshot.bytes >= bytes || self.since_snapshot.files >= FILES_MAX
+    }
+
+    /// While a snapshot is made, some of the room for it is taken already: then that tells nothing.
+    fn look_at_room(&mut self, is_saving: bool, now: Millis) {
+        let (after, since) = (self.settings.snapshot_after, self.since_snapshot.bytes);
+        let needed = (!is_saving).then(|| needed(after, since, self.snapshot_bytes));
+        self.room.look(&**self.files.dir.disk(), needed, now);
     }
 
     /// While logging fails there are no snapshots for anybody.
@@ -637,9 +649,11 @@ impl Logger {
     fn show(&self) {
         let (number, since) = (self.files.number, self.since_snapshot.bytes);
         let log = self.log.as_ref().map(|log| (number, log.len()));
+        let (room, little) = (self.room.seen(), self.room.little());
         self.state.update(|view| {
             view.log = log;
             view.since_snapshot = since;
+            (view.room, view.little_room) = (room, little);
         });
     }
 }

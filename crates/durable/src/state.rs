@@ -5,10 +5,11 @@ use distkv_metrics::{Histogram, Name};
 use event_listener::Event;
 use parking_lot::Mutex;
 
+use super::room::LittleRoom;
 use crate::model::ids::Millis;
 use crate::storage::past::reach_of;
 use crate::storage::recover::Files;
-use crate::storage::{Disk, Moment, SnapshotInfo};
+use crate::storage::{Disk, Moment, Room, SnapshotInfo};
 
 /// Shared by the log's thread, the savers, and the code that displays it.
 pub struct LogState {
@@ -48,6 +49,10 @@ pub struct LogView {
     pub older_bytes: Option<u64>,
     /// Those of them that are snapshots'.
     pub snapshot_bytes: Option<u64>,
+    /// How much room the disk has; none if it does not tell.
+    pub room: Option<Room>,
+    /// While it is nearly full.
+    pub little_room: Option<LittleRoom>,
     /// How far back the files reach.
     pub past: Option<Moment>,
     /// Bytes that were logged since the last snapshot.

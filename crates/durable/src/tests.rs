@@ -19,6 +19,7 @@ use crate::storage::{DataDir, Disk, RecoverOptions, Until, recover};
 
 mod ages;
 mod idle;
+mod room;
 
 /// A node on a disk, whose log is written when the test says so.
 struct World {

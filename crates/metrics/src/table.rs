@@ -124,7 +124,7 @@ metrics! {
     NodeInfo: Kind::Gauge, "distkv_node_info", [Free("node"), Free("network"), Free("sync")], "Always 1; the labels tell the node's name, its network's, and the sync policy of its log (`memory` without a data directory).";
     Ready: Kind::Gauge, "distkv_ready", [], "1 while the node serves clients, else 0.";
     Writable: Kind::Gauge, "distkv_writable", [], "1 while clients can change data: the node is ready, not read-only, its disk works where changes wait for it, memory is left, and no counter is at its end; else 0.";
-    Warnings: Kind::Gauge, "distkv_warnings", [Fixed("kind", &["disk", "snapshot", "purge", "memory", "client_log", "split", "scheduled_snapshot", "certificate", "counter", "clients", "link", "datagrams", "logins", "access", "contents", "audit", "grace", "unenforced"])], "1 while `status` warns of it, else 0; each warning of `status` has one of these kinds.";
+    Warnings: Kind::Gauge, "distkv_warnings", [Fixed("kind", &["disk", "snapshot", "purge", "memory", "client_log", "split", "scheduled_snapshot", "certificate", "counter", "clients", "link", "datagrams", "logins", "access", "contents", "audit", "grace", "unenforced", "disk_room"])], "1 while `status` warns of it, else 0; each warning of `status` has one of these kinds.";
     Entries: Kind::Gauge, "distkv_entries", [Fixed("kind", &["live", "deleted"])], "Entries with a value, and tombstones of deleted ones.";
     EntriesBytes: Kind::Gauge, "distkv_entries_bytes", [], "Memory that entries take, bytes.";
     MemoryMaxBytes: Kind::Gauge, "distkv_memory_max_bytes", [], "The limit of --max-memory, bytes; 0 for none.";
@@ -183,6 +183,8 @@ metrics! {
     LogFailures: Kind::Counter, "distkv_log_failures", [], "Times that the log could not be written.";
     SinceSnapshotBytes: Kind::Gauge, "distkv_since_snapshot_bytes", [], "What was logged since the last snapshot, bytes: a start has to read it.";
     DataBytes: Kind::Gauge, "distkv_data_bytes", [Fixed("kind", &["log", "snapshot"])], "Length of all logs, and of all snapshots, bytes.";
+    DiskFreeBytes: Kind::Gauge, "distkv_disk_free_bytes", [], "What this node may still write to the file system of its data directory, bytes, looked at every 2 s; 0 where the system does not tell, and without a data directory.";
+    DiskSizeBytes: Kind::Gauge, "distkv_disk_size_bytes", [], "Size of that file system, bytes; 0 where the system does not tell, and without a data directory.";
     SnapshotTimestampSeconds: Kind::Gauge, "distkv_snapshot_timestamp_seconds", [], "When the newest snapshot since the start was made, seconds since 1970; 0 for none.";
     ScheduledSnapshotTimestampSeconds: Kind::Gauge, "distkv_scheduled_snapshot_timestamp_seconds", [], "When the newest snapshot of --snapshot-schedule was made, seconds since 1970; 0 for none.";
     TickDelaySeconds: Kind::Histogram(DELAY_US), "distkv_tick_delay_seconds", [], "How late the node's timer of 50 ms was, seconds: long on a machine that has too much to do.";

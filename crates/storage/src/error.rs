@@ -156,8 +156,8 @@ pub enum StorageError {
     Locked {
         /// Which directory.
         directory: String,
-        /// By whom, as the lock file says.
-        by: String,
+        /// By which process, if the lock file says it.
+        by: Option<u32>,
     },
     /// A directory has files of something else, and none of a node.
     Foreign {
@@ -262,9 +262,11 @@ impl StorageError {
             Self::Given { file, offset } => {
                 format!("{file}: an earlier write failed (behind byte {offset})")
             }
-            Self::Locked { directory, by } => format!(
-                "{directory}: another node uses this data directory (its file lock is locked by \
-                 {by})"
+            Self::Locked { directory, by: Some(process) } => {
+                format!("{directory}: another node uses this data directory (process {process})")
+            }
+            Self::Locked { directory, by: None } => format!(
+                "{directory}: another node uses this data directory (its file 'lock' is locked)"
             ),
             Self::Foreign { directory, names } => format!(
                 "{directory}: this is not the data directory of a node: it has other files ({names}) and \
@@ -359,6 +361,17 @@ impl StorageError {
             Self::NoGoodSnapshot { .. } => "put back a good one",
             _ => self.advice(),
         };
+        format!("{}; {advice}", self.what())
+    }
+
+    /// The same of a log that no start needs, as a newer snapshot has what it did.
+    #[must_use]
+    pub fn for_history(&self) -> String {
+        if !self.is_damage() {
+            return self.to_string();
+        }
+        let advice = "only the history needs it: a node starts without it, and has all data. Put back a good copy of the \
+                      file, or move it and all logs and snapshots with smaller numbers away: then the history is shorter";
         format!("{}; {advice}", self.what())
     }
 

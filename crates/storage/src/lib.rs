@@ -31,7 +31,7 @@ pub use batch::{Batch, Op};
 pub use data_dir::DataDir;
 pub use directory::Directory;
 pub use directory_state::{dangling_link, data_dir, identity, only_foreign, past};
-pub use disk::{Disk, DiskEntry, DiskFile, FileId};
+pub use disk::{Disk, DiskEntry, DiskFile, FileId, Room};
 #[cfg(any(test, feature = "planted-defects"))]
 pub use disks::memory_disk;
 pub use disks::{directory, disk};

@@ -34,6 +34,9 @@ it told another time than that: the change came late, or a clock is wrong. (With
 always there, if it is known.) Changes that conflicted are there as they came: one that \
 lost against a version that was there is not. Long values are cut; with --json they are whole.
 
+Where a log of that time is missing or damaged, changes are missing: `?` stands for the value before \
+the next one that is known, and a line on standard error names the log.
+
 `purged` means that the last trace of a deleted entry was removed, which is no change of data.
 
 On a secured node, this is for admins.
@@ -97,7 +100,12 @@ pub(in crate::cli) async fn run(args: HistoryArgs) -> Result<(), CliError> {
     } else if args.since.is_none() {
         say::line(&format!("this node's past begins at {reach}"));
     }
-    if reply.bool("gaps") == Some(true) {
+    if let Some(hole) = reply.str("hole") {
+        say::line(&format!(
+            "a part of this node's history is lost, and changes are missing here: {hole}; `snapshot verify` of its data \
+             directory says more"
+        ));
+    } else if reply.bool("gaps") == Some(true) {
         say::line(
             "for some time nothing was logged (this node did not run, or its disk had failed): changes of that time \
              may be missing",
@@ -121,6 +129,11 @@ impl Change<'_> {
         }
     }
 
+    /// Whether what was there just before is in a log that is missing or damaged.
+    fn is_before_unknown(&self) -> bool {
+        self.row.bool("before_unknown") == Some(true)
+    }
+
     fn json(&self) -> Json {
         let value = |row: Option<&Message>| row.and_then(|row| row.get("value")).map(json_of);
         json!({
@@ -129,15 +142,19 @@ impl Change<'_> {
             "event": self.row.str("event"),
             "tock": self.row.u64("version_tock"),
             "made": self.row.u64("made").map(show_time),
-            "before": value(self.before),
+            "before": value(self.before.filter(|_| !self.is_before_unknown())),
+            "before_unknown": self.is_before_unknown(),
             "after": value(Some(self.row)),
         })
     }
 
     fn text(&self) -> String {
-        let time = self.row.u64("time").map_or_else(|| "(not logged)".to_owned(), show_time);
+        let is_unknown = self.is_before_unknown();
+        let no_time = if is_unknown { "(unknown)" } else { "(not logged)" };
+        let time = self.row.u64("time").map_or_else(|| no_time.to_owned(), show_time);
         let shown = |row: Option<&Message>| row.and_then(|row| row.get("value")).map(shown);
-        let values = match (self.word(), shown(self.before), shown(Some(self.row))) {
+        let before = if is_unknown { Some(String::from("?")) } else { shown(self.before) };
+        let values = match (self.word(), before, shown(Some(self.row))) {
             ("purged", ..) => String::new(),
             (_, None, Some(after)) => after,
             (_, Some(before), Some(after)) => format!("{before} -> {after}"),
@@ -201,6 +218,33 @@ mod tests {
         assert_eq!(text(&deleted, Some(&two)), "deleted  was 2  (n1~e0:1, tock 3)");
         assert_eq!(Change { row: &purged, before: Some(&deleted) }.word(), "purged");
         assert_eq!(Change { row: &two, before: Some(&deleted) }.json()["before"], Json::Null);
+    }
+
+    #[test]
+    fn what_was_before_a_change_is_not_made_up_behind_a_hole() {
+        let one = row(Some(1), false);
+        let behind = |value: Option<u64>, time: bool| {
+            let mut fields = Fields::new();
+            fields.str("event", "n1~e0:9").u64("version_tock", 9).bool("before_unknown", true);
+            if time {
+                fields.u64("time", 0);
+            }
+            if let Some(value) = value {
+                fields.u64("value", value);
+            }
+            Message::new(&fields.encode()).unwrap()
+        };
+        let text = |row: &Message| Change { row, before: Some(&one) }.text();
+        let time = "1970-01-01T00:00:00.000Z";
+        assert_eq!(
+            text(&behind(Some(3), true)),
+            format!("{time}  set      ? -> 3  (n1~e0:9, tock 9)")
+        );
+        assert_eq!(text(&behind(None, true)), format!("{time}  deleted  was ?  (n1~e0:9, tock 9)"));
+        let unknown = format!("{:<24}  set      ? -> 3  (n1~e0:9, tock 9)", "(unknown)");
+        assert_eq!(text(&behind(Some(3), false)), unknown);
+        let json = Change { row: &behind(Some(3), true), before: Some(&one) }.json();
+        assert_eq!((&json["before"], &json["before_unknown"]), (&Json::Null, &true.into()));
     }
 
     #[test]

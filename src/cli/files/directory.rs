@@ -14,11 +14,13 @@ use crate::cli::say;
 use crate::cli::terminal::progress::ProgressBar;
 use crate::cli::terminal::times::show_time;
 use crate::engine::changes::LoadImage;
+use crate::engine::exchange::access::{AccessPart, without_access};
 use crate::engine::{Config, Engine, Image, NO_LATER, Outbox};
 use crate::model::ids::{Incarnation, NodeId, NodeName, Tock};
 use crate::model::path::{Element, Path};
 use crate::node::config::NETWORK;
 use crate::rt;
+use crate::storage::data_dir::LOCK_NAME;
 use crate::storage::identity::{Identity, Life};
 use crate::storage::past::{Moment, reach_after, read_past};
 use crate::storage::recover::{Files, PastGap, never_begun};
@@ -119,7 +121,7 @@ pub(in crate::cli) fn read_directory(
         format: Format::Snapshot,
         header: Some(header),
         bytes: all.map(|entry| entry.bytes).sum(),
-        notes: recovered.warnings.iter().map(note_text).collect(),
+        notes: recovered.warnings.iter().filter_map(note_on_state).collect(),
         gap: PastGap::of_warnings(&recovered.warnings).map(Gap),
     })
 }
@@ -132,6 +134,8 @@ pub(in crate::cli) struct Checked {
     pub(in crate::cli) unborn: Vec<String>,
     /// The last log, if a start cuts off its end, and the byte behind which it does.
     pub(in crate::cli) torn: Option<(String, u64)>,
+    /// What is wrong with a log that only the history needs, and what to do: a start goes without it.
+    pub(in crate::cli) hole: Option<String>,
 }
 
 /// Whether a node would start with a directory, and with anything of what was in it: reads it as a start does, and
@@ -143,18 +147,20 @@ pub(in crate::cli) fn check_directory(
     let disk = Directory::new(path);
     check_identity(&disk).map_err(failure)?;
     let files = Files::list(&disk).map_err(failure)?;
-    // Snapshots alone may be anybody's, put together.
-    if files.identity.is_none() && files.logs.is_empty() {
+    // Snapshots alone may be anybody's, put together; but whoever puts one there for a node locks the directory.
+    let is_nodes = files.identity.is_some() || !files.logs.is_empty();
+    if !is_nodes && !path.join(LOCK_NAME).is_file() {
         return Ok(None);
     }
     let Some(owner) = owner_of(&disk).map_err(failure)? else { return Ok(None) };
     let warnings = read_as_start(path, &owner, false, json).map_err(failure)?.warnings;
     let unborn = read_past(&disk, || never_begun(&disk)).map_err(failure)?;
-    let mut checked = Checked { notes: Vec::new(), unborn, torn: None };
+    let mut checked = Checked { notes: Vec::new(), unborn, torn: None, hole: None };
     for warning in &warnings {
         match warning {
             Warning::TornTail { file, offset, .. } => checked.torn = Some((file.clone(), *offset)),
             Warning::BadSnapshot(_) | Warning::Unborn { .. } => {}
+            Warning::Hole(_) => checked.hole = Some(warning.to_string()),
             Warning::Older { log } if files.logs.is_empty() && files.snapshots.is_empty() => {
                 return Err(CliError::Failure(all_gone(path, *log)));
             }
@@ -239,6 +245,18 @@ pub(in crate::cli) fn has_left(disk: &dyn Disk) -> bool {
     identity.is_some_and(|(identity, _)| matches!(identity.life, Life::Left { .. }))
 }
 
+/// What a warning says of the state that was read, for people. No node starts with the directory, so what it would count as
+/// is left out; a backup is a copy. So is what only older states lack.
+fn note_on_state(warning: &Warning) -> Option<String> {
+    match warning {
+        Warning::NoIdentity | Warning::Copied | Warning::Hole(_) => None,
+        Warning::Older { log } => Some(format!(
+            "the directory had a log {log} once, which is not there now: this is an older state, without what was in that log"
+        )),
+        other => Some(note_text(other)),
+    }
+}
+
 /// A warning for people: with times where it has some.
 fn note_text(warning: &Warning) -> String {
     match warning {
@@ -273,6 +291,8 @@ pub(in crate::cli) struct Wanted {
     pub(in crate::cli) network: Option<String>,
     /// States of other networks were asked for.
     pub(in crate::cli) any_network: bool,
+    /// With their users, logins and access lists.
+    pub(in crate::cli) with_auth: bool,
 }
 
 /// A state, and what it was read from.
@@ -295,6 +315,18 @@ pub(in crate::cli) struct Put {
     pub(in crate::cli) entries: u64,
     /// Whether there was something before.
     pub(in crate::cli) is_merged: bool,
+    /// Who may use the data, as each file says.
+    pub(in crate::cli) access: Vec<FileAccess>,
+}
+
+/// What of a file is about access.
+pub(in crate::cli) struct FileAccess {
+    /// The file's name.
+    pub(in crate::cli) file: String,
+    /// How much it is.
+    pub(in crate::cli) part: AccessPart,
+    /// It is of another network, and was left out.
+    pub(in crate::cli) is_left_out: bool,
 }
 
 /// Puts states into a directory, one after the other, on top of what is there (replication rule 9), as a
@@ -318,7 +350,7 @@ pub(in crate::cli) fn put_into(
 fn put_into_locked(
     into: &StateInto<'_>,
     directory: &DataDir,
-    states: Vec<Given<'_>>,
+    mut states: Vec<Given<'_>>,
     wanted: Wanted,
     json: bool,
 ) -> Result<Put, CliError> {
@@ -328,6 +360,7 @@ fn put_into_locked(
     if !wanted.any_network {
         check_networks(there.as_ref(), &states, path)?;
     }
+    let access = take_access(there.as_ref(), &mut states, wanted.with_auth);
     let owner = owner_for(there.as_ref(), &states, wanted, path)?;
     let options = RecoverOptions {
         hash_seed: rt::random_u64(),
@@ -369,15 +402,19 @@ fn put_into_locked(
     into.is_written_to(&snapshot_name(header.number));
     let mut bar = ProgressBar::new(format!("writing {}", path.display()), json);
     let mut look = |progress: Progress| bar.entries(progress.entries, progress.total);
-    let info = directory.save(&header, &image, &mut look).map_err(failure)?;
+    let saved = directory.save(&header, &image, &mut look);
+    let info = saved.map_err(|error| CliError::Failure(format!("{error}; {NOTHING_PUT}")))?;
     if let Err(error) = give_to_owner(path) {
         let path = path.display();
         say::warning(&format!(
             "files in {path} belong to another user than {path}, and the node may not be able to read them: {error}"
         ));
     }
-    Ok(Put { owner, entries: info.entries, is_merged })
+    Ok(Put { owner, entries: info.entries, is_merged, access })
 }
+
+/// Of a directory into which a state could not be put.
+const NOTHING_PUT: &str = "nothing was restored, and the data in the directory is what it was";
 
 /// What root has written into a node's directory belongs to the user of that directory, which the node runs as.
 fn give_to_owner(path: &FilePath) -> io::Result<()> {
@@ -406,7 +443,7 @@ fn check_networks(
         if network != own {
             return Err(CliError::Refused(format!(
                 "{} is of the network {network:?}, {} of {own:?}; nothing was restored; --any-network takes it \
-                 nevertheless",
+                 nevertheless, without its users, logins and access lists",
                 given.from.display(),
                 what.display()
             )));
@@ -415,11 +452,34 @@ fn check_networks(
     Ok(())
 }
 
+/// Leaves out users, logins and access lists of other networks than the directory's, or else than that of the first state
+/// that is of one, unless they are wanted. A new directory that is given another network's name is that network's, moved.
+fn take_access(
+    there: Option<&Owner>,
+    states: &mut [Given<'_>],
+    with_auth: bool,
+) -> Vec<FileAccess> {
+    let own = there.map(|owner| owner.network.clone());
+    let own = own.or_else(|| states.iter().find_map(Given::network).map(str::to_owned));
+    let mut all = Vec::new();
+    for given in states {
+        let part = AccessPart::of(&given.state.image.replica.tree);
+        let is_other = given.network().is_some_and(|network| own.as_deref() != Some(network));
+        let left = (is_other && !with_auth).then(|| without_access(&given.state.image)).flatten();
+        let (file, is_left_out) = (given.from.display().to_string(), left.is_some());
+        all.push(FileAccess { file, part, is_left_out });
+        if let Some(left) = left {
+            given.state.image = left;
+        }
+    }
+    all
+}
+
 /// Whose the directory is to be: as it is, as was asked for, or as the files say.
 fn owner_for(
     there: Option<&Owner>,
     states: &[Given<'_>],
-    Wanted { name, network, any_network: _ }: Wanted,
+    Wanted { name, network, any_network: _, with_auth: _ }: Wanted,
     path: &FilePath,
 ) -> Result<Owner, CliError> {
     if let Some(owner) = there {

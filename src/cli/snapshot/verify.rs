@@ -13,7 +13,7 @@ use crate::cli::files::read::{notes_of, notes_on_meta, read_saved_states, read_s
 use crate::cli::files::{FileKind, Format, cannot, kind_of};
 use crate::cli::terminal::output::{Output, count_of, printable};
 use crate::cli::terminal::progress::ProgressBar;
-use crate::storage::{LogReader, Progress, verify_snapshot};
+use crate::storage::{LogReader, Progress, StorageError, verify_snapshot};
 
 /// Check whether files are whole and undamaged
 #[derive(Debug, Clone, Args)]
@@ -32,6 +32,9 @@ note says that changes are missing.
 A node's data directory is also read as the node reads it at its start, whether that runs or \
 not: its identity, how it was stopped, and whether each log goes on where the one before it \
 ended. The last line says whether a node would start with it, and if not, what it would say. \
+It is BAD, too, if a node would start with all data, but a log is missing or cut that leads from \
+an older snapshot to a newer one: `history` and past states need it. \
+A directory is a node's if it has a log, or a file `identity` or `lock`. \
 After a crash of the machine, bytes that are no change may follow the last change of the last \
 log: zeros, say. The start cuts them off, so the directory's log is good, with a note; in a \
 log that is named by itself they are damage.
@@ -73,9 +76,11 @@ pub(super) fn run(args: &VerifyArgs, json: bool) -> Result<(), CliError> {
             let found = match &whole {
                 Some(Ok(checked)) if is_among(&path, &checked.unborn) => Ok(unborn()),
                 Some(Ok(Checked { torn: Some((name, end)), .. })) if is_named(&path, name) => {
-                    verify_log(&path, Some(*end), json)
+                    verify_log(&path, Some(*end), StorageError::to_string, json)
                 }
-                _ => verify(&path, json),
+                // A start goes without what is damaged there, and without an option.
+                Some(Ok(_)) => verify(&path, StorageError::for_history, json),
+                _ => verify(&path, StorageError::to_string, json),
             };
             if found.is_err() && path != *given && !path.exists() {
                 // It was listed, and its node has removed it since: nobody needs it.
@@ -84,10 +89,9 @@ pub(super) fn run(args: &VerifyArgs, json: bool) -> Result<(), CliError> {
             is_bad |= !tell(&path, found, &mut output)?;
         }
         if let Some(whole) = whole {
-            let whole = whole.map(|Checked { notes, .. }| Good {
-                what: "data directory",
-                entries: None,
-                notes,
+            let whole = whole.and_then(|Checked { notes, hole, .. }| match hole {
+                Some(hole) => Err(CliError::Failure(hole)),
+                None => Ok(Good { what: "data directory", entries: None, notes }),
             });
             is_bad |= !tell(given, whole, &mut output)?;
         }
@@ -169,7 +173,12 @@ fn all_files(path: &FilePath) -> Result<Vec<PathBuf>, CliError> {
     Ok(found)
 }
 
-fn verify(path: &FilePath, json: bool) -> Result<Good, CliError> {
+/// `log_error` says what is wrong with an event log, and what to do.
+fn verify(
+    path: &FilePath,
+    log_error: fn(&StorageError) -> String,
+    json: bool,
+) -> Result<Good, CliError> {
     match kind_of(path)? {
         FileKind::State(Format::Snapshot) => {
             let mut bar = ProgressBar::new(format!("verifying {}", path.display()), json);
@@ -180,7 +189,7 @@ fn verify(path: &FilePath, json: bool) -> Result<Good, CliError> {
                 .map_err(|error| CliError::Failure(error.to_string()))?;
             Ok(Good { what: "snapshot", entries: Some(summary.entries), notes: Vec::new() })
         }
-        FileKind::Log => verify_log(path, None, json),
+        FileKind::Log => verify_log(path, None, log_error, json),
         FileKind::State(Format::Distkv) => verify_distkv(path),
         FileKind::State(Format::Jsonl) => {
             let state = read_state(path, json)?;
@@ -210,13 +219,19 @@ fn verify_distkv(path: &FilePath) -> Result<Good, CliError> {
     Ok(Good { what, entries, notes })
 }
 
-/// An event log. `torn`: its node's start cuts it off behind that byte.
-fn verify_log(path: &FilePath, torn: Option<u64>, json: bool) -> Result<Good, CliError> {
+/// An event log. `torn`: its node's start cuts it off behind that byte. `log_error` says what is wrong with it, and what to
+/// do.
+fn verify_log(
+    path: &FilePath,
+    torn: Option<u64>,
+    log_error: fn(&StorageError) -> String,
+    json: bool,
+) -> Result<Good, CliError> {
     let mut bar = ProgressBar::new(format!("verifying {}", path.display()), json);
     let file = File::open(path).map_err(|error| cannot("open", path, error))?;
     let bytes = file.metadata().map_err(|error| cannot("read", path, error))?.len();
     let name = path.display().to_string();
-    let bad = |error: crate::storage::StorageError| CliError::Failure(error.to_string());
+    let bad = |error: StorageError| CliError::Failure(log_error(&error));
     let mut log = LogReader::new(&name, Box::new(file)).map_err(bad)?;
     let (mut entries, mut notes) = (0, Vec::new());
     loop {

@@ -179,8 +179,11 @@ impl Durable {
         let failure = self.queue.failure().map(|failure| {
             (failure.why.to_string(), view.failing_since.map(lasts).unwrap_or_default())
         });
+        let directory = self.directory.display().to_string();
+        let room_warning =
+            view.little_room.map(|little| format!("the disk of {directory} {little}"));
         StorageStatus {
-            directory: self.directory.display().to_string(),
+            directory,
             sync: self.sync.word(),
             store: view.store,
             appended: self.queue.appended(),
@@ -191,6 +194,8 @@ impl Durable {
             failures: view.failures,
             log: view.log,
             bytes: view.older_bytes.map(|older| older + view.log.map_or(0, |(_, bytes)| bytes)),
+            room: view.room.map(|room| (room.free, room.size)),
+            room_warning,
             since_snapshot_bytes: view.since_snapshot,
             past: view.past.map(|past| (past.time_ms, past.tock.get())),
             snapshot: view.snapshot.map(|(info, made_at)| SnapshotStatus {

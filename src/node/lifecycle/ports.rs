@@ -25,6 +25,7 @@ impl Ports {
     /// # Errors
     /// [`NodeError`] says which port cannot be opened, or must not be.
     pub(in crate::node) async fn open(config: &Config) -> Result<Self, NodeError> {
+        config.phase.note("opening its ports");
         let gossip = bind_gossip(&config.gossip, GOSSIP_PORT).await?;
         let (client, client_addr) = bind_client(&config.client, CLIENT_PORT).await?;
         // Nothing that has come over them was answered yet.

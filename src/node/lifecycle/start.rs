@@ -10,7 +10,7 @@ use crate::model::ids::{Millis, Tock};
 use crate::model::value::Value;
 use crate::node::Timing;
 use crate::node::clients::load::{self, Loaded};
-use crate::node::config::Start;
+use crate::node::config::{Config, Start};
 use crate::node::error::NodeError;
 use crate::node::link::{Links, Refused, Trouble};
 use crate::rt;
@@ -44,11 +44,11 @@ impl Plan {
     /// # Errors
     /// [`NodeError::Load`], [`NodeError::LoadFile`].
     pub(in crate::node) async fn make(
-        start: &Start,
+        config: &Config,
         has_data: bool,
         knows_peers: bool,
     ) -> Result<Self, NodeError> {
-        Ok(match start {
+        Ok(match &config.start {
             Start::Join if has_data => Self::GoOn { init: None },
             Start::Join => Self::Join,
             Start::ByWhatThereIs { found: false, .. } if !has_data => Self::Join,
@@ -62,10 +62,13 @@ impl Plan {
             }
             Start::Run { init, load } | Start::ByWhatThereIs { init, load, .. } => {
                 let loaded = match load {
-                    Some(path) => Some(load::read(path).await?),
+                    Some(path) => {
+                        config.phase.note("reading the file of --load");
+                        Some(load::read(path).await?)
+                    }
                     None => None,
                 };
-                let founds_unheard = matches!(start, Start::Run { .. });
+                let founds_unheard = matches!(config.start, Start::Run { .. });
                 if knows_peers && !founds_unheard {
                     tracing::info!(
                         "this node has no data: it joins the network of the peers that it knows, or founds one once \

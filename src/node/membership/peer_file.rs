@@ -13,6 +13,7 @@ use distkv_command::plain_file;
 use super::address::HostPort;
 use crate::model::host_port::AddressError;
 use crate::model::ids::NodeName;
+use crate::node::check;
 use crate::node::config::{Config, GOSSIP_PORT};
 use crate::node::error::NodeError;
 
@@ -67,6 +68,11 @@ pub(in crate::node) fn path_of(config: &Config) -> Option<PathBuf> {
 /// [`NodeError::PeerFile`]: the node cannot do without.
 pub(in crate::node) fn stored(config: &Config, has_data: bool) -> Result<Stored, NodeError> {
     let Some(path) = path_of(config) else { return Ok(Stored::default()) };
+    if config.peer_file.is_some() && check::is_folder_missing(config, &path) {
+        // The node would never have the file, and find nobody after a restart.
+        let why = String::from("its directory is not there; make it");
+        return Err(NodeError::PeerFile { path, line: None, why });
+    }
     let is_there = path.exists();
     let (peers, damage) = match config.peer_file {
         // It has written the list itself, and has its data: no reason to stay away.

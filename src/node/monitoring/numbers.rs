@@ -235,6 +235,10 @@ impl Inner {
         let (logs, snapshots) = durable.lengths().unwrap_or_default();
         numbers.set(Name::DataBytes, &["log"], logs);
         numbers.set(Name::DataBytes, &["snapshot"], snapshots);
+        if let Some((free, size)) = status.room {
+            numbers.set(Name::DiskFreeBytes, &[], free);
+            numbers.set(Name::DiskSizeBytes, &[], size);
+        }
         if let Some(snapshot) = &status.snapshot {
             numbers.set(Name::SnapshotTimestampSeconds, &[], seconds(snapshot.time_ms));
         }

@@ -153,11 +153,55 @@ fn under_every_batch_changes_are_refused_while_reads_and_peers_go_on() {
 
         std::fs::remove_file(ballast).unwrap();
         wait_until("it works again", || (!is_failing(&mut client)).then_some(()));
-        assert!(!warnings(&mut client).contains("disk"));
+        assert!(!warnings(&mut client).contains("cannot be written"));
         let reply = set(&mut client, 6_000);
         assert_eq!(code(&reply), None, "{reply}");
         acked.extend([key, 6_000]);
         kill_and_look(&place, node, acked.into_iter());
+    });
+}
+
+/// A node's number at `/metrics`.
+fn metric(node: &NodeProcess, series: &str) -> u64 {
+    let answer = asking::get(node.http.unwrap(), "/metrics");
+    let number =
+        answer.text().lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
+    number.unwrap_or_else(|| panic!("{series} is not in {}", answer.text()))
+}
+
+#[test]
+fn a_disk_that_gets_full_is_warned_of_while_all_still_works() {
+    with_small_disk("a_disk_that_gets_full_is_warned_of_while_all_still_works", |disk| {
+        let mut place = place_on(disk, "every-batch");
+        place.options.extend(["--snapshot-after", "1MiB"].map(str::to_owned));
+        let node = place.run();
+        let mut client = node.connect();
+        let (free, size) = ("distkv_disk_free_bytes", "distkv_disk_size_bytes");
+        let kind = "distkv_warnings{kind=\"disk_room\"}";
+        wait_until("it has looked", || (metric(&node, size) == DISK_BYTES).then_some(()));
+        assert!((4 << 20..DISK_BYTES).contains(&metric(&node, free)), "{}", metric(&node, free));
+        assert!(!warnings(&mut client).contains("nearly full") && metric(&node, kind) == 0);
+
+        let ballast = fill(disk, 600 << 10);
+        let warning = wait_until("it warns", || {
+            let warnings = warnings(&mut client);
+            warnings.contains("nearly full").then_some(warnings)
+        });
+        for part in [disk.to_str().unwrap(), "of 8.0 MiB are free", "may need 1.0 MiB", "make room"]
+        {
+            assert!(warning.contains(part), "{part}: {warning}");
+        }
+        assert_eq!((metric(&node, kind), metric(&node, "distkv_warnings{kind=\"disk\"}")), (1, 0));
+        assert!(metric(&node, free) < 600 << 10);
+        says(&node, &["WARN", "nearly full"]);
+        // It is no reason to send clients elsewhere.
+        assert_eq!(readiness(&node), (200, String::from("disk: ok")));
+        assert_eq!(code(&set(&mut client, 1)), None);
+
+        std::fs::remove_file(ballast).unwrap();
+        wait_until("it is over", || (!warnings(&mut client).contains("nearly full")).then_some(()));
+        says(&node, &["INFO", "has room again"]);
+        assert!(storage(&mut client, "disk_free_bytes").as_u64() > Some(4 << 20));
     });
 }
 
@@ -426,5 +470,35 @@ fn who_ends_a_log_is_told_that_a_full_disk_ended_it_before() {
         assert!(code == 1 && said.contains("other.dkv: cannot write"), "{said}");
         // Once is enough.
         assert_eq!(command(&["log", "stop"]), (0, "no log was running\n".into(), String::new()));
+    });
+}
+
+/// A state is put into a directory as a whole or not at all.
+#[test]
+fn a_state_for_which_there_is_no_room_changes_nothing_and_that_is_said() {
+    let name = "a_state_for_which_there_is_no_room_changes_nothing_and_that_is_said";
+    with_small_disk(name, |disk| {
+        let place = Place::new("n1", "never");
+        let node = place.run();
+        let file = place.dir.with_extension("dkv");
+        let file = file.to_str().unwrap();
+        let mut client = node.connect();
+        let command = crate::cli::command::cli;
+        set(&mut client, 0);
+        crate::cli::command::ok(&node, &["snapshot", "save", "--to", file]);
+        let into = disk.join("data");
+        let restore = ["snapshot", "restore", file, "--into", into.to_str().unwrap()];
+        assert_eq!(command(&restore).code, 0);
+        (1..300).for_each(|key| drop(set(&mut client, key)));
+        crate::cli::command::ok(&node, &["snapshot", "save", "--to", file, "--force"]);
+        let all = || crate::processes::file_names(&into);
+        let before = all();
+        let _ballast = fill(disk, 1 << 20);
+        let failed = command(&restore);
+        assert_eq!(failed.code, 1, "{}", failed.stderr);
+        for part in ["No space left", "nothing was restored", "the directory is what it was"] {
+            assert!(failed.stderr.contains(part), "{part}: {}", failed.stderr);
+        }
+        assert_eq!(all(), before);
     });
 }

@@ -57,6 +57,8 @@ fn a_damaged_list_of_peers_keeps_no_node_with_data_away() {
         stop(&mut node);
     }
     // A list that somebody has named is not guessed at.
+    let said = place.refusal_with(2, &["run", "--peer-file", "/no/such/directory/peers"]);
+    assert!(said.contains("its directory is not there; make it"), "{said}");
     let said = place.refusal_with(2, &["run", "--peer-file", "/dev/null/peers"]);
     assert!(said.contains("cannot be read"), "{said}");
 }

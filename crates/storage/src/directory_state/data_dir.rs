@@ -8,7 +8,7 @@
 //! that starts from it ([`LogStart::Snapshot`]). At the end: [`DataDir::stop`].
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,6 +30,8 @@ use crate::snapshot::{Progress, SnapshotInfo, SnapshotSummary, verify_snapshot, 
 
 /// The file that whoever uses a data directory has locked.
 pub const LOCK_NAME: &str = "lock";
+/// So much of it is read, to say which process that is.
+const HOLDER_BYTES_MAX: u64 = 64;
 /// For its user only: it holds all that the node holds.
 pub(super) const DIRECTORY_MODE: u32 = 0o700;
 
@@ -335,21 +337,30 @@ fn missing_parents(path: &Path, is_there: impl Fn(&Path) -> bool) -> Vec<&Path> 
 
 fn lock(path: &Path, shown: &str) -> Result<File, StorageError> {
     let name = path.join(LOCK_NAME);
-    let failed = |source| StorageError::Io { file: shown.to_owned(), action: "lock", source };
+    let shown_lock = name.display().to_string();
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);
-    let mut file = options.open(&name).map_err(failed)?;
+    let mut file = options.open(&name).map_err(StorageError::io(&shown_lock, "open"))?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
-            let by = fs::read_to_string(&name).unwrap_or_default().trim().to_owned();
-            return Err(StorageError::Locked { directory: shown.to_owned(), by });
+            return Err(StorageError::Locked { directory: shown.to_owned(), by: holder(&name) });
         }
-        Err(TryLockError::Error(error)) => return Err(failed(error)),
+        Err(TryLockError::Error(error)) => {
+            return Err(StorageError::io(&shown_lock, "lock")(error));
+        }
     }
     // For an operator who finds it locked. A full disk is no reason not to start.
     let _ = file.set_len(0).and_then(|()| writeln!(file, "process {}", std::process::id()));
     Ok(file)
+}
+
+/// Which process has locked a file, by what it has written into it; none where that says nothing of the kind: a full disk
+/// takes no line.
+fn holder(lock: &Path) -> Option<u32> {
+    let mut line = String::new();
+    File::open(lock).ok()?.take(HOLDER_BYTES_MAX).read_to_string(&mut line).ok()?;
+    line.trim().strip_prefix("process ")?.parse().ok()
 }
 
 #[cfg(test)]
@@ -363,12 +374,34 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/b");
         let first = DataDir::open(&path).unwrap();
-        let error = DataDir::open(&path).err().unwrap();
-        let own = format!("process {}", std::process::id());
-        assert!(matches!(&error, StorageError::Locked { by, .. } if *by == own), "{error}");
-        assert!(error.to_string().contains("stop that node"), "{error}");
+        let told = |path: &Path| DataDir::open(path).err().unwrap().to_string();
+        let shown = path.display();
+        let by = format!(
+            "{shown}: another node uses this data directory (process {}); stop that node",
+            std::process::id()
+        );
+        assert!(told(&path).starts_with(&by), "{}", told(&path));
+        // Who it is need not be known.
+        for line in ["", "process x", &"process 1".repeat(50)] {
+            fs::write(path.join(LOCK_NAME), line).unwrap();
+            let text = format!(
+                "{shown}: another node uses this data directory (its file 'lock' is locked); stop"
+            );
+            assert!(told(&path).starts_with(&text), "{}", told(&path));
+        }
         drop(first);
         DataDir::open(&path).unwrap();
+    }
+
+    #[test]
+    fn a_lock_file_that_cannot_be_opened_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = folder.path().join(LOCK_NAME);
+        fs::create_dir(&lock).unwrap();
+        fs::write(folder.path().join("identity"), "").unwrap();
+        let told = DataDir::open(folder.path()).err().unwrap().to_string();
+        let text = format!("{}: cannot open: ", lock.display());
+        assert!(told.starts_with(&text) && told.contains("directory"), "{told}");
     }
 
     /// As to a disk that is not mounted.

@@ -102,7 +102,13 @@ pub fn reach_of(disk: &dyn Disk, files: &Files) -> Result<Option<Moment>, Storag
 }
 
 /// The oldest base, by its number, and its moment.
-fn first_base(disk: &dyn Disk, files: &Files) -> Result<Option<(u64, Moment)>, StorageError> {
+///
+/// # Errors
+/// As [`reach`].
+pub(crate) fn first_base(
+    disk: &dyn Disk,
+    files: &Files,
+) -> Result<Option<(u64, Moment)>, StorageError> {
     if let Some((number, entry)) = files.logs.first_key_value()
         && let Some(moment) = usable(empty_base(disk, entry))?.flatten()
     {

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use crate::disk::{Disk, DiskEntry, DiskFile, FileId};
+use crate::disk::{Disk, DiskEntry, DiskFile, FileId, Room};
 
 /// Files hold all that the node holds: they are for its user only.
 pub(crate) const FILE_MODE: u32 = 0o600;
@@ -92,6 +92,15 @@ impl Disk for Directory {
     fn sync_dir(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
     }
+
+    fn room(&self) -> io::Result<Room> {
+        let found = rustix::fs::statvfs(&self.path)?;
+        // Some file systems in user space, and some over a network, tell nothing and say 0.
+        match found.f_blocks.saturating_mul(found.f_frsize) {
+            0 => Err(io::ErrorKind::Unsupported.into()),
+            size => Ok(Room { free: found.f_bavail.saturating_mul(found.f_frsize), size }),
+        }
+    }
 }
 
 struct RealFile(File);
@@ -165,6 +174,17 @@ mod tests {
         let mut content = Vec::new();
         disk.open("b").unwrap().read_to_end(&mut content).unwrap();
         assert_eq!(content, b"sa");
+    }
+
+    #[test]
+    fn a_directory_has_the_room_of_its_file_system_and_one_that_is_gone_has_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let room = Directory::new(folder.path()).room().unwrap();
+        assert!(room.size > 0 && room.free <= room.size, "{room:?}");
+        assert!(Directory::new(&folder.path().join("gone")).room().is_err());
+        // It has files, and no blocks.
+        let told = Directory::new(Path::new("/proc")).room().map_err(|error| error.kind());
+        assert_eq!(told, Err(io::ErrorKind::Unsupported));
     }
 
     #[test]

@@ -56,6 +56,23 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// As the system says.
     fn sync_dir(&self) -> io::Result<()>;
+
+    /// How much room there is. May take as long as the disk likes.
+    ///
+    /// # Errors
+    /// As the system says; [`io::ErrorKind::Unsupported`] where nothing is known of it.
+    fn room(&self) -> io::Result<Room> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// How much room the file system of a directory has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// What this user may still write, bytes.
+    pub free: u64,
+    /// All that it has, bytes; more than 0.
+    pub size: u64,
 }
 
 /// A file that is being written.

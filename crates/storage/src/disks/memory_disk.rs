@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::disk::{Disk, DiskEntry, DiskFile, FileId};
+use crate::disk::{Disk, DiskEntry, DiskFile, FileId, Room};
 
 /// As real disks lose writes.
 const PAGE_BYTES: usize = 4096;
@@ -46,6 +46,8 @@ struct State {
     /// Operations that change something.
     operations: u64,
     fault: Option<(u64, Fault)>,
+    /// What it says of its room, whatever is written.
+    room: Option<Room>,
 }
 
 #[derive(Default, Clone)]
@@ -81,6 +83,12 @@ impl MemoryDisk {
     /// The operation of that number, counted from 1, fails; `None`: from now on all work.
     pub fn set_fault(&self, fault: Option<(u64, Fault)>) {
         self.state.lock().fault = fault;
+    }
+
+    /// From now on it says that it has this room; `None`, as at first: it says nothing. What is written changes nothing
+    /// of that.
+    pub fn set_room(&self, room: Option<Room>) {
+        self.state.lock().room = room;
     }
 
     /// The power fails and comes back. `luck` gives bits: whether an unsynced page, or change of
@@ -301,6 +309,10 @@ impl Disk for MemoryDisk {
             apply(&mut state.safe_names, change);
         }
         Ok(())
+    }
+
+    fn room(&self) -> io::Result<Room> {
+        self.state.lock().room.ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 }
 

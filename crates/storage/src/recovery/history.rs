@@ -8,12 +8,13 @@ use crate::directory_state::past::{Moment, reach_of};
 use crate::disk::{Disk, DiskEntry};
 use crate::error::StorageError;
 use crate::header::LogStart;
-use crate::log::LogReader;
+use crate::log::{LogReader, log_name};
 use crate::model::change_time::ChangeTime;
 use crate::model::entry::Entry;
-use crate::model::ids::NodeTable;
+use crate::model::ids::{Incarnation, NodeTable};
 use crate::model::path::Path;
 use crate::recover::{Files, begins_anew, is_torn, life_in, take_never_begun, take_unborn};
+use crate::recovery::hole::is_good;
 use crate::recovery::passes;
 use crate::snapshot::{SnapshotReader, read_snapshot_below};
 
@@ -42,6 +43,8 @@ pub struct Step {
     pub time_ms: Option<u64>,
     /// What it is since then; none: what was left of a deleted entry was purged.
     pub after: Option<Version>,
+    /// It is not known what the entry was just before: that is in a log that is missing or damaged, or was not logged.
+    pub is_before_unknown: bool,
 }
 
 /// What a directory knows of an entry.
@@ -58,6 +61,9 @@ pub struct History {
     /// For some time since the moment, or between the changes that are told, nothing was logged: the disk had failed, or the
     /// node did not run. Of what happened then, only the end is known.
     pub has_gaps: bool,
+    /// What is wrong with a log that is missing, cut or damaged, and that had changes between those that are told; of several,
+    /// with the last. A newer snapshot has what they came to.
+    pub hole: Option<String>,
 }
 
 /// Reads the changes of an entry from the first since a moment on, milliseconds since 1970, at most `limit` of them, the
@@ -82,6 +88,8 @@ pub fn history(
         before: None,
         steps: VecDeque::new(),
         gap: None,
+        hole: None,
+        is_unknown: false,
         bytes: 0,
         is_cut: false,
     };
@@ -91,26 +99,39 @@ pub fn history(
     }
     let base = base.map(|(number, _)| number);
     let first = base.unwrap_or(0);
-    let mut last = None;
+    let mut last: Option<End> = None;
+    // What is wrong with the log before, or with its end.
+    let mut damage = None;
     take_never_begun(disk, &mut files, life, first)?;
     for number in files.logs.range(first..).map(|(number, _)| *number) {
-        let mut log = LogReader::open(disk, number)?;
-        let is_lost = match log.start() {
-            LogStart::Empty => false,
-            LogStart::After { number: before, .. } => last.is_some_and(|(last, _)| last != before),
-            // There may have been room for the snapshot to begin with, and none for its log.
-            LogStart::Snapshot => last.is_some() || base.is_some_and(|base| base != number),
+        let mut log = match LogReader::open(disk, number) {
+            Ok(log) => log,
+            Err(error) => {
+                damage = Some(healed(disk, &files, number + 1, error)?);
+                continue;
+            }
+        };
+        let joint = match joint_of(&log, base, last.as_ref()) {
+            Joint::Hole(problem) => {
+                let problem = damage.take().unwrap_or(problem);
+                Joint::Hole(healed(disk, &files, number, problem)?)
+            }
+            joint => damage.take().map_or(joint, Joint::Hole),
         };
         let begun = log.header();
-        let was_off = last.is_some_and(|(_, life)| life != begun.id.incarnation);
-        if is_lost || was_off && !teller.is_before(begun.time_ms) {
+        let was_off = last.as_ref().is_some_and(|last| last.life != begun.id.incarnation);
+        let is_gap = matches!(joint, Joint::Gap);
+        if is_gap || was_off && !teller.is_before(begun.time_ms) {
             teller.note_gap();
         }
-        if is_lost
-            && let Some(version) = behind_gap(disk, &files, number, path)?
-            && teller.last() != version.as_ref()
-        {
-            teller.tell(Step { time_ms: None, after: version });
+        if let Joint::Hole(problem) = joint {
+            teller.note_hole(&problem);
+        }
+        if is_gap || teller.is_unknown {
+            match behind_gap(disk, &files, number, path)? {
+                Some(version) => teller.is_at(version),
+                None => teller.is_unknown = true,
+            }
         }
         loop {
             match log.next() {
@@ -123,13 +144,79 @@ pub fn history(
                 Err(error) if may_be_torn(disk, &files, number) && is_torn(&error, &mut log)? => {
                     break;
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    damage = Some(healed(disk, &files, number + 1, error)?);
+                    break;
+                }
             }
         }
-        last = Some((number, log.life()));
+        last = Some(End { number, bytes: log.end(), life: log.life() });
     }
-    let Teller { before, steps, gap, is_cut, .. } = teller;
-    Ok(Some(History { reach, before, steps: steps.into(), is_cut, has_gaps: gap.is_some() }))
+    if let Some(problem) = damage {
+        // Only a snapshot follows.
+        teller.note_hole(&problem);
+        let next = files.snapshots.last_key_value().map_or(0, |(number, _)| *number);
+        if let Some(version) = behind_gap(disk, &files, next, path)? {
+            teller.is_at(version);
+        }
+    }
+    let Teller { before, steps, gap, hole, is_cut, .. } = teller;
+    let (has_gaps, hole) = (gap.is_some(), hole.map(|(_, problem)| problem));
+    Ok(Some(History { reach, before, steps: steps.into(), is_cut, has_gaps, hole }))
+}
+
+/// The end of a log.
+struct End {
+    number: u64,
+    /// How long it is, as far as it is whole.
+    bytes: u64,
+    life: Incarnation,
+}
+
+/// How a log goes on from what comes before it.
+enum Joint {
+    /// Nothing is between the two.
+    Whole,
+    /// Nothing was logged for some time: the disk had failed.
+    Gap,
+    /// A log is missing, or is shorter than it was.
+    Hole(StorageError),
+}
+
+fn joint_of(log: &LogReader, base: Option<u64>, last: Option<&End>) -> Joint {
+    match (log.start(), last) {
+        (LogStart::Empty, _) => Joint::Whole,
+        // There may have been room for the snapshot to begin with, and none for its log.
+        (LogStart::Snapshot, None) if base.is_none_or(|base| base == log.header().number) => {
+            Joint::Whole
+        }
+        (LogStart::Snapshot, _) => Joint::Gap,
+        (LogStart::After { .. }, None) if base == Some(log.header().number) => Joint::Whole,
+        (LogStart::After { number, bytes }, Some(last)) if last.number == number => {
+            let (file, offset) = (log_name(number), last.bytes);
+            match offset == bytes {
+                true => Joint::Whole,
+                false => Joint::Hole(StorageError::Shortened { file, offset, expected: bytes }),
+            }
+        }
+        (LogStart::After { number, .. }, _) => {
+            Joint::Hole(StorageError::Missing { file: log_name(number) })
+        }
+    }
+}
+
+/// The problem, where only the history has it: a good snapshot of this number or a greater one has what is lost with it.
+/// Otherwise a start needs what is damaged, and nobody knows what the entry is now: an error.
+fn healed(
+    disk: &dyn Disk,
+    files: &Files,
+    from: u64,
+    problem: StorageError,
+) -> Result<StorageError, StorageError> {
+    let is_healed = problem.is_damage()
+        && !matches!(problem, StorageError::Io { .. })
+        && files.snapshots.range(from..).any(|(_, entry)| is_good(disk, entry));
+    if is_healed { Ok(problem) } else { Err(problem) }
 }
 
 /// Whether nothing goes on from the end of a log: then what is not whole there is where the disk failed.
@@ -173,12 +260,13 @@ fn base<'f>(
             Err(_) => {}
         }
     }
-    if let Some((number, _)) = files.logs.first_key_value()
-        && LogReader::open(disk, *number)?.start() == LogStart::Empty
-    {
-        return Ok(None);
+    let Some((number, _)) = files.logs.first_key_value() else { return Ok(oldest) };
+    match LogReader::open(disk, *number) {
+        Ok(log) if log.start() == LogStart::Empty => Ok(None),
+        // The past begins with the snapshot.
+        Err(error) if oldest.is_none() || matches!(error, StorageError::Io { .. }) => Err(error),
+        Ok(_) | Err(_) => Ok(oldest),
     }
-    Ok(oldest)
 }
 
 fn open(disk: &dyn Disk, entry: &DiskEntry) -> Result<SnapshotReader, StorageError> {
@@ -218,6 +306,10 @@ struct Teller {
     steps: VecDeque<Step>,
     /// How many of these were told when the last time ended at which nothing was logged.
     gap: Option<usize>,
+    /// The same for the last log that is missing or damaged, and what is wrong with it.
+    hole: Option<(usize, String)>,
+    /// What the entry is after all that was told is in such a log, or was not logged.
+    is_unknown: bool,
     bytes: usize,
     is_cut: bool,
 }
@@ -242,6 +334,21 @@ impl Teller {
         self.gap = Some(self.steps.len());
     }
 
+    /// What was logged before what comes next is lost.
+    fn note_hole(&mut self, problem: &StorageError) {
+        self.hole = Some((self.steps.len(), problem.what()));
+        self.is_unknown = true;
+    }
+
+    /// What the entry is now, whatever has led to it.
+    fn is_at(&mut self, version: Option<Version>) {
+        if self.last() != version.as_ref() {
+            let is_before_unknown = self.is_unknown;
+            self.tell(Step { time_ms: None, after: version, is_before_unknown });
+        }
+        self.is_unknown = false;
+    }
+
     fn take(&mut self, op: &Op, path: &Path, time_ms: u64, table: &NodeTable) {
         let after = match op {
             Op::Put(change) if change.path == *path => Some(version(&change.entry, table)),
@@ -258,11 +365,12 @@ impl Teller {
         if self.last() == after.as_ref() {
             return;
         }
+        let is_before_unknown = std::mem::take(&mut self.is_unknown);
         if self.is_before(time_ms) {
             self.before = after;
             return;
         }
-        self.tell(Step { time_ms: Some(time_ms), after });
+        self.tell(Step { time_ms: Some(time_ms), after, is_before_unknown });
     }
 
     fn tell(&mut self, step: Step) {
@@ -276,6 +384,8 @@ impl Teller {
             self.before = oldest.after;
             // One before that is before all that is told.
             self.gap = self.gap.and_then(|told| told.checked_sub(1));
+            let hole = self.hole.take();
+            self.hole = hole.and_then(|(told, what)| Some((told.checked_sub(1)?, what)));
             self.is_cut = true;
         }
     }

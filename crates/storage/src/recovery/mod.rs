@@ -3,6 +3,7 @@
 pub(super) mod bulk;
 mod changes;
 pub mod history;
+mod hole;
 #[cfg(any(test, feature = "planted-defects"))]
 pub mod listing;
 pub mod moment;

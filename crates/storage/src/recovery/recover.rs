@@ -36,6 +36,7 @@ pub use crate::recover::unborn::never_begun;
 pub(in crate::recovery) use crate::recover::unborn::{
     begins_anew, life_in, take_never_begun, take_unborn,
 };
+use crate::recovery::hole::hole_before;
 use crate::recovery::moment::Cut;
 pub use crate::recovery::moment::Until;
 use crate::snapshot::Progress;
@@ -130,6 +131,9 @@ pub fn recover(
     repairs.extend(base.bad.iter().map(|(file, _)| Repair::SetAside(file.clone())));
     warnings.extend(base.bad.into_iter().map(|(_, error)| Warning::BadSnapshot(Box::new(error))));
     let from = base.number;
+    if options.until.is_none() {
+        warnings.extend(hole_before(disk, &files, from)?.map(|hole| Warning::Hole(Box::new(hole))));
+    }
     take_never_begun(disk, &mut files, life, from)?;
     let mut chain = Chain::new(disk, owner, options, cut, life, base.replay);
     let discarded_all = base.discarded;

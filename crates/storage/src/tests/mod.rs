@@ -4,6 +4,7 @@ mod clocks;
 mod damage;
 mod faults;
 mod growing;
+mod holes;
 mod hostile;
 mod node;
 mod on_disk;

@@ -230,12 +230,15 @@ fn a_log_that_was_never_begun_is_a_part_of_the_gap_that_it_is_in() {
 /// A log that another one goes on from was there, and so was one that the identity names.
 #[test]
 fn an_empty_log_that_was_begun_once_is_damage() {
-    let empty = |disk: &MemoryDisk| {
+    let empty = |disk: &MemoryDisk, hole: Option<&str>| {
         disk.put(&log_name(2), b"");
         let path = Path::root().push("k").unwrap();
         let error = replayed(disk, 95_000).unwrap_err();
         assert!(error.to_string().contains("log-2.dkv"), "{error}");
-        assert!(history(disk, &path, 0, 10).is_err());
+        match (history(disk, &path, 0, 10), hole) {
+            (Ok(told), Some(hole)) => assert!(told.unwrap().hole.unwrap().starts_with(hole)),
+            (told, hole) => assert!(told.is_err() && hole.is_none(), "{told:?}"),
+        }
         assert_eq!(never_begun(disk).unwrap(), Vec::<String>::new());
     };
     let rotated = || {
@@ -250,7 +253,7 @@ fn an_empty_log_that_was_begun_once_is_damage() {
     let mut log = dir.rotate(log, &at(3, 7, 50_000), &knowledge, &table).unwrap();
     log.append(&Batch { time_ms: 90_000, ..node.set("k", Some(3)) }).unwrap();
     log.sync().unwrap();
-    empty(&disk);
+    empty(&disk, None);
     // The next one begins anew, but the identity is of before it.
     let (disk, dir, node, mut log) = rotated();
     log.sync().unwrap();
@@ -258,7 +261,7 @@ fn an_empty_log_that_was_begun_once_is_damage() {
     let (knowledge, table) = state(&node);
     let header = at(3, 7, 99_000);
     LogWriter::create(&disk, &header, LogStart::Snapshot, &knowledge, &table).unwrap();
-    empty(&disk);
+    empty(&disk, Some("log-2.dkv: "));
 }
 
 /// There was room for a snapshot, and none for its log.
@@ -591,8 +594,15 @@ fn a_history_says_what_is_damaged() {
     bytes[middle] ^= 1;
     disk.put(&log_name(1), &bytes);
     let path = Path::root().push("k").unwrap();
+    // The snapshot behind the gap has what the log has lost.
+    let hole = history(&disk, &path, 0, 10).unwrap().unwrap().hole.unwrap();
+    assert!(hole.contains("log-1.dkv"), "{hole}");
+    // The log that a start needs.
+    let mut bytes = disk.content(&log_name(2)).unwrap();
+    bytes[60] ^= 1;
+    disk.put(&log_name(2), &bytes);
     let error = history(&disk, &path, 0, 10).unwrap_err();
-    assert!(error.to_string().contains("log-1.dkv"), "{error}");
+    assert!(error.to_string().contains("log-2.dkv"), "{error}");
 }
 
 #[test]

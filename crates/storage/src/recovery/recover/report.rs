@@ -4,7 +4,9 @@ use crate::disk::Disk;
 use crate::error::StorageError;
 use crate::model::count::count_of;
 use crate::recover::files::SET_ASIDE;
+use crate::recovery::hole::Hole;
 use crate::recovery::moment::Doubt;
+use crate::snapshot::snapshot_name;
 
 /// Something that an operator should read. The node starts all the same.
 #[derive(Debug, thiserror::Error)]
@@ -63,25 +65,39 @@ pub enum Warning {
     /// A snapshot is damaged, but an older one and the logs had everything.
     #[error("{} (nothing is lost: the logs reach back to an older one; it is set aside)", .0.what())]
     BadSnapshot(Box<StorageError>),
+    /// A log that only the history needs is not what it was.
+    #[error(
+        "the history in the data directory has a hole: {}{}. A node starts with the directory, and all data is there, but the history is \
+         whole only from {} on. Put the log back from a backup; or move all logs and snapshots with a number less than {} \
+         away, and the history begins there",
+        .0.first.what(),
+        match .0.others {
+            0 => String::new(),
+            others => format!(" ({} behind that)", count_of(others as u64, "more hole", "more holes")),
+        },
+        snapshot_name(.0.whole_from),
+        .0.whole_from
+    )]
+    Hole(Box<Hole>),
     /// Damage was discarded on request.
     #[error("{} (left out, as you said, with what came after it)", .0.what())]
     Discarded(Box<StorageError>),
     /// No identity, but other files.
     #[error(
-        "the data directory has no identity file: the node begins a new incarnation, and is \
-         another member of the Delete group"
+        "the data directory has no file `identity`: a node that starts with it keeps the data, and counts as a new member of \
+         the Delete group (the nodes that agree on when deleted entries are removed for good)"
     )]
     NoIdentity,
     /// The directory is a copy.
     #[error(
-        "the data directory was copied, or put back from a backup: the node begins a new \
-         incarnation, and is another member of the Delete group"
+        "the data directory was copied, or put back from a backup: a node that starts with it keeps the data, and counts as a \
+         new member of the Delete group (the nodes that agree on when deleted entries are removed for good)"
     )]
     Copied,
     /// A newer log was there once.
     #[error(
-        "the data directory had a log {log} once, which is not there now: this is an older state, \
-         with which the node begins a new incarnation, as another member of the Delete group"
+        "the data directory had a log {log} once, which is not there now: this is an older state; a node that starts with \
+         it counts as a new member of the Delete group (the nodes that agree on when deleted entries are removed for good)"
     )]
     Older {
         /// Its number.
