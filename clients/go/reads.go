@@ -252,8 +252,9 @@ func (r *reader) askMajority() (answer, int, *Error) {
 	for attempt := 1; ; attempt++ {
 		view := r.topology.routing()
 		if view.view.Source == "" {
-			return answer{}, attempt - 1, usage("the nodes cannot tell which nodes there are, so none knows what a majority of " +
-				"them is; read mode 'freshest' needs that")
+			return answer{}, attempt - 1, usage("this client does not know which nodes there are, so not what a " +
+				"majority of them is, which read mode 'freshest' needs: nodes of old versions cannot tell it, and with OnlySeeds they are " +
+				"not asked")
 		}
 		if r.pool.closed() {
 			return answer{}, attempt - 1, closedError(attempt - 1)

@@ -31,17 +31,19 @@ pub(in crate::cli) struct CompletionsArgs {
 }
 
 pub(in crate::cli) fn run(args: &CompletionsArgs) -> Result<(), CliError> {
-    let mut command = Cli::command();
-    if args.shell == Shell::Bash {
-        command = with_named_files(command);
-    }
+    let command = Cli::command();
+    let mut command = match args.shell {
+        Shell::Bash => with_named_files(command),
+        _ => without_files_elsewhere(command),
+    };
     let name = command.get_name().to_owned();
     let mut text = Vec::new();
     generate(args.shell, &mut command, &name, &mut text);
     let text = match args.shell {
         Shell::Bash => {
             let text = with_one_spelling(&String::from_utf8_lossy(&text), &name);
-            positionals::offer_in_bash(&text, &command, &name).into_bytes()
+            let text = positionals::offer_in_bash(&text, &command, &name);
+            files_where_meant(&text).into_bytes()
         }
         Shell::Fish => {
             let text = String::from_utf8_lossy(&text);
@@ -72,6 +74,37 @@ fn with_named_files(command: Command) -> Command {
         _ => arg,
     };
     command.mut_args(named).mut_subcommands(with_named_files)
+}
+
+/// Where a path of an entry, a name, an address or a number is meant, shells offer names of files unless they are told that these
+/// are something else. Not for bash: its generator would have the word that was begun complete itself.
+fn without_files_elsewhere(command: Command) -> Command {
+    let told = |arg: Arg| match arg.get_value_hint() {
+        ValueHint::Unknown if arg.get_action().takes_values() && !has_words(&arg) => {
+            arg.value_hint(ValueHint::Other)
+        }
+        _ => arg,
+    };
+    command.mut_args(told).mut_subcommands(without_files_elsewhere)
+}
+
+/// Whether it is one of a few words.
+fn has_words(arg: &Arg) -> bool {
+    !arg.get_possible_values().is_empty()
+}
+
+/// Where the script for bash has nothing to offer, bash completes names of files itself, also where a path of an entry is meant.
+/// This allows it only where files are: it does more with their names (`$HOME/…`) than the script. Before version 4, bash
+/// cannot be told.
+fn files_where_meant(text: &str) -> String {
+    const BEGIN: &str = "    local i cur prev opts cmd\n";
+    // So the generator completes values of options of which it knows nothing.
+    const UNKNOWN: &str = ")\n                    COMPREPLY=($(compgen -f \"${cur}\"))\n";
+    let no_files = format!("{BEGIN}    {}\n", positionals::in_bash_4("+o bashdefault +o default"));
+    text.replacen(BEGIN, &no_files, 1)
+        .replace(UNKNOWN, ")\n                    COMPREPLY=()\n")
+        .replace("compopt -o filenames", "compopt -o filenames -o bashdefault -o default")
+        .replace("compopt -o plusdirs", "compopt -o plusdirs -o bashdefault -o default")
 }
 
 /// The generator for zsh does not escape a colon in the name of an option's value, such as ADDR:PORT. To zsh it begins another

@@ -122,7 +122,9 @@ Exit codes:
      convert` or `user ticket` was interrupted
   With --json, an error is a line of JSON on standard error: {\"error\": TEXT,
   \"outcome\": WORD, \"code\": the node's word or null, \"exit_code\": NUMBER}.
-  What else a command says there is {\"note\": TEXT} or {\"warning\": TEXT}."
+  It has \"tip\": TEXT, too, where the text for people has a tip: what may be
+  meant. What else a command says there is {\"note\": TEXT} or
+  {\"warning\": TEXT}."
 );
 
 /// A masterless, gossip-replicated, in-memory key-value node

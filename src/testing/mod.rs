@@ -29,6 +29,7 @@ use crate::membership::NetworkName;
 use crate::model::ids::NodeName;
 use crate::node::config::{
     CLIENT_MEMORY, Config, FORGET_DOWN_AFTER, KeyConfig, NETWORK, OPEN_REQUESTS, READY_WAIT, Start,
+    StartPhase,
 };
 use crate::rt;
 use crate::secure::key::Key;
@@ -74,6 +75,7 @@ pub fn loopback(name: NodeName, peers: Vec<String>) -> Config {
         ignore_auth: false,
         audit: None,
         isolated_logins: None,
+        phase: StartPhase::default(),
         key: None,
         insecure: false,
         tls: None,

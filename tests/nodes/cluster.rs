@@ -12,6 +12,7 @@ use distkv::client::{Connection, Fields, HostPort, Options};
 use distkv::engine::NO_LATER;
 use distkv::engine::changes::SendTopic;
 use distkv::hub::shares::Holder;
+use distkv::model::limits::VALUE_BYTES_MAX;
 use distkv::model::value::Value;
 use distkv::node::config::{Config, Start};
 use distkv::node::{Node, NodeError, StopReason, Timing};
@@ -581,14 +582,18 @@ fn messages_on_topics_reach_monitors_on_other_nodes() {
         let inbox = Arc::new(distkv::hub::inbox::Inbox::new());
         let hub = cluster.node(1).hub();
         let monitor = hub.monitor(path("t.#"), &inbox, &Holder::KeyHolder).unwrap();
-        cluster.node(0).hub().handle(SendTopic { topic: &path("t.x"), data: &[1, 2] }, NO_LATER);
-        let mut got = Vec::new();
-        let arrived = || {
-            got.extend(inbox.take_messages(monitor, 10).0);
-            !got.is_empty()
-        };
-        assert!(wait_until(PATIENCE, arrived).await);
-        assert_eq!((&got[0].topic, &*got[0].data), (&path("t.x"), &[1, 2][..]));
+        // Also the longest.
+        for data in [vec![1, 2], vec![7; VALUE_BYTES_MAX]] {
+            let send = SendTopic { topic: &path("t.x"), data: &data };
+            cluster.node(0).hub().handle(send, NO_LATER);
+            let mut got = Vec::new();
+            let arrived = || {
+                got.extend(inbox.take_messages(monitor, 10).0);
+                !got.is_empty()
+            };
+            assert!(wait_until(PATIENCE, arrived).await);
+            assert!((&got[0].topic, &got[0].data[..]) == (&path("t.x"), &*data), "{}", data.len());
+        }
     });
 }
 

@@ -180,6 +180,8 @@ fn a_client_without_tls_is_told_so_whether_it_speaks_first_or_not() {
     client.send(map! {"action": "get_value", "path": path("a"), "seq": 1});
     let error = client.receive().expect("no word of it");
     assert!(text(&error, "error").contains("by TLS only"), "{error}");
+    // This client is of the node's own machine.
+    assert!(!text(&error, "error").contains("other machines"), "{error}");
     assert_eq!(text(&error, "code"), "auth_required");
     assert_eq!(client.receive(), None);
     let error = secured.connect_with(Access::default()).unwrap_err();

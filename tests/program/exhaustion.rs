@@ -217,6 +217,27 @@ fn a_node_without_threads_says_so_and_goes_on() {
     assert!(field(&state, "present").is_some(), "{state}");
 }
 
+/// Without the buffers that grow where a client sends or does not read: what a connection costs that waits.
+#[test]
+fn a_connection_that_waits_counts_as_much_as_it_takes() {
+    const CONNECTIONS: u64 = 50;
+    /// Measured (docs/memory.md).
+    const EACH: u64 = 12 << 10;
+    let node = NodeProcess::run("n1");
+    let mut client = node.connect();
+    let mut used = || number(&field(&client.call("status", &[]), "client_memory").unwrap(), "used");
+    let before =
+        wait_until("its own connection is counted", || Some(used()).filter(|used| *used >= EACH));
+    let waiting: Vec<Client> = (0..CONNECTIONS).map(|_| node.connect()).collect();
+    let counted = wait_until("they are counted", || {
+        let more = used().saturating_sub(before);
+        (more >= CONNECTIONS * EACH).then_some(more)
+    });
+    assert!(counted < CONNECTIONS * EACH * 3 / 2, "{counted}");
+    drop(waiting);
+    wait_until("nothing is counted for those that are gone", || (used() <= before).then_some(()));
+}
+
 #[test]
 fn unread_streams_of_many_clients_stay_within_the_bound() {
     const BOUND: usize = 64 << 20;

@@ -1,7 +1,7 @@
 //! Real nodes that clients use by TLS: tickets, the tunnel, and certificates that change while a node runs.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::cli::command::{self, program};
 use crate::http::asking;
-use crate::processes::{Client, NodeProcess, PROGRAM, signal, wait_until};
+use crate::processes::{Client, NodeProcess, PROGRAM, freeze, signal, wait_until};
 
 fn now() -> u64 {
     distkv::rt::wall_clock_ms() / 1_000
@@ -479,6 +479,33 @@ fn a_tunnel_serves_plain_clients_and_goes_to_the_next_node_when_one_is_gone() {
     assert_eq!(client.get(&["a"]), None, "this is not the other node");
     client.set(&["b"], Value::from(2));
     assert_eq!(client.get(&["b"]), Some(Value::from(2)));
+}
+
+#[test]
+fn a_tunnel_ends_the_connections_to_a_node_that_answers_nothing_and_no_others() {
+    let authority = Authority::new();
+    let frozen = authority.start(&["--client-plaintext", "none"]);
+    let lively = authority.start(&["--client-plaintext", "none"]);
+    let ticket = |nodes: &[SocketAddr]| authority.ticket(nodes).to_text().unwrap();
+    let to_lively = Tunnel::start(&ticket(&[lively.client]));
+    let said = authority.text("said");
+    let script = "exec \"$0\" tunnel --listen localhost:0 --json --ticket \"$1\" 2> \"$2\"";
+    let ticket = ticket(&[frozen.client, lively.client]);
+    let tunnel = Tunnel::spawn(Command::new("sh").args(["-c", script, PROGRAM, &ticket, &said]));
+    // Both are idle from now on.
+    let mut idle = Client::connect(to_lively.listen);
+    assert_eq!(idle.get(&["a"]), None);
+    let mut client = Client::connect(tunnel.listen);
+    client.set(&["a"], Value::from(1));
+    assert!(frozen.connect_by(&authority, &["get", "a"]).code == 0, "it is the first node");
+    freeze(frozen.pid());
+    let end = client.receive().unwrap_err().kind();
+    assert_ne!(end, ErrorKind::WouldBlock, "the tunnel keeps a connection to a silent node");
+    let told = format!("{} does not answer", frozen.client);
+    wait_until("it says so", || fs::read_to_string(&said).unwrap().contains(&told).then_some(()));
+    // It gets the other node, which has been asked as long, and answers.
+    assert_eq!(Client::connect(tunnel.listen).get(&["a"]), None, "this is not the other node");
+    assert_eq!(idle.get(&["a"]), None, "a connection to a node that is alive was ended");
 }
 
 #[test]

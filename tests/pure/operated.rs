@@ -88,13 +88,13 @@ fn each_alert_has_a_case_in_which_it_fires_and_says_what_to_do() {
     let (alerts, cases) = (text(ALERTS), text(ALERT_CASES));
     let names: Vec<&str> =
         alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
-    assert_eq!(names.len(), 14, "{names:?}");
+    assert_eq!(names.len(), 15, "{names:?}");
     for name in names {
         let firing = format!("alertname=\"{name}\"");
         assert!(cases.contains(&firing), "{name} has no case in {ALERT_CASES}");
     }
-    assert_eq!(alerts.matches("summary: ").count(), 14);
-    assert_eq!(alerts.matches("description: ").count(), 14);
+    assert_eq!(alerts.matches("summary: ").count(), 15);
+    assert_eq!(alerts.matches("description: ").count(), 15);
     assert!(cases.contains("exp_samples: []"), "there is a case in which nothing fires");
 }
 

@@ -37,6 +37,16 @@ TYPED = [
     ("snapshot restore a.dkv --into dir\tX", "<snapshot><restore><a.dkv><--into><directory/X>"),
     ("snapshot verify dir\tX", "<snapshot><verify><directory/X>"),
     ("user role joe op\tX", "<user><role><joe><operator><X>"),
+    # No shell knows paths of entries, names and addresses: names of files are none.
+    ("get di\tX", "<get><diX>"),
+    ("ls --json di\tX", "<ls><--json><diX>"),
+    ("set a.b di\tX", "<set><a.b><diX>"),
+    ("get a --connect di\tX", "<get><a><--connect><diX>"),
+    ("user role joe di\tX", "<user><role><joe><diX>"),
+    ("log di\tX", "<log><diX>"),
+    # What bash does with names of files itself, it still does.
+    ("run --key $HOME/two\tX", "/two words/X>"),
+    ("import $HOME/directory/no\tX", "/directory/node.toml><X>"),
 ]
 # The same in a folder with only one file, before a letter of its name is typed.
 TYPED_BESIDE_ONE_FILE = [
@@ -117,6 +127,8 @@ def test_fish_completes_commands_and_names_of_files(tmp_path):
         ("get si --key si", "site.jsonl"),
         # What is below a path is no file.
         ("get si", None),
+        ("get a --connect si", None),
+        ("diff --below si", None),
         ("ls dir", None),
         ("user acl joe dir", None),
         ("user role joe ", "admin"),

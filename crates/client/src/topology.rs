@@ -16,7 +16,7 @@ mod view;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use event_listener::Event;
@@ -127,6 +127,8 @@ struct Shared {
     stop: Event,
     is_stopped: AtomicBool,
     counted: NodeTable,
+    /// How often a node was asked for its view.
+    asked: AtomicU32,
     views: AtomicU64,
     lost: AtomicU64,
     moved: AtomicU64,
@@ -191,6 +193,7 @@ impl TopologyManager {
             stop: Event::new(),
             is_stopped: AtomicBool::new(false),
             counted,
+            asked: AtomicU32::new(0),
             views: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             moved: AtomicU64::new(0),
@@ -302,6 +305,12 @@ impl TopologyManager {
     #[must_use]
     pub fn failure(&self) -> Option<ClientError> {
         self.shared.state.lock().failure.clone()
+    }
+
+    /// How often a node was asked which nodes there are, each time by a connection.
+    #[must_use]
+    pub(crate) fn asked(&self) -> u32 {
+        self.shared.asked.load(Ordering::Relaxed)
     }
 
     /// The overrides of preferred nodes in force.

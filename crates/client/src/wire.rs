@@ -40,6 +40,19 @@ impl Wire {
         timeout: Duration,
     ) -> Result<Wire, ClientError> {
         let (stream, peer) = connect_any(to, timeout).await?;
+        Wire::over(stream, peer, to, access).await
+    }
+
+    /// Sets up TLS, if `access` says so, over a connection to this address of the host.
+    ///
+    /// # Errors
+    /// As of the handshake in [`Wire::connect`].
+    pub async fn over(
+        stream: TcpStream,
+        peer: IpAddr,
+        to: &HostPort,
+        access: &Access,
+    ) -> Result<Wire, ClientError> {
         #[cfg(feature = "tls")]
         if let Some(tls) = access.tls_now().await {
             let session = secure::Session::begin(stream.clone(), peer, to, &tls).await?;
@@ -69,7 +82,8 @@ impl Wire {
     }
 
     /// What the socket is connected to, whatever name was given for it.
-    pub(super) fn peer(&self) -> IpAddr {
+    #[must_use]
+    pub fn peer(&self) -> IpAddr {
         self.peer
     }
 

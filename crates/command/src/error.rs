@@ -3,16 +3,17 @@
 use std::io::{self, Write as _};
 use std::sync::OnceLock;
 
-use clap::error::ErrorKind;
 use distkv_client::{CallError, ClientError, Fate, PLAINTEXT_LOGIN, ServerError};
 use serde_json::json;
 
 use crate::output::{longest_wait, printable, printable_lines, printable_path, typed};
 
 pub use hidden::{looks_secret, without_secrets};
+pub use parsing::explain;
 
 mod doubt;
 mod hidden;
+mod parsing;
 
 /// The exit code of a command that did what it was asked.
 pub const EXIT_OK: u8 = 0;
@@ -293,11 +294,7 @@ impl CliError {
             }
         };
         match self {
-            _ if is_json => {
-                let (text, exit_code) = (self.shown(), self.exit_code());
-                let error = json!({"error": text, "outcome": outcome, "code": code, "exit_code": exit_code});
-                tell(&format!("{}\n", printable(&error.to_string())));
-            }
+            _ if is_json => tell_programs(&self.shown(), outcome, code, self.exit_code(), None),
             // Who has pressed Ctrl-C knows that.
             CliError::Interrupted(left) if left.is_empty() => {}
             // It is no error.
@@ -336,46 +333,14 @@ impl CliError {
     }
 }
 
-/// Prints help, the version, or what is wrong with the options: as text, or as one line of JSON, like
-/// [`CliError::tell`]. Gives the exit code.
-pub fn explain(error: &clap::Error, is_json: bool) -> u8 {
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            match error.print() {
-                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                    CliError::Failure(format!("cannot write to standard output: {error}"))
-                        .tell(is_json)
-                }
-                // Nobody may be reading.
-                Ok(()) | Err(_) => EXIT_OK,
-            }
-        }
-        _ if is_json => {
-            let text = error.render().to_string();
-            // The paragraphs that follow are for people: usage, and where help is.
-            let first = text.split("\n\n").next().unwrap_or_default();
-            let text = first.lines().map(str::trim).collect::<Vec<_>>().join(" ");
-            CliError::Usage(text.trim_start_matches("error: ").to_owned()).tell(true)
-        }
-        ErrorKind::ValueValidation => {
-            // Its first line says it all: what, where, and what to write instead.
-            let text = error.render().to_string();
-            let first = without_secrets(text.lines().next().unwrap_or_default());
-            tell(&format!("{first}\n"));
-            EXIT_USAGE
-        }
-        _ => {
-            let text = error.render().to_string();
-            let hidden = without_secrets(&text);
-            // Without the colors that it has at a terminal.
-            if hidden == text {
-                drop(error.print())
-            } else {
-                tell(&hidden)
-            }
-            EXIT_USAGE
-        }
+/// Prints an error as one line of JSON. `tip`: what to type instead, if that is known.
+fn tell_programs(text: &str, outcome: &str, code: Option<&str>, exit_code: u8, tip: Option<&str>) {
+    let mut error =
+        json!({"error": text, "outcome": outcome, "code": code, "exit_code": exit_code});
+    if let (Some(tip), Some(fields)) = (tip, error.as_object_mut()) {
+        fields.insert(String::from("tip"), tip.into());
     }
+    tell(&format!("{}\n", printable(&error.to_string())));
 }
 
 fn tell(text: &str) {

@@ -69,10 +69,15 @@ const HTTP_HEAD_BYTES_MAX: usize = 16 << 10;
 const HTTP_HEADERS_MAX: usize = 64;
 /// How long a head may take, and how long a connection may stand without one.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a client may take nothing of an answer.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a client's machine may confirm nothing of what was sent.
-const UNHEARD_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a client may take nothing of an answer. Its machine tells only when a large part of its receive buffer is free
+/// again (of what Linux gives, 128 to 190 KiB at once), and nothing else shows that it reads: one that reads 4 KiB a second
+/// seems to take nothing for up to 48 s.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a client's machine may confirm nothing of what was sent; as long, for the same reason.
+const UNHEARD_TIMEOUT: Duration = WRITE_TIMEOUT;
+/// From how many bytes on that the system has not sent yet it takes no more, until half of them are sent. Else it would take
+/// some MiB, and no more before a third of them is gone, which takes a slow reader longer than [`WRITE_TIMEOUT`].
+const UNSENT_BYTES_MAX: u32 = 64 << 10;
 /// How long to wait after the system could not give another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// How many scrapes are put together at once; others wait.
@@ -268,15 +273,17 @@ fn comes_from(stream: &TcpStream, peer: SocketAddr) -> IpAddr {
 }
 
 /// A client that has gone without a word must not keep its place: what a stream says now and then only fills the system's
-/// buffers.
+/// buffers. And one that reads slowly must be seen to read.
 fn prepare(stream: &TcpStream) {
     #[cfg(target_os = "linux")]
     {
-        // Should the system refuse, it tries for longer.
-        let _ = socket2::SockRef::from(stream).set_tcp_user_timeout(Some(UNHEARD_TIMEOUT));
+        let socket = socket2::SockRef::from(stream);
+        // Should the system refuse, it tries for longer, or keeps more.
+        let _ = socket.set_tcp_user_timeout(Some(UNHEARD_TIMEOUT));
+        let _ = socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
     }
     #[cfg(not(target_os = "linux"))]
-    let _ = (stream, UNHEARD_TIMEOUT);
+    let _ = (stream, UNHEARD_TIMEOUT, UNSENT_BYTES_MAX);
 }
 
 /// Answers the requests of one connection until it ends.

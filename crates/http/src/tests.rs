@@ -76,6 +76,14 @@ impl Source for Known {
                     let parts = [Ok(Bytes::from("part")), Err(io::Error::other("it is over"))];
                     Reply::parts(JSON_LINES, futures::stream::iter(parts).boxed(), holder)
                 }
+                "/v1/much" => {
+                    let part = |_| {
+                        TAKEN_OF_MUCH.fetch_add(PART_OF_MUCH, Ordering::Relaxed);
+                        Ok(Bytes::from(vec![b'x'; PART_OF_MUCH]))
+                    };
+                    let parts = futures::stream::iter(0..1_000).map(part);
+                    Reply::parts(JSON_LINES, parts.boxed(), holder)
+                }
                 "/v1/charged" => {
                     let mut reply = Reply::new(StatusCode::OK, JSON, "");
                     let bytes = Bytes::from(vec![b'x'; 1 << 20]);
@@ -337,6 +345,30 @@ fn who_takes_nothing_of_an_answer_loses_the_connection() {
         assert!(is_soon(began), "it is still open");
     }
     assert_eq!(status(&get(&port, "/livez")), "200", "others are unharmed");
+}
+
+/// Bytes of each part of `/v1/much`.
+const PART_OF_MUCH: usize = 16 << 10;
+/// How many bytes of it were asked for; by one test only.
+static TAKEN_OF_MUCH: AtomicUsize = AtomicUsize::new(0);
+
+/// Else it would be seen to read only when a third of some MiB is gone, and be cut.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_system_keeps_little_for_who_reads_slowly() {
+    let port = open();
+    let mut slow = connect(&port);
+    socket2::SockRef::from(&slow).set_recv_buffer_size(64 << 10).unwrap();
+    slow.write_all(b"GET /v1/much HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let (mut read, mut ahead_max, mut some) = (0, 0, [0; PART_OF_MUCH]);
+    while read < 1 << 20 {
+        slow.read_exact(&mut some).unwrap();
+        read += some.len();
+        is_answered(&port);
+        let ahead = TAKEN_OF_MUCH.load(Ordering::Relaxed).saturating_sub(read);
+        ahead_max = ahead_max.max(ahead);
+    }
+    assert!(ahead_max < 1 << 20, "{ahead_max}");
 }
 
 #[test]

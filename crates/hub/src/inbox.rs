@@ -24,7 +24,7 @@ pub const WATCH_QUEUE_MAX: usize = 16 << 10;
 pub const WATCH_QUEUE_BYTES_MAX: usize = 4 << 20;
 /// Most messages that wait for one monitor; further ones are dropped and counted.
 pub const MONITOR_QUEUE_MAX: usize = 1024;
-/// Most bytes of messages that wait for one monitor.
+/// Most bytes of messages that wait for one monitor; one message may exceed it alone.
 pub(crate) const MONITOR_QUEUE_BYTES_MAX: usize = 4 << 20;
 
 /// Most bytes that are taken at once, but for one item or message: what was taken does not count in
@@ -429,8 +429,10 @@ impl Inbox {
         let mut state = self.state.lock();
         let Some(queue) = state.monitors.get_mut(&id) else { return true };
         let cost = message.cost();
-        if queue.messages.len() >= MONITOR_QUEUE_MAX || queue.bytes + cost > MONITOR_QUEUE_BYTES_MAX
-        {
+        // The longest message that is accepted costs more than the bound: where nothing waits, it is taken.
+        let is_full = queue.messages.len() >= MONITOR_QUEUE_MAX
+            || (queue.bytes + cost > MONITOR_QUEUE_BYTES_MAX && !queue.messages.is_empty());
+        if is_full {
             queue.dropped += 1;
             return false;
         }

@@ -27,8 +27,10 @@ pub(super) fn offer_in_bash(text: &str, command: &Command, name: &str) -> String
     let mut text = text.to_owned();
     for leaf in leaves(command) {
         let instead = match leaf.offer {
-            // With nothing to offer, bash completes names of files itself, with a slash behind those of directories.
-            Offer::Files => String::from("COMPREPLY=()"),
+            // With nothing to offer, bash completes names of files itself where it may, with a slash behind those of directories.
+            Offer::Files => {
+                format!("COMPREPLY=()\n            {}", in_bash_4("-o bashdefault -o default"))
+            }
             Offer::Words(words, _) => {
                 format!("COMPREPLY=( $(compgen -W \"{}\" -- \"${{cur}}\") )", words.join(" "))
             }
@@ -51,6 +53,11 @@ pub(super) fn offer_in_bash(text: &str, command: &Command, name: &str) -> String
         text = [before, &head, &at_once, ALL, options, &instead, rest].concat();
     }
     text
+}
+
+/// A line that tells bash what to do with what comes of the completion under way. Earlier versions have no such command.
+pub(super) fn in_bash_4(options: &str) -> String {
+    format!("if [[ \"${{BASH_VERSINFO[0]}}\" -ge 4 ]]; then compopt {options} 2> /dev/null; fi")
 }
 
 /// What the generator for bash puts between the names of commands.

@@ -37,6 +37,9 @@ Without --recursive, entries below the path stay, and their number is printed. W
 path, changed, chain, tock, and below, the number of entries below the path if there are any \
 (1000 means 1000 or more).
 
+With --recursive, --json prints path, changed, the number of entries that were deleted, and dry_run. With --dry-run, \
+it prints one object with the path of each entry, and at the end one with changed and dry_run.
+
 With --recursive, the node may take 10 minutes, unless --timeout says otherwise. The root (':') is not \
 deleted that way. Ctrl-C ends the command, and not what the node was asked: it goes on, and deletes all of it. The \
 command says what brings that back (`undo`).
@@ -89,7 +92,7 @@ pub(in crate::cli) async fn run(mut args: DeleteArgs) -> Result<(), CliError> {
         let reply = delete_tree(&args).await?;
         let count = reply.u64("changed").unwrap_or(0);
         output.either(
-            || json!({"path": path, "changed": count}),
+            || json!({"path": path, "changed": count, "dry_run": false}),
             || match count {
                 0 => format!("{}: nothing to delete", printable_path(&path)),
                 count => format!("{}: {count} deleted", printable_path(&path)),
@@ -187,6 +190,10 @@ async fn show(args: &DeleteArgs, mut output: Output) -> Result<(), CliError> {
         let path = whole_path(&args.path, path.as_ref());
         output.either(|| json!({"path": path}), || printable_path(&path).into_owned())?;
         count += 1;
+    }
+    if output.json {
+        output.json_line(json!({"changed": count, "dry_run": true}))?;
+        return output.flush();
     }
     output.flush()?;
     say::line(&format!("{} would be deleted", count_of(count, "entry", "entries")));

@@ -28,7 +28,11 @@ Examples:
 A line on standard error says when the monitor has begun. With --json, one object per line: \
 topic and data, or raw for what cannot be decoded.
 
-Messages are not kept. When the connection is lost, the monitor connects again, for as long as that takes, to whichever \
+Messages are not kept. Nobody is told of those that were sent on the other side of a split, or that were lost between two \
+nodes; they do not come later. Those of one sender about one topic come in order, unless the sender or the monitor changes its \
+node. Use `set` and `watch` for what must arrive.
+
+When the connection is lost, the monitor connects again, for as long as that takes, to whichever \
 node is up; messages that are sent meanwhile are missed. Those that come faster than they are read are lost, too: lines \
 on standard error say how many, and with --json also \"dropped\" in the next message. --no-reconnect is for scripts that \
 want to know of the loss. A node that has said nothing for as long as --timeout is asked whether it is there, and is lost \

@@ -70,6 +70,10 @@ pub(super) struct ReplayArgs {
     #[arg(long, conflicts_with = "to")]
     any_network: bool,
 
+    /// With --any-network: also users, logins and access lists of the other network
+    #[arg(long, requires = "any_network")]
+    with_auth: bool,
+
     #[command(flatten)]
     into: IntoArgs,
 
@@ -96,7 +100,7 @@ pub(super) fn run(args: ReplayArgs, json: bool) -> Result<(), CliError> {
     tell_notes(&state.notes);
     if let Some(into) = into {
         let from = args.from.first().map_or(FilePath::new(""), PathBuf::as_path);
-        let wanted = args.into.wanted(args.any_network);
+        let wanted = args.into.wanted(args.any_network, args.with_auth);
         let put = put_into(&into, vec![Given { from, state }], wanted, json)?;
         let directory = into.directory;
         drop(into);

@@ -52,21 +52,27 @@ pub(super) fn check_text(text: &str, is_json: bool) -> Vec<Finding> {
     let mut parts = read_keys(text, &mut findings, &mut bad);
     // What cannot be read may be any setting.
     let hides = findings.iter().any(|finding| finding.key.is_none());
+    let mut name_of_host: fn() -> String = host_name;
     let config = loop {
-        match config_of(&parts) {
+        match config_of(&parts, name_of_host) {
             Ok(config) => break Some(config),
             Err(error) => {
                 let text = error.to_string();
-                let culprit = culprit(&parts, &text).map(|at| parts.remove(at));
+                let culprit = culprit(&parts, &text, name_of_host).map(|at| parts.remove(at));
                 let is_hidden = hides && culprit.is_none();
                 let is_new = !is_hidden && !bad.keys().any(|key| is_asked_for(&text, key));
                 let part = culprit.as_ref().map(|Part { key, line, .. }| (*line, key.clone()));
+                let told = text.clone();
                 if is_new {
                     let (line, key) = part.clone().unzip();
                     findings.push(Finding { line, key, text, is_warning: false });
                 }
-                let Some((line, key)) = part else { break None };
-                bad.insert(key, line);
+                match part {
+                    Some((line, key)) => drop(bad.insert(key, line)),
+                    // It is of this machine's name, which no key gives. With another one, the rest is checked.
+                    None if has_other_error(&parts, stand_in, &told) => name_of_host = stand_in,
+                    None => break None,
+                }
             }
         }
     };
@@ -168,7 +174,7 @@ fn note_hidden(text: &str, broken: &[usize], parts: &[Part], bad: &mut BTreeMap<
 }
 
 /// What a node would be started with.
-fn config_of(parts: &[Part]) -> Result<Config, CliError> {
+fn config_of(parts: &[Part], host_name: fn() -> String) -> Result<Config, CliError> {
     let all = parts.iter().map(|part| part.settings.clone());
     let mut settings = all.fold(Settings::default(), Settings::or);
     if let Some(level) = settings.log.take() {
@@ -180,7 +186,7 @@ fn config_of(parts: &[Part]) -> Result<Config, CliError> {
 
 /// The key without which the error is not there any more; of several, the one that it names. If none is enough, the
 /// first that it names.
-fn culprit(parts: &[Part], error: &str) -> Option<usize> {
+fn culprit(parts: &[Part], error: &str, host_name: fn() -> String) -> Option<usize> {
     let is_gone = |at: usize| {
         let others = parts.iter().enumerate().filter(|(other, _)| *other != at);
         let others: Vec<Part> = others
@@ -190,7 +196,7 @@ fn culprit(parts: &[Part], error: &str) -> Option<usize> {
                 settings: part.settings.clone(),
             })
             .collect();
-        config_of(&others).err().is_none_or(|other| other.to_string() != error)
+        has_other_error(&others, host_name, error)
     };
     let found: Vec<usize> = (0..parts.len()).filter(|at| is_gone(*at)).collect();
     let is_said = |at: &&usize, before: &str| {
@@ -200,6 +206,16 @@ fn culprit(parts: &[Part], error: &str) -> Option<usize> {
     let named = found.iter().find(|at| is_said(at, "--"));
     let named = named.or_else(|| found.iter().find(|at| is_said(at, "")));
     named.or(found.first()).or_else(|| all.iter().find(|at| is_said(at, "--"))).copied()
+}
+
+/// Whether there is no error any more, or another one.
+fn has_other_error(parts: &[Part], host_name: fn() -> String, error: &str) -> bool {
+    config_of(parts, host_name).err().is_none_or(|other| other.to_string() != error)
+}
+
+/// A name of a machine that is good for a node.
+fn stand_in() -> String {
+    String::from("n")
 }
 
 /// Whether an error names a key with this before it, as a whole word.
@@ -348,6 +364,38 @@ mod tests {
     }
 
     #[test]
+    fn one_error_hides_none_of_another_setting() {
+        let base = format!("{PORTS}name = \"n1\"\nfound = true\n");
+        // Two of one kind, and what goes with them.
+        let data = "data-dir = \"/proc/no\"\nlog-rotate-bytes = 1\nsnapshot-after = 1\nkeep-snapshots = 0\n";
+        let expected = [
+            at(5, "data-dir"),
+            at(6, "log-rotate-bytes"),
+            at(7, "snapshot-after"),
+            at(8, "keep-snapshots"),
+        ];
+        assert_eq!(found(&format!("{base}{data}")), expected);
+        // What is wrong itself, and what goes with it.
+        let more = "snapshot-schedule = \"never\"\nsnapshot-keep = 0\nhttp = \"x\"\nhttp-names = [\"a b\"]\n\
+                    cert = \"/no/cert\"\nclient-plaintext = [\"x\"]\n";
+        let expected = [
+            at(5, "snapshot-schedule"),
+            at(6, "snapshot-keep"),
+            at(7, "http"),
+            at(8, "http-names"),
+            at(9, "cert"),
+            at(10, "client-plaintext"),
+        ];
+        assert_eq!(found(&format!("{base}{more}")), expected);
+        // All of a list.
+        let findings =
+            check_text(&format!("{base}peers = [\"a:x\", \"127.0.0.1:1\", \"b:y\"]\n"), true);
+        assert!(findings.len() == 1, "{findings:?}");
+        let text = &findings[0].text;
+        assert!(text.contains("a:x") && text.contains("b:y"), "{text}");
+    }
+
+    #[test]
     fn a_line_that_is_no_toml_hides_no_other() {
         let text = format!("{PORTS}found = true\nname = \nmax-connections = 0\n");
         assert_eq!(found(&text), [(Some(4), None), at(5, "max-connections")]);
@@ -396,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_file_that_cannot_be_written_is_warned_of() {
+    fn a_peer_file_without_a_directory_is_refused_and_one_that_cannot_be_written_is_warned_of() {
         let folder = tempfile::tempdir().unwrap();
         let of = |path: &std::path::Path, more: &str| {
             let path = path.display();
@@ -408,9 +456,11 @@ mod tests {
         let findings = of(&folder.path().join("none/peers"), "");
         assert_eq!(findings.len(), 1, "{findings:?}");
         let Finding { line, key, text, is_warning } = &findings[0];
-        assert_eq!((*line, key.as_deref(), *is_warning), (Some(5), Some("peer-file"), true));
-        assert!(text.contains("cannot be written") && text.contains("none"), "{text}");
-        assert_eq!(of(std::path::Path::new("/proc/peers"), "").len(), 1);
+        assert_eq!((*line, key.as_deref(), *is_warning), (Some(5), Some("peer-file"), false));
+        assert!(text.contains("directory is not there") && text.contains("none"), "{text}");
+        let findings = of(std::path::Path::new("/proc/peers"), "");
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert!(findings[0].is_warning && findings[0].text.contains("cannot be written"));
         // It is made with the data directory.
         let data = format!("data-dir = \"{}\"\n", folder.path().join("none").display());
         assert_eq!(of(&folder.path().join("none/peers"), &data), []);

@@ -70,9 +70,11 @@ async fn serve(
         tracing::info!(network, peers = config.peers.join(" "), "looking for the network");
     }
     let notify = Notify::of_environment();
-    let has_data = config.data.is_some();
+    let (has_data, phase) = (config.data.is_some(), config.phase.clone());
     let started = unless_ended(ending, start(config, &notify, has_data)).await;
     let Some(node) = started else {
+        let doing = phase.doing();
+        tracing::info!(reason = %StopReason::Requested, "stopping before this node has started; it was {doing}");
         notify.stopping();
         return Ok(());
     };

@@ -8,6 +8,7 @@ pub(super) mod http_token;
 mod listed;
 pub(super) mod problem;
 mod scheduled;
+mod values;
 
 pub(in crate::cli) use listed::Settings;
 
@@ -15,15 +16,14 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::host::{check_certified, check_host};
 use crate::cli::data::value_input::{read_bounded, read_input};
 use crate::cli::error::CliError;
 use crate::client::{AddressError, HostPort};
 use crate::model::ids::NodeName;
 use crate::node::config::{
     CLIENT_MEMORY, CLIENT_PORT, Config, DataConfig, FORGET_DOWN_AFTER, GOSSIP_PORT, HttpConfig,
-    IpNetwork, KeyConfig, KeyStore, NETWORK, NetworkError, OPEN_REQUESTS, PURGE_GRACE, READY_WAIT,
-    Start, TlsConfig, Token,
+    IpNetwork, KeyConfig, KeyStore, NETWORK, OPEN_REQUESTS, PURGE_GRACE, READY_WAIT, Start,
+    StartPhase, TlsConfig, Token,
 };
 use crate::rt;
 use crate::secure::key_ring::KeyRing;
@@ -44,20 +44,8 @@ const REQUESTS_MIN: usize = 4 << 10;
 /// More watches than that a node does not have.
 const REQUESTS_MAX: usize = 64 << 10;
 
-/// Most further names by which HTTP requests may call the node.
-const HTTP_NAMES_MAX: usize = 64;
-/// Networks whose clients may use plain text.
-const PLAIN_NETWORKS_MAX: usize = 64;
-
 /// Most threads for tasks: more than the cores that there may be.
 const THREADS_MAX: usize = 1024;
-
-/// Smaller files would be all headers.
-const LOG_BYTES_MIN: u64 = 64 << 10;
-/// Each file costs some syncs.
-const ROTATE_AFTER_MIN: Duration = Duration::from_secs(1);
-/// The names of so many files are read at a start.
-const KEEP_SNAPSHOTS_MAX: usize = 1000;
 
 /// Rumours of a member that is down should have ended before it is forgotten.
 const FORGET_DOWN_MIN: Duration = Duration::from_secs(3);
@@ -133,6 +121,7 @@ impl Settings {
         kind: StartKind,
         host_name: impl FnOnce() -> String,
     ) -> Result<Config, CliError> {
+        values::check(&self)?;
         apart::check_audit(&self)?;
         let data = self.data_config()?;
         let scheduled = scheduled::config_of(&self)?;
@@ -168,7 +157,7 @@ impl Settings {
         let peers = self.peers.unwrap_or_default();
         let peer = |text: &String| HostPort::parse_remote(text, Some(GOSSIP_PORT));
         let peers = peers.iter().map(|text| check_address("peer", peer(text)));
-        let peers = peers.collect::<Result<Vec<_>, _>>()?;
+        let peers = values::each(peers)?;
         let start = match kind {
             StartKind::Run => Start::Run { init: self.init, load: self.load },
             StartKind::Join => {
@@ -227,6 +216,7 @@ impl Settings {
             client_files: self.client_files,
             scheduled,
             remote_restore: self.remote_restore.unwrap_or(false),
+            phase: StartPhase::default(),
         })
     }
 
@@ -281,7 +271,6 @@ impl Settings {
         });
         let ca: Option<Arc<Ca>> = ca.transpose()?;
         let names = self.cert_names.clone().unwrap_or_default();
-        names.iter().try_for_each(|name| check_certified("--cert-name", name))?;
         if own.is_none() && ca.is_none() {
             let others = [
                 ("--client-ca", self.client_ca.is_some()),
@@ -300,28 +289,15 @@ impl Settings {
                 "--cert-name is for certificates that a node makes; --cert has its names in it",
             );
         }
-        let (mut is_plain_at_home, mut plain) = (true, Vec::new());
+        let (mut plain, is_none) = values::plain_networks(self)?;
         if key.is_some_and(|key| key.plaintext_peers) {
             // While a network moves to a key, clients go on as before.
             plain.extend(
                 ["0.0.0.0/0", "::/0"].into_iter().filter_map(|all| all.parse::<IpNetwork>().ok()),
             );
         }
-        for text in self.client_plaintext.iter().flatten() {
-            match text.as_str() {
-                "none" => is_plain_at_home = false,
-                text => plain.push(text.parse().map_err(|error: NetworkError| {
-                    CliError::Usage(format!(
-                        "--client-plaintext: {error}; `none` is for no client at all"
-                    ))
-                })?),
-            }
-        }
-        if plain.len() > PLAIN_NETWORKS_MAX {
-            return usage(&format!("--client-plaintext: at most {PLAIN_NETWORKS_MAX} networks"));
-        }
         let client_ca = self.client_ca.clone();
-        Ok(Some(TlsConfig { ca, own, client_ca, names, is_plain_at_home, plain }))
+        Ok(Some(TlsConfig { ca, own, client_ca, names, is_plain_at_home: !is_none, plain }))
     }
 
     /// How data is kept, if it is.
@@ -353,15 +329,6 @@ impl Settings {
         data.keep_for = self.keep_for.unwrap_or(data.keep_for);
         data.keep_bytes = bytes(self.keep_size, data.keep_bytes);
         data.discard_damaged = self.discard_damaged.unwrap_or(false);
-        if data.rotate_bytes < LOG_BYTES_MIN || data.snapshot_after < LOG_BYTES_MIN {
-            return usage("--log-rotate-bytes and --snapshot-after must be at least 64KiB");
-        }
-        if data.rotate_after < ROTATE_AFTER_MIN {
-            return usage("--log-rotate-after must be at least 1s");
-        }
-        if !(1..=KEEP_SNAPSHOTS_MAX).contains(&data.keep_snapshots) {
-            return usage("--keep-snapshots must be 1 to 1000");
-        }
         Ok(Some(data))
     }
 }
@@ -383,13 +350,7 @@ fn http_config(
         }
         None if names.is_empty() => Ok(None),
         None => Err(CliError::Usage(String::from("--http-name is for a node with --http"))),
-        Some(_) if names.len() > HTTP_NAMES_MAX => {
-            Err(CliError::Usage(format!("--http-name: at most {HTTP_NAMES_MAX} names")))
-        }
         Some(address) => {
-            for name in &names {
-                check_host("--http-name", name)?;
-            }
             let address = check_address("--http", HostPort::parse_local(&address, None))?;
             let write_token = match writes {
                 (false, None) => None,

@@ -7,11 +7,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use futures::future::{Either, select};
+use futures::future::select;
 use futures::io::{AsyncReadExt, AsyncWriteExt};
 use parking_lot::Mutex;
 use serde_json::json;
 
+mod liveness;
+
+use self::liveness::{Held, Liveness};
 use super::signals::on_ends;
 use crate::cli::error::CliError;
 use crate::cli::remote::RemoteArgs;
@@ -37,18 +40,23 @@ Examples:
   distkv-node tunnel --ticket @joe.ticket --listen 127.0.0.1:27600
   distkv-node tunnel --key key --connect n1.example.org
   DISTKV_TICKET=@joe.ticket distkv-node tunnel &
-  distkv client data get site.lamp    # Python, as if the node were here
+  distkv client data site.lamp get    # Python, as if the node were here
 
 The ticket says where the nodes are and by which CA they are known; a key file has the CA, too, \
 and --connect says where. Each client of the tunnel is connected to one of them: the one that \
 answered last or, if that is gone, the next. A node that goes ends its clients' connections; \
 they connect again as they would without the tunnel, and get another node. If there is none, \
-they are told so, with the error `not_ready`.
+they are told so, with the error `not_ready`. A node that goes without a word, or stands still, is \
+noticed, too: once nothing has come from it for 10 s, the tunnel asks it, by a connection of its \
+own, and ends its clients' connections if it does not answer within 4 s.
 
 The tunnel listens on loopback only, because what comes to it is in plain text: everybody on \
 this machine can use it. Clients log in by themselves, as without the tunnel. Neither the \
 ticket's user and secret nor the key's right to do everything is used for them; a client \
 certificate in the ticket is, for all clients of the tunnel.
+
+The Python DistKV's library works as it is installed. Its command line (the last example) \
+needs a wrapper (docs/client-protocol.md), and prints only CancelledError when a node is not ready.
 
 Once it listens, it prints one line to standard output; what goes wrong later goes to standard \
 error. Ctrl-C, SIGTERM and closing the terminal end it; begun with nohup, it outlives the terminal.
@@ -90,6 +98,7 @@ pub(in crate::cli) async fn run(args: TunnelArgs) -> Result<(), CliError> {
         first: AtomicUsize::new(0),
         said: Mutex::default(),
         turns: Arc::new(async_lock::Semaphore::new(CLIENTS_MAX)),
+        liveness: Arc::default(),
     });
     if !tunnel.access.is_secured() {
         return Err(CliError::Usage(String::from(
@@ -126,13 +135,14 @@ struct Tunnel {
     /// The last complaint, so that it is not repeated.
     said: Mutex<String>,
     turns: Arc<async_lock::Semaphore>,
+    liveness: Arc<Liveness>,
 }
 
 impl Tunnel {
     /// Whether a node accepts the ticket; one that is down now may come.
     async fn check(&self) -> Result<(), CliError> {
         match self.connect().await {
-            Ok(mut wire) => {
+            Ok((mut wire, _)) => {
                 wire.close().await;
                 Ok(())
             }
@@ -165,8 +175,8 @@ impl Tunnel {
         }
     }
 
-    /// A connection to the node that answered last, or the next that answers.
-    async fn connect(&self) -> Result<Wire, ClientError> {
+    /// A connection to the node that answered last, or the next that answers, and which of them it is.
+    async fn connect(&self) -> Result<(Wire, usize), ClientError> {
         let first = self.first.load(Ordering::Relaxed);
         let share = self.timeout / u32::try_from(self.nodes.len()).unwrap_or(u32::MAX).max(1);
         let mut failed = None;
@@ -177,7 +187,7 @@ impl Tunnel {
             let error = match rt::timeout(share, connecting).await {
                 Some(Ok(wire)) => {
                     self.first.store(index, Ordering::Relaxed);
-                    return Ok(wire);
+                    return Ok((wire, index));
                 }
                 Some(Err(error)) => error,
                 None => {
@@ -196,10 +206,13 @@ impl Tunnel {
         Err(failed.unwrap_or_else(none))
     }
 
-    async fn serve(&self, mut client: TcpStream) {
+    async fn serve(self: &Arc<Self>, mut client: TcpStream) {
         let _ = client.set_nodelay(true);
         match self.connect().await {
-            Ok(wire) => pass_on(client, wire).await,
+            Ok((wire, index)) => {
+                let held = self.hold(&wire, index);
+                pass_on(client, wire, held).await;
+            }
             Err(error) => {
                 self.complain(&error.to_string());
                 let mut fields = Fields::new();
@@ -212,6 +225,20 @@ impl Tunnel {
         }
     }
 
+    /// Has the node of this connection asked whether it is alive, as long as the connection is open.
+    fn hold(self: &Arc<Self>, wire: &Wire, index: usize) -> Option<Held> {
+        let name = self.nodes.get(index)?;
+        let tunnel = Arc::clone(self);
+        let lost = move || {
+            // Whoever connects again need not wait for it.
+            let next = (index + 1) % tunnel.nodes.len().max(1);
+            let relaxed = Ordering::Relaxed;
+            let _ = tunnel.first.compare_exchange(index, next, relaxed, relaxed);
+        };
+        let at = SocketAddr::new(wire.peer(), name.port);
+        Some(self.liveness.hold(at, name, &self.access, lost))
+    }
+
     /// Says it, unless it was the last thing that was said.
     fn complain(&self, what: &str) {
         let mut said = self.said.lock();
@@ -222,8 +249,9 @@ impl Tunnel {
     }
 }
 
-/// Passes bytes on in both directions until the node has ended, or the client has and was answered.
-async fn pass_on(client: TcpStream, wire: Wire) {
+/// Passes bytes on in both directions until the node has ended, or does not answer any more, or the client has ended and
+/// was answered.
+async fn pass_on(client: TcpStream, wire: Wire, held: Option<Held>) {
     let up = {
         let (mut client, mut wire) = (client.clone(), wire.clone());
         async move {
@@ -239,19 +267,27 @@ async fn pass_on(client: TcpStream, wire: Wire) {
         }
     };
     let down = {
-        let (mut client, mut wire) = (client.clone(), wire.clone());
+        let (mut client, mut wire, held) = (client.clone(), wire.clone(), &held);
         async move {
             let mut chunk = vec![0; CHUNK_BYTES];
             while let Ok(count @ 1..) = wire.read(&mut chunk).await {
+                if let Some(held) = held {
+                    held.note_heard();
+                }
                 if client.write_all(chunk.get(..count).unwrap_or_default()).await.is_err() {
                     return;
                 }
             }
         }
     };
-    match select(std::pin::pin!(up), std::pin::pin!(down)).await {
-        Either::Left(_) | Either::Right(_) => {}
-    }
+    let lost = async {
+        match &held {
+            Some(held) => held.ended().await,
+            None => std::future::pending().await,
+        }
+    };
+    let (up, down, lost) = (std::pin::pin!(up), std::pin::pin!(down), std::pin::pin!(lost));
+    select(select(up, down), lost).await;
     let mut wire = wire;
     wire.close().await;
     let _ = client.shutdown(std::net::Shutdown::Both);

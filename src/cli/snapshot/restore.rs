@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::convert::tell_notes;
 use crate::cli::error::CliError;
-use crate::cli::files::directory::{Given, Put, Wanted, put_into};
+use crate::cli::files::directory::{FileAccess, Given, Put, Wanted, put_into};
 use crate::cli::files::new_file::{StateInto, tidy_when_interrupted};
 use crate::cli::files::read::read_state;
 use crate::cli::remote::{Remote, RemoteArgs};
@@ -19,6 +19,7 @@ use crate::cli::terminal::output::{Output, count_of, printable};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::cli::{say, typed};
 use crate::client::{Fields, Message};
+use crate::engine::exchange::access::AccessPart;
 use crate::model::ids::NodeName;
 use crate::protocol::client::Action;
 use crate::rt;
@@ -52,6 +53,11 @@ path, chain or tock is a new change that knows nothing of what is there. Restori
 file again, or at another node, changes nothing more. For lines without a chain, use \
 `import`.
 
+Users, logins and access lists (what is below `:n.auth` and `:n.acl`) come along from a file of the \
+same network, from lines of JSON and from files of the Python DistKV: who can log in there can log in \
+here. Of another network (--any-network), they are left out, unless --with-auth is given, too. The \
+output says how many there were.
+
 A node trusts the contents of a snapshot as it trusts another node, so it takes one only \
 from its own machine, unless it was started with --remote-restore.
 
@@ -66,13 +72,15 @@ pub(super) struct RestoreArgs {
 
     /// Also a snapshot of a network with another name than the node's or the directory's, or than
     /// that of the file before it. Lines of JSON, and files of the Python DistKV, do not say of which network
-    /// they are, and need no such word
+    /// they are, and need no such word. Users, logins and access lists of another network are left out
+    /// without --with-auth
     #[arg(long)]
     any_network: bool,
 
-    /// Also a snapshot that switches logins on, or to another method than the network's, one file at
-    /// a time: when it is restored, clients of every node must log in like that
-    #[arg(long, conflicts_with = "into")]
+    /// With --any-network: also users, logins and access lists of the other network. And, into a running
+    /// network: also a snapshot that switches logins on, or to another method than the network's, or
+    /// leaves no admin, one file at a time: when it is restored, clients of every node must log in like that
+    #[arg(long)]
     with_auth: bool,
 
     #[command(flatten)]
@@ -112,8 +120,8 @@ impl IntoArgs {
     }
 
     /// Whose the directory should be.
-    pub(in crate::cli) fn wanted(&self, any_network: bool) -> Wanted {
-        Wanted { name: self.name.clone(), network: self.network.clone(), any_network }
+    pub(in crate::cli) fn wanted(&self, any_network: bool, with_auth: bool) -> Wanted {
+        Wanted { name: self.name.clone(), network: self.network.clone(), any_network, with_auth }
     }
 }
 
@@ -145,7 +153,7 @@ pub(super) async fn run(args: &RestoreArgs, remote: &RemoteArgs) -> Result<(), C
             tell_notes(&state.notes);
             states.push(Given { from: file, state });
         }
-        let wanted = args.into.wanted(args.any_network);
+        let wanted = args.into.wanted(args.any_network, args.with_auth);
         let put = put_into(&into, states, wanted, remote.json)?;
         drop(into);
         return tell_put(directory, &put, remote.json);
@@ -184,18 +192,56 @@ pub(in crate::cli) fn tell_put(
             json!({
                 "directory": directory.display().to_string(), "name": name.as_str(),
                 "network": network, "entries": entries, "merged": put.is_merged,
+                "files": put.access.iter().map(access_json).collect::<Vec<_>>(),
             })
         },
         || {
             let (directory, network) = (directory.display(), printable(network));
             let entries = count_of(entries, "entry", "entries");
-            format!(
+            let mut text = String::new();
+            for access in &put.access {
+                if let Some(told) = access_text(access) {
+                    text.push_str(&format!("{}: {told}\n", printable(&access.file)));
+                }
+            }
+            text + &format!(
                 "{directory}: {entries}; start a node with this data: distkv-node run --data-dir \
                  {directory} --name {name} --network {network}"
             )
         },
     )?;
     output.flush()
+}
+
+/// What of a file is about access, for programs.
+fn access_json(access: &FileAccess) -> Json {
+    let AccessPart { users, lists } = access.part;
+    json!({
+        "file": access.file, "users": users, "lists": lists, "access_left_out": access.is_left_out,
+    })
+}
+
+/// The same for people; none if there is nothing to tell.
+fn access_text(access: &FileAccess) -> Option<String> {
+    let AccessPart { users, lists } = access.part;
+    let counted = match (users, lists) {
+        (0, 0) => None,
+        (_, 0) => Some(count_of(users, "user", "users")),
+        (0, _) => Some(count_of(lists, "access list", "access lists")),
+        _ => Some(format!(
+            "{} and {}",
+            count_of(users, "user", "users"),
+            count_of(lists, "access list", "access lists")
+        )),
+    };
+    if access.is_left_out {
+        let counted = counted.map(|counted| format!(" ({counted})")).unwrap_or_default();
+        return Some(format!(
+            "users, logins and access lists of the other network were left out{counted}; --with-auth takes them in"
+        ));
+    }
+    let verb = if users + lists == 1 { "is" } else { "are" };
+    counted.map(|counted| format!("{counted} {verb} in it"))
 }
 
 /// Uploads one file. It is read whole, and found good, before anything is sent.
@@ -273,11 +319,19 @@ fn tell(
     let count = |name: &str| result.as_ref().and_then(|result| result.u64(name)).unwrap_or(0);
     let names = ["entries", "taken", "made", "dropped", "conflicts"];
     let auth = result.as_ref().and_then(|result| result.str("auth"));
+    let is_left_out = result.as_ref().and_then(|result| result.bool("access_left_out"));
     let name = file.display().to_string();
+    let access = FileAccess {
+        file: name.clone(),
+        part: AccessPart { users: count("users"), lists: count("lists") },
+        is_left_out: is_left_out.unwrap_or(false),
+    };
     output.either(
         || {
-            let mut out = Map::new();
-            out.insert("file".into(), name.as_str().into());
+            let mut out = match access_json(&access) {
+                Json::Object(out) => out,
+                _ => Map::new(),
+            };
             for name in names {
                 out.insert(name.into(), count(name).into());
             }
@@ -311,6 +365,9 @@ fn tell(
                 if count > 0 {
                     text.push_str(&format!("; {}", count_of(count, one, many)));
                 }
+            }
+            if let Some(told) = access_text(&access) {
+                text.push_str(&format!("; {told}"));
             }
             if let Some(method) = auth.filter(|_| with_auth) {
                 text.push_str(&format!(

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use super::units::show_bytes;
+use crate::cli::say;
 use crate::model::ids::Millis;
 use crate::rt;
 
@@ -44,6 +45,15 @@ impl ProgressBar {
     /// So many bytes are done; of so many, unless that is 0.
     pub(in crate::cli) fn bytes(&mut self, done: u64, total: u64) {
         self.draw(done, total, show_bytes, "");
+    }
+
+    /// Says a line, which stays.
+    pub(in crate::cli) fn say(&mut self, text: &str) {
+        if self.drawn.take().is_some() {
+            // Nobody may be there to see it.
+            let _ = write!(io::stderr().lock(), "{CLEAR}");
+        }
+        say::line(text);
     }
 
     fn draw(&mut self, done: u64, total: u64, show: impl Fn(u64) -> String, unit: &str) {

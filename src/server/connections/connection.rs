@@ -35,6 +35,10 @@ use crate::rt::{self, TcpStream};
 use crate::server::Shared;
 use crate::server::access::methods;
 
+/// What a connection costs besides its buffers and requests, about: its task, its session, and the runtime's part of its socket
+/// (docs/memory.md has the measurement).
+const CONNECTION_BYTES: usize = 8 << 10;
+
 /// Serves one client until it goes, or has to. One that would have been refused for this may only look.
 pub(in crate::server) async fn serve(
     socket: TcpStream,
@@ -415,7 +419,7 @@ impl Connection {
     /// Reports the connection's present memory.
     fn tell_memory(&self) {
         let tls = self.tls.as_ref().map_or(0, |tls| tls.capacity() + tls::SESSION_BYTES);
-        self.exchange.tell_memory(tls);
+        self.exchange.tell_memory(CONNECTION_BYTES + tls);
     }
 
     /// Reads available data, without waiting; returns whether there was any (or the end).

@@ -80,6 +80,8 @@ fn who_finds_nodes_of_another_network_only_is_told_at_once() {
         let error = Client::connect(late.0, config).await.unwrap_err();
         assert_eq!(error.code(), Some("unavailable"));
         assert!(error.to_string().contains(&told), "{error}");
+        // Each seed that was asked is a try, in each round.
+        assert!(error.attempts() > 1, "{error}");
         staging.shutdown().await;
     });
 }

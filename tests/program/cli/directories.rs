@@ -89,6 +89,31 @@ fn cut(file: &Path, by: impl Fn(u64) -> u64) {
     file.set_len(by(bytes)).unwrap();
 }
 
+/// It was told what a node would be in the Delete group that starts with the directory, which none does.
+#[test]
+fn what_is_restored_from_a_copied_directory_says_only_what_is_missing_in_it() {
+    let stopped = Stopped::new();
+    let copy = stopped.copy();
+    let restored = |into: &str| {
+        let into = stopped.path(into);
+        let words =
+            ["snapshot", "restore", copy.to_str().unwrap(), "--into", into.to_str().unwrap()];
+        let done = cli(&words);
+        assert_eq!(done.code, 0, "{}", done.stderr);
+        done
+    };
+    let all = restored("all");
+    assert_eq!(all.stderr, "");
+    assert!(all.stdout.contains(": 1205 entries; start a node"), "{}", all.stdout);
+    fs::remove_file(copy.join("log-3.dkv")).unwrap();
+    assert_eq!(
+        restored("older").stderr,
+        "note: the directory had a log 3 once, which is not there now: this is an older state, without what was in that log\n"
+    );
+    fs::remove_file(copy.join("identity")).unwrap();
+    assert_eq!(restored("nameless").stderr, "");
+}
+
 #[test]
 fn a_directory_that_a_node_refuses_is_bad_in_the_node_s_own_words() {
     let stopped = Stopped::new();
@@ -107,6 +132,7 @@ fn a_directory_that_a_node_refuses_is_bad_in_the_node_s_own_words() {
     assert_eq!(older.code, 0, "{}", older.stdout);
     let notes = last(&older.stdout)["notes"].to_string();
     assert!(notes.contains("log 3 once") && notes.contains("was copied"), "{notes}");
+    assert!(notes.contains("counts as a new member of the Delete group (the nodes"), "{notes}");
 
     // A node that is killed while it begins a log leaves an empty one, or half of its head.
     for bytes in [0, 30] {

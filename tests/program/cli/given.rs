@@ -229,6 +229,40 @@ fn a_watch_heeds_a_ticket_s_file_that_was_replaced() {
     assert!(rest.contains("the ticket is of the network \\\"other\\\" by now"), "{rest}");
 }
 
+/// What a usage error tells programs to type instead; null if it says nothing.
+fn tip_of(done: &Done) -> Json {
+    let error: Json = serde_json::from_str(&done.stderr).unwrap_or_else(|_| panic!("{done:?}"));
+    assert_eq!((done.code, &error["outcome"]), (2, &"usage".into()), "{done:?}");
+    assert!(error.get("tip") != Some(&Json::Null), "{done:?}");
+    error["tip"].clone()
+}
+
+#[test]
+fn a_tip_is_a_field_for_programs_where_people_get_one() {
+    for (typed, expected) in [
+        ("memberz --json", Json::from("a similar subcommand exists: 'members'")),
+        ("snapshot save --format jsnl --json", "a similar value exists: 'jsonl'".into()),
+        ("bench --conn n1 --json", "a similar argument exists: '--connect'".into()),
+        (
+            "get -dash --json",
+            "to pass '-dash' as a value, use '-- -dash' behind all options".into(),
+        ),
+        // Nothing is like it, or the text itself says it all.
+        ("get --json", Json::Null),
+        ("status a --json", Json::Null),
+        ("get a --timeout x --json", Json::Null),
+        ("keys --json", Json::Null),
+    ] {
+        let words: Vec<&str> = typed.split(' ').collect();
+        let done = run(&words, &[], b"");
+        assert_eq!(tip_of(&done), expected, "{typed}: {done:?}");
+        let people: Vec<&str> = words.into_iter().filter(|word| *word != "--json").collect();
+        let said = run(&people, &[], b"").stderr;
+        let tip = said.lines().find_map(|line| line.trim_start().strip_prefix("tip: "));
+        assert_eq!(tip, expected.as_str(), "{typed}: {said}");
+    }
+}
+
 /// The tip was `-- -x.dkv`, which is no option's value.
 #[test]
 fn of_an_option_whose_value_looks_like_an_option_the_tip_is_what_works() {
@@ -252,6 +286,8 @@ fn of_an_option_whose_value_looks_like_an_option_the_tip_is_what_works() {
         let done = run(&words, &[], b"");
         assert_eq!(done.code, 2, "{done:?}");
         assert!(done.stderr.contains(&format!(" use '{tip}'\n")), "{typed}: {}", done.stderr);
+        let tip_for_programs = tip_of(&run(&[&words[..], &["--json"]].concat(), &[], b""));
+        assert!(tip_for_programs.as_str().unwrap().ends_with(&format!(" use '{tip}'")), "{typed}");
     }
     // An option that has no value.
     for typed in ["get a --chain -dash", "get -dash"] {

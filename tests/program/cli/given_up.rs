@@ -271,6 +271,21 @@ fn who_loses_the_node_while_it_copies_applies_or_imports_is_told_the_command_tha
 }
 
 #[test]
+fn an_import_whose_node_is_lost_names_the_lines_that_may_have_been_imported() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = folder.path().join("lines").to_str().unwrap().to_owned();
+    let written = (1..=3).map(|n| format!("{{\"path\": \"a.n{n}\", \"value\": 1}}\n"));
+    std::fs::write(&lines, written.collect::<String>()).unwrap();
+    let node = FakeNode::start(|_| Vec::new());
+    let connect = node.address.to_string();
+    let done = run(&["import", &lines, "--connect", &connect, "--timeout", "1s"], &[], b"");
+    assert_eq!(done.code, 7, "{done:?}");
+    assert!(done.stderr.starts_with("error: line 1 (a.n1): "), "{done:?}");
+    let told = "lines 1 to 3 may have been imported; the lines behind 3 were not imported; `distkv-node import ";
+    assert!(done.stderr.contains(told), "{done:?}");
+}
+
+#[test]
 fn a_snapshot_that_was_not_sent_whole_is_not_restored_and_that_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let saved = folder.path().join("all.dkv").to_str().unwrap().to_owned();

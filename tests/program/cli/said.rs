@@ -76,7 +76,7 @@ fn with_json_notes_and_warnings_are_json_too() {
         (&["monitor", "a", "--count", "1"], &["note"]),
         // Programs asked for just those.
         (&["tree", "a", "--depth", "0"], &[]),
-        (&["delete", "a", "--recursive", "--dry-run"], &["note"]),
+        (&["delete", "a", "--recursive", "--dry-run"], &[]),
         (&["apply", &empty, "--below", "a", "--dry-run"], &[]),
         (&["history", "a"], &["note", "note"]),
         (&["history", "a", "--since", "10m"], &["note", "note", "note"]),

@@ -446,7 +446,7 @@ fn one_who_reads_slowly_costs_little_and_gets_the_newest_or_is_cut_off() {
     }
     let grown = open.node.resident_bytes().saturating_sub(before);
     assert!(grown < 100 << 20, "{grown}");
-    // It may have been closed, as it read nothing for 10 s. If not, it is told that it has missed something, and then
+    // It may have been closed, as it read nothing for 60 s. If not, it is told that it has missed something, and then
     // the newest versions.
     let mut has_restarted = false;
     let mut newest = std::collections::BTreeMap::new();

@@ -1,9 +1,13 @@
 //! `start`: what a node does by what it has and what its configuration says. Above all, when it founds no network.
 
+use std::fs::File;
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::process::Command;
 
 use distkv::testing::free_addrs;
+use rustix::fs::OFlags;
 
 use crate::cli::command::run;
 use crate::processes::{NodeProcess, wait_until};
@@ -144,5 +148,34 @@ fn init_and_load_are_for_the_founder() {
         let done = run(&arguments, &[], b"");
         assert_eq!(done.code, 2, "{}", done.stderr);
         assert!(done.stderr.contains("found = true"), "{}", done.stderr);
+    }
+}
+
+/// It has no node yet that could say so.
+#[test]
+fn a_start_that_is_stopped_says_so_and_what_it_was_doing() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("saved");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let path = pipe.to_str().unwrap();
+    let ports = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+    let arguments = [&["run", "--name", "n1", "--load", path][..], &ports].concat();
+    let mut node = Service::start(&arguments, &[]);
+    // Nobody can write to it before somebody reads it.
+    let held = wait_until("the node reads it", || {
+        let mut options = File::options();
+        options.write(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+        options.open(&pipe).ok()
+    });
+    node.signal("TERM");
+    assert_eq!(node.ended(), Some(0), "{}", node.log());
+    drop(held);
+    let log = node.log();
+    for part in [
+        "stopping before this node has started",
+        "it was reading the file of --load",
+        "asked to stop",
+    ] {
+        assert!(log.contains(part), "{part}: {log}");
     }
 }

@@ -167,8 +167,9 @@ class Reader:
             routing = caller.topology.routing
             if routing.view.source is None:
                 raise UsageError(
-                    "the nodes cannot tell which nodes there are, so none knows what a majority of them is; read "
-                    "mode 'freshest' needs that"
+                    "this client does not know which nodes there are, so not what a majority of them is, which "
+                    "read mode 'freshest' needs: nodes of old versions cannot tell it, and with only_seeds they are "
+                    "not asked"
                 )
             counted = {node.name for node in routing.view.nodes if node.counts}
             needed = len(counted) // 2 + 1

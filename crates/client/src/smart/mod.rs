@@ -146,7 +146,7 @@ impl Client {
         let patience = self.inner.config.connect_deadline;
         let at = |error: &ClientError| {
             let node = error.address().map_or_else(|| first.to_string(), str::to_owned);
-            At { node: Some(node), attempts: 1, fate: Fate::NotDone }
+            At { node: Some(node), attempts: topology.asked().max(1), fate: Fate::NotDone }
         };
         match rt::timeout(patience, topology.first_view_if_let_in()).await {
             Some(Ok(())) => return Ok(()),

@@ -185,6 +185,7 @@ fn candidates(shared: &Shared, last: Option<&HostPort>) -> Vec<HostPort> {
 
 /// Asks one node for its view. When this is dropped, its connection goes on to be made.
 async fn begin(shared: &Shared, candidate: &HostPort, takes_any: bool) -> Result<Begun, Unusable> {
+    shared.asked.fetch_add(1, Ordering::Relaxed);
     let TopologyConfig { first_view_timeout, only_seeds, .. } = shared.config;
     let beginning = async {
         let used = shared.pool.get(candidate).await?;

@@ -102,12 +102,23 @@ pub struct SyntaxError {
     is_key_twice: bool,
 }
 
+/// Of an escape like `\ud800` that does not have the other half beside it.
+const LONE_SURROGATE: &str =
+    "an escape is one half of a surrogate pair, which is no character by itself";
+
 impl SyntaxError {
     fn of(error: &serde_json::Error) -> Self {
         let (line, column) = (error.line(), error.column());
         let (text, at) = (error.to_string(), (line > 0).then_some((line, column)));
         // Its text ends with its place, which it also tells as numbers.
         let what = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
+        // The parser names what it lacked, not what is there.
+        let what = match what {
+            "unexpected end of hex escape" | "lone leading surrogate in hex escape" => {
+                LONE_SURROGATE
+            }
+            what => what,
+        };
         // All else is wrong for the parser already.
         let is_key_twice = error.is_data();
         Self { what: what.to_owned(), at, is_of_line: false, is_key_twice }

@@ -1,7 +1,7 @@
 //! What each of two nodes still lacks of the other's changes. Both tell which changes they have accounted for; what one has and
 //! the other has not is on its way, if they are in one network.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::cli::error::CliError;
 use crate::cli::remote::Remote;
@@ -21,8 +21,8 @@ pub(super) struct Knowledge {
     /// By life: what it lacks of those. Invariant: sorted. Nodes tell ranges that do not overlap; of others, some are counted
     /// twice or not at all.
     missing: BTreeMap<String, Vec<Range>>,
-    /// The lives of the members that it knows, also of those that are down.
-    members: BTreeSet<String>,
+    /// By life, of the members that it knows: whether that one is down, that is, has answered nothing for some time.
+    members: BTreeMap<String, bool>,
 }
 
 impl Knowledge {
@@ -54,7 +54,7 @@ impl Knowledge {
             life: state.str("node").unwrap_or_default().to_owned(),
             heard: heard.collect(),
             missing: missing.collect(),
-            members: rows.filter_map(|row| row.str("life").map(str::to_owned)).collect(),
+            members: rows.filter_map(member_of).collect(),
         }
     }
 
@@ -90,8 +90,13 @@ impl Knowledge {
     /// a node has only not heard say nothing of that: nodes of other networks have such changes, too.
     fn is_in_network_of(&self, other: &Knowledge) -> bool {
         let knows =
-            |a: &Knowledge, b: &Knowledge| !b.life.is_empty() && a.members.contains(&b.life);
+            |a: &Knowledge, b: &Knowledge| !b.life.is_empty() && a.members.contains_key(&b.life);
         knows(self, other) || knows(other, self)
+    }
+
+    /// Whether the other one is down, as far as this one sees.
+    pub(super) fn sees_down(&self, other: &Knowledge) -> bool {
+        self.members.get(&other.life).copied().unwrap_or(false)
     }
 
     fn heard_of(&self, life: &str) -> u64 {
@@ -115,6 +120,11 @@ fn overlap((from, to): Range, others: &[Range]) -> u64 {
     common.fold(0, u64::saturating_add)
 }
 
+/// A member's life, and whether it is down.
+fn member_of(row: Message) -> Option<(String, bool)> {
+    Some((row.str("life")?.to_owned(), row.str("state") == Some("down")))
+}
+
 /// One tick, or a range of them.
 fn range_of(bytes: &[u8]) -> Option<Range> {
     if let Some(tick) = as_u64(bytes) {
@@ -136,7 +146,7 @@ mod tests {
             life: life.into(),
             heard: BTreeMap::from([("w~1".into(), heard)]),
             missing: BTreeMap::from([("w~1".into(), missing.to_vec())]),
-            members: members.iter().map(|life| (*life).to_owned()).collect(),
+            members: members.iter().map(|life| ((*life).to_owned(), false)).collect(),
         }
     }
 
@@ -176,12 +186,15 @@ mod tests {
         // [[2, 4), 4, [9, 5), "x", [1]]
         state.raw("missing", b"\x81\xa3w~1\x95\x92\x02\x04\x04\x92\x09\x05\xa1x\x91\x01");
         let mut members = Fields::new();
-        members.raw("result", b"\x93\x81\xa4life\xa3b~1\x81\xa4life\xc0\x01");
+        members.raw(
+            "result",
+            b"\x94\x81\xa4life\xa3b~1\x81\xa4life\xc0\x01\x82\xa4life\xa3c~1\xa5state\xa4down",
+        );
         let read = |fields: &Fields| Message::new(&fields.encode()).unwrap();
         let known = Knowledge::of(&read(&state), &read(&members));
         assert_eq!(known.heard, BTreeMap::from([("w~1".into(), 5)]));
         assert_eq!(known.missing["w~1"], [(2, 4), (4, 5)]);
-        assert_eq!(known.members, BTreeSet::from(["b~1".into()]));
+        assert_eq!(known.members, BTreeMap::from([("b~1".into(), false), ("c~1".into(), true)]));
         let known = Knowledge::of(&read(&Fields::new()), &read(&Fields::new()));
         assert_eq!((known.heard.len(), known.members.len()), (0, 0));
         let most = node("b~1", u64::MAX, &[(0, u64::MAX)], &["a~1"]);

@@ -19,7 +19,7 @@ use crate::cli::remote::{Remote, RemoteArgs, no_greeting};
 use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{Output, printable};
 use crate::cli::terminal::progress::ProgressBar;
-use crate::cli::terminal::units::parse_duration;
+use crate::cli::terminal::units::{parse_duration, show_millis};
 use crate::client::{Access, ChainEvent, Connection, Fields, HostPort, Message, Options};
 use crate::model::ids::Millis;
 use crate::model::shard::SHARD_COUNT;
@@ -64,7 +64,7 @@ it was found equal.
 
 A node that is catching up, because it stood still or its link was slow, does not differ. Both nodes are asked \
 which changes they have. While one lacks some that the other has, it is asked again for the time that --patience \
-gives, or for 30s. If it still lacks some then, the first line says how many, and the exit code is 6, unless there are \
+gives, or for 30s. If the nodes do not see each other, a line on standard error says so at once. If it still lacks some then, the first line says how many, and the exit code is 6, unless there are \
 entries that differ for another reason.
 
 --timeout is how long a node may take to be connected to, and then for each answer; here its \
@@ -212,6 +212,14 @@ impl Side {
         }
     }
 
+    /// Whether it sees that the other node is down.
+    fn sees_down(&self, other: &Side) -> bool {
+        match (&self.knowledge, &other.knowledge) {
+            (Some(own), Some(theirs)) => own.sees_down(theirs),
+            _ => false,
+        }
+    }
+
     /// Says which of the two it is about.
     fn blame(&self, error: CliError) -> CliError {
         match error {
@@ -333,12 +341,24 @@ impl Comparison {
         }
     }
 
+    /// Which of the nodes do not see the other one, for people; nothing if they see each other. As of the last look.
+    fn apart(&self) -> Option<String> {
+        let (a, b) = (&self.a, &self.b);
+        match (a.sees_down(b), b.sees_down(a)) {
+            (true, true) => Some(format!("{} and {} do not see each other", a.name, b.name)),
+            (true, false) => Some(format!("{} does not see {}", a.name, b.name)),
+            (false, true) => Some(format!("{} does not see {}", b.name, a.name)),
+            (false, false) => None,
+        }
+    }
+
     /// Looks until they are equal, or nothing changes and no node lacks anything, or the time is over.
     async fn look_until(&mut self, bar: &mut ProgressBar) -> Result<(), CliError> {
         let began = rt::now();
         let end = |default| began.saturating_add(rt::millis(self.patience.unwrap_or(default)));
         let (mut deadline, lag_deadline) = (end(PATIENCE), end(LAG_PATIENCE));
         let (mut most_lag, mut lagged_at) = (0, 0);
+        let mut is_apart_told = false;
         loop {
             self.look().await?;
             let now = rt::now();
@@ -353,6 +373,13 @@ impl Comparison {
             let is_quiet = now.saturating_sub(self.changed_at.max(lagged_at)) >= QUIET_MS;
             if self.open.is_empty() || is_quiet || now >= deadline {
                 return Ok(());
+            }
+            if let Some(apart) = self.apart().filter(|_| lag > 0 && !is_apart_told) {
+                is_apart_told = true;
+                let most = show_millis(lag_deadline - began);
+                bar.say(&format!(
+                    "{apart}: what one of them lacks comes when they meet again; waiting for that, up to {most} (--patience)"
+                ));
             }
             let rest = Duration::from_millis(deadline - now);
             rt::sleep(INTERVAL.min(rest)).await;

@@ -90,6 +90,8 @@ struct Done {
     left_out: u64,
     /// Lines whose entry an earlier one had set.
     repeated: Repeated,
+    /// The first and the last line of which nobody knows whether they were imported.
+    doubtful: Option<(u64, u64)>,
 }
 
 pub(in crate::cli) async fn run(args: ImportArgs) -> Result<(), CliError> {
@@ -108,7 +110,7 @@ pub(in crate::cli) async fn run(args: ImportArgs) -> Result<(), CliError> {
     let imported = interrupt.soon(imported).await.map_err(|error| interrupt.outweighs(error));
     drop(bar);
     let mut output = Output::of_change(args.remote.json);
-    let Done { lines, set, deleted, unchanged, left_out, repeated } = done;
+    let Done { lines, set, deleted, unchanged, left_out, repeated, doubtful } = done;
     output.either(
         || {
             json!({
@@ -131,21 +133,28 @@ pub(in crate::cli) async fn run(args: ImportArgs) -> Result<(), CliError> {
     output.flush()?;
     repeated.notes(args.if_new).iter().for_each(|note| say::note(note));
     imported.map_err(|error| {
-        let rest = args.rest_text();
-        error.left(&rest).in_doubt(|| rest)
+        let rest = |these: String| args.rest_text(&these);
+        error.left(&rest(String::from("the lines behind these were"))).in_doubt(|| {
+            rest(match doubtful {
+                Some((first, last)) if first < last => {
+                    format!("lines {first} to {last} may have been imported; the lines behind {last} were")
+                }
+                _ => String::from("the lines behind this one were"),
+            })
+        })
     })
 }
 
 impl ImportArgs {
-    /// How to go on where it was broken off: what is as the file says by then is not changed.
-    fn rest_text(&self) -> String {
+    /// How to go on where it was broken off: what is as the file says by then is not changed. `these` says how far it came.
+    fn rest_text(&self, these: &str) -> String {
         let flags = again::given([
             ("--if-new", self.if_new),
             ("--deletions", self.deletions),
             ("--system", self.system.is_given()),
         ]);
         let goes_on = again::goes_on_with("import", &self.file, &self.below, &flags);
-        format!("the lines behind these were not imported; {goes_on}")
+        format!("{these} not imported; {goes_on}")
     }
 }
 
@@ -173,6 +182,9 @@ async fn import<R: io::Read>(
         }
         let is_over = batch.len() < REQUESTS;
         let replies = batch.iter().map(|request| remote.request(request.action, &request.fields));
+        // The first one, or the first that leaves open whether its line was imported.
+        let mut failed: Option<CliError> = None;
+        // All are looked at: those behind one that failed were sent, too.
         for (reply, request) in join_all(replies).await.into_iter().zip(&batch) {
             match reply {
                 Ok(reply) if reply.bool("changed") == Some(false) => done.unchanged += 1,
@@ -189,9 +201,19 @@ async fn import<R: io::Read>(
                     let (line, path) = (request.line, shown_path(&request.path));
                     let is_login = request.is_login && error.has_code("denied");
                     let advice = if is_login { NO_LOGINS } else { "" };
-                    return Err(error.said(|why| format!("line {line} ({path}): {why}{advice}")));
+                    let error = error.said(|why| format!("line {line} ({path}): {why}{advice}"));
+                    let is_open = error.may_have_been_done();
+                    if is_open && done.doubtful.is_none() {
+                        done.doubtful = batch.last().map(|last| (line, last.line));
+                    }
+                    if failed.as_ref().is_none_or(|known| is_open && !known.may_have_been_done()) {
+                        failed = Some(error);
+                    }
                 }
             }
+        }
+        if let Some(error) = failed {
+            return Err(error);
         }
         match bad {
             Some(error) => return Err(error),

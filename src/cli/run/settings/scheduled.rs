@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use super::Settings;
+use super::values::schedule_of;
 use crate::cli::error::CliError;
-use crate::node::config::{Schedule, ScheduledConfig};
+use crate::node::config::ScheduledConfig;
 
 /// So many are kept unless told otherwise.
 const KEEP: usize = 7;
-/// More are hardly ever looked for, and each is as large as all data.
-const KEEP_MAX: usize = 10_000;
 
 /// What the settings say of it, if they do.
 ///
@@ -28,15 +27,11 @@ pub(super) fn config_of(settings: &Settings) -> Result<Option<ScheduledConfig>, 
             Some((name, _)) => usage(format!("{name} needs --snapshot-schedule")),
         };
     };
-    let schedule = Schedule::parse(schedule)
-        .map_err(|error| CliError::Usage(format!("--snapshot-schedule: {error}")))?;
+    let schedule = schedule_of(schedule)?;
     let Some(dir) = settings.snapshot_dir.clone() else {
         return usage(String::from("--snapshot-schedule needs --snapshot-dir"));
     };
     let keep = settings.snapshot_keep.unwrap_or(KEEP);
-    if !(1..=KEEP_MAX).contains(&keep) {
-        return usage(format!("--snapshot-keep must be 1 to {KEEP_MAX}"));
-    }
     let keep_for = settings.snapshot_keep_for.unwrap_or(Duration::ZERO);
     Ok(Some(ScheduledConfig { schedule, dir, keep, keep_for }))
 }

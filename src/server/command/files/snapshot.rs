@@ -9,12 +9,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::engine::Engine;
+use crate::engine::exchange::access::{AccessPart, without_access};
 use crate::engine::take_in::TakenIn;
 use crate::hub::Hub;
 use crate::model::count::show_bytes;
 use crate::model::meta::{AUTH_PATH, grace_end, login};
 use crate::model::path::{Path, PathBytes};
-use crate::model::value::{write_map_len, write_nil, write_str, write_u64};
+use crate::model::value::{write_bool, write_map_len, write_nil, write_str, write_u64};
 use crate::protocol::client::reply::{write_error, write_result};
 use crate::protocol::client::request::SnapshotOf;
 use crate::protocol::client::stored::RestorePiece;
@@ -89,8 +90,9 @@ impl Session {
             return Err(memory_full(max));
         }
         let (place, now, last) = (Arc::clone(&self.upload), cx.now, piece.last);
-        let network = (!piece.any_network).then_some(status.network);
-        let auth = match piece.with_auth {
+        let (network, any_network, with_auth) =
+            (status.network, piece.any_network, piece.with_auth);
+        let auth = match with_auth {
             true => AuthCheck::None,
             false if is_never_shut_out(cx, self.writer(cx)) => AuthCheck::Login,
             false => AuthCheck::All,
@@ -99,7 +101,8 @@ impl Session {
         let work = move || {
             let done = upload.push(data, now).and_then(|()| match last {
                 true => {
-                    finish(&hub, &upload, network.as_deref(), auth, status.memory_max).map(Some)
+                    let whose = Whose { network: &network, any_network, with_auth };
+                    finish(&hub, &upload, whose, auth, status.memory_max).map(Some)
                 }
                 false => Ok(None),
             });
@@ -182,18 +185,44 @@ enum AuthCheck {
     All,
 }
 
+/// Of which network a snapshot may be.
+#[derive(Clone, Copy)]
+struct Whose<'n> {
+    /// The one that this node is in.
+    network: &'n str,
+    /// Also of another one.
+    any_network: bool,
+    /// Then also its users, logins and access lists.
+    with_auth: bool,
+}
+
+/// What has come of a snapshot.
+struct Finished {
+    taken: TakenIn,
+    /// What is about access in it.
+    access: AccessPart,
+    /// That was left out.
+    is_access_left_out: bool,
+}
+
 /// All of it has come: checks it, and takes it in.
 fn finish(
     hub: &Hub,
     upload: &Upload,
-    network: Option<&str>,
+    whose: Whose<'_>,
     auth: AuthCheck,
     memory_max: Option<usize>,
-) -> Result<TakenIn, ClientError> {
+) -> Result<Finished, ClientError> {
     let (header, image) = upload.finish()?;
-    if let Some(network) = network {
-        check_network(&header, network)?;
+    let is_ours = header.network.is_empty() || header.network == whose.network;
+    if !is_ours && !whose.any_network {
+        return Err(other_network(&header, whose.network));
     }
+    let access = AccessPart::of(&image.replica.tree);
+    // Users of another network are other people, whatever their names are.
+    let left = (!is_ours && !whose.with_auth).then(|| without_access(&image)).flatten();
+    let is_access_left_out = left.is_some();
+    let image = left.unwrap_or(image);
     if auth != AuthCheck::None {
         let (file, here) = (&image.replica.tree, hub.read(|engine| engine.tree().clone()));
         check_auth(file, &here)?;
@@ -206,22 +235,26 @@ fn finish(
     if let Some(max) = memory_max.filter(|max| used.saturating_add(needed) > *max) {
         return Err(memory_full(max));
     }
-    upload.take_in(hub, image)
+    Ok(Finished { taken: upload.take_in(hub, image)?, access, is_access_left_out })
 }
 
-fn write_done(hub: &Hub, done: &TakenIn, out: &mut Vec<u8>) {
+fn write_done(hub: &Hub, done: &Finished, out: &mut Vec<u8>) {
     let counts = [
-        ("entries", done.entries),
-        ("taken", done.taken),
-        ("made", done.made),
-        ("dropped", done.dropped),
-        ("conflicts", done.conflicts),
+        ("entries", done.taken.entries),
+        ("taken", done.taken.taken),
+        ("made", done.taken.made),
+        ("dropped", done.taken.dropped),
+        ("conflicts", done.taken.conflicts),
+        ("users", done.access.users),
+        ("lists", done.access.lists),
     ];
-    write_map_len(counts.len() + 1, out);
+    write_map_len(counts.len() + 2, out);
     for (name, count) in counts {
         write_str(name, out);
         write_u64(count, out);
     }
+    write_str("access_left_out", out);
+    write_bool(done.is_access_left_out, out);
     write_str("auth", out);
     match hub.read(|engine| engine.login().cloned()) {
         Some(login) => write_str(login.name(), out),
@@ -229,16 +262,12 @@ fn write_done(hub: &Hub, done: &TakenIn, out: &mut Vec<u8>) {
     }
 }
 
-fn check_network(header: &FileHeader, network: &str) -> Result<(), ClientError> {
-    if header.network.is_empty() || header.network == network {
-        return Ok(());
-    }
-    let text = format!(
+fn other_network(header: &FileHeader, network: &str) -> ClientError {
+    ClientError::bad_request(format!(
         "the snapshot is of the network {:?}, this node is in {network:?}; --any-network takes it \
-         nevertheless",
+         nevertheless, without its users, logins and access lists",
         header.network
-    );
-    Err(ClientError::bad_request(text))
+    ))
 }
 
 /// A file from a network with authorisation would close this one to all clients, at every node, or let them in otherwise: not

@@ -253,6 +253,8 @@ pub(in crate::server::command) fn write_storage(status: Option<&StorageStatus>, 
     map.optional_u64("log", status.log.map(|(number, _)| number));
     map.optional_u64("log_bytes", status.log.map(|(_, bytes)| bytes));
     map.optional_u64("bytes", status.bytes);
+    map.optional_u64("disk_free_bytes", status.room.map(|(free, _)| free));
+    map.optional_u64("disk_size_bytes", status.room.map(|(_, size)| size));
     map.u64("since_snapshot_bytes", status.since_snapshot_bytes);
     map.optional_u64("past_ms", status.past.map(|(time_ms, _)| time_ms));
     map.optional_u64("past_tock", status.past.map(|(_, tock)| tock));

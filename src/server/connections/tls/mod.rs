@@ -80,7 +80,7 @@ pub(super) enum NoSession {
 }
 
 /// What a client is told, in plain text, that must use TLS and does not.
-pub(super) const TLS_NEEDED: &str = "this node serves clients of other machines by TLS only: connect with a ticket \
+pub(super) const TLS_NEEDED: &str = "this node serves clients at your address by TLS only: connect with a ticket \
      (`distkv-node user ticket`), or with the key file (`--key`), or put `distkv-node tunnel` between for a client that cannot do TLS";
 
 /// The session of a client that has said this much already, once its handshake is done.

@@ -118,8 +118,8 @@ fn what_is_restored_is_there_and_watchers_hear_of_it() {
     assert_eq!(client.get("a"), None, "not before all of it was read");
     let done = client.ok(last());
     assert_eq!(fields(&done), ["result", "seq", "tock"]);
-    let expected = ["entries", "taken", "made", "dropped", "conflicts", "auth"];
-    assert_eq!(fields(&done["result"]), expected);
+    let counts = ["entries", "taken", "made", "dropped", "conflicts", "users", "lists"];
+    assert_eq!(fields(&done["result"]), [&counts[..], &["access_left_out", "auth"]].concat());
     assert!(done["result"]["auth"].is_nil(), "nobody must log in");
     assert_eq!(
         (done["result"]["entries"].as_u64(), done["result"]["taken"].as_u64()),

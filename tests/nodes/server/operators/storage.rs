@@ -151,6 +151,8 @@ fn how_the_disk_is_can_be_seen_and_a_failing_one_is_warned_of() {
         failures: 1,
         log: None,
         bytes: Some(5_000),
+        room: Some((3_000, 9_000)),
+        room_warning: None,
         since_snapshot_bytes: 900,
         past: Some((1_000, 7)),
         snapshot: None,
@@ -167,9 +169,17 @@ fn how_the_disk_is_can_be_seen_and_a_failing_one_is_warned_of() {
             (text(storage, "sync"), text(storage, "failed")),
             ("every-second", "no space left")
         );
-        let numbers = ["appended", "written", "synced", "bytes", "failed_ms"];
+        let numbers = [
+            "appended",
+            "written",
+            "synced",
+            "bytes",
+            "failed_ms",
+            "disk_free_bytes",
+            "disk_size_bytes",
+        ];
         let numbers = numbers.map(|key| storage[key].as_u64().unwrap());
-        assert_eq!(numbers, [12, 11, 10, 5_000, 2_000]);
+        assert_eq!(numbers, [12, 11, 10, 5_000, 2_000, 3_000, 9_000]);
         assert!(storage["log"].is_nil() && storage["log_bytes"].is_nil(), "there is none");
     }
     for action in ["status", "members"] {
@@ -178,6 +188,11 @@ fn how_the_disk_is_can_be_seen_and_a_failing_one_is_warned_of() {
         let warning = warnings[0].as_str().unwrap();
         assert!(warning.contains("no space left") && warning.contains("nothing is logged"));
     }
+    let room_warning = Some(String::from("the disk is nearly full"));
+    *node.info.storage.lock().unwrap() =
+        Some(StorageStatus { room_warning, failure: None, ..status.clone() });
+    let reply = client.ok(map! {"action": "status"});
+    assert_eq!(reply["warnings"].as_array().unwrap(), &["the disk is nearly full".into()]);
     let refusing = StorageStatus { sync: "every-batch", ..status.clone() };
     assert!(refusing.log_warning().unwrap().contains("refused"));
     let failure = None;

@@ -101,3 +101,22 @@ fn messages_obey_flow_control_and_lost_ones_are_counted() {
     }
     assert!(lost > 0 && got >= distkv::hub::inbox::MONITOR_QUEUE_MAX);
 }
+
+#[test]
+fn the_longest_message_that_is_accepted_arrives_and_a_longer_one_is_refused() {
+    let node = Node::found("n1");
+    let (mut sender, mut receiver) = (node.connect(), node.connect());
+    let topic = "t".repeat(1_000);
+    let seq = monitor(&mut receiver, topic.as_str(), true);
+    let longest = distkv::model::limits::VALUE_BYTES_MAX;
+    for length in [longest - 100, longest] {
+        let raw = Value::Binary(vec![7; length]);
+        sender.ok(map! {"action": "msg_send", "topic": topic.as_str(), "raw": raw.clone()});
+        let message = receiver.reply(seq);
+        assert_eq!(fields(&message), ["topic", "raw", "seq", "tock"], "{length}");
+        assert!(message["raw"] == raw, "{length}");
+    }
+    let raw = Value::Binary(vec![7; longest + 1]);
+    let longer = map! {"action": "msg_send", "topic": topic.as_str(), "raw": raw};
+    assert_eq!(sender.code(longer), "too_large");
+}

@@ -263,9 +263,22 @@ fn a_deletion_of_a_tree_is_shown_before_it_is_done() {
     let shown = at(&node, &["delete", "site", "--recursive", "--dry-run"]);
     assert_eq!((shown.code, &*shown.stdout), (0, "site\nsite.hall.fan\nsite.lamp\n"));
     assert_eq!(shown.stderr, "3 entries would be deleted\n");
+    let shown = at(&node, &["delete", "site", "--recursive", "--dry-run", "--json"]);
+    assert_eq!((shown.code, &*shown.stderr), (0, ""));
+    let lines: Vec<&str> = shown.stdout.lines().collect();
+    let counts = r#"{"changed":3,"dry_run":true}"#;
+    let expected =
+        [r#"{"path":"site"}"#, r#"{"path":"site.hall.fan"}"#, r#"{"path":"site.lamp"}"#, counts];
+    assert_eq!(lines, expected);
+    let nothing = at(&node, &["delete", "gone", "--recursive", "--dry-run", "--json"]);
+    assert_eq!(nothing.stdout, "{\"changed\":0,\"dry_run\":true}\n");
     assert_eq!(all(&node).len(), 4);
     assert_eq!(at(&node, &["delete", "site", "--dry-run"]).code, 2, "one entry needs no rehearsal");
-    assert_eq!(ok(&node, &["delete", "site", "--recursive"]), "site: 3 deleted\n");
+    assert_eq!(ok(&node, &["delete", "site.hall", "--recursive"]), "site.hall: 1 deleted\n");
+    assert_eq!(
+        ok(&node, &["delete", "site", "--recursive", "--json"]),
+        "{\"path\":\"site\",\"changed\":2,\"dry_run\":false}\n"
+    );
 }
 
 #[test]

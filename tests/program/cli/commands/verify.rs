@@ -8,7 +8,7 @@ use distkv::model::shard::shard_of;
 use distkv::model::value::{write_array_len, write_map_len, write_str, write_u64};
 use serde_json::Value as Json;
 
-use crate::cli::command::{Done, cli, run};
+use crate::cli::command::{Done, cli, note, run};
 use crate::cli::fake::{FakeNode, item, state};
 use crate::processes::NodeProcess;
 
@@ -203,6 +203,8 @@ struct Partner {
     entries: Vec<(&'static str, u64, u8)>,
     /// Lives of members.
     members: Vec<&'static str>,
+    /// How it sees them.
+    sees_them: &'static str,
 }
 
 impl Partner {
@@ -245,9 +247,11 @@ impl Partner {
                 let mut rows = Vec::new();
                 write_array_len(self.members.len(), &mut rows);
                 for life in &self.members {
-                    write_map_len(1, &mut rows);
-                    write_str("life", &mut rows);
-                    write_str(life, &mut rows);
+                    write_map_len(2, &mut rows);
+                    for (name, text) in [("life", life), ("state", &self.sees_them)] {
+                        write_str(name, &mut rows);
+                        write_str(text, &mut rows);
+                    }
                 }
                 vec![reply.raw("result", &rows).clone()]
             }
@@ -278,6 +282,7 @@ fn lagging() -> (Partner, Partner) {
         missing: Vec::new(),
         entries: vec![("a", 1, 1), ("b", 2, 2), ("c", 3, 3), ("d", 4, 4)],
         members: vec!["n3~a00000000003"],
+        sees_them: "up",
     };
     let n3 = Partner {
         life: "n3~a00000000003",
@@ -285,6 +290,7 @@ fn lagging() -> (Partner, Partner) {
         missing: vec![(2, 4)],
         entries: vec![("a", 1, 1)],
         members: vec![MAKER],
+        sees_them: "up",
     };
     (n1, n3)
 }
@@ -358,10 +364,8 @@ fn what_nobody_will_send_is_not_waited_for() {
     assert!(done.stdout.contains("entries that differ: 3\n"), "{done:?}");
 }
 
-/// 12 looks are 3 s, and after 2 s in which nothing changes, nothing is under way any more: but for what a node lacks.
-#[test]
-fn what_a_node_lacks_is_waited_for_as_long_as_it_may_come() {
-    let (n1, n3) = lagging();
+/// The second node has all that the first one has after 12 looks.
+fn verify_until_it_has_come(n1: Partner, n3: Partner, words: &[&str]) -> Done {
     let (late, now, looks) = (n3.clone(), n1.clone(), AtomicU64::new(0));
     let n3 = FakeNode::start_as("n3", move |request| {
         if request.str("action") == Some("list_shards") {
@@ -371,7 +375,34 @@ fn what_a_node_lacks_is_waited_for_as_long_as_it_may_come() {
         let here = Partner { life: late.life, ..now.clone() };
         if has_come { here.answer(request) } else { late.answer(request) }
     });
-    let done = verify_fakes(&fake("n1", n1), &n3, &["--patience", "300s"]);
+    verify_fakes(&fake("n1", n1), &n3, &[&["--patience", "300s"], words].concat())
+}
+
+/// 12 looks are 3 s, and after 2 s in which nothing changes, nothing is under way any more: but for what a node lacks.
+#[test]
+fn what_a_node_lacks_is_waited_for_as_long_as_it_may_come() {
+    let (n1, n3) = lagging();
+    let done = verify_until_it_has_come(n1, n3, &[]);
     assert_eq!((done.code, &*done.stderr), (0, ""), "{}", done.stdout);
     assert!(done.stdout.starts_with("n1 and n3 are equal: 4 entries\n"), "{}", done.stdout);
+}
+
+/// Nothing was said for 30 s of why what one of them lacked did not come.
+#[test]
+fn of_nodes_that_do_not_see_each_other_it_is_said_at_once_what_is_waited_for() {
+    let waits = "what one of them lacks comes when they meet again; waiting for that, up to 5 m 0 s (--patience)";
+    for (of_n1, of_n3, expected) in [
+        ("down", "down", Some("n1 and n3 do not see each other")),
+        ("down", "up", Some("n1 does not see n3")),
+        ("suspect", "down", Some("n3 does not see n1")),
+        ("suspect", "left", None),
+    ] {
+        let (mut n1, mut n3) = lagging();
+        (n1.sees_them, n3.sees_them) = (of_n1, of_n3);
+        let done = verify_until_it_has_come(n1, n3, &["--json"]);
+        assert_eq!(done.code, 0, "{done:?}");
+        let said = expected.map(|what| format!("{what}: {waits}"));
+        let notes: Vec<String> = done.stderr.lines().map(note).collect();
+        assert_eq!(notes, Vec::from_iter(said), "{done:?}");
+    }
 }

@@ -327,22 +327,108 @@ fn a_snapshot_that_leaves_no_admin_is_restored_only_if_that_is_meant() {
     let (machine, elsewhere) = (Machine::new(), Machine::new());
     let boss = machine.secret("boss", "adminpw1");
     let as_boss = ["--user", "boss", "--secret-file", &boss];
-    let (before, after) = (machine.path("before.dkv"), machine.path("after.dkv"));
+    // Lines do not say of which network they are.
+    let (before, after) = (machine.path("before.jsonl"), machine.path("after.jsonl"));
+    let save = |to| machine.ok(&["snapshot", "save", "--format", "jsonl", "--to", to]);
     machine.ok(&["user", "add", "boss", "--new-secret-file", &boss]);
-    machine.ok(&["snapshot", "save", "--to", &before]);
+    save(&before);
     machine.ok(&["user", "role", "boss", "user"]);
-    machine.ok(&["snapshot", "save", "--to", &after]);
-    elsewhere.ok(&["snapshot", "restore", &before, "--any-network"]);
+    save(&after);
+    elsewhere.ok(&["snapshot", "restore", &before]);
     elsewhere.ok(&["auth", "on", "password"]);
-    let restore = [&["snapshot", "restore", &after, "--any-network"][..], &as_boss].concat();
+    let restore = [&["snapshot", "restore", &after][..], &as_boss].concat();
     let said = elsewhere.refused(&restore);
     for part in ["last admin", "nothing was taken in", "--with-auth"] {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert!(elsewhere.ok(&[&["user", "show", "boss"][..], &as_boss].concat()).contains("admin"));
     // One that leaves everything as it is is taken.
-    elsewhere.ok(&[&["snapshot", "restore", &before, "--any-network"][..], &as_boss].concat());
+    elsewhere.ok(&[&["snapshot", "restore", &before][..], &as_boss].concat());
     elsewhere.ok(&[&restore[..], &["--with-auth"]].concat());
+}
+
+#[test]
+fn users_of_another_network_come_along_only_if_that_is_meant() {
+    let (machine, elsewhere) = (Machine::new(), Machine::new());
+    let (boss, admin) = (machine.secret("boss", "adminpw1"), machine.secret("admin", "adminpw2"));
+    let as_boss = ["--user", "boss", "--secret-file", &boss];
+    let as_admin = ["--user", "admin", "--secret-file", &admin];
+    let saved = machine.path("saved.dkv");
+    machine.ok(&["set", "a", "1"]);
+    machine.ok(&["acl", "set", "lamps", "#", "rwcdxen"]);
+    machine.ok(&["user", "add", "boss", "--new-secret-file", &boss]);
+    machine.ok(&["user", "add", "joe", "--acl", "lamps", "--new-secret-file", &boss]);
+    machine.ok(&["auth", "on", "password"]);
+    machine.ok(&[&["snapshot", "save", "--to", &saved][..], &as_boss].concat());
+    // Users of its own, who log in the same way: nothing else is asked.
+    elsewhere.ok(&["user", "add", "admin", "--new-secret-file", &admin]);
+    elsewhere.ok(&["auth", "on", "password"]);
+    let restore = [&["snapshot", "restore", &saved, "--any-network"][..], &as_admin].concat();
+    let told = elsewhere.ok(&restore);
+    for part in ["left out (2 users and 1 access list)", "--with-auth takes them in"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert_eq!(elsewhere.ok(&[&["get", "a"][..], &as_admin].concat()), "1\n");
+    elsewhere.refused(&[&["get", "a"][..], &as_boss].concat());
+    let users = || elsewhere.ok(&[&["user", "list"][..], &as_admin].concat());
+    assert!(!users().contains("boss") && !users().contains("joe"), "{}", users());
+    assert!(elsewhere.ok(&[&["acl", "list"][..], &as_admin].concat()).contains("there are no"));
+    let told = elsewhere.ok(&[&restore[..], &["--json"]].concat());
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((&told["users"], &told["lists"]), (&2.into(), &1.into()), "{told}");
+    assert_eq!(told["access_left_out"], true);
+    // What was left out can still come.
+    let told = elsewhere.ok(&[&restore[..], &["--with-auth"]].concat());
+    assert!(told.contains("2 users and 1 access list are in it"), "{told}");
+    assert_eq!(elsewhere.ok(&[&["get", "a"][..], &as_boss].concat()), "1\n");
+    assert!(users().contains("joe") && users().contains("admin"), "{}", users());
+}
+
+#[test]
+fn users_of_another_network_come_into_its_directory_only_if_that_is_meant() {
+    let machine = Machine::new();
+    let (boss, saved) = (machine.secret("boss", "adminpw1"), machine.path("saved.dkv"));
+    machine.ok(&["set", "a", "1"]);
+    machine.ok(&["user", "add", "boss", "--new-secret-file", &boss]);
+    machine.ok(&["acl", "set", "lamps", "#", "r"]);
+    machine.ok(&["snapshot", "save", "--to", &saved]);
+    let lines = machine.path("lines.jsonl");
+    fs::write(&lines, "{\"path\":\"b\",\"value\":1,\"chain\":[\"n9~7:1\"],\"tock\":1}\n").unwrap();
+    let done = |words: &[&str]| {
+        let done = cli(words);
+        assert_eq!(done.code, 0, "{words:?}: {}", done.stderr);
+        done.stdout
+    };
+    let paths = |data: &str| {
+        let lines = done(&["snapshot", "convert", data, "--format", "jsonl", "--to", "-"]);
+        let path = |line: &str| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            line["path"].as_str().unwrap().to_owned()
+        };
+        lines.lines().map(path).collect::<Vec<_>>()
+    };
+    let all = [":n.acl.lamps.#", ":n.auth.password.user.boss", "a", "b"];
+    for (name, replays) in [("restored", false), ("replayed", true)] {
+        let into = machine.path(name);
+        done(&["snapshot", "restore", &lines, "--into", &into, "--name", "n9", "--network", "own"]);
+        let mut put = match replays {
+            false => vec!["snapshot", "restore", &saved],
+            true => vec!["log", "replay", &saved],
+        };
+        put.extend(["--into", &into, "--any-network"]);
+        let told = done(&put);
+        assert!(told.contains("left out (1 user and 1 access list)"), "{told}");
+        assert_eq!(paths(&into), ["a", "b"]);
+        put.push("--with-auth");
+        let told = done(&put);
+        assert!(told.contains("1 user and 1 access list are in it"), "{told}");
+        assert_eq!(paths(&into), all);
+    }
+    // A network that moves takes its users with it, and says so.
+    let moved = machine.path("moved");
+    let told = done(&["snapshot", "restore", &saved, "--into", &moved, "--network", "next"]);
+    assert!(told.contains("1 user and 1 access list are in it"), "{told}");
+    assert_eq!(paths(&moved).len(), 3);
 }
 
 #[test]
@@ -459,7 +545,7 @@ fn who_was_removed_and_changed_elsewhere_is_made_anew_or_removed_as_status_says(
         elsewhere.ok(&["import", &many]);
         elsewhere.ok(&["user", "add", "joe", "--method", method, "--new-secret-file", &joe]);
         elsewhere.ok(&["snapshot", "save", "--to", &saved]);
-        machine.ok(&["snapshot", "restore", &saved, "--any-network"]);
+        machine.ok(&["snapshot", "restore", &saved, "--any-network", "--with-auth"]);
         let warning = machine.ok(&["status"]);
         for advised in ["`distkv-node user add`", "`distkv-node user remove`"] {
             assert!(warning.contains(advised), "{warning}");

@@ -29,8 +29,10 @@ use prometheus::{Prometheus, names};
 
 /// Bytes of entries that n0 may have.
 const MEMORY_BYTES: usize = 20 << 20;
-/// The size of a node's disk.
-const DISK_BYTES: usize = 128 << 20;
+/// The size of a node's disk: some rounds of log and snapshots are no reason to warn that it is nearly full.
+const DISK_BYTES: usize = 256 << 20;
+/// Of a node's log, before a snapshot is made.
+const SNAPSHOT_AFTER: &str = "8MiB";
 /// The size of one that has only an audit log.
 const AUDIT_BYTES: usize = 256 << 10;
 /// Where nobody is.
@@ -203,7 +205,9 @@ impl Plant {
     fn start_node(&mut self, host: usize, more: &[&str]) {
         let mut arguments = self.options(host);
         arguments.extend(more.iter().map(|option| (*option).to_owned()));
-        arguments.extend([String::from("--data-dir"), self.path(&format!("n{host}/data"))]);
+        let data = self.path(&format!("n{host}/data"));
+        arguments
+            .extend(["--data-dir", &data, "--snapshot-after", SNAPSHOT_AFTER].map(String::from));
         let memory = MEMORY_BYTES.to_string();
         match host {
             0 => arguments.extend(["run", "--max-memory", &memory].map(String::from)),
@@ -361,7 +365,7 @@ fn play(plant: &mut Plant) {
     plant.case(
         "n0's memory fills up, n1's disk is slow, n2's is full",
         // n2 goes on without a log; with --sync every-batch it would refuse changes.
-        (&["MemoryNearLimit n0", "SyncSlow n1", "DiskFails n2"], &[]),
+        (&["MemoryNearLimit n0", "SyncSlow n1", "DiskFails n2", "DiskNearlyFull n2"], &[]),
         |plant| {
             plant.fill(0, "big", 195, 100_000);
             plant.sync_takes(800);

@@ -101,8 +101,9 @@ impl Inner {
             let attempt = read.attempt;
             let routing = self.topology.routing();
             if routing.view.source.is_none() {
-                let text = "the nodes cannot tell which nodes there are, so none knows what a \
-                            majority of them is; read mode 'freshest' needs that";
+                let text = "this client does not know which nodes there are, so not what a majority of \
+                            them is, which read mode 'freshest' needs: nodes of old versions cannot \
+                            tell it, and with 'only_seeds' they are not asked";
                 return Err(CallError::Usage(String::from(text)));
             }
             let nodes = routing.view.nodes.iter().filter(|node| node.counts()).count();

@@ -157,6 +157,15 @@ fn text_that_is_not_json_is_refused_with_its_place() {
 }
 
 #[test]
+fn half_a_surrogate_pair_is_named() {
+    for text in ["\"\\ud800\"", "\"\\ud800x\"", "\"\\udc00\"", "\"\\ud800\\u0041\""] {
+        let error = value_from_text(text).unwrap_err().to_string();
+        assert!(error.contains("half of a surrogate pair"), "{text}: {error}");
+    }
+    value_from_text("\"\\ud83d\\ude00\"").unwrap();
+}
+
+#[test]
 fn depth_is_bounded_both_ways() {
     let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
     assert!(value_from_text(&nested(VALUE_DEPTH_MAX)).is_ok());

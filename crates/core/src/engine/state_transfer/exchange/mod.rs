@@ -7,7 +7,9 @@
 //! | [`saved_state_out`] | an image as a saved state of the Python DistKV |
 //! | [`saved_state_in`] | a saved state or a change log of the Python DistKV as an image |
 //! | [`lines`] | an image as lines of JSON, and back |
+//! | [`access`] | an image without users, logins and access lists |
 
+pub mod access;
 pub mod lines;
 pub mod saved_state_in;
 pub mod saved_state_out;

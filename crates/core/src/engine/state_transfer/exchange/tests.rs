@@ -1,5 +1,6 @@
 //! Files of the original go in and come out again; what they cannot hold is reported.
 
+use crate::engine::exchange::access::{AccessPart, without_access};
 use crate::engine::exchange::entries_alone;
 use crate::engine::exchange::lines::{LinesExport, LinesImport};
 use crate::engine::exchange::saved_state_in::{SavedImage, image_of_saved_state};
@@ -480,4 +481,31 @@ fn a_life_that_owns_nothing_is_named_if_it_is_the_only_one_of_its_name() {
     // What it knows of n1 is in the entries.
     let known: Vec<String> = state.known.iter().map(|(node, _)| node.to_string()).collect();
     assert_eq!(known, ["n9~9999"]);
+}
+
+#[test]
+fn an_image_without_access_has_no_user_login_or_list_and_claims_to_know_of_none() {
+    let mut n1 = node("n1", 0x1111);
+    set(&mut n1, "a", b"\x01");
+    assert!(without_access(&n1.image()).is_none(), "there is nothing to leave out");
+    for path in [
+        ":n.auth",
+        ":n.auth.password.user.joe",
+        ":n.auth.password.user.joe.acl",
+        ":n.auth.token.user.joe",
+        ":n.acl.lamps.site",
+        ":n.acl.lamps.site.lamp",
+        ":n.acl.all",
+        ":n.type.int",
+    ] {
+        set(&mut n1, path, b"\x01");
+    }
+    let image = n1.image();
+    assert_eq!(AccessPart::of(&image.replica.tree), AccessPart { users: 2, lists: 2 });
+    let rest = without_access(&image).unwrap();
+    let paths: Vec<String> =
+        entries(&rest).into_iter().map(|(path, ..)| path.to_string()).collect();
+    assert_eq!(paths, [":n.type.int", "a"]);
+    assert_eq!(AccessPart::of(&rest.replica.tree), AccessPart::default());
+    assert_eq!(ticks(&rest, "n1", 0x1111), [1, 9], "what was left out can still be taken in");
 }
