@@ -9,6 +9,7 @@ use serde_json::Value as Json;
 use super::place::Place;
 use crate::cli::command::{Done, at, cli, ok};
 use crate::http::asking;
+use crate::processes::wait_until;
 
 /// The directory of a node that has set `k` to n in log n, for 1 to 5, and has two snapshots left, of 4 and 5.
 fn place() -> Place {
@@ -116,6 +117,10 @@ fn a_history_across_a_hole_says_so_where_it_is_and_which_log_it_is() {
             let mut copied = Place::at(copy, &place.network, &place.name, place.sync);
             copied.options.clone_from(&place.options);
             let mut node = copied.run();
+            // The log is read by a thread of its own: what comes behind the warnings is waited for.
+            wait_until("the log names its port", || {
+                node.log().iter().any(|line| line.contains("client=")).then_some(())
+            });
             let warned = |line: &&String| line.contains("WARN") && line.contains(&name);
             // A start reads only the heads of such logs.
             let warnings = usize::from(what != "flipped");
