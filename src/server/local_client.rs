@@ -258,7 +258,8 @@ impl LocalClient {
     /// The client may do nothing any more: drops what it has not seen, and says so.
     fn end_shut_out(&mut self) {
         self.exchange.session.tell_shut_out();
-        let text = "this user was removed, or must log in now; what was asked for and not answered may have been done";
+        let text = "this user was removed, its connections were ended, or it must log in now; what was asked for and not answered \
+                    may have been done";
         self.end_after(&ClientError::new(ErrorCode::AuthRequired, text));
     }
 

@@ -371,7 +371,8 @@ impl StorageError {
             return self.to_string();
         }
         let advice = "only the history needs it: a node starts without it, and has all data. Put back a good copy of the \
-                      file, or move it and all logs and snapshots with smaller numbers away: then the history is shorter";
+                      file, or move all logs and snapshots with its number, or a smaller one, away: then the history is \
+                      shorter";
         format!("{}; {advice}", self.what())
     }
 

@@ -49,6 +49,8 @@ pub(super) fn hole_before(
             Err(error) if is_gone(&error) => return Err(error),
             head => head,
         };
+        // What it has itself is lost, too, and the snapshot of its number has nothing of that.
+        let lost_to = if head.is_err() { number + 1 } else { *number };
         let problem = match head.map(|log| log.start()) {
             // The next one finds the same if there is one; if not, the snapshot of its number follows.
             Err(error) => Some(error),
@@ -58,7 +60,7 @@ pub(super) fn hole_before(
             Ok(LogStart::After { number, bytes }) => broken_joint(disk, before, number, bytes)?,
         };
         if let Some(problem) = problem {
-            let whole_from = next_snapshot(disk, &files, *number, from);
+            let whole_from = next_snapshot(disk, &files, lost_to.min(from), from);
             let others = found.as_ref().map_or(0, |found| found.others + 1);
             let first = found.take().map_or(problem, |found| found.first);
             found = Some(Hole { first, others, whole_from });

@@ -176,6 +176,20 @@ fn a_start_says_that_the_history_has_a_hole_and_where_it_is_whole_again() {
 
 /// Files go with the oldest first; what is left of the past begins with a snapshot.
 #[test]
+fn a_log_whose_head_cannot_be_read_is_part_of_the_hole() {
+    let disk = directory(&[3, 5]);
+    flip(&disk, 3, |_| 20);
+    let [warning] = &warned(&disk)[..] else { panic!("{:?}", warned(&disk)) };
+    assert!(warning.contains("log-3.dkv") && warning.contains("less than 5"), "{warning}");
+    // With what the warning says, it is over.
+    for number in 1..5 {
+        disk.remove(&log_name(number)).unwrap();
+    }
+    disk.remove(&snapshot_name(3)).unwrap();
+    assert_eq!(warned(&disk), Vec::<String>::new());
+}
+
+#[test]
 fn a_past_that_was_shortened_has_no_hole() {
     let disk = directory(&[3, 5]);
     for number in 1..=4 {
