@@ -115,8 +115,7 @@ type memory struct {
 	forgotten      int64      // the greatest tock of a deletion that was forgotten
 	forgottenAhead int64      // the same, of those only that did not come in this feed: no others are ahead of it
 	feed           int
-	began          int  // the feed in which the first came of what is remembered
-	lostEarlier    bool // see hasLostEarlier
+	began          int // the feed in which the first came of what is remembered, or was until a bound was exceeded
 }
 
 // deletion is a path, and until which tock something of it is deleted.
@@ -135,7 +134,6 @@ func newMemory(pathsMax, bytesMax int) *memory {
 func (m *memory) clear() {
 	m.delivered = map[Path]*delivered{}
 	m.bytes, m.deletions, m.forgotten, m.forgottenAhead = 0, nil, 0, 0
-	m.lostEarlier = false
 }
 
 // isWhole tells whether it knows what was delivered.
@@ -143,7 +141,7 @@ func (m *memory) isWhole() bool { return m.delivered != nil }
 
 // hasLostEarlier tells whether a bound was exceeded when it knew something of an earlier feed: if the state of this one is still
 // coming, what of that is gone cannot be found out any more.
-func (m *memory) hasLostEarlier() bool { return m.lostEarlier }
+func (m *memory) hasLostEarlier() bool { return !m.isWhole() && m.began != m.feed }
 
 // beginFeed: another node begins to send its state.
 func (m *memory) beginFeed() {
@@ -244,9 +242,8 @@ func (m *memory) remember(path Path, now *delivered) {
 		m.forgetDeletion()
 	}
 	if m.isFull() {
-		lostEarlier := m.began != m.feed
 		m.clear()
-		m.delivered, m.lostEarlier = nil, lostEarlier
+		m.delivered = nil
 	}
 }
 

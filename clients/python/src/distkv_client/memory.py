@@ -111,7 +111,7 @@ class Memory:
         self._bytes_max = bytes_max
         self._feed = 0
         self._began = 0
-        """The feed in which the first came of what is remembered."""
+        """The feed in which the first came of what is remembered, or was until a bound was exceeded."""
         self.clear()
 
     def clear(self) -> None:
@@ -124,14 +124,17 @@ class Memory:
         """The greatest tock of a deletion that was forgotten."""
         self._forgotten_ahead = 0
         """The same, of those that did not come in this feed: its stream may still have what they deleted."""
-        self.has_lost_earlier = False
-        """A bound was exceeded when it knew something of an earlier feed: if the state of this one is still coming,
-        what of that is gone cannot be found out any more."""
 
     @property
     def is_whole(self) -> bool:
         """Whether it knows what was delivered."""
         return self._delivered is not None
+
+    @property
+    def has_lost_earlier(self) -> bool:
+        """Whether a bound was exceeded when it knew something of an earlier feed: if the state of this one is still
+        coming, what of that is gone cannot be found out any more."""
+        return not self.is_whole and self._began != self._feed
 
     def begin_feed(self) -> None:
         """Another node begins to send its state."""
@@ -206,9 +209,8 @@ class Memory:
         while self._is_full() and self._deletions:
             self._forget_deletion()
         if self._is_full():
-            has_lost_earlier = self._began != self._feed
             self.clear()
-            self._delivered, self.has_lost_earlier = None, has_lost_earlier
+            self._delivered = None
 
     def _is_full(self) -> bool:
         return len(self._delivered or {}) > self._paths_max or self._bytes > self._bytes_max

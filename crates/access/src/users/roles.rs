@@ -54,7 +54,8 @@ pub fn is_before_login(action: Action) -> bool {
 /// The least role that an action needs, wherever its path is; [`least_role_at`] knows of some that need less.
 /// What an action does with data needs the letters of the access list as well.
 ///
-/// [`Action::AuthSet`] is a user's for its own password only, [`Action::AuthDisconnect`] for its own connections, [`Action::ListShards`] without details.
+/// [`Action::AuthSet`] is a user's for its own password only, [`Action::AuthDisconnect`] for its own connections,
+/// [`Action::ListShards`] without details.
 #[must_use]
 pub fn least_role(action: Action) -> Role {
     use Action as A;

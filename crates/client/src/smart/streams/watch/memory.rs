@@ -141,10 +141,8 @@ pub(super) struct Memory {
     forgotten_ahead: u64,
     /// The feed of now.
     feed: u32,
-    /// The feed in which the first came of what is remembered.
+    /// The feed in which the first came of what is remembered, or was until a bound was exceeded.
     began: u32,
-    /// See [`Memory::has_lost_earlier`].
-    has_lost_earlier: bool,
 }
 
 impl Memory {
@@ -159,7 +157,6 @@ impl Memory {
             forgotten_ahead: 0,
             feed: 0,
             began: 0,
-            has_lost_earlier: false,
         }
     }
 
@@ -176,7 +173,7 @@ impl Memory {
     /// Whether a bound was exceeded when it knew something of an earlier feed: if the state of this one is still coming,
     /// what of that is gone cannot be found out any more.
     pub(super) fn has_lost_earlier(&self) -> bool {
-        self.has_lost_earlier
+        !self.is_whole() && self.began != self.feed
     }
 
     /// Another node begins to send its state.
@@ -267,9 +264,9 @@ impl Memory {
             self.forget_deletion();
         }
         if self.is_full() {
-            let has_lost_earlier = self.began != self.feed;
+            let began = self.began;
             self.clear();
-            (self.delivered, self.has_lost_earlier) = (None, has_lost_earlier);
+            (self.delivered, self.began) = (None, began);
         }
     }
 

@@ -176,36 +176,16 @@ pub(in crate::protocol::client) fn decode_auth<'a>(
             let (method, user) = (name(fields, Field::Typ)?, name(fields, Field::Ident)?);
             AuthRequest::Get { method, user, chain: chain_length(fields, 0)? }
         }
-        Action::AuthSet => {
-            check_kind(fields)?;
-            AuthRequest::Set(UserChange {
-                method: name(fields, Field::Typ)?,
-                user: name(fields, Field::Ident)?,
-                chain: ChainField::decode(fields.get(Field::Chain))?,
-                sealed: secret(fields, Field::Password)?,
-                secret: secret(fields, Field::Secret)?,
-                acl: optional_name(fields, Field::Acl)?,
-                role: optional_name(fields, Field::Role)?,
-                force: fields.flag(Field::Force)?,
-                is_dialogue: fields.optional_text(Field::State)? == Some("start"),
-                disconnects: false,
-            })
-        }
+        Action::AuthSet => AuthRequest::Set(UserChange {
+            acl: optional_name(fields, Field::Acl)?,
+            role: optional_name(fields, Field::Role)?,
+            force: fields.flag(Field::Force)?,
+            is_dialogue: fields.optional_text(Field::State)? == Some("start"),
+            ..user_change(fields)?
+        }),
+        // It takes no right away, so there is nothing to be warned of.
         Action::AuthDisconnect => {
-            check_kind(fields)?;
-            AuthRequest::Set(UserChange {
-                method: name(fields, Field::Typ)?,
-                user: name(fields, Field::Ident)?,
-                chain: ChainField::decode(fields.get(Field::Chain))?,
-                sealed: secret(fields, Field::Password)?,
-                secret: secret(fields, Field::Secret)?,
-                acl: None,
-                role: None,
-                // It takes no right away.
-                force: true,
-                is_dialogue: false,
-                disconnects: true,
-            })
+            AuthRequest::Set(UserChange { force: true, disconnects: true, ..user_change(fields)? })
         }
         Action::AuthDelete => {
             check_kind(fields)?;
@@ -228,6 +208,23 @@ pub(in crate::protocol::client) fn decode_auth<'a>(
             let is_stream = fields.optional_text(Field::State)? == Some("start");
             AuthRequest::List { method, user, chain: chain_length(fields, 0)?, is_stream }
         }
+    })
+}
+
+/// Which user is to be changed, and its new secret.
+fn user_change<'a>(fields: &Fields<'a>) -> Result<UserChange<'a>, ClientError> {
+    check_kind(fields)?;
+    Ok(UserChange {
+        method: name(fields, Field::Typ)?,
+        user: name(fields, Field::Ident)?,
+        chain: ChainField::decode(fields.get(Field::Chain))?,
+        sealed: secret(fields, Field::Password)?,
+        secret: secret(fields, Field::Secret)?,
+        acl: None,
+        role: None,
+        force: false,
+        is_dialogue: false,
+        disconnects: false,
     })
 }
 
