@@ -46,6 +46,10 @@ export async function tryTicket(text) {
   }
 }
 
+/** What to do where somebody must be logged in. */
+const LOG_IN = { GET: "Log in to see this." };
+LOG_IN.PUT = LOG_IN.DELETE = "To change something, log in with this node's token (the file of --http-token-file), or with your ticket.";
+
 async function ask(path, options) {
   const headers = { ...authorization(ticket), ...options.headers };
   const answer = await fetch(path, { ...options, headers, cache: "no-store", credentials: "omit" });
@@ -53,7 +57,10 @@ async function ask(path, options) {
   const text = await answer.text();
   let body = null;
   try { body = JSON.parse(text); } catch { /* It is no JSON: the status says enough. */ }
-  throw new Refused(answer.status, body);
+  const refused = new Refused(answer.status, body);
+  // The node's words are for programs.
+  if (refused.code === "auth_required") refused.message = LOG_IN[options.method ?? "GET"] ?? refused.message;
+  throw refused;
 }
 
 /** Asks; `begins(answer)` gets the answer's head, and `comes(part)` each part of its text. It ends when `signal` says so, or

@@ -4,6 +4,7 @@ import { events, isLoggedIn, isSendable, tryTicket, useTicket, Refused, Unanswer
 import { el, put, text, tick, since, setClock, now, many } from "./dom.js";
 import { Cluster } from "./cluster.js";
 import { Data } from "./data.js";
+import { Drafts } from "./drafts.js";
 import { Conflicts } from "./conflicts.js";
 import { Traffic } from "./traffic.js";
 import { History } from "./history.js";
@@ -20,10 +21,13 @@ const EVENTS_MAX = 512, SECONDS_MAX = 600, COLUMNS_MAX = 120;
 const views = { cluster: Cluster, data: Data, conflicts: Conflicts, traffic: Traffic, history: History };
 const byId = (id) => document.getElementById(id);
 
-/** All that the node has told. */
+/** What a node tells anew on each stream, before it has. */
+const untold = () => ({ members: new Map(), events: [], splits: new Map(), seconds: [], latency: [], columns: [] });
+
+/** All that the node has told, and what was typed and not saved. */
 export const state = {
-  cluster: null, members: new Map(), events: [], splits: new Map(), names: [], kinds: [], seconds: [], latency: [], columns: [], at: 0,
-  known: 0, connected: false, lost: null, mayLook: true, mustLogIn: false,
+  ...untold(), cluster: null, names: [], kinds: [], at: 0, known: 0,
+  connected: false, lost: null, mayLook: true, mustLogIn: false, drafts: new Drafts(),
 };
 
 let view = null, viewName = "", stream = null, retry = RETRY_MS[0], drawAt = 0, drawing = 0;
@@ -36,6 +40,10 @@ function show() {
   for (const link of document.querySelectorAll("nav a")) {
     if (link.hash === `#${chosen}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
+  }
+  if (state.mustLogIn) {
+    put(byId("view"), el("h1", {}, chosen[0].toUpperCase() + chosen.slice(1)), el("p", { class: "quiet" }, "Log in to see what this node knows."));
+    return draw();
   }
   if (chosen !== viewName) {
     view?.close?.();
@@ -165,7 +173,7 @@ function parts() {
 function open() {
   stream?.abort();
   stream = null;
-  if (document.hidden) return;
+  if (document.hidden || state.mustLogIn) return;
   const mine = new AbortController();
   stream = mine;
   const again = (error) => {
@@ -179,9 +187,7 @@ function open() {
   events(`/v1/live?parts=${parts()}`, (kind, data) => {
     if (stream !== mine) return;
     if (kind === "open") {
-      // The node tells everything anew.
-      Object.assign(state, { members: new Map(), events: [], splits: new Map(), seconds: [], latency: [], columns: [] });
-      Object.assign(state, { connected: true, lost: null });
+      Object.assign(state, untold(), { connected: true, lost: null });
       retry = RETRY_MS[0];
     } else {
       on[kind]?.(data);
@@ -191,11 +197,7 @@ function open() {
   }, mine.signal).then(() => again(), (error) => {
     if (stream !== mine || mine.signal.aborted) return;
     if (error instanceof Refused && error.status === 401) {
-      // A ticket that is no good any more is of no use.
-      useTicket(null);
-      Object.assign(state, { connected: false, mustLogIn: true });
-      drawSoon();
-      askForTicket();
+      endLogin();
     } else if (error instanceof Refused && error.status === 403 && state.mayLook) {
       state.mayLook = false;
       state.cluster = null;
@@ -208,9 +210,11 @@ function open() {
 
 // ---- logging in
 
-function askForTicket(why) {
+/** Asks for a login, and says why it does without having been asked to. */
+function askForTicket(why = "") {
   const box = byId("login-box");
-  text(byId("login-error"), why ?? "");
+  text(byId("login-why"), why);
+  text(byId("login-error"), "");
   if (!box.open) box.showModal();
   byId("ticket").focus();
 }
@@ -235,29 +239,51 @@ async function logIn(event) {
   useTicket(ticket);
   field.value = "";
   byId("login-box").close();
-  startAnew(view?.draft);
+  startAnew(true);
 }
 
-/** Nothing that another user could see stays, save what has just been typed. */
-function startAnew(draft) {
-  Object.assign(state, { cluster: null, members: new Map(), mayLook: true, mustLogIn: false });
-  viewName = "";
+/** Nothing stays that is shown, or was told; nor what was typed and not saved, unless whoever has typed it goes on. */
+function forget(keepsDrafts) {
   view?.close?.();
   view = null;
+  viewName = "";
+  if (!keepsDrafts) state.drafts.clear();
+  Object.assign(state, untold(), { cluster: null, connected: false, lost: null, mayLook: true });
+  waiting = "";
+  text(byId("live"), "");
+}
+
+function startAnew(keepsDrafts) {
+  forget(keepsDrafts);
+  state.mustLogIn = false;
   show();
-  if (draft) view.resume?.(draft);
   open();
+}
+
+/** Whether anything was typed and not saved. */
+const hasDrafts = () => Boolean(view?.draft) || !state.drafts.isEmpty;
+
+/** The node lets nobody in by this login, or without one. */
+function endLogin() {
+  const why = !isLoggedIn() ? "Only who logs in may use this node."
+    : `This node does not take your login any more: it was ended, or its secret has changed.${hasDrafts() ? " What you had not saved is gone." : ""}`;
+  useTicket(null);
+  forget(false);
+  state.mustLogIn = true;
+  show();
+  askForTicket(why);
 }
 
 byId("login").addEventListener("click", () => {
   if (!isLoggedIn()) return askForTicket();
   useTicket(null);
-  startAnew();
+  startAnew(false);
 });
 byId("login-form").addEventListener("submit", logIn);
 byId("login-no").addEventListener("click", () => byId("login-box").close());
 byId("login-box").addEventListener("close", () => { loggingIn = null; });
 addEventListener("hashchange", show);
+addEventListener("beforeunload", (event) => { if (hasDrafts()) event.preventDefault(); });
 document.addEventListener("visibilitychange", open);
 setInterval(tick, 1000);
 show();

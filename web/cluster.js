@@ -6,6 +6,8 @@ import { el, svg, put, now, since, count, many, names, duration } from "./dom.js
 const CIRCLES_MAX = 12;
 /** Most rows of members that are well which are shown when they are unfolded. */
 const ROWS_MAX = 500;
+/** What the columns are. */
+const HEADS = ["name", "state", "for", "behind", "duties", "clients at"];
 /** A healing is shown for so long after it is done. */
 const HEALED_MS = 600000;
 
@@ -30,7 +32,7 @@ export class Cluster {
   constructor(main, state) {
     this.state = state;
     this.unfolded = false;
-    this.parts = ["warnings", "split", "healing"].map(() => el("div"));
+    this.parts = ["old", "warnings", "split", "healing"].map(() => el("div"));
     this.picture = el("div", { class: "picture" });
     this.table = el("div", { class: "scroll" });
     this.fold = el("button", { type: "button", "aria-expanded": "false", onclick: () => { this.unfolded = !this.unfolded; this.draw(); } });
@@ -39,8 +41,12 @@ export class Cluster {
   }
 
   draw() {
-    const { cluster, members } = this.state;
-    const [warnings, split, healing] = this.parts;
+    const { cluster, members, connected, lost } = this.state;
+    const [old, warnings, split, healing] = this.parts;
+    // Nothing is known of what is now: it must not look as if it were.
+    const told = connected ? null : lost ?? now();
+    put(old, cluster && told ? el("p", { class: "box bad" }, "✕ No connection to the node: this is what it has said before, ", since(told), " ago or earlier.") : null);
+    for (const part of [this.picture, this.table]) part.classList.toggle("old", told !== null);
     if (!cluster) {
       const why = this.state.mayLook ? "waiting for the node …" : "To see the cluster, log in as an operator.";
       put(warnings, el("p", { class: "quiet" }, why));
@@ -51,7 +57,7 @@ export class Cluster {
     put(healing, this.healing(cluster));
     const rows = worstFirst([...members.values()]);
     put(this.picture, rows.length <= CIRCLES_MAX ? circles(rows) : squares(rows));
-    this.members(rows);
+    this.members(rows, told);
   }
 
   split({ split, node }, total) {
@@ -94,7 +100,8 @@ export class Cluster {
       el("p", {}, `● ${how}: ${came}, ${many(last.conflicts, "conflict")} `, last.conflicts > 0 ? el("a", { href: "#conflicts" }, "look") : null));
   }
 
-  members(rows) {
+  /** `told`: when these were, if that is not now. */
+  members(rows, told) {
     const isWell = (row) => row.state === "up" && look(row)[2] === 6;
     const few = rows.length <= CIRCLES_MAX;
     const well = few ? [] : rows.filter(isWell);
@@ -107,26 +114,28 @@ export class Cluster {
       this.body = el("tbody");
       put(this.table, el("table", {},
         el("caption", {}, "Members, worst first"),
-        el("thead", {}, el("tr", {}, ["name", "state", "for", "behind", "duties", "clients at"].map((head) => el("th", { scope: "col" }, head)))),
+        el("thead", {}, el("tr", {}, HEADS.map((head) => el("th", { scope: "col" }, head)))),
         this.body));
     }
-    put(this.body, shown.map((row) => this.row(row, rows.length)));
+    put(this.body, shown.map((row) => this.row(row, rows.length, told)));
   }
 
-  row(row, total) {
+  row(row, total, told) {
     const [sign, kind] = look(row);
     const duties = [row.keeper ? `keeper ${row.keeper}` : "", row.group ? "delete" : ""].filter(Boolean).join(", ");
     const isHere = row.state === "up" || row.state === "self";
     // In networks above 48 nodes most are not linked, for good; in others that passes.
     const ready = !isHere ? "" : row.ready === null ? (total > 48 ? ", readiness not known here" : "") : row.ready ? "" : ", catching up";
     const behind = row.behind === null ? "" : `${count(row.behind)}${row.behind_s > 0 ? `, ${row.behind_s} s` : ""}`;
+    const looks = told ? "quiet" : kind === "down" ? "bad" : kind === "odd" ? "warn" : "good";
+    const cell = (i, looks, what) => el("td", { class: looks, "data-head": HEADS[i] }, what);
     return el("tr", {},
       el("th", { scope: "row" }, row.name),
-      el("td", { class: kind === "down" ? "bad" : kind === "odd" ? "warn" : "good" }, `${sign} ${row.state}${row.lagging ? ", lagging" : ""}${ready}`),
-      el("td", {}, since(row.since)),
-      el("td", {}, behind),
-      el("td", {}, duties),
-      el("td", { class: "mono" }, row.client ?? ""));
+      cell(1, looks, `${sign} ${told ? "was " : ""}${row.state}${row.lagging ? ", lagging" : ""}${ready}`),
+      cell(2, null, told ? duration(told - row.since) : since(row.since)),
+      cell(3, null, behind),
+      cell(4, null, duties),
+      cell(5, "mono", row.client ?? ""));
   }
 }
 

@@ -5,7 +5,7 @@ import { lines, exact, put as send, remove, Refused } from "./api.js";
 import { el, moment, put, count } from "./dom.js";
 import { pair } from "./compare.js";
 import { fetchEntry, written } from "./entry.js";
-import { hash, segments } from "./paths.js";
+import { hash, segments, visible } from "./paths.js";
 
 /** So many are shown, the latest first. */
 const SHOWN_MAX = 100;
@@ -19,7 +19,7 @@ function read(line) {
   const { path, number, winner, loser } = JSON.parse(line);
   winner.text = exact(line, "winner", "value");
   loser.text = exact(line, "loser", "value");
-  return { name: path, number, winner, loser };
+  return { path: segments(path), name: visible(path), number, winner, loser };
 }
 
 /** Whether it is a user's record: its value holds the secret, so nobody is shown it, and it cannot be set. */
@@ -81,8 +81,7 @@ export class Conflicts {
     return all > shown ? `${known} Of those that you may read, the latest ${count(shown)} are shown.` : known;
   }
 
-  item({ name, winner, loser }) {
-    const path = segments(name);
+  item({ path, name, winner, loser }) {
     const note = el("div", { role: "group", "aria-label": "Messages" });
     const button = el("button", { type: "button" }, "Set the lost one");
     const tell = (kind, ...what) => put(note, el("div", { class: `box ${kind}` }, ...what));

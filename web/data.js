@@ -9,24 +9,23 @@ import { hash, segments, shownBy, spell } from "./paths.js";
 const REFRESH_MS = 1000;
 
 export class Data {
-  constructor(main, state, { say }) {
+  constructor(main, { drafts }, { say }) {
     this.tree = new Tree("Entries", (path) => { location.hash = hash(path); });
     this.path = el("input", { type: "text", id: "path", spellcheck: "false", autocomplete: "off", placeholder: "site.lamp" });
     const form = el("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); this.open(); } },
       el("label", { for: "path" }, "Path"), this.path, el("button", { type: "submit" }, "Open or make"));
     this.pane = el("div", { class: "entry" });
-    this.entry = new Entry(this.pane, say, () => this.tree.refresh());
-    main.append(el("div", { class: "data" }, el("div", { class: "list" }, el("h1", {}, "Data"), form, this.tree.grid), this.pane));
+    const kept = el("p", { class: "quiet" });
+    this.entry = new Entry(this.pane, say, () => this.tree.refresh(), drafts, kept);
+    main.append(el("div", { class: "data" }, el("div", { class: "list" }, el("h1", {}, "Data"), form, kept, this.tree.grid), this.pane));
     this.tree.draw();
     this.refreshed = performance.now();
   }
 
   open() {
-    // What is shown may have characters that no field takes, such as the end of a line. Spaces around what was typed are slips:
-    // a space that belongs to a name is written ":_". All other white space may belong to a name.
-    const typed = this.path.value.replace(/^ +| +$/g, "");
-    const path = this.path.value === this.shown?.text ? this.shown.path : segments(typed);
-    location.hash = hash(path);
+    // Spaces around what was typed are slips: a space that belongs to a name is written ":_". All other white space may belong to
+    // a name.
+    location.hash = hash(segments(this.path.value.replace(/^ +| +$/g, "")));
   }
 
   /** An entry is to be shown, named by the parts of the page's address. */
@@ -34,15 +33,12 @@ export class Data {
     const path = shownBy(parts);
     if (path === null) return;
     this.path.value = spell(path);
-    this.shown = { path, text: this.path.value };
     this.tree.reveal(path);
     this.entry.show(path);
   }
 
-  /** What a login must not lose. */
+  /** What is being typed, and is not saved. */
   get draft() { return this.entry.draft; }
-
-  resume(draft) { this.entry.resume(draft); }
 
   /** Something in the data has changed, wherever. */
   changed() {

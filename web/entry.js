@@ -1,10 +1,10 @@
 // One entry: its value, who wrote it, and an editor. A change is made only to what was seen: if somebody else was
-// faster, both values are shown.
+// faster, both values are shown. What is typed and not saved is kept while another entry, or another view, is shown.
 
 import { get, put as send, remove, at, labelOf, Refused } from "./api.js";
 import { el, moment, put } from "./dom.js";
 import { pair } from "./compare.js";
-import { spell } from "./paths.js";
+import { hash, spell } from "./paths.js";
 
 /** Values up to so many characters are shown at once, and on demand. */
 const SHOWN_MAX = 64 << 10, SHOWN_ON_DEMAND_MAX = 1 << 20;
@@ -39,50 +39,77 @@ export function written(chain) {
   return `by ${node}, its change ${tick}${knew}`;
 }
 
+/** Why a change was refused, in the words of who has typed the value. */
+const whyUnmade = (error) => error.message.replace(/^the body is /, "This is ");
+
 export class Entry {
-  constructor(pane, say, changed) {
-    Object.assign(this, { pane, say, changed, path: null, seen: null, changing: null, changes: 0 });
-    this.title = el("h2");
+  /** `drafts`: what was typed for entries and not saved, which is told of in `kept`. */
+  constructor(pane, say, changed, drafts, kept) {
+    Object.assign(this, { pane, say, changed, drafts, kept, path: null, seen: null, base: null, changing: null, changes: 0, meets: null, isUnread: false });
+    // The focus goes there where what had it is gone.
+    this.title = el("h2", { tabindex: "-1" });
     this.facts = el("dl");
-    this.editor = el("textarea", { id: "value", rows: 12, spellcheck: "false", autocomplete: "off", oninput: () => this.buttons() });
+    this.editor = el("textarea", { id: "value", rows: 12, spellcheck: "false", autocomplete: "off", oninput: () => this.typed() });
     this.label = el("label", { for: "value" }, "Value, as JSON");
-    this.save = el("button", { type: "button", class: "main", onclick: () => this.change(this.editor.value, this.seen.tag) }, "Save");
-    this.drop = el("button", { type: "button", onclick: () => this.change(null, this.seen.tag) }, "Delete");
+    this.save = el("button", { type: "button", class: "main", onclick: () => this.change(this.editor.value, this.base ?? this.seen.tag) }, "Save");
+    this.drop = el("button", { type: "button", onclick: () => this.ask() }, "Delete");
     this.again = el("button", { type: "button", onclick: () => this.load(true) }, "Undo edits");
     this.note = el("div", { role: "group", "aria-label": "Messages" });
     this.before = el("div", { role: "group", "aria-label": "Messages of the entry before" });
     this.large = el("p");
     put(pane, el("p", { class: "quiet" }, "Choose an entry, or type a path."));
+    this.tellKept();
   }
 
   async show(path) {
     if (this.path && spell(path) === spell(this.path)) return;
-    this.path = path;
-    this.seen = null;
+    const gone = this.stash();
+    Object.assign(this, { path, seen: null, base: null, meets: null, isUnread: false });
     this.title.textContent = spell(path);
     // Nothing of the entry that was shown before stays, and what is typed before this one is here would be lost.
     this.editor.value = this.shown = "";
     this.editor.readOnly = true;
     for (const part of [this.before, this.note, this.facts, this.large]) put(part);
     this.buttons();
+    this.tellKept();
+    if (gone) this.tellAbove(`There are too many unsaved edits: that of ${spell(gone.path)} is gone.`);
     this.pane.replaceChildren(this.before, this.title, this.note, this.facts, this.label, this.editor, this.large, el("p", { class: "bar" }, this.save, this.drop, this.again));
-    this.loading = this.load(false);
-    await this.loading;
+    await this.load(false);
   }
 
-  close() { this.path = null; }
+  close() {
+    this.stash();
+    this.path = null;
+  }
 
-  /** What has been typed and not saved, if anything. */
-  get draft() { return this.isEdited && !this.editor.readOnly ? { path: this.path, text: this.editor.value, tag: this.seen.tag } : null; }
+  /** What has been typed and not saved, if anything, and of which version it is an edit. */
+  get draft() { return this.path && this.isEdited && !this.editor.readOnly ? { path: this.path, text: this.editor.value, tag: this.base ?? this.seen.tag } : null; }
 
-  /** Goes on with what was typed before a login. */
-  async resume(draft) {
-    if (!draft || spell(draft.path) !== spell(this.path ?? [])) return;
-    await this.loading;
-    if (!this.seen || this.isEdited || spell(draft.path) !== spell(this.path ?? [])) return;
-    if (this.seen.tag !== draft.tag) return this.meet(this.path, draft.text);
+  /** Keeps what has been typed here until this entry is shown again. Returns what there is no room for any more. */
+  stash() {
+    const { draft } = this;
+    return draft && this.drafts.keep(draft);
+  }
+
+  /** Goes on with what was typed here before. */
+  async resume() {
+    const draft = this.drafts.take(this.path);
+    this.tellKept();
+    if (!draft || draft.text === this.shown) return;
+    this.editor.readOnly = false;
+    put(this.large);
     this.editor.value = draft.text;
+    this.base = draft.tag;
     this.buttons();
+    if (this.seen.tag === draft.tag) this.tell("", "You have typed this before. It is not saved.");
+    else await this.meet(this.path, draft.text);
+  }
+
+  /** Which other entries have unsaved edits. */
+  tellKept() {
+    const paths = this.drafts.paths();
+    this.kept.hidden = paths.length === 0;
+    put(this.kept, "Not saved: ", paths.map((path, i) => [i > 0 ? ", " : "", el("a", { href: hash(path) }, spell(path))]).flat());
   }
 
   get isEdited() { return this.seen !== null && this.editor.value !== this.shown; }
@@ -99,10 +126,17 @@ export class Entry {
     try {
       entry = await fetchEntry(path, anew ? null : this.seen?.tag);
     } catch (error) {
-      if (path === this.path) this.tell("bad", error.message);
+      // Both values, and what to do about them, stay.
+      if (path === this.path && !this.meets) {
+        this.tell("bad", error.message);
+        this.isUnread = true;
+      }
       return;
     }
-    if (path !== this.path || entry === null) return;
+    if (path !== this.path) return;
+    // It can be read again, also where nothing has changed.
+    if (this.isUnread) this.clear();
+    if (entry === null) return;
     // What was saved here meanwhile is no change by somebody else, and what was there before it is not there any more.
     if (changes !== this.changes || (!anew && entry.tag === this.seen?.tag)) return;
     if (!anew && this.isEdited) {
@@ -110,15 +144,15 @@ export class Entry {
       if (!this.meets) this.tell("warn", "This entry has changed since you began to edit it. Save shows both.");
       return;
     }
-    if (anew || !this.seen) {
-      put(this.note);
-      this.meets = false;
-    }
+    const isFirst = !this.seen;
+    if (anew || isFirst) this.clear();
     this.take(entry);
+    if (isFirst) await this.resume();
   }
 
   take(entry) {
     this.seen = entry;
+    this.base = null;
     const isLong = entry.text.length > SHOWN_MAX;
     this.editor.readOnly = isLong;
     this.shown = isLong ? entry.text.slice(0, SHOWN_MAX) : entry.text;
@@ -149,11 +183,37 @@ export class Entry {
     this.drop.disabled = !this.seen?.there || this.isChanging;
   }
 
+  typed() {
+    this.buttons();
+    this.meets?.();
+  }
+
+  /** Takes back what was told. */
+  clear() {
+    const hadFocus = this.note.contains(document.activeElement);
+    Object.assign(this, { meets: null, isUnread: false });
+    put(this.note);
+    if (hadFocus) this.title.focus();
+  }
+
   tell(kind, ...what) {
-    this.meets = false;
+    this.clear();
     put(this.note, el("div", { class: `box ${kind}` }, ...what));
     const words = what.map((part) => (typeof part === "string" ? part : "")).join(" ").trim();
     if (words) this.say(words);
+  }
+
+  /** Asks whether to delete what is seen now: one key, or one click, is soon made. */
+  ask() {
+    const { path } = this, { tag } = this.seen;
+    const act = () => {
+      this.clear();
+      if (path === this.path) this.change(null, tag);
+    };
+    const keep = el("button", { type: "button", onclick: () => { this.clear(); this.drop.focus(); } }, "Keep it");
+    this.tell("warn", `Delete ${spell(path)}? What is below it stays.`,
+      el("p", { class: "bar" }, el("button", { type: "button", onclick: act }, "Delete it"), keep));
+    keep.focus();
   }
 
   /** Makes a change of the entry that is shown, if it is still the one with that tag; null: it is deleted. */
@@ -179,11 +239,14 @@ export class Entry {
       else own = { ...NONE, there: true, text: mine, tag: (await send(path, mine, tag)).etag };
     } catch (error) {
       const isLate = error instanceof Refused && error.status === 412;
-      if (path !== this.path) return this.tellBefore(path, done, isLate ? "somebody else had changed it." : error.message);
-      return isLate ? this.meet(path, mine) : this.tell("bad", error.message);
+      if (path !== this.path) return this.tellBefore(path, done, isLate ? "somebody else had changed it." : whyUnmade(error));
+      return isLate ? this.meet(path, mine) : this.tell("bad", whyUnmade(error));
     }
     this.changed();
-    if (path !== this.path) return;
+    if (path !== this.path) {
+      this.drafts.made(path, mine, own.tag);
+      return this.tellKept();
+    }
     const told = mine === null ? "Deleted." : "Saved.";
     this.tell("good", told);
     let entry = own;
@@ -207,6 +270,10 @@ export class Entry {
   tellBefore(path, done, why) {
     const words = `${spell(path)} was not ${done}: ${why}`;
     if (!this.path) return;
+    this.tellAbove(words);
+  }
+
+  tellAbove(words) {
     put(this.before, el("div", { class: "box bad" }, words));
     this.say(words);
   }
@@ -226,19 +293,19 @@ export class Entry {
       return this.tell("good", "Somebody else has deleted it before.");
     }
     const overwrite = () => {
-      if (path !== this.path) return;
-      // What was typed since is the next edit.
-      if (mine !== null && !this.isEdited) this.editor.value = mine;
-      return this.change(mine, theirs.tag);
+      // What is shown now: more may have been typed since.
+      if (path === this.path) this.change(mine === null ? null : this.editor.value, theirs.tag);
     };
     const take = () => { if (path === this.path) this.load(true); };
-    this.tell("warn", "Somebody else has changed this entry since you saw it. Nothing was changed.",
-      pair("yours", mine, "theirs", theirs.there ? theirs.text : null),
+    const both = el("div");
+    const compare = () => put(both, pair("yours", mine === null ? null : this.editor.value, "theirs", theirs.there ? theirs.text : null));
+    compare();
+    this.tell("warn", "Somebody else has changed this entry since you saw it. Nothing was changed.", both,
       el("p", { class: "quiet" }, theirs.there ? [`theirs was written ${written(theirs.chain)} `, moment(theirs.time)] : "they deleted it"),
       el("p", { class: "bar" },
         el("button", { type: "button", onclick: overwrite }, mine === null ? "Delete theirs, too" : "Overwrite theirs"),
         el("button", { type: "button", onclick: take }, "Take theirs")));
-    this.meets = true;
+    this.meets = compare;
     this.note.querySelector("button")?.focus();
   }
 }

@@ -5,7 +5,14 @@
 const WRITTEN = { ".": ":.", ":": "::", " ": ":_" };
 const READ = { ".": ".", ":": ":", _: " " };
 
-/** Escapes within a string. Commands print control characters by their number, which is never half of a pair. */
+/** What no reader sees as it is: control characters, and marks that turn the direction of writing, so that a name looks like
+ * another one. As commands do, the page writes their numbers. */
+const UNSEEN = /[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+/** A written path, all of which is seen. */
+export const visible = (text) => text.replace(UNSEEN, (c) => `:u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
+/** Escapes within a string. Such a number is never half of a pair. */
 const ESCAPE = /:(?:([.:_])|u((?!d[89a-f])[0-9a-f]{4}))/gi;
 const ESCAPE_HERE = new RegExp(ESCAPE, "iy");
 
@@ -26,7 +33,8 @@ function segment(part) {
 
 /** A segment as a written element. */
 function element(segment) {
-  return segment[0] === ":" ? segment : segment.replace(/[.: ]/g, (c) => WRITTEN[c]);
+  const written = segment[0] === ":" ? segment : segment.replace(/[.: ]/g, (c) => WRITTEN[c]);
+  return visible(written);
 }
 
 /** The segments of a written path. */

@@ -2,7 +2,8 @@
 // was scrolled out of sight for long is forgotten and asked for again. Moves by the keys of a tree grid.
 
 import { json, at } from "./api.js";
-import { el, text } from "./dom.js";
+import { el, text, count } from "./dom.js";
+import { spell } from "./paths.js";
 
 /** Children that are asked for at once. */
 const BLOCK = 200;
@@ -83,10 +84,13 @@ export class Tree {
     this.chosen = chosen;
     this.cursor = 0;
     this.selected = "";
+    // Whether to go on to the last row, however many are still to come.
+    this.toEnd = false;
     this.pool = [];
     this.rows = el("div", { class: "rows", role: "rowgroup" });
     this.grid = el("div", { class: "tree", role: "treegrid", tabindex: "0", "aria-label": label, onkeydown: (e) => this.key(e), onclick: (e) => this.click(e) }, this.rows);
     this.grid.addEventListener("scroll", () => this.drawSoon(), { passive: true });
+    for (const kind of ["wheel", "pointerdown"]) this.grid.addEventListener(kind, () => { this.toEnd = false; }, { passive: true });
     this.size = new ResizeObserver(() => this.drawSoon());
     this.size.observe(this.grid);
   }
@@ -176,8 +180,11 @@ export class Tree {
       if (branch.counts.length === 0) branch.done = false;
     }
     branch.busy.delete(block);
-    if (!branch.error) this.drawSoon();
-    else this.draw(false);
+    const goes = this.toEnd;
+    if (branch.error || this.root.done) this.toEnd = false;
+    if (branch.error) this.draw(false);
+    else if (goes) this.move(this.root.total - 1);
+    else this.drawSoon();
   }
 
   drawSoon() {
@@ -196,12 +203,16 @@ export class Tree {
     return { total, fit, height, scaled, first: Math.max(0, Math.min(first, total - 1)), scrollTop };
   }
 
+  stretch(height) {
+    const high = `${height}px`;
+    if (this.rows.style.height !== high) this.rows.style.height = high;
+  }
+
   draw(loads = true) {
     if (this.closed) return;
     const { total, fit, height, scaled, first, scrollTop } = this.seen();
     this.cursor = Math.max(0, Math.min(this.cursor, total - 1));
-    const high = `${height}px`;
-    if (this.rows.style.height !== high) this.rows.style.height = high;
+    this.stretch(height);
     const from = Math.max(0, first - SPARE), to = Math.min(total, first + fit + SPARE);
     let current = "";
     for (let n = from; n < to; n++) {
@@ -239,12 +250,14 @@ export class Tree {
     return this.pool[i];
   }
 
-  fill(node, { branch, level, item }, n) {
+  fill(node, { branch, level, index, block, item }, n) {
     const [name, value] = node.children;
     const child = item && branch.open.get(item.name);
     const sign = item?.more ? (child ? "▾ " : "▸ ") : "   ";
-    text(name, item ? sign + item.name : `   ${branch.error || "…"}`);
-    text(value, item?.start ? `${item.start}…` : item?.value === undefined ? "" : JSON.stringify(item.value));
+    text(name, item ? sign + spell([item.name]) : `   ${branch.error || "…"}`);
+    const isNext = !item && index > 0 && !branch.done && block >= branch.counts.length;
+    if (isNext) text(value, `${count(index)} loaded, more follow; the key End goes to the last, and a path can be typed above`);
+    else text(value, item?.start ? `${item.start}…` : item?.value === undefined ? "" : JSON.stringify(item.value));
     node.style.paddingLeft = `${level * 16 - 10}px`;
     node.setAttribute("aria-level", level);
     node.setAttribute("aria-rowindex", n + 1);
@@ -273,13 +286,14 @@ export class Tree {
   }
 
   move(to) {
-    const { total, first, fit, scaled } = this.seen();
+    const { total, first, fit, height: high, scaled } = this.seen();
     this.cursor = Math.max(0, Math.min(to, total - 1));
+    // Children may have come since: without room for them, nothing scrolls there.
+    this.stretch(high);
     const whole = Math.floor(this.grid.clientHeight / ROW);
     if (this.cursor < first || this.cursor >= first + whole) {
       const top = this.cursor < first ? this.cursor : this.cursor - whole + 1;
-      const height = Math.min(total * ROW, HEIGHT_MAX) - this.grid.clientHeight;
-      this.grid.scrollTop = scaled ? (height * top) / Math.max(1, total - fit) : top * ROW;
+      this.grid.scrollTop = scaled ? ((high - this.grid.clientHeight) * top) / Math.max(1, total - fit) : top * ROW;
     }
     this.draw();
   }
@@ -302,6 +316,7 @@ export class Tree {
     };
     if (!(event.key in acts)) return;
     event.preventDefault();
+    this.toEnd = event.key === "End" && !this.root.done;
     acts[event.key](index);
   }
 

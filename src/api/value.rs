@@ -299,6 +299,7 @@ fn sent_value(body: &[u8], is_msgpack: bool) -> Result<Value, Failure> {
         JsonError::Value(error) => wrong(error),
         // As in MessagePack.
         JsonError::TooDeep => Failure { code: String::from("too_large"), text: error.to_string() },
+        JsonError::Syntax(_) => Failure::bad_request(format!("the body is {error}")),
         error => bad(&error.to_string()),
     })
 }

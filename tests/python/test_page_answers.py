@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import msgpack_raw as mp
 import pytest
-from page_entry import LAMP, Held, lamp_page, log_in
+from page_entry import LAMP, Held, lamp_page, log_in, press
 from page_source import Source
 from playwright.sync_api import expect
 
@@ -29,7 +29,7 @@ def test_an_answer_that_comes_late_touches_no_other_entry(writable, watch, butto
         conn.ok("set_value", path=LANTERN, value="other")
         value.fill('"mine"')
         held = Held(page, "**/v1/kv/site/lamp", "PUT" if button == "Save" else "DELETE")
-        page.get_by_role("button", name=button).click()
+        press(page, button)
         held.wait_for(1)
         page.evaluate("location.hash = '#data/site/lantern'")
         expect(value).to_have_value('"other"')
@@ -56,7 +56,7 @@ def test_an_answer_that_comes_late_touches_no_other_entry(writable, watch, butto
 def test_what_is_typed_while_a_delete_is_under_way_is_kept(writable, watch):
     with lamp_page(writable, watch) as (conn, page, value):
         held = Held(page, "**/v1/kv/site/lamp", "DELETE")
-        page.get_by_role("button", name="Delete").click()
+        press(page, "Delete")
         held.wait_for(1)
         # A second change could only be taken for that of somebody else.
         expect(page.get_by_role("button", name="Delete")).to_be_disabled()
@@ -74,7 +74,7 @@ def test_what_is_typed_while_a_delete_is_under_way_is_kept(writable, watch):
 def test_what_somebody_else_has_deleted_before_is_not_met_with_both_values(writable, watch):
     with lamp_page(writable, watch) as (conn, page, value):
         held = Held(page, "**/v1/kv/site/lamp", "DELETE")
-        page.get_by_role("button", name="Delete").click()
+        press(page, "Delete")
         held.wait_for(1)
         conn.ok("delete_value", path=LAMP)
         held.release(0)
@@ -98,7 +98,7 @@ def test_a_label_that_a_proxy_has_weakened_is_the_same_one(writable, watch):
         page.get_by_role("button", name="Save").click()
         expect(page.locator(".box")).to_have_text("Saved.")
         assert conn.ok("get_value", path=LAMP)["value"] == "mine"
-        page.get_by_role("button", name="Delete").click()
+        press(page, "Delete")
         expect(page.locator(".box")).to_have_text("Deleted.")
 
 
@@ -108,7 +108,7 @@ def test_a_change_that_cannot_be_read_back_is_made_all_the_same(writable, watch,
         page.route("**/v1/kv/site/lamp", lambda route: route.abort() if route.request.method == "GET" else route.continue_())
         save, delete = (page.get_by_role("button", name=name) for name in ("Save", "Delete"))
         value.fill('"mine"')
-        page.get_by_role("button", name=button).click()
+        press(page, button)
         told = "Saved." if button == "Save" else "Deleted."
         expect(page.locator(".box")).to_contain_text(f"{told} What is there now could not be read: there is no connection")
         expect(value).to_have_value('"mine"' if button == "Save" else "")
@@ -231,12 +231,12 @@ def test_a_change_that_is_not_answered_may_have_been_made(writable, watch, butto
     with lamp_page(writable, watch, lambda page: page.clock.install()) as (conn, page, value):
         value.fill('"mine"')
         with frozen(node):
-            page.get_by_role("button", name=button).click()
+            press(page, button)
             expect(page.get_by_role("button", name=button)).to_be_disabled()
             page.clock.fast_forward(ANSWER_MS)
             box = page.locator(".box.bad")
             expect(box).to_contain_text("the node has not answered for 30 s. The change may have been made")
-        page.get_by_role("button", name=button).click()
+        press(page, button)
         expect(page.locator(".box.good")).to_have_text("Saved." if button == "Save" else "Deleted.")
         assert conn.reply(conn.start("get_value", path=LAMP)).get("value") == ("mine" if button == "Save" else None)
 

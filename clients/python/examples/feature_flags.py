@@ -1,4 +1,4 @@
-"""All flags in memory, kept up to date by a watch: `python feature_flags.py [SEED]`."""
+"""All flags in memory, kept up to date by a watch: `python feature_flags.py [SEED…]`."""
 
 import asyncio
 import sys
@@ -46,8 +46,8 @@ class Flags:
                         self._ready.set()
 
 
-async def main(seed: str) -> None:
-    async with Client.connect(seed) as client:
+async def main(*seeds: str) -> None:
+    async with Client.connect(*seeds) as client:
         await client.put("flags.dark_mode", True)
         async with Flags(client) as flags:
             print("dark mode:", flags["dark_mode"], "- beta:", flags["beta"])
@@ -59,4 +59,5 @@ async def main(seed: str) -> None:
         await client.delete_tree("flags")
 
 
-asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:27586"))
+# Without seeds, those of the ticket in DISTKV_TICKET are taken, or else 127.0.0.1.
+asyncio.run(main(*sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""A counter with several writers, by versions as preconditions: `python shared_counter.py [SEED]`.
+"""A counter with several writers, by versions as preconditions: `python shared_counter.py [SEED…]`.
 
 Exact as long as all writers reach the same node: not over a split, nor when a node freezes for about two seconds or is
 killed, so that some of them go on at another one. Then two nodes can each take a next number; one is lost, and reported
@@ -29,19 +29,20 @@ async def add_one(client: Client) -> None:
             # Somebody was there first.
 
 
-async def write(seed: str) -> None:
-    async with Client.connect(seed) as client:
+async def write(seeds: tuple[str, ...]) -> None:
+    async with Client.connect(*seeds) as client:
         for _ in range(TURNS):
             await add_one(client)
 
 
-async def main(seed: str) -> None:
-    async with Client.connect(seed) as client:
+async def main(*seeds: str) -> None:
+    async with Client.connect(*seeds) as client:
         await client.delete("counter")
-        await asyncio.gather(*(write(seed) for _ in range(WRITERS)))
+        await asyncio.gather(*(write(seeds) for _ in range(WRITERS)))
         count = await client.get("counter", int)
         print(f"{WRITERS} writers counted to {count}")
         assert count == WRITERS * TURNS
 
 
-asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:27586"))
+# Without seeds, those of the ticket in DISTKV_TICKET are taken, or else 127.0.0.1.
+asyncio.run(main(*sys.argv[1:]))

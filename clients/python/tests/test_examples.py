@@ -8,8 +8,10 @@ from pathlib import Path as File
 
 import pytest
 from conftest import UNHURRIED
+from test_access import add_users, run
 
 from distkv_client import Client, KeyNotFoundError, RefusedError
+from distkv_client.testing import Cluster
 
 PROJECT = File(__file__).parents[1]
 EXAMPLES = sorted((PROJECT / "examples").glob("*.py"))
@@ -22,6 +24,18 @@ def test_example(file, shared):
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=150)
     assert done.returncode == 0 and done.stdout, done.stderr
     assert "Error" not in done.stderr and "never" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("file", [file for file in EXAMPLES if file.stem != "watch_resume"], ids=lambda file: file.stem)
+def test_example_where_clients_must_log_in(file, tmp_path):
+    with Cluster(2) as cluster:
+        add_users(cluster, tmp_path)
+        login = ("--user", "ann", "--method", "password", "--secret", str(tmp_path / "ann"))
+        run("ticket", "new", *cluster.seeds, *login, "--to", str(tmp_path / "app.ticket"))
+        environment = {**os.environ, "PYTHONPATH": str(PROJECT / "src"), "DISTKV_TICKET": f"@{tmp_path / 'app.ticket'}"}
+        command = [sys.executable, "-X", "dev", str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=150)
+        assert done.returncode == 0 and done.stdout, done.stderr
 
 
 def test_there_are_four_examples():

@@ -32,6 +32,7 @@ const FILES: &[File] = &[
     file!("conflicts.js", "text/javascript; charset=utf-8"),
     file!("data.js", "text/javascript; charset=utf-8"),
     file!("dom.js", "text/javascript; charset=utf-8"),
+    file!("drafts.js", "text/javascript; charset=utf-8"),
     file!("entry.js", "text/javascript; charset=utf-8"),
     file!("history.js", "text/javascript; charset=utf-8"),
     file!("paths.js", "text/javascript; charset=utf-8"),

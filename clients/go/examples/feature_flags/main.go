@@ -1,4 +1,4 @@
-// All flags in memory, kept up to date by a watch: go run ./examples/feature_flags [SEED].
+// All flags in memory, kept up to date by a watch: go run ./examples/feature_flags [SEED…].
 package main
 
 import (

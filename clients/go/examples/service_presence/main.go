@@ -1,4 +1,4 @@
-// Which services are up, by recent heartbeats: go run ./examples/service_presence [SEED].
+// Which services are up, by recent heartbeats: go run ./examples/service_presence [SEED…].
 //
 // Each service writes a number that rises; who watches takes a service for gone when its number has not risen for a while by
 // the watcher's own clock, so no clocks are compared.

@@ -1,4 +1,4 @@
-// A counter with several writers, by versions as preconditions: go run ./examples/shared_counter [SEED].
+// A counter with several writers, by versions as preconditions: go run ./examples/shared_counter [SEED…].
 //
 // Exact as long as all writers reach the same node: not over a split, nor when a node freezes for about two seconds or is
 // killed, so that some of them go on at another one. Then two nodes can each take a next number; one is lost, and reported as
