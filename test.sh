@@ -2,8 +2,8 @@
 # All tests, in one command: format, lints, tests, documentation, and the real Python DistKV
 # client against real nodes. Stops at the first step that fails.
 #
-# Needs Rust, a C compiler, Python 3.11 with venv, `ip`, `jq`, `curl`, Prometheus' `promtool` and Chromium
-# (Debian 12: apt-get install gcc python3-venv iproute2 jq curl prometheus chromium), and root or a kernel that
+# Needs Rust, a C compiler, Python 3.11 with venv, `ip`, `jq`, `curl`, Prometheus' `promtool`, Redis and
+# Chromium (Debian 12: apt-get install gcc python3-venv iproute2 jq curl prometheus redis-server chromium), and root or a kernel that
 # lets users make namespaces; the Python client is installed into a virtual environment below the target directory, once.
 # `cargo nextest` and `cargo deny` are used if they are there.
 #

@@ -16,7 +16,7 @@ type TopicMessage struct {
 	// Data is its value; none if it is no MessagePack: then Raw has its bytes.
 	Data Value
 	Raw  []byte
-	// Dropped counts messages before it that were lost since this monitor did not keep up.
+	// Dropped counts messages that were lost just before it, since this monitor did not keep up.
 	Dropped int64
 }
 

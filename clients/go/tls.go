@@ -12,6 +12,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 
 	"distkv.example/client/internal/msgpack"
@@ -110,8 +111,12 @@ func privateKey(der []byte) (any, error) {
 	return x509.ParsePKCS1PrivateKey(der)
 }
 
-// begin makes a session over a socket, and knows the node at its end.
+// begin makes a session over a socket, and knows the node at its end. The zone of an IPv6 address is this machine's, so no
+// certificate has it.
 func (t *TLS) begin(ctx context.Context, socket net.Conn, host string) (net.Conn, error) {
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Zone() != "" {
+		host = ip.WithZone("").String()
+	}
 	made, _ := t.files.now()
 	config := made.Clone()
 	config.ServerName = host

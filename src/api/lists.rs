@@ -107,8 +107,11 @@ pub(super) async fn history(
         "cut": message.bool("cut").unwrap_or_default(),
         "gaps": message.bool("gaps").unwrap_or_default(),
     });
-    if let (Some(hole), Some(fields)) = (message.str("hole"), told.as_object_mut()) {
-        fields.insert("hole".into(), hole.into());
+    if let (Some(holes), Some(fields)) = (message.get("holes"), told.as_object_mut()) {
+        fields.insert("holes".into(), entry::value(holes)?);
+        if let Some(more) = message.u64("more_holes") {
+            fields.insert("more_holes".into(), entry::number(more));
+        }
     }
     let text = format!("{told}\n");
     let mut reply = Reply::new(StatusCode::OK, JSON, Vec::new());

@@ -280,8 +280,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = match parsed {
         Ok(cli) => cli.command.with(cli.before).and_then(execute),
         Err(mut error) => {
-            other_words::name_whole_word(&mut error, &args, &Cli::command());
-            let code = match other_words::advice(&error) {
+            let command = Cli::command();
+            other_words::keep_near(&mut error);
+            other_words::name_whole_word(&mut error, &args, &command);
+            let code = match other_words::advice(&error, &args, &command) {
                 Some(text) => CliError::Usage(text).tell(is_json),
                 None => error::explain(&error, is_json),
             };
@@ -305,9 +307,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn execute(command: Command) -> Result<(), CliError> {
     open_files::require()?;
     match command {
-        Command::Run(args) => run::node_process::run(args.prepare()?),
-        Command::Join(args) => run::node_process::run(args.prepare()?),
-        Command::Start(args) => run::node_process::run(args.prepare()?),
+        Command::Run(args) => run::node_process::run(|| args.prepare()),
+        Command::Join(args) => run::node_process::run(|| args.prepare()),
+        Command::Start(args) => run::node_process::run(|| args.prepare()),
         Command::Config(args) => run::check::run(args),
         Command::Demo(args) => run::demo::run(args),
         Command::Get(args) => rt::block_on(data::get::run(args)),

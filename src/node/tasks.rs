@@ -222,6 +222,10 @@ fn for_pages(report: &Report) -> Option<(&'static str, String)> {
         | Report::ResyncProgress { .. }
         | Report::ResyncDone { .. }
         | Report::Purged { .. } => return None,
+        // As where only a purge has not come here: no change is missing.
+        Report::CatchUpStarted { peer, missing: 0 } => {
+            ("catch-up", format!("asked {peer} whether it knows more"))
+        }
         Report::CatchUpStarted { peer, missing } => {
             let missing = count_of(*missing, "change that is", "changes that are");
             ("catch-up", format!("asked {peer} for {missing} missing here"))
@@ -256,4 +260,20 @@ fn for_pages(report: &Report) -> Option<(&'static str, String)> {
 
 fn names(list: &[NodeName]) -> String {
     list.iter().map(NodeName::as_str).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_told_of_no_changes_that_are_missing_only_where_some_are() {
+        let told = |missing| {
+            let peer = NodeName::new("n2").unwrap();
+            for_pages(&Report::CatchUpStarted { peer, missing }).unwrap().1
+        };
+        assert_eq!(told(0), "asked n2 whether it knows more");
+        assert_eq!(told(1), "asked n2 for 1 change that is missing here");
+        assert_eq!(told(2), "asked n2 for 2 changes that are missing here");
+    }
 }

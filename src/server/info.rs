@@ -117,8 +117,15 @@ pub trait NodeInfo: Send + Sync {
         None
     }
 
-    /// One line for people about members that are up and have had no link for long. Quick: no waiting, no I/O.
+    /// One line for people about members that are up and have had no link for long, or about a node that began alone and
+    /// that no peer has taken in since. Quick: no waiting, no I/O.
     fn unlinked(&self) -> Option<String> {
+        None
+    }
+
+    /// One line for people about linked members from which no datagrams (UDP) come through, or only now and then. Quick: no
+    /// waiting, no I/O.
+    fn unheard(&self) -> Option<String> {
         None
     }
 
@@ -467,62 +474,9 @@ impl MemberInfo {
     }
 }
 
-/// A member that is linked and that membership has not heard of for so long is warned of: datagrams that get through take
-/// seconds.
-const UNHEARD_WARN_MS: u64 = 60_000;
-
-/// A line for people about those that are linked by TCP, and from which no datagrams (UDP) get through, here or by way of
-/// others: whether they have failed is then seen late.
-#[must_use]
-pub(crate) fn unheard_warning(members: &[MemberInfo]) -> Option<String> {
-    let is_unheard = |member: &&MemberInfo| {
-        let is_silent = matches!(member.state, MemberState::Joining | MemberState::Down);
-        is_silent && member.linked && member.since_ms >= UNHEARD_WARN_MS
-    };
-    let unheard: Vec<&MemberInfo> = members.iter().filter(is_unheard).collect();
-    let longest = unheard.iter().map(|member| member.since_ms).max()?;
-    let names: Vec<String> = unheard.iter().map(|member| member.name.clone()).collect();
-    Some(format!(
-        "linked, but for {} no datagrams have come through: {}; let UDP through to the gossip ports, and give all of them \
-         addresses of one kind (IPv4 or IPv6)",
-        show_ms(longest),
-        names_text(&names)
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn who_is_linked_and_not_heard_of_for_a_minute_is_warned_of() {
-        let member = |name: &str, state, since_ms| MemberInfo {
-            name: name.to_owned(),
-            incarnation: Incarnation(1),
-            gossip: String::new(),
-            client: None,
-            state,
-            linked: true,
-            secured: false,
-            ready: true,
-            lagging: false,
-            acked: Tick::default(),
-            since_ms,
-            software: None,
-        };
-        let (long, short) = (UNHEARD_WARN_MS, UNHEARD_WARN_MS - 1);
-        let fine = [member("n1", MemberState::Up, long), member("n2", MemberState::Joining, short)];
-        let down = [member("n1", MemberState::Down, long)];
-        assert!(unheard_warning(&down).unwrap().contains("no datagrams have come through: n1"));
-        assert_eq!(unheard_warning(&fine), None);
-        let [n3, n4] = [("n3", long), ("n4", 5 * long)]
-            .map(|(name, since)| member(name, MemberState::Joining, since));
-        let told = unheard_warning(&[fine.to_vec(), vec![n3, n4]].concat()).unwrap();
-        assert!(
-            told.starts_with("linked, but for 5 min no datagrams have come through: n3 and n4; "),
-            "{told}"
-        );
-    }
 
     fn silent(names: &[&str], since_ms: u64, changes: u64) -> SilentMembers {
         SilentMembers {

@@ -56,7 +56,7 @@ pub use info::{
     StorageStatus,
 };
 pub use past::PastRefusal;
-pub(crate) use past::PastState;
+pub(crate) use past::{PastState, moment_text};
 pub(crate) use purge_block::PurgeBlock;
 
 use crate::engine::Engine;

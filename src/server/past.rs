@@ -1,5 +1,7 @@
 //! A state of a node's past, as the node gives it to the client port; or why there is none.
 
+use jiff::Timestamp;
+
 use crate::engine::Image;
 use crate::storage::recover::PastGap;
 
@@ -30,4 +32,11 @@ pub enum PastRefusal {
     },
     /// It cannot be read.
     Failed(String),
+}
+
+/// A moment, in milliseconds since 1970, for people: in UTC.
+pub(crate) fn moment_text(ms: u64) -> String {
+    let ms = i64::try_from(ms).unwrap_or(i64::MAX);
+    let moment = Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX);
+    format!("{moment:.3}")
 }

@@ -588,7 +588,7 @@ fn messages_on_topics_reach_monitors_on_other_nodes() {
             cluster.node(0).hub().handle(send, NO_LATER);
             let mut got = Vec::new();
             let arrived = || {
-                got.extend(inbox.take_messages(monitor, 10).0);
+                got.extend(inbox.take_messages(monitor, 10).into_iter().map(|it| it.message));
                 !got.is_empty()
             };
             assert!(wait_until(PATIENCE, arrived).await);

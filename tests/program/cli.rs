@@ -7,6 +7,7 @@ mod commands;
 mod directories;
 mod fake;
 mod files;
+mod from_other_stores;
 mod given;
 mod given_up;
 mod gone_reader;

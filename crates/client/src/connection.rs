@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_channel::{Receiver, TrySendError};
+use futures::FutureExt as _;
 use futures::future::{Either, pending, select};
 
 use super::credentials::Access;
@@ -329,6 +330,23 @@ impl Connection {
         self.request_in(Use::Call, action, fields, time).await
     }
 
+    /// The same of a request that takes long. When `stop` ends before the reply has come, the node is asked to stop, and its
+    /// reply is waited for all the same: that it is done, or an error that tells how much of it is ([`ServerError::changed`]).
+    ///
+    /// # Errors
+    /// As [`Connection::request`].
+    ///
+    /// [`ServerError::changed`]: crate::ServerError::changed
+    pub async fn request_until(
+        &self,
+        action: &str,
+        fields: &Fields,
+        time: Option<Duration>,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Message, ClientError> {
+        self.ask((Use::Call, stop), action, fields, time).await
+    }
+
     /// The same in a place of this kind.
     async fn request_in(
         &self,
@@ -337,6 +355,17 @@ impl Connection {
         fields: &Fields,
         time: Option<Duration>,
     ) -> Result<Message, ClientError> {
+        self.ask((place, pending()), action, fields, time).await
+    }
+
+    async fn ask(
+        &self,
+        (place, stop): (Use, impl Future<Output = ()>),
+        action: &str,
+        fields: &Fields,
+        time: Option<Duration>,
+    ) -> Result<Message, ClientError> {
+        let mut stop = pin!(stop.fuse());
         // Of what changes nothing, which is the more usual, the time is not looked at.
         let limit = time.map(|time| (time, rt::now()));
         let mut is_first = true;
@@ -347,7 +376,15 @@ impl Connection {
                 self.shared.node_clock.after(time.saturating_sub(since))
             });
             self.send(&open, action, fields, by).await?;
-            let message = open.messages.take().await.ok_or_else(|| self.shared.lost())?;
+            let message = match select(pin!(open.messages.take()), stop.as_mut()).await {
+                Either::Left((message, _)) => message,
+                Either::Right(((), answer)) => {
+                    self.stop(open.seq);
+                    is_first = false;
+                    answer.await
+                }
+            };
+            let message = message.ok_or_else(|| self.shared.lost())?;
             if let Some(error) = message.error() {
                 let is_late = by.is_some() && error.has_code("too_late");
                 let clock = message.u64("clock").filter(|_| is_late);

@@ -139,6 +139,8 @@ pub struct ServerError {
     pub text: String,
     /// The node says that it has made the change: it is not refused, only not confirmed, or not safe.
     pub is_made: bool,
+    /// Of a request that was stopped: how many entries it had changed.
+    pub changed: Option<u64>,
     /// Of a refusal by an access list: the user, and the whole path in text form. An admin has them explained.
     pub explain: Option<Box<(String, String)>>,
 }
@@ -147,7 +149,7 @@ impl ServerError {
     /// One that says nothing of a change that was made.
     #[must_use]
     pub fn new(code: Option<String>, text: String) -> ServerError {
-        ServerError { code, text, is_made: false, explain: None }
+        ServerError { code, text, is_made: false, changed: None, explain: None }
     }
 
     /// Whether it says that the client is not let in.

@@ -286,7 +286,8 @@ impl Message {
         let text = as_str(text).unwrap_or("an error that is not told as text").to_owned();
         let (code, is_made) = (self.str("code").map(str::to_owned), self.bool("made"));
         let explain = self.get("explain").and_then(as_pair).map(Box::new);
-        Some(ServerError { code, text, is_made: is_made == Some(true), explain })
+        let changed = self.u64("changed");
+        Some(ServerError { code, text, is_made: is_made == Some(true), changed, explain })
     }
 }
 

@@ -54,6 +54,8 @@ enum Purpose {
     Change,
     /// What its exit code says, too: the command goes on.
     Verdict,
+    /// Where a node is that serves from now on.
+    Node,
 }
 
 impl Output {
@@ -77,6 +79,11 @@ impl Output {
     /// not to the end (`distkv-node snapshot diff a b | head -1`).
     pub fn of_verdict(json: bool) -> Output {
         Output { purpose: Purpose::Verdict, ..Output::new(json) }
+    }
+
+    /// The same for a node that tells where it is, and ends if that cannot be written.
+    pub fn of_node(json: bool) -> Output {
+        Output { purpose: Purpose::Node, ..Output::new(json) }
     }
 
     /// One line. It may stay in the buffer until [`Output::flush`].
@@ -132,6 +139,9 @@ impl Output {
             CliError::Failure(_) if matches!(self.purpose, Purpose::Read | Purpose::Verdict) => {
                 Err(CliError::Unwritten(format!("cannot write to standard output: {error}")))
             }
+            CliError::Failure(_) if self.purpose == Purpose::Node => Err(CliError::Failure(
+                format!("cannot write to standard output: {error}; the node has ended"),
+            )),
             error => Err(error),
         }
     }
@@ -192,6 +202,18 @@ pub fn text_of(value: &[u8]) -> String {
     match text_from_msgpack(value) {
         Ok(text) => printable(&text).into_owned(),
         Err(error) => format!("({error})"),
+    }
+}
+
+/// Characters of a value that are shown to people where it stands in a line with other things.
+const VALUE_CHARS: usize = 120;
+
+/// The same, cut where it is long.
+pub fn short_text_of(value: &[u8]) -> String {
+    let text = text_of(value);
+    match text.char_indices().nth(VALUE_CHARS) {
+        None => text,
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
     }
 }
 
@@ -333,6 +355,14 @@ mod tests {
         assert_eq!(shell_word("it's"), r"'it'\''s'");
         assert_eq!(shell_word(""), "''");
         assert_eq!(shell_word("it's\n\\a\u{9b}"), r"$'it\'s\012\\a\302\233'");
+    }
+
+    #[test]
+    fn long_values_are_cut() {
+        let mut long = vec![0xda, 1, 0x2c];
+        long.extend([b'x'; 300]);
+        assert_eq!(short_text_of(&long).chars().count(), VALUE_CHARS + 1);
+        assert_eq!(short_text_of(&[7]), "7");
     }
 
     #[test]

@@ -444,6 +444,12 @@ impl Remote {
         Remote { until: self.until.map(|until| until.saturating_add(waited)), ..self }
     }
 
+    /// How long an answer may take.
+    #[must_use]
+    pub fn answer_time(&self) -> Duration {
+        self.timeout
+    }
+
     /// To be asked before a new secret is sent, or asked for.
     ///
     /// # Errors
@@ -471,13 +477,26 @@ impl Remote {
         let asked = async {
             // What the node gets when nobody waits any more is not to be done.
             let time = (!only_reads(action)).then(|| self.time_left().min(self.begins));
-            match self.connection.request_within(action, fields, time).await {
-                Err(ClientError::Server(error)) => Ok(Err(error)),
-                reply => reply.map(Ok),
-            }
+            answered(self.connection.request_within(action, fields, time).await)
         };
         let reply = self.in_time(asked).await;
         if only_reads(action) { reply.map_err(CliError::of_read) } else { reply }
+    }
+
+    /// Asks for a change that takes long. When `stop` ends, the node is asked to stop, and its answer is waited for all the same.
+    ///
+    /// # Errors
+    /// There is no answer. What the node refuses, or has stopped, is the inner error.
+    pub async fn request_until(
+        &self,
+        action: &str,
+        fields: &Fields,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Result<Message, ServerError>, CliError> {
+        let time = Some(self.time_left().min(self.begins));
+        let asked =
+            async { answered(self.connection.request_until(action, fields, time, stop).await) };
+        self.in_time(asked).await
     }
 
     /// Asks for a stream, and waits for its start. No stream changes anything.
@@ -542,6 +561,16 @@ impl Remote {
 
 fn only_reads(action: &str) -> bool {
     Action::of(action.as_bytes()).is_some_and(Action::only_reads)
+}
+
+/// What the node answers, if it does.
+fn answered(
+    reply: Result<Message, ClientError>,
+) -> Result<Result<Message, ServerError>, ClientError> {
+    match reply {
+        Err(ClientError::Server(error)) => Ok(Err(error)),
+        reply => reply.map(Ok),
+    }
 }
 
 /// Why no connection came about.

@@ -17,6 +17,8 @@ pub enum Signal {
     Terminate,
     /// SIGHUP.
     HangUp,
+    /// SIGUSR1 or SIGUSR2, by its name: nothing is to be done. Without a handler, the system ends the process.
+    OfNoMeaning(&'static str),
 }
 
 /// A file that would be longer than the process's limit for files (`ulimit -f`) is an error of the write from now on, like
@@ -51,7 +53,7 @@ impl Ends {
 }
 
 /// Calls `handler` for each signal from now on, on a thread of its own (so that signals are
-/// heard also when the runtime is not). The default action of these signals is off from here on,
+/// heard also when the runtime is not); SIGUSR1 and SIGUSR2 are heard, too. The default action of these signals is off from here on,
 /// also where that would be none, as in a container's first process.
 ///
 /// # Errors
@@ -99,9 +101,13 @@ fn refused(error: io::Error) -> CliError {
 }
 
 fn listen(hang_up_ends: bool, mut handler: impl FnMut(Signal) + Send + 'static) -> io::Result<()> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let all = [SIGINT, SIGTERM, SIGHUP];
-    let heeded = if hang_up_ends && is_ignored(SIGHUP) { &all[..2] } else { &all[..] };
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+    let heeded: &[i32] = match hang_up_ends {
+        true if is_ignored(SIGHUP) => &[SIGINT, SIGTERM],
+        true => &[SIGINT, SIGTERM, SIGHUP],
+        // What serves for long gets those that are meant for other programs, too.
+        false => &[SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2],
+    };
     let mut signals = signal_hook::iterator::Signals::new(heeded)?;
     let mut ends = Ends::default();
     spawn_thread("signals", move || {
@@ -110,6 +116,8 @@ fn listen(hang_up_ends: bool, mut handler: impl FnMut(Signal) + Send + 'static) 
                 SIGINT if ends.is_another(now()) => handler(Signal::Interrupt),
                 SIGTERM if ends.is_another(now()) => handler(Signal::Terminate),
                 SIGHUP if !hang_up_ends || ends.is_another(now()) => handler(Signal::HangUp),
+                SIGUSR1 => handler(Signal::OfNoMeaning("SIGUSR1")),
+                SIGUSR2 => handler(Signal::OfNoMeaning("SIGUSR2")),
                 _ => {}
             }
         }

@@ -226,9 +226,19 @@ pub(super) enum Pushed {
 
 #[derive(Default)]
 struct MonitorQueue {
-    messages: VecDeque<Arc<TopicMessage>>,
+    messages: VecDeque<HeardMessage>,
     bytes: usize,
+    /// Messages behind all of `messages` for which there was no room.
     dropped: u64,
+}
+
+/// A message of a monitor's queue.
+#[derive(Debug)]
+pub struct HeardMessage {
+    /// How many messages just before it were dropped, because the client did not keep up.
+    pub dropped: u64,
+    /// The message itself.
+    pub message: Arc<TopicMessage>,
 }
 
 /// A message that waits for monitors; all of them share it.
@@ -438,7 +448,8 @@ impl Inbox {
         }
         queue.bytes += cost;
         let was_empty = queue.messages.is_empty();
-        queue.messages.push_back(Arc::clone(message));
+        let dropped = std::mem::take(&mut queue.dropped);
+        queue.messages.push_back(HeardMessage { dropped, message: Arc::clone(message) });
         state.places += 1;
         state.account();
         if was_empty {
@@ -498,26 +509,24 @@ impl Inbox {
         was_lapsed
     }
 
-    /// Takes at most `max` messages of a monitor (and about [`TAKE_BYTES_MAX`] bytes), oldest
-    /// first, and how many were dropped
-    /// since the last call because the client did not keep up.
-    pub fn take_messages(&self, id: MonitorId, max: usize) -> (Vec<Arc<TopicMessage>>, u64) {
+    /// Takes at most `max` messages of a monitor (and about [`TAKE_BYTES_MAX`] bytes), oldest first. Those that were
+    /// dropped behind the last one that waits are told with the next one that finds room.
+    pub fn take_messages(&self, id: MonitorId, max: usize) -> Vec<HeardMessage> {
         let mut state = self.state.lock();
-        let Some(queue) = state.monitors.get_mut(&id) else { return (Vec::new(), 0) };
-        let mut messages: Vec<Arc<TopicMessage>> = Vec::new();
+        let Some(queue) = state.monitors.get_mut(&id) else { return Vec::new() };
+        let mut messages = Vec::new();
         let mut bytes = 0;
         while messages.len() < max
             && bytes < TAKE_BYTES_MAX
-            && let Some(message) = queue.messages.pop_front()
+            && let Some(heard) = queue.messages.pop_front()
         {
-            bytes += message.cost();
-            messages.push(message);
+            bytes += heard.message.cost();
+            messages.push(heard);
         }
         queue.bytes = queue.bytes.checked_sub(bytes).or_broken(COUNTED);
-        let dropped = std::mem::take(&mut queue.dropped);
         state.places -= messages.len();
         state.account();
-        (messages, dropped)
+        messages
     }
 
     /// Bytes that wait, all queues together.

@@ -4,7 +4,7 @@ use super::*;
 use crate::engine::changes::{MintTock, SendTopic};
 use crate::engine::{Config, Input, TICK_INTERVAL_MS, WriteOp};
 use crate::gone::{GONE_LOG_MAX, GoneLook};
-use crate::inbox::{WATCH_QUEUE_MAX, Waiting, WatchItem};
+use crate::inbox::{MONITOR_QUEUE_MAX, WATCH_QUEUE_MAX, Waiting, WatchItem};
 use crate::log_queue::LogItem;
 use crate::model::chain::Chain;
 use crate::model::entry::{Entry, EntryParts};
@@ -347,11 +347,29 @@ fn messages_reach_the_monitors_of_their_topic() {
     let id = hub.monitor("t.#".parse().unwrap(), &inbox, &HOLDER).unwrap();
     send(&hub, "t.x", &[1]);
     send(&hub, "u", &[2]);
-    let (messages, dropped) = inbox.take_messages(id, 10);
-    assert_eq!((messages.len(), dropped), (1, 0));
+    let messages = inbox.take_messages(id, 10);
+    assert_eq!((messages.len(), messages[0].dropped), (1, 0));
     hub.unmonitor(id);
     send(&hub, "t", &[3]);
-    assert_eq!(inbox.take_messages(id, 10).0.len(), 0);
+    assert_eq!(inbox.take_messages(id, 10).len(), 0);
+}
+
+#[test]
+fn each_gap_between_messages_is_counted_at_the_message_behind_it() {
+    let hub = hub();
+    let inbox = Arc::new(Inbox::new());
+    let id = hub.monitor("t".parse().unwrap(), &inbox, &HOLDER).unwrap();
+    let send_many = |count: usize| (0..count).for_each(|_| send(&hub, "t", &[9]));
+    send_many(MONITOR_QUEUE_MAX + 5);
+    assert_eq!(inbox.take_messages(id, 1).len(), 1);
+    send(&hub, "t", &[1]);
+    send_many(7);
+    let before = inbox.take_messages(id, MONITOR_QUEUE_MAX - 1);
+    assert!(before.iter().all(|heard| heard.dropped == 0), "these came before the first gap");
+    send(&hub, "t", &[2]);
+    let behind = inbox.take_messages(id, 10);
+    let told: Vec<_> = behind.iter().map(|heard| (heard.message.data[0], heard.dropped)).collect();
+    assert_eq!(told, [(1, 5), (2, 7)]);
 }
 
 /// As many as are let in.

@@ -145,6 +145,15 @@ pub enum StorageError {
         /// What is wrong with it.
         newest: Box<StorageError>,
     },
+    /// What happened around a moment of the past was in a log that is missing or damaged.
+    PastLost {
+        /// What is wrong with the log.
+        problem: Box<StorageError>,
+        /// There are states of moments before this one, milliseconds since 1970; none: of no moment before.
+        before_ms: Option<u64>,
+        /// There are states from this moment on; none: of no moment behind.
+        from_ms: Option<u64>,
+    },
     /// An earlier write failed; the file must not be used on.
     Given {
         /// Which file.
@@ -192,8 +201,12 @@ pub enum StorageError {
     },
 }
 
+/// What to do where a state of the past is lost.
+const PAST_LOST: &str =
+    "the state at that moment is lost, unless a good copy of the file is put back";
+
 /// Whether the process, or the whole system, has as many files open as it may (EMFILE, ENFILE): no fault of the disk.
-fn is_too_many_files(error: &io::Error) -> bool {
+pub(crate) fn is_too_many_files(error: &io::Error) -> bool {
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;
     matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
@@ -205,6 +218,7 @@ impl std::error::Error for StorageError {
             Self::Io { source, .. } => Some(source),
             Self::Damaged { problem, .. } | Self::UnknownKind { problem, .. } => Some(problem),
             Self::NoGoodSnapshot { newest, .. } => Some(newest),
+            Self::PastLost { problem, .. } => Some(problem),
             _ => None,
         }
     }
@@ -250,6 +264,10 @@ impl StorageError {
             Self::Missing { file } => {
                 format!("{file} is missing, all of it from byte 0: the next one goes on from it")
             }
+            Self::Shortened { file, offset, expected } if offset > expected => format!(
+                "{file}: it has {offset} bytes, but had {expected} when the next log was begun, so one of the two is not what \
+                 it was"
+            ),
             Self::Shortened { file, offset, expected } => {
                 format!("{file}: it ends at byte {offset}, but had {expected} bytes")
             }
@@ -259,6 +277,7 @@ impl StorageError {
             Self::NoGoodSnapshot { newest, .. } => {
                 format!("no snapshot is good: {}", newest.what())
             }
+            Self::PastLost { problem, .. } => problem.what(),
             Self::Given { file, offset } => {
                 format!("{file}: an earlier write failed (behind byte {offset})")
             }
@@ -333,6 +352,7 @@ impl StorageError {
                 "put back a good one, or start with --discard-damaged, which begins with nothing \
                  (the node then catches up, if there is a network)"
             }
+            Self::PastLost { .. } => PAST_LOST,
             Self::Given { .. } => "begin a new file",
             Self::Locked { .. } => "stop that node, or use another directory",
             Self::Foreign { .. } => "name an empty directory, or one that does not exist yet",
@@ -359,16 +379,39 @@ impl StorageError {
             }
             Self::Missing { .. } | Self::NeedsSnapshot { .. } => "put it back",
             Self::NoGoodSnapshot { .. } => "put back a good one",
+            Self::OtherOwner { .. } | Self::Misnamed { .. } => {
+                "put back the one that this node had written"
+            }
             _ => self.advice(),
         };
         format!("{}; {advice}", self.what())
     }
 
+    /// The same for whoever wants a state of the past. `show` makes a text of a moment, milliseconds since 1970.
+    #[must_use]
+    pub fn for_past(&self, show: &dyn Fn(u64) -> String) -> String {
+        let Self::PastLost { before_ms, from_ms, .. } = self else { return self.for_reader() };
+        let told = match (before_ms.map(show), from_ms.map(show)) {
+            (Some(before), Some(from)) => format!("before {before} and from {from} on"),
+            (Some(before), None) => format!("before {before}"),
+            (None, Some(from)) => format!("from {from} on"),
+            (None, None) => return self.to_string(),
+        };
+        format!("{self}. States {told} are available")
+    }
+
     /// The same of a log that no start needs, as a newer snapshot has what it did.
     #[must_use]
     pub fn for_history(&self) -> String {
-        if !self.is_damage() {
+        if !self.is_of_the_file() {
             return self.to_string();
+        }
+        // Of a snapshot's content, its own check tells.
+        if matches!(self, Self::OtherOwner { .. } | Self::Misnamed { .. } | Self::Io { .. })
+            && self.file().is_some_and(|file| file.starts_with("snapshot-"))
+        {
+            let advice = "nobody needs it: a start and the history go without it. Move it away";
+            return format!("{}; {advice}", self.what());
         }
         let advice = "only the history needs it: a node starts without it, and has all data. Put back a good copy of the \
                       file, or move all logs and snapshots with its number, or a smaller one, away: then the history is \
@@ -388,6 +431,40 @@ impl StorageError {
     /// What the system said about a file.
     pub(crate) fn io(file: &str, action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { file: file.to_owned(), action, source }
+    }
+
+    /// Whether a file is damaged, is another one than its name says, or cannot be read, so that whoever tells of the past can go
+    /// without it. A start takes another node's files for a mistake about the directory.
+    #[must_use]
+    pub(crate) fn is_of_the_file(&self) -> bool {
+        self.is_damage() || matches!(self, Self::OtherOwner { .. })
+    }
+
+    /// The file that is at fault, if it is one; of several, the newest.
+    #[must_use]
+    pub(crate) fn file(&self) -> Option<&str> {
+        match self {
+            Self::Io { file, .. }
+            | Self::Damaged { file, .. }
+            | Self::Incomplete { file, .. }
+            | Self::FutureVersion { file, .. }
+            | Self::UnknownKind { file, .. }
+            | Self::NotOne { file, .. }
+            | Self::OtherOwner { file, .. }
+            | Self::Misnamed { file, .. }
+            | Self::Missing { file }
+            | Self::Shortened { file, .. }
+            | Self::NeedsSnapshot { file, .. }
+            | Self::NoGoodSnapshot { file, .. }
+            | Self::Given { file, .. }
+            | Self::LogGone { file }
+            | Self::NotVerified { file } => Some(file),
+            Self::PastLost { problem, .. } => problem.file(),
+            Self::Locked { .. }
+            | Self::Foreign { .. }
+            | Self::DanglingLink { .. }
+            | Self::Replaced { .. } => None,
+        }
     }
 
     /// Whether it is the files that are at fault, so that going on with less is a way out.
@@ -412,6 +489,7 @@ impl StorageError {
             | Self::DanglingLink { .. }
             | Self::Replaced { .. }
             | Self::LogGone { .. }
+            | Self::PastLost { .. }
             | Self::NotVerified { .. } => false,
         }
     }

@@ -40,7 +40,8 @@ pub use format::{batch, frame, header};
 pub use header::{FileHeader, LogStart};
 pub use log::{LogBatch, LogReader, LogWriter};
 pub use past::{Keep, Moment};
-pub use recover::{NextLog, RecoverOptions, Recovered, Until, Warning, recover};
+pub use recover::{NextLog, Owner, RecoverOptions, Recovered, Until, Warning, recover};
+pub use recovery::hole::broken_files;
 #[cfg(any(test, feature = "planted-defects"))]
 pub use recovery::listing;
 pub use recovery::{history, moment, recover, replay};

@@ -2,6 +2,7 @@
 //! CAs from a file. Nothing is taken from the system.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -103,14 +104,23 @@ impl ClientTls {
         Ok(Self(Arc::new(config)))
     }
 
-    /// A session with the node at `host`, a name or an IP address (without brackets) that its certificate must have.
+    /// A session with the node at `host`, a name or an IP address (without brackets) that its certificate must have. The
+    /// zone of an IPv6 address (`fe80::1%eth0`) is left out: it is this machine's, so no certificate has it.
     ///
     /// # Errors
     /// [`TlsError::BadName`] if no certificate could have this name.
     pub fn connect(&self, host: &str) -> Result<Channel, TlsError> {
-        let name = ServerName::try_from(host.to_owned())
+        let name = ServerName::try_from(without_zone(host).to_owned())
             .map_err(|_| TlsError::BadName(host.to_owned()))?;
         Channel::client(Arc::clone(&self.0), name)
+    }
+}
+
+/// An IPv6 address without its zone; anything else as it is.
+fn without_zone(host: &str) -> &str {
+    match host.split_once('%') {
+        Some((ip, zone)) if !zone.is_empty() && ip.parse::<Ipv6Addr>().is_ok() => ip,
+        _ => host,
     }
 }
 

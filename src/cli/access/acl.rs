@@ -11,10 +11,10 @@ use super::existing::{User, user_of};
 use super::{Item, collect};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
-use crate::cli::say;
 use crate::cli::terminal::output::{
     Output, Table, count_of, printable, printable_path, shown_path,
 };
+use crate::cli::{say, typed};
 use crate::client::{Fields, StreamEvent};
 use crate::model::path::{Element, Path};
 use crate::model::value::Reader;
@@ -63,7 +63,9 @@ enum AclCommand {
     #[command(after_help = "\
 Examples:
   distkv-node acl set lamps 'site.#' rwcdxen
-  distkv-node acl set lamps site.secret ''")]
+  distkv-node acl set lamps site.secret ''  # nothing, whatever 'site.#' allows
+
+`acl delete lamps 'site.#'` takes a pattern away.")]
     Set {
         /// The list's name; not * or -, which `user acl` understands otherwise
         name: String,
@@ -144,8 +146,7 @@ pub(in crate::cli) async fn run(args: AclArgs) -> Result<(), CliError> {
         AclCommand::Show { name, .. } => show(&remote, name, &mut output).await?,
         AclCommand::Set { name, pattern, letters, .. } => {
             if let Some(wrong) = letters.chars().find(|letter| Letters::of(*letter).is_none()) {
-                let text = format!("{wrong:?} is no letter of access lists: there are rwcdxena");
-                return Err(CliError::Usage(text));
+                return Err(CliError::Usage(no_letter(wrong, letters, name, pattern)));
             }
             if !is_list_name(name) {
                 let text = format!(
@@ -217,6 +218,16 @@ pub(in crate::cli) async fn run(args: AclArgs) -> Result<(), CliError> {
         }
     }
     output.flush()
+}
+
+/// That there is no such letter. `user acl NAME -` takes a list away, so `-` is meant like that.
+fn no_letter(wrong: char, letters: &str, name: &str, pattern: &Path) -> String {
+    let text = format!("{wrong:?} is no letter of access lists: there are rwcdxena");
+    if letters != "-" {
+        return text;
+    }
+    let delete = typed::command("acl delete", &[name, &pattern.to_string()], &[]);
+    format!("{text}; '' allows nothing there, and {delete} deletes the pattern")
 }
 
 /// What keeps a user with these rights from setting the entry at a path, on the way there, as things are now.

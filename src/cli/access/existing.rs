@@ -1,8 +1,7 @@
 //! Users who are there, and changes of them. `auth_set` makes whoever is not there, as an admin: so a change names the
 //! record that was looked at, and comes to nothing if that is gone.
 
-use serde_json::Value as Json;
-
+use super::ended::Ended;
 use crate::cli::error::CliError;
 use crate::cli::remote::Remote;
 use crate::cli::typed;
@@ -19,8 +18,12 @@ pub(super) struct User {
 /// A change of a user who is there, to be completed.
 pub(super) struct Change {
     pub(super) method: String,
-    name: String,
+    pub(super) name: String,
     pub(super) fields: Fields,
+    /// The record that was looked at, as MessagePack; none: of a user who may not look at itself.
+    chain: Option<Vec<u8>>,
+    /// Whether the user gets another secret.
+    pub(super) sets_secret: bool,
     /// The user's open connections end, in the same change. A token is to be in the fields then: the node makes none.
     pub(super) disconnects: bool,
 }
@@ -118,10 +121,10 @@ impl User {
         let Some(chain) = self.told.get("chain") else {
             return Err(no_user(Some(&self.method), name));
         };
-        let mut fields = user_fields(&self.method, name);
-        fields.raw("chain", chain);
+        let chain = Some(chain.to_vec());
+        let fields = user_fields(&self.method, name);
         let (method, name) = (self.method.clone(), name.to_owned());
-        Ok(Change { method, name, fields, disconnects: false })
+        Ok(Change { method, name, fields, chain, sets_secret: false, disconnects: false })
     }
 }
 
@@ -142,7 +145,20 @@ impl Change {
             None => own_method(remote, name).await?.ok_or(error)?,
         };
         let fields = user_fields(&method, name);
-        Ok(Self { method, name: name.to_owned(), fields, disconnects: false })
+        Ok(Self {
+            method,
+            name: name.to_owned(),
+            fields,
+            chain: None,
+            sets_secret: false,
+            disconnects: false,
+        })
+    }
+
+    /// The user gets this secret.
+    pub(super) fn set_secret(&mut self, secret: &str) {
+        self.fields.str("secret", secret);
+        self.sets_secret = true;
     }
 
     /// The same, which ends the user's open connections, or does not.
@@ -150,15 +166,24 @@ impl Change {
         Self { disconnects, ..self }
     }
 
-    /// Makes it.
+    /// Makes it. What ends connections needs no record that was looked at: it makes nobody, and whoever has stolen the user's
+    /// secret could be in its way by changing that all the time.
     ///
     /// # Errors
     /// The user is not there any more, or another one; or the node has refused it, is of an older version, or was not
     /// reached.
-    pub(super) async fn make(&self, remote: &Remote) -> Result<Message, CliError> {
-        let Self { method, name, fields, disconnects } = self;
-        let action = if *disconnects { "auth_disconnect" } else { "auth_set" };
-        match remote.request(action, fields).await {
+    pub(super) async fn make(&self, remote: &Remote) -> Result<(Message, Option<Ended>), CliError> {
+        let Self { method, name, fields, chain, disconnects, .. } = self;
+        let made = if *disconnects {
+            self.make_until_it_counts(remote).await.map(|(reply, ended)| (reply, Some(ended)))
+        } else {
+            let mut fields = fields.clone();
+            if let Some(chain) = chain {
+                fields.raw("chain", chain);
+            }
+            remote.request("auth_set", &fields).await.map(|reply| (reply, None))
+        };
+        match made {
             Err(error) if *disconnects && error.has_code("not_found") => {
                 Err(no_user(Some(method), name))
             }
@@ -176,20 +201,7 @@ impl Change {
                      command again"
                 )
             })),
-            reply => reply,
+            made => made,
         }
     }
-}
-
-/// What is said behind a change that may have ended the user's connections, too.
-pub(super) fn also_ended(disconnects: bool) -> &'static str {
-    if disconnects { "; its open connections are ended" } else { "" }
-}
-
-/// The same for programs.
-pub(super) fn with_disconnected(mut told: Json, disconnects: bool) -> Json {
-    if disconnects && let Some(told) = told.as_object_mut() {
-        told.insert("disconnected".to_owned(), Json::Bool(true));
-    }
-    told
 }

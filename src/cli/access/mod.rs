@@ -3,6 +3,7 @@
 pub(super) mod acl;
 mod admins;
 pub(super) mod auth;
+mod ended;
 mod existing;
 mod new_secret;
 pub(super) mod user;

@@ -7,9 +7,9 @@ use clap::{Args, Subcommand};
 use distkv_access::users::Role;
 use serde_json::{Value as Json, json};
 
+use super::ended::{Ended, also_ended, with_ended};
 use super::existing::{
-    Change, User, also_ended, ask_if_there, methods, no_user, only, user_fields, user_of,
-    users_named, with_disconnected,
+    Change, User, ask_if_there, methods, no_user, only, user_fields, user_of, users_named,
 };
 use super::new_secret::{NewSecret, make_token, tells_of_secret};
 use super::user_ticket::{self, TicketArgs};
@@ -185,6 +185,8 @@ Examples:
     /// End a user's open connections, at every node that this reaches
     ///
     /// The user stays, and logs in again; our clients do that by themselves. So does a thief who has the secret, or a certificate of the user: after a theft, give the user another secret in the same change (`user password`, `user token` or `user ticket`, with --disconnect). A certificate logs in until it ends: then remove the user, and make one of another name. Users may end their own connections; that of this command is one of them. Nodes of a version without this command end none.
+    ///
+    /// The command waits until the nodes have confirmed it, and does it again if somebody has changed the user elsewhere at the same moment. If it gives up (exit code 5), `user remove`, then `user add`, always works. Where nobody has to log in, connections go on, and the command says so.
     #[command(after_help = "Example:\n  distkv-node user disconnect joe")]
     Disconnect(Named),
     /// Remove a user, whose connections end
@@ -307,13 +309,13 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
             let change = Change::of_own(&remote, Some("password"), name).await?;
             let mut change = change.disconnecting(*disconnect);
             let secret = NewSecret::read_or_make(new_secret_file, "password", name)?;
-            change.fields.str("secret", &secret.text);
-            let reply = match change.make(&remote).await {
-                Ok(reply) => reply,
+            change.set_secret(&secret.text);
+            let (reply, ended) = match change.make(&remote).await {
+                Ok(made) => made,
                 Err(error) => return Err(error.in_doubt(|| secret.keep_in_doubt("password", name))),
             };
             secret.keep();
-            let told = Told { disconnects: *disconnect, ..Told::of(&reply) };
+            let told = Told { ended: ended.as_ref(), ..Told::of(&reply) };
             tell_set(&mut output, name, "password", "has a new password", &told)?;
         }
         UserCommand::Token { name, to, force, disconnect, .. } => {
@@ -324,12 +326,12 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
             let mut change = change.disconnecting(*disconnect);
             match file {
                 None => {
-                    let made = disconnect.then(make_token).transpose()?;
-                    if let Some(token) = &made {
-                        change.fields.str("secret", token);
+                    let token = disconnect.then(make_token).transpose()?;
+                    if let Some(token) = &token {
+                        change.set_secret(token);
                     }
-                    let reply = change.make(&remote).await;
-                    let reply = reply.map_err(|error| {
+                    let made = change.make(&remote).await;
+                    let (reply, ended) = made.map_err(|error| {
                         error.in_doubt(|| {
                             let another = another_token(name);
                             format!(
@@ -339,20 +341,20 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
                         })
                     })?;
                     let told = Told::of(&reply);
-                    let token = made.as_deref().or(told.token);
-                    let told = Told { token, disconnects: *disconnect, ..told };
+                    let token = token.as_deref().or(told.token);
+                    let told = Told { token, ended: ended.as_ref(), ..told };
                     tell_set(&mut output, name, "token", "has a new token", &told)?;
                 }
                 Some((to, file)) => {
-                    token_into(file, change, &remote, name).await?;
+                    let ended = token_into(file, change, &remote, name).await?;
                     let place = to.display().to_string();
                     output.either(
                         || {
                             let told = json!({"user": name, "method": "token", "changed": true, "token_file": place});
-                            with_disconnected(told, *disconnect)
+                            with_ended(told, ended.as_ref())
                         },
                         || {
-                            let ended = also_ended(*disconnect);
+                            let ended = also_ended(ended.as_ref());
                             format!("{name} (token) has a new token, which is in {place}{ended}")
                         },
                     )?;
@@ -373,15 +375,18 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
             let Named { name, method, .. } = user;
             let change = Change::of_own(&remote, method.as_deref(), name).await?;
             let change = change.disconnecting(true);
-            change.make(&remote).await.map_err(|error| {
+            let (_, ended) = change.make(&remote).await.map_err(|error| {
                 error.in_doubt(|| {
                     "the connections may be ended; to be sure, type the command again".to_owned()
                 })
             })?;
             let method = &change.method;
             output.either(
-                || json!({"user": name, "method": method, "disconnected": true}),
-                || format!("{name} ({method}): its open connections are ended"),
+                || with_ended(json!({"user": name, "method": method}), ended.as_ref()),
+                || {
+                    let what = ended.as_ref().map(Ended::text).unwrap_or_default();
+                    format!("{name} ({method}): {what}")
+                },
             )?;
         }
         UserCommand::Remove { user, force } => {
@@ -397,10 +402,10 @@ async fn token_into(
     mut change: Change,
     remote: &Remote,
     name: &str,
-) -> Result<(), CliError> {
+) -> Result<Option<Ended>, CliError> {
     let token = make_token()?;
     file.write(&token)?;
-    change.fields.str("secret", &token);
+    change.set_secret(&token);
     let user = name.to_owned();
     let told = move |kept: &Path| {
         let (place, tells) = (kept.display(), tells_of_secret("token", &user, kept));
@@ -411,7 +416,10 @@ async fn token_into(
     };
     file.keep_when_interrupted(told.clone());
     match change.make(remote).await {
-        Ok(_) => file.finish().map_err(|error| CliError::Failure(lost_token(name, &error))),
+        Ok((_, ended)) => {
+            file.finish().map_err(|error| CliError::Failure(lost_token(name, &error)))?;
+            Ok(ended)
+        }
         Err(error) => Err(error.in_doubt(|| match file.keep_beside() {
             Ok(kept) => told(&kept),
             Err(lost) => lost,
@@ -440,7 +448,7 @@ async fn change(
     let mut change = found.change(&user.name)?;
     change.fields.str(field, text);
     add_force(force, &mut change.fields);
-    let reply = change.make(remote).await?;
+    let (reply, _) = change.make(remote).await?;
     let done = format!("has the {field} {text} now");
     tell_set(output, &user.name, &found.method, &done, &Told::of(&reply))
 }
@@ -527,12 +535,13 @@ struct Told<'a> {
     changed: Option<bool>,
     /// The user's new token, which is shown now, or never.
     token: Option<&'a str>,
-    disconnects: bool,
+    /// Of a change that also ended the user's connections.
+    ended: Option<&'a Ended>,
 }
 
 impl<'a> Told<'a> {
     fn of(reply: &'a Message) -> Self {
-        Self { changed: reply.bool("changed"), token: reply.str("token"), disconnects: false }
+        Self { changed: reply.bool("changed"), token: reply.str("token"), ended: None }
     }
 }
 
@@ -544,20 +553,20 @@ fn tell_set(
     done: &str,
     told: &Told<'_>,
 ) -> Result<(), CliError> {
-    let Told { changed, token, disconnects } = *told;
-    let ended = also_ended(disconnects);
+    let Told { changed, token, ended } = *told;
+    let also = also_ended(ended);
     let told = output.either(
         || {
             let told = json!({"user": name, "method": method, "changed": changed, "token": token});
-            with_disconnected(told, disconnects)
+            with_ended(told, ended)
         },
         || match token {
             Some(token) => {
                 format!(
-                    "{name} ({method}) {done}{ended}; the token, which is not shown again:\n{token}"
+                    "{name} ({method}) {done}{also}; the token, which is not shown again:\n{token}"
                 )
             }
-            None => format!("{name} ({method}) {done}{ended}"),
+            None => format!("{name} ({method}) {done}{also}"),
         },
     );
     match (told.and_then(|()| output.flush()), token) {

@@ -6,7 +6,8 @@ use clap::Args;
 use distkv_tls::{Login, Ticket};
 use serde_json::json;
 
-use super::existing::{Change, also_ended, has_key, with_disconnected};
+use super::ended::{also_ended, with_ended};
+use super::existing::{Change, has_key};
 use super::new_secret::{NewSecret, make_token};
 use crate::cli::error::CliError;
 use crate::cli::files::new_file::{Existing, tidy_when_interrupted};
@@ -107,15 +108,18 @@ pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), C
         }
     };
     let text = secret.as_ref().map_or_else(make_token, |secret| Ok(secret.text.clone()))?;
-    change.fields.str("secret", &text);
+    change.set_secret(&text);
     let login = Login { method: method.clone(), user: args.name.clone(), secret: Some(text) };
     let ticket = Ticket { addresses, network, login: Some(login), ca, certificate: None };
     // It is in the file before a node is sent the secret: an answer that is lost does not take it away.
     new.write(&ticket.to_text().map_err(|error| CliError::Usage(error.to_string()))?)?;
     let user = args.name.clone();
     new.keep_when_interrupted(move |kept| in_doubt(&user, kept));
-    match change.make(remote).await {
-        Ok(_) => secret.into_iter().for_each(NewSecret::keep),
+    let ended = match change.make(remote).await {
+        Ok((_, ended)) => {
+            secret.into_iter().for_each(NewSecret::keep);
+            ended
+        }
         Err(error) => {
             return Err(error.in_doubt(|| {
                 let ticket = new.keep_beside().map(|kept| in_doubt(&args.name, &kept));
@@ -127,7 +131,7 @@ pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), C
                 }
             }));
         }
-    }
+    };
     new.finish().map_err(|error| lost(error, &args.name))?;
     let place = args.to.display().to_string();
     let mut output = Output::new(connect.json);
@@ -137,7 +141,7 @@ pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), C
                 "user": args.name, "method": method, "ticket_file": place,
                 "addresses": ticket.addresses, "ca": ca.map(|ca| ca.to_string()),
             });
-            with_disconnected(told, args.disconnect)
+            with_ended(told, ended.as_ref())
         },
         || {
             let here = if is_for_here {
@@ -148,7 +152,7 @@ pub(super) async fn run(args: &TicketArgs, connect: &RemoteArgs) -> Result<(), C
             let text = format!(
                 "{} ({method}): the ticket with a new secret is in {place}{}{plain}{here}",
                 args.name,
-                also_ended(args.disconnect)
+                also_ended(ended.as_ref())
             );
             printable(&text).into_owned()
         },

@@ -28,7 +28,11 @@ Examples:
   distkv-node wait --members 3 --timeout 30s
 
 The node need not run yet, and counts as a member itself. Of several in --connect, one is enough. \
---timeout limits the whole wait; here its default is 60s.
+--timeout limits the whole wait; here its default is 60s. What the node warns of is printed, too: for example that it has begun \
+alone, because no peer has answered or takes it in. For scripts that need the network: --members.
+
+A node that ended without a word, killed or cut off, counts as live until the others have noticed it: mostly for 3 to 5 s, \
+in large networks for up to 8 s. So right after that, --members may still count it; `leave` is noticed at once.
 
 The command ends at once if the node refuses the login, or if the node's certificate is not \
 trusted: waiting does not help.

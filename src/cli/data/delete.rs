@@ -14,7 +14,7 @@ use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{Output, count_of, printable, printable_path, shown_path};
 use crate::cli::terminal::times::show_time;
 use crate::cli::{say, typed};
-use crate::client::{Fields, Message, StreamEvent};
+use crate::client::{Fields, ServerError, StreamEvent};
 use crate::model::path::Path;
 use crate::rt;
 
@@ -41,14 +41,14 @@ With --recursive, --json prints path, changed, the number of entries that were d
 it prints one object with the path of each entry, and at the end one with changed and dry_run.
 
 With --recursive, the node may take 10 minutes, unless --timeout says otherwise. The root (':') is not \
-deleted that way. Ctrl-C ends the command, and not what the node was asked: it goes on, and deletes all of it. The \
-command says what brings that back (`undo`).
+deleted that way. Ctrl-C has the node stop; the command says how many entries it had deleted, and what brings them back \
+(`undo`). If the command is killed, or loses its connection, the node goes on and deletes all of it.
 
 Exit code: 0 it is gone (or was not there), 1 failed, 2 usage, 3 refused (with --recursive, the error says how \
 many were deleted before), 5 a precondition does not hold, \
 6 no node was reached, 7 it may have been done (with --recursive, the error says how to go on), 8 --dry-run cannot be \
 written, 130 interrupted (with \
---recursive, the node goes on).")]
+--recursive, the error says how many were deleted).")]
 pub(in crate::cli) struct DeleteArgs {
     /// The entry's path, like a.b:1.c
     #[arg(value_parser = parse_path)]
@@ -89,8 +89,7 @@ pub(in crate::cli) async fn run(mut args: DeleteArgs) -> Result<(), CliError> {
     let mut output = Output::new(args.remote.json);
     if args.recursive {
         args.remote.answer = Some(RECURSIVE_TIMEOUT);
-        let reply = delete_tree(&args).await?;
-        let count = reply.u64("changed").unwrap_or(0);
+        let (count, rest) = delete_tree(&args).await?;
         output.either(
             || json!({"path": path, "changed": count, "dry_run": false}),
             || match count {
@@ -98,7 +97,8 @@ pub(in crate::cli) async fn run(mut args: DeleteArgs) -> Result<(), CliError> {
                 count => format!("{}: {count} deleted", printable_path(&path)),
             },
         )?;
-        return output.flush();
+        output.flush()?;
+        return rest;
     }
     let (action, below) = address_entry(&args.path, "delete_value", "delete_internal")?;
     let mut fields = Fields::at(&below);
@@ -130,18 +130,40 @@ pub(in crate::cli) async fn run(mut args: DeleteArgs) -> Result<(), CliError> {
     output.flush()
 }
 
-/// Has a node delete all that is at and below the path. What it was asked it does to its end, also if nobody waits for it.
-async fn delete_tree(args: &DeleteArgs) -> Result<Message, CliError> {
+/// Has a node delete all that is at and below the path, until it is interrupted. How many are deleted, and the error if that
+/// is not all.
+async fn delete_tree(args: &DeleteArgs) -> Result<(u64, Result<(), CliError>), CliError> {
     let interrupt = Interrupt::heed()?;
-    let reached = interrupt.or_before(args.remote.reach()).await;
-    let reach = reached.map_err(|error| error.left("nothing was deleted"))?;
+    let reached = interrupt.or_before(args.remote.connect_in_time()).await;
+    let remote = reached.map_err(|error| error.left("nothing was deleted"))?;
     // The moment before: what was deleted in this one is not to be left out.
     let before = show_time(rt::wall_clock_ms().saturating_sub(1));
-    let (fields, kind) = (Fields::at(&args.path), RequestKind::WriteOnce);
-    let deleted = interrupt.or(reach.request("delete_tree", fields, &args.path, kind)).await;
-    deleted.map_err(|error| {
-        let error = error.left(&goes_on_text(&args.path, &before));
-        error.in_doubt(|| rest_text(&args.path, &before))
+    let fields = Fields::at(&args.path);
+    let deleting = remote.request_until("delete_tree", &fields, interrupt.requested());
+    let in_doubt = format!(
+        "what is at and below {} may be deleted, all of it or a part",
+        shown_path(&args.path)
+    );
+    let undo = undo_text(&args.path, &before);
+    let deleted = interrupt.soon(interrupt.in_doubt(in_doubt, deleting)).await;
+    let error = match deleted {
+        Ok(Ok(reply)) => return Ok((reply.u64("changed").unwrap_or(0), Ok(()))),
+        Ok(Err(ServerError { changed: Some(count), .. })) => {
+            let were = count_of(count, "entry was", "entries were");
+            let undo = if count > 0 { &undo } else { "" };
+            let text = format!("{were} deleted, and the others are left{undo}");
+            return Ok((count, Err(CliError::INTERRUPTED.left(&text))));
+        }
+        Ok(Err(error)) => CliError::from(error),
+        Err(CliError::Interrupted(text)) => CliError::Interrupted(text + &undo),
+        Err(error) => error,
+    };
+    // Older nodes do not tell how many they had deleted when they were stopped.
+    Err(if error.may_have_been_done() {
+        let rest = rest_text(&args.path, &before);
+        interrupt.outweighs(error).left(&rest).in_doubt(|| rest)
+    } else {
+        error
     })
 }
 
@@ -153,12 +175,6 @@ fn rest_text(path: &Path, before: &str) -> String {
          one (--connect){}",
         undo_text(path, before)
     )
-}
-
-/// What the node does that was asked to delete all below a path since this moment, and how to bring that back.
-fn goes_on_text(path: &Path, before: &str) -> String {
-    let (path_text, undo) = (shown_path(path), undo_text(path, before));
-    format!("the node goes on, and deletes all that is at and below {path_text}{undo}")
 }
 
 /// The options of the command that deletes all below a path.

@@ -8,6 +8,7 @@ use clap::Args;
 use serde_json::Value as Json;
 
 use super::entry::{ask_for_chain, chain_and_time_text, entry_json};
+use super::nothing::no_wildcards;
 use crate::cli::error::CliError;
 use crate::cli::files::cannot;
 use crate::cli::files::new_file::{Existing, NewFile, is_special};
@@ -28,6 +29,9 @@ Examples:
   distkv-node get site.lamp --chain             # where it was changed last
   distkv-node get site.lamp --json --chain      # with path, tock, time, chain
   distkv-node get site.lamp --msgpack lamp.bin  # the exact bytes
+
+It takes one path; `tree` prints all entries at and below one, \
+with --json one object per line. There are no wildcards.
 
 The time is what the clock of the node said that made the change; it is not shown for changes that were made \
 by programs from before times were kept.
@@ -78,7 +82,11 @@ pub(in crate::cli) async fn run(args: GetArgs) -> Result<(), CliError> {
     let reach = args.remote.reach().await?;
     let reply = reach.request(action, fields, &args.path, RequestKind::Read).await?;
     let Some(value) = reply.get("value") else {
-        return Err(CliError::not_found(format!("{} has no value", shown_path(&args.path))));
+        return Err(CliError::not_found(format!(
+            "{} has no value{}",
+            shown_path(&args.path),
+            no_wildcards(&args.path)
+        )));
     };
     let mut output = Output::of_read(args.remote.json);
     match &args.msgpack {

@@ -7,16 +7,15 @@ use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, parse_path};
 use crate::cli::say;
 use crate::cli::snapshot::save::PAST_TIMEOUT;
-use crate::cli::terminal::output::{Output, json_of, shown_path, text_of};
+use crate::cli::terminal::output::{Output, json_of, short_text_of, shown_path};
 use crate::cli::terminal::times::{Moment, parse_moment, show_time};
 use crate::client::message::array_items;
 use crate::client::{Fields, Message};
 use crate::model::path::Path;
+use crate::model::value::Reader;
 
 /// A change that came to the node within so many milliseconds of when it was made is told with one time.
 const SAME_MOMENT_MS: u64 = 1_000;
-/// Characters of a value that are shown to people.
-const VALUE_CHARS: usize = 120;
 
 /// Print the changes of one entry, as far back as a node remembers
 #[derive(Debug, Clone, Args)]
@@ -34,8 +33,9 @@ it told another time than that: the change came late, or a clock is wrong. (With
 always there, if it is known.) Changes that conflicted are there as they came: one that \
 lost against a version that was there is not. Long values are cut; with --json they are whole.
 
-Where a log of that time is missing or damaged, changes are missing: `?` stands for the value before \
-the next one that is known, and a line on standard error names the log.
+Where a log of that time is missing or damaged, is another node's, or cannot be read, changes are \
+missing: `?` stands for the value before the next one that is known, and a line on standard error names \
+the logs, up to 8.
 
 `purged` means that the last trace of a deleted entry was removed, which is no change of data.
 
@@ -100,9 +100,16 @@ pub(in crate::cli) async fn run(args: HistoryArgs) -> Result<(), CliError> {
     } else if args.since.is_none() {
         say::line(&format!("this node's past begins at {reach}"));
     }
-    if let Some(hole) = reply.str("hole") {
+    let holes = array_items(reply.get("holes").unwrap_or_default());
+    let text = |hole| Reader::new(hole).read_str().unwrap_or_default().to_owned();
+    let mut holes: Vec<String> = holes.map(text).collect();
+    if let Some(more) = reply.u64("more_holes") {
+        holes.push(format!("and {more} more"));
+    }
+    if !holes.is_empty() {
+        let holes = holes.join("; ");
         say::line(&format!(
-            "a part of this node's history is lost, and changes are missing here: {hole}; `snapshot verify` of its data \
+            "a part of this node's history is lost, and changes are missing here: {holes}; `snapshot verify` of its data \
              directory says more"
         ));
     } else if reply.bool("gaps") == Some(true) {
@@ -152,7 +159,7 @@ impl Change<'_> {
         let is_unknown = self.is_before_unknown();
         let no_time = if is_unknown { "(unknown)" } else { "(not logged)" };
         let time = self.row.u64("time").map_or_else(|| no_time.to_owned(), show_time);
-        let shown = |row: Option<&Message>| row.and_then(|row| row.get("value")).map(shown);
+        let shown = |row: Option<&Message>| row.and_then(|row| row.get("value")).map(short_text_of);
         let before = if is_unknown { Some(String::from("?")) } else { shown(self.before) };
         let values = match (self.word(), before, shown(Some(self.row))) {
             ("purged", ..) => String::new(),
@@ -180,15 +187,6 @@ impl Change<'_> {
             }
             _ => String::new(),
         }
-    }
-}
-
-/// A value for people, cut.
-fn shown(value: &[u8]) -> String {
-    let text = text_of(value);
-    match text.char_indices().nth(VALUE_CHARS) {
-        None => text,
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
     }
 }
 
@@ -264,13 +262,5 @@ mod tests {
         let text = "(n1~e0:1, tock 3, made 1970-01-01T00:00:01.000Z)";
         assert_eq!(made(Some(5_000), 1_000), text);
         assert_eq!(made(None, 1_000), text);
-    }
-
-    #[test]
-    fn long_values_are_cut() {
-        let mut long = vec![0xda, 1, 0x2c];
-        long.extend([b'x'; 300]);
-        assert_eq!(shown(&long).chars().count(), VALUE_CHARS + 1);
-        assert_eq!(shown(&[7]), "7");
     }
 }

@@ -6,6 +6,7 @@ pub(super) mod entry;
 pub(super) mod get;
 pub(super) mod history;
 pub(super) mod monitor;
+mod nothing;
 pub(in crate::cli) mod rewatch;
 pub(super) mod send;
 pub(super) mod set;

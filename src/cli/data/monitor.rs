@@ -33,8 +33,9 @@ nodes; they do not come later. Those of one sender about one topic come in order
 node. Use `set` and `watch` for what must arrive.
 
 When the connection is lost, the monitor connects again, for as long as that takes, to whichever \
-node is up; messages that are sent meanwhile are missed. Those that come faster than they are read are lost, too: lines \
-on standard error say how many, and with --json also \"dropped\" in the next message. --no-reconnect is for scripts that \
+node is up; messages that are sent meanwhile are missed. Those that come faster than they are read, or than the line carries \
+them, are lost, too: a line on standard error says how many, where they are missing, and with --json also \"dropped\" in the \
+first message behind them. --no-reconnect is for scripts that \
 want to know of the loss. A node that has said nothing for as long as --timeout is asked whether it is there, and is lost \
 when it does not answer in that time.
 

@@ -1,6 +1,7 @@
 //! A node's data directory as a state: read as a start reads it, and changed by nobody. And the other
 //! way: a state put into a directory, for a node that is to start with it.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path as FilePath;
 use std::{fs, io};
@@ -20,6 +21,7 @@ use crate::model::ids::{Incarnation, NodeId, NodeName, Tock};
 use crate::model::path::{Element, Path};
 use crate::node::config::NETWORK;
 use crate::rt;
+use crate::storage;
 use crate::storage::data_dir::LOCK_NAME;
 use crate::storage::identity::{Identity, Life};
 use crate::storage::past::{Moment, reach_after, read_past};
@@ -44,6 +46,11 @@ fn failure(error: StorageError) -> CliError {
 /// Of a command that only reads.
 pub(in crate::cli) fn reading_failure(error: StorageError) -> CliError {
     CliError::Failure(error.for_reader())
+}
+
+/// Of a command that wants a state of the past.
+fn past_failure(error: StorageError) -> CliError {
+    CliError::Failure(error.for_past(&show_time))
 }
 
 /// Whose a directory is; none if nothing of a node is in it.
@@ -97,15 +104,16 @@ pub(in crate::cli) fn read_directory(
     let mut bar = ProgressBar::new(format!("reading {}", path.display()), json);
     let mut look = |_: &str, progress: Progress| bar.entries(progress.entries, progress.total);
     let name = owner.name.as_str();
+    let wanted = storage::Owner { network: &owner.network, name };
     let recovered = read_past(&disk, || {
-        let first = until.map(|until| reach_after(&disk, until)).transpose()?.flatten();
+        let first = until.map(|until| reach_after(&disk, wanted, until)).transpose()?.flatten();
         match first {
             Some(first) => Ok(Err(first)),
             None => recover(&disk, &owner.network, name, &options, &mut look).map(Ok),
         }
     });
     drop(bar);
-    let recovered = recovered.map_err(reading_failure)?.map_err(|first| too_old(path, &first))?;
+    let recovered = recovered.map_err(past_failure)?.map_err(|first| too_old(path, &first))?;
     let image = recovered.image.ok_or_else(nothing)?;
     let files = Files::list(&disk).map_err(reading_failure)?;
     let all = files.logs.values().chain(files.snapshots.values());
@@ -122,6 +130,7 @@ pub(in crate::cli) fn read_directory(
         header: Some(header),
         bytes: all.map(|entry| entry.bytes).sum(),
         notes: recovered.warnings.iter().filter_map(note_on_state).collect(),
+        login_note: None,
         gap: PastGap::of_warnings(&recovered.warnings).map(Gap),
     })
 }
@@ -134,8 +143,18 @@ pub(in crate::cli) struct Checked {
     pub(in crate::cli) unborn: Vec<String>,
     /// The last log, if a start cuts off its end, and the byte behind which it does.
     pub(in crate::cli) torn: Option<(String, u64)>,
-    /// What is wrong with a log that only the history needs, and what to do: a start goes without it.
-    pub(in crate::cli) hole: Option<String>,
+    /// What is wrong with logs that only the history needs, and what to do: a start goes without them.
+    pub(in crate::cli) hole: Option<HoleText>,
+}
+
+/// The holes in a directory's history.
+pub(in crate::cli) struct HoleText {
+    /// What is wrong, and what to do.
+    pub(in crate::cli) text: String,
+    /// What is wrong, one text for each that is named.
+    pub(in crate::cli) named: Vec<String>,
+    /// How many there are.
+    pub(in crate::cli) count: usize,
 }
 
 /// Whether a node would start with a directory, and with anything of what was in it: reads it as a start does, and
@@ -160,7 +179,10 @@ pub(in crate::cli) fn check_directory(
         match warning {
             Warning::TornTail { file, offset, .. } => checked.torn = Some((file.clone(), *offset)),
             Warning::BadSnapshot(_) | Warning::Unborn { .. } => {}
-            Warning::Hole(_) => checked.hole = Some(warning.to_string()),
+            Warning::Hole(hole) => {
+                let (text, named) = (warning.to_string(), hole.told().collect());
+                checked.hole = Some(HoleText { text, named, count: hole.count() });
+            }
             Warning::Older { log } if files.logs.is_empty() && files.snapshots.is_empty() => {
                 return Err(CliError::Failure(all_gone(path, *log)));
             }
@@ -169,6 +191,17 @@ pub(in crate::cli) fn check_directory(
     }
     checked.notes.extend(has_left(&disk).then(|| String::from(LEFT_NOTE)));
     Ok(Some(checked))
+}
+
+/// What is wrong with files of a directory that their content does not show, by their names: another node's, or one of another
+/// number; a log that is shorter than it was; one that cannot be read. Empty if it is no node's.
+pub(in crate::cli) fn broken_in(path: &FilePath) -> BTreeMap<String, StorageError> {
+    let disk = Directory::new(path);
+    // What cannot be found out here, the check of the whole directory tells.
+    let Ok(Some(owner)) = owner_of(&disk) else { return BTreeMap::new() };
+    let owner = storage::Owner { network: &owner.network, name: owner.name.as_str() };
+    let found = read_past(&disk, || storage::broken_files(&disk, owner));
+    found.unwrap_or_default().into_iter().collect()
 }
 
 fn all_gone(path: &FilePath, log: u64) -> String {
@@ -327,6 +360,8 @@ pub(in crate::cli) struct FileAccess {
     pub(in crate::cli) part: AccessPart,
     /// It is of another network, and was left out.
     pub(in crate::cli) is_left_out: bool,
+    /// That clients must log in, by what came along.
+    pub(in crate::cli) login_note: Option<String>,
 }
 
 /// Puts states into a directory, one after the other, on top of what is there (replication rule 9), as a
@@ -358,7 +393,7 @@ fn put_into_locked(
     let disk = directory.disk();
     let there = owner_of(&**disk).map_err(failure)?;
     if !wanted.any_network {
-        check_networks(there.as_ref(), &states, path)?;
+        check_networks(there.as_ref(), &states, path, wanted.with_auth)?;
     }
     let access = take_access(there.as_ref(), &mut states, wanted.with_auth);
     let owner = owner_for(there.as_ref(), &states, wanted, path)?;
@@ -435,7 +470,9 @@ fn check_networks(
     there: Option<&Owner>,
     states: &[Given<'_>],
     path: &FilePath,
+    with_auth: bool,
 ) -> Result<(), CliError> {
+    let with = if with_auth { "with" } else { "without" };
     let mut one = there.map(|owner| (path, owner.network.as_str()));
     for given in states {
         let Some(network) = given.network() else { continue };
@@ -443,7 +480,7 @@ fn check_networks(
         if network != own {
             return Err(CliError::Refused(format!(
                 "{} is of the network {network:?}, {} of {own:?}; nothing was restored; --any-network takes it \
-                 nevertheless, without its users, logins and access lists",
+                 nevertheless, {with} its users, logins and access lists",
                 given.from.display(),
                 what.display()
             )));
@@ -467,7 +504,8 @@ fn take_access(
         let is_other = given.network().is_some_and(|network| own.as_deref() != Some(network));
         let left = (is_other && !with_auth).then(|| without_access(&given.state.image)).flatten();
         let (file, is_left_out) = (given.from.display().to_string(), left.is_some());
-        all.push(FileAccess { file, part, is_left_out });
+        let login_note = given.state.login_note.take().filter(|_| !is_left_out);
+        all.push(FileAccess { file, part, is_left_out, login_note });
         if let Some(left) = left {
             given.state.image = left;
         }

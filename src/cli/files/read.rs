@@ -12,7 +12,7 @@ use crate::cli::terminal::output::{count_of, printable};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::engine::Image;
 use crate::engine::exchange::lines::LinesImport;
-use crate::engine::exchange::saved_state_in::{SavedImage, image_of_saved_state};
+use crate::engine::exchange::saved_state_in::{SavedImage, image_of_saved_state, lacking_text};
 use crate::model::ids::{NodeName, Tock};
 use crate::model::meta::{AUTH_PATH, Family, login};
 use crate::model::path::{Element, Path};
@@ -40,11 +40,19 @@ pub(in crate::cli) struct StateFile {
     pub(in crate::cli) bytes: u64,
     /// What of it is not in the image, and what nodes do not enforce, one line each.
     pub(in crate::cli) notes: Vec<String>,
+    /// Of these, that clients must log in: it holds where what is about access comes along.
+    pub(in crate::cli) login_note: Option<String>,
     /// If it may not be the state of the moment that was asked for; it is among the notes.
     pub(in crate::cli) gap: Option<Gap>,
 }
 
 impl StateFile {
+    /// What is remarkable, but for what holds only where access comes along.
+    pub(in crate::cli) fn other_notes(&self) -> Vec<String> {
+        let is_other = |note: &&String| Some(*note) != self.login_note.as_ref();
+        self.notes.iter().filter(is_other).cloned().collect()
+    }
+
     /// The same, of a moment that is in doubt, if there is one.
     pub(in crate::cli) fn with_doubt(mut self, doubt: Option<Doubt>) -> Self {
         self.gap = doubt.map(|doubt| Gap(doubt.into()));
@@ -57,13 +65,30 @@ impl StateFile {
 pub(in crate::cli) fn read_state(path: &FilePath, json: bool) -> Result<StateFile, CliError> {
     let mut state = read_any(path, json)?;
     state.notes.extend(notes_on_meta(&state.image));
+    state.login_note = note_on_login(&state.image);
     Ok(state)
 }
 
 /// What of a state a node does not enforce, or what keeps it from serving clients.
 pub(in crate::cli) fn notes_on_meta(image: &Image) -> Vec<String> {
+    let mut notes: Vec<String> = note_on_kept(image).into_iter().collect();
+    notes.extend(note_on_login(image));
+    notes
+}
+
+/// That clients of a node with a state must log in, if that is so.
+pub(in crate::cli) fn note_on_login(image: &Image) -> Option<String> {
+    let entry = image.replica.tree.get(AUTH_PATH)?;
+    let login = entry.value().and_then(login)?;
+    Some(format!(
+        "logins are switched on (:n.auth, {login}): clients of a node with this data must log in, \
+         unless it runs with --ignore-auth"
+    ))
+}
+
+/// What of a state a node does not enforce.
+fn note_on_kept(image: &Image) -> Option<String> {
     let tree = &image.replica.tree;
-    let mut notes = Vec::new();
     let mut families = Vec::new();
     for family in [Family::Codec, Family::Conv] {
         let top = Path::system_root().push(Element::Str(family.name()));
@@ -72,17 +97,9 @@ pub(in crate::cli) fn notes_on_meta(image: &Image) -> Vec<String> {
             families.push(format!(":n.{}", family.name()));
         }
     }
-    if !families.is_empty() {
-        let families = families.join(", ");
-        notes.push(format!("what is below {families} is kept, and no node enforces it"));
-    }
-    if let Some(login) = tree.get(AUTH_PATH).and_then(|e| e.value()).and_then(login) {
-        notes.push(format!(
-            "logins are switched on (:n.auth, {login}): clients of a node with this data must log in, \
-             unless it runs with --ignore-auth"
-        ));
-    }
-    notes
+    let families = families.join(", ");
+    (!families.is_empty())
+        .then(|| format!("what is below {families} is kept, and no node enforces it"))
 }
 
 fn read_any(path: &FilePath, json: bool) -> Result<StateFile, CliError> {
@@ -111,17 +128,25 @@ fn read_as(path: &FilePath, format: Format, json: bool) -> Result<StateFile, Cli
             let read = read_snapshot(&name, Box::new(file), rt::random_u64(), &mut look);
             let (header, image) = read.map_err(|error| CliError::Failure(error.to_string()))?;
             let header = Some(header);
-            Ok(StateFile { image, format, header, bytes, notes: Vec::new(), gap: None })
+            Ok(StateFile {
+                image,
+                format,
+                header,
+                bytes,
+                notes: Vec::new(),
+                login_note: None,
+                gap: None,
+            })
         }
         Format::Distkv => {
             let saved = read_saved_states(&[path], None)?;
             let notes = notes_of(&saved);
             let (image, header) = (saved.image, None);
-            Ok(StateFile { image, format, header, bytes, notes, gap: None })
+            Ok(StateFile { image, format, header, bytes, notes, login_note: None, gap: None })
         }
         Format::Jsonl => {
             let (image, notes) = read_lines(path, file, bytes, &mut bar)?;
-            Ok(StateFile { image, format, header: None, bytes, notes, gap: None })
+            Ok(StateFile { image, format, header: None, bytes, notes, login_note: None, gap: None })
         }
     }
 }
@@ -159,6 +184,7 @@ pub(in crate::cli) fn notes_of(saved: &SavedImage) -> Vec<String> {
     if let Some(error) = &saved.cut_off {
         notes.push(format!("{error}; that record is left out"));
     }
+    notes.extend(lacking_text(saved.lacking));
     notes
 }
 

@@ -154,7 +154,7 @@ fn read_distkv(from: &[PathBuf], until: Option<Until>) -> Result<StateFile, CliE
     let saved = read_saved_states(&paths, until)?;
     let notes = notes_of(&saved);
     let (image, format) = (saved.image, Format::Distkv);
-    Ok(StateFile { image, format, header: None, bytes: 0, notes, gap: None })
+    Ok(StateFile { image, format, header: None, bytes: 0, notes, login_note: None, gap: None })
 }
 
 /// Where logs end at a moment, and whether that is in doubt; they are numbered in the order in which they are
@@ -269,7 +269,15 @@ fn replay(
         CliError::Failure(String::from("the logs hold nothing up to that moment"))
     })?;
     let image = if is_whole { image } else { entries_alone(image) };
-    Ok(StateFile { image, format: Format::Snapshot, header, bytes, notes, gap: None })
+    Ok(StateFile {
+        image,
+        format: Format::Snapshot,
+        header,
+        bytes,
+        notes,
+        login_note: None,
+        gap: None,
+    })
 }
 
 fn parse_tock(text: &str) -> Result<Tock, String> {

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::process;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_channel::{Receiver, Sender};
@@ -18,6 +19,7 @@ use super::notify::Notify;
 use super::signals::{Signal, on_ends, on_signals};
 use crate::cli::error::CliError;
 use crate::cli::open_files;
+use crate::cli::say;
 use crate::cli::terminal::output::{Output, printable};
 use crate::node::check::foreign_key;
 use crate::node::config::Config;
@@ -28,14 +30,19 @@ use crate::rt;
 /// How long saying goodbye may take; then the process ends without it.
 pub(super) const GOODBYE_MAX: Duration = Duration::from_millis(2800);
 
-/// Starts a node, and returns when it has ended.
-pub(in crate::cli) fn run(prepared: Prepared) -> Result<(), CliError> {
-    let Prepared { config, logging, json, threads } = prepared;
+/// Starts a node, and returns when it has ended. `prepare` puts its settings together.
+pub(in crate::cli) fn run(
+    prepare: impl FnOnce() -> Result<Prepared, CliError>,
+) -> Result<(), CliError> {
+    // What has to be read may be slow, and who ends the node meanwhile is to see that it has heard.
+    let prepared_logging = Arc::new(OnceLock::new());
+    let (ending, hang_ups) = listen_for_signals(Arc::clone(&prepared_logging))?;
+    let Prepared { config, logging, json, threads } = prepare()?;
     fail_stop::install();
     rt::start(threads);
     let hang_up_means_more = config.key.is_some() || config.tls.is_some() || config.audit.is_some();
     let logging = if hang_up_means_more { logging.without_switch() } else { logging };
-    let (ending, hang_ups) = listen_for_signals(logging)?;
+    let _first = prepared_logging.set(logging);
     // A node that gets too few for as many clients as there may be says so.
     open_files::raise();
     rt::block_on(serve(config, &ending, &hang_ups, json))
@@ -215,7 +222,7 @@ fn warn_of_foreign_key(config: &Config) {
 fn announce(node: &Node, network: &str, json: bool) -> Result<(), CliError> {
     let (name, client, gossip) = (node.name(), node.client_addr(), node.gossip_addr());
     let http = node.http_addr();
-    let mut output = Output::new(json);
+    let mut output = Output::of_node(json);
     let written = output
         .either(
             || {
@@ -279,17 +286,30 @@ pub(super) async fn unless_ended<T>(
 }
 
 /// From now on, SIGTERM and SIGINT come over the first channel, a second one ends the process at once,
-/// and SIGHUP changes the log level and comes over the second channel.
-fn listen_for_signals(logging: Logging) -> Result<(Receiver<Signal>, Receiver<()>), CliError> {
+/// and SIGHUP changes the log level and comes over the second channel. As long as there is no `logging`, the settings are
+/// being read: then the first one ends the process, and SIGHUP has nothing to read again.
+fn listen_for_signals(
+    logging: Arc<OnceLock<Logging>>,
+) -> Result<(Receiver<Signal>, Receiver<()>), CliError> {
     let (mut ending, receiver) = Ending::new();
     let (hang_up, hang_ups) = async_channel::bounded(1);
-    on_signals(move |signal| match signal {
-        Signal::HangUp => {
+    on_signals(move |signal| match (signal, logging.get()) {
+        (Signal::HangUp, Some(logging)) => {
             // If one waits already, what it does is yet to come.
             let _ = hang_up.try_send(());
             logging.reload();
         }
-        end => ending.end(end),
+        (Signal::OfNoMeaning(name), Some(_)) => {
+            tracing::info!(
+                "{name} means nothing to a node; SIGHUP has it read its files again, and open its audit log anew"
+            );
+        }
+        (Signal::HangUp | Signal::OfNoMeaning(_), None) => {}
+        (end, Some(_)) => ending.end(end),
+        (_, None) => {
+            say::line("stopping before this node has started; it was reading its settings");
+            process::exit(0);
+        }
     })?;
     Ok((receiver, hang_ups))
 }
@@ -325,6 +345,7 @@ impl Ending {
                 Signal::HangUp => 1,
                 Signal::Interrupt => 2,
                 Signal::Terminate => 15,
+                Signal::OfNoMeaning(_) => return,
             };
             process::exit(128 + number);
         }

@@ -319,6 +319,9 @@ impl Settings {
                 Some((name, _)) => usage(&format!("{name} needs --data-dir")),
             };
         };
+        if dir.as_os_str().as_encoded_bytes().contains(&0) {
+            return usage("--data-dir: there is a null character in it, which no path has");
+        }
         let mut data = DataConfig::new(dir);
         data.sync = self.sync.unwrap_or(data.sync);
         let bytes = |set: Option<usize>, default| set.map_or(default, |bytes| bytes as u64);

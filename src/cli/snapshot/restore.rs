@@ -15,7 +15,7 @@ use crate::cli::files::new_file::{StateInto, tidy_when_interrupted};
 use crate::cli::files::read::read_state;
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::interrupt::Interrupt;
-use crate::cli::terminal::output::{Output, count_of, printable};
+use crate::cli::terminal::output::{Output, count_of, printable, shell_word};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::cli::{say, typed};
 use crate::client::{Fields, Message};
@@ -43,8 +43,9 @@ Examples:
   distkv-node run --data-dir /var/lib/new --name n1
 
 Restore merges; it never rolls back. What the network has changed since stays, what it has \
-deleted stays deleted, and what it lacks is added, however old the file is. To undo \
-something, look at how it was (`snapshot diff`, `log replay`) and set it again (`import`).
+deleted stays deleted, and what it lacks is added, however old the file is. The output says how many entries have \
+another value now, or none (--json: kept). To set them back, set them again: `snapshot convert FILE --to - --format jsonl \
+--below PATH` writes what the file has at and below a path, `import` sets it. `snapshot diff` and `log replay` show how it was.
 
 Lines of JSON may be cut and edited. An unchanged line restores that very version. A line \
 with an edited value is a new change on top of the version that the line had; if the entry \
@@ -56,7 +57,8 @@ file again, or at another node, changes nothing more. For lines without a chain,
 Users, logins and access lists (what is below `:n.auth` and `:n.acl`) come along from a file of the \
 same network, from lines of JSON and from files of the Python DistKV: who can log in there can log in \
 here. Of another network (--any-network), they are left out, unless --with-auth is given, too. The \
-output says how many there were.
+output says how many there were. Types, and where they are asked for (`:n.type`, `:n.match`), \
+belong to the data, and come along with it from any network.
 
 A node trusts the contents of a snapshot as it trusts another node, so it takes one only \
 from its own machine, unless it was started with --remote-restore.
@@ -150,7 +152,7 @@ pub(super) async fn run(args: &RestoreArgs, remote: &RemoteArgs) -> Result<(), C
         let mut states = Vec::new();
         for file in &args.files {
             let state = read_state(file, remote.json)?;
-            tell_notes(&state.notes);
+            tell_notes(&state.other_notes());
             states.push(Given { from: file, state });
         }
         let wanted = args.into.wanted(args.any_network, args.with_auth);
@@ -169,12 +171,16 @@ pub(super) async fn run(args: &RestoreArgs, remote: &RemoteArgs) -> Result<(), C
     for (at, file) in args.files.iter().enumerate() {
         let left = || format!("nothing of {} was restored", file.display());
         let restored = restore(&connected, file, args, remote, &interrupt).await;
-        let reply = restored.map_err(|error| {
+        let (reply, login_note) = restored.map_err(|error| {
             let rest = args.files.get(at..).unwrap_or_default();
             error.left(&left()).in_doubt(|| args.rest_text(rest))
         })?;
-        tell(file, &reply, args.with_auth, &mut output)?;
+        let access = tell(file, &reply, args.with_auth, &mut output)?;
         output.flush()?;
+        // With --with-auth, the answer has told of it.
+        if !access.is_left_out && !args.with_auth {
+            tell_notes(login_note.as_slice());
+        }
     }
     Ok(())
 }
@@ -187,6 +193,7 @@ pub(in crate::cli) fn tell_put(
 ) -> Result<(), CliError> {
     let mut output = Output::new(json);
     let (name, network, entries) = (&put.owner.name, &put.owner.network, put.entries);
+    put.access.iter().for_each(|access| tell_notes(access.login_note.as_slice()));
     output.either(
         || {
             json!({
@@ -244,17 +251,19 @@ fn access_text(access: &FileAccess) -> Option<String> {
     counted.map(|counted| format!("{counted} {verb} in it"))
 }
 
-/// Uploads one file. It is read whole, and found good, before anything is sent.
+/// Uploads one file. It is read whole, and found good, before anything is sent. The answer, and what is to be said of logins if
+/// they come along.
 async fn restore(
     connected: &Remote,
     file: &FilePath,
     args: &RestoreArgs,
     remote: &RemoteArgs,
     interrupt: &Interrupt,
-) -> Result<Message, CliError> {
+) -> Result<(Message, Option<String>), CliError> {
     let (path, json) = (file.to_owned(), remote.json);
     let state = interrupt.or(rt::spawn_blocking(move || read_state(&path, json))).await?;
-    tell_notes(&state.notes);
+    tell_notes(&state.other_notes());
+    let login_note = state.login_note.clone();
     let (sender, pieces) = async_channel::bounded(PIECES_AHEAD);
     let writing = rt::spawn_blocking(move || {
         let header = state.header.unwrap_or_else(|| FileHeader {
@@ -298,7 +307,7 @@ async fn restore(
     interrupt.check()?;
     say_taking_in(file, remote.json);
     let done = connected.connection.request(Action::Restore.name(), &fields).await;
-    Ok(done?)
+    Ok((done?, login_note))
 }
 
 /// Says why the command waits, if a person is there.
@@ -308,16 +317,16 @@ fn say_taking_in(file: &FilePath, json: bool) {
     }
 }
 
-/// `with_auth`: logins may have been switched on by it.
+/// What is about access in it. `with_auth`: logins may have been switched on by it.
 fn tell(
     file: &FilePath,
     reply: &Message,
     with_auth: bool,
     output: &mut Output,
-) -> Result<(), CliError> {
+) -> Result<FileAccess, CliError> {
     let result = reply.get("result").and_then(|result| Message::new(result).ok());
     let count = |name: &str| result.as_ref().and_then(|result| result.u64(name)).unwrap_or(0);
-    let names = ["entries", "taken", "made", "dropped", "conflicts"];
+    let names = ["entries", "taken", "made", "dropped", "conflicts", "kept"];
     let auth = result.as_ref().and_then(|result| result.str("auth"));
     let is_left_out = result.as_ref().and_then(|result| result.bool("access_left_out"));
     let name = file.display().to_string();
@@ -325,6 +334,7 @@ fn tell(
         file: name.clone(),
         part: AccessPart { users: count("users"), lists: count("lists") },
         is_left_out: is_left_out.unwrap_or(false),
+        login_note: None,
     };
     output.either(
         || {
@@ -369,6 +379,9 @@ fn tell(
             if let Some(told) = access_text(&access) {
                 text.push_str(&format!("; {told}"));
             }
+            if let kept @ 1.. = count("kept") {
+                text.push_str(&format!("\n{}", kept_text(file, kept)));
+            }
             if let Some(method) = auth.filter(|_| with_auth) {
                 text.push_str(&format!(
                     "\nlogins are on in this network now (:n.auth, method {method:?}): its nodes \
@@ -378,6 +391,24 @@ fn tell(
             }
             text
         },
+    )?;
+    Ok(access)
+}
+
+/// That entries of a file are as the network has changed them since, and what sets them back.
+fn kept_text(file: &FilePath, kept: u64) -> String {
+    let entries = count_of(
+        kept,
+        "entry of it has another value now, or none, and is kept like that",
+        "entries of it have another value now, or none, and are kept like that",
+    );
+    // It needs no node.
+    let file = shell_word(&file.display().to_string());
+    let import = typed::command("import", &["-"], &[]);
+    format!(
+        "{entries}; `distkv-node snapshot convert {file} --to - --format jsonl --below PATH | {} sets those at and below PATH \
+         to what the file has",
+        import.trim_start_matches('`')
     )
 }
 

@@ -47,7 +47,8 @@ verified. One that is there already is replaced with --force only.
 With --at, it is what the node had logged up to that moment. Where it had not run then, or its disk had \
 failed, or its clock leapt over the moment, a note says so, and the state is that before that time. If the clock \
 was set back, and showed the moment more than once, a note says so, too, and the state is the last that \
-can be meant.
+can be meant. Where a log that the state needs is missing or damaged, nothing is saved, and the error says before \
+which moment, and from which on, states are available.
 
 Exit code: 0 saved, 1 failed, 2 usage, 3 refused, 6 no node was reached, 8 standard output (--to -) cannot be \
 written, 130 interrupted (without --to, the node makes the snapshot all the same).")]

@@ -1,5 +1,6 @@
 //! `snapshot verify`: whether files are good.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path as FilePath, PathBuf};
@@ -8,7 +9,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::cli::error::CliError;
-use crate::cli::files::directory::{Checked, check_directory};
+use crate::cli::files::directory::{Checked, HoleText, broken_in, check_directory};
 use crate::cli::files::read::{notes_of, notes_on_meta, read_saved_states, read_state};
 use crate::cli::files::{FileKind, Format, cannot, kind_of};
 use crate::cli::terminal::output::{Output, count_of, printable};
@@ -32,8 +33,9 @@ note says that changes are missing.
 A node's data directory is also read as the node reads it at its start, whether that runs or \
 not: its identity, how it was stopped, and whether each log goes on where the one before it \
 ended. The last line says whether a node would start with it, and if not, what it would say. \
-It is BAD, too, if a node would start with all data, but a log is missing or cut that leads from \
-an older snapshot to a newer one: `history` and past states need it. \
+It is BAD, too, if a node would start with all data, but a log that leads from an older \
+snapshot to a newer one is missing or cut, is another node's or one of another number, or cannot \
+be read: `history` and past states need it. With --json, `holes` has what is wrong with each. \
 A directory is a node's if it has a log, or a file `identity` or `lock`. \
 After a crash of the machine, bytes that are no change may follow the last change of the last \
 log: zeros, say. The start cuts them off, so the directory's log is good, with a note; in a \
@@ -68,12 +70,26 @@ pub(super) fn run(args: &VerifyArgs, json: bool) -> Result<(), CliError> {
             true => check_directory(given, json).transpose(),
             false => None,
         };
-        let files = match all_files(given) {
+        let broken = if whole.is_some() { broken_in(given) } else { BTreeMap::new() };
+        let mut files = match all_files(given) {
             Err(_) if whole.is_some() => Vec::new(),
             files => files?,
         };
+        // What is there, and is no file.
+        files.extend(broken.keys().map(|name| given.join(name)).filter(|path| path.exists()));
+        files.sort();
+        files.dedup();
         for path in files {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
             let found = match &whole {
+                Some(whole) if broken.contains_key(&*name) => {
+                    let text = if whole.is_ok() {
+                        StorageError::for_history
+                    } else {
+                        StorageError::to_string
+                    };
+                    Err(CliError::Failure(broken.get(&*name).map(text).unwrap_or_default()))
+                }
                 Some(Ok(checked)) if is_among(&path, &checked.unborn) => Ok(unborn()),
                 Some(Ok(Checked { torn: Some((name, end)), .. })) if is_named(&path, name) => {
                     verify_log(&path, Some(*end), StorageError::to_string, json)
@@ -89,11 +105,17 @@ pub(super) fn run(args: &VerifyArgs, json: bool) -> Result<(), CliError> {
             is_bad |= !tell(&path, found, &mut output)?;
         }
         if let Some(whole) = whole {
-            let whole = whole.and_then(|Checked { notes, hole, .. }| match hole {
-                Some(hole) => Err(CliError::Failure(hole)),
-                None => Ok(Good { what: "data directory", entries: None, notes }),
-            });
-            is_bad |= !tell(given, whole, &mut output)?;
+            is_bad |= match whole {
+                Ok(Checked { hole: Some(hole), .. }) => {
+                    tell_hole(given, &hole, &mut output)?;
+                    true
+                }
+                Ok(Checked { notes, .. }) => {
+                    let good = Good { what: "data directory", entries: None, notes };
+                    !tell(given, Ok(good), &mut output)?
+                }
+                Err(error) => !tell(given, Err(error), &mut output)?,
+            };
         }
     }
     output.flush()?;
@@ -135,6 +157,20 @@ fn tell(
         }
         Err(other) => Err(other),
     }
+}
+
+/// Prints that the history of a directory has holes.
+fn tell_hole(path: &FilePath, hole: &HoleText, output: &mut Output) -> Result<(), CliError> {
+    let name = path.display().to_string();
+    output.either(
+        || {
+            json!({
+                "file": name, "good": false, "error": hole.text, "holes": hole.named,
+                "holes_count": hole.count,
+            })
+        },
+        || format!("{name}: BAD: {}", printable(&hole.text)),
+    )
 }
 
 /// Whether it is one of these in its directory.
@@ -207,13 +243,6 @@ fn verify_distkv(path: &FilePath) -> Result<Good, CliError> {
     }
     let mut notes = notes_of(&saved);
     notes.extend(notes_on_meta(&saved.image));
-    if saved.lacking > 0 {
-        let lacking = count_of(saved.lacking, "change", "changes");
-        notes.push(format!(
-            "{lacking} that its node knew are missing: the file was cut off between two entries, or the node lacked \
-             them, too"
-        ));
-    }
     let what = if saved.is_log { "DistKV change log" } else { "DistKV saved state" };
     let entries = Some(saved.image.replica.tree.len() as u64);
     Ok(Good { what, entries, notes })

@@ -14,6 +14,7 @@ use std::time::Duration;
 use distkv_command::signals::on_ends;
 use event_listener::Event;
 use futures::future::{Either, select};
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 
@@ -38,6 +39,17 @@ pub(in crate::cli) struct Interrupt(Arc<State>);
 struct State {
     is_requested: AtomicBool,
     requested: Event,
+    /// What the requests that are under way may have done, if the command knows.
+    in_doubt: Mutex<Option<String>>,
+}
+
+impl State {
+    /// False if it was requested before.
+    fn request(&self) -> bool {
+        let is_first = !self.is_requested.swap(true, Ordering::AcqRel);
+        self.requested.notify(usize::MAX);
+        is_first
+    }
 }
 
 impl Interrupt {
@@ -49,14 +61,20 @@ impl Interrupt {
         let interrupt = Self::default();
         let state = Arc::clone(&interrupt.0);
         on_ends(move |_| {
-            if state.is_requested.swap(true, Ordering::AcqRel) {
-                let error = CliError::INTERRUPTED
-                    .left("ended at once, so what was under way may have been done");
+            if !state.request() {
+                let known = state.in_doubt.lock().clone();
+                let what = known.as_deref().unwrap_or("what was under way may have been done");
+                let error = CliError::INTERRUPTED.left(&format!("ended at once, so {what}"));
                 process::exit(i32::from(error.tell(say::is_json())));
             }
-            state.requested.notify(usize::MAX);
         })?;
         Ok(interrupt)
+    }
+
+    /// As the signal does.
+    #[cfg(test)]
+    pub(in crate::cli) fn request(&self) {
+        let _is_first = self.0.request();
     }
 
     /// # Errors
@@ -65,6 +83,14 @@ impl Interrupt {
         match self.0.is_requested.load(Ordering::Acquire) {
             true => Err(CliError::INTERRUPTED),
             false => Ok(()),
+        }
+    }
+
+    /// Ends when it is interrupted.
+    pub(in crate::cli) async fn requested(&self) {
+        let requested = self.0.requested.listen();
+        if self.check().is_ok() {
+            requested.await;
         }
     }
 
@@ -107,20 +133,30 @@ impl Interrupt {
         &self,
         work: impl Future<Output = Result<T, CliError>>,
     ) -> Result<T, CliError> {
-        let requested = self.0.requested.listen();
         let is_late = async {
-            if self.check().is_ok() {
-                requested.await;
-            }
+            self.requested().await;
             rt::sleep(GRACE).await;
         };
         match select(pin!(work), pin!(is_late)).await {
             Either::Left((done, _)) => done,
             Either::Right(_) => {
-                let what = "the node did not answer: what it was asked last may have been done";
-                Err(CliError::INTERRUPTED.left(what))
+                let known = self.0.in_doubt.lock().clone();
+                let what = known.as_deref().unwrap_or("what it was asked last may have been done");
+                Err(CliError::INTERRUPTED.left(&format!("the node did not answer: {what}")))
             }
         }
+    }
+
+    /// Does this. If the command is ended meanwhile, it tells what may have been done: `what`, a sentence without an end.
+    pub(in crate::cli) async fn in_doubt<T>(
+        &self,
+        what: String,
+        work: impl Future<Output = T>,
+    ) -> T {
+        *self.0.in_doubt.lock() = Some(what);
+        let done = work.await;
+        *self.0.in_doubt.lock() = None;
+        done
     }
 
     /// A file, or standard input for `-`, whose reading ends with an error when it is interrupted ([`Self::outweighs`]),

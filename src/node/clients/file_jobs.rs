@@ -105,8 +105,16 @@ impl Saving {
         let durable = self.durable.as_ref().ok_or(PastRefusal::NoDataDirectory)?;
         let _turn = self.past_turn.lock();
         durable.wait_written();
+        let id = self.hub.read(|engine| engine.id().clone());
         let failing_ms = || durable.failing_ms(rt::now());
-        past::history(durable.directory(), path, since_ms, limit, &failing_ms)
+        past::history(
+            durable.directory(),
+            (&self.network, &id.name),
+            path,
+            since_ms,
+            limit,
+            &failing_ms,
+        )
     }
 
     /// Ends the file being written, because the node stops. May wait for the disk.

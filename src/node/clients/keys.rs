@@ -152,14 +152,14 @@ pub(super) fn change(
 pub(super) fn forget(links: &Links, members: &[MemberInfo], name: &NodeName) -> bool {
     let Some(keys) = links.keys.as_deref() else { return false };
     let member = members.iter().find(|member| member.name == name.as_str());
-    let is_gone =
-        |state| matches!(state, MemberState::Down | MemberState::Left | MemberState::Away);
+    // Who was killed just now counts as up, or suspect, for some seconds more. As long as it does, no step goes on without it.
+    let may_be_gone = |state| !matches!(state, MemberState::Myself | MemberState::Joining);
     let reports = keys.reports();
     let report = reports.iter().find(|report| report.name == *name);
     let is_known = match (member, report) {
         // Once is enough.
         (_, Some(report)) if report.is_gone => false,
-        (Some(member), _) => !member.linked && is_gone(member.state),
+        (Some(member), _) => !member.linked && may_be_gone(member.state),
         (None, report) => report.is_some(),
     };
     if is_known {

@@ -8,6 +8,8 @@ use std::path::Path;
 use xxhash_rust::xxh64::Xxh64;
 
 use crate::engine::changes::{LoadEntries, LoadState};
+use crate::engine::exchange::access::AccessPart;
+use crate::engine::exchange::saved_state_in::{Survey, lacking_text};
 use crate::engine::load::{LoadError, SavedFile};
 use crate::hub::Hub;
 use crate::node::error::NodeError;
@@ -30,6 +32,8 @@ pub(in crate::node) struct Loaded {
     file: SavedFile,
     entries: Vec<SavedEntry>,
     states: Vec<SavedState>,
+    /// Who may use the data.
+    access: AccessPart,
 }
 
 /// Reads a file.
@@ -65,12 +69,17 @@ impl From<String> for Bad {
 
 fn read_file(path: &Path) -> Result<Loaded, Bad> {
     let mut file = File::open(path).map_err(Bad::Unread)?;
-    let mut loaded =
-        Loaded { file: SavedFile::new(0, None), entries: Vec::new(), states: Vec::new() };
+    let mut loaded = Loaded {
+        file: SavedFile::new(0, None),
+        entries: Vec::new(),
+        states: Vec::new(),
+        access: AccessPart::default(),
+    };
     let mut hash = Xxh64::new(0);
     let mut reader = SavedStateReader::new();
     let mut buffer = vec![0; READ_BYTES];
     let mut unusable = 0;
+    let mut survey = Survey::default();
     let mut is_first = true;
     loop {
         let count = file.read(&mut buffer).map_err(Bad::Unread)?;
@@ -96,7 +105,10 @@ fn read_file(path: &Path) -> Result<Loaded, Bad> {
         reader.feed(piece);
         while let Some(record) = reader.next_record().map_err(|error| error.to_string())? {
             match record {
-                SavedRecord::Entry(entry) => loaded.entries.push(entry),
+                SavedRecord::Entry(entry) => {
+                    survey.note(&entry);
+                    loaded.entries.push(entry);
+                }
                 SavedRecord::State(state) => loaded.states.push(state),
                 SavedRecord::Unusable { offset, reason } => {
                     unusable += 1;
@@ -114,6 +126,12 @@ fn read_file(path: &Path) -> Result<Loaded, Bad> {
         tracing::warn!(unusable, "entries of the file were left out");
     }
     loaded.file = SavedFile::new(hash.digest(), loaded.states.first());
+    loaded.access = survey.access();
+    let is_whole = !reader.has_changes() && unusable == 0;
+    let state = loaded.states.first().filter(|_| is_whole);
+    if let Some(text) = state.and_then(|state| lacking_text(survey.lacking(state))) {
+        tracing::warn!("of the file of --load: {text}");
+    }
     match reader.finish() {
         Ok(()) => Ok(loaded),
         // A log's writer was killed, probably. All before it is good.
@@ -150,5 +168,14 @@ pub(in crate::node) async fn take_in(hub: &Hub, loaded: Loaded) -> Result<(), Lo
     }
     let total = hub.read(|e| e.tree().live_len());
     tracing::info!(entries = count, total, "loaded");
+    let AccessPart { users, lists } = loaded.access;
+    if users + lists > 0 {
+        tracing::warn!(
+            users,
+            lists,
+            "users or access lists came with the file of --load: who has a secret there can log in here with it (see \
+             `distkv-node user list`)"
+        );
+    }
     Ok(())
 }

@@ -7,10 +7,10 @@ use crate::model::ids::{Millis, NodeName};
 use crate::model::path::Path;
 use crate::protocol::client::request::PastMoment;
 use crate::rt;
-use crate::server::{PastRefusal, PastState};
+use crate::server::{PastRefusal, PastState, moment_text};
 use crate::storage::history::{History, history as read_history};
 use crate::storage::past::{reach_after, read_past};
-use crate::storage::recover::{PastGap, Recovered};
+use crate::storage::recover::{Owner, PastGap, Recovered};
 use crate::storage::{Directory, RecoverOptions, StorageError, Until, recover};
 
 /// The state of a moment, at and below a path. `failing_ms`: for how long the log has failed, if it does.
@@ -40,13 +40,14 @@ pub(super) fn recall(
         ..RecoverOptions::default()
     };
     let was_failing_ms = failing_ms();
+    let owner = Owner { network, name: name.as_str() };
     let found = read_past(&disk, || {
-        if let Some(first) = reach_after(&disk, until)? {
+        if let Some(first) = reach_after(&disk, owner, until)? {
             return Ok(Err(first));
         }
         Ok(Ok(recover(&disk, network, name.as_str(), &options, &mut |_, _| {})?))
     });
-    let found = found.map_err(failed)?.map_err(|first| {
+    let found = found.map_err(lost)?.map_err(|first| {
         let (time_ms, tock) = (first.time_ms, first.tock.get());
         PastRefusal::Before { time_ms, tock }
     })?;
@@ -77,18 +78,26 @@ fn gap_of(found: &Recovered, until: Until, failing_since_ms: Option<u64>) -> Opt
 /// [`PastRefusal`].
 pub(super) fn history(
     directory: &FilePath,
+    (network, name): (&str, &NodeName),
     path: &Path,
     since_ms: u64,
     limit: usize,
     failing_ms: &dyn Fn() -> Option<Millis>,
 ) -> Result<History, PastRefusal> {
     let disk = Directory::new(directory);
+    let owner = Owner { network, name: name.as_str() };
     let was_failing = failing_ms().is_some();
-    let found = read_past(&disk, || read_history(&disk, path, since_ms, limit)).map_err(failed)?;
+    let found = read_past(&disk, || read_history(&disk, owner, path, since_ms, limit));
+    let found = found.map_err(failed)?;
     let none = || PastRefusal::Failed(String::from("there is no state to begin with"));
     let mut history = found.ok_or_else(none)?;
     history.has_gaps |= was_failing || failing_ms().is_some();
     Ok(history)
+}
+
+/// No state of the moment: which states there are.
+fn lost(error: StorageError) -> PastRefusal {
+    PastRefusal::Failed(error.for_past(&moment_text))
 }
 
 fn failed(error: StorageError) -> PastRefusal {

@@ -16,6 +16,7 @@ use crate::node::config::Config;
 use crate::node::durable::Durable;
 use crate::node::lifecycle::file_descriptors::Shares;
 use crate::node::lifecycle::leave_for_good;
+use crate::node::lifecycle::start::alone_warning;
 use crate::node::lifecycle::stop::StopReason;
 use crate::node::link::{LinkInfo, Links};
 use crate::node::membership::identity::SOFTWARE;
@@ -223,8 +224,10 @@ impl NodeInfo for ClientPortInfo {
         // A link stands before SWIM has heard of the member, and where UDP does not get through.
         for link in &infos {
             if members.iter().all(|m| !m.linked || m.name != link.peer.name.as_str()) {
+                // A link may be old when membership loses its peer.
+                let since = links.observed.last_heard(&link.peer.name).unwrap_or(link.since);
                 members.push(MemberInfo {
-                    since_ms: now.saturating_sub(link.since),
+                    since_ms: now.saturating_sub(since.max(link.since)),
                     ..of_link(Some(link), &view)
                 });
             }
@@ -293,7 +296,15 @@ impl NodeInfo for ClientPortInfo {
     }
 
     fn unlinked(&self) -> Option<String> {
-        self.links.upgrade()?.observed.unlinked(rt::now())
+        let links = self.links.upgrade()?;
+        let now = rt::now();
+        // Of those that it knew before, a split says more.
+        let is_told = || links.observed.silent(now).is_some();
+        links.observed.unlinked(now).or_else(|| alone_warning(&links).filter(|_| !is_told()))
+    }
+
+    fn unheard(&self) -> Option<String> {
+        self.links.upgrade()?.observed.unheard(rt::now())
     }
 
     fn carry_out(&self, job: FileJob) -> Result<FileReport, FileRefusal> {

@@ -14,6 +14,7 @@ use crate::node::config::{Config, Start};
 use crate::node::error::NodeError;
 use crate::node::link::{Links, Refused, Trouble};
 use crate::rt;
+use crate::server::info::names_text;
 
 /// How often what keeps a node from being ready is written to the log.
 const PROGRESS_INTERVAL_MS: Millis = 5_000;
@@ -332,6 +333,7 @@ fn tell_alone(links: &Links, knows_peers: bool, waited_ms: Millis) {
     let entries = links.hub.read(|engine| engine.tree().len());
     let linked: Vec<String> = links.infos().iter().map(|info| info.peer.name.to_string()).collect();
     let waited_s = waited_ms / 1_000;
+    links.observed.note_alone(linked.is_empty() && knows_peers);
     if !linked.is_empty() {
         tracing::warn!(
             ?linked,
@@ -359,6 +361,21 @@ fn tell_alone(links: &Links, knows_peers: bool, waited_ms: Millis) {
             "no peer is known and none has called; this node founds a network"
         );
     }
+}
+
+/// What operators are told while no peer has taken in this node since it began alone.
+pub(in crate::node) fn alone_warning(links: &Links) -> Option<String> {
+    if !links.observed.is_alone() {
+        return None;
+    }
+    let told = match refusals(&links.troubles()) {
+        Some(refusals) => format!("no peer takes this node in: {refusals}"),
+        None => {
+            let tried = names_text(&links.addresses());
+            format!("no peer has answered since this node was started: {tried}")
+        }
+    };
+    Some(format!("{told}; it goes on alone, with what it has, and keeps calling"))
 }
 
 /// Which peers have answered that there will be no link as long as nothing is changed, and why; none if nobody has.

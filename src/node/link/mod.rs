@@ -417,6 +417,7 @@ impl Links {
             // its beginning, or finds that there was none.
             let table = self.table.lock();
             self.bar_array_paths(&table);
+            self.observed.note_alone(false);
             if link.tell_up() {
                 let id = NodeId { name: peer.name.clone(), incarnation: peer.incarnation };
                 self.hub.handle(Input::LinkUp { link: link.id, peer: id }, rt::now());

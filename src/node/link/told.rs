@@ -42,6 +42,21 @@ impl Links {
         }
     }
 
+    /// No link shows at which address peers reach this node, and the one that they are told is gone: clients are told it, too.
+    fn replace_lost_route(&self) {
+        let peers: Vec<SocketAddr> =
+            self.targets.lock().addresses().filter_map(|at| at.parse().ok()).collect();
+        for local in peers.into_iter().filter_map(route_to) {
+            self.guess_route(local);
+            if !self.me.has_lost_route() {
+                return;
+            }
+        }
+        if let Some(addr) = self.me.replace_lost_route() {
+            self.on_route(addr);
+        }
+    }
+
     fn on_route(&self, addr: SocketAddr) {
         tracing::info!(%addr, "peers reach this node here");
         if is_link_local(addr.ip()) {
@@ -66,6 +81,9 @@ impl Links {
                     self.learn_route_of(link);
                 }
             }
+        }
+        if self.me.has_lost_route() {
+            self.replace_lost_route();
         }
         let now = rt::now();
         let is_old = |link: &&Arc<Link>| now.saturating_sub(link.since) >= TOLD_AGE_MIN_MS;

@@ -183,6 +183,15 @@ impl Myself {
         told.is_some_and(|ip| !is_of_this_host(ip))
     }
 
+    /// An address in place of the one that this host has lost, where no connection shows one: of the host's addresses, the
+    /// first that peers may use, if possible of the same family. Returns the address for SWIM if it is another one now.
+    pub(in crate::node) fn replace_lost_route(&self) -> Option<SocketAddr> {
+        let lost = self.route.lock().ip()?;
+        let mut all: Vec<IpAddr> = interface_addresses().into_iter().map(|(_, ip)| ip).collect();
+        all.sort_by_key(|ip| ip.is_ipv4() != lost.is_ipv4());
+        all.into_iter().find_map(|ip| self.guess_route(ip))
+    }
+
     /// The address at which peers reach this node, for a peer whose connection has this local
     /// address.
     pub(in crate::node) fn gossip_text(&self, local: Option<IpAddr>) -> String {

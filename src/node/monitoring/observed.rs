@@ -3,15 +3,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use distkv_metrics::{Histogram, HistogramNumbers, Name};
 use parking_lot::Mutex;
 
 use super::live::Live;
+use super::split::unheard::{LinkSince, Unheard};
 use super::split::unlinked::Unlinked;
 use super::split::unseen::Unseen;
 use super::split::{Network, News, SplitWatch};
+use crate::membership::MemberInfo;
 use crate::model::ids::{Incarnation, Millis, NodeName, Tick};
 use crate::rt;
 use crate::server::SilentInfo;
@@ -52,6 +54,9 @@ pub(in crate::node) struct Observed {
     link_ends: Mutex<BTreeMap<&'static str, u64>>,
     splits: Mutex<SplitWatch>,
     unlinked: Mutex<Unlinked>,
+    unheard: Mutex<Unheard>,
+    /// It began alone although it has peers, and has been linked with none since.
+    is_alone: AtomicBool,
     lag: Mutex<Lag>,
     /// What is kept for pages.
     pub(in crate::node) live: Live,
@@ -67,6 +72,8 @@ impl Default for Observed {
             link_ends: Mutex::default(),
             splits: Mutex::default(),
             unlinked: Mutex::default(),
+            unheard: Mutex::default(),
+            is_alone: AtomicBool::new(false),
             lag: Mutex::default(),
             live: Live::default(),
         }
@@ -132,6 +139,36 @@ impl Observed {
     /// A line for people about members that are up and have had no link for long.
     pub(in crate::node) fn unlinked(&self, now: Millis) -> Option<String> {
         self.unlinked.lock().text(now)
+    }
+
+    /// See [`Unheard::look`].
+    pub(in crate::node) fn look_for_datagrams(
+        &self,
+        links: &[LinkSince],
+        members: &[MemberInfo],
+        now: Millis,
+    ) -> Option<News> {
+        self.unheard.lock().look(links, members, now)
+    }
+
+    /// A line for people about linked members whose datagrams do not come through.
+    pub(in crate::node) fn unheard(&self, now: Millis) -> Option<String> {
+        self.unheard.lock().text(now)
+    }
+
+    /// When membership last had a linked member up; since when it is linked, if never.
+    pub(in crate::node) fn last_heard(&self, name: &NodeName) -> Option<Millis> {
+        self.unheard.lock().last_heard(name)
+    }
+
+    /// This node begins to serve alone, though it has peers; or it has a link now.
+    pub(in crate::node) fn note_alone(&self, is_alone: bool) {
+        self.is_alone.store(is_alone, Ordering::Relaxed);
+    }
+
+    /// Whether it began to serve alone, though it has peers, and has had no link since.
+    pub(in crate::node) fn is_alone(&self) -> bool {
+        self.is_alone.load(Ordering::Relaxed)
     }
 
     /// Whom this node knew when it was started.

@@ -3,7 +3,7 @@
 //! who is silent, since when, how many changes were made since, and with whom this node goes on.
 //!
 //! So are members that this node knew when it was started and that do not show themselves (`unseen`). Of members that are
-//! up, those are told of to which no link comes about (`unlinked`).
+//! up, those are told of to which no link comes about (`unlinked`), and of the linked ones those whose datagrams do not come through (`unheard`).
 //!
 //! A member that leaves says so, to membership or over its link (`parted`), and is not missed. One that is silent is, until it is back, has left, or is
 //! forgotten: when it is taken off the Delete group; alone, when `--forget-down-after` is over; of several that
@@ -11,6 +11,7 @@
 
 mod last_words;
 mod parted;
+pub(in crate::node) mod unheard;
 pub(in crate::node) mod unlinked;
 pub(in crate::node) mod unseen;
 
@@ -28,6 +29,7 @@ use crate::rt;
 use crate::server::{SilentInfo, SilentMembers};
 use last_words::LastWords;
 use parted::Parted;
+use unheard::LinkSince;
 use unseen::{Missed, Unseen};
 
 /// The time between two looks.
@@ -73,6 +75,9 @@ pub(in crate::node) async fn watch_split(links: Arc<Links>, forget_after_ms: Mil
             |n| links.trouble_with(n),
             now,
         ));
+        let links_since: Vec<LinkSince> = links.infos().into_iter().map(LinkSince::of).collect();
+        let members = &links.swim.roster().members;
+        news.extend(links.observed.look_for_datagrams(&links_since, members, now));
         for news in news {
             match news {
                 News::Silent(text) => tracing::warn!("{text}"),

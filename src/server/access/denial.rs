@@ -106,7 +106,8 @@ impl Denied {
                 let (who, role) = (access.who(), access.role.map_or("none", |role| role.name()));
                 let whose = if access.whose.is_some() { "that user's" } else { "its own" };
                 let text = format!(
-                    "{who} may not {words}: {what} needs the role '{needed}', and {whose} is '{role}'; nothing was done"
+                    "{who} may not {words}: {what} needs the role '{needed}', and {whose} is '{role}'{}",
+                    nothing_done(*action)
                 );
                 return ClientError::new(ErrorCode::Denied, text);
             }
@@ -119,10 +120,11 @@ impl Denied {
             text.push_str(match lack {
                 // Nor is an admin told of secrets.
                 Some(Lack::OldValue) => {
-                    "what is there is told to nobody, and 'prev' and 'idem' would tell; nothing was done"
+                    "what is there is told to nobody, and 'prev' and 'idem' would tell"
                 }
-                _ => "only admins may; nothing was done",
+                _ => "only admins may",
             });
+            text.push_str(nothing_done(action));
             return ClientError::new(ErrorCode::Denied, text);
         }
         let place = match target {
@@ -153,9 +155,14 @@ impl Denied {
             }
         };
         // Writing to a string cannot fail.
-        let _ = write!(text, "{}; nothing was done", access.without(&what));
+        let _ = write!(text, "{}{}", access.without(&what), nothing_done(action));
         ClientError::new(ErrorCode::Denied, text).explained_by(access.explain(&place))
     }
+}
+
+/// That nothing has come of an action; of one that only reads, that goes without saying.
+fn nothing_done(action: Action) -> &'static str {
+    if action.only_reads() { "" } else { "; nothing was done" }
 }
 
 /// The only letter that is needed, or the first of several one of which must be there.

@@ -1,4 +1,4 @@
-//! What all logins at a node share: how they are slowed down, and who is present.
+//! What all logins at a node share: how they, and changes that users make of themselves, are slowed down, and who is present.
 //!
 //! A hash of a password takes some 30 ms of one core and 19 MiB, an exchange of keys some ms: half the cores
 //! compute them at once, a few wait, and the others are told to come again.
@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_lock::Semaphore;
 use distkv_access::secret::{LoginCache, WrongSecrets};
+use distkv_access::users::OwnChanges;
 use parking_lot::Mutex;
 
 use super::cluster_key::ClusterKeys;
@@ -30,6 +31,8 @@ pub(in crate::server) struct Logins {
     pub(in crate::server) cache: Option<Mutex<LoginCache>>,
     /// None for the same reason: then the same wrong secret again is one more guess.
     pub(in crate::server) wrong: Option<Arc<Mutex<WrongSecrets>>>,
+    /// How often users have changed themselves here.
+    pub(in crate::server) own_changes: Mutex<OwnChanges>,
     /// Those who have not logged in, where they must.
     pub(in crate::server) strangers: Arc<Crowd>,
     /// For the log: those for whom there was no place, or not any more.
@@ -50,6 +53,7 @@ impl Logins {
             throttle: Throttle::default(),
             cache: rt::random_bytes().ok().map(|key| Mutex::new(LoginCache::new(key))),
             wrong: rt::random_bytes().ok().map(|key| Arc::new(Mutex::new(WrongSecrets::new(key)))),
+            own_changes: Mutex::default(),
             strangers: Crowd::new(STRANGERS_MAX.min(connections_max), GRACE_MS),
             crowded: Tally::default(),
             present: Arc::new(Present::new(connections_max)),

@@ -44,7 +44,7 @@ use crate::server::access::guest::Guest;
 use crate::server::access::{Access, Identity};
 use crate::server::command::access::acl::is_there;
 use crate::server::command::data::batch::LongBatch;
-use crate::server::command::data::value::CopiesWait;
+use crate::server::command::data::copies::CopiesWait;
 use crate::server::counts::Traffic;
 use crate::server::snapshot_upload::Upload;
 use crate::server::stream::{
@@ -134,7 +134,7 @@ pub(in crate::server) struct Session {
     /// What the client has asked for, and what went to and fro.
     pub(in crate::server) traffic: Arc<Traffic>,
     pub(in crate::server) streams: Streams,
-    /// Writes whose replies wait for copies. Invariant: together with the streams, no more
+    /// Changes whose replies wait for copies. Invariant: together with the streams, no more
     /// than the configuration allows.
     pub(in crate::server) copies: Vec<CopiesWait>,
     /// The replies in the output that are sent only when the changes that they tell of are on disk.

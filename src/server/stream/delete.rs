@@ -304,6 +304,10 @@ impl Source for DeleteSource {
         !self.finished
     }
 
+    fn changed(&self) -> Option<u64> {
+        Some(self.count)
+    }
+
     fn rest(&mut self) {
         self.sight.rest();
     }

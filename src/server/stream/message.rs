@@ -6,7 +6,7 @@ use std::sync::Arc;
 use distkv_access::acl::Letters;
 
 use super::{Emit, Garbage, Progress, Source};
-use crate::hub::inbox::{Inbox, MonitorId, QueueId, TopicMessage};
+use crate::hub::inbox::{HeardMessage, Inbox, MonitorId, QueueId, TopicMessage};
 use crate::model::path::Path;
 use crate::model::value::Value;
 use crate::protocol::client::Action;
@@ -25,8 +25,8 @@ pub(in crate::server) struct MonitorSource {
     inbox: Arc<Inbox>,
     /// Messages go to the client as bytes, not as values.
     raw: bool,
-    queue: VecDeque<Arc<TopicMessage>>,
-    /// Messages that the client was too slow for and that were not reported to it yet.
+    queue: VecDeque<HeardMessage>,
+    /// Messages before those in `queue` that the client was too slow for and that were not reported to it yet.
     dropped: u64,
 }
 
@@ -48,9 +48,7 @@ impl Source for MonitorSource {
 
     fn next(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
         if self.queue.is_empty() {
-            let (messages, dropped) = self.inbox.take_messages(self.id, TAKE);
-            self.queue = messages.into();
-            self.dropped += dropped;
+            self.queue = self.inbox.take_messages(self.id, TAKE).into();
             if !cx.is_current() {
                 // They may be of after a change of the client's rights, which come first.
                 return Progress::Busy;
@@ -65,10 +63,12 @@ impl Source for MonitorSource {
             counts || rights.topic(message.topic.as_bytes()).has(Letters::READ)
         };
         let next = loop {
-            match self.queue.pop_front() {
-                None => return Progress::Busy,
-                Some(message) if is_shown(&message) => break message,
-                Some(_) => {}
+            let Some(HeardMessage { dropped, message }) = self.queue.pop_front() else {
+                return Progress::Busy;
+            };
+            self.dropped += dropped;
+            if is_shown(&message) {
+                break message;
             }
         };
         let TopicMessage { topic, data, .. } = &*next;
@@ -85,7 +85,7 @@ impl Source for MonitorSource {
         }
         message.tag(tag).tock(tock);
         if self.dropped > 0 {
-            // Ours: how many were lost before this one, because the client did not keep up.
+            // Ours: how many were lost just before this one, because the client did not keep up.
             // Some may have been of topics that the client may not monitor: it is not told how many.
             let dropped = std::mem::take(&mut self.dropped);
             message.u64("dropped", if counts { dropped } else { 1 });

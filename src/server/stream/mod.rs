@@ -110,6 +110,11 @@ pub(super) trait Source: Send {
         false
     }
 
+    /// How many changes it has made, if it makes many for one reply.
+    fn changed(&self) -> Option<u64> {
+        None
+    }
+
     /// It will not be asked for a while: what it can make again it need not keep.
     fn rest(&mut self) {}
 
@@ -631,7 +636,8 @@ impl Stream {
     /// Ends the stream before its time, as its client has asked for.
     fn write_stop(&mut self, seq: u64, tock: Tock, out: &mut Vec<u8>) {
         if self.source.framing() == Framing::Single {
-            write_error(&stopped(), Some(seq), tock, out);
+            let error = self.source.changed().map_or_else(stopped, ClientError::stopped_after);
+            write_error(&error, Some(seq), tock, out);
         } else {
             self.write_end(seq, tock, out);
         }

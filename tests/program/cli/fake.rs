@@ -19,7 +19,7 @@ pub(crate) struct FakeNode {
 }
 
 impl FakeNode {
-    /// `answer` gets each request, and gives the messages that follow; their `seq` is added.
+    /// `answer` gets each request, and gives the messages that follow; their `seq` is added, but for those that have one.
     pub(crate) fn start(
         answer: impl Fn(&Message) -> Vec<Fields> + Send + Sync + 'static,
     ) -> FakeNode {
@@ -79,6 +79,12 @@ impl FakeNode {
         self.asked.lock().unwrap().iter().any(|request| request.str("action") == Some(action))
     }
 
+    /// How many requests of this action have come.
+    pub(crate) fn count(&self, action: &str) -> usize {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().filter(|request| request.str("action") == Some(action)).count()
+    }
+
     /// The one request of this action that came.
     pub(crate) fn asked(&self, action: &str) -> Message {
         let asked = self.asked.lock().unwrap();
@@ -124,7 +130,10 @@ fn serve(
             }
             kept.lock().unwrap().push(request.clone());
             for mut message in answer(&request) {
-                stream.write_all(&message.u64("seq", seq).encode())?;
+                if Message::new(&message.encode()).unwrap().u64("seq").is_none() {
+                    message.u64("seq", seq);
+                }
+                stream.write_all(&message.encode())?;
             }
         }
         match stream.read(&mut chunk)? {

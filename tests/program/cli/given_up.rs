@@ -5,14 +5,14 @@ use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use distkv::client::Fields;
 use distkv::rt::wall_clock_ms;
 
 use crate::cli::command::{Done, ok, program, run};
-use crate::cli::fake::FakeNode;
+use crate::cli::fake::{FakeNode, error};
 use crate::processes::{NodeProcess, PROGRAM, file_names, signal, wait_until};
 
 /// Its exit code after this signal, and what it has said.
@@ -23,7 +23,8 @@ fn ended_by(name: &str, running: Child) -> (Option<i32>, String) {
 }
 
 #[test]
-fn who_ends_the_deletion_of_a_tree_is_told_that_the_node_goes_on_and_how_to_undo_it() {
+fn who_ends_the_deletion_of_a_tree_at_a_silent_node_is_told_what_may_be_deleted_and_how_to_undo_it()
+{
     for signal in ["INT", "TERM", "HUP"] {
         let node = FakeNode::start(|_| Vec::new());
         let at = node.address.to_string();
@@ -31,10 +32,61 @@ fn who_ends_the_deletion_of_a_tree_is_told_that_the_node_goes_on_and_how_to_undo
         wait_until("it waits for the node", || node.is_asked("delete_tree").then_some(()));
         let (code, said) = ended_by(signal, running);
         assert_eq!(code, Some(130), "{signal}: {said}");
-        assert!(said.starts_with("interrupted: the node goes on"), "{signal}: {said}");
+        let told = "interrupted: the node did not answer: what is at and below it's may be deleted, all of it or a part; `";
+        assert!(said.starts_with(told), "{signal}: {said}");
+        assert!(node.is_asked("stop"), "{signal}");
         let undo = said.split('`').nth(1).unwrap_or_default();
         let begin = r"distkv-node undo --below 'it'\''s' --at 20";
         assert!(undo.starts_with(begin) && undo.contains(&at), "{signal}: {said}");
+    }
+}
+
+/// The node has deleted a part when it is asked to stop.
+#[test]
+fn ctrl_c_stops_the_deletion_of_a_tree_and_tells_how_many_entries_are_deleted() {
+    let told = "interrupted: 256 entries were deleted, and the others are left; `distkv-node undo --below a --at 20";
+    // A node of an older version stops, too, and does not say how many it has deleted.
+    let untold =
+        "interrupted: some of it may be deleted; `distkv-node delete a --recursive --connect ";
+    let json = "{\"path\":\"a\",\"changed\":256,\"dry_run\":false}\n";
+    for (form, changed, out, text) in [
+        (&[][..], Some(256), "a: 256 deleted\n", told),
+        (&["--json"], Some(256), json, told),
+        (&[], None, "", untold),
+    ] {
+        let stopped = move |seq: u64| {
+            let mut error = error("stopped", "unknown_fate");
+            error.u64("seq", seq);
+            if let Some(changed) = changed {
+                error.u64("changed", changed);
+            }
+            error
+        };
+        let (code, printed, said) = wait_until("the node answers in time", || {
+            let asked = AtomicU64::new(0);
+            let node = FakeNode::start(move |request| match request.str("action") {
+                Some("delete_tree") => {
+                    asked.store(request.u64("seq").unwrap(), Ordering::Relaxed);
+                    Vec::new()
+                }
+                Some("stop") if request.u64("task") == Some(asked.load(Ordering::Relaxed)) => {
+                    vec![stopped(asked.load(Ordering::Relaxed))]
+                }
+                _ => Vec::new(),
+            });
+            let at = node.address.to_string();
+            let arguments = [&["delete", "-r", "a", "--connect", &at], form].concat();
+            let running = program(&arguments).spawn().unwrap();
+            wait_until("it waits for the node", || node.is_asked("delete_tree").then_some(()));
+            signal(running.id(), "INT");
+            let done = running.wait_with_output().unwrap();
+            let [printed, said] =
+                [done.stdout, done.stderr].map(|it| String::from_utf8(it).unwrap());
+            let is_answered = !said.contains("the node did not answer");
+            is_answered.then(|| (done.status.code(), printed, said))
+        });
+        assert_eq!((code, &*printed), (Some(130), out), "{said}");
+        assert!(said.contains(text), "{said}");
     }
 }
 
@@ -281,7 +333,7 @@ fn an_import_whose_node_is_lost_names_the_lines_that_may_have_been_imported() {
     let done = run(&["import", &lines, "--connect", &connect, "--timeout", "1s"], &[], b"");
     assert_eq!(done.code, 7, "{done:?}");
     assert!(done.stderr.starts_with("error: line 1 (a.n1): "), "{done:?}");
-    let told = "lines 1 to 3 may have been imported; the lines behind 3 were not imported; `distkv-node import ";
+    let told = "lines 1 to 3 may have been imported; the lines behind these were not imported; `distkv-node import ";
     assert!(done.stderr.contains(told), "{done:?}");
 }
 

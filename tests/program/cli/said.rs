@@ -358,7 +358,7 @@ fn a_second_ctrl_c_is_told_like_the_first() {
         let said = String::from_utf8(done.stderr).unwrap();
         assert_eq!(done.status.code(), Some(130), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
-        let text = "interrupted: ended at once, so what was under way may have been done";
+        let text = "interrupted: ended at once, so line 1 may have been imported";
         if form.is_empty() {
             assert_eq!(said.trim_end(), text);
         } else {

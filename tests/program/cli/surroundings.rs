@@ -72,6 +72,19 @@ fn who_cannot_print_that_a_change_was_made_says_that_it_may_have_been() {
 }
 
 #[test]
+fn a_node_that_cannot_print_where_it_is_says_nothing_of_changes() {
+    let ports = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--insecure"];
+    let mut command = program(&[&["run", "--name", "n1"], &ports[..]].concat());
+    command.stdout(File::create("/dev/full").unwrap()).stderr(std::process::Stdio::piped());
+    let done = command.spawn().unwrap().wait_with_output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(said.contains("cannot write to standard output"), "{said}");
+    assert!(said.contains("the node has ended"), "{said}");
+    assert!(!said.contains("may have been done"), "{said}");
+}
+
+#[test]
 fn a_reader_that_stops_early_has_no_whole_snapshot_and_the_command_says_so() {
     let node = NodeProcess::run("n1");
     // More than a pipe holds.

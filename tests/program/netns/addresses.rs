@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 
 use super::hosts::{Hosts, client_addr, gossip_addr, inside_own_network};
-use super::processes::{Client, NodeProcess, field, wait_until};
+use super::processes::{self, Client, NodeProcess, field, wait_until};
 
 /// What a node says of one member.
 #[derive(Debug)]
@@ -213,6 +213,31 @@ fn clients_are_told_the_address_that_a_node_has_now() {
         wait_for("they are up", &mut both, &[("n0", "10.77.0.1", 0), ("n1", "10.77.0.2", 0)]);
         hosts.readdress(1, ip("10.77.0.99"));
         wait_for("n1 moved", &mut both, &[("n0", "10.77.0.1", 0), ("n1", "10.77.0.99", 0)]);
+    });
+}
+
+/// Nobody is linked with it who could show it another one.
+#[test]
+fn a_node_whose_peers_are_gone_tells_clients_the_address_that_its_host_has_now() {
+    let name = "a_node_whose_peers_are_gone_tells_clients_the_address_that_its_host_has_now";
+    inside_own_network(test_name!(name), || {
+        let hosts = Hosts::new(&[0, 0]);
+        let mut n0 = Wild::start(&hosts, 0, "n0", 0, None);
+        let mut n1 = Wild::start(&hosts, 1, "n1", 0, Some("10.77.0.1:27587"));
+        let mut both = [&mut n0, &mut n1];
+        wait_for("they are up", &mut both, &[("n0", "10.77.0.1", 0), ("n1", "10.77.0.2", 0)]);
+        n1.node.signal("TERM");
+        assert!(n1.node.wait().success());
+        hosts.readdress(0, ip("10.78.0.1"));
+        let prefix = hosts.prefix(0);
+        wait_until("n0 tells its new address", || {
+            let mut command = Command::new(&prefix[0]);
+            command.args(&prefix[1..]).arg(processes::PROGRAM);
+            let done = command.args(["members", "--connect", "127.0.0.1"]).output().unwrap();
+            let shown = String::from_utf8(done.stdout).unwrap();
+            let row = shown.lines().find(|line| line.starts_with("n0"))?;
+            ["10.78.0.1:27586", "10.78.0.1:27587"].iter().all(|at| row.contains(at)).then_some(())
+        });
     });
 }
 

@@ -364,3 +364,48 @@ fn what_goes_into_no_file_is_counted_as_lost_and_warned_of_until_the_file_can_be
     assert_eq!(at(&node, &["acl", "set", "desks", "site.#", "rwcdxen"]), Some(0));
     wait_for_line(&audit, &[("event", "acl"), ("target", ":n.acl.desks.site.#")]);
 }
+
+#[test]
+fn what_was_restored_is_recorded_with_its_size_its_network_and_its_counts() {
+    let keys = Keys::new();
+    let (key, _) = keys.make("key");
+    let (audit, saved) = (keys.path("audit"), keys.path("saved.dkv"));
+    let mut node = keys.run("n1", &["--key", &key, "--audit", &audit]);
+    let as_admin = |arguments: &[&str]| at(&node, &[arguments, &["--key", &key]].concat());
+    assert_eq!(as_admin(&["set", "a", "1"]), Some(0));
+    assert_eq!(as_admin(&["acl", "set", "lamps", "#", "r"]), Some(0));
+    assert_eq!(as_admin(&["snapshot", "save", "--to", &saved]), Some(0));
+    assert_eq!(as_admin(&["snapshot", "restore", &saved]), Some(0));
+    let bytes = fs::metadata(&saved).unwrap().len();
+    let restore = [("event", "admin"), ("action", "restore"), ("method", "key")];
+    let line = wait_for_line(&audit, &[&restore[..], &[("outcome", "done")]].concat());
+    let network = &node.network;
+    let expected = format!(
+        "{bytes} bytes, of network {network}: 2 entries, 0 missing; 0 users and 1 access list in it"
+    );
+    assert_eq!((line["detail"].as_str(), line["target"].as_str()), (Some(&*expected), Some("n1")));
+    // One of another network is refused when all of it has come.
+    let into = keys.path("into");
+    let (code, said) = program(&[
+        "snapshot",
+        "restore",
+        &saved,
+        "--into",
+        &into,
+        "--name",
+        "n9",
+        "--network",
+        "other",
+    ]);
+    assert_eq!(code, Some(0), "{said}");
+    let other = fs::read_dir(&into).unwrap().map(|entry| entry.unwrap().path());
+    let other =
+        other.filter(|path| path.extension().is_some_and(|end| end == "dkv")).last().unwrap();
+    assert_eq!(as_admin(&["snapshot", "restore", other.to_str().unwrap()]), Some(3));
+    wait_for_line(
+        &audit,
+        &[&restore[..], &[("outcome", "refused"), ("detail", "bad_request")]].concat(),
+    );
+    node.signal("TERM");
+    node.wait();
+}

@@ -294,6 +294,23 @@ fn the_list_names_members_that_are_away_and_those_that_were_not_heard_of() {
     assert_eq!(code, Some(0), "{said}");
 }
 
+/// Membership still takes it for up, or suspects it: who forgets it knows better.
+#[test]
+fn one_that_is_forgotten_right_after_it_was_killed_is_waited_for_by_no_rotation() {
+    let mut network = Network::start();
+    network.nodes[2].kill();
+    let client = network.nodes[0].client.to_string();
+    let file = &network.files[0];
+    let forget = ["members", "forget", "c", "--yes", "--key", file, "--connect", &client];
+    // Its link ends with it, a moment later than this test knows of its end.
+    wait_until("it can be forgotten", || (program(&forget).0 == Some(0)).then_some(()));
+    let (code, said) = network.rotate(&["--remove-old"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        !lines(file).iter().any(|line| line.starts_with("key ") && line.contains(&network.old))
+    );
+}
+
 #[test]
 fn a_rotation_stops_while_a_member_is_away_and_the_same_command_goes_on_when_it_is_back() {
     let mut network = Network::start();

@@ -55,6 +55,19 @@ fn a_good_file_is_good_and_its_node_starts() {
 }
 
 #[test]
+fn a_directory_that_no_system_can_have_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "name = \"n1\"\nclient = \"127.0.0.1:0\"\ngossip = \"127.0.0.1:0\"\nfound = true\ndata-dir = \"a\\u0000b\"\n";
+    let file = write(&folder.path().join("node.toml"), text);
+    let (code, json) = findings(&file);
+    let found = &json["findings"][0];
+    assert_eq!((code, &found["line"], &found["key"]), (2, &5.into(), &"data-dir".into()), "{json}");
+    let mut refused = Service::start(&["start", "--config", &file], &[]);
+    assert_eq!(refused.ended(), Some(2), "{}", refused.log());
+    assert!(refused.log().contains("null character"), "{}", refused.log());
+}
+
+#[test]
 fn what_root_may_read_is_not_said_to_be_what_the_service_s_user_may() {
     const OTHER: Option<u32> = Some(12_345);
     let folder = tempfile::tempdir().unwrap();

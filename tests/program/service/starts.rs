@@ -141,6 +141,20 @@ fn nodes_with_one_list_of_peers_found_one_network_when_they_are_started_together
     services.iter_mut().for_each(Service::end);
 }
 
+/// Recipes for log files send them, and a node has nothing to do with them.
+#[test]
+fn signals_for_programs_with_log_files_do_not_end_a_node() {
+    let [client, gossip] = free_addrs().map(|at| at.to_string());
+    let arguments = ["run", "--name", "n1", "--insecure", "--client", &client, "--gossip", &gossip];
+    let mut node = Service::start(&arguments, &[]);
+    node.wait_for("started");
+    for name in ["USR1", "USR2"] {
+        node.signal(name);
+        node.wait_for(&format!("SIG{name} means nothing to a node"));
+    }
+    node.end();
+}
+
 #[test]
 fn init_and_load_are_for_the_founder() {
     for option in [["--init", "1"], ["--load", "nothing.bin"]] {
@@ -151,22 +165,32 @@ fn init_and_load_are_for_the_founder() {
     }
 }
 
+/// A pipe with this name.
+fn pipe(folder: &Path, name: &str) -> String {
+    let pipe = folder.join(name);
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    pipe.to_str().unwrap().to_owned()
+}
+
+/// Waits until the node reads the pipe, which it does until what is returned is dropped.
+fn hold(pipe: &str) -> File {
+    // Nobody can write to it before somebody reads it.
+    wait_until("the node reads it", || {
+        let mut options = File::options();
+        options.write(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+        options.open(pipe).ok()
+    })
+}
+
 /// It has no node yet that could say so.
 #[test]
 fn a_start_that_is_stopped_says_so_and_what_it_was_doing() {
     let folder = tempfile::tempdir().unwrap();
-    let pipe = folder.path().join("saved");
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let path = pipe.to_str().unwrap();
+    let path = pipe(folder.path(), "saved");
     let ports = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
-    let arguments = [&["run", "--name", "n1", "--load", path][..], &ports].concat();
+    let arguments = [&["run", "--name", "n1", "--load", &path][..], &ports].concat();
     let mut node = Service::start(&arguments, &[]);
-    // Nobody can write to it before somebody reads it.
-    let held = wait_until("the node reads it", || {
-        let mut options = File::options();
-        options.write(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
-        options.open(&pipe).ok()
-    });
+    let held = hold(&path);
     node.signal("TERM");
     assert_eq!(node.ended(), Some(0), "{}", node.log());
     drop(held);
@@ -177,5 +201,20 @@ fn a_start_that_is_stopped_says_so_and_what_it_was_doing() {
         "asked to stop",
     ] {
         assert!(log.contains(part), "{part}: {log}");
+    }
+}
+
+#[test]
+fn a_start_that_is_stopped_while_it_reads_its_settings_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    for (number, signal) in ["TERM", "INT"].into_iter().enumerate() {
+        let path = pipe(folder.path(), &format!("config{number}"));
+        let mut node = Service::start(&["run", "--config", &path], &[]);
+        let held = hold(&path);
+        node.signal(signal);
+        assert_eq!(node.ended(), Some(0), "{signal}: {}", node.log());
+        drop(held);
+        let told = "stopping before this node has started; it was reading its settings\n";
+        assert_eq!(node.log(), told, "{signal}");
     }
 }

@@ -25,7 +25,7 @@ class TopicMessage:
     """Its value; None if it is no MessagePack: then `raw` has its bytes."""
     raw: bytes | None = None
     dropped: int = 0
-    """Messages before it that were lost since this monitor did not keep up."""
+    """Messages that were lost just before it, since this monitor did not keep up."""
 
 
 @dataclass(frozen=True, slots=True)

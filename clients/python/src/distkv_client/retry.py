@@ -161,7 +161,7 @@ class RetryPolicy:
     initial_delay: Annotated[float, ABOVE_ZERO] = 0.01
     """Before the second try."""
     factor: Annotated[int, Range(1)] = 2
-    """By how much each delay is longer than the one before it; at least 1."""
+    """By how much each delay is longer than the one before it: a whole number, at least 1."""
     delay_max: Annotated[float, ABOVE_ZERO] = 1.0
     """No delay is longer."""
     total_deadline: Annotated[float, ABOVE_ZERO] = 10.0

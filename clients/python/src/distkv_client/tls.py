@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import ipaddress
 import logging
 import os
 import ssl
@@ -233,6 +234,16 @@ def _unusable(error: OSError, what: str) -> DistKVError:
     return UsageError(f"{what} cannot be used: {error}")
 
 
+def _without_zone(host: str) -> str:
+    """An IPv6 address without its zone, which is this machine's, so no certificate has it; anything else as it is."""
+    ip, _, _ = host.partition("%")
+    try:
+        ipaddress.IPv6Address(ip)
+    except ValueError:
+        return host
+    return ip
+
+
 class Session:
     """One TLS session over bytes that somebody else moves."""
 
@@ -241,7 +252,7 @@ class Session:
         self._has_read = False
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._ssl = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+        self._ssl = context.wrap_bio(self._incoming, self._outgoing, server_hostname=_without_zone(host))
         self._plain: bytearray | None = bytearray()
         """What came before the session, as far as it is not skipped yet; none once it has begun."""
         self.is_ready = False

@@ -45,7 +45,6 @@ impl Reach {
                 // The node may wait for copies all that time.
                 (Idempotency::Guarded, Some(timeout))
             }
-            RequestKind::WriteOnce => (Idempotency::Unguarded, Some(timeout)),
         };
         let fields = &fields;
         // With a precondition, too, it is no more than safe.
@@ -62,6 +61,4 @@ pub enum RequestKind {
     Read,
     /// Of one entry.
     Write,
-    /// One that has no id.
-    WriteOnce,
 }

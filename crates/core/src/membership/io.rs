@@ -164,7 +164,7 @@ pub struct SwimCounters {
     pub other_network: u64,
     /// Dropped: of another protocol version.
     pub other_version: u64,
-    /// Dropped: not meant for this address, or claiming to come from it.
+    /// Dropped: not meant for this address, or claiming to come from it; or a call to another address by one that is down.
     pub misdirected: u64,
     /// Dropped: the sender's name or address is held by another; it was told so.
     pub conflicts: u64,

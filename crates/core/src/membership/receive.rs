@@ -121,6 +121,10 @@ impl Swim {
                 return self.tell_conflict(&sender, &holder, true, out);
             }
         }
+        if readdressed.is_some() && self.has_failed_before(&sender) {
+            self.counters.misdirected += 1;
+            return;
+        }
         if !self.has_room_for(&sender, rest) {
             self.counters.table_full += 1;
             return;
@@ -136,6 +140,17 @@ impl Swim {
             // The node that told us that we are down can let us in at once.
             self.announce_to(sender.addr, out);
         }
+    }
+
+    /// Whether we have this process down, in an identity that it has renewed since. A call of such a one to an address that we
+    /// do not advertise does not bring it up: it was a member, and was told that it is down, so it knows the advertised one
+    /// and calls that one, too. If only the other arrives, it cannot answer our probes, and would go down and up for ever.
+    fn has_failed_before(&self, sender: &Identity) -> bool {
+        self.member_at(&sender.addr).is_some_and(|member| {
+            let known = member.id();
+            let is_down = member.state() == State::Down && !known.leaving;
+            is_down && known != sender && known.is_same_process(sender)
+        })
     }
 
     /// A node still takes us for a member.

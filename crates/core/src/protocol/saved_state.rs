@@ -228,10 +228,18 @@ impl SavedStateReader {
     }
 }
 
+impl SavedStateReader {
+    /// Whether a change was among what was read: then the file is a log.
+    #[must_use]
+    pub fn has_changes(&self) -> bool {
+        self.has_changes
+    }
+}
+
 impl Records {
     /// Whether a change was among them: then the file is a log.
     pub(crate) fn is_log(&self) -> bool {
-        self.reader.has_changes
+        self.reader.has_changes()
     }
 }
 

@@ -10,7 +10,8 @@ use crate::error::StorageError;
 use crate::header::LogStart;
 use crate::log::LogReader;
 use crate::model::ids::Tock;
-use crate::recover::{Files, Until};
+use crate::recover::{Files, Owner, Until};
+use crate::recovery::heads::Heads;
 use crate::recovery::passes;
 use crate::snapshot::SnapshotReader;
 
@@ -127,8 +128,13 @@ pub(crate) fn first_base(
 ///
 /// # Errors
 /// As [`reach`].
-pub fn reach_after(disk: &dyn Disk, until: Until) -> Result<Option<Moment>, StorageError> {
-    let files = Files::list(disk)?;
+pub fn reach_after(
+    disk: &dyn Disk,
+    owner: Owner<'_>,
+    until: Until,
+) -> Result<Option<Moment>, StorageError> {
+    let mut files = Files::list(disk)?;
+    Heads::take_bad(disk, &mut files, owner)?;
     let Some((base, first)) = first_base(disk, &files)? else { return Ok(None) };
     if !first.is_after(until) {
         return Ok(None);

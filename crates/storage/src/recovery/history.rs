@@ -1,6 +1,6 @@
 //! The changes of one entry, as far back as a directory's snapshots and logs reach.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::ErrorKind;
 
 use crate::batch::Op;
@@ -13,8 +13,9 @@ use crate::model::change_time::ChangeTime;
 use crate::model::entry::Entry;
 use crate::model::ids::{Incarnation, NodeTable};
 use crate::model::path::Path;
-use crate::recover::{Files, begins_anew, is_torn, life_in, take_never_begun, take_unborn};
-use crate::recovery::hole::is_good;
+use crate::recover::{Files, Owner, begins_anew, is_torn, life_in, take_never_begun, take_unborn};
+use crate::recovery::heads::{Heads, is_passing};
+use crate::recovery::hole::{HOLES_MAX, is_good, other_end};
 use crate::recovery::passes;
 use crate::snapshot::{SnapshotReader, read_snapshot_below};
 
@@ -61,18 +62,22 @@ pub struct History {
     /// For some time since the moment, or between the changes that are told, nothing was logged: the disk had failed, or the
     /// node did not run. Of what happened then, only the end is known.
     pub has_gaps: bool,
-    /// What is wrong with a log that is missing, cut or damaged, and that had changes between those that are told; of several,
-    /// with the last. A newer snapshot has what they came to.
-    pub hole: Option<String>,
+    /// What is wrong with each log that is missing, cut, damaged, another node's or unreadable, and that had
+    /// changes between those that are told: the oldest first, at most [`HOLES_MAX`]. Newer snapshots have what they came to.
+    pub holes: Vec<String>,
+    /// How many more there are.
+    pub more_holes: usize,
 }
 
 /// Reads the changes of an entry from the first since a moment on, milliseconds since 1970, at most `limit` of them, the
-/// last; nothing is changed. None: the directory has no state to begin with. A node may use the directory meanwhile.
+/// last; nothing is changed. None: the directory has no state to begin with. A node may use the directory meanwhile. Files of
+/// others than the owner are not told of.
 ///
 /// # Errors
 /// [`StorageError`]: a file that is needed cannot be read.
 pub fn history(
     disk: &dyn Disk,
+    owner: Owner<'_>,
     path: &Path,
     since_ms: u64,
     limit: usize,
@@ -81,14 +86,19 @@ pub fn history(
     let life = life_in(disk, &files);
     // A node is just beginning it, or the disk has failed meanwhile.
     take_unborn(disk, &mut files, life)?;
-    let Some(reach) = reach_of(disk, &files)? else { return Ok(None) };
+    take_never_begun(disk, &mut files, life, 0)?;
+    let mut bad = Heads::take_bad(disk, &mut files, owner)?.bad_logs;
+    let Some(reach) = reach_of(disk, &files)? else {
+        return bad.into_values().next().map_or(Ok(None), Err);
+    };
     let mut teller = Teller {
         since_ms,
         limit: limit.clamp(1, HISTORY_STEPS_MAX),
         before: None,
         steps: VecDeque::new(),
         gap: None,
-        hole: None,
+        holes: Vec::new(),
+        dropped: 0,
         is_unknown: false,
         bytes: 0,
         is_cut: false,
@@ -100,33 +110,37 @@ pub fn history(
     let base = base.map(|(number, _)| number);
     let first = base.unwrap_or(0);
     let mut last: Option<End> = None;
-    // What is wrong with the log before, or with its end.
-    let mut damage = None;
-    take_never_begun(disk, &mut files, life, first)?;
-    for number in files.logs.range(first..).map(|(number, _)| *number) {
-        let mut log = match LogReader::open(disk, number) {
+    // What is wrong with the logs since then, and with its end.
+    let mut damage = Damage::default();
+    let bad_numbers = bad.range(first..).map(|(number, _)| *number);
+    let numbers = files.logs.range(first..).map(|(number, _)| *number);
+    let numbers: BTreeSet<u64> = numbers.chain(bad_numbers).collect();
+    for number in numbers {
+        let opened = match bad.remove(&number) {
+            Some(problem) => Err(problem),
+            None => LogReader::open(disk, number),
+        };
+        let mut log = match opened {
             Ok(log) => log,
             Err(error) => {
-                damage = Some(healed(disk, &files, number + 1, error)?);
+                damage.note(number, healed(disk, &files, number + 1, error)?);
                 continue;
             }
         };
-        let joint = match joint_of(&log, base, last.as_ref()) {
-            Joint::Hole(problem) => {
-                let problem = damage.take().unwrap_or(problem);
-                Joint::Hole(healed(disk, &files, number, problem)?)
+        let mut joint = joint_of(&log, base, last.as_ref());
+        if let Joint::Hole(of, problem) = joint {
+            if damage.newest != Some(of) {
+                damage.note(of, healed(disk, &files, number, problem)?);
             }
-            joint => damage.take().map_or(joint, Joint::Hole),
-        };
+            joint = Joint::Whole;
+        }
         let begun = log.header();
         let was_off = last.as_ref().is_some_and(|last| last.life != begun.id.incarnation);
         let is_gap = matches!(joint, Joint::Gap);
         if is_gap || was_off && !teller.is_before(begun.time_ms) {
             teller.note_gap();
         }
-        if let Joint::Hole(problem) = joint {
-            teller.note_hole(&problem);
-        }
+        teller.note_holes(std::mem::take(&mut damage));
         if is_gap || teller.is_unknown {
             match behind_gap(disk, &files, number, path)? {
                 Some(version) => teller.is_at(version),
@@ -145,30 +159,54 @@ pub fn history(
                     break;
                 }
                 Err(error) => {
-                    damage = Some(healed(disk, &files, number + 1, error)?);
+                    damage.note(number, healed(disk, &files, number + 1, error)?);
                     break;
                 }
             }
         }
-        last = Some(End { number, bytes: log.end(), life: log.life() });
+        let bytes = files.logs.get(&number).map_or(0, |entry| entry.bytes);
+        last = Some(End { number, whole: log.end(), bytes, life: log.life() });
     }
-    if let Some(problem) = damage {
+    if damage.newest.is_some() {
         // Only a snapshot follows.
-        teller.note_hole(&problem);
+        teller.note_holes(damage);
         let next = files.snapshots.last_key_value().map_or(0, |(number, _)| *number);
         if let Some(version) = behind_gap(disk, &files, next, path)? {
             teller.is_at(version);
         }
     }
-    let Teller { before, steps, gap, hole, is_cut, .. } = teller;
-    let (has_gaps, hole) = (gap.is_some(), hole.map(|(_, problem)| problem));
-    Ok(Some(History { reach, before, steps: steps.into(), is_cut, has_gaps, hole }))
+    let Teller { before, steps, gap, mut holes, dropped, is_cut, .. } = teller;
+    let has_gaps = gap.is_some();
+    // One before that is before all that is told.
+    holes.retain(|(told, _)| *told >= dropped);
+    let more_holes = holes.len().saturating_sub(HOLES_MAX);
+    let holes = holes.into_iter().take(HOLES_MAX).map(|(_, problem)| problem.what()).collect();
+    let steps = steps.into();
+    Ok(Some(History { reach, before, steps, is_cut, has_gaps, holes, more_holes }))
+}
+
+/// What is wrong with the logs between two that are read.
+#[derive(Default)]
+struct Damage {
+    /// Invariant: at most one for each log of the directory, and for each that one of these goes on from.
+    problems: Vec<StorageError>,
+    /// The number of the last log that they are about.
+    newest: Option<u64>,
+}
+
+impl Damage {
+    fn note(&mut self, number: u64, problem: StorageError) {
+        self.newest = Some(number);
+        self.problems.push(problem);
+    }
 }
 
 /// The end of a log.
 struct End {
     number: u64,
-    /// How long it is, as far as it is whole.
+    /// Where its last whole batch ends.
+    whole: u64,
+    /// How long it was when it was listed.
     bytes: u64,
     life: Incarnation,
 }
@@ -179,8 +217,8 @@ enum Joint {
     Whole,
     /// Nothing was logged for some time: the disk had failed.
     Gap,
-    /// A log is missing, or is shorter than it was.
-    Hole(StorageError),
+    /// The log of that number is missing, or is shorter than it was.
+    Hole(u64, StorageError),
 }
 
 fn joint_of(log: &LogReader, base: Option<u64>, last: Option<&End>) -> Joint {
@@ -193,14 +231,13 @@ fn joint_of(log: &LogReader, base: Option<u64>, last: Option<&End>) -> Joint {
         (LogStart::Snapshot, _) => Joint::Gap,
         (LogStart::After { .. }, None) if base == Some(log.header().number) => Joint::Whole,
         (LogStart::After { number, bytes }, Some(last)) if last.number == number => {
-            let (file, offset) = (log_name(number), last.bytes);
-            match offset == bytes {
+            match last.whole == bytes {
                 true => Joint::Whole,
-                false => Joint::Hole(StorageError::Shortened { file, offset, expected: bytes }),
+                false => Joint::Hole(number, other_end(number, last.whole, last.bytes, bytes)),
             }
         }
         (LogStart::After { number, .. }, _) => {
-            Joint::Hole(StorageError::Missing { file: log_name(number) })
+            Joint::Hole(number, StorageError::Missing { file: log_name(number) })
         }
     }
 }
@@ -213,8 +250,8 @@ fn healed(
     from: u64,
     problem: StorageError,
 ) -> Result<StorageError, StorageError> {
-    let is_healed = problem.is_damage()
-        && !matches!(problem, StorageError::Io { .. })
+    let is_healed = problem.is_of_the_file()
+        && !is_passing(&problem)
         && files.snapshots.range(from..).any(|(_, entry)| is_good(disk, entry));
     if is_healed { Ok(problem) } else { Err(problem) }
 }
@@ -306,8 +343,11 @@ struct Teller {
     steps: VecDeque<Step>,
     /// How many of these were told when the last time ended at which nothing was logged.
     gap: Option<usize>,
-    /// The same for the last log that is missing or damaged, and what is wrong with it.
-    hole: Option<(usize, String)>,
+    /// What is wrong with each log that is missing or damaged, the oldest first, and how many steps were told before, those that
+    /// were dropped included. Invariant: as that of [`Damage::problems`].
+    holes: Vec<(usize, StorageError)>,
+    /// How many of the steps that were told are none of the last ones any more.
+    dropped: usize,
     /// What the entry is after all that was told is in such a log, or was not logged.
     is_unknown: bool,
     bytes: usize,
@@ -334,10 +374,11 @@ impl Teller {
         self.gap = Some(self.steps.len());
     }
 
-    /// What was logged before what comes next is lost.
-    fn note_hole(&mut self, problem: &StorageError) {
-        self.hole = Some((self.steps.len(), problem.what()));
-        self.is_unknown = true;
+    /// What was logged before what comes next is lost, if there is damage.
+    fn note_holes(&mut self, damage: Damage) {
+        self.is_unknown |= !damage.problems.is_empty();
+        let told = self.dropped + self.steps.len();
+        self.holes.extend(damage.problems.into_iter().map(|problem| (told, problem)));
     }
 
     /// What the entry is now, whatever has led to it.
@@ -384,8 +425,7 @@ impl Teller {
             self.before = oldest.after;
             // One before that is before all that is told.
             self.gap = self.gap.and_then(|told| told.checked_sub(1));
-            let hole = self.hole.take();
-            self.hole = hole.and_then(|(told, what)| Some((told.checked_sub(1)?, what)));
+            self.dropped += 1;
             self.is_cut = true;
         }
     }

@@ -2,8 +2,9 @@
 
 pub(super) mod bulk;
 mod changes;
+pub(crate) mod heads;
 pub mod history;
-mod hole;
+pub(crate) mod hole;
 #[cfg(any(test, feature = "planted-defects"))]
 pub mod listing;
 pub mod moment;

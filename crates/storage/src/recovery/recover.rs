@@ -36,9 +36,10 @@ pub use crate::recover::unborn::never_begun;
 pub(in crate::recovery) use crate::recover::unborn::{
     begins_anew, life_in, take_never_begun, take_unborn,
 };
+use crate::recovery::heads::Heads;
 use crate::recovery::hole::hole_before;
-use crate::recovery::moment::Cut;
 pub use crate::recovery::moment::Until;
+use crate::recovery::moment::{Cut, Doubt};
 use crate::snapshot::Progress;
 
 /// How to start.
@@ -107,9 +108,12 @@ pub fn recover(
     progress: &mut dyn FnMut(&str, Progress),
 ) -> Result<Recovered, StorageError> {
     let mut files = Files::list(disk)?;
-    let found = options.until.map(|until| Cut::find(disk, &files, until)).transpose()?;
-    let (cut, doubt) = found.unzip();
     let owner = Owner { network, name };
+    let found = match options.until {
+        Some(until) => Some(find_moment(disk, &mut files, owner, until)?),
+        None => None,
+    };
+    let (cut, doubt) = found.unzip();
     let mut warnings: Vec<Warning> = doubt.flatten().map(Warning::Unclear).into_iter().collect();
     let mut repairs: Vec<Repair> = files.temporary.iter().cloned().map(Repair::Remove).collect();
     let identity = load_identity(disk, &files, owner, options, &mut warnings)?;
@@ -132,13 +136,18 @@ pub fn recover(
     warnings.extend(base.bad.into_iter().map(|(_, error)| Warning::BadSnapshot(Box::new(error))));
     let from = base.number;
     if options.until.is_none() {
-        warnings.extend(hole_before(disk, &files, from)?.map(|hole| Warning::Hole(Box::new(hole))));
+        warnings.extend(
+            hole_before(disk, &files, owner, from)?.map(|hole| Warning::Hole(Box::new(hole))),
+        );
     }
     take_never_begun(disk, &mut files, life, from)?;
     let mut chain = Chain::new(disk, owner, options, cut, life, base.replay);
     let discarded_all = base.discarded;
     if !discarded_all {
-        chain.read(&files, from, progress)?;
+        chain.read(&files, from, progress).map_err(|error| match options.until {
+            Some(Until::Time(_)) => chain.past_lost(&files, from, error),
+            Some(Until::Tock(_)) | None => error,
+        })?;
     }
     let (last_logged_ms, certain_ms) = (chain.last_logged_ms(), chain.certain_ms());
     let Chain { replay, last, mut found, mut cuts, discarded, .. } = chain;
@@ -183,15 +192,42 @@ pub fn recover(
     })
 }
 
+/// Where a moment of the past is, by the files that can be used. Snapshots that cannot be are taken off the list: an older one
+/// and the logs behind it tell the same. Logs that cannot be stay on it: what is behind the moment needs none of them, and
+/// what is before it needs all.
+fn find_moment(
+    disk: &dyn Disk,
+    files: &mut Files,
+    owner: Owner<'_>,
+    until: Until,
+) -> Result<(Cut, Option<Doubt>), StorageError> {
+    let mut usable = files.clone();
+    Heads::take_bad(disk, &mut usable, owner)?;
+    let found = Cut::find(disk, &usable, until)?;
+    files.snapshots = usable.snapshots;
+    Ok(found)
+}
+
 /// Whose files are wanted.
-#[derive(Clone, Copy)]
-struct Owner<'a> {
-    network: &'a str,
-    name: &'a str,
+#[derive(Debug, Clone, Copy)]
+pub struct Owner<'a> {
+    /// The network's name.
+    pub network: &'a str,
+    /// The node's.
+    pub name: &'a str,
 }
 
 impl Owner<'_> {
-    fn check(self, file: &str, network: &str, name: &str) -> Result<(), StorageError> {
+    /// Whether a file that names this network and node is theirs.
+    ///
+    /// # Errors
+    /// [`StorageError::OtherOwner`].
+    pub(in crate::recovery) fn check(
+        self,
+        file: &str,
+        network: &str,
+        name: &str,
+    ) -> Result<(), StorageError> {
         if network == self.network && name == self.name {
             return Ok(());
         }

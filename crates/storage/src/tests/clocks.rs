@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::damage::{OPTIONS, start};
+use super::damage::{OPTIONS, OWNER, start};
 use super::node::{TestNode, header};
 use crate::Until;
 use crate::batch::Batch;
@@ -62,7 +62,7 @@ fn directory(logs: &[Log]) -> MemoryDisk {
 /// The value of `k` at a minute, and why that is in doubt; nothing else is told.
 fn at(disk: &MemoryDisk, minute: u64) -> (u8, Option<Doubt>) {
     let until = Until::Time(minute * MINUTE_MS);
-    assert_eq!(reach_after(disk, until).unwrap(), None, "{minute}");
+    assert_eq!(reach_after(disk, OWNER, until).unwrap(), None, "{minute}");
     let found = start(disk, &RecoverOptions { until: Some(until), ..OPTIONS }).unwrap();
     let doubt = match &found.warnings[..] {
         [] => None,
@@ -78,7 +78,7 @@ fn at(disk: &MemoryDisk, minute: u64) -> (u8, Option<Doubt>) {
 /// The changes since a minute: what there was before them, and what each has set.
 fn changes_since(disk: &MemoryDisk, minute: u64) -> (Option<u8>, Vec<u8>) {
     let path = Path::root().push("k").unwrap();
-    let found = history(disk, &path, minute * MINUTE_MS, 1_000).unwrap().unwrap();
+    let found = history(disk, OWNER, &path, minute * MINUTE_MS, 1_000).unwrap().unwrap();
     let value = |value: Option<&Vec<u8>>| *value.unwrap().last().unwrap();
     let set = |step: &crate::history::Step| value(step.after.as_ref().unwrap().value.as_ref());
     let before = found.before.as_ref().map(|version| value(version.value.as_ref()));
@@ -169,5 +169,5 @@ fn where_the_past_has_no_base_no_moment_is_looked_for() {
     disk.remove(&log_name(1)).unwrap();
     assert_eq!(at(&disk, 63), (122, None));
     assert_eq!(at(&disk, 90), (123, leapt(64, 124)));
-    assert!(reach_after(&disk, Until::Time(61 * MINUTE_MS)).unwrap().is_some());
+    assert!(reach_after(&disk, OWNER, Until::Time(61 * MINUTE_MS)).unwrap().is_some());
 }

@@ -16,7 +16,7 @@ use crate::identity::IDENTITY_NAME;
 use crate::listing::list_image;
 use crate::log::{LogWriter, log_name};
 use crate::memory_disk::MemoryDisk;
-use crate::recover::{RecoverOptions, Recovered, Warning, recover};
+use crate::recover::{Owner, RecoverOptions, Recovered, Warning, recover};
 use crate::snapshot::{snapshot_name, verify_snapshot};
 
 pub(super) const OPTIONS: RecoverOptions = RecoverOptions {
@@ -26,6 +26,8 @@ pub(super) const OPTIONS: RecoverOptions = RecoverOptions {
     until: None,
     below: None,
 };
+
+pub(super) const OWNER: Owner<'_> = Owner { network: NETWORK, name: NAME };
 
 pub(super) fn start(
     disk: &MemoryDisk,

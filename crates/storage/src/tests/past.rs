@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::damage::{OPTIONS, start};
+use super::damage::{OPTIONS, OWNER, start};
 use super::node::{TestNode, header, write};
 use crate::Until;
 use crate::batch::Batch;
@@ -235,8 +235,8 @@ fn an_empty_log_that_was_begun_once_is_damage() {
         let path = Path::root().push("k").unwrap();
         let error = replayed(disk, 95_000).unwrap_err();
         assert!(error.to_string().contains("log-2.dkv"), "{error}");
-        match (history(disk, &path, 0, 10), hole) {
-            (Ok(told), Some(hole)) => assert!(told.unwrap().hole.unwrap().starts_with(hole)),
+        match (history(disk, OWNER, &path, 0, 10), hole) {
+            (Ok(told), Some(hole)) => assert!(told.unwrap().holes.remove(0).starts_with(hole)),
             (told, hole) => assert!(told.is_err() && hole.is_none(), "{told:?}"),
         }
         assert_eq!(never_begun(disk).unwrap(), Vec::<String>::new());
@@ -447,7 +447,7 @@ fn directory_of_a_clock_ahead() -> MemoryDisk {
 fn a_clock_that_was_ahead_hides_nothing_that_came_after_it_was_set_back() {
     let disk = directory_of_a_clock_ahead();
     let value = |time_ms| {
-        assert_eq!(reach_after(&disk, Until::Time(time_ms)).unwrap(), None);
+        assert_eq!(reach_after(&disk, OWNER, Until::Time(time_ms)).unwrap(), None);
         replayed(&disk, time_ms).unwrap()
     };
     assert_eq!(value(20_000), (1, vec![]));
@@ -464,8 +464,8 @@ fn a_clock_that_was_ahead_hides_nothing_that_came_after_it_was_set_back() {
     }
     assert_eq!(value(60_000), (4, vec![]));
     assert_eq!(value(95_000), (6, vec![]));
-    assert!(reach_after(&disk, Until::Time(59_999)).unwrap().is_some());
-    assert!(reach_after(&disk, Until::Tock(Tock::new(1).unwrap())).unwrap().is_some());
+    assert!(reach_after(&disk, OWNER, Until::Time(59_999)).unwrap().is_some());
+    assert!(reach_after(&disk, OWNER, Until::Tock(Tock::new(1).unwrap())).unwrap().is_some());
 }
 
 /// What is told of an entry: its value before the changes, when each came and what it set, and whether there are gaps.
@@ -474,7 +474,7 @@ type Told = (Option<u8>, Vec<(Option<u64>, u8)>, bool);
 /// The changes of an entry since a moment.
 fn told(disk: &MemoryDisk, name: &str, since_ms: u64) -> Told {
     let path = Path::root().push(name).unwrap();
-    let told = history(disk, &path, since_ms, 10).unwrap().unwrap();
+    let told = history(disk, OWNER, &path, since_ms, 10).unwrap().unwrap();
     let value = |version: &Version| version.value.as_ref().unwrap()[0];
     let step = |step: &Step| (step.time_ms, value(step.after.as_ref().unwrap()));
     (told.before.as_ref().map(value), told.steps.iter().map(step).collect(), told.has_gaps)
@@ -544,7 +544,7 @@ fn a_history_that_is_cut_says_nothing_of_gaps_before_it() {
     }
     let path = Path::root().push("k").unwrap();
     for (limit, expected) in [(1, false), (2, true), (3, true), (5, true)] {
-        let told = history(&disk, &path, 0, limit).unwrap().unwrap();
+        let told = history(&disk, OWNER, &path, 0, limit).unwrap().unwrap();
         assert_eq!((told.steps.len(), told.has_gaps), (limit, expected), "{limit}");
         assert_eq!(told.is_cut, limit < 5);
     }
@@ -567,23 +567,23 @@ fn a_history_goes_on_behind_a_gap_whose_snapshot_is_gone_or_damaged() {
 fn a_log_that_is_just_being_begun_says_nothing_yet_and_is_no_damage() {
     let path = Path::root().push("k").unwrap();
     let (disk, dir) = directory();
-    let expected = history(&disk, &path, 0, 10).unwrap();
+    let expected = history(&disk, OWNER, &path, 0, 10).unwrap();
     let begun = disk.content(&log_name(6)).unwrap();
     for left in [&b""[..], &begun[..10], &[0; 4_096]] {
         disk.put(&log_name(7), left);
-        assert_eq!(history(&disk, &path, 0, 10).unwrap(), expected, "{} bytes", left.len());
+        assert_eq!(history(&disk, OWNER, &path, 0, 10).unwrap(), expected, "{} bytes", left.len());
     }
     // The disk was full, and has room again: the next one begins anew.
     disk.put(&log_name(7), b"");
     let node = TestNode::new(7);
     let (knowledge, table) = (node.engine.knowledge(), Arc::clone(node.engine.table()));
     dir.begin_log(&header(8, 7), LogStart::Snapshot, &knowledge, &table).unwrap();
-    let told = history(&disk, &path, 0, 10).unwrap().unwrap();
+    let told = history(&disk, OWNER, &path, 0, 10).unwrap().unwrap();
     assert_eq!((told.steps, told.has_gaps), (expected.unwrap().steps, true));
     // What the identity says was safe is not being begun.
     let (disk, _) = directory();
     disk.put(&log_name(6), b"");
-    assert!(history(&disk, &path, 0, 10).is_err());
+    assert!(history(&disk, OWNER, &path, 0, 10).is_err());
 }
 
 #[test]
@@ -595,13 +595,13 @@ fn a_history_says_what_is_damaged() {
     disk.put(&log_name(1), &bytes);
     let path = Path::root().push("k").unwrap();
     // The snapshot behind the gap has what the log has lost.
-    let hole = history(&disk, &path, 0, 10).unwrap().unwrap().hole.unwrap();
+    let hole = history(&disk, OWNER, &path, 0, 10).unwrap().unwrap().holes.remove(0);
     assert!(hole.contains("log-1.dkv"), "{hole}");
     // The log that a start needs.
     let mut bytes = disk.content(&log_name(2)).unwrap();
     bytes[60] ^= 1;
     disk.put(&log_name(2), &bytes);
-    let error = history(&disk, &path, 0, 10).unwrap_err();
+    let error = history(&disk, OWNER, &path, 0, 10).unwrap_err();
     assert!(error.to_string().contains("log-2.dkv"), "{error}");
 }
 

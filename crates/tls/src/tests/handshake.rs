@@ -24,6 +24,25 @@ fn a_client_that_knows_the_ca_connects_by_each_of_the_nodes_names() {
     }
 }
 
+/// A zone says which of the client's own interfaces leads there, and means nothing to anybody else (RFC 4007, section 11.2).
+#[test]
+fn a_zone_is_no_part_of_the_name_that_a_certificate_must_have() {
+    let ca = Ca::make("plant", NOW).unwrap();
+    let identity = ca.issue_node(&["fe80::5"], NOW).unwrap();
+    let server = ServerTls::new(&identity, &ClientRoots::none(), clock()).unwrap();
+    for host in ["fe80::5", "fe80::5%eth0", "fe80::5%3"] {
+        let (a, b, results) = meet(&client_of(&ca), &server, host);
+        assert_eq!(results, [Ok(()), Ok(())], "{host}");
+        assert!(a.is_open() && b.is_open(), "{host}");
+    }
+    let other = client_error(&client_of(&ca), &server, "fe80::6%eth0");
+    assert!(other.to_string().contains("fe80::6"), "{other}");
+    for host in ["n1%eth0", "10.0.0.5%eth0", "fe80::5%"] {
+        let refused = client_of(&ca).connect(host).map(drop);
+        assert_eq!(refused, Err(TlsError::BadName(host.to_owned())));
+    }
+}
+
 #[test]
 fn an_expired_certificate_is_named_with_both_times() {
     let ca = Ca::make("plant", NOW).unwrap();

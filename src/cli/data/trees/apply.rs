@@ -11,6 +11,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::again;
 use super::copy::told_at;
+use super::doubt::{Doubt, may_have_been};
 use crate::cli::data::system::refusal;
 use crate::cli::error::CliError;
 use crate::cli::files::read::{Lines, name_of};
@@ -179,11 +180,8 @@ pub(in crate::cli) async fn run_apply(args: ApplyArgs) -> Result<(), CliError> {
     let mut done = Done::default();
     let mut bar = ProgressBar::new("applying", args.remote.json);
     let total = differences.len() as u64;
-    let applied = carry_out(&remote, &differences, &mut done, |count| {
-        bar.entries(count, total);
-        interrupt.check()
-    });
-    let applied = interrupt.soon(applied).await;
+    let look = |count| bar.entries(count, total);
+    let applied = carry_out(&remote, &differences, &mut done, (&interrupt, look)).await;
     drop(bar);
     let mut output = Output::of_change(args.remote.json);
     let Done { set, deleted, changed } = done;
@@ -379,27 +377,49 @@ pub(super) struct Done {
     pub(super) changed: u64,
 }
 
-/// Makes all changes. What was done is right also if it stops before.
+/// Makes all changes, until it is interrupted. What was done is right also if it stops before. `look` is told how many are
+/// done.
+///
+/// # Errors
+/// It was broken off; what may have been done of the changes that were under way is told.
 pub(super) async fn carry_out(
     remote: &Remote,
     differences: &[Difference],
     done: &mut Done,
-    mut look: impl FnMut(u64) -> Result<(), CliError>,
+    (interrupt, mut look): (&Interrupt, impl FnMut(u64)),
 ) -> Result<(), CliError> {
-    for batch in differences.chunks(REQUESTS) {
-        look(done.set + done.deleted + done.changed)?;
-        let requests: Vec<_> = batch.iter().map(Difference::request).collect();
-        let asking = requests.iter().map(|(action, fields)| remote.request(action, fields));
-        for (reply, difference) in join_all(asking).await.into_iter().zip(batch) {
-            match reply {
-                Ok(_) if difference.then.is_some() => done.set += 1,
-                Ok(_) => done.deleted += 1,
-                Err(error) if CHANGED_CODES.iter().any(|code| error.has_code(code)) => {
-                    done.changed += 1;
+    let carrying = async {
+        for batch in differences.chunks(REQUESTS) {
+            look(done.set + done.deleted + done.changed);
+            interrupt.check()?;
+            let requests: Vec<_> = batch.iter().map(Difference::request).collect();
+            let asking = requests.iter().map(|(action, fields)| remote.request(action, fields));
+            let places = batch.first().zip(batch.last()).map(|(a, z)| (&a.path, &z.path));
+            let what = places.map(in_doubt).unwrap_or_default();
+            let replies = interrupt.in_doubt(what, join_all(asking)).await;
+            let mut doubt = Doubt::default();
+            // All are looked at: those behind one that failed were sent, too.
+            for (reply, difference) in replies.into_iter().zip(batch) {
+                match reply {
+                    Ok(_) if difference.then.is_some() => done.set += 1,
+                    Ok(_) => done.deleted += 1,
+                    Err(error) if CHANGED_CODES.iter().any(|code| error.has_code(code)) => {
+                        done.changed += 1;
+                    }
+                    Err(error) => {
+                        doubt.add(&difference.path, told_at(&difference.path, error, ""));
+                    }
                 }
-                Err(error) => return Err(told_at(&difference.path, error, "")),
             }
+            doubt.end(interrupt, in_doubt)?;
         }
-    }
-    Ok(())
+        Ok(())
+    };
+    interrupt.soon(carrying).await
+}
+
+/// Of the entries from the first to the last.
+fn in_doubt((first, last): (&Path, &Path)) -> String {
+    let last = (first < last).then(|| shown_path(last));
+    may_have_been(&shown_path(first), last, "changed")
 }

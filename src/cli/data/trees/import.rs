@@ -8,6 +8,7 @@ use futures::future::join_all;
 use serde_json::json;
 
 use super::again;
+use super::doubt::{Doubt, may_have_been};
 use super::repeated::Repeated;
 use crate::cli::data::system::SystemArgs;
 use crate::cli::error::CliError;
@@ -90,8 +91,6 @@ struct Done {
     left_out: u64,
     /// Lines whose entry an earlier one had set.
     repeated: Repeated,
-    /// The first and the last line of which nobody knows whether they were imported.
-    doubtful: Option<(u64, u64)>,
 }
 
 pub(in crate::cli) async fn run(args: ImportArgs) -> Result<(), CliError> {
@@ -103,14 +102,12 @@ pub(in crate::cli) async fn run(args: ImportArgs) -> Result<(), CliError> {
     let mut bar = ProgressBar::new("importing", args.remote.json);
     let mut lines = Lines::new(&args.file, source);
     let mut done = Done::default();
-    let imported = import(&args, &remote, &mut lines, &mut done, |read| {
-        bar.bytes(read, bytes);
-        interrupt.check()
-    });
+    let look = |read| bar.bytes(read, bytes);
+    let imported = import(&args, &remote, &mut lines, &mut done, (&interrupt, look));
     let imported = interrupt.soon(imported).await.map_err(|error| interrupt.outweighs(error));
     drop(bar);
     let mut output = Output::of_change(args.remote.json);
-    let Done { lines, set, deleted, unchanged, left_out, repeated, doubtful } = done;
+    let Done { lines, set, deleted, unchanged, left_out, repeated } = done;
     output.either(
         || {
             json!({
@@ -133,38 +130,37 @@ pub(in crate::cli) async fn run(args: ImportArgs) -> Result<(), CliError> {
     output.flush()?;
     repeated.notes(args.if_new).iter().for_each(|note| say::note(note));
     imported.map_err(|error| {
-        let rest = |these: String| args.rest_text(&these);
-        error.left(&rest(String::from("the lines behind these were"))).in_doubt(|| {
-            rest(match doubtful {
-                Some((first, last)) if first < last => {
-                    format!("lines {first} to {last} may have been imported; the lines behind {last} were")
-                }
-                _ => String::from("the lines behind this one were"),
-            })
-        })
+        let rest = args.rest_text();
+        error.left(&rest).in_doubt(|| rest)
     })
 }
 
 impl ImportArgs {
-    /// How to go on where it was broken off: what is as the file says by then is not changed. `these` says how far it came.
-    fn rest_text(&self, these: &str) -> String {
+    /// How to go on where it was broken off: what is as the file says by then is not changed.
+    fn rest_text(&self) -> String {
         let flags = again::given([
             ("--if-new", self.if_new),
             ("--deletions", self.deletions),
             ("--system", self.system.is_given()),
         ]);
         let goes_on = again::goes_on_with("import", &self.file, &self.below, &flags);
-        format!("{these} not imported; {goes_on}")
+        format!("the lines behind these were not imported; {goes_on}")
     }
 }
 
-/// Imports all lines. What was done is right also if it stops before.
+/// Of the lines from the first to the last.
+fn in_doubt((first, last): (u64, u64)) -> String {
+    let lines = if first == last { "line" } else { "lines" };
+    may_have_been(&format!("{lines} {first}"), (first < last).then_some(last), "imported")
+}
+
+/// Imports all lines. What was done is right also if it stops before. `look` is told how many bytes were read.
 async fn import<R: io::Read>(
     args: &ImportArgs,
     remote: &Remote,
     lines: &mut Lines<R>,
     done: &mut Done,
-    mut look: impl FnMut(u64) -> Result<(), CliError>,
+    (interrupt, mut look): (&Interrupt, impl FnMut(u64)),
 ) -> Result<(), CliError> {
     loop {
         let mut batch = Vec::new();
@@ -182,10 +178,16 @@ async fn import<R: io::Read>(
         }
         let is_over = batch.len() < REQUESTS;
         let replies = batch.iter().map(|request| remote.request(request.action, &request.fields));
-        // The first one, or the first that leaves open whether its line was imported.
-        let mut failed: Option<CliError> = None;
+        let replies = match (batch.first(), batch.last()) {
+            (Some(first), Some(last)) => {
+                let lines = in_doubt((first.line, last.line));
+                interrupt.in_doubt(lines, join_all(replies)).await
+            }
+            _ => Vec::new(),
+        };
+        let mut doubt = Doubt::default();
         // All are looked at: those behind one that failed were sent, too.
-        for (reply, request) in join_all(replies).await.into_iter().zip(&batch) {
+        for (reply, request) in replies.into_iter().zip(&batch) {
             match reply {
                 Ok(reply) if reply.bool("changed") == Some(false) => done.unchanged += 1,
                 Ok(_) if request.deletes => done.deleted += 1,
@@ -202,23 +204,18 @@ async fn import<R: io::Read>(
                     let is_login = request.is_login && error.has_code("denied");
                     let advice = if is_login { NO_LOGINS } else { "" };
                     let error = error.said(|why| format!("line {line} ({path}): {why}{advice}"));
-                    let is_open = error.may_have_been_done();
-                    if is_open && done.doubtful.is_none() {
-                        done.doubtful = batch.last().map(|last| (line, last.line));
-                    }
-                    if failed.as_ref().is_none_or(|known| is_open && !known.may_have_been_done()) {
-                        failed = Some(error);
-                    }
+                    doubt.add(line, error);
                 }
             }
         }
-        if let Some(error) = failed {
-            return Err(error);
-        }
+        doubt.end(interrupt, in_doubt)?;
         match bad {
             Some(error) => return Err(error),
             None if is_over => return Ok(()),
-            None => look(lines.bytes)?,
+            None => {
+                look(lines.bytes);
+                interrupt.check()?;
+            }
         }
     }
 }

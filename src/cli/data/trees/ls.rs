@@ -5,6 +5,7 @@ use futures::future::try_join_all;
 use serde_json::{Map, Value as Json};
 
 use crate::cli::data::entry::value_text;
+use crate::cli::data::nothing::note_nothing;
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs, address_entry, parse_path, whole_path};
 use crate::cli::terminal::output::{Output, json_of, printable_path};
@@ -25,9 +26,11 @@ Examples:
   distkv-node ls site        # what is directly below site
   distkv-node ls site --long # with values, and when they were set
   distkv-node ls --json | jq -r .path
+  distkv-node ls site | wc -l # how many there are
 
 Each line is a whole path and nothing else, so that it can be given to other commands; control characters are printed \
 as `distkv-node --help`, \"Paths\", says. A path without a value of its own is printed if there are entries below it. \
+If there is none to print, a line on standard error says so (not with --json). PATH is no pattern: there are no wildcards. \
 With --long, the value and the time stand behind tabs, which no printed path has in it; in place of a value that is not \
 there stands \"(no value; there are entries below)\". `tree` prints everything at once. With --json, one object per line: \
 path, has_value, with --long the value, and time (when it was changed, if that is known).
@@ -56,7 +59,7 @@ pub(in crate::cli) async fn run(args: LsArgs) -> Result<(), CliError> {
     let mut stream = remote.stream(action, &fields).await?;
     let mut output = Output::of_read(args.remote.json);
     let mut rows = Vec::with_capacity(ROWS_AT_ONCE);
-    let mut is_whole = false;
+    let (mut is_whole, mut is_empty) = (false, true);
     while !is_whole {
         match remote.next(&mut stream).await? {
             Some(StreamEvent::Item { path, message }) => rows.push((path, message)),
@@ -80,12 +83,17 @@ pub(in crate::cli) async fn run(args: LsArgs) -> Result<(), CliError> {
         let is_there = try_join_all(looks).await?;
         for ((path, message), is_there) in rows.drain(..).zip(is_there) {
             if is_there {
+                is_empty = false;
                 let path = whole_path(&args.path, path.as_ref());
                 print(&path, &message, args.long, &mut output)?;
             }
         }
     }
-    output.flush()
+    output.flush()?;
+    if is_empty && !output.json {
+        note_nothing("below", &args.path);
+    }
+    Ok(())
 }
 
 /// Whether there is an entry below a path, which has no value itself: deleted ones may be all that is left of it.

@@ -3,6 +3,7 @@
 mod again;
 pub(in crate::cli) mod apply;
 pub(in crate::cli) mod copy;
+mod doubt;
 pub(in crate::cli) mod import;
 pub(in crate::cli) mod ls;
 mod repeated;

@@ -4,10 +4,11 @@ use clap::Args;
 use serde_json::Value as Json;
 
 use crate::cli::data::entry::{ask_for_chain, entry_json, value_text};
+use crate::cli::data::nothing::note_nothing;
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, address_entry, parse_path, whole_path};
 use crate::cli::say;
-use crate::cli::terminal::output::{Output, printable_path};
+use crate::cli::terminal::output::{Output, count_of, printable_path};
 use crate::client::{Fields, StreamEvent};
 use crate::model::path::Path;
 
@@ -25,9 +26,11 @@ Examples:
   distkv-node tree site --depth 1      # site, and what is directly below it
   distkv-node tree --depth 1 --empty   # the first elements of all paths
   distkv-node tree site --min-depth 1  # without site itself
-  distkv-node tree --json | jq -r '.path'
+  distkv-node tree site --json | jq -r .path  # the paths only
+  distkv-node tree site --json | wc -l        # how many entries there are
 
-Entries come in a fixed order, as they were at one moment. With --json, one object per line: \
+Entries come in a fixed order, as they were at one moment. If there are none, a line on standard error says so (not with --json). \
+PATH is no pattern: there are no wildcards. With --json, one object per line: \
 path, value, tock, time (when it was changed, if that is known), and with --chain the events that last \
 changed it.
 
@@ -77,8 +80,10 @@ pub(in crate::cli) async fn run(args: TreeArgs) -> Result<(), CliError> {
     let remote = args.remote.connect().await?;
     let mut stream = remote.stream(action, &fields).await?;
     let mut lines = AlignedLines::new(Output::of_read(args.remote.json));
+    let mut is_empty = true;
     while let Some(event) = remote.next(&mut stream).await? {
         let StreamEvent::Item { path, message } = event else { continue };
+        is_empty = false;
         let path = whole_path(&args.path, path.as_ref());
         if lines.output.json {
             lines.output.json_line(Json::Object(entry_json(&path, &message)))?;
@@ -87,14 +92,29 @@ pub(in crate::cli) async fn run(args: TreeArgs) -> Result<(), CliError> {
         }
     }
     lines.finish()?;
-    if let Some(depth) = args.depth.filter(|_| !args.remote.json && !args.empty) {
-        tell_deeper(&args, depth).await;
+    if args.remote.json {
+        return Ok(());
+    }
+    let is_deeper = match args.depth.filter(|_| !args.empty) {
+        Some(depth) => tell_deeper(&args, depth).await,
+        None => false,
+    };
+    if is_empty && !is_deeper {
+        note_nothing(&place(args.min_depth.unwrap_or(0)), &args.path);
     }
     Ok(())
 }
 
+/// Where entries are that are so many levels, or more, below a path.
+fn place(min_depth: u64) -> String {
+    match min_depth {
+        0 => "at or below".to_owned(),
+        depth => format!("{} or more below", count_of(depth, "level", "levels")),
+    }
+}
+
 /// Says whether there are entries below those that --depth prints. Programs asked for just those.
-async fn tell_deeper(args: &TreeArgs, depth: u64) {
+async fn tell_deeper(args: &TreeArgs, depth: u64) -> bool {
     let looking = async {
         let (action, path) = address_entry(&args.path, "get_tree", "get_tree_internal")?;
         let mut fields = Fields::at(&path);
@@ -109,11 +129,13 @@ async fn tell_deeper(args: &TreeArgs, depth: u64) {
         Ok::<bool, CliError>(false)
     };
     // What was asked for is printed: a node that does not tell this is not asked again.
-    if looking.await.unwrap_or(false) {
+    let is_deeper = looking.await.unwrap_or(false);
+    if is_deeper {
         say::note(&format!(
             "there are entries deeper than --depth {depth}; --empty prints the paths that lead there"
         ));
     }
+    is_deeper
 }
 
 /// Lines of two columns, of which the first is as wide as the first lines need.

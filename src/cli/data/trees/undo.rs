@@ -17,7 +17,7 @@ use crate::cli::remote::{Remote, RemoteArgs, parse_path};
 use crate::cli::snapshot::save::{PAST_TIMEOUT, fetch};
 use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{
-    Output, count_of, json_of, printable_path, shown_path, text_of,
+    Output, count_of, json_of, printable_path, short_text_of, shown_path,
 };
 use crate::cli::terminal::progress::ProgressBar;
 use crate::cli::terminal::times::{Moment, parse_moment, show_time};
@@ -39,14 +39,15 @@ A node with a data directory remembers its past (see `run --keep-for`). The node
 what was below the path at that moment; entries that had a value then and have none now are set to it \
 again, as new changes, which all nodes get. What has another value now, or is new, was changed later: it \
 is printed, and kept, unless --overwrite is given: that sets changed entries back, too. Nothing is ever \
-deleted. Each entry is set only if nobody changes it meanwhile.
+deleted. Each entry is set only if nobody changes it meanwhile. Long values are printed cut; with --json they are whole.
 
 A time is when a change came to the node that is asked, by that node's clock; '10m' counts back from \
 now by the same clock. Of a moment at which that node did not run, or could not log because its disk had \
 failed, or which its clock leapt over, it knows only the state before that time: nothing is undone then, \
 unless --allow-gap is given. Better ask another node (--connect), or take a moment at which it ran. Nor is \
 anything undone by a moment that the clock showed more than once because it was set back: the error says when, \
-and with --allow-gap, undo goes by the last state that can be meant.
+and with --allow-gap, undo goes by the last state that can be meant. Where a log that the state needs is missing or \
+damaged, the error says before which moment, and from which on, states are available; or ask another node.
 
 Exit code: 0 done, 1 failed, or the node does not remember that moment, or not surely; 2 usage, 3 refused, 6 no node was \
 reached, 7 it may have been done, 8 --dry-run cannot be written, 130 interrupted (of 7 and 130, the text says how to go \
@@ -106,11 +107,8 @@ pub(in crate::cli) async fn run(args: UndoArgs) -> Result<(), CliError> {
     if !args.dry_run {
         let mut bar = ProgressBar::new("undoing", json);
         let total = undone.len() as u64;
-        let carried = carry_out(&remote, &undone, &mut done, |count| {
-            bar.entries(count, total);
-            interrupt.check()
-        });
-        undoing = interrupt.soon(carried).await;
+        let look = |count| bar.entries(count, total);
+        undoing = carry_out(&remote, &undone, &mut done, (&interrupt, look)).await;
     }
     let kept = kept.len() as u64;
     let (restored, set) = match args.dry_run {
@@ -234,14 +232,16 @@ fn print(difference: &Difference, what: &str, output: &mut Output) -> Result<(),
         || {
             let path = printable_path(&path);
             match (now, then) {
-                (None, then) => format!("+ {path}  {}", then.map(text_of).unwrap_or_default()),
+                (None, then) => {
+                    format!("+ {path}  {}", then.map(short_text_of).unwrap_or_default())
+                }
                 (Some(now), Some(then)) if what == "restore" => {
-                    format!("~ {path}  {} -> {}", text_of(now), text_of(then))
+                    format!("~ {path}  {} -> {}", short_text_of(now), short_text_of(then))
                 }
                 (Some(now), Some(then)) => {
-                    format!("kept {path}  {} (was {})", text_of(now), text_of(then))
+                    format!("kept {path}  {} (was {})", short_text_of(now), short_text_of(then))
                 }
-                (Some(now), None) => format!("kept {path}  {} (is new)", text_of(now)),
+                (Some(now), None) => format!("kept {path}  {} (is new)", short_text_of(now)),
             }
         },
     )

@@ -158,12 +158,27 @@ impl Witness {
         }
     }
 
-    /// Whether the request is a user's own new secret, or the end of its own connections, which needs no right: it may come as
-    /// often as the user likes.
+    /// Whether the request is a user's own new secret, or the end of its own connections, which needs no right: those that are
+    /// alike are counted.
     fn is_own_secret(&self, request: &Request<'_>) -> bool {
         let Request::Auth(AuthRequest::Set(change)) = request else { return false };
         let is_secret_only = change.acl.is_none() && change.role.is_none();
         is_secret_only && self.0.identity.is_named(change.method, change.user)
+    }
+
+    /// All of an upload has come, and was taken in or refused. `node`: whose snapshot it is.
+    pub(in crate::server) fn restored(
+        &self,
+        node: Option<&str>,
+        result: Result<&str, &ClientError>,
+    ) {
+        let (outcome, detail) = match result {
+            Ok(detail) => (Outcome::Done, detail),
+            Err(error) => (Outcome::Refused, error.code.word()),
+        };
+        let record = self.record(Event::Admin, outcome).detail(detail);
+        let record = Record { action: Some(Action::Restore.name()), ..record };
+        self.0.audit.note(node.into_iter().fold(record, Record::target));
     }
 
     /// Also of a client that has logged in already: it has shown a right secret, perhaps another user's.
@@ -303,6 +318,7 @@ mod tests {
             force: false,
             is_dialogue: false,
             disconnects: false,
+            confirm_ms: None,
         }
     }
 

@@ -2,9 +2,11 @@
 
 pub(in crate::server) mod acl;
 mod change;
+mod ended;
 pub(in crate::server) mod entries;
 pub(in crate::server) mod last_admin;
 pub(in crate::server) mod login;
+mod own;
 mod removal;
 pub(in crate::server) mod unenforced;
 mod user_list;

@@ -19,16 +19,16 @@ use crate::protocol::client::request::ChainLength;
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
 use crate::replica::write::{ChainCondition, Precondition, Write};
 use crate::rt;
-use crate::server::access::authorise::{Denied, Target};
+use crate::server::access::authorise::Target;
 use crate::server::access::guest::Made;
 use crate::server::access::methods::{self, PASSWORD, TOKEN};
-use crate::server::access::mistakes::Mistake;
 use crate::server::connections::session::{Context, NodeNames, Session, Then};
 
 use super::change::{ANY, Change, There, Wanted, has_list, held, make, take_list, too_long};
 use super::entries::path_of_access;
 use super::last_admin::{keep_with_method, keep_without};
 use super::login::random;
+use super::own::{check_own, take_own};
 use super::removal::{write_removal, write_removal_for_record};
 
 /// Why nobody is made an admin who has a list: it makes an admin a user.
@@ -46,7 +46,10 @@ impl Session {
         change: &UserChange<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
-        self.check_may_set(cx, change)?;
+        let by = self.check_may_set(cx, change)?;
+        if change.confirm_ms.is_some() {
+            self.check_count(cx, 1)?;
+        }
         Self::check_ready(cx)?;
         cx.check_storage()?;
         check_name(cx, change.method, change.user)?;
@@ -79,6 +82,7 @@ impl Session {
         let secret = match (&record, change.method, sent) {
             (_, PASSWORD, Some(sent)) => match self.guest.made(seq).transpose()? {
                 None => {
+                    check_own(cx, by, change)?;
                     let salt = random()?;
                     let work = move || Made::Hashed(PasswordHash::new(&sent, salt));
                     return self.compute(cx, seq, work);
@@ -140,6 +144,7 @@ impl Session {
         };
         if !is_so {
             there.check(held)?;
+            take_own(cx, by, change)?;
         }
         if record.role != Some(Role::Admin) && !change.force {
             keep_without(cx, self.writer(cx), is_named(change.method, change.user))?;
@@ -153,6 +158,7 @@ impl Session {
             is_checked: !is_cleared,
         };
         let mut made = make(cx, wanted)?;
+        let disconnect = record.disconnect.filter(|_| change.disconnects);
         if self.identity.is_named(change.method, change.user) {
             self.guest.secret = Some(record.secret);
         }
@@ -175,11 +181,12 @@ impl Session {
             made.written.changed = true;
         }
         let (method, user) = (change.method, change.user);
-        if change.disconnects {
+        if let Some(disconnect) = disconnect {
             tracing::info!(method, user, "the connections of a user are ended");
-        } else {
-            tracing::info!(method, user, "a user was set");
+            self.answer_disconnect(cx, seq, (&made, disconnect), change.confirm_ms, out);
+            return Ok(Then::Continue);
         }
+        tracing::info!(method, user, "a user was set");
         let extra = token.as_deref().map(|token| ("token", token));
         if change.is_dialogue {
             self.end_dialogue(cx, seq, &made, out);
@@ -201,42 +208,6 @@ impl Session {
         say(2, "step", "GiveName", out);
         self.answer_change(cx, tag(3), made, (None, None), out);
         say(4, "state", "end", out);
-    }
-
-    /// Whether the client may make this change: an admin each, and a user a new secret of its own, or the end of its own
-    /// connections.
-    fn check_may_set(&self, cx: &Context<'_>, change: &UserChange<'_>) -> Result<(), ClientError> {
-        let action = change.action();
-        self.authorise(cx, action, Target::Node)?;
-        let is_planted = cx.access.makes(Mistake::Action(action));
-        if cx.access.role == Some(Role::Admin) || is_planted {
-            return Ok(());
-        }
-        let is_own = self.identity.is_named(change.method, change.user);
-        // Users without a secret are all the same to a node: none of them ends the others.
-        let has_secret = change.secret.is_some()
-            || change.sealed.is_some()
-            || change.method == TOKEN
-            || (change.disconnects && change.method == PASSWORD);
-        if is_own && change.acl.is_none() && change.role.is_none() && has_secret {
-            return self.check_knows_secret(cx);
-        }
-        let denied = Denied::Role { action, needed: Role::Admin };
-        Err(denied.error(Target::Node, &cx.access))
-    }
-
-    /// Whether the secret that the client logged in with is still the user's: whoever has an old one must not replace the new
-    /// one by it, over a connection of before. A change of the record at this moment is one of the policies, after which
-    /// nothing that was checked before is done.
-    fn check_knows_secret(&self, cx: &Context<'_>) -> Result<(), ClientError> {
-        let directory = cx.shared.policy_data.directory(cx.hub);
-        let present = self.identity.user(&directory).map(|user| &user.secret);
-        let known = self.guest.secret.as_ref();
-        if known.zip(present).is_some_and(|(known, present)| known.is_that_of(present)) {
-            return Ok(());
-        }
-        let text = "the secret was replaced since this connection logged in; log in with the new one; nothing was changed";
-        Err(ClientError::new(ErrorCode::Denied, text))
     }
 
     /// `auth_delete`: the user is no more. That is an entry of its own, so no change of the user that others make
@@ -298,6 +269,9 @@ impl Session {
         message.str("name", name).str("role", user.role.name());
         if let Some(acl) = &user.acl {
             message.str("acl", acl);
+        }
+        if let Some(Disconnect(id)) = &user.disconnect {
+            message.bin("disconnect", id);
         }
         message.u64("seq", seq).tock(cx.tock());
         Ok(Then::Continue)
@@ -385,9 +359,16 @@ impl Session {
             message.str(name, text);
         }
         self.unsynced.note(from, out.len(), made.number, tag);
-        if self.context(cx.shared, cx.now).access.is_stranger() {
-            self.guest.parting = out.get(from..).unwrap_or_default().to_vec();
+        self.part_if_shut_out(cx, out.get(from..).unwrap_or_default());
+    }
+
+    /// Keeps the reply as the last one that the client gets, if it may do nothing any more. Returns whether that is so.
+    pub(super) fn part_if_shut_out(&mut self, cx: &Context<'_>, reply: &[u8]) -> bool {
+        let is_shut_out = self.context(cx.shared, cx.now).access.is_stranger();
+        if is_shut_out {
+            self.guest.parting = reply.to_vec();
         }
+        is_shut_out
     }
 }
 

@@ -137,7 +137,7 @@ fn write_client(number: u64, guest: &Guest, cx: &Context<'_>, out: &mut Vec<u8>)
     row.finish(out);
 }
 
-/// `{result: [{time, event, version_tock, made, value, purged, before_unknown}], before, reach: {time, tock}, cut, gaps, hole}`.
+/// `{result: [{time, event, version_tock, made, value, purged, before_unknown}], before, reach: {time, tock}, cut, gaps, holes, more_holes}`.
 fn write_history(path: &Path, history: &History, message: &mut MessageWriter<'_>) {
     let list = message.key("result");
     write_array_len(history.steps.len(), list);
@@ -163,10 +163,16 @@ fn write_history(path: &Path, history: &History, message: &mut MessageWriter<'_>
     reach.u64("time", history.reach.time_ms);
     reach.u64("tock", history.reach.tock.get());
     reach.finish(message.key("reach"));
-    let has_gaps = history.has_gaps || history.hole.is_some();
+    let has_gaps = history.has_gaps || !history.holes.is_empty();
     message.bool("cut", history.is_cut).bool("gaps", has_gaps);
-    if let Some(hole) = &history.hole {
-        message.str("hole", hole);
+    if history.holes.is_empty() {
+        return;
+    }
+    let holes = message.key("holes");
+    write_array_len(history.holes.len(), holes);
+    history.holes.iter().for_each(|hole| write_str(hole, holes));
+    if history.more_holes > 0 {
+        message.u64("more_holes", history.more_holes as u64);
     }
 }
 

@@ -7,9 +7,7 @@ use super::delete_group::contents_warnings;
 use crate::engine::MemoryExcess;
 use crate::model::count::count_of;
 use crate::model::ids::Millis;
-use crate::server::info::{
-    ClientLogStatus, ScheduledStatus, SilentInfo, StorageStatus, unheard_warning,
-};
+use crate::server::info::{ClientLogStatus, ScheduledStatus, SilentInfo, StorageStatus};
 use crate::server::purge_block::{PurgeBlock, left_out_text, mark_text};
 use crate::server::{Shared, ignored_login, unenforced_warning};
 
@@ -129,7 +127,7 @@ impl Shared {
         all.add(Kind::Audit, self.config.audit.iter().flat_map(|audit| audit.warnings(now)));
         all.add(Kind::Split, info.silent().iter().flat_map(SilentInfo::warnings));
         all.add(Kind::Link, info.unlinked());
-        all.add(Kind::Datagrams, unheard_warning(&info.members()));
+        all.add(Kind::Datagrams, info.unheard());
         all.0
     }
 

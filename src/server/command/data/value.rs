@@ -4,22 +4,20 @@
 use distkv_access::acl::Letters;
 use smallvec::SmallVec;
 
+use super::copies::{CopiesWait, Wanted};
 use super::recycled_entry;
 pub(in crate::server) use super::write_reply::engine_error;
 use super::write_reply::{write_refusal, write_refused, write_reply};
 use crate::engine::{BatchDone, BatchTerms, Engine, EngineWriteError, Operation, Outcome, WriteOp};
-use crate::model::count::count_of;
 use crate::model::entry::Entry;
-use crate::model::ids::{Event, Millis, Tock};
+use crate::model::ids::{Millis, Tock};
 use crate::model::invariant::OrBroken;
 use crate::model::meta::{Family, is_secret, shown};
 use crate::model::value::Value;
 use crate::protocol::client::chain::ChainField;
 use crate::protocol::client::reply::write_error;
 use crate::protocol::client::request::{ChainLength, RequestPath, WriteRequest};
-use crate::protocol::client::{
-    Action, ClientError, ClientMessage, ErrorCode, MessageWriter, Request,
-};
+use crate::protocol::client::{Action, ClientError, ClientMessage, MessageWriter, Request};
 use crate::replica::write::{ChainCondition, Hints, Precondition, Write};
 use crate::server::access::authorise::{Denied, Lack, SET_LETTERS, Target};
 use crate::server::access::mistakes::Mistake;
@@ -32,24 +30,8 @@ use crate::server::connections::session::{
 };
 use crate::server::shards::Sample;
 
-/// How often a write that waits for another node's change to spread looks again; this node's own
-/// changes wake it at once.
-const COPIES_POLL_MS: Millis = 200;
-
 /// This many reads or writes are looked up together, before the room left for answers is checked.
 const LOOKED_UP_AT_ONCE: usize = 16;
-
-/// A write whose reply waits for copies.
-pub(in crate::server) struct CopiesWait {
-    seq: u64,
-    event: Event,
-    wanted: usize,
-    deadline: Millis,
-    /// The reply, ready to be sent.
-    reply: Vec<u8>,
-    /// Of the log's batch with the change.
-    number: u64,
-}
 
 /// Of a change by a client that may only change what is there, or only make what is not. What is there, it is told if it
 /// may read it.
@@ -60,13 +42,6 @@ fn not_permitted(cx: &Context<'_>, action: Action, permit: &Permit<'_>) -> Clien
         Some(false) | None => Lack::Change,
     };
     Denied::Path { action, lack }.error(Target::Path(permit.path.as_bytes()), &cx.access)
-}
-
-impl CopiesWait {
-    /// Its size in memory.
-    pub(in crate::server) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.reply.capacity()
-    }
 }
 
 /// A read on its way.
@@ -240,53 +215,6 @@ impl Session {
             (may_change, _) => Some(may_change),
         };
         Ok(Permit { path, stored, over_value, hides_old })
-    }
-
-    /// Answers the writes whose copies are confirmed, or that have waited for them long enough.
-    pub(in crate::server) fn answer_copies(&mut self, cx: &Context<'_>, out: &mut Vec<u8>) {
-        if self.copies.is_empty() {
-            return;
-        }
-        let copies: Vec<usize> =
-            cx.hub.read(|engine| self.copies.iter().map(|w| engine.copies_of(w.event)).collect());
-        let mut counts = copies.into_iter();
-        let tock = cx.tock();
-        let unsynced = &mut self.unsynced;
-        self.copies.retain(|wait| {
-            let copies = counts.next().or_broken("each write that waits was counted");
-            if copies >= wait.wanted {
-                let from = out.len();
-                out.extend_from_slice(&wait.reply);
-                unsynced.note_reply(from, out.len(), wait.number, Some(wait.seq));
-                return false;
-            }
-            if cx.now >= wait.deadline {
-                wait.write_unknown_fate(cx, copies, tock, out);
-                return false;
-            }
-            true
-        });
-    }
-
-    /// Answers all writes that wait for copies, because the connection ends.
-    pub(in crate::server) fn give_up_copies(
-        &mut self,
-        cx: &Context<'_>,
-        tock: Tock,
-        out: &mut Vec<u8>,
-    ) {
-        for wait in self.copies.drain(..) {
-            let text = "the node ends the connection; the change is made here, but not confirmed";
-            let error = ClientError::of_made(ErrorCode::UnknownFate, text);
-            cx.shared.counts.note_error(&error);
-            write_error(&error, Some(wait.seq), tock, out);
-        }
-    }
-
-    /// When writes that wait for copies must be looked at again.
-    pub(in crate::server) fn copies_deadline(&self, now: Millis) -> Option<Millis> {
-        let deadline = self.copies.iter().map(|wait| wait.deadline).min()?;
-        Some(deadline.min(now + COPIES_POLL_MS))
     }
 }
 
@@ -520,7 +448,7 @@ impl<'a> Job<'a> {
                         let mut reply = Vec::new();
                         write_reply(self.seq, write, hides_old, &written, names, tock, &mut reply);
                         let deadline = cx.now.saturating_add(write.copies_timeout);
-                        let wanted = write.copies;
+                        let wanted = Wanted::Peers(write.copies);
                         let number = 0; // the caller knows it
                         Some(CopiesWait { seq, event, wanted, deadline, reply, number })
                     }
@@ -528,19 +456,5 @@ impl<'a> Job<'a> {
             }
             (_, _) => None,
         }
-    }
-}
-
-impl CopiesWait {
-    fn write_unknown_fate(&self, cx: &Context<'_>, copies: usize, tock: Tock, out: &mut Vec<u8>) {
-        // Not for how long: a client that tried before has waited for longer than this node knows.
-        let text = format!(
-            "the change is made here, but only {copies} of {} confirmed it in time; \
-             it will spread by itself when they can be reached",
-            count_of(self.wanted as u64, "peer has", "peers have"),
-        );
-        let error = ClientError::of_made(ErrorCode::UnknownFate, text);
-        cx.shared.counts.note_error(&error);
-        write_error(&error, Some(self.seq), tock, out);
     }
 }

@@ -6,13 +6,11 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
 use crate::engine::Engine;
 use crate::engine::exchange::access::{AccessPart, without_access};
 use crate::engine::take_in::TakenIn;
 use crate::hub::Hub;
-use crate::model::count::show_bytes;
+use crate::model::count::{count_of, show_bytes};
 use crate::model::meta::{AUTH_PATH, grace_end, login};
 use crate::model::path::{Path, PathBytes};
 use crate::model::value::{write_bool, write_map_len, write_nil, write_str, write_u64};
@@ -24,7 +22,7 @@ use crate::server::access::authorise::Target;
 use crate::server::access::directory_with;
 use crate::server::command::access::last_admin::{is_never_shut_out, keep_after};
 use crate::server::connections::session::{Context, HeavyJob, Purpose, Session, Then};
-use crate::server::past::{PastRefusal, PastState};
+use crate::server::past::{PastRefusal, PastState, moment_text};
 use crate::server::snapshot_upload::Upload;
 use crate::server::stream::{DownloadSlot, SnapshotSource, StateOfMoment};
 use crate::storage::FileHeader;
@@ -98,6 +96,7 @@ impl Session {
             false => AuthCheck::All,
         };
         let counts = Arc::clone(&cx.shared.counts);
+        let witness = cx.witness.clone();
         let work = move || {
             let done = upload.push(data, now).and_then(|()| match last {
                 true => {
@@ -108,6 +107,15 @@ impl Session {
             });
             let (mut result, mut reply) = (Vec::new(), Vec::new());
             let tock = hub.read(Engine::tock);
+            if let Some(witness) = witness.filter(|_| last) {
+                match &done {
+                    Ok(Some(done)) => {
+                        witness.restored(Some(&done.node), Ok(&done.describe(upload.bytes())));
+                    }
+                    Ok(None) => {}
+                    Err(error) => witness.restored(None, Err(error)),
+                }
+            }
             match done {
                 Ok(Some(done)) => write_done(&hub, &done, &mut result),
                 Ok(None) => {
@@ -167,13 +175,6 @@ pub(in crate::server::command) fn not_recalled(refusal: PastRefusal) -> ClientEr
     }
 }
 
-/// A moment, in milliseconds since 1970, for people: in UTC.
-fn moment_text(ms: u64) -> String {
-    let ms = i64::try_from(ms).unwrap_or(i64::MAX);
-    let moment = Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX);
-    format!("{moment:.3}")
-}
-
 /// What of logins and users a snapshot must leave as it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AuthCheck {
@@ -203,6 +204,35 @@ struct Finished {
     access: AccessPart,
     /// That was left out.
     is_access_left_out: bool,
+    /// The node that the snapshot is of, and its network; that is empty for what was made of other files.
+    node: String,
+    network: String,
+}
+
+impl Finished {
+    /// What has come of it, for the audit log. `bytes`: of the snapshot.
+    fn describe(&self, bytes: u64) -> String {
+        let network = match self.network.as_str() {
+            "" => String::new(),
+            network => format!(", of network {network}"),
+        };
+        let AccessPart { users, lists } = self.access;
+        let access = match users + lists {
+            0 => String::new(),
+            _ => format!(
+                "; {} and {} {}",
+                count_of(users, "user", "users"),
+                count_of(lists, "access list", "access lists"),
+                if self.is_access_left_out { "left out" } else { "in it" }
+            ),
+        };
+        format!(
+            "{}{network}: {}, {} missing{access}",
+            count_of(bytes, "byte", "bytes"),
+            count_of(self.taken.entries, "entry", "entries"),
+            self.taken.taken + self.taken.made
+        )
+    }
 }
 
 /// All of it has come: checks it, and takes it in.
@@ -216,7 +246,7 @@ fn finish(
     let (header, image) = upload.finish()?;
     let is_ours = header.network.is_empty() || header.network == whose.network;
     if !is_ours && !whose.any_network {
-        return Err(other_network(&header, whose.network));
+        return Err(other_network(&header, whose));
     }
     let access = AccessPart::of(&image.replica.tree);
     // Users of another network are other people, whatever their names are.
@@ -235,7 +265,9 @@ fn finish(
     if let Some(max) = memory_max.filter(|max| used.saturating_add(needed) > *max) {
         return Err(memory_full(max));
     }
-    Ok(Finished { taken: upload.take_in(hub, image)?, access, is_access_left_out })
+    let taken = upload.take_in(hub, image)?;
+    let (node, network) = (header.id.name.to_string(), header.network);
+    Ok(Finished { taken, access, is_access_left_out, node, network })
 }
 
 fn write_done(hub: &Hub, done: &Finished, out: &mut Vec<u8>) {
@@ -245,6 +277,7 @@ fn write_done(hub: &Hub, done: &Finished, out: &mut Vec<u8>) {
         ("made", done.taken.made),
         ("dropped", done.taken.dropped),
         ("conflicts", done.taken.conflicts),
+        ("kept", done.taken.kept),
         ("users", done.access.users),
         ("lists", done.access.lists),
     ];
@@ -262,10 +295,12 @@ fn write_done(hub: &Hub, done: &Finished, out: &mut Vec<u8>) {
     }
 }
 
-fn other_network(header: &FileHeader, network: &str) -> ClientError {
+fn other_network(header: &FileHeader, whose: Whose<'_>) -> ClientError {
+    let Whose { network, with_auth, .. } = whose;
+    let with = if with_auth { "with" } else { "without" };
     ClientError::bad_request(format!(
         "the snapshot is of the network {:?}, this node is in {network:?}; --any-network takes it \
-         nevertheless, without its users, logins and access lists",
+         nevertheless, {with} its users, logins and access lists",
         header.network
     ))
 }

@@ -2,7 +2,7 @@
 
 use distkv::server::ServerConfig;
 
-use crate::harness::{Client, Node, Value, array, fields, has, path, text};
+use crate::harness::{Client, Node, Value, array, encode, fields, has, path, text};
 
 const TREE: [(&str, i64); 7] =
     [("t", 0), ("t.a", 1), ("t.a.b", 2), ("t.a.b.c", 3), ("t.a.d", 4), ("t.e.f.g", 5), ("t.h", 6)];
@@ -202,6 +202,26 @@ fn delete_tree_of_many_entries_is_complete() {
     other.set("other", 1);
     assert_eq!(client.reply(seq)["changed"].as_u64(), Some(2000));
     assert!(client.stream(map! {"action": "get_tree", "path": path("m")}).is_empty());
+}
+
+/// Both requests come together, so the second one is looked at when the first ones are deleted.
+#[test]
+fn a_delete_tree_that_is_stopped_says_how_many_it_has_deleted_and_leaves_the_rest() {
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    for i in 0..2000 {
+        client.set(&format!("m.k{i}"), i);
+    }
+    let delete = map! {"action": "delete_tree", "path": path("m"), "seq": 9_000};
+    let stop = map! {"action": "stop", "task": 9_000, "seq": 9_001};
+    client.send_bytes(&[encode(&delete), encode(&stop)].concat());
+    assert_eq!(client.reply(9_001)["result"].as_bool(), Some(true));
+    let stopped = client.reply(9_000);
+    assert_eq!(text(&stopped, "code"), "unknown_fate");
+    let deleted = stopped["changed"].as_u64().unwrap();
+    assert!(0 < deleted && deleted < 2000, "{stopped}");
+    let left = client.stream(map! {"action": "get_tree", "path": path("m")});
+    assert_eq!(left.len() as u64, 2000 - deleted);
 }
 
 /// Who deletes reads one number: it is no slow reader, however much goes.

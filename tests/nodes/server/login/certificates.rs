@@ -102,6 +102,49 @@ fn a_certificate_logs_in_again_after_somebody_has_ended_its_users_connections() 
     ask(&joe(&ca, &node)).unwrap();
 }
 
+/// What it would set would log in its user when the certificate does not any more.
+#[test]
+fn a_connection_by_a_certificate_sets_no_secret_until_it_has_shown_the_present_one() {
+    let ca = Ca::make("plant", now()).unwrap();
+    let node = Node::found_with("n1", config(&ca));
+    let mut admin = admin(&node);
+    admin.ok(limited("joe", "test123", "*"));
+    let client = joe(&ca, &node);
+    let asks = |action: &str, secret: Option<&str>| {
+        let mut fields = Fields::new();
+        fields.str("typ", "password").str("ident", "joe");
+        if let Some(secret) = secret {
+            fields.str("secret", secret);
+        }
+        rt::block_on(client.request(action, &fields)).map(drop)
+    };
+    for action in ["auth_set", "auth_disconnect"] {
+        let refused = asks(action, Some("stolen12")).unwrap_err();
+        assert_eq!(code(&refused), "denied");
+        let text = refused.to_string();
+        assert!(
+            text.contains("by a certificate") && text.contains("nothing was changed"),
+            "{text}"
+        );
+    }
+    // The client is let go on, and nothing has changed: the present secret opens the way.
+    ask(&client).unwrap();
+    let mut login = Fields::new();
+    login.str("typ", "password").str("ident", "joe").str("secret", "test123");
+    let stream = rt::block_on(async {
+        let mut stream = client.stream("auth", &login).await?;
+        while stream.next().await?.is_some() {}
+        Ok::<_, ClientError>(())
+    });
+    stream.unwrap();
+    asks("auth_set", Some("new12345")).unwrap();
+    // Where it sets nothing, a certificate is enough.
+    let other = joe(&ca, &node);
+    let mut fields = Fields::new();
+    fields.str("typ", "password").str("ident", "joe");
+    rt::block_on(other.request("auth_disconnect", &fields)).unwrap();
+}
+
 #[test]
 fn where_no_user_can_log_in_at_the_moment_a_certificate_is_told_so_and_logs_in_later() {
     let ca = Ca::make("plant", now()).unwrap();

@@ -1,6 +1,8 @@
 //! Users whose open connections somebody ends: at every node, whatever they do, and the users stay.
 
-use distkv::engine::Engine;
+use distkv::engine::{Engine, Input, LinkId};
+use distkv::model::ids::{Incarnation, NodeId, NodeName};
+use distkv::protocol::peer::PeerMessage;
 use distkv::replica::write::Write;
 
 use super::sides::{elsewhere, heal, serve, steal};
@@ -10,6 +12,14 @@ use crate::harness::{Client, Node, Value, has, path, text};
 /// Ends the open connections of a user with a password.
 fn disconnect(user: &str) -> Value {
     map! {"action": "auth_disconnect", "typ": "password", "kind": "user", "ident": user}
+}
+
+/// A peer that confirms nothing by itself.
+fn link(node: &Node, name: &str) -> LinkId {
+    let (link, _) = node.hub.add_link();
+    let peer = NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(1) };
+    node.hub.handle(Input::LinkUp { link, peer }, 0);
+    link
 }
 
 /// The same, and the user gets another password.
@@ -139,6 +149,113 @@ fn a_user_ends_its_own_connections_and_nobody_else_s_and_only_with_the_present_s
     joe.ok(password("joe", "own12345"));
     assert_eq!(thief.code(disconnect("joe")), "denied");
     joe.set("a", 1);
+}
+
+/// Whoever has it done can see whether it still counts: another node's change may have won.
+#[test]
+fn the_id_of_the_last_end_is_told_and_an_admin_sees_whether_it_is_still_that_one() {
+    let node = secured();
+    let mut admin = admin(&node);
+    admin.ok(limited("joe", "test123", "*"));
+    let id = |reply: &Value| reply["disconnect"].as_slice().map(<[u8]>::to_vec);
+    let get = || map! {"action": "auth_get", "typ": "password", "ident": "joe"};
+    assert_eq!(id(&admin.ok(get())), None);
+    let cut_off = serve(elsewhere(&node));
+    let mut thief = steal(&cut_off, "test123");
+    let made = id(&admin.ok(disconnect("joe")));
+    assert_eq!(made.as_ref().map(Vec::len), Some(16));
+    assert_eq!(id(&admin.ok(get())), made);
+    heal(&cut_off.hub, &node.hub);
+    assert_eq!(id(&admin.ok(get())), None, "the thief's change has won");
+    let again = id(&admin.ok(disconnect("joe")));
+    assert!(again.is_some() && again != made);
+    // What an admin changes afterwards keeps it.
+    admin.ok(limited("joe", "test124", "*"));
+    assert_eq!(id(&admin.ok(get())), again);
+    heal(&node.hub, &cut_off.hub);
+    are_ended(std::slice::from_mut(&mut thief));
+}
+
+#[test]
+fn its_answer_waits_for_those_that_are_linked_if_it_is_asked_to_and_there_are_none_here() {
+    let node = secured();
+    let mut admin = admin(&node);
+    admin.ok(limited("joe", "test123", "*"));
+    let waits = map! {
+        "action": "auth_disconnect", "typ": "password", "ident": "joe", "timeout": 3_600,
+    };
+    assert_eq!(admin.ok(waits)["confirmed"].as_bool(), Some(true));
+    assert!(!has(&admin.ok(disconnect("joe")), "confirmed"));
+}
+
+#[test]
+fn its_answer_waits_until_all_that_are_linked_have_it_and_tells_whether_they_do() {
+    let node = secured();
+    let mut admin = admin(&node);
+    admin.ok(limited("joe", "test123", "*"));
+    let [one, two] = ["p", "q"].map(|name| link(&node, name));
+    let waits = |seconds: f64| {
+        map! {
+            "action": "auth_disconnect", "typ": "password", "ident": "joe", "timeout": seconds,
+        }
+    };
+    let mut joe = logged_in(&node, "password", "joe", "test123");
+    let late = admin.ok(waits(0.05));
+    assert_eq!((&late["confirmed"], &late["changed"]), (&false.into(), &true.into()));
+    are_ended(std::slice::from_mut(&mut joe));
+    let seq = admin.start(waits(3_600.0));
+    admin.silence(seq);
+    // It is made here already, and others do not wait for it.
+    admin.set("a", 1);
+    let tick = node.hub.read(Engine::tick).unwrap();
+    let confirm = |link| {
+        let messages = vec![PeerMessage::Ack(tick)];
+        node.hub.handle(Input::Messages { link, messages }, 1);
+    };
+    confirm(one);
+    admin.silence(seq);
+    confirm(two);
+    assert_eq!(admin.reply(seq)["confirmed"].as_bool(), Some(true));
+    // Whoever ends its own connection gets its answer all the same.
+    let mut joe = logged_in(&node, "password", "joe", "test123");
+    assert_eq!(joe.ok(waits(3_600.0))["confirmed"].as_bool(), Some(false));
+    assert!(joe.receive().is_none(), "no error follows");
+    // A peer that is not linked any more is not waited for.
+    let seq = admin.start(waits(3_600.0));
+    admin.silence(seq);
+    for link in [one, two] {
+        node.hub.handle(Input::LinkDown { link }, 2);
+    }
+    assert_eq!(admin.reply(seq)["confirmed"].as_bool(), Some(true));
+}
+
+#[test]
+fn it_changes_neither_role_nor_list_and_says_so() {
+    let node = secured();
+    let mut admin = admin(&node);
+    admin.ok(limited("joe", "test123", "*"));
+    let mut joe = logged_in(&node, "password", "joe", "test123");
+    for (field, value) in [("acl", "lamps"), ("role", "operator")] {
+        let mut request = disconnect("joe");
+        let Value::Map(fields) = &mut request else { panic!("it is a map") };
+        fields.push((field.into(), value.into()));
+        let error = admin.error(request);
+        assert_eq!(text(&error, "code"), "bad_request");
+        assert!(text(&error, "error").contains(&format!("bad field '{field}'")), "{error}");
+    }
+    joe.set("a", 1);
+}
+
+#[test]
+fn where_nobody_must_log_in_the_answer_says_so() {
+    let open = Node::found("n1");
+    let mut admin = open.connect();
+    admin.ok(limited("joe", "test123", "*"));
+    assert_eq!(admin.ok(disconnect("joe"))["open"].as_bool(), Some(true));
+    let node = secured();
+    let mut admin = super::admin(&node);
+    admin.ok(limited("joe", "test123", "*"));
+    assert!(!has(&admin.ok(disconnect("joe")), "open"));
 }
 
 /// As if a node of an older version had made the record, which knows nothing of it.

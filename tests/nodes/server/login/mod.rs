@@ -6,6 +6,7 @@ mod disconnected;
 mod grace;
 mod guests;
 mod keeps_user;
+mod own_changes;
 mod records;
 mod secrets;
 mod sides;

@@ -118,7 +118,7 @@ fn what_is_restored_is_there_and_watchers_hear_of_it() {
     assert_eq!(client.get("a"), None, "not before all of it was read");
     let done = client.ok(last());
     assert_eq!(fields(&done), ["result", "seq", "tock"]);
-    let counts = ["entries", "taken", "made", "dropped", "conflicts", "users", "lists"];
+    let counts = ["entries", "taken", "made", "dropped", "conflicts", "kept", "users", "lists"];
     assert_eq!(fields(&done["result"]), [&counts[..], &["access_left_out", "auth"]].concat());
     assert!(done["result"]["auth"].is_nil(), "nobody must log in");
     assert_eq!(

@@ -75,31 +75,35 @@ fn a_message_needs_a_topic_and_something_to_send() {
 }
 
 #[test]
-fn messages_obey_flow_control_and_lost_ones_are_counted() {
+fn messages_obey_flow_control_and_lost_ones_are_counted_in_the_first_message_behind_them() {
     let node = Node::found("n1");
     let (mut sender, mut receiver) = (node.connect(), node.connect_with_qlen(5));
     let seq = monitor(&mut receiver, "t", false);
-    let many = distkv::hub::inbox::MONITOR_QUEUE_MAX + 500;
-    for i in 0..many {
-        sender.ok(map! {"action": "msg_send", "topic": "t", "data": i});
-    }
-    let (mut got, mut lost, mut wseq) = (0, 0, 1);
-    while got + lost < many {
-        if got + lost == many - 1 {
-            // What was lost is told with the next message.
-            sender.ok(map! {"action": "msg_send", "topic": "t", "data": 0});
-        }
+    let room = distkv::hub::inbox::MONITOR_QUEUE_MAX as u64;
+    let mut send = |number: u64| {
+        sender.ok(map! {"action": "msg_send", "topic": "t", "data": number});
+    };
+    let last = room + 500;
+    (0..last).for_each(&mut send);
+    let (mut got, mut lost, mut next, mut wseq) = (0, 0, 0, 1);
+    while next <= last {
         let message = receiver.reply(seq);
         wseq += 1;
         assert_eq!(message["wseq"].as_u64(), Some(wseq));
+        let dropped = message["dropped"].as_u64().unwrap_or(0);
+        lost += dropped;
+        next += dropped;
+        // Those that waited before there was no room have lost nothing before them.
+        assert_eq!(message["data"].as_u64(), Some(next));
+        next += 1;
         got += 1;
-        lost += message["dropped"].as_u64().unwrap_or(0) as usize;
         receiver.ack(seq, wseq);
-        if got == distkv::hub::inbox::MONITOR_QUEUE_MAX {
-            sender.ok(map! {"action": "msg_send", "topic": "t", "data": 0});
+        if got == room {
+            // There is room again, and what was lost is told with the next message.
+            send(last);
         }
     }
-    assert!(lost > 0 && got >= distkv::hub::inbox::MONITOR_QUEUE_MAX);
+    assert!(lost > 0 && got >= room);
 }
 
 #[test]

@@ -537,3 +537,43 @@ fn a_node_that_is_to_load_a_snapshot_says_how_it_is_done_and_none_starts_from_an
         assert!(refused.stderr.contains(says), "{}", refused.stderr);
     }
 }
+
+/// Such a file has no end mark; what its entries refer to, and is not there, shows it.
+#[test]
+fn a_saved_state_that_was_cut_between_two_entries_is_warned_of_wherever_it_is_taken_in() {
+    let files = Files::new();
+    let whole = fs::read(SAVED_STATE).unwrap();
+    let mut rest = &whole[..];
+    let mut ends = Vec::new();
+    while rmpv::decode::read_value(&mut rest).is_ok() {
+        ends.push(whole.len() - rest.len());
+    }
+    assert_eq!(ends.last(), Some(&whole.len()));
+    let cut = files.text("cut.bin");
+    fs::write(&cut, &whole[..ends[ends.len() / 2]]).unwrap();
+    let warns = |text: &str| text.contains("that its node knew are missing: the file was cut off");
+    let node = NodeProcess::run("n1");
+    let into = files.text("into");
+    for (arguments, of_whole) in [
+        (&["snapshot", "verify"][..], false),
+        (&["snapshot", "restore", "--connect", &node.client.to_string()], false),
+        (&["snapshot", "restore", "--into", &into, "--name", "n9"], false),
+        (&["snapshot", "inspect"], false),
+    ] {
+        for (file, expected) in [(&*cut, true), (SAVED_STATE, of_whole)] {
+            let told = cli(&[arguments, &[file]].concat());
+            let said = told.stdout + &told.stderr;
+            assert_eq!((told.code, warns(&said)), (0, expected), "{arguments:?} {file}: {said}");
+        }
+    }
+    for (file, expected) in [(&*cut, true), (SAVED_STATE, false)] {
+        let own =
+            ["run", "--peer-wait", "0s", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+        let network = format!("cut-{}", std::process::id());
+        let loads = NodeProcess::start_in(&network, "n1", &[&own[..], &["--load", file]].concat());
+        let loaded = || loads.log().iter().any(|line| line.contains(" loaded ")).then_some(());
+        wait_until("it is loaded", loaded);
+        let is_warned = |line: &String| line.contains("WARN") && warns(line);
+        assert_eq!(loads.log().iter().any(is_warned), expected, "{file}: {:?}", loads.log());
+    }
+}

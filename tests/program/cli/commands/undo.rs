@@ -93,6 +93,33 @@ fn a_wrong_deletion_is_undone_from_any_client_and_what_came_later_stays() {
 }
 
 #[test]
+fn what_would_be_undone_is_shown_with_the_beginning_of_long_values_and_told_whole_to_programs() {
+    let folder = tempfile::tempdir().unwrap();
+    let network = format!("undo-long-{}", std::process::id());
+    let n1 = with_data("n1", &network, folder.path());
+    let (gone, old, new) = ("g".repeat(3_000), "o".repeat(3_000), "n".repeat(3_000));
+    import(
+        &n1,
+        &format!(
+            "{{\"path\": \"a.b\", \"value\": \"{gone}\"}}\n{{\"path\": \"a.c\", \"value\": \"{old}\"}}\n"
+        ),
+    );
+    let then = moment();
+    ok(&n1, &["delete", "a.b"]);
+    ok(&n1, &["set", "a.c", &format!("\"{new}\"")]);
+    for flags in [&["--dry-run"][..], &["--dry-run", "--overwrite"]] {
+        let undo = [&["undo", "--below", "a", "--at", &then], flags].concat();
+        let shown = ok(&n1, &undo);
+        assert!(shown.lines().all(|line| line.chars().count() < 300), "{shown}");
+        for part in ["+ a.b  \"ggg", "nnn…", "ooo…"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        let told = ok(&n1, &[&undo[..], &["--json"]].concat());
+        assert!([&gone, &old, &new].iter().all(|value| told.contains(*value)), "{told}");
+    }
+}
+
+#[test]
 fn what_was_deleted_comes_back_though_nobody_reads_what_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let network = format!("undo-unread-{}", std::process::id());

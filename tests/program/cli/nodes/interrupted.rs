@@ -3,6 +3,8 @@
 use std::fs;
 use std::net::TcpListener;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use distkv::client::Fields;
@@ -37,8 +39,16 @@ fn commands_that_change_something_end_soon_after_ctrl_c_though_the_node_is_silen
     let may_be_done = "the node did not answer: what it was asked last may have been done";
     let (nothing, again) = ("nothing was changed", "` goes on from there, at this node or");
     for (command, waits_for, told) in [
-        (&["import", &line][..], "set_value", [may_be_done, again]),
-        (&["apply", &line, "--below", "a"], "set_value", [may_be_done, again]),
+        (
+            &["import", &line][..],
+            "set_value",
+            ["the node did not answer: line 1 may have been imported; ", again],
+        ),
+        (
+            &["apply", &line, "--below", "a"],
+            "set_value",
+            ["the node did not answer: a.x may have been changed; ", again],
+        ),
         (&["apply", &line, "--below", "a"], "get_tree", [nothing, "interrupted"]),
         (&["cp", "-r", "a", "b"], "set_value", [may_be_done, again]),
         (&["mv", "-r", "a", "b"], "delete_value", [may_be_done, "the rest is where it was"]),
@@ -77,6 +87,47 @@ fn commands_that_change_something_end_soon_after_ctrl_c_though_the_node_is_silen
             );
         }
         assert_eq!(is_json, !line.starts_with("interrupted: "), "{command:?}: {said}");
+    }
+}
+
+#[test]
+fn who_interrupts_an_import_or_an_apply_is_told_which_part_of_the_file_is_in_doubt() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = folder.path().join("lines").to_str().unwrap().to_owned();
+    let line = |n: u32| format!("{{\"path\": \"a.n{n:03}\", \"value\": 1}}\n");
+    fs::write(&lines, (1..=200).map(line).collect::<String>()).unwrap();
+    let imported = "lines 65 to 128 may have been imported; the lines behind these were not imported; `distkv-node import ";
+    let applied =
+        "a.n065 to a.n128 may have been changed; the rest was left as it is; `distkv-node apply ";
+    for (command, form, told, counts) in [
+        (&["import"][..], &[][..], imported, "64 set, 0 unchanged\n"),
+        (&["apply", "--below", "a"], &[], applied, "64 set, 0 deleted\n"),
+        (&["import"], &["--json"], imported, "\"set\":64"),
+        (&["apply", "--below", "a"], &["--json"], applied, "\"set\":64"),
+    ] {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let sets = Arc::clone(&asked);
+        // It carries out the requests that come together first, and says nothing about the next ones.
+        let node = FakeNode::start(move |request| match request.str("action") {
+            Some("get_tree") => vec![state("start"), state("end")],
+            Some("set_value") if sets.fetch_add(1, Ordering::Relaxed) < 64 => {
+                vec![crate::cli::fake::changed(true)]
+            }
+            _ => Vec::new(),
+        });
+        let connect = node.address.to_string();
+        let arguments = [command, &[&lines, "--connect", &connect], form].concat();
+        let running = program(&arguments).spawn().unwrap();
+        wait_until("it waits for the node", || {
+            (asked.load(Ordering::Relaxed) == 128).then_some(())
+        });
+        signal(running.id(), "TERM");
+        let done = running.wait_with_output().unwrap();
+        let [out, said] = [done.stdout, done.stderr].map(|it| String::from_utf8(it).unwrap());
+        assert_eq!(done.status.code(), Some(130), "{arguments:?}: {said}");
+        let told = format!("the node did not answer: {told}");
+        assert!(said.contains(&told), "{arguments:?}: {said}");
+        assert!(out.contains(counts), "{arguments:?}: {out}");
     }
 }
 

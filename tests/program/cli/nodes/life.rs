@@ -215,10 +215,43 @@ fn a_node_whose_peers_do_not_answer_goes_on_alone_and_says_so() {
     let asked = Instant::now();
     let arguments = ["run", "--peer", "127.0.0.1:1", "--peer-wait", "1s"];
     let node = Starting::new("alone", "n1", &arguments);
-    assert_eq!(at(node.client, &["wait"]).code, 0, "{}", node.log());
+    let waited = at(node.client, &["wait"]);
+    assert_eq!(waited.code, 0, "{}", node.log());
     assert!(asked.elapsed() >= Duration::from_secs(1));
     let log = node.log();
     assert!(log.contains("WARN") && log.contains("continues alone"), "{log}");
+    let warning = "warning: no peer has answered since this node was started: 127.0.0.1:1; it goes on alone, with what it \
+                   has, and keeps calling";
+    for command in ["wait", "status"] {
+        let told = at(node.client, &[command]).stdout;
+        assert!(told.lines().any(|line| line == warning), "{command}: {told}");
+    }
+    assert!(waited.stdout.contains(warning), "{waited:?}");
+}
+
+/// One of its peers belongs to another network, and one is not up. Then a node of its own network comes.
+#[test]
+fn a_node_that_is_refused_and_goes_on_alone_is_warned_of_until_a_peer_takes_it_in() {
+    let other = NodeProcess::run("n9");
+    let refuses = other.gossip.to_string();
+    let arguments = ["run", "--peer", &refuses, "--peer", "127.0.0.1:1", "--peer-wait", "1s"];
+    let node = Starting::new("lonely", "n1", &arguments);
+    let waited = at(node.client, &["wait"]);
+    assert!(waited.code == 0 && waited.stdout.contains("\nwarning: no peer "), "{waited:?}");
+    let warning = format!("no peer takes this node in: {refuses}: this is node n9 of network ");
+    // The other one may answer late.
+    for form in [&["wait"][..], &["wait", "--json"]] {
+        wait_until("it is said who refuses it", || {
+            at(node.client, form).stdout.contains(&warning).then_some(())
+        });
+    }
+    let joins = ["join", &node.gossip.to_string()];
+    let second = Starting::new("lonely", "n2", &joins);
+    assert_eq!(at(second.client, &["wait", "--members", "2"]).code, 0, "{}", second.log());
+    wait_until("nothing is warned of", || {
+        let told = at(node.client, &["wait", "--members", "2"]).stdout;
+        (told == "n1 is ready and sees 2 members\n").then_some(())
+    });
 }
 
 #[test]

@@ -210,3 +210,14 @@ fn a_data_directory_stays_closed_over_restarts_and_can_be_read_on_its_machine() 
     let diff = cli(&["snapshot", "diff", SAVED[0], back]);
     assert_eq!(diff.code, 0, "nothing is lost: {}", diff.stdout);
 }
+
+#[test]
+fn a_node_that_is_begun_with_a_file_of_others_says_that_users_came_with_it() {
+    let node = load(SAVED[0], &[]);
+    wait_until("the log says it", || {
+        let says = |line: &String| {
+            line.contains("WARN") && line.contains("users=1") && line.contains("log in")
+        };
+        node.log().iter().any(says).then_some(())
+    });
+}

@@ -1,5 +1,7 @@
 //! `user`, `acl`, `auth`, `whoami`, and commands that log in.
 
+mod disconnected;
+
 use std::cell::Cell;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -157,7 +159,7 @@ fn an_operator_sets_up_users_and_lists_and_each_command_logs_in() {
     with(&as_joe, &["set", "site.lamp", "5"]);
     assert_eq!(with(&as_joe, &["get", "site.lamp"]), "5\n");
     let other = machine.refused(&["get", "other", "--user", "joe", "--secret-file", &joe]);
-    let refused = "user 'joe' may not read 'other': the access list 'lamps' does not allow r there; nothing was done; \
+    let refused = "user 'joe' may not read 'other': the access list 'lamps' does not allow r there; \
                    an admin sees why with `distkv-node acl explain joe other` (denied)";
     assert!(other.contains(refused), "{other}");
     let shut = machine.path("shut");
@@ -364,10 +366,16 @@ fn users_of_another_network_come_along_only_if_that_is_meant() {
     elsewhere.ok(&["user", "add", "admin", "--new-secret-file", &admin]);
     elsewhere.ok(&["auth", "on", "password"]);
     let restore = [&["snapshot", "restore", &saved, "--any-network"][..], &as_admin].concat();
-    let told = elsewhere.ok(&restore);
+    let done = elsewhere.run(&restore);
     for part in ["left out (2 users and 1 access list)", "--with-auth takes them in"] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(done.code == 0 && done.stdout.contains(part), "{part}: {}", done.stdout);
     }
+    // They are left out with the rest.
+    assert!(!done.stderr.contains("logins are switched on"), "{}", done.stderr);
+    // What it would do is said with what was asked for.
+    let only = ["snapshot", "restore", &saved, "--with-auth"];
+    let refused = elsewhere.refused(&[&only[..], &as_admin].concat());
+    assert!(refused.contains("takes it nevertheless, with its users"), "{refused}");
     assert_eq!(elsewhere.ok(&[&["get", "a"][..], &as_admin].concat()), "1\n");
     elsewhere.refused(&[&["get", "a"][..], &as_boss].concat());
     let users = || elsewhere.ok(&[&["user", "list"][..], &as_admin].concat());
@@ -378,8 +386,10 @@ fn users_of_another_network_come_along_only_if_that_is_meant() {
     assert_eq!((&told["users"], &told["lists"]), (&2.into(), &1.into()), "{told}");
     assert_eq!(told["access_left_out"], true);
     // What was left out can still come.
-    let told = elsewhere.ok(&[&restore[..], &["--with-auth"]].concat());
-    assert!(told.contains("2 users and 1 access list are in it"), "{told}");
+    let done = elsewhere.run(&[&restore[..], &["--with-auth"]].concat());
+    assert!(done.stdout.contains("2 users and 1 access list are in it"), "{}", done.stdout);
+    assert!(done.stdout.contains("logins are on in this network now"), "{}", done.stdout);
+    assert!(!done.stderr.contains("logins are switched on"), "it is said once: {}", done.stderr);
     assert_eq!(elsewhere.ok(&[&["get", "a"][..], &as_boss].concat()), "1\n");
     assert!(users().contains("joe") && users().contains("admin"), "{}", users());
 }

@@ -237,6 +237,20 @@ impl Plant {
         assert!(node.wait().success());
     }
 
+    /// Whether these hosts and that one have neither links nor housekeepers in common.
+    fn has_parted(&self, side: [usize; 2], other: usize) -> bool {
+        let is_alone = |host: usize, peers: &[usize]| {
+            let status = self.client(host).call("status", &[]);
+            let keepers = field(&status, "housekeepers").unwrap();
+            let is_own = |name: &Value| {
+                peers.iter().chain([&host]).any(|own| name.as_str() == Some(&format!("n{own}")))
+            };
+            field(&status, "links").unwrap().as_u64() == Some(peers.len() as u64)
+                && keepers.as_array().unwrap().iter().all(is_own)
+        };
+        is_alone(side[0], &side[1..]) && is_alone(side[1], &side[..1]) && is_alone(other, &[])
+    }
+
     fn client(&self, host: usize) -> Client {
         self.nodes[host].as_ref().unwrap().connect()
     }
@@ -290,8 +304,9 @@ impl Plant {
         }
         let deadline = now() + 90.0;
         while !missing.is_empty() && now() < deadline {
-            let firing = self.prometheus.firing();
-            missing.retain(|alert| !firing.contains(*alert));
+            // Some end by themselves: it is enough that they have fired.
+            let fired = self.prometheus.fired(from, now());
+            missing.retain(|alert| !fired.contains_key(*alert));
             std::thread::sleep(Duration::from_millis(200));
         }
         let is_complete = missing.is_empty();
@@ -482,6 +497,9 @@ fn play(plant: &mut Plant) {
             plant.fill(0, "new", 80, 10_000);
             let is_split = |plant: &Plant| plant.prometheus.firing().contains("Split plant");
             wait_until("the split is told", || is_split(plant).then_some(()));
+            // A healing begins with a new link. Over an old one, and before n2 has elected alone, what is new would come first,
+            // and when it has come, there is nothing to heal any more.
+            wait_until("no link stands over the cut", || plant.has_parted([0, 1], 2).then_some(()));
             plant.cable = Some(SlowCable::plug_in(60_000));
         },
         |plant| {

@@ -39,7 +39,7 @@ pub struct TopicMessage {
     pub data: Option<Value>,
     /// Its bytes, if they are not MessagePack.
     pub raw: Option<Vec<u8>>,
-    /// Messages before it that were lost since this monitor did not keep up.
+    /// Messages that were lost just before it, since this monitor did not keep up.
     pub dropped: u64,
 }
 

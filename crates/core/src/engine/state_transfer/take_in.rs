@@ -46,6 +46,9 @@ pub struct TakenIn {
     pub dropped: u64,
     /// Conflicts, which are reported.
     pub conflicts: u64,
+    /// Entries of data with a value there that have another one here, or none, and stay so, because that is the later change.
+    /// Conflicts are not counted.
+    pub kept: u64,
 }
 
 impl TakeIn {
@@ -115,7 +118,12 @@ impl Engine {
         let counts = &mut state.counts;
         counts.entries += 1;
         match &applied {
-            Applied::AlreadyKnown | Applied::Superseded => {}
+            Applied::AlreadyKnown | Applied::Superseded => {
+                let here = || self.tree().get(path.as_bytes()).and_then(|entry| entry.value());
+                let is_kept =
+                    entry.value().is_some() && !path.is_system() && here() != entry.value();
+                counts.kept += u64::from(is_kept);
+            }
             Applied::Refused => return Err(AcrossFailure::NoEvent),
             Applied::Taken(_) => counts.taken += 1,
             Applied::OnTopAgain(_, conflict) | Applied::Reissued(_, conflict) => {
@@ -216,10 +224,32 @@ mod tests {
         a.replica.hear_tock(Tock::new(9).unwrap());
         write(&mut a, "ours wins", Some(&[2]));
         let (counts, _) = load(&mut a, &b.image());
-        let expected = TakenIn { entries: 3, taken: 2, made: 0, dropped: 0, conflicts: 2 };
+        let expected = TakenIn { entries: 3, taken: 2, conflicts: 2, ..TakenIn::default() };
         assert_eq!(counts, expected);
         let (again, _) = load(&mut a, &b.image());
-        assert_eq!(again, TakenIn { entries: 3, ..TakenIn::default() });
+        // What has lost stays lost, and is not another conflict.
+        assert_eq!(again, TakenIn { entries: 3, kept: 1, ..TakenIn::default() });
+    }
+
+    #[test]
+    fn entries_that_were_changed_since_are_kept_and_counted() {
+        let mut a = node("a");
+        for path in ["same", "set again", "changed", "deleted", "gone", ":n.x"] {
+            write(&mut a, path, Some(&[1]));
+        }
+        write(&mut a, "gone", None);
+        let old = a.image();
+        write(&mut a, "set again", Some(&[1]));
+        write(&mut a, "changed", Some(&[2]));
+        write(&mut a, ":n.x", Some(&[2]));
+        write(&mut a, "deleted", None);
+        write(&mut a, "new", Some(&[1]));
+        // What the state has deleted is nothing that could be set back.
+        write(&mut a, "gone", Some(&[1]));
+        let (counts, _) = load(&mut a, &old);
+        assert_eq!(counts, TakenIn { entries: 6, kept: 2, ..TakenIn::default() });
+        let here = |path: &str| a.tree().get(path.parse::<Path>().unwrap().as_bytes()).unwrap();
+        assert_eq!((here("changed").value(), here("deleted").value()), (Some(&[2][..]), None));
     }
 
     #[test]

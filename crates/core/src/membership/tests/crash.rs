@@ -1,5 +1,7 @@
 //! Crashes are seen by all in time, and nothing else is taken for one.
 
+use std::net::SocketAddr;
+
 use super::super::*;
 use super::net::Net;
 use crate::model::ids::Millis;
@@ -228,5 +230,35 @@ fn a_network_at_rest_is_quiet() {
         let rate = net.bytes_sent / 30 / count as u64;
         println!("{count} nodes at rest: {rate} B/s per node");
         assert!(rate < 600, "{count} nodes: {rate} B/s per node");
+    }
+}
+
+/// Its calls arrive, because it calls others at addresses that they do not advertise; its answers do not.
+#[test]
+fn one_that_can_call_others_and_not_answer_them_does_not_come_up_again_and_again() {
+    for seed in 0..10 {
+        let mut net = Net::joined(seed, 3);
+        let alias = |at: u8| SocketAddr::from(([10, 9, 9, at], 27587));
+        net.aliases = (0..3u8).map(|at| (alias(at), usize::from(at))).collect();
+        let since = net.now();
+        net.by_alias_only = Some(net.start("n3"));
+        for at in 0..3 {
+            net.give(3, SwimInput::Join(alias(at)));
+        }
+        net.run_for(120_000);
+        for at in 0..3 {
+            let mut reports = net.reports(at, since);
+            reports.retain(|report| report.starts_with("n3"));
+            assert_eq!(reports, ["n3 up", "n3 Failed"], "seed {seed}, n{at}");
+        }
+        // Nothing is held against it.
+        net.by_alias_only = None;
+        net.run_until_all_see_all(10_000);
+        // Nor against one that is started anew, and knows no other address.
+        net.kill(3);
+        net.times_until_down("n3", 8_000);
+        net.boot(3, net.config.clone(), "n3");
+        net.give(3, SwimInput::Join(alias(1)));
+        net.run_until_all_see_all(3_000);
     }
 }

@@ -55,6 +55,8 @@ pub(super) struct Net {
     pub(super) loss: f64,
     /// Further addresses of nodes, which they do not advertise.
     pub(super) aliases: BTreeMap<SocketAddr, usize>,
+    /// What this node sends arrives at further addresses of others, and at none that they advertise.
+    pub(super) by_alias_only: Option<usize>,
     cuts: Cuts,
     pub(super) bytes_sent: u64,
     /// What went over the wire, as sender, target and bytes, if wanted.
@@ -70,6 +72,7 @@ impl Net {
             config: SwimConfig::lan(NetworkName::new("test").unwrap()),
             loss: 0.0,
             aliases: BTreeMap::new(),
+            by_alias_only: None,
             cuts: Cuts::default(),
             bytes_sent: 0,
             tap: None,
@@ -213,7 +216,11 @@ impl Net {
             tap.push((from, to, bytes.clone()));
         }
         let advertised = || self.nodes.iter().position(|node| node.addr == to);
-        let Some(to) = self.aliases.get(&to).copied().or_else(advertised) else { return };
+        let alias = self.aliases.get(&to).copied();
+        if alias.is_none() && self.by_alias_only == Some(from) {
+            return;
+        }
+        let Some(to) = alias.or_else(advertised) else { return };
         if self.rng.random_bool(self.loss) {
             return;
         }

@@ -6,11 +6,13 @@ use crate::header::LogStart;
 use crate::identity::Life;
 use crate::log::{LogReader, log_name};
 use crate::model::ids::Incarnation;
+use crate::past::first_base;
 use crate::recover::files::Files;
 use crate::recover::passed_time::PassedTime;
 use crate::recover::report::{Repair, Warning};
 use crate::recover::{Owner, RecoverOptions, begins_anew};
-use crate::recovery::moment::Cut;
+use crate::recovery::heads::{cut_or, is_passing};
+use crate::recovery::moment::{Cut, Until};
 use crate::replay::Replay;
 use crate::snapshot::{Progress, SnapshotReader};
 
@@ -34,6 +36,8 @@ pub(super) struct Chain<'a> {
     pub(super) discarded: bool,
     /// Whether the wanted moment was reached before the end of all.
     is_cut_off: bool,
+    /// The number of the log that is read, or was the last.
+    at: u64,
     passed: PassedTime,
 }
 
@@ -81,6 +85,7 @@ impl<'a> Chain<'a> {
             cuts: Vec::new(),
             discarded: false,
             is_cut_off: false,
+            at: 0,
             passed: PassedTime::default(),
         }
     }
@@ -104,6 +109,7 @@ impl<'a> Chain<'a> {
     ) -> Result<(), StorageError> {
         let newest = files.logs.keys().next_back().copied();
         for (number, entry) in files.logs.range(from..) {
+            self.at = *number;
             // What is not whole at the end of a log that nothing goes on from is where the disk failed.
             let next = files.logs.range(number + 1..).next();
             let may_be_torn = Some(*number) == newest
@@ -127,10 +133,38 @@ impl<'a> Chain<'a> {
                     self.discarded = true;
                     break;
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(cut_or(self.disk, files, *number, error)),
             }
         }
         Ok(())
+    }
+
+    /// The error of a log that is needed for the state of a moment, with which states there are. From `from` on, logs were read.
+    pub(super) fn past_lost(
+        &self,
+        files: &Files,
+        from: u64,
+        problem: StorageError,
+    ) -> StorageError {
+        let time_of = |entry: &DiskEntry| {
+            let source = self.disk.open(&entry.name).ok()?;
+            Some(SnapshotReader::new(&entry.name, source).ok()?.header().time_ms)
+        };
+        if is_passing(&problem) || !problem.is_of_the_file() {
+            return problem;
+        }
+        // Else what is lost was in the log before.
+        let is_this = problem.file().is_some_and(|file| file == log_name(self.at));
+        let behind = if is_this { self.at.saturating_add(1) } else { self.at };
+        let from_ms = files.snapshots.range(behind..).find_map(|(_, entry)| time_of(entry));
+        let has_older = first_base(self.disk, files)
+            .is_ok_and(|base| base.is_some_and(|(base, _)| base < from));
+        let before_ms = match &self.last {
+            Some(last) => Some(last.time_ms),
+            None if has_older => files.snapshots.get(&from).and_then(time_of),
+            None => None,
+        };
+        StorageError::PastLost { problem: Box::new(problem), before_ms, from_ms }
     }
 
     /// The wanted moment is later than all that was logged before a gap, and earlier than the log behind it.
@@ -175,6 +209,23 @@ impl<'a> Chain<'a> {
             && self.last.as_ref().is_some_and(|last| last.life != life)
     }
 
+    /// Tells that the node was off between the last log and this one, which begins behind the wanted moment.
+    fn note_gap_before(&mut self, reader: &LogReader, name: &str) {
+        if self.was_off_before(reader) {
+            self.tell_gap_between(self.end_of_last(), name, reader.header().time_ms);
+        }
+    }
+
+    /// Whether a log was begun behind the wanted moment, which is in a log before it.
+    fn is_behind_moment(&self, reader: &LogReader, number: u64) -> bool {
+        let (Some(Cut::Behind { number: last, .. }), Some(Until::Time(time_ms))) =
+            (self.cut, self.options.until)
+        else {
+            return false;
+        };
+        number > last && reader.header().time_ms > time_ms
+    }
+
     fn read_log(
         &mut self,
         number: u64,
@@ -187,6 +238,11 @@ impl<'a> Chain<'a> {
         let source = self.disk.open(name).map_err(StorageError::io(name, "open"))?;
         let mut reader = LogReader::new(name, source)?;
         self.check_header(&reader, number, from, name)?;
+        if self.is_behind_moment(&reader, number) {
+            // What is in it is not needed, and may be damaged.
+            self.note_gap_before(&reader, name);
+            return Ok(Flow::Enough);
+        }
         reader.name_into(self.replay.lend_table());
         let mut last = LastLog {
             number,
@@ -265,8 +321,8 @@ impl<'a> Chain<'a> {
                 });
             }
             if self.cut.is_some_and(|cut| cut.apply(last.number, &mut batch)) {
-                if is_first && self.was_off_before(reader) {
-                    self.tell_gap_between(self.end_of_last(), name, reader.header().time_ms);
+                if is_first {
+                    self.note_gap_before(reader, name);
                 }
                 self.replay.apply(batch, reader.table());
                 return Ok(Flow::Enough);

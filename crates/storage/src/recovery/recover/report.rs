@@ -67,15 +67,12 @@ pub enum Warning {
     BadSnapshot(Box<StorageError>),
     /// A log that only the history needs is not what it was.
     #[error(
-        "the history in the data directory has a hole: {}{}. A node starts with the directory, and all data is there, but the history is \
-         whole only from {} on. Put the log back from a backup; or move all logs and snapshots with a number less than {} \
+        "the history in the data directory has {}. A node starts with the directory, and all data is there, but the history is \
+         whole only from {} on. Put {} back from a backup; or move all logs and snapshots with a number less than {} \
          away, and the history begins there",
-        .0.first.what(),
-        match .0.others {
-            0 => String::new(),
-            others => format!(" ({} behind that)", count_of(others as u64, "more hole", "more holes")),
-        },
+        .0.list(),
         snapshot_name(.0.whole_from),
+        if .0.count() == 1 { "the log" } else { "the logs" },
         .0.whole_from
     )]
     Hole(Box<Hole>),

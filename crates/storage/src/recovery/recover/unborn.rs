@@ -8,6 +8,7 @@ use crate::header::LogStart;
 use crate::identity::{Identity, Life};
 use crate::log::LogReader;
 use crate::recover::files::Files;
+use crate::recovery::heads::is_passing;
 
 /// Takes logs off the end of the list that were just being begun when the node was interrupted;
 /// gives back their names.
@@ -43,8 +44,12 @@ pub(in crate::recovery) fn take_never_begun(
     let mut found = Vec::new();
     let mut is_anew_behind = false;
     for (number, entry) in files.logs.range(from..).rev() {
-        // The identity names a log only when its first batch is safe.
-        if is_anew_behind && noted != Some(*number) && is_unborn(disk, entry)? {
+        // The identity names a log only when its first batch is safe. Of one that cannot be read, nobody knows.
+        let is_never_begun = || match is_unborn(disk, entry) {
+            Err(error) if !is_passing(&error) => Ok(false),
+            found => found,
+        };
+        if is_anew_behind && noted != Some(*number) && is_never_begun()? {
             found.push(*number);
         } else {
             is_anew_behind = begins_anew(disk, *number);

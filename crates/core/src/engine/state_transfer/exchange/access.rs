@@ -26,8 +26,14 @@ impl AccessPart {
     /// Counts what is in a tree.
     #[must_use]
     pub fn of(tree: &Tree) -> Self {
+        let valued = below(tree).filter(|(_, entry)| entry.value().is_some());
+        Self::of_paths(valued.map(|(path, _)| path))
+    }
+
+    /// Counts what is at paths that have a value, each path once.
+    pub(super) fn of_paths<'p>(paths: impl Iterator<Item = &'p Path>) -> Self {
         let (mut users, mut lists) = (0, BTreeSet::new());
-        for (path, _) in below(tree).filter(|(_, entry)| entry.value().is_some()) {
+        for path in paths.filter(|path| path.is_system()) {
             let elements: Vec<_> = path.elements().skip(1).collect();
             match *elements.as_slice() {
                 [Element::Str("auth"), Element::Str(_), Element::Str("user"), Element::Str(_)] => {

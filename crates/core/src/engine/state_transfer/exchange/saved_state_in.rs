@@ -6,12 +6,15 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh64::xxh64;
 
+use super::access::AccessPart;
 use crate::engine::Image;
 use crate::engine::load::SavedFile;
 use crate::model::chain::Chain;
+use crate::model::count::count_of;
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
 use crate::model::invariant::OrBroken;
+use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
 use crate::model::tick_set::TickSet;
 use crate::model::value::Value;
@@ -105,16 +108,85 @@ pub fn image_of_saved_state(
     let is_log = records.is_log();
     // Of entries that cannot be here, nobody knows the changes.
     let is_whole = !is_log && until.is_none() && unusable.is_empty();
-    let lacking = match first.as_ref().filter(|_| is_whole) {
-        Some(state) => reading.lacking(state),
-        None => 0,
+    let ticks_of = |node: &SavedNode| {
+        let known = reading.table.find(node.name().as_str(), reading.file.incarnation_of(node))?;
+        reading.seen.get(known)
     };
+    let lacking = first.as_ref().filter(|_| is_whole).map_or(0, |state| lacking(state, ticks_of));
     if until.is_none() {
         // Data before knowledge.
         states.iter().try_for_each(|state| reading.take_state(state))?;
     }
     let image = reading.finish(first.as_ref())?;
     Ok(SavedImage { image, changes, unusable, cut_off, is_log, lacking })
+}
+
+/// How many changes the writer of a saved state knew that are in none of its records: see [`SavedImage::lacking`]. `ticks_of`:
+/// the ticks in the chains of the entries that were read, of a node. Says nothing of a log, nor of a file of which entries
+/// cannot be here.
+fn lacking<'t>(state: &SavedState, ticks_of: impl Fn(&SavedNode) -> Option<&'t TickSet>) -> u64 {
+    let mut listed: BTreeMap<&SavedNode, TickSet> = BTreeMap::new();
+    for (node, ticks) in state.known.iter().chain(&state.deleted) {
+        listed.entry(node).or_default().union_with(ticks);
+    }
+    let lacking = state.nodes.iter().map(|(node, tick)| {
+        let mut there = listed.remove(node).unwrap_or_default();
+        if let Some(ticks) = ticks_of(node) {
+            there.union_with(ticks);
+        }
+        there.missing_below(tick.map_or(0, Tick::get)).count()
+    });
+    // A file can name any ticks.
+    lacking.fold(0, u64::saturating_add)
+}
+
+/// What people should know of a saved state that lacks so many changes; none if it lacks none.
+#[must_use]
+pub fn lacking_text(lacking: u64) -> Option<String> {
+    let count = (lacking > 0).then(|| count_of(lacking, "change", "changes"))?;
+    Some(format!(
+        "{count} that its node knew are missing: the file was cut off between two entries, or the node lacked them, too"
+    ))
+}
+
+/// What people should know of a file, gathered while its records are read one after the other.
+#[derive(Default)]
+pub struct Survey {
+    /// The ticks in the chains of its entries.
+    ticks: BTreeMap<SavedNode, TickSet>,
+    /// Whether what is below nil has a value, by its newest version.
+    system: BTreeMap<Path, (Tock, bool)>,
+}
+
+impl Survey {
+    /// Takes in the next entry.
+    pub fn note(&mut self, entry: &SavedEntry) {
+        for (node, tick) in &entry.chain {
+            match self.ticks.get_mut(node) {
+                Some(ticks) => ticks.insert(*tick),
+                None => self.ticks.entry(node.clone()).or_default().insert(*tick),
+            };
+        }
+        if entry.path.is_system() {
+            let (newest, has_value) = self.system.entry(entry.path.clone()).or_default();
+            if entry.tock >= *newest {
+                (*newest, *has_value) = (entry.tock, entry.value.is_some());
+            }
+        }
+    }
+
+    /// See [`SavedImage::lacking`].
+    #[must_use]
+    pub fn lacking(&self, state: &SavedState) -> u64 {
+        lacking(state, |node| self.ticks.get(node))
+    }
+
+    /// Who may use the data.
+    #[must_use]
+    pub fn access(&self) -> AccessPart {
+        let valued = self.system.iter().filter(|(_, (_, has_value))| *has_value);
+        AccessPart::of_paths(valued.map(|(path, _)| path))
+    }
 }
 
 /// The writer of a file that does not name one.
@@ -157,24 +229,6 @@ impl Reading {
             self.tree.insert(&saved.path, entry);
         }
         Ok(())
-    }
-
-    /// See [`SavedImage::lacking`].
-    fn lacking(&self, state: &SavedState) -> u64 {
-        let mut listed: BTreeMap<&SavedNode, TickSet> = BTreeMap::new();
-        for (node, ticks) in state.known.iter().chain(&state.deleted) {
-            listed.entry(node).or_default().union_with(ticks);
-        }
-        let lacking = state.nodes.iter().map(|(node, tick)| {
-            let mut there = listed.remove(node).unwrap_or_default();
-            let known = self.table.find(node.name().as_str(), self.file.incarnation_of(node));
-            if let Some(ticks) = known.and_then(|known| self.seen.get(known)) {
-                there.union_with(ticks);
-            }
-            there.missing_below(tick.map_or(0, Tick::get)).count()
-        });
-        // A file can name any ticks.
-        lacking.fold(0, u64::saturating_add)
     }
 
     /// All ticks of its own nodes ([`SavedFile::is_own`]) are accounted for, up to the highest that the

@@ -145,6 +145,8 @@ pub struct ClientError {
     pub text: String,
     /// The change that was asked for is made here; something else about it has failed.
     pub(crate) is_made: bool,
+    /// How many entries were changed before it was stopped.
+    pub(crate) changed: Option<u64>,
     /// What the node's clock says, where that is why.
     pub(crate) clock: Option<Millis>,
     /// Of a refusal by an access list: whose, and where.
@@ -163,7 +165,7 @@ pub struct Explain {
 impl ClientError {
     /// An error with its text.
     pub fn new(code: ErrorCode, text: impl Into<String>) -> Self {
-        Self { code, text: text.into(), is_made: false, clock: None, explain: None }
+        Self { code, text: text.into(), is_made: false, changed: None, clock: None, explain: None }
     }
 
     /// The same, of a refusal by an access list.
@@ -185,6 +187,13 @@ impl ClientError {
     /// The same, where the change that was asked for is made here all the same.
     pub fn of_made(code: ErrorCode, text: impl Into<String>) -> Self {
         Self { is_made: true, ..Self::new(code, text) }
+    }
+
+    /// Its client has stopped a request that changes many entries, after this many; the others are as they were.
+    #[must_use]
+    pub fn stopped_after(changed: u64) -> Self {
+        let text = format!("stopped: {changed} changed before, and no others");
+        Self { changed: Some(changed), ..Self::new(ErrorCode::UnknownFate, text) }
     }
 
     /// A field that is missing or malformed.

@@ -260,6 +260,9 @@ pub fn write_what(error: &ClientError, message: &mut MessageWriter<'_>) {
     if error.is_made {
         message.bool("made", true);
     }
+    if let Some(changed) = error.changed {
+        message.u64("changed", changed);
+    }
     if let Some(clock) = error.clock {
         message.u64("clock", clock);
     }

@@ -1,6 +1,8 @@
 //! Requests about logins and users: `diffie_hellman`, `auth` and its siblings, as the original's clients
 //! send them, with the fields that ours add.
 
+use super::write::timeout;
+use crate::model::ids::Millis;
 use crate::model::value::{Kind, Reader};
 use crate::protocol::client::action::Action;
 use crate::protocol::client::chain::ChainField;
@@ -114,6 +116,8 @@ pub struct UserChange<'a> {
     /// The user's open connections end, in the same change. Only who is there is changed, and the secret stays unless another
     /// one is given.
     pub disconnects: bool,
+    /// Of such a change: for how long its answer waits until every linked peer has confirmed it; none: not at all.
+    pub confirm_ms: Option<Millis>,
 }
 
 impl UserChange<'_> {
@@ -183,9 +187,16 @@ pub(in crate::protocol::client) fn decode_auth<'a>(
             is_dialogue: fields.optional_text(Field::State)? == Some("start"),
             ..user_change(fields)?
         }),
-        // It takes no right away, so there is nothing to be warned of.
         Action::AuthDisconnect => {
-            AuthRequest::Set(UserChange { force: true, disconnects: true, ..user_change(fields)? })
+            check_changes_no_rights(fields)?;
+            let waits = fields.get_non_nil(Field::Timeout).is_some();
+            AuthRequest::Set(UserChange {
+                // It takes no right away, so there is nothing to be warned of.
+                force: true,
+                disconnects: true,
+                confirm_ms: waits.then(|| timeout(fields)).transpose()?,
+                ..user_change(fields)?
+            })
         }
         Action::AuthDelete => {
             check_kind(fields)?;
@@ -225,7 +236,21 @@ fn user_change<'a>(fields: &Fields<'a>) -> Result<UserChange<'a>, ClientError> {
         force: false,
         is_dialogue: false,
         disconnects: false,
+        confirm_ms: None,
     })
+}
+
+/// Whoever sends these means that the user gets other rights, which this action does not give. If they were ignored, a thief
+/// could keep rights of which somebody thinks that they were taken away.
+fn check_changes_no_rights(fields: &Fields<'_>) -> Result<(), ClientError> {
+    match [Field::Acl, Field::Role].into_iter().find(|field| fields.get_non_nil(*field).is_some()) {
+        None => Ok(()),
+        Some(field) => Err(ClientError::bad_request(format!(
+            "bad field '{}': auth_disconnect changes neither the role nor the access list; nothing was changed; use \
+             auth_set for that",
+            field.name()
+        ))),
+    }
 }
 
 /// There are users and nothing else, in the original, too.
@@ -315,10 +340,10 @@ mod tests {
         assert_eq!(decoded(&login).unwrap(), "Login(\"token\", \"joe\")");
         let list = [("action", "auth_list"), ("typ", "password"), ("kind", "user")];
         assert_eq!(decoded(&list).unwrap(), "List(\"password\", None)");
-        for action in ["auth_set", "auth_disconnect"] {
-            let set = [("action", action), ("typ", "root"), ("ident", "*"), ("role", "user")];
-            assert_eq!(decoded(&set).unwrap(), "Set(\"root\", \"*\")");
-        }
+        let set = [("action", "auth_set"), ("typ", "root"), ("ident", "*"), ("role", "user")];
+        assert_eq!(decoded(&set).unwrap(), "Set(\"root\", \"*\")");
+        let disconnect = [("action", "auth_disconnect"), ("typ", "root"), ("ident", "*")];
+        assert_eq!(decoded(&disconnect).unwrap(), "Set(\"root\", \"*\")");
         assert_eq!(decoded(&[("action", "set_auth_typ")]).unwrap(), "SetMethod(None)");
         assert!(decoded(&[("action", "set_auth_typ"), ("grace_ms", "x")]).is_err());
     }
@@ -326,7 +351,13 @@ mod tests {
     #[test]
     fn what_is_missing_or_too_long_is_named() {
         let long = "x".repeat(NAME_BYTES_MAX + 1);
-        let cases: [(&[(&str, &str)], &str); 5] = [
+        let disconnect = [("action", "auth_disconnect"), ("typ", "root"), ("ident", "*")];
+        let [with_role, with_list, with_time] =
+            ["role", "acl", "timeout"].map(|name| [&disconnect[..], &[(name, "user")]].concat());
+        let cases: [(&[(&str, &str)], &str); 8] = [
+            (&with_role, "bad field 'role'"),
+            (&with_list, "bad field 'acl'"),
+            (&with_time, "bad field 'timeout'"),
             (&[("action", "auth"), ("ident", "joe")], "the field 'typ' is missing"),
             (&[("action", "auth_get"), ("typ", "root")], "the field 'ident' is missing"),
             (&[("action", "set_auth_typ"), ("typ", &long)], "bad field 'typ'"),

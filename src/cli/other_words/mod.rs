@@ -1,41 +1,56 @@
-//! Words that other programs have for what commands here do. Those that mean just the same are other names of the command
-//! (`put`, `rm`, `del`); of the rest, an error says which command is meant, where a guess by spelling would mislead.
-//! So it does for a word that begins like an option and is meant as a value.
+//! Words that other programs have for what commands and options here do. Those that mean just the same are other names of the
+//! command (`put`, `rm`, `del`); of the rest, an error says what is meant (`commands`, `options`), where a guess by spelling
+//! would mislead. Of other guesses, those stay that are really near (`near`). A word that begins like an option and is meant
+//! as a value is named as a whole.
+
+mod commands;
+mod near;
+mod options;
 
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
 
-/// What lists entries.
-const LIST: &str =
-    "`distkv-node ls` lists what is directly below a path, `distkv-node tree` all below it";
-/// What saves the state.
-const SAVE: &str = "`distkv-node snapshot save --to FILE` saves the whole state";
-/// What takes it back.
-const RESTORE: &str = "`distkv-node snapshot restore FILE` takes a saved state back";
+pub(in crate::cli) use near::keep_near;
 
-/// Each word with what to type instead.
-const WORDS: [(&str, &str); 8] = [
-    ("keys", LIST),
-    ("list", LIST),
-    ("scan", LIST),
-    ("backup", SAVE),
-    ("dump", SAVE),
-    ("save", SAVE),
-    ("load", RESTORE),
-    ("restore", RESTORE),
-];
+/// What lists entries.
+pub(super) const LIST: &str =
+    "`distkv-node ls` lists what is directly below a path, `distkv-node tree` all below it";
+/// What counts them.
+const COUNT: &str = "`distkv-node tree PATH --json | wc -l` counts the entries at and below a path; `distkv-node status` has the \
+    number of all";
+/// What there is in place of a time to live.
+const NO_EXPIRY: &str = "entries do not expire, they stay until they are deleted; docs/coming-from.md says what to do instead";
+/// What there is for changes that nobody else may have overtaken.
+const CONDITION: &str = "`--if-value JSON` changes an entry only if that is its value, `--chain EVENT` only if that is its newest \
+    event, as `get --chain` shows it";
+
+/// What the error says instead, where somebody has typed a command or an option of another program.
+pub(super) fn advice(error: &clap::Error, args: &[OsString], program: &Command) -> Option<String> {
+    advice_on_command(error).or_else(|| advice_on_option(error, args, program))
+}
+
+fn advice_on_option(error: &clap::Error, args: &[OsString], program: &Command) -> Option<String> {
+    let named = match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(named))) => named,
+        _ => return None,
+    };
+    let words: Vec<&str> = args.iter().map_while(|word| word.to_str()).collect();
+    let command = *commands(program, &words).last()?;
+    let instead = options::instead_of(command, named)?;
+    Some(format!("there is no option {named}: {instead}"))
+}
 
 /// What to type instead of a command that there is not, if it is one of those words.
-pub(super) fn advice(error: &clap::Error) -> Option<String> {
+fn advice_on_command(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
         return None;
     };
     // Below another command the word means something else; the usage has that command's name.
     let usage = error.get(ContextKind::Usage)?.to_string();
     let is_first = usage.split_whitespace().nth(2).is_some_and(|word| word.starts_with('['));
-    let (_, instead) = WORDS.iter().find(|(other, _)| other == word).filter(|_| is_first)?;
+    let instead = commands::instead_of(word).filter(|_| is_first)?;
     Some(format!("there is no command {word}: {instead}"))
 }
 
@@ -92,13 +107,19 @@ fn is_bundle_with(word: &str, named: &str) -> bool {
     letters.is_some_and(|letters| letters.len() > letter.len() && letters.contains(letter))
 }
 
-/// Whether an option of the command that these words name (the program first), or of one above it, has a value.
-fn takes_value(command: &Command, words: &[&str], option: &str) -> bool {
-    let mut commands = vec![command];
+/// The commands that these words name (the program first), each below the one before it.
+fn commands<'c>(program: &'c Command, words: &[&str]) -> Vec<&'c Command> {
+    let mut commands = vec![program];
     for word in words.iter().skip(1) {
         let last = commands.last().copied();
         commands.extend(last.and_then(|command| command.find_subcommand(word)));
     }
+    commands
+}
+
+/// Whether an option of the command that these words name (the program first), or of one above it, has a value.
+fn takes_value(command: &Command, words: &[&str], option: &str) -> bool {
+    let commands = commands(command, words);
     let is_it = |arg: &Arg| match (option.strip_prefix("--"), option.strip_prefix('-')) {
         (Some(long), _) => {
             let aliases = arg.get_all_aliases().unwrap_or_default();

@@ -1,0 +1,180 @@
+//! What somebody types who comes from Redis, etcd or Consul: the error says what to type here, and no tip misleads.
+
+use crate::cli::command::{Done, cli, cli_with, ok, run};
+use crate::cli::fake::{FakeNode, error, state};
+use crate::processes::NodeProcess;
+
+/// What a command line says that makes no sense, for people and for programs.
+fn refused(typed: &str) -> String {
+    let words: Vec<&str> = typed.split(' ').collect();
+    let done = run(&words, &[], b"");
+    assert_eq!((done.code, done.stdout.as_str()), (2, ""), "{typed}: {done:?}");
+    let programs = run(&[&words[..], &["--json"]].concat(), &[], b"");
+    assert_eq!(programs.code, 2, "{typed}: {programs:?}");
+    let said: serde_json::Value = serde_json::from_str(&programs.stderr).unwrap();
+    assert_eq!(said["outcome"], "usage", "{typed}: {said}");
+    done.stderr
+}
+
+#[test]
+fn an_option_of_another_store_is_answered_with_what_there_is() {
+    for (typed, expected) in [
+        ("set app.x 1 --ex 10", "entries do not expire"),
+        ("set app.x 1 --ex=10", "entries do not expire"),
+        ("set app.x 1 --px 10", "entries do not expire"),
+        ("put app.x 1 --ttl 10", "entries do not expire"),
+        ("get app.x --ex 10", "entries do not expire"),
+        ("set app.x 1 --expire 10", "entries do not expire"),
+        ("set app.x 1 --lease 5", "entries do not expire"),
+        ("set app.x 1 --nx", "`--if-new`"),
+        ("set app.x 1 --xx", "`--if-value JSON`"),
+        ("get app --prefix", "`distkv-node tree PATH`"),
+        ("delete app --prefix", "`--recursive`"),
+        ("watch app --prefix", "all below PATH"),
+        ("tree app --keys-only", "`distkv-node ls PATH`"),
+        ("tree app --count-only", "`distkv-node tree PATH --json | wc -l`"),
+        ("tree app --limit 5", "`| head -n 5`"),
+        ("get app --rev 5", "`distkv-node history PATH`"),
+        ("watch app --from-revision 5", "`distkv-node history PATH`"),
+        ("status --endpoints n1", "`--connect ADDR:PORT`"),
+        ("get a --password x", "`--secret-file FILE`"),
+        ("get a --cacert x", "`--node-ca FILE`"),
+    ] {
+        let said = refused(typed);
+        let option = typed.split([' ', '=']).find(|word| word.starts_with("--")).unwrap();
+        let begins = format!("error: there is no option {option}: ");
+        assert!(said.starts_with(&begins) && said.contains(expected), "{typed}: {said}");
+        assert!(!said.contains("tip:") && !said.contains("plaintext"), "{typed}: {said}");
+    }
+}
+
+#[test]
+fn a_command_of_another_store_is_answered_with_what_there_is() {
+    for (typed, expected) in [
+        ("incr a", "--if-value JSON`, which is refused"),
+        ("expire a 10", "entries do not expire"),
+        ("lease grant 10", "entries do not expire"),
+        ("info", "`distkv-node status`"),
+        ("ping", "`distkv-node status`"),
+        ("dbsize", "`distkv-node tree PATH --json | wc -l`"),
+        ("role", "`distkv-node user role NAME ROLE`"),
+        ("lock a", "there are no locks"),
+        ("elect a", "there are no locks"),
+        ("endpoint status", "`distkv-node status`"),
+        ("exists a", "`distkv-node get PATH`"),
+        ("mget a b", "`distkv-node tree PATH`"),
+        ("publish a 1", "`distkv-node send TOPIC VALUE`"),
+        ("subscribe a", "`distkv-node monitor TOPIC`"),
+        ("txn", "there are no transactions"),
+        ("member list", "`distkv-node members`"),
+    ] {
+        let said = refused(typed);
+        let word = typed.split(' ').next().unwrap();
+        let begins = format!("error: there is no command {word}: ");
+        assert!(said.starts_with(&begins) && said.contains(expected), "{typed}: {said}");
+        assert!(!said.contains("tip:"), "{typed}: {said}");
+    }
+}
+
+#[test]
+fn a_tip_names_only_what_is_nearly_the_same_and_nothing_that_weakens_security() {
+    for typed in [
+        // These were answered with `config`, `ls`, `delete`, `--secret-env`.
+        "continent",
+        "classic",
+        "deltoid a",
+        "get a --cert x",
+        // What was meant sends a password in plain text.
+        "get a --plaintext-logn",
+        "run --client-plaintxt n1",
+    ] {
+        let said = refused(typed);
+        assert!(!said.contains("tip:"), "{typed}: {said}");
+    }
+    for (typed, near) in [
+        ("set a 1 --if-nw", "'--if-new'"),
+        ("bench --conn n1", "'--connect'"),
+        ("get a --timout 5s", "'--timeout'"),
+        ("memberz", "'members'"),
+        ("snapshto save", "'snapshot'"),
+        ("snapshot svae", "'save'"),
+    ] {
+        assert!(refused(typed).contains(near), "{typed}");
+    }
+}
+
+/// What a listing says, and that it goes well.
+fn said_of(node: &NodeProcess, arguments: &[&str]) -> (String, String) {
+    let done = crate::cli::command::at(node, arguments);
+    assert_eq!(done.code, 0, "{arguments:?}: {done:?}");
+    (done.stdout, done.stderr)
+}
+
+#[test]
+fn a_listing_without_a_line_says_that_there_is_nothing() {
+    let node = NodeProcess::run("n1");
+    ok(&node, &["set", "app.x", "1"]);
+    for (arguments, expected) in [
+        (&["tree", "nothere"][..], "note: nothing to show at or below nothere\n"),
+        (&["ls", "nothere"], "note: nothing to show below nothere\n"),
+        // There is an entry, and nothing below it.
+        (&["ls", "app.x"], "note: nothing to show below app.x\n"),
+        (
+            &["tree", "app.x", "--min-depth", "1"],
+            "note: nothing to show 1 level or more below app.x\n",
+        ),
+        (
+            &["tree", "app", "--depth", "0"],
+            "note: there are entries deeper than --depth 0; --empty prints the paths that lead there\n",
+        ),
+        (&["tree", "nothere", "--depth", "3"], "note: nothing to show at or below nothere\n"),
+        (&["tree", "app"], ""),
+        (&["ls", "app"], ""),
+    ] {
+        let (printed, said) = said_of(&node, arguments);
+        assert_eq!(said, expected, "{arguments:?}: {printed}");
+        assert_eq!(printed.is_empty(), !expected.is_empty(), "{arguments:?}: {printed}");
+        // Programs see it.
+        let (_, said) = said_of(&node, &[arguments, &["--json"]].concat());
+        assert_eq!(said, "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn whoever_takes_a_path_for_a_pattern_is_told_that_there_are_none() {
+    let node = NodeProcess::run("n1");
+    ok(&node, &["set", "app.x", "1"]);
+    let no_patterns = "paths have no wildcards";
+    for arguments in [["tree", "app*"], ["ls", "app*"], ["tree", "app.+"], ["tree", "app.#"]] {
+        let (printed, said) = said_of(&node, &arguments);
+        assert!(printed.is_empty() && said.contains(no_patterns), "{arguments:?}: {said}");
+        assert!(said.contains("`distkv-node ls`"), "{arguments:?}: {said}");
+    }
+    let get = crate::cli::command::at(&node, &["get", "app*"]);
+    assert_eq!((get.code, get.stdout.as_str()), (1, ""));
+    assert!(get.stderr.contains("app* has no value; paths have no wildcards"), "{}", get.stderr);
+    let get = crate::cli::command::at(&node, &["get", "app"]);
+    assert!(!get.stderr.contains(no_patterns), "{}", get.stderr);
+    // It is a letter like others.
+    ok(&node, &["set", "app*", "2"]);
+    assert_eq!(said_of(&node, &["tree", "app*"]), (String::from("app*  2\n"), String::new()));
+    assert_eq!(ok(&node, &["get", "app*"]), "2\n");
+}
+
+/// `user acl NAME -` takes a list away, so people type this.
+#[test]
+fn a_dash_in_the_place_of_letters_is_answered_with_what_takes_a_pattern_away() {
+    let node = FakeNode::start(|_| vec![state("end"), error("not asked", "internal")]);
+    let said = |done: Done| {
+        assert_eq!(done.code, 2, "{done:?}");
+        done.stderr
+    };
+    let dash = said(cli_with(&node, &["acl", "set", "L", "#", "-"]));
+    assert!(dash.contains("'-' is no letter of access lists: there are rwcdxena"), "{dash}");
+    assert!(dash.contains("`distkv-node acl delete L '#' --connect "), "{dash}");
+    assert!(dash.contains("` deletes the pattern"), "{dash}");
+    assert!(dash.contains("'' allows nothing"), "{dash}");
+    let other = said(cli_with(&node, &["acl", "set", "L", "#", "rq"]));
+    assert!(other.contains("'q' is no letter") && !other.contains("delete L"), "{other}");
+    assert!(cli(&["acl", "set", "--help"]).stdout.contains("acl delete"));
+}
