@@ -89,8 +89,10 @@ function header() {
   const notWell = [...state.members.values()].filter((row) => row.lagging || !["self", "up", "left"].includes(row.state)).length;
   if (state.mustLogIn) {
     put(line, el("span", { class: "warn" }, "log in to see what this node knows"));
+  } else if (!connected && !lost) {
+    put(line, el("span", { class: "quiet" }, "connecting to the node"));
   } else if (!connected) {
-    put(line, el("strong", { class: "bad" }, "✕ no connection to the node "), lost ? el("span", {}, "for ", since(lost)) : "");
+    put(line, el("strong", { class: "bad" }, "✕ no connection to the node "), el("span", {}, "for ", since(lost)));
   } else if (!state.mayLook) {
     put(line, el("span", { class: "quiet" }, "the state of the cluster is for operators"));
   } else if (cluster?.split) {

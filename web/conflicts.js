@@ -25,8 +25,11 @@ function read(line) {
 /** Whether it is a user's record: its value holds the secret, so nobody is shown it, and it cannot be set. */
 const isUser = ([root, family, , kind, ...rest]) => root === ":n" && family === "auth" && kind === "user" && rest.length === 1;
 
-/** A deletion that was purged has none: it is told as 0. */
-const tockOf = (version) => version.tock > 0 ? `, tock ${version.tock}` : "";
+/** Who wrote a version, and when. A deletion that was purged has no tock: it is told as 0. */
+function origin(label, { chain, tock, time }) {
+  const at = moment(time);
+  return el("p", { class: "quiet" }, `${label}: written ${written(chain)}`, tock > 0 ? `; tock ${tock}` : "", at ? "; " : "", at ?? "");
+}
 
 export class Conflicts {
   constructor(main, state, { say }) {
@@ -110,7 +113,7 @@ export class Conflicts {
     return el("article", { class: "box fresh", "aria-label": name },
       el("h2", {}, el("a", { href: hash(path) }, name)),
       pair("kept", winner.text, "lost", loser.text),
-      el("p", { class: "quiet" }, `kept: written ${written(winner.chain)}, tock ${winner.tock} `, moment(winner.time), `; lost: ${written(loser.chain)}${tockOf(loser)} `, moment(loser.time)),
+      origin("kept", winner), origin("lost", loser),
       note, isUser(path) ? el("p", {}, "A user's record is shown to nobody. Set what should count: distkv-node user.") : el("p", {}, button));
   }
 }

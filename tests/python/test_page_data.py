@@ -36,6 +36,7 @@ def test_an_entry_is_made_changed_and_deleted(writable, watch, picture):
         page.get_by_role("button", name="Save").click()
         expect(page.locator(".box.good")).to_have_text("Saved.")
         assert conn.ok("get_value", path=mp.path("site", "lamp"))["value"] == {"on": True, "level": 2.5}
+        expect(page.locator("#state")).to_contain_text("all is well")
         picture(page, "data")
         assert axe(page) == []
         page.get_by_label("Path").fill("site.fan:.1:7")
