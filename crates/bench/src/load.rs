@@ -27,6 +27,8 @@ const EVENTS: usize = 256;
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// How often the clock is looked at while nothing comes.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long what is under way when the load ends may take; then it is left to itself.
+const DRAIN: Duration = Duration::from_secs(5);
 /// The rate over time is kept in so many pieces.
 pub(crate) const PIECES: usize = 60;
 
@@ -195,6 +197,7 @@ pub fn run<P: Protocol>(work: Work<P>) -> Result<Tally, LoadError> {
     let mut generator = Generator::connect(work)?;
     generator.begin()?;
     generator.go_on()?;
+    generator.drain();
     Ok(generator.tally)
 }
 
@@ -280,6 +283,29 @@ impl<P: Protocol> Generator<P> {
         let until = rt::now_ns().min(self.work.end);
         self.tally.spent = until.saturating_sub(self.work.counted_from);
         Ok(())
+    }
+
+    /// Waits for the answers that are still to come, and counts none of them. A write that a node took only behind the
+    /// deletion of what was written would stay there. Whatever fails is no matter any more.
+    fn drain(&mut self) {
+        let Self { work, poll, connections, tally, .. } = self;
+        let mut events = Events::with_capacity(EVENTS);
+        let until = rt::now_ns().saturating_add(DRAIN.as_nanos() as u64);
+        let mut drained = |connection: &mut Connection| -> Result<(), LoadError> {
+            connection.flush(tally, u64::MAX)?;
+            while connection.read(tally, u64::MAX)? {}
+            while connection.take(work.protocol)?.is_some() {}
+            Ok(())
+        };
+        while rt::now_ns() < until && connections.iter().any(|connection| connection.open > 0) {
+            // What has come before this is in no event.
+            for connection in connections.iter_mut().filter(|connection| connection.open > 0) {
+                if drained(connection).is_err() {
+                    connection.open = 0;
+                }
+            }
+            let _interrupted = poll.poll(&mut events, Some(LOOK));
+        }
     }
 
     /// `is_closed`: the server sends nothing more, which no other event tells.
@@ -447,4 +473,75 @@ fn seq_is(answer: Option<u64>, request: u64) -> bool {
 
 fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::wire::{Answer, WireError};
+
+    /// A byte for each request, and one for each answer.
+    #[derive(Clone, Copy)]
+    struct Bytes;
+
+    impl Protocol for Bytes {
+        fn hello(self, _connection: u64, _out: &mut Vec<u8>) {}
+
+        fn numbers_rise(self) -> bool {
+            false
+        }
+
+        fn get(self, _key: u64, _tag: Tag, out: &mut Vec<u8>) {
+            out.push(b'r');
+        }
+
+        fn set(self, _key: u64, _value: &[u8], _tag: Tag, out: &mut Vec<u8>) {
+            out.push(b'w');
+        }
+
+        fn answer(self, bytes: &[u8]) -> Result<Option<Answer>, WireError> {
+            let answer = Answer { seq: None, bytes: 1, is_error: false };
+            Ok((!bytes.is_empty()).then_some(answer))
+        }
+    }
+
+    #[test]
+    fn what_is_under_way_at_the_end_is_waited_for_and_not_counted() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = listener.local_addr().unwrap();
+        let now = rt::now_ns();
+        let end = now + Duration::from_secs(2).as_nanos() as u64;
+        let is_done = Arc::new(AtomicBool::new(false));
+        let done = Arc::clone(&is_done);
+        let server = std::thread::spawn(move || {
+            let (mut socket, _) = listener.accept().unwrap();
+            socket.read_exact(&mut [0]).unwrap();
+            while rt::now_ns() < end + 4 * LOOK.as_nanos() as u64 {
+                std::thread::sleep(LOOK);
+            }
+            done.store(true, Ordering::SeqCst);
+            socket.write_all(b".").unwrap();
+        });
+        let work = Work {
+            protocol: Bytes,
+            targets: vec![target],
+            secure: None,
+            timeout: Duration::from_secs(10),
+            depth: 1,
+            ops: Ops::fill(0, 100, 1),
+            values: Values::new(1, 1),
+            counted_from: now,
+            end,
+            count: None,
+        };
+        let Ok(tally) = run(work) else { panic!("it failed") };
+        assert!(is_done.load(Ordering::SeqCst));
+        assert_eq!((tally.answers(), tally.bytes_in), (0, 0));
+        server.join().unwrap();
+    }
 }
