@@ -117,6 +117,13 @@ pub trait NodeInfo: Send + Sync {
         None
     }
 
+    /// The names of members that this node has no link to although it should: they are silent or down, or a link is missing.
+    /// Not those that have left or are forgotten, nor, in large networks, those that are up and hear of changes by way of
+    /// others. Quick: no waiting, no I/O.
+    fn unreached(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// One line for people about members that are up and have had no link for long, or about a node that began alone and
     /// that no peer has taken in since. Quick: no waiting, no I/O.
     fn unlinked(&self) -> Option<String> {
@@ -229,6 +236,11 @@ pub(crate) struct SilentMembers {
 const NAMES_SHOWN: usize = 12;
 
 impl SilentInfo {
+    /// All their names.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.together.iter().flat_map(|silent| silent.names.iter().map(String::as_str))
+    }
+
     /// A line for people for each group of members.
     #[must_use]
     pub(crate) fn warnings(&self) -> Vec<String> {

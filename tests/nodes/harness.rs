@@ -35,6 +35,8 @@ pub struct Info {
     /// What was asked for, and what is answered.
     pub jobs: Mutex<Vec<FileJob>>,
     pub answer: Mutex<Option<Result<FileReport, FileRefusal>>>,
+    /// Members that should be linked and are not.
+    pub unreached: Mutex<Vec<String>>,
     /// For how long the node has been alone.
     pub isolated_ms: Mutex<Option<u64>>,
     /// What takes long takes until nobody holds this.
@@ -75,6 +77,10 @@ impl NodeInfo for Info {
 
     fn leave(&self) {
         self.left.store(true, Ordering::SeqCst);
+    }
+
+    fn unreached(&self) -> Vec<String> {
+        self.unreached.lock().unwrap().clone()
     }
 
     fn isolated_ms(&self) -> Option<u64> {

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::io;
 
+use crate::log::log_name;
 use crate::model::ids::NameError;
 use crate::model::path::PathError;
 use crate::model::value::ReadError;
@@ -119,8 +120,10 @@ pub enum StorageError {
     },
     /// A log is missing between others.
     Missing {
-        /// Which file.
+        /// Which file; of several, the last.
         file: String,
+        /// The first of several. Only the last is known to have been there: a number may be left out.
+        first: Option<String>,
     },
     /// A log does not go on where the one before it ends.
     Shortened {
@@ -144,6 +147,11 @@ pub enum StorageError {
         file: String,
         /// What is wrong with it.
         newest: Box<StorageError>,
+    },
+    /// A file that is needed to tell of the past was removed while it was read, and so were others, each time.
+    Removed {
+        /// What the last reading has said.
+        problem: Box<StorageError>,
     },
     /// What happened around a moment of the past was in a log that is missing or damaged.
     PastLost {
@@ -218,7 +226,7 @@ impl std::error::Error for StorageError {
             Self::Io { source, .. } => Some(source),
             Self::Damaged { problem, .. } | Self::UnknownKind { problem, .. } => Some(problem),
             Self::NoGoodSnapshot { newest, .. } => Some(newest),
-            Self::PastLost { problem, .. } => Some(problem),
+            Self::PastLost { problem, .. } | Self::Removed { problem } => Some(problem),
             _ => None,
         }
     }
@@ -261,9 +269,13 @@ impl StorageError {
             Self::Misnamed { file, found } => {
                 format!("{file}: it says (at byte 0) that its number is {found}")
             }
-            Self::Missing { file } => {
+            Self::Missing { file, first: None } => {
                 format!("{file} is missing, all of it from byte 0: the next one goes on from it")
             }
+            Self::Missing { file, first: Some(first) } => format!(
+                "{file} is missing, all of it from byte 0: the next one goes on from it; any log from {first} up to it is \
+                 missing, too"
+            ),
             Self::Shortened { file, offset, expected } if offset > expected => format!(
                 "{file}: it has {offset} bytes, but had {expected} when the next log was begun, so one of the two is not what \
                  it was"
@@ -278,6 +290,9 @@ impl StorageError {
                 format!("no snapshot is good: {}", newest.what())
             }
             Self::PastLost { problem, .. } => problem.what(),
+            Self::Removed { problem } => {
+                format!("{}: old files are being removed", problem.what())
+            }
             Self::Given { file, offset } => {
                 format!("{file}: an earlier write failed (behind byte {offset})")
             }
@@ -353,6 +368,7 @@ impl StorageError {
                  (the node then catches up, if there is a network)"
             }
             Self::PastLost { .. } => PAST_LOST,
+            Self::Removed { .. } => "try again",
             Self::Given { .. } => "begin a new file",
             Self::Locked { .. } => "stop that node, or use another directory",
             Self::Foreign { .. } => "name an empty directory, or one that does not exist yet",
@@ -433,6 +449,12 @@ impl StorageError {
         move |source| Self::Io { file: file.to_owned(), action, source }
     }
 
+    /// The log of a number is missing, and all before it from another number on.
+    pub(crate) fn missing(first: u64, number: u64) -> Self {
+        let first = first.max(1);
+        Self::Missing { file: log_name(number), first: (first < number).then(|| log_name(first)) }
+    }
+
     /// Whether a file is damaged, is another one than its name says, or cannot be read, so that whoever tells of the past can go
     /// without it. A start takes another node's files for a mistake about the directory.
     #[must_use]
@@ -452,14 +474,14 @@ impl StorageError {
             | Self::NotOne { file, .. }
             | Self::OtherOwner { file, .. }
             | Self::Misnamed { file, .. }
-            | Self::Missing { file }
+            | Self::Missing { file, .. }
             | Self::Shortened { file, .. }
             | Self::NeedsSnapshot { file, .. }
             | Self::NoGoodSnapshot { file, .. }
             | Self::Given { file, .. }
             | Self::LogGone { file }
             | Self::NotVerified { file } => Some(file),
-            Self::PastLost { problem, .. } => problem.file(),
+            Self::PastLost { problem, .. } | Self::Removed { problem } => problem.file(),
             Self::Locked { .. }
             | Self::Foreign { .. }
             | Self::DanglingLink { .. }
@@ -490,6 +512,7 @@ impl StorageError {
             | Self::Replaced { .. }
             | Self::LogGone { .. }
             | Self::PastLost { .. }
+            | Self::Removed { .. }
             | Self::NotVerified { .. } => false,
         }
     }

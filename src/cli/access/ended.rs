@@ -12,6 +12,7 @@ use super::existing::{Change, ask_if_there, no_user, user_fields};
 use crate::cli::error::{CliError, Outcome};
 use crate::cli::remote::Remote;
 use crate::cli::typed;
+use crate::client::message::{array_items, as_str};
 use crate::client::{Chain, Message};
 use crate::model::limits::CHAIN_LEN_MAX;
 use crate::rt;
@@ -23,17 +24,30 @@ const DISCONNECT_TIME_MS_MAX: u64 = 20_000;
 /// For so long peers are waited for, or for half the time that an answer may take.
 const CONFIRM_TIME: Duration = Duration::from_secs(4);
 
+/// Most members that are named for people.
+const NAMES_SHOWN: usize = 12;
+
 /// What came of it. The change is made.
 pub(super) struct Ended {
     /// The name of the node that was asked.
     node: String,
     how: How,
+    /// Members that should be linked with it and are not.
+    unreached: Unreached,
+}
+
+/// Members that a node has no link to.
+#[derive(Default)]
+struct Unreached {
+    names: Vec<String>,
+    /// How many more there are.
+    more: u64,
 }
 
 enum How {
     /// Nobody has to log in, so nobody is cut off.
     NoLogins,
-    /// Everywhere that this node is linked with.
+    /// Here, and everywhere that this node is linked with.
     Everywhere,
     /// Not all of those have said yet that they have the change, which counts here.
     Unconfirmed,
@@ -77,14 +91,15 @@ impl Change {
             let node = remote.connection.greeting().node.clone();
             let how = match self.look(remote, &reply).await? {
                 _ if reply.bool("open") == Some(true) => How::NoLogins,
-                Now::This if reply.bool("confirmed") == Some(true) => How::Everywhere,
+                Now::This if have_all_confirmed(&reply) => How::Everywhere,
                 Now::This => How::Unconfirmed,
                 Now::Unknown => How::Here,
                 Now::Later => return Err(self.replaced()),
                 Now::Another(told) if is_last => return Err(self.give_up(&told)),
                 Now::Another(_) => continue,
             };
-            return Ok((reply, Ended { node, how }));
+            let unreached = Unreached::read(&reply);
+            return Ok((reply, Ended { node, how, unreached }));
         }
     }
 
@@ -145,11 +160,59 @@ impl Change {
     }
 }
 
+/// Whether all that are linked with the node have the change.
+fn have_all_confirmed(reply: &Message) -> bool {
+    reply.bool("confirmed") == Some(true)
+        || (reply.get("unreached").is_some() && reply.get("unconfirmed").is_none())
+}
+
+impl Unreached {
+    fn read(reply: &Message) -> Unreached {
+        let names = array_items(reply.get("unreached").unwrap_or_default());
+        Unreached {
+            names: names.filter_map(as_str).map(ToOwned::to_owned).collect(),
+            more: reply.u64("unreached_more").unwrap_or(0),
+        }
+    }
+
+    fn count(&self) -> u64 {
+        (self.names.len() as u64).saturating_add(self.more)
+    }
+
+    /// For people: what is not done there, and what to do.
+    fn text(&self, node: &str) -> String {
+        let shown = self.names.get(..NAMES_SHOWN).unwrap_or(&self.names);
+        let rest = self.count().saturating_sub(shown.len() as u64);
+        let names = match (shown, rest) {
+            ([first @ .., last], 0) if !first.is_empty() => {
+                format!("{} and {last}", first.join(", "))
+            }
+            (shown, 0) => shown.join(", "),
+            (shown, rest) => format!("{} and {rest} more", shown.join(", ")),
+        };
+        let (they_are, they_have, one) = match self.count() {
+            1 => ("it is", "it has", "if it is"),
+            _ => ("they are", "they have", "for one that is"),
+        };
+        format!(
+            "but {node} has no link to {names} ({they_are} cut off or down): connections there go on until {they_are} back \
+             and {they_have} heard of this, and until then whoever has the secret can set another one there. Type the command \
+             again when {they_are} back; {one} gone for good, `distkv-node members forget NAME`"
+        )
+    }
+}
+
 impl Ended {
     /// For people, about the user's open connections.
     pub(super) fn text(&self) -> String {
         let node = &self.node;
-        match self.how {
+        let is_linked_only = self.unreached.count() > 0;
+        let ended = match self.how {
+            How::Everywhere if is_linked_only => {
+                format!(
+                    "its open connections are ended at {node}, and at all that are linked with it"
+                )
+            }
             How::Everywhere => String::from("its open connections are ended"),
             How::Unconfirmed => format!(
                 "its open connections are ended at {node}, and end at the others as this change arrives; not all that are \
@@ -159,19 +222,32 @@ impl Ended {
                 "its open connections are ended at {node}, and end at the others as this change arrives, unless the user is \
                  changed there at the same moment: an admin sees that"
             ),
-            How::NoLogins => String::from(
-                "its connections go on, since clients need not log in now (`distkv-node auth` shows that)",
-            ),
+            How::NoLogins => {
+                return String::from(
+                    "its connections go on, since clients need not log in now (`distkv-node auth` shows that)",
+                );
+            }
+        };
+        match is_linked_only {
+            true => format!("{ended}; {}", self.unreached.text(node)),
+            false => ended,
         }
     }
 
     /// The same for programs.
     fn tell(&self, told: &mut serde_json::Map<String, Json>) {
-        let is_everywhere = matches!(self.how, How::Everywhere);
+        let Unreached { names, more } = &self.unreached;
+        let is_everywhere = matches!(self.how, How::Everywhere) && self.unreached.count() == 0;
         told.insert("disconnected".to_owned(), (!matches!(self.how, How::NoLogins)).into());
         told.insert("confirmed".to_owned(), is_everywhere.into());
         if !is_everywhere {
             told.insert("note".to_owned(), self.text().into());
+        }
+        if !names.is_empty() {
+            told.insert("unreached".to_owned(), names.clone().into());
+        }
+        if *more > 0 {
+            told.insert("unreached_more".to_owned(), (*more).into());
         }
     }
 }

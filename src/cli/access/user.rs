@@ -187,6 +187,8 @@ Examples:
     /// The user stays, and logs in again; our clients do that by themselves. So does a thief who has the secret, or a certificate of the user: after a theft, give the user another secret in the same change (`user password`, `user token` or `user ticket`, with --disconnect). A certificate logs in until it ends: then remove the user, and make one of another name. Users may end their own connections; that of this command is one of them. Nodes of a version without this command end none.
     ///
     /// The command waits until the nodes have confirmed it, and does it again if somebody has changed the user elsewhere at the same moment. If it gives up (exit code 5), `user remove`, then `user add`, always works. Where nobody has to log in, connections go on, and the command says so.
+    ///
+    /// At nodes that are cut off or down, connections go on until those are back. The command names them (--json: confirmed is false, unreached): type it again when they are back, or `members forget` one that is gone for good.
     #[command(after_help = "Example:\n  distkv-node user disconnect joe")]
     Disconnect(Named),
     /// Remove a user, whose connections end

@@ -72,7 +72,8 @@ deleted again.
 
 A node that still had a link to it when it was forgotten waits for it all the same, for as long as \
 its --purge-grace says (5 minutes): perhaps only the link was cut. To have purging go on at once, \
-forget a member when `members` shows it as down.
+forget a member when `members` shows it as down. A node that is linked is not forgotten: `leave --for-good`, asked of it, \
+takes it off.
 
 On a terminal, the command asks first; with --json, it needs --yes there. Each forget permanently adds metadata on every node.
 

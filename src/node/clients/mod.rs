@@ -11,6 +11,7 @@
 //! | `keys` | which cluster keys the nodes have, and changing them |
 //! | `log` | a log that a client has started |
 //! | `past` | a state of the past, from the node's own files |
+//! | `unreached` | members that this node has no link to although it should |
 //! | `load` | takes in a saved state or a change log of the Python DistKV |
 
 pub(super) mod certificates;
@@ -22,3 +23,4 @@ pub(super) mod load;
 mod log;
 mod past;
 pub(super) mod port;
+mod unreached;

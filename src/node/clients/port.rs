@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use super::certificates::Certificates;
 use super::file_jobs::Saving;
 use super::keys;
+use super::unreached::{Known, unreached};
 use crate::engine::Engine;
 use crate::engine::view::StateView;
 use crate::membership;
@@ -293,6 +294,22 @@ impl NodeInfo for ClientPortInfo {
 
     fn silent(&self) -> Option<SilentInfo> {
         self.links.upgrade()?.observed.silent(rt::now())
+    }
+
+    fn unreached(&self) -> Vec<String> {
+        let Some(links) = self.links.upgrade() else { return Vec::new() };
+        // By the links that changes are confirmed over: one that ends after it was counted is missing here.
+        let (linked, wanted) = links.hub.read(|engine| {
+            let linked = engine.last_words().map(|(name, _)| name.clone());
+            (linked.collect::<BTreeSet<_>>(), engine.wanted_links().cloned())
+        });
+        let (parted, given_up) = (links.observed.parted(), links.observed.given_up());
+        let known = Known {
+            is_linked: |name: &NodeName| linked.contains(name),
+            is_wanted: |name: &NodeName| wanted.as_ref().is_none_or(|w| w.contains(name)),
+            is_gone: |name: &NodeName| parted.contains(name) || given_up.contains(name),
+        };
+        unreached(&self.members(), self.silent().as_ref(), &known).into_iter().collect()
     }
 
     fn unlinked(&self) -> Option<String> {

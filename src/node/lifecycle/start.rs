@@ -365,7 +365,8 @@ fn tell_alone(links: &Links, knows_peers: bool, waited_ms: Millis) {
 
 /// What operators are told while no peer has taken in this node since it began alone.
 pub(in crate::node) fn alone_warning(links: &Links) -> Option<String> {
-    if !links.observed.is_alone() {
+    // In a network of one whose settings list all of its nodes, nobody is missing.
+    if !links.observed.is_alone() || links.only_own().is_some() {
         return None;
     }
     let told = match refusals(&links.troubles()) {

@@ -18,32 +18,46 @@ use crate::snapshot::SnapshotReader;
 /// Most files of the past that are kept for their age alone. A start lists the names of all.
 const FILES_MAX: usize = 4_096;
 
-/// How often something is read of a directory whose node removes files meanwhile.
-const READS_MAX: usize = 8;
+/// How often something is read of a directory whose node removes files meanwhile, but not the oldest.
+const IDLE_READS_MAX: usize = 8;
+/// How often in all. A node removes old files one by one, the oldest first: each reading may meet one that has just gone.
+const READS_MAX: usize = 1_024;
 
 /// Reads something of the past. A node may use the directory, and remove files that it needs no longer: where reading has failed
 /// and a file is gone since it began, it is done anew, with what there is then.
 ///
 /// # Errors
-/// What the last reading has said; [`StorageError::Io`]: the directory cannot be listed.
+/// What the reading has said, if no file is gone; [`StorageError::Removed`]: files went each time; [`StorageError::Io`]: the
+/// directory cannot be listed.
 pub fn read_past<T>(
     disk: &dyn Disk,
     mut read: impl FnMut() -> Result<T, StorageError>,
 ) -> Result<T, StorageError> {
     let mut before = Files::list(disk)?;
-    for _ in 1..READS_MAX {
+    let (mut reads, mut idle) = (0, 0);
+    loop {
         let error = match read() {
             Ok(found) => return Ok(found),
             Err(error) => error,
         };
+        reads += 1;
         let now = Files::list(disk)?;
         let is_there = |name: &str| now.all().any(|other| other == name);
         if before.all().all(is_there) {
             return Err(error);
         }
+        idle = if oldest_went(&before, &now) { 0 } else { idle + 1 };
+        if reads >= READS_MAX || idle >= IDLE_READS_MAX {
+            return Err(StorageError::Removed { problem: Box::new(error) });
+        }
         before = now;
     }
-    read()
+}
+
+/// Whether the oldest log, or the oldest snapshot, is another one than before.
+fn oldest_went(before: &Files, now: &Files) -> bool {
+    let oldest = |entries: &BTreeMap<u64, DiskEntry>| entries.keys().next().copied();
+    oldest(&before.logs) < oldest(&now.logs) || oldest(&before.snapshots) < oldest(&now.snapshots)
 }
 
 /// What to keep.

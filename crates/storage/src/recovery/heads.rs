@@ -48,13 +48,13 @@ impl Heads {
                     heads.starts.insert(*number, LogStart::Snapshot);
                 }
                 Err(error) => {
-                    heads.bad_logs.insert(*number, lasting(disk, &entry.name, error)?);
+                    heads.bad_logs.insert(*number, lasting(disk, error)?);
                 }
             }
         }
         for (number, entry) in &files.snapshots {
             if let Err(error) = read_head(disk, entry, FileKind::Snapshot, owner, *number) {
-                heads.bad_snapshots.insert(*number, lasting(disk, &entry.name, error)?);
+                heads.bad_snapshots.insert(*number, lasting(disk, error)?);
             }
         }
         for (number, error) in std::mem::take(&mut heads.bad_logs) {
@@ -106,17 +106,14 @@ pub(super) fn cut_or(
 
 /// The error, if it tells of the file itself. Not where the file has gone since it was listed, or where this process has too
 /// many files open.
-fn lasting(disk: &dyn Disk, name: &str, error: StorageError) -> Result<StorageError, StorageError> {
-    if is_passing(&error) {
+pub(super) fn lasting(disk: &dyn Disk, error: StorageError) -> Result<StorageError, StorageError> {
+    let is_passing = match &error {
+        StorageError::Io { source, .. } if is_too_many_files(source) => true,
         // A link that leads nowhere is listed, and cannot be opened.
-        let is_listed = is_gone(&error) && Files::list(disk)?.all().any(|other| other == name);
-        return if is_listed { Ok(error) } else { Err(error) };
-    }
-    Ok(error)
-}
-
-/// Whether a file that could not be read may be readable at another time, or is none that is needed any longer.
-pub(super) fn is_passing(error: &StorageError) -> bool {
-    let is_crowded = matches!(error, StorageError::Io { source, .. } if is_too_many_files(source));
-    is_crowded || is_gone(error)
+        StorageError::Io { file, .. } if is_gone(&error) => {
+            !Files::list(disk)?.all().any(|other| other == file)
+        }
+        _ => false,
+    };
+    if is_passing { Err(error) } else { Ok(error) }
 }

@@ -8,13 +8,13 @@ use crate::directory_state::past::{Moment, reach_of};
 use crate::disk::{Disk, DiskEntry};
 use crate::error::StorageError;
 use crate::header::LogStart;
-use crate::log::{LogReader, log_name};
+use crate::log::LogReader;
 use crate::model::change_time::ChangeTime;
 use crate::model::entry::Entry;
 use crate::model::ids::{Incarnation, NodeTable};
 use crate::model::path::Path;
 use crate::recover::{Files, Owner, begins_anew, is_torn, life_in, take_never_begun, take_unborn};
-use crate::recovery::heads::{Heads, is_passing};
+use crate::recovery::heads::{Heads, lasting};
 use crate::recovery::hole::{HOLES_MAX, is_good, other_end};
 use crate::recovery::passes;
 use crate::snapshot::{SnapshotReader, read_snapshot_below};
@@ -127,7 +127,7 @@ pub fn history(
                 continue;
             }
         };
-        let mut joint = joint_of(&log, base, last.as_ref());
+        let mut joint = joint_of(&log, base, last.as_ref(), damage.newest);
         if let Joint::Hole(of, problem) = joint {
             if damage.newest != Some(of) {
                 damage.note(of, healed(disk, &files, number, problem)?);
@@ -221,7 +221,8 @@ enum Joint {
     Hole(u64, StorageError),
 }
 
-fn joint_of(log: &LogReader, base: Option<u64>, last: Option<&End>) -> Joint {
+/// `bad`: the last log before it that cannot be used, if it comes behind the last one that was read.
+fn joint_of(log: &LogReader, base: Option<u64>, last: Option<&End>, bad: Option<u64>) -> Joint {
     match (log.start(), last) {
         (LogStart::Empty, _) => Joint::Whole,
         // There may have been room for the snapshot to begin with, and none for its log.
@@ -237,7 +238,9 @@ fn joint_of(log: &LogReader, base: Option<u64>, last: Option<&End>) -> Joint {
             }
         }
         (LogStart::After { number, .. }, _) => {
-            Joint::Hole(number, StorageError::Missing { file: log_name(number) })
+            let there = bad.max(last.map(|last| last.number));
+            let first = there.map_or(base.unwrap_or(0), |there| there + 1);
+            Joint::Hole(number, StorageError::missing(first, number))
         }
     }
 }
@@ -250,8 +253,8 @@ fn healed(
     from: u64,
     problem: StorageError,
 ) -> Result<StorageError, StorageError> {
+    let problem = lasting(disk, problem)?;
     let is_healed = problem.is_of_the_file()
-        && !is_passing(&problem)
         && files.snapshots.range(from..).any(|(_, entry)| is_good(disk, entry));
     if is_healed { Ok(problem) } else { Err(problem) }
 }

@@ -148,7 +148,10 @@ fn broken_logs(
                 Some(entry) if before == Some(last) => broken_joint(disk, last, entry, bytes)?,
                 // That was told.
                 None if before == Some(last) => None,
-                _ => Some(StorageError::Missing { file: log_name(last) }),
+                _ => {
+                    let first = before.map_or(base, |before: u64| before + 1);
+                    Some(StorageError::missing(first, last))
+                }
             }
             .map(|problem| (number, problem)),
         };

@@ -309,11 +309,11 @@ fn a_log_without_a_byte_is_one_hole() {
     assert_eq!(holes(&told(&disk, "k").unwrap()).len(), 1);
 }
 
-/// A disk that refuses to open one file, if `at_once`; else to read it, as if it were a directory.
+/// A disk that refuses to open one file, if `at_once` says how; else to read it, as if it were a directory.
 struct Unreadable {
     disk: MemoryDisk,
     name: String,
-    at_once: bool,
+    at_once: Option<io::ErrorKind>,
 }
 
 struct Refuses;
@@ -328,8 +328,8 @@ impl Disk for Unreadable {
     fn open(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
         match (name == self.name, self.at_once) {
             (false, _) => self.disk.open(name),
-            (true, false) => Ok(Box::new(Refuses)),
-            (true, true) => Err(io::ErrorKind::PermissionDenied.into()),
+            (true, None) => Ok(Box::new(Refuses)),
+            (true, Some(kind)) => Err(kind.into()),
         }
     }
 
@@ -374,7 +374,13 @@ fn value_at(disk: &dyn Disk, time_ms: u64) -> Result<u8, StorageError> {
 
 #[test]
 fn a_log_that_cannot_be_read_is_a_hole_with_the_system_s_error() {
-    for at_once in [true, false] {
+    let refusals = [
+        (Some(io::ErrorKind::PermissionDenied), "cannot open: permission"),
+        // A link that leads nowhere.
+        (Some(io::ErrorKind::NotFound), "cannot open: entity not found"),
+        (None, "cannot read: is a dir"),
+    ];
+    for (at_once, expected) in refusals {
         let unreadable = |snapshots: &[u64], name: String| Unreadable {
             disk: directory(snapshots),
             name,
@@ -384,7 +390,6 @@ fn a_log_that_cannot_be_read_is_a_hole_with_the_system_s_error() {
         let all = told(&disk, "k").unwrap();
         assert_eq!(steps(&all), without_log_3());
         let [hole] = &holes(&all)[..] else { panic!("{:?}", holes(&all)) };
-        let expected = if at_once { "cannot open: permission" } else { "cannot read: is a dir" };
         assert!(hole.starts_with(&format!("log-3.dkv: {expected}")), "{hole}");
         let [text] = &warned(&disk)[..] else { panic!("{:?}", warned(&disk)) };
         assert!(text.contains(expected) && !text.contains("more"), "{text}");
@@ -392,7 +397,9 @@ fn a_log_that_cannot_be_read_is_a_hole_with_the_system_s_error() {
         for (time_ms, value) in
             [(19_000, Some(1)), (20_000, None), (44_999, None), (45_000, Some(4))]
         {
-            assert_eq!(value_at(&disk, time_ms).ok(), value, "{time_ms}");
+            let found = value_at(&disk, time_ms);
+            let is_lost = matches!(found, Err(StorageError::PastLost { .. }));
+            assert_eq!((is_lost, found.ok()), (value.is_none(), value), "{time_ms}");
         }
         assert_eq!(value_at(&disk, 59_000).ok(), Some(5));
         // A start needs it.
@@ -428,6 +435,34 @@ fn all_holes_are_named_up_to_a_bound_and_the_others_are_counted() {
     let path = Path::root().push("k").unwrap();
     let all = history(&disk, OWNER, &path, 0, 2).unwrap().unwrap();
     assert_eq!(holes(&all), Vec::<String>::new());
+}
+
+#[test]
+fn of_several_logs_that_are_missing_the_first_and_the_last_are_named() {
+    let disk = directory(&[7]);
+    for number in [3, 4, 5] {
+        disk.remove(&log_name(number)).unwrap();
+    }
+    let named = holes(&told(&disk, "k").unwrap());
+    let expected = "log-5.dkv is missing, all of it from byte 0: the next one goes on from it; any log from log-3.dkv up to it \
+                    is missing, too";
+    assert_eq!(named, [expected]);
+    assert!(warned(&disk)[0].contains(expected), "{:?}", warned(&disk));
+    let text = value_at(&disk, 40_000).unwrap_err().to_string();
+    assert!(text.contains(expected), "{text}");
+    // What is there is not named, whatever is wrong with it.
+    disk.put(&log_name(4), b"");
+    let named = holes(&told(&disk, "k").unwrap());
+    let [first, second] = &named[..] else { panic!("{named:?}") };
+    assert!(first.contains("log-4.dkv") && !second.contains("log-3.dkv"), "{named:?}");
+    // All behind the snapshot that is begun with.
+    let disk = directory(&[3, 7]);
+    for number in 1..=5 {
+        disk.remove(&log_name(number)).unwrap();
+    }
+    let named = holes(&told(&disk, "k").unwrap());
+    assert!(named.len() == 1 && named[0].contains("any log from log-3.dkv up"), "{named:?}");
+    assert!(warned(&disk)[0].contains(&named[0]), "{:?}", warned(&disk));
 }
 
 #[test]
@@ -498,7 +533,7 @@ fn a_log_that_cannot_be_read_is_a_hole_before_one_that_begins_anew_too() {
     let dir = DataDir::on(Arc::new(disk.clone()));
     let header = FileHeader { time_ms: 35_000, ..header(4, 7) };
     dir.begin_log(&header, LogStart::Snapshot, &knowledge, &table).unwrap();
-    let disk = Unreadable { disk, name: log_name(3), at_once: true };
+    let disk = Unreadable { disk, name: log_name(3), at_once: Some(io::ErrorKind::NotFound) };
     let all = told(&disk, "k").unwrap();
     assert_eq!(steps(&all), [(Some(1), 1, false), (Some(2), 2, false), (None, 3, true)]);
     assert!(holes(&all)[0].starts_with("log-3.dkv: cannot open"), "{:?}", all.holes);

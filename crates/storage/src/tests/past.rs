@@ -18,7 +18,7 @@ use crate::memory_disk::MemoryDisk;
 use crate::model::ids::{Incarnation, NodeTable, Tock};
 use crate::model::path::Path;
 use crate::past::{Keep, reach, reach_after, read_past};
-use crate::recover::{RecoverOptions, Recovered, never_begun};
+use crate::recover::{Files, RecoverOptions, Recovered, never_begun};
 use crate::snapshot::snapshot_name;
 
 /// A directory with logs 1 to 6 and snapshots 2 to 6. In log n, k was set to n.
@@ -635,4 +635,41 @@ fn where_a_node_removes_files_the_past_is_read_anew_and_not_for_ever() {
         Err(error())
     });
     assert!(failed.is_err() && reads == 8, "{reads}");
+}
+
+/// A node that removes hundreds of old files takes longer for it than a few readings.
+#[test]
+fn the_past_is_read_anew_as_long_as_the_oldest_files_go() {
+    let (disk, _) = directory();
+    let gone = || StorageError::Io {
+        file: log_name(1_000),
+        action: "open",
+        source: std::io::ErrorKind::NotFound.into(),
+    };
+    let names = |from: u64, to: u64| (from..to).map(|n| format!("log-{n}.dkv"));
+    Files::list(&disk).unwrap().all().for_each(|name| disk.remove(name).unwrap());
+    names(1_000, 1_300).for_each(|name| drop(disk.create(&name).unwrap()));
+    let mut oldest = names(1_000, 1_290);
+    let found = read_past(&disk, || match oldest.next() {
+        Some(name) => {
+            disk.remove(&name).unwrap();
+            Err(gone())
+        }
+        None => Ok(()),
+    });
+    assert!(found.is_ok(), "{found:?}");
+    // One that makes and removes files all the time.
+    let mut reads = 0_u64;
+    let failed: Result<(), _> = read_past(&disk, || {
+        reads += 1;
+        drop(disk.create(&log_name(1_299 + reads)).unwrap());
+        disk.remove(&log_name(1_289 + reads)).unwrap();
+        Err(gone())
+    });
+    assert_eq!(reads, 1_024);
+    let text = failed.unwrap_err().for_reader();
+    for part in ["log-1000.dkv", "old files are being removed", "try again"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("check that the disk"), "{text}");
 }

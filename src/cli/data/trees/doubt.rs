@@ -11,17 +11,23 @@ pub(super) struct Doubt<P> {
     error: Option<CliError>,
     /// The first and the last request of which that is open.
     open: Option<(P, P)>,
+    /// The node serves this connection no more: it does nothing that was sent behind this, and closes it.
+    is_shut_out: bool,
 }
 
 impl<P> Default for Doubt<P> {
     fn default() -> Self {
-        Self { error: None, open: None }
+        Self { error: None, open: None, is_shut_out: false }
     }
 }
 
 impl<P: Clone> Doubt<P> {
     /// Notes the error of a request. They come in the order in which the requests were sent.
     pub(super) fn add(&mut self, place: P, error: CliError) {
+        if self.is_shut_out {
+            return;
+        }
+        self.is_shut_out = error.has_code("auth_required");
         let is_open = error.may_have_been_done();
         if is_open {
             let first = self.open.take().map_or_else(|| place.clone(), |(first, _)| first);
@@ -76,6 +82,20 @@ mod tests {
         doubt.add(9, error(Outcome::UnknownFate, "lost, too"));
         let error = doubt.end(&Interrupt::default(), told).unwrap_err();
         assert_eq!(error.to_string(), "lost; lines 5 to 9 may have been imported");
+    }
+
+    #[test]
+    fn nothing_is_open_of_what_was_sent_behind_a_refusal_for_want_of_a_login() {
+        let shut_out = || CliError::Request {
+            outcome: Outcome::Refused,
+            code: Some("auth_required".to_owned()),
+            text: "log in first".to_owned(),
+        };
+        let mut doubt = Doubt::default();
+        doubt.add(1, shut_out());
+        doubt.add(2, error(Outcome::UnknownFate, "lost"));
+        let told_of = doubt.end(&Interrupt::default(), told).unwrap_err();
+        assert_eq!(told_of.to_string(), "log in first");
     }
 
     /// The node is lost behind Ctrl-C: the command was interrupted, and what is open stays open.

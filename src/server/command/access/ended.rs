@@ -4,6 +4,7 @@ use distkv_access::users::Disconnect;
 
 use crate::model::entry::Entry;
 use crate::model::ids::Millis;
+use crate::model::value::{write_array_len, write_str};
 use crate::protocol::client::MessageWriter;
 use crate::protocol::client::reply::StreamTag;
 use crate::protocol::client::request::ChainLength;
@@ -12,9 +13,12 @@ use crate::server::connections::session::{Context, Session};
 
 use super::change::Change;
 
+/// Most members that are named because they are not linked; of more, how many.
+const UNREACHED_NAMES_MAX: usize = 64;
+
 impl Session {
     /// Answers that the connections of a user are ended; `confirm_ms`: once all peers that are linked have confirmed it, or
-    /// after so long. A client that has ended its own connection is answered at once: it is served no more.
+    /// after so long; who is not linked is named then. A client that has ended its own connection is answered at once: it is served no more.
     pub(super) fn answer_disconnect(
         &mut self,
         cx: &Context<'_>,
@@ -25,34 +29,37 @@ impl Session {
     ) {
         let is_open = !cx.shared.must_log_in();
         let entry = made.written.entry.as_ref();
-        let write = |is_confirmed: Option<bool>| {
-            let mut reply = Vec::new();
-            let mut message = MessageWriter::new(&mut reply);
-            message.bool("changed", made.written.changed).bin("disconnect", &id.0);
-            if let Some(entry) = entry {
-                let chain = message.key("chain");
-                made.names.names().write_chain(entry, ChainLength::WHOLE, chain);
-            }
-            if is_open {
-                message.bool("open", true);
-            }
-            if let Some(is_confirmed) = is_confirmed {
-                message.bool("confirmed", is_confirmed);
-            }
-            message.tock(entry.map_or_else(|| cx.tock(), Entry::tock)).u64("seq", seq);
-            reply
-        };
+        let mut begun = Vec::new();
+        let mut message = MessageWriter::new(&mut begun);
+        message.bool("changed", made.written.changed).bin("disconnect", &id.0);
+        if let Some(entry) = entry {
+            let chain = message.key("chain");
+            made.names.names().write_chain(entry, ChainLength::WHOLE, chain);
+        }
+        if is_open {
+            message.bool("open", true);
+        }
+        message.tock(entry.map_or_else(|| cx.tock(), Entry::tock)).u64("seq", seq);
         let wait = confirm_ms.zip(entry.map(Entry::newest));
-        // Of a peer that has not confirmed it, nobody knows whether connections are left there.
-        let at_once = write(wait.map(|_| false));
+        let mut at_once = Vec::new();
+        match wait {
+            // Of a peer that has not confirmed it, nobody knows whether connections are left there.
+            Some((_, event)) => {
+                let unconfirmed = cx
+                    .hub
+                    .read(|engine| engine.link_count().saturating_sub(engine.copies_of(event)));
+                write_confirmed(cx, &begun, unconfirmed, &mut at_once);
+            }
+            None => at_once.extend_from_slice(&begun),
+        }
         let is_last = self.part_if_shut_out(cx, &at_once);
         match wait.filter(|_| !is_last) {
             Some((confirm_ms, event)) => self.copies.push(CopiesWait {
                 seq,
                 event,
-                wanted: Wanted::EveryLinked { late: at_once },
+                wanted: Wanted::EveryLinked,
                 deadline: cx.now.saturating_add(confirm_ms),
-                reply: write(Some(true)),
+                reply: begun,
                 number: made.number,
             }),
             None => {
@@ -62,5 +69,31 @@ impl Session {
                 self.unsynced.note(from, out.len(), made.number, tag);
             }
         }
+    }
+}
+
+/// Ends an answer that was begun: whether all that should be linked have confirmed the change. `unconfirmed`: how many of those
+/// that are linked have not. Who is not linked now is named.
+pub(in crate::server::command) fn write_confirmed(
+    cx: &Context<'_>,
+    begun: &[u8],
+    unconfirmed: usize,
+    out: &mut Vec<u8>,
+) {
+    let unreached = cx.shared.info.unreached();
+    let mut message = MessageWriter::resume(begun, out);
+    message.bool("confirmed", unconfirmed == 0 && unreached.is_empty());
+    if unconfirmed > 0 {
+        message.u64("unconfirmed", unconfirmed as u64);
+    }
+    if unreached.is_empty() {
+        return;
+    }
+    let (named, more) = unreached.split_at(unreached.len().min(UNREACHED_NAMES_MAX));
+    let list = message.key("unreached");
+    write_array_len(named.len(), list);
+    named.iter().for_each(|name| write_str(name, list));
+    if !more.is_empty() {
+        message.u64("unreached_more", more.len() as u64);
     }
 }

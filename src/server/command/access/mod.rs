@@ -2,7 +2,7 @@
 
 pub(in crate::server) mod acl;
 mod change;
-mod ended;
+pub(in crate::server::command) mod ended;
 pub(in crate::server) mod entries;
 pub(in crate::server) mod last_admin;
 pub(in crate::server) mod login;

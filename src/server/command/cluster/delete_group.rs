@@ -107,8 +107,8 @@ impl Session {
         let (forgotten, number) = cx.hub.handle_logged(ForgetMember(&name), cx.now);
         let tock = cx.tock();
         // Its keys do not keep those of the network from being changed any more.
-        let was_known =
-            forgotten != Err(ForgetError::IsHere) && cx.shared.info.forget_keys_of(&name);
+        let was_known = !matches!(forgotten, Err(ForgetError::IsHere | ForgetError::IsThis))
+            && cx.shared.info.forget_keys_of(&name);
         let was_listed = forgotten != Err(ForgetError::NotAMember);
         let is_changed = match forgotten {
             Ok(()) => true,
@@ -161,7 +161,7 @@ fn not_forgotten(name: &NodeName, error: ForgetError) -> ClientError {
     let code = match error {
         ForgetError::NotReady => ErrorCode::NotReady,
         ForgetError::NotAMember => ErrorCode::NotFound,
-        ForgetError::IsHere => ErrorCode::InUse,
+        ForgetError::IsHere | ForgetError::IsThis => ErrorCode::InUse,
         ForgetError::NoEvent => ErrorCode::NoEvent,
     };
     ClientError::new(code, format!("{name}: {error}"))

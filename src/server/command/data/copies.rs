@@ -6,6 +6,7 @@ use crate::model::ids::{Event, Millis, Tock};
 use crate::model::invariant::OrBroken;
 use crate::protocol::client::reply::write_error;
 use crate::protocol::client::{ClientError, ErrorCode};
+use crate::server::command::access::ended::write_confirmed;
 use crate::server::connections::session::{Context, Session};
 
 /// How often a change that waits for another node's change to spread looks again; this node's own
@@ -18,7 +19,7 @@ pub(in crate::server) struct CopiesWait {
     pub(in crate::server::command) event: Event,
     pub(in crate::server::command) wanted: Wanted,
     pub(in crate::server::command) deadline: Millis,
-    /// The reply, ready to be sent.
+    /// The reply: ready to be sent, or for [`Wanted::EveryLinked`] begun.
     pub(in crate::server::command) reply: Vec<u8>,
     /// Of the log's batch with the change.
     pub(in crate::server::command) number: u64,
@@ -28,28 +29,21 @@ pub(in crate::server) struct CopiesWait {
 pub(in crate::server::command) enum Wanted {
     /// So many peers; if they do not in time, the reply is the error `unknown_fate`.
     Peers(usize),
-    /// All peers that are linked when it is looked at.
-    EveryLinked {
-        /// The reply if they do not in time.
-        late: Vec<u8>,
-    },
+    /// All peers that are linked when it is looked at; the reply says whether they have, and who is not linked.
+    EveryLinked,
 }
 
 impl CopiesWait {
     /// Its size in memory.
     pub(in crate::server) fn bytes(&self) -> usize {
-        let late = match &self.wanted {
-            Wanted::Peers(_) => 0,
-            Wanted::EveryLinked { late } => late.capacity(),
-        };
-        size_of::<Self>() + self.reply.capacity() + late
+        size_of::<Self>() + self.reply.capacity()
     }
 
     /// How many peers have confirmed it, and how many must.
     fn count(&self, engine: &Engine) -> (usize, usize) {
-        let wanted = match &self.wanted {
-            Wanted::Peers(wanted) => *wanted,
-            Wanted::EveryLinked { .. } => engine.link_count(),
+        let wanted = match self.wanted {
+            Wanted::Peers(wanted) => wanted,
+            Wanted::EveryLinked => engine.link_count(),
         };
         (engine.copies_of(self.event), wanted)
     }
@@ -69,17 +63,20 @@ impl Session {
         self.copies.retain(|wait| {
             let counted = counts.next().or_broken("each change that waits was counted");
             let (copies, wanted) = counted;
-            let reply = match &wait.wanted {
-                _ if copies >= wanted => &wait.reply,
-                _ if cx.now < wait.deadline => return true,
-                Wanted::EveryLinked { late } => late,
-                Wanted::Peers(wanted) => {
-                    unknown_fate(cx, wait.seq, (copies, *wanted), tock, out);
+            if copies < wanted && cx.now < wait.deadline {
+                return true;
+            }
+            let from = out.len();
+            match wait.wanted {
+                Wanted::Peers(_) if copies < wanted => {
+                    unknown_fate(cx, wait.seq, counted, tock, out);
                     return false;
                 }
-            };
-            let from = out.len();
-            out.extend_from_slice(reply);
+                Wanted::Peers(_) => out.extend_from_slice(&wait.reply),
+                Wanted::EveryLinked => {
+                    write_confirmed(cx, &wait.reply, wanted.saturating_sub(copies), out);
+                }
+            }
             unsynced.note_reply(from, out.len(), wait.number, Some(wait.seq));
             false
         });

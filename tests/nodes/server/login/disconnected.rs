@@ -7,7 +7,7 @@ use distkv::replica::write::Write;
 
 use super::sides::{elsewhere, heal, serve, steal};
 use super::{admin, last_error, limited, logged_in, login, password, secured};
-use crate::harness::{Client, Node, Value, has, path, text};
+use crate::harness::{Client, Node, Value, array, has, path, text};
 
 /// Ends the open connections of a user with a password.
 fn disconnect(user: &str) -> Value {
@@ -227,6 +227,58 @@ fn its_answer_waits_until_all_that_are_linked_have_it_and_tells_whether_they_do(
         node.hub.handle(Input::LinkDown { link }, 2);
     }
     assert_eq!(admin.reply(seq)["confirmed"].as_bool(), Some(true));
+}
+
+#[test]
+fn members_that_are_not_linked_are_named_and_it_is_not_confirmed() {
+    let node = secured();
+    let mut admin = admin(&node);
+    admin.ok(limited("joe", "test123", "*"));
+    let peer = link(&node, "p");
+    let waits = |seconds: f64| {
+        map! {
+            "action": "auth_disconnect", "typ": "password", "ident": "joe", "timeout": seconds,
+        }
+    };
+    let unreached = |names: &[&str]| {
+        *node.info.unreached.lock().unwrap() = names.iter().map(ToString::to_string).collect();
+    };
+    let confirm = || {
+        let messages = vec![PeerMessage::Ack(node.hub.read(Engine::tick).unwrap())];
+        node.hub.handle(Input::Messages { link: peer, messages }, 1);
+    };
+    // They are those of the moment of the answer, and nobody waits for them.
+    let seq = admin.start(waits(3_600.0));
+    admin.silence(seq);
+    unreached(&["q", "r"]);
+    confirm();
+    let told = admin.reply(seq);
+    assert_eq!((&told["confirmed"], &told["unreached"]), (&false.into(), &array(["q", "r"])));
+    assert!(!has(&told, "unconfirmed") && !has(&told, "unreached_more"), "{told}");
+    // A linked one that is late is told apart.
+    let late = admin.ok(waits(0.05));
+    assert_eq!((&late["confirmed"], &late["unconfirmed"]), (&false.into(), &1.into()));
+    assert_eq!(late["unreached"], array(["q", "r"]));
+    // Whoever ends its own connection is told, too.
+    let mut joe = logged_in(&node, "password", "joe", "test123");
+    assert_eq!(joe.ok(waits(3_600.0))["unreached"], array(["q", "r"]));
+    // Of many, some, and how many more.
+    let many: Vec<String> = (0..70).map(|n| format!("m{n:02}")).collect();
+    unreached(&many.iter().map(String::as_str).collect::<Vec<_>>());
+    let told = admin.ok(waits(0.05));
+    assert_eq!(told["unreached"], array(many[..64].iter().map(String::as_str)));
+    assert_eq!(told["unreached_more"], 6.into());
+    // They are back.
+    let seq = admin.start(waits(3_600.0));
+    admin.silence(seq);
+    unreached(&[]);
+    confirm();
+    let told = admin.reply(seq);
+    assert_eq!(told["confirmed"].as_bool(), Some(true));
+    assert!(!has(&told, "unreached"), "{told}");
+    // Without a time to wait for, nothing is said of others.
+    unreached(&["q"]);
+    assert!(!has(&admin.ok(disconnect("joe")), "unreached"));
 }
 
 #[test]

@@ -229,6 +229,18 @@ fn a_node_whose_peers_do_not_answer_goes_on_alone_and_says_so() {
     assert!(waited.stdout.contains(warning), "{waited:?}");
 }
 
+/// Its settings list all nodes of its network, as those of larger networks do.
+#[test]
+fn a_node_whose_only_peer_is_itself_warns_of_nothing() {
+    let [client, gossip] = free_addrs();
+    let peer = gossip.to_string();
+    let arguments = ["run", "--peer", &peer, "--peer-wait", "1s"];
+    let node = Starting::start(client, gossip, "alone", "n1", &arguments);
+    let waited = at(node.client, &["wait"]);
+    assert!(waited.code == 0 && !waited.stdout.contains("warning"), "{waited:?}");
+    assert!(!at(node.client, &["status"]).stdout.contains("warning"));
+}
+
 /// One of its peers belongs to another network, and one is not up. Then a node of its own network comes.
 #[test]
 fn a_node_that_is_refused_and_goes_on_alone_is_warned_of_until_a_peer_takes_it_in() {

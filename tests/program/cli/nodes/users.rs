@@ -165,6 +165,10 @@ fn an_operator_sets_up_users_and_lists_and_each_command_logs_in() {
     let shut = machine.path("shut");
     std::fs::write(&shut, "{\"path\":\"site.a\",\"value\":1}\n{\"path\":\"b:_c\",\"value\":1}\n")
         .unwrap();
+    // The node closes the connection of who has not logged in, and does nothing of what else was sent over it.
+    let stranger = machine.refused(&["import", &shut]);
+    assert!(stranger.contains("line 1 (site.a)") && stranger.contains("must log in"), "{stranger}");
+    assert!(!stranger.contains("may have been imported"), "{stranger}");
     let import = machine.refused(&[&["import", &shut][..], &as_joe].concat());
     assert!(
         import.contains("line 2 (b:_c): the node refuses: user 'joe' may not set 'b:_c': the access list 'lamps'")

@@ -50,6 +50,11 @@ pub enum ForgetError {
          has not timed out yet: try again in a few seconds"
     )]
     IsHere,
+    /// It is this node.
+    #[error(
+        "this is the node itself; `distkv-node leave --for-good` has it leave and takes it off the list"
+    )]
+    IsThis,
     /// No event can be made now.
     #[error("this node cannot make changes now; try again, or another node")]
     NoEvent,
@@ -121,7 +126,10 @@ impl Engine {
         }
         let config = self.delete.config.as_ref().ok_or(ForgetError::NotAMember)?;
         let member = config.member(name).cloned().ok_or(ForgetError::NotAMember)?;
-        if self.is_here(&member) || member == self.as_member() {
+        if member == self.as_member() {
+            return Err(ForgetError::IsThis);
+        }
+        if self.is_here(&member) {
             return Err(ForgetError::IsHere);
         }
         let rest = config.members().iter().filter(|m| m.name != *name).cloned().collect();

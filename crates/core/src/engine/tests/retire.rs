@@ -195,6 +195,6 @@ fn nobody_forgets_itself() {
     let mut net = members(2);
     net.disconnect(0, 1);
     net.pass(1_000);
-    assert_eq!(net.forget(0, "n0"), Err(ForgetError::IsHere));
+    assert_eq!(net.forget(0, "n0"), Err(ForgetError::IsThis));
     assert_eq!(net.group(0), ["n0", "n1"]);
 }

@@ -11,7 +11,7 @@ use crate::recover::files::Files;
 use crate::recover::passed_time::PassedTime;
 use crate::recover::report::{Repair, Warning};
 use crate::recover::{Owner, RecoverOptions, begins_anew};
-use crate::recovery::heads::{cut_or, is_passing};
+use crate::recovery::heads::{cut_or, lasting};
 use crate::recovery::moment::{Cut, Until};
 use crate::replay::Replay;
 use crate::snapshot::{Progress, SnapshotReader};
@@ -150,9 +150,10 @@ impl<'a> Chain<'a> {
             let source = self.disk.open(&entry.name).ok()?;
             Some(SnapshotReader::new(&entry.name, source).ok()?.header().time_ms)
         };
-        if is_passing(&problem) || !problem.is_of_the_file() {
-            return problem;
-        }
+        let problem = match lasting(self.disk, problem) {
+            Ok(problem) if problem.is_of_the_file() => problem,
+            Ok(other) | Err(other) => return other,
+        };
         // Else what is lost was in the log before.
         let is_this = problem.file().is_some_and(|file| file == log_name(self.at));
         let behind = if is_this { self.at.saturating_add(1) } else { self.at };
@@ -299,7 +300,10 @@ impl<'a> Chain<'a> {
                 let file = log_name(self.last.as_ref().map_or(0, |l| l.number));
                 Err(StorageError::Shortened { file, offset, expected })
             }
-            Err(missing) => Err(StorageError::Missing { file: log_name(missing) }),
+            Err(missing) => {
+                let first = self.last.as_ref().map_or(from, |last| last.number + 1);
+                Err(StorageError::missing(first, missing))
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use crate::header::LogStart;
 use crate::identity::{Identity, Life};
 use crate::log::LogReader;
 use crate::recover::files::Files;
-use crate::recovery::heads::is_passing;
+use crate::recovery::heads::lasting;
 
 /// Takes logs off the end of the list that were just being begun when the node was interrupted;
 /// gives back their names.
@@ -46,8 +46,8 @@ pub(in crate::recovery) fn take_never_begun(
     for (number, entry) in files.logs.range(from..).rev() {
         // The identity names a log only when its first batch is safe. Of one that cannot be read, nobody knows.
         let is_never_begun = || match is_unborn(disk, entry) {
-            Err(error) if !is_passing(&error) => Ok(false),
-            found => found,
+            Err(error) => lasting(disk, error).map(|_| false),
+            Ok(found) => Ok(found),
         };
         if is_anew_behind && noted != Some(*number) && is_never_begun()? {
             found.push(*number);

@@ -10,6 +10,7 @@ use serde_json::Value as Json;
 use super::Machine;
 use crate::cli::command::{Done, cli};
 use crate::cli::fake::FakeNode;
+use crate::processes::{NodeProcess, wait_until};
 
 /// What counts after the n-th time that the connections were ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,6 +41,29 @@ fn chain(node: u8, tick: u8, before: Option<u8>) -> Vec<u8> {
 /// A node at which joe's connections are ended, with what counts then each time; the last one goes on for ever. Whether its
 /// peers confirm that.
 fn node(wins: &'static [Wins], is_confirmed: bool) -> FakeNode {
+    node_with(wins, if is_confirmed { &Peers::Confirmed } else { &Peers::Late })
+}
+
+/// The peers of a node.
+enum Peers {
+    Confirmed,
+    Late,
+    /// Some are not linked.
+    Unreached {
+        names: &'static [&'static str],
+        more: u64,
+        unconfirmed: u64,
+    },
+}
+
+impl Peers {
+    fn confirmed(&self) -> bool {
+        matches!(self, Peers::Confirmed)
+    }
+}
+
+/// The same, with peers of which more is told.
+fn node_with(wins: &'static [Wins], peers: &'static Peers) -> FakeNode {
     let ended = AtomicU64::new(0);
     let record = Mutex::new((chain(2, 1, None), None));
     FakeNode::start(move |request: &Message| match request.str("action") {
@@ -64,7 +88,22 @@ fn node(wins: &'static [Wins], is_confirmed: bool) -> FakeNode {
                 Wins::OtherAdmin => (chain(3, tick, Some(tick)), Some(99)),
             };
             let mut reply = Fields::new();
-            reply.bool("changed", true).bool("confirmed", is_confirmed).u64("tock", 9);
+            reply.bool("changed", true).bool("confirmed", peers.confirmed()).u64("tock", 9);
+            if let Peers::Unreached { names, more, unconfirmed } = peers {
+                // Names of fewer than 16 characters, fewer than 16 of them.
+                let mut list = vec![0x90 | u8::try_from(names.len()).unwrap()];
+                for name in *names {
+                    list.push(0xa0 | u8::try_from(name.len()).unwrap());
+                    list.extend(name.bytes());
+                }
+                reply.raw("unreached", &list);
+                if *more > 0 {
+                    reply.u64("unreached_more", *more);
+                }
+                if *unconfirmed > 0 {
+                    reply.u64("unconfirmed", *unconfirmed);
+                }
+            }
             reply.raw("chain", &chain(1, tick, None)).bin("disconnect", &[tick; 16]);
             vec![reply]
         }
@@ -136,6 +175,65 @@ fn where_not_all_peers_have_confirmed_it_that_is_said() {
     let told: Json = serde_json::from_str(&done.stdout).unwrap();
     assert_eq!((&told["disconnected"], &told["confirmed"]), (&true.into(), &false.into()));
     assert!(told["note"].as_str().unwrap().contains("not all"), "{told}");
+}
+
+#[test]
+fn members_that_the_node_has_no_link_to_are_named_with_what_to_do() {
+    const ONE: Peers = Peers::Unreached { names: &["n2"], more: 0, unconfirmed: 0 };
+    const MANY: Peers = Peers::Unreached { names: &["n2", "n3"], more: 7, unconfirmed: 1 };
+    let one = node_with(&[Wins::Command], &ONE);
+    let done = run(&one, &DISCONNECT);
+    assert_eq!(done.code, 0, "{done:?}");
+    let says = [
+        "are ended at fake, and at all that are linked with it; but fake has no link to n2 (it is cut off or down)",
+        "connections there go on until it is back",
+        "whoever has the secret can set another one there",
+        "Type the command again when it is back; if it is gone for good, `distkv-node members forget NAME`",
+    ];
+    assert!(says.iter().all(|says| done.stdout.contains(says)), "{done:?}");
+    let token = run(&one, &["token", "joe", "--disconnect"]);
+    assert!(token.code == 0 && token.stdout.contains(says[0]), "{token:?}");
+    let many = node_with(&[Wins::Command], &MANY);
+    let done = run(&many, &DISCONNECT);
+    let says =
+        ["not all that are linked have confirmed it", "no link to n2, n3 and 7 more (they are"];
+    assert!(says.iter().all(|says| done.stdout.contains(says)), "{done:?}");
+    let done = run(&many, &[&DISCONNECT[..], &["--json"]].concat());
+    let told: Json = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!((&told["disconnected"], &told["confirmed"]), (&true.into(), &false.into()));
+    assert_eq!((&told["unreached"][1], &told["unreached_more"]), (&"n3".into(), &7.into()));
+    assert!(told["note"].as_str().unwrap().contains("n2, n3 and 7 more"), "{told}");
+}
+
+/// The nodes themselves know it, from the moment at which the link is gone.
+#[test]
+fn connections_at_a_node_that_is_down_are_not_said_to_be_ended() {
+    let machine = Machine::new();
+    let (joe, boss) = (machine.secret("joe", "geheim12"), machine.secret("boss", "adminpw1"));
+    machine.ok(&["user", "add", "boss", "--new-secret-file", &boss]);
+    machine.ok(&["user", "add", "joe", "--acl", "l", "--new-secret-file", &joe]);
+    machine.ok(&["auth", "on", "password"]);
+    let mut other = NodeProcess::join("n2", &[&machine.node]);
+    let disconnect =
+        ["user", "disconnect", "joe", "--user", "boss", "--secret-file", &boss, "--json"];
+    let told = || -> Json { serde_json::from_str(&machine.ok(&disconnect)).unwrap() };
+    wait_until("all have confirmed it", || (told()["confirmed"] == true).then_some(()));
+    other.kill();
+    // Until the system has closed its sockets, it may be linked still, and it confirms nothing.
+    let named = wait_until("it is named", || {
+        let told = told();
+        assert_eq!((&told["disconnected"], &told["confirmed"]), (&true.into(), &false.into()));
+        told.get("unreached").is_some().then_some(told)
+    });
+    assert_eq!(named["unreached"], serde_json::json!(["n2"]));
+    // It stays so when membership holds it for down.
+    let as_boss = ["status", "--user", "boss", "--secret-file", &boss, "--json"];
+    wait_until("it is missed", || {
+        machine.ok(&as_boss).contains("n2 has been silent").then_some(())
+    });
+    assert_eq!(told()["unreached"], serde_json::json!(["n2"]));
+    let said = machine.ok(&disconnect[..7]);
+    assert!(said.contains("no link to n2 (it is cut off or down)"), "{said}");
 }
 
 #[test]
