@@ -75,6 +75,10 @@ func TestATryThatWasSentIsNotSaidToHaveHadNoConnection(t *testing.T) {
 	one.mu.Lock()
 	one.script = func(message) any {
 		_, _ = one.listener.Close(), two.listener.Close()
+		// A connection may have been on its way.
+		two.mu.Lock()
+		two.script = always(reset{})
+		two.mu.Unlock()
 		two.hangUpWith("")
 		return reset{}
 	}
