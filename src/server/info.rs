@@ -5,7 +5,7 @@ use super::cluster::purge_block::show_ms;
 use super::past::{PastRefusal, PastState};
 pub use super::storage_status::StorageStatus;
 pub(crate) use super::storage_status::{ScheduledStatus, SnapshotStatus};
-use crate::model::count::count_of;
+use crate::model::count::{self, count_of};
 use crate::model::ids::{Incarnation, NodeName, Tick};
 use crate::model::path::Path;
 use crate::protocol::client::request::PastMoment;
@@ -232,9 +232,6 @@ pub(crate) struct SilentMembers {
     pub(crate) refusing: Option<(String, String)>,
 }
 
-/// So many names stand in a line for people; of more, how many.
-const NAMES_SHOWN: usize = 12;
-
 impl SilentInfo {
     /// All their names.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
@@ -276,14 +273,9 @@ impl SilentInfo {
     }
 }
 
-/// Names for people: some of them, and how many more there are.
+/// See [`count::names_text`].
 pub(crate) fn names_text(names: &[String]) -> String {
-    let (shown, rest) = names.split_at(names.len().min(NAMES_SHOWN));
-    match (shown, rest.len()) {
-        ([one], 0) => one.clone(),
-        ([first @ .., last], 0) => format!("{} and {last}", first.join(", ")),
-        (shown, more) => format!("{} and {more} more", shown.join(", ")),
-    }
+    count::names_text(names, 0)
 }
 
 /// Why a node has not left for good. It runs on. Each text says how to go on.

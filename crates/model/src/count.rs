@@ -25,6 +25,20 @@ pub fn show_bytes(bytes: u64) -> String {
     format!("{size:.1} {shown}")
 }
 
+/// Names that are shown to people, of many.
+const NAMES_SHOWN: usize = 12;
+
+/// Names for people: some of them, and how many more there are. `more`: how many there are besides these.
+#[must_use]
+pub fn names_text(names: &[String], more: u64) -> String {
+    let (shown, rest) = names.split_at(names.len().min(NAMES_SHOWN));
+    match (shown, more.saturating_add(rest.len() as u64)) {
+        ([one], 0) => one.clone(),
+        ([first @ .., last], 0) => format!("{} and {last}", first.join(", ")),
+        (shown, more) => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

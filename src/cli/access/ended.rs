@@ -14,6 +14,7 @@ use crate::cli::remote::Remote;
 use crate::cli::typed;
 use crate::client::message::{array_items, as_str};
 use crate::client::{Chain, Message};
+use crate::model::count::names_text;
 use crate::model::limits::CHAIN_LEN_MAX;
 use crate::rt;
 
@@ -23,9 +24,6 @@ const DISCONNECTS_MAX: usize = 8;
 const DISCONNECT_TIME_MS_MAX: u64 = 20_000;
 /// For so long peers are waited for, or for half the time that an answer may take.
 const CONFIRM_TIME: Duration = Duration::from_secs(4);
-
-/// Most members that are named for people.
-const NAMES_SHOWN: usize = 12;
 
 /// What came of it. The change is made.
 pub(super) struct Ended {
@@ -181,15 +179,7 @@ impl Unreached {
 
     /// For people: what is not done there, and what to do.
     fn text(&self, node: &str) -> String {
-        let shown = self.names.get(..NAMES_SHOWN).unwrap_or(&self.names);
-        let rest = self.count().saturating_sub(shown.len() as u64);
-        let names = match (shown, rest) {
-            ([first @ .., last], 0) if !first.is_empty() => {
-                format!("{} and {last}", first.join(", "))
-            }
-            (shown, 0) => shown.join(", "),
-            (shown, rest) => format!("{} and {rest} more", shown.join(", ")),
-        };
+        let names = names_text(&self.names, self.more);
         let (they_are, they_have, one) = match self.count() {
             1 => ("it is", "it has", "if it is"),
             _ => ("they are", "they have", "for one that is"),
