@@ -5,7 +5,8 @@ import { lines, exact, put as send, remove, Refused } from "./api.js";
 import { el, moment, put, count } from "./dom.js";
 import { pair } from "./compare.js";
 import { fetchEntry, written } from "./entry.js";
-import { hash, segments, visible } from "./paths.js";
+import { hash, segments } from "./paths.js";
+import { visible } from "./seen.js";
 
 /** So many are shown, the latest first. */
 const SHOWN_MAX = 100;

@@ -1,4 +1,6 @@
-// Builds what is shown. All text goes in as text, never as markup.
+// Builds what is shown. All text goes in as text, never as markup, and so that all of it is seen.
+
+import { seen } from "./seen.js";
 
 /** An element: what belongs to it, and its children; strings become text. */
 export function el(name, props = {}, ...children) {
@@ -26,7 +28,7 @@ function set(node, props) {
 
 function add(node, children) {
   for (const child of children.flat()) {
-    if (child !== null && child !== undefined && child !== false) node.append(child);
+    if (child !== null && child !== undefined && child !== false) node.append(typeof child === "string" ? seen(child) : child);
   }
 }
 
@@ -48,7 +50,8 @@ export function put(node, ...children) {
 
 /** Sets a text only where it is another one. */
 export function text(node, value) {
-  if (node.textContent !== value) node.textContent = value;
+  const shown = seen(value);
+  if (node.textContent !== shown) node.textContent = shown;
 }
 
 let offset = 0;

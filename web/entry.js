@@ -5,6 +5,7 @@ import { get, put as send, remove, at, labelOf, Refused } from "./api.js";
 import { el, moment, put } from "./dom.js";
 import { pair } from "./compare.js";
 import { hash, spell } from "./paths.js";
+import { seen } from "./seen.js";
 
 /** Values up to so many characters are shown at once, and on demand. */
 const SHOWN_MAX = 64 << 10, SHOWN_ON_DEMAND_MAX = 1 << 20;
@@ -12,13 +13,13 @@ const SHOWN_MAX = 64 << 10, SHOWN_ON_DEMAND_MAX = 1 << 20;
 /** What there is where there is no entry. */
 const NONE = { there: false, text: "", tag: "*", tock: "", time: "", chain: "" };
 
-/** An entry as it is now; its tag is "*" where there is none. */
+/** An entry as it is now; its tag is "*" where there is none. Its text is JSON in which all is seen. */
 export async function fetchEntry(path, tag) {
   try {
     const headers = tag && tag !== "*" ? { "If-None-Match": tag } : {};
     const answer = await get(at(path), { headers });
     const field = (name) => answer.headers.get(name) ?? "";
-    return { there: true, text: answer.text.replace(/\n$/, ""), tag: labelOf(answer.headers), tock: field("distkv-tock"), time: field("distkv-time"), chain: field("distkv-chain") };
+    return { there: true, text: seen(answer.text.replace(/\n$/, "")), tag: labelOf(answer.headers), tock: field("distkv-tock"), time: field("distkv-time"), chain: field("distkv-chain") };
   } catch (error) {
     if (error instanceof Refused && error.status === 304) return null;
     if (error instanceof Refused && error.status === 404) return tag === "*" ? null : NONE;

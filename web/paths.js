@@ -1,16 +1,11 @@
 // Paths as people write them ("site.lamp", "a:.b", "x:1"), and as the segments of a URL, each an element: a string as it
 // is, or with ":" in front what is no string, or a string that would look like that.
 
+import { visible } from "./seen.js";
+
 /** What is written for a character within a string. */
 const WRITTEN = { ".": ":.", ":": "::", " ": ":_" };
 const READ = { ".": ".", ":": ":", _: " " };
-
-/** What no reader sees as it is: control characters, and marks that turn the direction of writing, so that a name looks like
- * another one. As commands do, the page writes their numbers. */
-const UNSEEN = /[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
-
-/** A written path, all of which is seen. */
-export const visible = (text) => text.replace(UNSEEN, (c) => `:u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
 
 /** Escapes within a string. Such a number is never half of a pair. */
 const ESCAPE = /:(?:([.:_])|u((?!d[89a-f])[0-9a-f]{4}))/gi;

@@ -52,6 +52,10 @@ func Connect(ctx context.Context, config Config) (*Client, error) {
 	if config.ReadMode, err = config.ReadMode.check(Preferred); err != nil {
 		return nil, err
 	}
+	if config.ReadMode == Freshest && config.Topology.OnlySeeds {
+		return nil, usage("ReadMode cannot be Freshest with Topology.OnlySeeds: the client then does not know which nodes there are, " +
+			"so not what a majority of them is")
+	}
 	if err := config.withTicket(); err != nil {
 		return nil, err
 	}

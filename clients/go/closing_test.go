@@ -180,3 +180,35 @@ func pulled(t *testing.T, client *Client, action string) (next func() error, sto
 	more, stop := iter.Pull2(client.Tree(t.Context(), PathOf("a"), nil))
 	return func() error { _, err, _ := more(); return err }, stop
 }
+
+func TestAWatchThatIsNotReadDoesNotHoldUpTheEndWhereThereIsNoFlowControl(t *testing.T) {
+	parts := several{{"state": "start"}}
+	for number := range 100 {
+		parts = append(parts, with(writtenReply, "path", PathOf(int64(number))))
+	}
+	node := &scripted{name: "s1", script: func(request message) any {
+		if request.text("action") != "watch" {
+			return silence{}
+		}
+		return parts
+	}, greets: fields{"qlen": 0}}
+	// What a node says of a watch at once is waited for no longer than a part of this, behind what nobody reads.
+	client := connect(t, Config{Seeds: startScripted(t, node), Retry: RetryPolicy{TryDeadline: time.Second}})
+	watch := must[*Watch](t)(client.OpenWatch(t.Context(), PathOf("a"), nil))
+	found, _ := watch.now()
+	until(t, func() bool {
+		found.stream.mu.Lock()
+		defer found.stream.mu.Unlock()
+		return len(found.stream.queue) == found.stream.capacity
+	})
+	closed := make(chan error, 1)
+	go func() { closed <- client.Close(t.Context()) }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("it still waits")
+	}
+}

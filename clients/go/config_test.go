@@ -77,6 +77,7 @@ func TestWhatIsOutOfItsRangeIsToldWithItsNameAndRange(t *testing.T) {
 		"Pool.ConnectionsPerNode must be from 1 to 16, not 17":  {Pool: PoolConfig{ConnectionsPerNode: 17}},
 		"Pool.Window must be from 2 to 4096, not 1;":            {Pool: PoolConfig{Window: 1}},
 		"Pool.Window must be from 2 to 4096, not 4097":          {Pool: PoolConfig{Window: 4097}},
+		"ReadMode cannot be Freshest with Topology.OnlySeeds":   {ReadMode: "FRESHEST", Topology: TopologyConfig{OnlySeeds: true}},
 		"ShardTableAge must be at least 100ms, not 1ms; leave":  {ShardTableAge: time.Millisecond},
 		"ShardTableAge must be at least 100ms, not 99.9":        {ShardTableAge: shardTableAgeMin - 1},
 		"Login.User must have from 1 to 256 bytes, not 0":       {Login: PasswordLogin("", "x")},
@@ -89,6 +90,16 @@ func TestWhatIsOutOfItsRangeIsToldWithItsNameAndRange(t *testing.T) {
 		config.Seeds = []string{"127.0.0.1:1"}
 		_, err := Connect(t.Context(), config)
 		if wantError(t, err, ErrUsage); !strings.Contains(err.Error(), why) || strings.Contains(err.Error(), "xx") {
+			t.Errorf("%s: %v", why, err)
+		}
+	}
+	ca, cert, key := fixtures(t, "tls/ca.pem"), fixtures(t, "tls/joe.pem"), fixtures(t, "tls/joe.key")
+	for why, settings := range map[string]TLS{
+		"TLS.KeyFile is missing: TLS.CertFile has no private key": {CAFile: ca, CertFile: cert},
+		"TLS.KeyFile needs TLS.CertFile":                          {CAFile: ca, KeyFile: key},
+	} {
+		_, err := Connect(t.Context(), Config{Seeds: []string{"127.0.0.1:1"}, TLS: &settings})
+		if wantError(t, err, ErrUsage); !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v", why, err)
 		}
 	}

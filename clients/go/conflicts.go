@@ -212,8 +212,12 @@ func (c *Client) conflictsOf(ctx context.Context, to *target, path Path, yield f
 	if err != nil {
 		return err
 	}
-	s, err := connection.stream(ctx, pathBody("conflicts", path).integer("nchain", 1).head(), whileArriving(now()+patience))
+	sent := now()
+	s, err := connection.stream(ctx, pathBody("conflicts", path).integer("nchain", 1).head(), whileArriving(sent+patience))
 	if err != nil {
+		if err.kind == tryTimedOut && ctx.Err() == nil {
+			c.caller.pool.onTimeout(to.address, connection, sent)
+		}
 		return err
 	}
 	defer s.close()

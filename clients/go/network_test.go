@@ -298,6 +298,32 @@ func TestWhoIsLetInNowhereByTLSIsToldAtOnce(t *testing.T) {
 	}
 }
 
+// A node whose certificate is over may be anybody's. One has let the client in.
+func TestFreshestLacksAMajorityWhereNoTLSComesAboutWithTheOthers(t *testing.T) {
+	script := func(message) any { return with(writtenReply, "value", "there") }
+	nodes := []*scripted{{name: "s1", script: script}, {name: "s2", script: script}, {name: "s3", script: script}}
+	for i, node := range nodes {
+		node.tls = certified(t, []string{"node", "joe", "joe"}[i])
+	}
+	config := quick()
+	config.Seeds, config.TLS = startScripted(t, nodes...)[:1], &TLS{CAFile: fixtures(t, "tls/ca.pem")}
+	config.Retry.AttemptsMax = 5
+	client := connect(t, config)
+	allLive(t, client, 3)
+	_, err := client.Get(t.Context(), PathOf("p"), &GetOptions{Read: Freshest})
+	told := wantError(t, err, ErrNoMajority)
+	if !strings.Contains(told.Error(), "of 3 nodes 1 answered, 2 must") || !strings.Contains(told.Error(), "cannot get into") {
+		t.Error(told)
+	}
+	// Where nobody lets it in, that is told at once.
+	nodes[0].stop()
+	until(t, func() bool { return client.Stats().Pool.Connections == 0 })
+	nodes[0].tls = certified(t, "joe")
+	nodes[0].startAgain(t)
+	_, err = client.Get(t.Context(), PathOf("p"), &GetOptions{Read: Freshest})
+	wantError(t, err, ErrDenied)
+}
+
 func TestTheFirstNetworkStaysTheClients(t *testing.T) {
 	one, other := twoNetworks(t, nil)
 	config := quick()

@@ -299,7 +299,11 @@ func (r *reader) askMajority() (answer, int, *Error) {
 			return answer{}, attempt, canceledError(r.ctx, NotDone, "", attempt).because(found.out.reason(missing))
 		}
 		// Whom the client's end, or the call's, has cut off has said nothing.
-		if denied := found.out.verdict(missing); denied != nil && over == nil && now()-started < total {
+		denied := found.out.verdict(missing)
+		if denied != nil && denied.why.notMet && len(found.answered) > 0 {
+			denied = nil // Nobody knows whose those nodes are, and one lets the client in.
+		}
+		if denied != nil && over == nil && now()-started < total {
 			if r.isClosing.Load() {
 				return answer{}, attempt, closedError(attempt)
 			}
@@ -384,7 +388,11 @@ func (r *reader) askRound(m *majority, asked []*target, attempt, needed int, t t
 			c, err := r.pool.getAt(ctx, one.place(), t.end, forCall)
 			if err == nil {
 				found.life = life{c.name, c.incarnation}
+				sent := now()
 				found.message, err = c.request(ctx, appendGet(nil, r.path, true), t)
+				if err != nil && err.kind == tryTimedOut && ctx.Err() == nil {
+					r.pool.onTimeout(one.address, c, sent)
+				}
 			}
 			if err != nil && ctx.Err() == nil {
 				r.counters.failed[classOf(err, true)].Add(1)

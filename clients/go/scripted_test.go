@@ -26,6 +26,7 @@ type scripted struct {
 	tellsNone bool
 	greets    fields // more of its greeting
 	tock      int64  // what its clock shows in all that it answers by itself; 0: it is not told
+	viewsEnd  bool   // each view that is watched ends after its first message
 	cluster   later  // how it answers who it is; nil: at once
 	shards    any    // how it answers which shards have overrides; nil: none has
 	tls       *tls.Config
@@ -343,7 +344,11 @@ func (s *scripted) answer(socket net.Conn, request message) bool {
 		defer s.mu.Unlock()
 		send(socket, fields{"seq": seq, "state": "start", "wseq": 1})
 		send(socket, fields{"seq": seq, "cluster": s.view(), "wseq": 2})
-		s.views = append(s.views, viewer{socket, seq})
+		if s.viewsEnd {
+			send(socket, fields{"seq": seq, "state": "end", "wseq": 3})
+		} else {
+			s.views = append(s.views, viewer{socket, seq})
+		}
 		return true
 	case action == "list_shards" && s.shards != nil:
 		reply = s.shards

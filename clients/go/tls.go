@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 
 	"distkv.example/client/internal/msgpack"
 )
@@ -32,7 +34,7 @@ type TLS struct {
 	// the two.
 	CAHash []byte
 	CAFile string
-	// CertFile and KeyFile are a client certificate (PEM).
+	// CertFile and KeyFile are a client certificate (PEM) and its private key. Without KeyFile, CertFile has both.
 	CertFile, KeyFile string
 
 	ticket *ticketCertificate // in place of CertFile and KeyFile
@@ -53,6 +55,8 @@ func (t *TLS) prepare(log *slog.Logger) error {
 		names = append(names, t.CAFile)
 	}
 	switch {
+	case t.KeyFile != "" && t.CertFile == "":
+		return usage("TLS.KeyFile needs TLS.CertFile, which has the certificate for that key")
 	case t.CertFile != "":
 		t.CertFile, t.KeyFile = wholeName(t.CertFile), wholeName(cmp.Or(t.KeyFile, t.CertFile))
 		names = append(names, t.CertFile, t.KeyFile)
@@ -71,12 +75,12 @@ func (t *TLS) prepare(log *slog.Logger) error {
 func (t *TLS) read() (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{tlsProtocol}, SessionTicketsDisabled: true}
 	if t.CAFile != "" {
-		pem, err := os.ReadFile(t.CAFile)
+		text, err := os.ReadFile(t.CAFile)
 		if err != nil {
 			return nil, fmt.Errorf("the file with the CA cannot be used: %w", err)
 		}
 		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
+		if !config.RootCAs.AppendCertsFromPEM(text) {
 			return nil, errors.New("the file with the CA cannot be used: it has no certificate")
 		}
 	}
@@ -85,6 +89,9 @@ func (t *TLS) read() (*tls.Config, error) {
 	switch {
 	case t.CertFile != "":
 		certificate, err = tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+		if err != nil && t.KeyFile == t.CertFile && hasNoKey(t.CertFile) {
+			return nil, errors.New("the client certificate cannot be used: TLS.KeyFile is missing: TLS.CertFile has no private key")
+		}
 		if err != nil {
 			return nil, fmt.Errorf("the client certificate cannot be used: %w", err)
 		}
@@ -99,6 +106,17 @@ func (t *TLS) read() (*tls.Config, error) {
 	// Also where it is of no CA that the node names: then the node says that it refuses it, and not that somebody must log in.
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificate, nil }
 	return config, nil
+}
+
+// hasNoKey tells whether a file can be read, and has no private key.
+func hasNoKey(file string) bool {
+	text, err := os.ReadFile(file)
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if strings.HasSuffix(block.Type, "PRIVATE KEY") {
+			return false
+		}
+	}
+	return err == nil
 }
 
 func privateKey(der []byte) (any, error) {

@@ -34,6 +34,8 @@ type topology struct {
 	stats     TopologyStats
 	failure   connectFailure // the last time that all were tried
 	watched   *stream        // the views of the node that is watched; nil while none is
+	since     instant        // when the first of them came
+	isDoubted bool           // another node is asked instead, because they have proved wrong
 	askAgain  instant        // from then on a wrong view may be asked for anew
 	changed   chan struct{}
 	listeners map[int]func(TopologyChange)
@@ -105,7 +107,7 @@ func (t *topology) askAnew(name string) {
 	watched, moment := t.watched, now()
 	isDue := watched != nil && moment >= t.askAgain
 	if isDue {
-		t.askAgain = moment + askAnewAfter
+		t.askAgain, t.isDoubted = moment+askAnewAfter, true
 	}
 	t.mu.Unlock()
 	if isDue {
@@ -206,7 +208,7 @@ func (t *topology) follow(ctx context.Context) {
 	takesAny := false
 	var unready []address
 	for ctx.Err() == nil {
-		var isFollowed, isOld, isNotReady bool
+		var isFollowed, hasLasted, isDoubted, isOld, isNotReady bool
 		var failure connectFailure
 		candidates := t.candidates(last)
 		if takesAny {
@@ -232,6 +234,7 @@ func (t *topology) follow(ctx context.Context) {
 			if found == followed {
 				t.mu.Lock()
 				t.stats.Lost++
+				hasLasted, isDoubted = now()-t.since >= t.config.RetryDelayMax, t.isDoubted
 				t.mu.Unlock()
 				last, isFollowed = candidate, true
 				break
@@ -242,7 +245,14 @@ func (t *topology) follow(ctx context.Context) {
 			}
 		}
 		if isFollowed {
-			delay, takesAny = t.config.RetryDelay, false
+			takesAny = false
+			if hasLasted {
+				delay = t.config.RetryDelay
+			}
+			// One that breaks again and again, as behind something that cuts it off, counts as a round in vain.
+			if !hasLasted && !isDoubted {
+				delay = t.pause(ctx, delay)
+			}
 			continue
 		}
 		takesAny = isNotReady
@@ -258,10 +268,14 @@ func (t *topology) follow(ctx context.Context) {
 			t.notify()
 			t.mu.Unlock()
 		}
-		// From half of a delay to all of it, so that many clients do not come at the same moment.
-		wait(ctx, time.Duration(float64(delay)*(0.5+rand.Float64()/2)))
-		delay = min(delay*2, t.config.RetryDelayMax)
+		delay = t.pause(ctx, delay)
 	}
+}
+
+// pause waits from half of a delay to all of it, so that many clients do not come at the same moment; it returns the next delay.
+func (t *topology) pause(ctx context.Context, delay time.Duration) time.Duration {
+	wait(ctx, time.Duration(float64(delay)*(0.5+rand.Float64()/2)))
+	return min(delay*2, t.config.RetryDelayMax)
 }
 
 // wait waits for a while, or until the context ends; it tells whether the time has passed.
@@ -339,7 +353,7 @@ func (t *topology) followOne(ctx context.Context, candidate address, takesAny bo
 		return notReady, nil
 	}
 	t.mu.Lock()
-	t.stats.Watching, t.watched = candidate.String(), s
+	t.stats.Watching, t.watched, t.since, t.isDoubted = candidate.String(), s, now(), false
 	t.mu.Unlock()
 	for nodes != nil {
 		t.apply(nodes, source)

@@ -2,6 +2,7 @@ package distkv
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"time"
 
@@ -53,7 +54,8 @@ func Encode(v any) (Value, error) {
 func (v Value) Decode(into any) error { return decodeInto(v, into) }
 
 // Any is the value as Go's own types: nil, bool, int64, uint64 (beyond int64), float64, string, []byte, []any,
-// map[string]any, [Map] where a key is no text, or comes twice, *big.Int, [Path], time.Time, [Ext].
+// map[string]any, [Map] where a key is no text, or comes twice, *big.Int, [Path], time.Time, [Ext]: also for a time that is
+// more than 292 billion years away, for whose year time.Time has no room.
 func (v Value) Any() (any, error) { return decodeAny(v) }
 
 // String is for people.
@@ -248,7 +250,13 @@ func extension(kind int8, data []byte) any {
 	return Ext{kind, append([]byte{}, data...)}
 }
 
-// timeOf reads MessagePack's own form of a time.
+// The first and the last second that a [time.Time] has a year for.
+const (
+	timeMin = -9223372028715321600
+	timeMax = math.MaxInt64 - 62135596800
+)
+
+// timeOf reads MessagePack's own form of a time. False: it is none, or of a year that [time.Time] would tell wrong.
 func timeOf(data []byte) (time.Time, bool) {
 	number := func(b []byte) (n uint64) {
 		for _, c := range b {
@@ -268,7 +276,7 @@ func timeOf(data []byte) (time.Time, bool) {
 	default:
 		return time.Time{}, false
 	}
-	if nanos >= 1e9 {
+	if nanos >= 1e9 || seconds < timeMin || seconds > timeMax {
 		return time.Time{}, false
 	}
 	return time.Unix(seconds, nanos).UTC(), true

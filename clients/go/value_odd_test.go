@@ -4,6 +4,7 @@ import (
 	"math"
 	"reflect"
 	"testing"
+	"time"
 )
 
 // Values in types that are seldom used: what fits comes back, what does not is an error, and nothing panics or is lost.
@@ -39,6 +40,28 @@ func TestWhatIsWrittenComesBackInOddTypes(t *testing.T) {
 	path := base()
 	put(t, client, path, [2]octet{1, 2}, nil)
 	put(t, client, path, 1, &PutOptions{IfValue: [2]octet{1, 2}})
+}
+
+// Go's years wrap around before its seconds do.
+func TestATimeThatGoHasNoYearForIsKeptAsItIs(t *testing.T) {
+	at := func(seconds int64) Value { return appendTime(nil, time.Unix(seconds, 7)) }
+	for _, seconds := range []int64{timeMin, timeMin + 1, 0, timeMax - 1, timeMax} {
+		found, err := at(seconds).Any()
+		if when, isTime := found.(time.Time); err != nil || !isTime || when.Unix() != seconds || (when.Year() < 0) != (seconds < 0) {
+			t.Errorf("%d: %v, %v", seconds, found, err)
+		}
+	}
+	for _, seconds := range []int64{math.MinInt64, timeMin - 1, timeMax + 1, math.MaxInt64} {
+		found, err := at(seconds).Any()
+		kept, isExt := found.(Ext)
+		if err != nil || !isExt || kept.Type != extTime {
+			t.Errorf("%d: %v, %v", seconds, found, err)
+		}
+		if again, err := Encode(found); err != nil || string(again) != string(at(seconds)) {
+			t.Errorf("%d: %x, %v", seconds, []byte(again), err)
+		}
+		wantError(t, at(seconds).Decode(new(time.Time)), ErrBadValue)
+	}
 }
 
 func TestPointersAreNoLevelsWhereAValueIsRead(t *testing.T) {

@@ -40,7 +40,7 @@ pub(crate) fn config(told: &Json) -> Result<ClientConfig, Failed> {
             "failure_memory_max" => pool.failure_memory_max = time()?,
             "probe_after" => pool.probe_after = time()?,
             "probe_timeout" => pool.probe_timeout = time()?,
-            "connect_timeout" => pool.options.connect_timeout = time()?,
+            "connect_timeout" => pool.connect_timeout = time()?,
             "connections_per_node" => pool.connections_per_node = number()?,
             "busy_at" => pool.busy_at = number()?,
             "connect_deadline" => config = config.connect_deadline(time()?),
@@ -65,8 +65,7 @@ pub(crate) fn config(told: &Json) -> Result<ClientConfig, Failed> {
             _ => return Err(Failed::Order(format!("there is no setting {name}"))),
         }
     }
-    pool.options.access = access;
-    let config = config.pool(pool).retry(retry).topology(topology);
+    let config = config.access(access).pool(pool).retry(retry).topology(topology);
     Ok(config.watch_memory(watch_paths, watch_bytes))
 }
 

@@ -2,11 +2,13 @@
 
 use distkv_access::users::Role;
 use distkv_http::header::{HeaderValue, RETRY_AFTER};
-use distkv_http::{Reply, StatusCode};
+use distkv_http::{Conversions, Reply, StatusCode};
 
+use crate::client::message::map_items;
 use crate::client::{Fields, Message};
 use crate::crowd::shares::Holder;
 use crate::model::ids::Incarnation;
+use crate::model::value::write::write_map_len;
 use crate::protocol::client::ClientError;
 use crate::server::local_client::{Charge, LocalClient};
 
@@ -15,7 +17,11 @@ pub struct Client {
     inner: LocalClient,
     /// The number of that request.
     seq: u64,
+    conversions: Conversions,
 }
+
+/// To look through a message that is longer than this takes a turn: it may have millions of parts.
+const LONG_MESSAGE_BYTES: usize = 64 << 10;
 
 /// Why a request failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,10 +33,11 @@ pub struct Failure {
 }
 
 impl Client {
-    pub(super) fn new(mut inner: LocalClient) -> Self {
+    /// `conversions`: the turns of the port that it has come in by.
+    pub(super) fn new(mut inner: LocalClient, conversions: Conversions) -> Self {
         // A program that asks by HTTP can ask again, or elsewhere, so it need not wait for the node to be ready.
         inner.send(&crate::client::message::encode_settings(0, true));
-        Self { inner, seq: 0 }
+        Self { inner, seq: 0, conversions }
     }
 
     /// What the client may do with the node as a whole at this moment; none: it must log in first.
@@ -45,6 +52,11 @@ impl Client {
         self.inner.must_log_in()
     }
 
+    /// The turns of long conversions.
+    pub(super) fn conversions(&self) -> &Conversions {
+        &self.conversions
+    }
+
     /// Whose shares it takes from: its user's, or those of all from its host.
     pub(super) fn holder(&self) -> Holder {
         self.inner.holder()
@@ -52,6 +64,24 @@ impl Client {
 
     pub(super) fn node_of(&self, incarnation: Incarnation) -> Option<String> {
         self.inner.node_of(incarnation)
+    }
+
+    /// Charges the clients' memory with what is kept of an answer.
+    pub(super) fn keep(&mut self, bytes: usize) {
+        self.inner.keep(bytes);
+    }
+
+    /// Whether it must end: [`Client::closed`] tells why.
+    pub(super) fn is_closing(&self) -> bool {
+        self.inner.is_closing()
+    }
+
+    /// Ends; why.
+    pub(super) async fn closed(&mut self) -> Failure {
+        match self.next().await {
+            Err(failure) => failure,
+            Ok(_) => Failure::ended(),
+        }
     }
 
     pub(super) fn into_charge(self, bytes: usize) -> Charge {
@@ -76,7 +106,14 @@ impl Client {
     /// # Errors
     /// [`Failure`].
     pub(crate) async fn next(&mut self) -> Result<Option<Message>, Failure> {
-        while let Some(bytes) = self.inner.next().await {
+        while let Some(mut bytes) = self.inner.next().await {
+            let mut _turn = None;
+            if bytes.len() > LONG_MESSAGE_BYTES {
+                self.inner.keep(bytes.len());
+                let holder = self.inner.holder();
+                _turn = Some(self.conversions.turn_to_write(&holder).await);
+                bytes = with_the_longest_last(bytes);
+            }
             if let Some(message) = self.read(&bytes)? {
                 return Ok(Some(message));
             }
@@ -149,6 +186,23 @@ impl Client {
             }
         }
     }
+}
+
+/// The same message with its longest field last: who looks for another one does not pass over all parts of that each time.
+fn with_the_longest_last(message: Vec<u8>) -> Vec<u8> {
+    let pairs: Vec<_> = map_items(&message).collect();
+    let Some((longest, _)) = pairs.iter().enumerate().max_by_key(|(_, (_, value))| value.len())
+    else {
+        return message;
+    };
+    let others = pairs.iter().enumerate().filter(|(n, _)| *n != longest).map(|(_, pair)| pair);
+    let mut out = Vec::with_capacity(message.len());
+    write_map_len(pairs.len(), &mut out);
+    for (key, value) in others.chain(pairs.get(longest)) {
+        out.extend_from_slice(key);
+        out.extend_from_slice(value);
+    }
+    out
 }
 
 impl Failure {
@@ -225,5 +279,23 @@ impl From<ClientError> for Failure {
 impl From<Failure> for Reply {
     fn from(failure: Failure) -> Self {
         failure.reply()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_field_comes_last_and_all_are_there() {
+        let mut fields = Fields::new();
+        fields.u64("tock", 7).str("value", "a long one").u64("seq", 1).bool("is", true);
+        let message = Message::new(&with_the_longest_last(fields.encode())).unwrap();
+        let names: Vec<&str> = message.fields().map(|(name, _)| name).collect();
+        assert_eq!(names, ["tock", "seq", "is", "value"]);
+        assert_eq!((message.u64("tock"), message.str("value")), (Some(7), Some("a long one")));
+        for none in [&b"\x80"[..], b"\x05"] {
+            assert_eq!(with_the_longest_last(none.to_vec()), none);
+        }
     }
 }

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value as Json, json};
 
 use super::client::Failure;
+use super::told::{Told, unreadable};
 use crate::client::chain::ChainEvent;
 use crate::client::{Chain, Fields, Message};
 use crate::model::ids::Incarnation;
@@ -120,23 +121,20 @@ pub(super) fn number(number: u64) -> Json {
     }
 }
 
-/// A MessagePack value as JSON.
+/// A short MessagePack value as JSON: what a client has stored is [`Told`].
 pub(super) fn value(bytes: &[u8]) -> Result<Json, Failure> {
-    safe_json_from_msgpack(bytes).map_err(|error| Failure {
-        code: String::from("internal"),
-        text: format!("the value cannot be told as JSON: {error}"),
-    })
+    safe_json_from_msgpack(bytes).map_err(|error| unreadable(&error))
 }
 
 /// An entry's version, as a message has it: `value` unless it was deleted, `etag`, `chain` (events, newest first), `tock`,
 /// `time` (when it was made) if it is known.
-pub(super) fn version(message: &Message) -> Result<Map<String, Json>, Failure> {
-    let mut out = Map::new();
+pub(super) fn version(message: &Message, told: &mut Told) {
     if let Some(bytes) = message.get("value") {
-        out.insert("value".into(), value(bytes)?);
+        told.name("value").value(bytes);
     }
-    add_labels(message, &mut out);
-    Ok(out)
+    let mut labels = Map::new();
+    add_labels(message, &mut labels);
+    told.fields(&labels);
 }
 
 /// Adds `etag`, `chain`, `tock` and, if it is known, `time`.
@@ -171,12 +169,12 @@ pub(super) fn ask_for_chain(fields: &mut Fields) {
     fields.u64("nchain", CHAIN_EVENTS).bool("with_time", true);
 }
 
-/// The same with its path in front.
-pub(super) fn entry(path: &Path, message: &Message) -> Result<Map<String, Json>, Failure> {
-    let mut out = Map::new();
-    out.insert("path".into(), path.to_string().into());
-    out.extend(version(message)?);
-    Ok(out)
+/// The same as an object, with its path in front.
+pub(super) fn entry(path: &Path, message: &Message, told: &mut Told) -> Result<(), Failure> {
+    told.text("{").field("path", &path.to_string().into());
+    version(message, told);
+    told.text("}");
+    Ok(())
 }
 
 /// All fields of a reply but its number.
@@ -194,23 +192,25 @@ pub(super) fn broken(what: &str) -> Failure {
 }
 
 /// A conflict, as a message has it.
-pub(super) fn conflict(path: &Path, message: &Message) -> Result<Map<String, Json>, Failure> {
-    let mut out = Map::new();
-    out.insert("path".into(), path.to_string().into());
+pub(super) fn conflict(path: &Path, message: &Message, told: &mut Told) -> Result<(), Failure> {
+    told.text("{").field("path", &path.to_string().into());
     let broken = || broken("a conflict");
     let bytes = message.get("conflict").ok_or_else(broken)?;
     let conflict = Message::new(bytes).map_err(|_| broken())?;
-    out.insert("number".into(), number(conflict.u64("number").unwrap_or_default()));
-    out.insert("changed".into(), conflict.bool("changed").unwrap_or_default().into());
+    told.field("number", &number(conflict.u64("number").unwrap_or_default()));
+    told.field("changed", &conflict.bool("changed").unwrap_or_default().into());
     for side in ["winner", "loser"] {
         let bytes = conflict.get(side).ok_or_else(broken)?;
         let message = Message::new(bytes).map_err(|_| broken())?;
-        out.insert(side.into(), Json::Object(version(&message)?));
+        told.name(side).text("{");
+        version(&message, told);
+        told.text("}");
     }
     if let Some(dropped) = message.u64("dropped") {
-        out.insert("dropped".into(), number(dropped));
+        told.field("dropped", &number(dropped));
     }
-    Ok(out)
+    told.text("}");
+    Ok(())
 }
 
 #[cfg(test)]

@@ -2,11 +2,12 @@
 //! the description of this API.
 
 use distkv_http::{JSON, Reply, StatusCode};
-use serde_json::{Map, Value as Json, json};
+use serde_json::Map;
 
 use super::client::{Client, Failure};
 use super::entry;
 use super::place::Parameters;
+use super::told::{Pace, Told};
 use super::value::charged;
 use crate::client::message::array_items;
 use crate::client::{Fields, Message};
@@ -71,6 +72,7 @@ pub(super) async fn reply(
 pub(super) async fn history(
     mut client: Client,
     mut parameters: Parameters,
+    pace: Pace,
 ) -> Result<Reply, Failure> {
     let path = parameters.take("path").map(|path| path.parse::<Path>()).transpose();
     let path = path.map_err(|error| Failure::bad_request(error.to_string()))?;
@@ -91,58 +93,62 @@ pub(super) async fn history(
     parameters.end()?;
     let message = client.call("history", &fields).await?;
     let within = |name| message.get(name).and_then(|bytes| Message::new(bytes).ok());
-    let mut items = Vec::new();
+    let mut told = Told::default();
+    told.text("{").name("items").text("[");
     for row in array_items(message.get("result").unwrap_or_default()) {
-        items.push(change(&Message::new(row).map_err(|_| entry::broken("a change"))?)?);
+        let row = Message::new(row).map_err(|_| entry::broken("a change"))?;
+        change(&row, told.comma());
+    }
+    told.text("]").name("before");
+    match within("before") {
+        Some(before) => change(&before, &mut told),
+        None => drop(told.text("null")),
     }
     let mut reach = Map::new();
     if let Some(told) = within("reach") {
         reach.extend(entry::time_of(&told, "time").map(|time| ("time".into(), time.into())));
         reach.extend(told.u64("tock").map(|tock| ("tock".into(), entry::number(tock))));
     }
-    let mut told = json!({
-        "items": items,
-        "before": within("before").map(|before| change(&before)).transpose()?,
-        "reach": reach,
-        "cut": message.bool("cut").unwrap_or_default(),
-        "gaps": message.bool("gaps").unwrap_or_default(),
-    });
-    if let (Some(holes), Some(fields)) = (message.get("holes"), told.as_object_mut()) {
-        fields.insert("holes".into(), entry::value(holes)?);
+    told.field("reach", &reach.into());
+    told.field("cut", &message.bool("cut").unwrap_or_default().into());
+    told.field("gaps", &message.bool("gaps").unwrap_or_default().into());
+    if let Some(holes) = message.get("holes") {
+        told.field("holes", &entry::value(holes)?);
         if let Some(more) = message.u64("more_holes") {
-            fields.insert("more_holes".into(), entry::number(more));
+            told.field("more_holes", &entry::number(more));
         }
     }
-    let text = format!("{told}\n");
+    told.text("}\n");
+    drop(message);
     let mut reply = Reply::new(StatusCode::OK, JSON, Vec::new());
-    reply.content = charged(client, text.into_bytes());
+    reply.content = told.content(client, pace).await?;
     Ok(reply)
 }
 
 /// A change, in the words of this API.
-fn change(row: &Message) -> Result<Json, Failure> {
-    let mut out = Map::new();
+fn change(row: &Message, told: &mut Told) {
+    told.text("{");
     if let Some(bytes) = row.get("value") {
-        out.insert("value".into(), entry::value(bytes)?);
+        told.name("value").value(bytes);
     }
     if let Some(event) = row.str("event") {
         if let Some(label) = entry::etag_of(event) {
-            out.insert("etag".into(), label.into());
+            told.field("etag", &label.into());
         }
-        out.insert("event".into(), event.into());
+        told.field("event", &event.into());
     }
     if let Some(tock) = row.u64("version_tock") {
-        out.insert("tock".into(), entry::number(tock));
+        told.field("tock", &entry::number(tock));
     }
     for (name, field) in [("time", "made"), ("came", "time")] {
         if let Some(time) = entry::time_of(row, field) {
-            out.insert(name.into(), time.into());
+            told.field(name, &time.into());
         }
     }
     for flag in ["purged", "before_unknown"] {
         if row.bool(flag) == Some(true) {
-            out.insert(flag.into(), true.into());
+            told.field(flag, &true.into());
         }
     }
-    Ok(Json::Object(out))
+    told.text("}");
 }

@@ -11,12 +11,14 @@
 //! | `trees` | children, trees, event streams, conflicts |
 //! | `lists` | an entry's changes, the node's state, its network, the description of this API |
 //! | `entry` | how an entry is told |
+//! | `told` | values as JSON, made piece by piece |
 
 mod client;
 mod entry;
 mod lists;
 mod place;
 mod rights;
+mod told;
 mod trees;
 mod value;
 
@@ -29,6 +31,7 @@ use futures::stream::BoxStream;
 pub use client::{Client, Failure};
 use place::Parameters;
 pub use rights::Token;
+use told::Pace;
 
 use crate::model::path::Path;
 use crate::server::local_client::LocalClient;
@@ -88,11 +91,13 @@ impl Api {
             }
             "/v1/conflicts" => {
                 let client = self.enter(&request, false).await?;
-                return Ok(trees::conflicts(client, parameters).await?);
+                let pace = Pace::of(&client);
+                return Ok(trees::conflicts(client, parameters, pace).await?);
             }
             "/v1/history" => {
                 let client = self.enter(&request, false).await?;
-                return Ok(lists::history(client, parameters).await?);
+                let pace = Pace::of(&client);
+                return Ok(lists::history(client, parameters, pace).await?);
             }
             "/v1/status" => "status",
             "/v1/members" => "members",
@@ -117,16 +122,17 @@ impl Api {
             }
             return value::write(client, request, path, parameters).await;
         }
+        let pace = Pace::of(&client);
         let asked = ["children", "tree", "watch"].map(|view| parameters.flag(view));
         let [children, tree, watch] = asked;
         Ok(match (children?, tree?, watch?) {
             (false, false, false) => {
                 parameters.end()?;
-                value::get(client, &request, path).await?
+                value::get(client, &request, path, pace).await?
             }
             (true, false, false) => trees::children(client, path, parameters).await?,
-            (false, true, false) => trees::tree(client, path, parameters).await?,
-            (false, false, true) => trees::watch(client, path, parameters).await?,
+            (false, true, false) => trees::tree(client, path, parameters, pace).await?,
+            (false, false, true) => trees::watch(client, path, parameters, pace).await?,
             _ => {
                 let text = "ask for one of children, tree and watch";
                 return Err(Failure::bad_request(text).reply());

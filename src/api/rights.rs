@@ -50,7 +50,9 @@ impl Api {
     /// The answer: who asks is not known, or may not do that here.
     pub(super) async fn enter(&self, request: &Request, writes: bool) -> Result<Client, Reply> {
         let opened = self.host.client(request.peer);
-        let mut client = opened.map(Client::new).map_err(|failure| failure.reply())?;
+        let mut client = opened
+            .map(|inner| Client::new(inner, request.conversions.clone()))
+            .map_err(|failure| failure.reply())?;
         let bearer = bearer(request)?;
         if bearer.is_some() && !request.is_private() {
             let text = "a secret would go through the network in plain text, so none is taken here; ask on the \

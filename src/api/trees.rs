@@ -3,13 +3,14 @@
 use std::io;
 
 use bytes::Bytes;
-use distkv_http::{Event, JSON, JSON_LINES, Reply, StatusCode};
+use distkv_http::{Event, EventPart, JSON, JSON_LINES, Reply, StatusCode};
 use futures::stream::{self, BoxStream, StreamExt as _};
 use serde_json::{Map, Value as Json, json};
 
 use super::client::{Client, Failure};
 use super::entry;
 use super::place::{self, Parameters};
+use super::told::{self, PIECE_BYTES, Pace, Told};
 use super::value::charged;
 use crate::client::message::encode_settings;
 use crate::client::{Fields, Message};
@@ -22,8 +23,6 @@ const CHILDREN_MAX: u64 = 1_000;
 const CHILDREN: u64 = 200;
 /// A child's value is shown if its JSON text has at most so many bytes; of a longer one the beginning.
 const SHOWN_BYTES: usize = 200;
-/// Lines are sent together until they have so many bytes.
-const PART_BYTES: usize = 32 << 10;
 /// The window of the streams that find out whether there is something below a child: their start, and one entry.
 const PEEK_WINDOW: u64 = 3;
 
@@ -181,15 +180,10 @@ fn child(message: &Message) -> Result<Map<String, Json>, Failure> {
         out.insert("deleted".into(), true.into());
         return Ok(out);
     };
-    // A long MessagePack value is no short text.
-    let value = entry::value(bytes)?;
-    let text = value.to_string();
-    if text.len() <= SHOWN_BYTES {
-        out.insert("value".into(), value);
-    } else {
-        let end = text.floor_char_boundary(SHOWN_BYTES);
-        out.insert("start".into(), text.get(..end).unwrap_or_default().into());
-    }
+    match told::shown(bytes, SHOWN_BYTES)? {
+        Ok(value) => out.insert("value".into(), value),
+        Err(start) => out.insert("start".into(), start.into()),
+    };
     entry::add_labels(message, &mut out);
     out.remove("chain");
     Ok(out)
@@ -230,6 +224,7 @@ pub(super) async fn tree(
     client: Client,
     top: &Path,
     mut parameters: Parameters,
+    pace: Pace,
 ) -> Result<Reply, Failure> {
     let depth = parameters.number("depth")?;
     parameters.end()?;
@@ -240,14 +235,15 @@ pub(super) async fn tree(
         fields.u64("max_depth", depth);
     }
     let entries = Entries::begin(client, top, action, &fields).await?;
-    let holder = entries.client.holder();
-    Ok(Reply::parts(JSON_LINES, lines(entries, entry::entry), holder))
+    let holder = pace.holder();
+    Ok(Reply::parts(JSON_LINES, lines(entries, entry::entry, pace), holder))
 }
 
 /// `GET /v1/conflicts`.
 pub(super) async fn conflicts(
     client: Client,
     mut parameters: Parameters,
+    pace: Pace,
 ) -> Result<Reply, Failure> {
     let mut fields = Fields::new();
     for name in ["since", "limit"] {
@@ -262,34 +258,71 @@ pub(super) async fn conflicts(
     fields.path("path", &path);
     entry::ask_for_chain(&mut fields);
     let entries = Entries::begin(client, &path, "conflicts", &fields).await?;
-    let holder = entries.client.holder();
-    Ok(Reply::parts(JSON_LINES, lines(entries, entry::conflict), holder))
+    let holder = pace.holder();
+    Ok(Reply::parts(JSON_LINES, lines(entries, entry::conflict, pace), holder))
 }
 
-/// A message as the fields of a line.
-type Shape = fn(&Path, &Message) -> Result<Map<String, Json>, Failure>;
+/// Tells a message as an object.
+type Shape = fn(&Path, &Message, &mut Told) -> Result<(), Failure>;
+
+/// What makes a stream's text: its entries, and what was begun and is not all written.
+struct Telling {
+    entries: Entries,
+    begun: Option<Told>,
+    pace: Pace,
+}
+
+impl Telling {
+    /// Goes on with what was begun, until `text` has [`PIECE_BYTES`] or that is over: then it is true.
+    ///
+    /// # Errors
+    /// A value cannot be read, or the client must end.
+    async fn go_on(&mut self, text: &mut String) -> Result<bool, Failure> {
+        let Some(told) = &mut self.begun else { return Ok(true) };
+        if told.is_long() {
+            self.entries.client.keep(told.kept_bytes());
+        }
+        let is_over = told.fill(text, &self.pace).await?;
+        if self.entries.client.is_closing() {
+            return Err(self.entries.client.closed().await);
+        }
+        if is_over {
+            self.begun = None;
+        }
+        Ok(is_over)
+    }
+}
 
 /// A line of JSON for each message. A failure cuts it, so that nobody takes a part for all.
-fn lines(entries: Entries, shape: Shape) -> BoxStream<'static, io::Result<Bytes>> {
-    let parts = stream::unfold(Some(entries), move |entries| async move {
-        let mut entries = entries?;
+fn lines(entries: Entries, shape: Shape, pace: Pace) -> BoxStream<'static, io::Result<Bytes>> {
+    let telling = Telling { entries, begun: None, pace };
+    let parts = stream::unfold(Some(telling), move |telling| async move {
+        let mut telling = telling?;
         let mut text = String::new();
-        loop {
-            let line = match entries.next().await {
-                Ok(Some(Said::Of(path, message))) => shape(&path, &message),
+        let failure = loop {
+            match telling.go_on(&mut text).await {
+                Ok(_) if text.len() >= PIECE_BYTES => {
+                    return Some((Ok(Bytes::from(text)), Some(telling)));
+                }
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(failure) => break failure,
+            }
+            let mut told = Told::default();
+            let shaped = match telling.entries.next().await {
+                Ok(Some(Said::Of(path, message))) => shape(&path, &message, &mut told),
                 Ok(Some(Said::State(..))) => continue,
                 Ok(None) if text.is_empty() => return None,
                 Ok(None) => return Some((Ok(Bytes::from(text)), None)),
                 Err(failure) => Err(failure),
             };
-            match line {
-                Ok(line) => text.push_str(&format!("{}\n", Json::Object(line))),
-                Err(failure) => return Some((Err(io::Error::other(failure.text)), None)),
+            if let Err(failure) = shaped {
+                break failure;
             }
-            if text.len() >= PART_BYTES {
-                return Some((Ok(Bytes::from(text)), Some(entries)));
-            }
-        }
+            told.text("\n");
+            telling.begun = Some(told);
+        };
+        Some((Err(io::Error::other(failure.text)), None))
     });
     parts.boxed()
 }
@@ -299,6 +332,7 @@ pub(super) async fn watch(
     client: Client,
     top: &Path,
     mut parameters: Parameters,
+    pace: Pace,
 ) -> Result<Reply, Failure> {
     let mut fields = Fields::at(top);
     let fetches = parameters.flag("fetch")?;
@@ -319,17 +353,30 @@ pub(super) async fn watch(
     }
     parameters.end()?;
     let entries = Entries::begin(client, top, "watch", &fields).await?;
-    let holder = entries.client.holder();
-    Ok(Reply::events(events(entries), holder))
+    let holder = pace.holder();
+    Ok(Reply::event_parts(events(entries, pace), holder))
 }
 
-/// An event for each message; the last one says why there are no further ones.
-fn events(entries: Entries) -> BoxStream<'static, Event> {
-    let events = stream::unfold(Some(entries), |entries| async move {
-        let mut entries = entries?;
+/// An event for each message; the last one says why there are no further ones. One that has begun and fails is cut.
+fn events(entries: Entries, pace: Pace) -> BoxStream<'static, EventPart> {
+    let telling = Telling { entries, begun: None, pace };
+    let parts = stream::unfold(Some(telling), |telling| async move {
+        let mut telling = telling?;
         loop {
-            let event = match entries.next().await {
-                Ok(Some(Said::Of(path, message))) => event(&path, &message),
+            if telling.begun.is_some() {
+                let mut text = String::new();
+                return match telling.go_on(&mut text).await {
+                    Ok(is_end) => {
+                        Some((EventPart { bytes: Bytes::from(text), is_end }, Some(telling)))
+                    }
+                    Err(_) => None,
+                };
+            }
+            match telling.entries.next().await {
+                Ok(Some(Said::Of(path, message))) => match event(&path, &message) {
+                    Ok(told) => telling.begun = Some(told),
+                    Err(failure) => return Some((failed(&failure), None)),
+                },
                 Ok(Some(Said::State(state, message))) => {
                     let name = match state.as_str() {
                         "uptodate" => "uptodate",
@@ -337,32 +384,35 @@ fn events(entries: Entries) -> BoxStream<'static, Event> {
                         _ => continue,
                     };
                     let tock = message.u64("tock").map_or(Json::Null, entry::number);
-                    Ok(Event { name, data: json!({"tock": tock}).to_string() })
+                    let event = Event { name, data: json!({"tock": tock}).to_string() };
+                    return Some((event.into(), Some(telling)));
                 }
-                Ok(None) => Err(Failure::ended()),
-                Err(failure) => Err(failure),
-            };
-            return Some(match event {
-                Ok(event) => (event, Some(entries)),
-                Err(failure) => (failed(&failure), None),
-            });
+                Ok(None) => return Some((failed(&Failure::ended()), None)),
+                Err(failure) => return Some((failed(&failure), None)),
+            }
         }
     });
-    events.boxed()
+    parts.boxed()
 }
 
-fn event(path: &Path, message: &Message) -> Result<Event, Failure> {
-    let (name, fields) = if message.get("conflict").is_some() {
-        ("conflict", entry::conflict(path, message)?)
+/// As it is sent. JSON text has no raw line ends, so its data is one line.
+fn event(path: &Path, message: &Message) -> Result<Told, Failure> {
+    let (name, shape) = if message.get("conflict").is_some() {
+        ("conflict", entry::conflict as Shape)
     } else if message.get("value").is_some() {
-        ("entry", entry::entry(path, message)?)
+        ("entry", entry::entry as Shape)
     } else {
-        ("deleted", entry::entry(path, message)?)
+        ("deleted", entry::entry as Shape)
     };
-    Ok(Event { name, data: Json::Object(fields).to_string() })
+    let mut told = Told::default();
+    told.text("event: ").text(name).text("\ndata: ");
+    shape(path, message, &mut told)?;
+    told.text("\n\n");
+    Ok(told)
 }
 
 /// The event that ends a stream before its time.
-fn failed(failure: &Failure) -> Event {
-    Event { name: "failed", data: json!({"code": failure.code, "error": failure.text}).to_string() }
+fn failed(failure: &Failure) -> EventPart {
+    let data = json!({"code": failure.code, "error": failure.text}).to_string();
+    Event { name: "failed", data }.into()
 }

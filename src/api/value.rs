@@ -10,6 +10,7 @@ use serde_json::{Map, Value as Json, json};
 use super::client::{Client, Failure};
 use super::entry::{self, Labels};
 use super::place::Parameters;
+use super::told::{Pace, Told};
 use super::trees::address;
 use crate::client::{Fields, Message};
 use crate::model::path::Path;
@@ -29,6 +30,8 @@ static CHAIN: HeaderName = HeaderName::from_static("distkv-chain");
 static WID: HeaderName = HeaderName::from_static("distkv-wid");
 /// Answers longer than this are charged to the clients' memory for as long as they go out.
 const CHARGED_BYTES: usize = 64 << 10;
+/// A body of JSON that is longer than this is turned into a value aside, in its turn.
+const LONG_JSON_BYTES: usize = 16 << 10;
 /// How often a write that may meet any version is tried anew because another one came in between.
 const TRIES_MAX: usize = 8;
 
@@ -37,25 +40,29 @@ pub(super) async fn get(
     mut client: Client,
     request: &Request,
     path: &Path,
+    pace: Pace,
 ) -> Result<Reply, Failure> {
     let unless = Labels::read("If-None-Match", request.headers.get_all(IF_NONE_MATCH).iter())?;
     let message = read(&mut client, path).await?;
     let Some(value) = message.get("value") else { return Err(nothing(path)) };
     let label = entry::chain(&message).and_then(|chain| entry::etag(&chain.newest));
     let is_known = matches!((&unless, &label), (Some(unless), Some(label)) if unless.have(label));
-    let (kind, bytes) = match wants_msgpack(request) {
-        _ if is_known => (JSON, Vec::new()),
-        true => (MSGPACK, value.to_vec()),
-        false => (JSON, format!("{}\n", entry::value(value)?).into_bytes()),
-    };
+    let is_msgpack = !is_known && wants_msgpack(request);
+    let kind = if is_msgpack { MSGPACK } else { JSON };
     let mut reply = Reply::new(StatusCode::OK, kind, Vec::new());
-    if is_known {
-        reply.status = StatusCode::NOT_MODIFIED;
-    }
     for (name, field) in labels(&message) {
         reply = reply.with(name, field);
     }
-    reply.content = charged(client, bytes);
+    if is_known {
+        reply.status = StatusCode::NOT_MODIFIED;
+    } else if is_msgpack {
+        reply.content = charged(client, value.to_vec());
+    } else {
+        let mut told = Told::default();
+        told.value(value).text("\n");
+        drop(message);
+        reply.content = told.content(client, pace).await?;
+    }
     Ok(reply.with(VARY, HeaderValue::from_static("Accept")))
 }
 
@@ -84,7 +91,12 @@ pub(super) async fn write(
         let is_msgpack = request.headers.get(CONTENT_TYPE).is_some_and(is_msgpack);
         check_encoding(&request)?;
         let body = std::mem::replace(&mut request.upload, distkv_http::Upload::none());
-        let value = sent_value(&body.read(&client.holder()).await?, is_msgpack)?;
+        let bytes = body.read(&client.holder()).await?;
+        let value = match !is_msgpack && bytes.len() > LONG_JSON_BYTES {
+            false => sent_value(&bytes, is_msgpack)?,
+            true => long_value(&mut client, &bytes).await?,
+        };
+        drop(bytes);
         fields.raw("value", value.as_bytes());
         ("set_value", "set_internal")
     };
@@ -101,7 +113,8 @@ pub(super) async fn write(
                     && matches!(condition, Condition::Any)
                     && last_try > 0 => {}
             Err(failure) if failure.status() == StatusCode::PRECONDITION_FAILED => {
-                return Ok(unmet(&mut client, path, &condition.told(failure)).await);
+                let pace = Pace::of(&client);
+                return Ok(unmet(client, path, &condition.told(failure), pace).await?);
             }
             Err(failure) => return Err(failure.reply()),
         }
@@ -251,15 +264,27 @@ fn written(method: &Method, is_new: bool, condition: &Condition, message: &Messa
 }
 
 /// The answer to a write whose precondition did not hold: with what is there, as far as the client may see it.
-async fn unmet(client: &mut Client, path: &Path, failure: &Failure) -> Reply {
-    let present = match read(client, path).await {
+async fn unmet(
+    mut client: Client,
+    path: &Path,
+    failure: &Failure,
+    pace: Pace,
+) -> Result<Reply, Failure> {
+    let mut told = Told::default();
+    told.text("{").field("code", &failure.code.as_str().into());
+    told.field("error", &failure.text.as_str().into()).name("entry");
+    match read(&mut client, path).await {
         Ok(message) if message.get("value").is_some() => {
-            entry::version(&message).map_or(Json::Null, Json::Object)
+            told.text("{");
+            entry::version(&message, &mut told);
+            told.text("}");
         }
-        _ => Json::Null,
-    };
-    let body = json!({"code": failure.code, "error": failure.text, "entry": present});
-    Reply::new(failure.status(), JSON, format!("{body}\n"))
+        _ => drop(told.text("null")),
+    }
+    told.text("}\n");
+    let mut reply = Reply::new(failure.status(), JSON, Vec::new());
+    reply.content = told.content(client, pace).await?;
+    Ok(reply)
 }
 
 /// `ETag`, `Distkv-Tock`, `Distkv-Time` and `Distkv-Chain`.
@@ -280,6 +305,15 @@ fn labels(message: &Message) -> Vec<(HeaderName, HeaderValue)> {
 fn nothing(path: &Path) -> Failure {
     let text = format!("there is no value at {path}");
     Failure { code: String::from("not_found"), text }
+}
+
+/// The value that a long body of JSON says. While it is worked on, other threads run the tasks of others; and only a few are
+/// worked on at once.
+async fn long_value(client: &mut Client, body: &[u8]) -> Result<Value, Failure> {
+    // What the conversion takes besides is bounded by how many there are at once.
+    client.keep(body.len());
+    let (conversions, holder) = (client.conversions().clone(), client.holder());
+    conversions.parse(&holder, || sent_value(body, false)).await
 }
 
 /// The value that a body says.

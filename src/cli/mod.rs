@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use distkv_command::output::typed;
-use distkv_command::signals::survive_file_limit;
+use distkv_command::signals::{Kept, survive_file_limit};
 use distkv_command::{error, following, remote, say, signals};
 
 use crate::rt;
@@ -68,8 +68,8 @@ Paths:
   false; `:e` is the empty string, `:vabc` a byte string, `:y616263` the same
   in hexadecimal. Within a string, `:.` is a dot, `::` a colon, `:_` a space,
   `:u0009` the character of that number (four hexadecimal digits): so commands
-  print control characters, and what they print can be typed. With --json,
-  paths have the characters themselves.
+  print control characters and others that nobody sees, and what they print can
+  be typed. With --json, paths have the characters themselves.
   `:'x',1` is the array (\"x\", 1), `:('x',)` an array of one item; quote them
   for the shell. `:` alone is the root; the subtree `:n` belongs to the system.
   A path has at most 64 elements, and 4096 bytes as MessagePack.
@@ -268,8 +268,9 @@ pub fn command() -> clap::Command {
 
 /// Runs one command line (the program's name first), to its end. Prints what there is to print.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    survive_file_limit();
     let args: Vec<OsString> = args.into_iter().collect();
+    let kept = keep_signals(&args);
+    survive_file_limit();
     // Behind `--` there are no options.
     let is_json = args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json");
     say::as_json(is_json);
@@ -278,8 +279,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Cli::from_arg_matches(&matches)
     });
     let done = match parsed {
-        Ok(cli) => cli.command.with(cli.before).and_then(execute),
+        Ok(cli) => cli.command.with(cli.before).and_then(|command| execute(command, kept)),
         Err(mut error) => {
+            kept.into_iter().for_each(Kept::give_back);
             let command = Cli::command();
             other_words::keep_near(&mut error);
             other_words::name_whole_word(&mut error, &args, &command);
@@ -304,14 +306,25 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn execute(command: Command) -> Result<(), CliError> {
+/// What a node's process hears before it listens: whoever starts it may end it at once, and reading the command line takes
+/// time. Where the system refuses, the command tries again, and says so. Of a command line that has options before the command,
+/// only reading it tells that.
+fn keep_signals(args: &[OsString]) -> Option<Kept> {
+    match args.get(1)?.to_str()? {
+        "run" | "join" | "start" => Kept::signals().ok(),
+        "demo" => Kept::ends().ok(),
+        _ => None,
+    }
+}
+
+fn execute(command: Command, kept: Option<Kept>) -> Result<(), CliError> {
     open_files::require()?;
     match command {
-        Command::Run(args) => run::node_process::run(|| args.prepare()),
-        Command::Join(args) => run::node_process::run(|| args.prepare()),
-        Command::Start(args) => run::node_process::run(|| args.prepare()),
+        Command::Run(args) => run::node_process::run(kept, || args.prepare()),
+        Command::Join(args) => run::node_process::run(kept, || args.prepare()),
+        Command::Start(args) => run::node_process::run(kept, || args.prepare()),
         Command::Config(args) => run::check::run(args),
-        Command::Demo(args) => run::demo::run(args),
+        Command::Demo(args) => run::demo::run(args, kept),
         Command::Get(args) => rt::block_on(data::get::run(args)),
         Command::Set(args) => rt::block_on(data::set::run(args)),
         Command::Delete(args) => rt::block_on(data::delete::run(args)),

@@ -24,6 +24,10 @@ use crate::protocol::client::reply::write_error;
 use crate::protocol::client::{ClientError, ErrorCode};
 use crate::rt;
 
+/// A buffer for output that is larger than this is not kept when it is empty: clients that all read long values once would
+/// seem to need several times what they do.
+const LARGE_BYTES: usize = 256 << 10;
+
 /// See the module.
 pub(crate) struct LocalClient {
     exchange: Exchange,
@@ -108,6 +112,17 @@ impl LocalClient {
         drop(self);
         account.set_buffers(bytes);
         Charge { account }
+    }
+
+    /// Charges the clients' memory with what its owner keeps of an answer, besides all else; until it waits for a message.
+    pub(crate) fn keep(&mut self, bytes: usize) {
+        self.exchange.tell_memory(self.safe.capacity() + bytes);
+    }
+
+    /// Whether it is to end: its user was removed, or its memory is needed. The next message says why.
+    #[must_use]
+    pub(crate) fn is_closing(&self) -> bool {
+        self.exchange.session.account.is_closing()
     }
 
     /// Takes one message, a whole MessagePack map. It is carried out while [`Self::next`] is waited for.
@@ -236,6 +251,9 @@ impl LocalClient {
             return self.end_shut_out();
         }
         self.safe.append(&mut self.exchange.out);
+        if self.exchange.out.capacity() > LARGE_BYTES {
+            self.exchange.out.shrink_to(IDLE_BYTES);
+        }
         self.exchange.tell_memory(self.safe.capacity());
     }
 

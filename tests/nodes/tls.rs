@@ -7,7 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use distkv::client::{
-    Access, Client, ClientConfig, ClientError, Connection, Fate, Fields, HostPort, Login, Options,
+    Access, CallError, Client, ClientConfig, ClientError, Connection, Fate, Fields, HostPort,
+    Login, Options, PoolConfig,
 };
 use distkv::model::path::Path;
 use distkv::rt;
@@ -133,6 +134,43 @@ fn a_ticket_or_a_ca_is_all_that_a_smart_client_needs() {
         let none = Ticket { addresses: vec![String::new()], ..ticket };
         let error = Client::connect_with_ticket(&none, ClientConfig::new()).await.unwrap_err();
         assert_eq!(error.code(), Some("usage"), "{error}");
+    });
+}
+
+/// How connections are kept says nothing of how the client gets in; nor does a ticket without a CA.
+#[test]
+fn no_setting_takes_tls_or_the_network_away_in_whatever_order_they_are_given() {
+    let plain = Node::found_with("n1", ServerConfig::default());
+    let to = HostPort::from(plain.address());
+    let ca = Ca::make("plant", now()).unwrap();
+    let access = || Access::default().by_ca(Trust::hash(ca.hash())).unwrap();
+    let pool = || PoolConfig { connections_per_node: 4, ..PoolConfig::default() };
+    let quick = || ClientConfig::new().connect_deadline(Duration::from_secs(1));
+    let is_refused = |what: &str, told: Result<Client, CallError>| {
+        let error = told.map(drop).expect_err(what);
+        assert_eq!(error.code(), Some("no_access"), "{what}: {error}");
+    };
+    rt::block_on(async {
+        for (what, config) in [
+            ("access", quick().access(access())),
+            ("pool, access", quick().pool(pool()).access(access())),
+            ("access, pool", quick().access(access()).pool(pool())),
+            ("network, pool", quick().network("another").pool(pool())),
+            ("pool, network", quick().pool(pool()).network("another")),
+            ("network, access", quick().network("another").access(Access::default())),
+            ("access, network", quick().access(Access::default()).network("another")),
+        ] {
+            is_refused(what, Client::connect([to.clone()], config).await);
+        }
+        let ticket = Ticket {
+            addresses: vec![to.to_string()],
+            network: String::new(),
+            login: None,
+            ca: None,
+            certificate: None,
+        };
+        let config = quick().access(access());
+        is_refused("a ticket", Client::connect_with_ticket(&ticket, config).await);
     });
 }
 

@@ -26,4 +26,5 @@ mod network;
 mod place;
 mod restarts;
 mod set_back;
+mod strange_files;
 mod wrong_clock;

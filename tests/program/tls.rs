@@ -19,6 +19,8 @@ use crate::cli::command::{self, program};
 use crate::http::asking;
 use crate::processes::{Client, NodeProcess, PROGRAM, freeze, signal, wait_until};
 
+mod wrong_clock;
+
 fn now() -> u64 {
     distkv::rt::wall_clock_ms() / 1_000
 }

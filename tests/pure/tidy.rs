@@ -59,7 +59,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("api", &["crowd", "model", "protocol", "access", "client", "server", "http", "tls"]),
-    // Of `command`, a node takes what opens plain files.
+    // Of `command`, a node takes what opens plain files, and what makes a text safe to look at.
     (
         "node",
         &[

@@ -1,5 +1,6 @@
 """What docs/coming-from.md says about dumps of other stores, run as it is printed."""
 
+import base64
 import json
 import os
 import re
@@ -78,6 +79,10 @@ def test_a_dump_of_redis_has_all_strings_as_they_are_and_names_what_is_left_out(
         printf 'v\n' | redis-cli -x set "$(printf 'two\nlines')"; redis-cli set empty ''; redis-cli set gone x px 1
         printf '\377\376' | redis-cli -x set bytes; redis-cli set wide "grüße"
         redis-cli eval 'redis.call("SET", "\255k", "x")' 0
+        # The longest key that is a path, with 3 bytes before it as MessagePack; and one of the most elements.
+        redis-cli eval 'redis.call("SET", string.rep("l", 4093), "l"); redis.call("SET", string.rep("e:", 63) .. "e", "e")' 0
+        redis-cli eval 'redis.call("SET", string.rep("m", 4094), "m"); redis.call("SET", string.rep("f:", 64) .. "f", "f")' 0
+        redis-cli eval 'redis.call("SET", string.rep(string.rep("n", 255) .. ":", 15) .. string.rep("n", 255), "n")' 0
         for i in $(seq 300); do echo "set many:$i $i"; done | redis-cli --pipe"""
     )
     assert made.returncode == 0, made
@@ -87,9 +92,12 @@ def test_a_dump_of_redis_has_all_strings_as_they_are_and_names_what_is_left_out(
     many = {path: entries.pop(path) for path in list(entries) if path.startswith("many.")}
     assert many == {f"many.{i}": str(i) for i in range(1, 301)}
     expected = {"user.16.a:.b": "5", ":e": "nothing", "two\nlines": "v\n", "empty": "", "bytes": {"$bin": "//4="}, "wide": "grüße"}
-    assert entries == expected
+    longest = {"l" * 4093: "l", ".".join(["e"] * 64): "e"}
+    assert entries == expected | longest
     left_out = sorted(tuple(json.loads(line)[1][1:]) for line in done.stderr.splitlines() if line.startswith("[") and "left out" in line)
-    assert left_out == [("hash", "user:1"), ("list", "jobs"), ("no text", "/2s=")]
+    # Of a long key, the beginning is named.
+    too_long = [("too long", ("f:" * 64) + "f"), ("too long", "m" * 200 + "…"), ("too long", "n" * 200 + "…")]
+    assert left_out == [("hash", "user:1"), ("list", "jobs"), ("no text", "/2s="), *too_long]
     assert stage.sh(REDIS).stdout.startswith("0 set, "), "a second dump is the same"
 
 
@@ -102,8 +110,9 @@ def test_of_a_redis_that_fails_in_between_nothing_is_imported(stage):  # pylint:
 
 def test_a_dump_of_etcd_has_all_keys_and_values_as_they_are(stage):  # pylint: disable=redefined-outer-name
     kvs = [{"key": "Lw==", "value": "cm9vdA=="}, {"key": "L2EuYi9j", "value": "Yw=="}, {"key": "Yi8=", "value": "//4="}, {"key": "/2s=", "value": "eA=="}, {"key": "Yw=="}]
+    kvs.append({"key": base64.b64encode(b"/" + b"d" * 5000).decode(), "value": "eA=="})
     stage.program("etcdctl", f"echo '{json.dumps({'kvs': kvs})}'")
     done = stage.sh(block("sh", "etcdctl get"))
     assert done.returncode == 0, done
     assert stage.entries() == {":e": "root", "a:.b.c": "c", "b:e": {"$bin": "//4="}, "c": ""}
-    assert '"no text"' in done.stderr
+    assert '"no text"' in done.stderr and '"too long","/ddd' in done.stderr

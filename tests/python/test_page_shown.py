@@ -5,6 +5,7 @@ import time
 import msgpack_raw as mp
 import pytest
 from page_browser import PATIENCE, axe
+from page_entry import log_in
 from page_source import Source, conflict, member
 from playwright.sync_api import expect
 
@@ -39,6 +40,53 @@ def test_the_tree_names_entries_as_the_headline_and_commands_do(writable, watch)
         page.get_by_role("button", name="Open or make").click()
         expect(page.locator(".entry h2")).to_have_js_property("textContent", written)
         expect(page.locator(".entry dl")).not_to_contain_text("there is none here")
+
+
+# Marks that turn the direction of writing, and what has no shape at all.
+HIDDEN = "a\u202eb\u2066c\u061cd\u200be\ufefff\x9b\U000e0041g"
+SHOWN = '"a\\u202eb\\u2066c\\u061cd\\u200be\\ufefff\\u009b\\udb40\\udc41g"'
+
+
+def test_what_nobody_sees_in_a_value_is_shown_by_its_number_and_can_be_saved(writable, watch):
+    node, token = writable
+    with node.raw() as conn:
+        conn.ok("set_value", path=mp.path("odd\u200bname"), value=HIDDEN)
+        page = watch(f"http://{node.http}").open("data")
+        log_in(page, token)
+        cells = page.get_by_role("row", name="odd").get_by_role("gridcell")
+        expect(cells.first).to_have_js_property("textContent", "   odd:u200bname")
+        expect(cells.last).to_have_js_property("textContent", SHOWN)
+        cells.last.click()
+        value = page.get_by_label("Value, as JSON")
+        expect(value).to_have_value(SHOWN)
+        # It was not edited by that.
+        expect(page.get_by_role("button", name="Save")).to_be_disabled()
+        value.fill(SHOWN.replace("g", "h"))
+        page.get_by_role("button", name="Save").click()
+        expect(page.locator(".box.good")).to_have_text("Saved.")
+        assert conn.ok("get_value", path=mp.path("odd\u200bname"))["value"] == HIDDEN.replace("g", "h")
+        expect(value).to_have_value(SHOWN.replace("g", "h"))
+        # What somebody else has made of it is shown like that, too.
+        value.fill('"mine"')
+        conn.ok("set_value", path=mp.path("odd\u200bname"), value=HIDDEN)
+        page.get_by_role("button", name="Save").click()
+        expect(page.locator(".pair pre").last).to_have_js_property("textContent", SHOWN)
+
+
+def test_the_history_and_the_cluster_show_all_of_a_name(source, watch):
+    now = int(time.time() * 1000)
+    name = "n\u200b2\u202e"
+    source.members = [member("n1", "self"), member(name)]
+    source.events = [{"at": now, "kind": "up", "text": f"{name} is here"}]
+    source.splits = [
+        {"n": 1, "began": now - 90_000, "ended": now - 70_000, "silent": [name], "silent_count": 1, "with": [], "with_count": 0,
+         "changes": 1, "conflicts": 0, "entries": 1, "healed_ms": 3_200}
+    ]  # fmt: skip
+    page = watch(source.address).open("history")
+    expect(page.locator(".events li")).to_contain_text("n\\u200b2\\u202e is here")
+    expect(page.locator("tbody td").nth(2)).to_have_js_property("textContent", "n\\u200b2\\u202e")
+    page.evaluate("location.hash = 'cluster'")
+    expect(page.get_by_role("rowheader", name="n\\u200b2\\u202e")).to_be_visible()
 
 
 def test_conflicts_are_named_so_that_all_of_a_name_is_seen(source, watch):

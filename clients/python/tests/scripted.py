@@ -67,6 +67,8 @@ class ScriptedNode:
         self.states: dict[str, str] = {}
         self.shown: dict[str, str] = {}
         """Where it says that others are, as far as that is wrong."""
+        self.views_end = False
+        """Each view that is watched ends after its first message."""
         self._tasks: set[asyncio.Future] = set()
 
     async def start(self) -> ScriptedNode:
@@ -174,7 +176,10 @@ class ScriptedNode:
         elif action == "watch_cluster":
             writer.write(encode({"seq": seq, "state": "start", "wseq": 1}))
             writer.write(encode({"seq": seq, "cluster": self.view(), "wseq": 2}))
-            self._views.append((writer, seq))
+            if self.views_end:
+                writer.write(encode({"seq": seq, "state": "end", "wseq": 3}))
+            else:
+                self._views.append((writer, seq))
             return True
         elif action == "list_shards":
             reply = {"result": [], "next": None} if self.table is None else self.table(request)

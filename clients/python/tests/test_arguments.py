@@ -312,6 +312,10 @@ async def test_other_arguments_of_wrong_types_are_told():
         (Config(pool=5), "config.pool must be PoolConfig, not int"),
         (Config(pool=PoolConfig(window="5")), "config.pool.window must be an integer, not str"),
         (Config(pool=PoolConfig(idle_close=None)), "config.pool.idle_close must be a number of seconds, not NoneType"),
+        (
+            Config(read_mode="FRESHEST", topology=TopologyConfig(only_seeds=True)),
+            "config.read_mode cannot be 'freshest' with config.topology.only_seeds",
+        ),
         (Config(topology=TopologyConfig(only_seeds=1)), "config.topology.only_seeds must be True or False, not int"),
         (
             Config(retry=RetryPolicy(attempts_max=1.5)),

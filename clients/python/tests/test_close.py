@@ -35,6 +35,24 @@ async def closing(client, grace):
     return task
 
 
+async def test_a_watch_that_is_not_read_does_not_hold_up_the_end_where_there_is_no_flow_control():
+    def script(request):
+        parts = [{"state": "start", "wseq": 1}]
+        for number in range(100):
+            chain = {"node": "x~7", "tick": number + 1, "prev": None}
+            parts.append({"path": [number], "depth": 0, "value": 1, "tock": 1, "chain": chain, "wseq": number + 2})
+        return b"".join(encode({**part, "seq": request["seq"]}) for part in parts)
+
+    node = ScriptedNode("s1", script)
+    node.qlen = 0
+    # What a node says of a watch at once is waited for no longer than a part of this, behind what nobody reads.
+    config = replace(CONFIG, retry=replace(CONFIG.retry, try_deadline=1.0))
+    async with scene(node, config=config) as client, client.watch("a"):
+        (connection,) = client._pool.slot(client._topology.routing.targets[0].address).connections
+        await until(lambda: connection._full)
+        await asyncio.wait_for(client.close(), SOON)
+
+
 @pytest.mark.parametrize("how", ["list", "iteration"])
 async def test_a_tree_may_come_to_its_end_when_the_client_is_closed(how):
     node, asked = slow_tree()

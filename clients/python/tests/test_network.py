@@ -21,6 +21,7 @@ from distkv_client import (
     DistKVError,
     Fate,
     Login,
+    NoMajorityError,
     PoolConfig,
     RetryPolicy,
     Tls,
@@ -223,6 +224,28 @@ async def test_who_is_let_in_nowhere_by_tls_is_told_at_once(two):
                     await call
                 assert caught.value.code == "no_access" and isinstance(caught.value.cause, NotMetError)
             assert time.monotonic() - started < 25, "no call has waited for its deadline"
+
+
+async def test_freshest_lacks_a_majority_where_no_tls_comes_about_with_the_others():
+    """A node whose certificate is over may be anybody's. One has let the client in."""
+    nodes = [ScriptedNode(f"s{n + 1}", answers) for n in range(3)]
+    for node, name in zip(nodes, ("node", "joe", "joe"), strict=True):
+        node.tls = certified(name)
+    await start(*nodes)
+    config = replace(CONFIG, tls=Tls(ca_file=CA), retry=replace(POLICY, attempts_max=5))
+    async with Client.connect(nodes[0].address, config=config) as client:
+        with pytest.raises(NoMajorityError, match="1 of 3 nodes answered, 2 must; .*cannot get into") as caught:
+            await client.get("p", read="freshest")
+        assert isinstance(caught.value.cause, NotMetError)
+        # Where nobody lets it in, that is told at once.
+        await nodes[0].stop()
+        nodes[0].tls = certified("joe")
+        await nodes[0].start()
+        with pytest.raises(DeniedError):
+            await client.get("p", read="freshest")
+    for node in nodes:
+        await node.stop()
+    assert_nothing_left()
 
 
 async def test_who_is_of_no_seeds_network_is_told_at_once(two):

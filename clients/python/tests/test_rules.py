@@ -17,6 +17,7 @@ from distkv_client import (
     DeniedError,
     Fate,
     FateUnknownError,
+    NoMajorityError,
     Path,
     PoolConfig,
     RefusedError,
@@ -201,6 +202,22 @@ async def test_a_map_with_an_array_as_key_breaks_nothing():
         assert await client.get("a") == {(1, 2): 3}
         assert await client.get("a") == {(1, 2): 3}
         assert client.stats().pool.connections == 1
+
+
+@pytest.mark.parametrize("what", ["conflicts", "a read of a majority"])
+async def test_a_silent_node_is_asked_whether_it_is_alive(what):
+    config = replace(SILENT, retry=replace(SILENT.retry, total_deadline=1.0))
+    one, two = pair(lambda request: SILENCE, lambda request: SILENCE)
+    async with scene(one, two, config=config) as client:
+        # As after any other call: otherwise that is only asked once nothing has come for long. What the client asks by
+        # itself may be answered meanwhile: then the nodes are not silent.
+        for _ in range(20):
+            with pytest.raises((UnavailableError, NoMajorityError)):
+                await (client.conflicts() if what == "conflicts" else client.get("p", read="freshest"))
+            if client.stats().pool.probes > 0:
+                break
+        else:
+            pytest.fail("nobody was asked")
 
 
 async def test_deadlines():

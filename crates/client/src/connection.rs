@@ -647,8 +647,6 @@ impl Drop for ReplyStream {
     }
 }
 
-/// The window that both sides use. A node silently grants less than requested: with a window
-/// greater than the one in its greeting, it would wait for acknowledgements that are not due yet.
 /// Sees to it that tasks run, which a connection to this node needs.
 pub(crate) fn start_runtime(to: &HostPort) -> Result<(), ClientError> {
     rt::start_if_needed().map_err(|error| {
@@ -657,6 +655,8 @@ pub(crate) fn start_runtime(to: &HostPort) -> Result<(), ClientError> {
     })
 }
 
+/// The window that both sides use. A node silently grants less than requested: with a window
+/// greater than the one in its greeting, it would wait for acknowledgements that are not due yet.
 fn decide_window(wanted: Option<u64>, granted: Option<u64>) -> Option<u64> {
     let granted = granted.unwrap_or(WINDOW_MAX);
     let window = wanted?.min(granted).clamp(WINDOW_MIN, WINDOW_MAX);

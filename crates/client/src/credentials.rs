@@ -80,6 +80,24 @@ impl Access {
         self.network.as_ref()
     }
 
+    /// This, and of what it says nothing, what the other one says. TLS counts as one, with its client certificate.
+    pub(crate) fn or(self, other: Access) -> Access {
+        #[cfg(feature = "tls")]
+        let (tls, certificate) = match self.tls {
+            Some(_) => (self.tls, self.certificate),
+            None => (other.tls, other.certificate),
+        };
+        Access {
+            #[cfg(feature = "tls")]
+            tls,
+            #[cfg(feature = "tls")]
+            certificate,
+            login: self.login.or(other.login),
+            plaintext_login: self.plaintext_login || other.plaintext_login,
+            network: self.network.or(other.network),
+        }
+    }
+
     /// How it logs in, if it does.
     #[must_use]
     pub fn login(&self) -> Option<&Login> {
@@ -132,7 +150,16 @@ impl Access {
     /// # Errors
     /// If the client certificate in it cannot be used.
     pub fn of_ticket_file(ticket: &Ticket, file: &Path) -> Result<Access, TlsError> {
-        let login = Login::of_ticket_file(ticket, file);
+        Access::of_ticket_file_for(ticket, file, false)
+    }
+
+    /// The same; `is_of_any_ca`: the program has said itself which CA counts, so another secret is taken whatever CA comes with it.
+    pub(crate) fn of_ticket_file_for(
+        ticket: &Ticket,
+        file: &Path,
+        is_of_any_ca: bool,
+    ) -> Result<Access, TlsError> {
+        let login = Login::of_ticket_file(ticket, file, is_of_any_ca);
         let access = Access::of_ticket(ticket)?;
         let tls = access.tls.as_ref();
         let certificate = tls.and_then(|tls| CertificateFile::new(ticket, file, tls)).map(Arc::new);

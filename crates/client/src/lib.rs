@@ -126,8 +126,7 @@ mod tests {
         let pool = public(include_str!("pool.rs"), "pub struct PoolConfig {", "pub ");
         let topology =
             public(include_str!("topology/config.rs"), "pub struct TopologyConfig {", "pub ");
-        let connection = public(include_str!("connection.rs"), "pub struct Options {", "pub ");
-        let all = [config, retry, pool, topology, connection].concat();
+        let all = [config, retry, pool, topology].concat();
         assert!(all.len() > 35, "{all:?}");
         for name in all.into_iter().filter(|name| *name != "new") {
             assert!(options.contains(&format!("`{name}`")), "{name} is not in the README");

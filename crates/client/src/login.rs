@@ -124,8 +124,12 @@ impl Login {
 
     /// The same, of a ticket that was read from this file: see [`ticket_file`].
     #[cfg(feature = "tls")]
-    pub(crate) fn of_ticket_file(ticket: &Ticket, file: &Path) -> Option<Login> {
-        let file = TicketFile::new(ticket, file)?;
+    pub(crate) fn of_ticket_file(
+        ticket: &Ticket,
+        file: &Path,
+        is_of_any_ca: bool,
+    ) -> Option<Login> {
+        let file = TicketFile::new(ticket, file, is_of_any_ca)?;
         Some(Login { file: Some(Arc::new(file)), ..Login::of_ticket(ticket)? })
     }
 

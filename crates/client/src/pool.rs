@@ -21,12 +21,13 @@ use event_listener::Event;
 use futures::future::{Either, select};
 use parking_lot::Mutex;
 
-use super::connection::{Connection, Options};
+use super::connection::Connection;
 use super::error::ClientError;
 use super::stats::{count, of};
 use crate::connection::clock::Clock;
 use crate::connection::group::Group;
 use crate::connection::{OwnNetwork, ShutOut, Use};
+use crate::credentials::Access;
 use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
 use crate::rt;
@@ -41,7 +42,8 @@ pub const CONNECTIONS_PER_NODE_MAX: usize = 16;
 /// dropped first.
 const NODES_MAX: usize = 4096;
 
-/// How a pool behaves.
+/// How connections are kept. How the client gets into the network is said apart from it ([`Access`]), so that who changes one
+/// of these settings takes nothing of that away.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolConfig {
     /// Connections to one node, 1 to [`CONNECTIONS_PER_NODE_MAX`]. On each there may be 3,840 streams (watches, monitors of
@@ -61,8 +63,13 @@ pub struct PoolConfig {
     pub probe_after: Duration,
     /// How long it may take to answer that; then its connection is closed.
     pub probe_timeout: Duration,
-    /// How connections are made. Without a network in it, that of the first node that lets the client in counts.
-    pub options: Options,
+    /// How long connecting may take, the greeting and the login included.
+    pub connect_timeout: Duration,
+    /// How many messages of one stream may be under way, as [`Options::window`](crate::Options::window) says; 2 to 4,096. None: no
+    /// flow control.
+    pub window: Option<u64>,
+    /// Whether a node that has no data yet refuses requests at once: see [`Options::nowait`](crate::Options::nowait).
+    pub nowait: bool,
 }
 
 impl Default for PoolConfig {
@@ -75,12 +82,10 @@ impl Default for PoolConfig {
             failure_memory_max: Duration::from_secs(2),
             probe_after: Duration::from_secs(10),
             probe_timeout: Duration::from_secs(4),
+            connect_timeout: Duration::from_secs(3),
+            window: Some(64),
             // There are other nodes to go to.
-            options: Options {
-                connect_timeout: Duration::from_secs(3),
-                nowait: true,
-                ..Options::default()
-            },
+            nowait: true,
         }
     }
 }
@@ -164,6 +169,7 @@ pub struct ConnectionPool {
 #[derive(Debug)]
 struct Inner {
     config: PoolConfig,
+    access: Access,
     nodes: Mutex<HashMap<HostPort, NodeSlot>>,
     /// Until when a failure is remembered, of whichever node; 0: there was none.
     failing_until: AtomicU64,
@@ -203,15 +209,17 @@ pub(crate) enum Plan {
 }
 
 impl ConnectionPool {
-    /// An empty one, with a task that looks after it.
+    /// An empty one, with a task that looks after it. Where `access` names no network, that of the first node that lets the client
+    /// in counts.
     #[must_use]
-    pub fn new(config: PoolConfig) -> ConnectionPool {
+    pub fn new(config: PoolConfig, access: Access) -> ConnectionPool {
         let per_node = config.connections_per_node.clamp(1, CONNECTIONS_PER_NODE_MAX);
-        let network = config.options.access.network().cloned();
+        let network = access.network().cloned();
         let network = network.map_or_else(OnceLock::new, OnceLock::from);
         let inner = Arc::new(Inner {
             network,
             config: PoolConfig { connections_per_node: per_node, ..config },
+            access,
             nodes: Mutex::default(),
             failing_until: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),

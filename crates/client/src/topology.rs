@@ -280,9 +280,10 @@ impl TopologyManager {
         }
     }
 
-    /// Calls `listener` for each change from now on, one after the other, on the manager's task: it must
-    /// be quick and must not block. Its panics stop nothing. `None` when there are
-    /// [`LISTENERS_MAX`] already.
+    /// Calls `listener` for each change from now on, one after the other, on the manager's task (or in
+    /// [`TopologyManager::prefer`], by whoever calls that): it must be quick and must not block. So it must not call
+    /// [`TopologyManager::prefer`] itself, which waits until all listeners have been told of the change before: another
+    /// task can. Its panics stop nothing. `None` when there are [`LISTENERS_MAX`] already.
     pub fn listen(
         &self,
         listener: impl Fn(&TopologyChange) + Send + Sync + 'static,
@@ -319,7 +320,8 @@ impl TopologyManager {
         Arc::clone(&self.shared.state.lock().preferences)
     }
 
-    /// New overrides of preferred nodes: listeners are told which shards moved.
+    /// New overrides of preferred nodes: listeners are told which shards moved, before this returns. A listener must not
+    /// call it.
     pub fn prefer(&self, preferences: Preferences) {
         self.shared.apply_preferences(preferences);
     }

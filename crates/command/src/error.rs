@@ -45,7 +45,7 @@ pub(crate) const EXIT_UNKNOWN_FATE: u8 = 7;
 pub(crate) const EXIT_UNWRITTEN: u8 = 8;
 
 /// The exit code of a command that SIGINT or SIGTERM has interrupted: 128 and the number of SIGINT, as shells have it.
-pub const EXIT_INTERRUPTED: u8 = 130;
+pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
 /// From which time on it is told that nobody took what a command printed. A node waits for 60 s, and not for what the
 /// system keeps in between.

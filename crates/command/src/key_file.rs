@@ -148,11 +148,12 @@ pub fn create(path: &Path, file: &KeyFile) -> Result<(), KeyFileTrouble> {
     })
 }
 
-/// Makes a new key file, also in the place of any file that has the name.
+/// Makes a new key file, also in the place of any file that has the name: not while another process changes that one.
 ///
 /// # Errors
 /// [`KeyFileTrouble::Link`], [`KeyFileTrouble::Unwritable`]; what was there is as it was.
 pub fn create_or_replace(path: &Path, file: &KeyFile) -> Result<(), KeyFileTrouble> {
+    let _locked = lock_folder(path);
     refuse_link(path)?;
     // If a link gets the name now, it is the link that is replaced.
     put(path, file).map_err(|source| KeyFileTrouble::Unwritable { path: path.to_owned(), source })
@@ -211,9 +212,7 @@ pub fn update<E>(
     path: &Path,
     change: impl FnOnce(&mut KeyFile) -> Result<(), E>,
 ) -> Result<Result<(), E>, KeyFileTrouble> {
-    let folder = File::open(folder_of(&fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())));
-    // Where folders cannot be locked, it goes without.
-    let _locked = folder.and_then(|folder| folder.lock().map(|()| folder));
+    let _locked = lock_folder(&fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()));
     let before = read(path)?;
     let mut after = before.clone();
     if let Err(error) = change(&mut after) {
@@ -223,6 +222,13 @@ pub fn update<E>(
         replace(path, &after)?;
     }
     Ok(Ok(()))
+}
+
+/// No other process changes a file in this one's folder as long as the result is kept. None: where folders cannot be locked,
+/// it goes without.
+fn lock_folder(path: &Path) -> Option<File> {
+    let folder = File::open(folder_of(path)).ok()?;
+    folder.lock().is_ok().then_some(folder)
 }
 
 /// Writes a file that is not there yet, down to the disk.
@@ -393,6 +399,32 @@ mod tests {
         assert!(full.unwrap().is_err());
         update(&path, |_| Ok::<(), ()>(())).unwrap().unwrap();
         assert_eq!(fs::metadata(&path).unwrap().ino(), written, "it was not replaced");
+    }
+
+    #[test]
+    fn a_file_is_not_replaced_while_another_process_changes_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        create(&path, &file(1)).unwrap();
+        let (begins, begun) = std::sync::mpsc::channel();
+        let (ends, ended) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let add = |changed: &mut KeyFile| {
+                scope.spawn(|| {
+                    begins.send(()).unwrap();
+                    create_or_replace(&path, &file(9)).unwrap();
+                    ends.send(()).unwrap();
+                });
+                begun.recv().unwrap();
+                // It would be done long before.
+                let is_done = ended.recv_timeout(std::time::Duration::from_millis(500));
+                assert!(is_done.is_err(), "it was replaced meanwhile");
+                changed.ring.order_add(Key::new([2; 32])).map(|_| ())
+            };
+            update(&path, add).unwrap().unwrap();
+            ended.recv().unwrap();
+        });
+        assert_eq!(read(&path).unwrap(), file(9), "it came behind the change");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::os::fd::AsFd;
+use std::path::Path as FilePath;
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -86,8 +87,10 @@ impl Output {
         Output { purpose: Purpose::Node, ..Output::new(json) }
     }
 
-    /// One line. It may stay in the buffer until [`Output::flush`].
+    /// One line for people, in which all is seen: names may come from anywhere. Tabs and line ends stay. It may stay in the
+    /// buffer until [`Output::flush`].
     pub fn line(&mut self, text: &str) -> Result<(), CliError> {
+        let text = escaped(text, "\\u", |c| is_bad(c) && !matches!(c, '\n' | '\t'));
         self.write(|writer| writeln!(writer, "{text}"))
     }
 
@@ -217,34 +220,65 @@ pub fn short_text_of(value: &[u8]) -> String {
     }
 }
 
-/// Whether a character does something to a terminal. Marks that turn the direction of writing make text look like other text.
+/// Characters that are shown before the first one that differs.
+const BEFORE_CHARS: usize = 20;
+
+/// Two values, of which the second replaces the first: both cut where they are long, at the same places. What differs is in
+/// sight, also far behind the beginning.
+pub fn short_change_of(old: &[u8], new: &[u8]) -> (String, String) {
+    let (old_text, new_text) = (text_of(old), text_of(new));
+    let same = old_text.chars().zip(new_text.chars()).take_while(|(a, b)| a == b).count();
+    // What differs within the part that is shown anyway, with a few characters behind, is seen.
+    if same + BEFORE_CHARS < VALUE_CHARS || old_text == new_text {
+        return (short_text_of(old), short_text_of(new));
+    }
+    let cut = |text: &str| {
+        let mut rest = text.chars().skip(same - BEFORE_CHARS);
+        let shown: String = rest.by_ref().take(VALUE_CHARS).collect();
+        let end = if rest.next().is_some() { "…" } else { "" };
+        format!("…{shown}{end}")
+    };
+    (cut(&old_text), cut(&new_text))
+}
+
+/// Whether a character does something to a terminal, or makes text look like other text: marks that turn the direction of
+/// writing, and what has no shape of its own (Unicode's `Default_Ignorable_Code_Point`, and the line separators). Not those that
+/// choose between two forms of the character before them (U+FE00 to U+FE0F): most pictures have one. The page has the same list,
+/// in `web/seen.js`.
 fn is_bad(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Text without characters that would do something to a terminal: what is printed was written
 /// by others.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    escaped(text, "\\u")
+    escaped(text, "\\u", is_bad)
 }
 
 /// The text of a path, or one in which paths are named, for people. Its escapes are those of paths, so that a path that is
-/// printed can be typed back and names no other entry: `\u0009` might stand in the name of one.
+/// printed can be typed back and names no other entry: `\u0009` might stand in the name of one. They have no number of more than
+/// 16 bits, so such a character stays.
 pub fn printable_path(text: &str) -> Cow<'_, str> {
-    escaped(text, ":u")
+    escaped(text, ":u", |c| is_bad(c) && c.len_utf16() == 1)
 }
 
-/// The text with `sign` and four hexadecimal digits in place of each bad character.
-fn escaped<'a>(text: &'a str, sign: &str) -> Cow<'a, str> {
-    if !text.chars().any(is_bad) {
+/// The text with `sign` and four hexadecimal digits in place of each bad character; twice, as in JSON, where it has more.
+fn escaped<'a>(text: &'a str, sign: &str, is_bad: impl Fn(char) -> bool) -> Cow<'a, str> {
+    // Nearly all of it is plain.
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) || !text.chars().any(&is_bad) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 8);
     for c in text.chars() {
         if is_bad(c) {
-            // Writing to a string cannot fail.
-            let _ = write!(out, "{sign}{:04x}", u32::from(c));
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                // Writing to a string cannot fail.
+                let _ = write!(out, "{sign}{unit:04x}");
+            }
         } else {
             out.push(c);
         }
@@ -261,6 +295,16 @@ pub fn printable_lines(text: &str) -> String {
 /// A path in a text for people: an element may hold any character, and the end of a line ends none.
 pub fn shown_path(path: &Path) -> String {
     printable_path(&path.to_string()).into_owned()
+}
+
+/// The name of a file as a command line takes it, also where it begins like an option: `./-x`. `-`, which is standard input,
+/// stays. It is not quoted for a shell ([`shell_word`]).
+pub fn file_word(file: &FilePath) -> String {
+    let name = file.display().to_string();
+    match name.starts_with('-') && name != "-" {
+        true => format!("./{name}"),
+        false => name,
+    }
 }
 
 /// A word as a shell takes it: quoted, where it must be. What is not [`printable`] is an escape, which bash, zsh and others read.
@@ -366,10 +410,55 @@ mod tests {
     }
 
     #[test]
+    fn of_long_values_that_differ_late_the_place_is_shown() {
+        let value = |at: usize, text: &str| {
+            let long = "x".repeat(at) + text + &"y".repeat(500 - at);
+            let head = [&[0xda][..], &u16::try_from(long.len()).unwrap().to_be_bytes()].concat();
+            [head, long.into_bytes()].concat()
+        };
+        let (old, new) = short_change_of(&value(3, "one"), &value(3, "two"));
+        assert!(old.starts_with("\"xxxoney") && old.ends_with("y…"), "{old}");
+        assert!(new.starts_with("\"xxxtwoy") && new.ends_with("y…"), "{new}");
+        let (old, new) = short_change_of(&value(300, "one"), &value(300, "two"));
+        let begin = String::from("…") + &"x".repeat(BEFORE_CHARS);
+        assert!(old.starts_with(&format!("{begin}oney")) && old.ends_with("y…"), "{old}");
+        assert!(new.starts_with(&format!("{begin}twoy")) && new.ends_with("y…"), "{new}");
+        // One goes on where the other ends.
+        let (old, new) = short_change_of(&value(500, ""), &value(500, "more"));
+        assert!(old.ends_with("x\"") && new.ends_with("xmore\""), "{old} {new}");
+        assert_eq!(short_change_of(&[7], &[8]), ("7".to_owned(), "8".to_owned()));
+    }
+
+    #[test]
+    fn a_file_s_name_is_never_an_option() {
+        let names = ["-x.dkv", "-", "--", "a-b", "dir/-x"];
+        let words = names.map(|name| file_word(FilePath::new(name)));
+        assert_eq!(words, ["./-x.dkv", "-", "./--", "a-b", "dir/-x"]);
+    }
+
+    #[test]
     fn what_others_wrote_cannot_drive_the_terminal() {
         assert_eq!(printable("a\u{1b}[2Jb"), "a\\u001b[2Jb");
         assert_eq!(printable("a\u{202e}b"), "a\\u202eb");
         assert_eq!(printable("grün"), "grün");
+        // What has no shape makes a name look like another one. In JSON, a number above 16 bits is two.
+        for (hidden, shown) in [
+            ("\u{61c}", "061c"),
+            ("\u{ad}", "00ad"),
+            ("\u{200b}", "200b"),
+            ("\u{2028}", "2028"),
+            ("\u{2060}", "2060"),
+            ("\u{feff}", "feff"),
+            ("\u{3164}", "3164"),
+        ] {
+            assert_eq!(printable(&format!("a{hidden}b")), format!("a\\u{shown}b"));
+            assert_eq!(printable_path(&format!("a{hidden}b")), format!("a:u{shown}b"));
+        }
+        assert_eq!(printable("a\u{e0041}b"), "a\\udb40\\udc41b");
+        // A path has no way to write that one.
+        assert_eq!(printable_path("a\u{e0041}b"), "a\u{e0041}b");
+        // Part of many pictures, which it makes colourful.
+        assert_eq!(printable("☀\u{fe0f}"), "☀\u{fe0f}");
         assert_eq!(printable_path("a.b\u{1b}\u{202e}"), "a.b:u001b:u202e");
         assert_eq!(printable_lines("a\u{1b}\nb"), "a\\u001b\nb");
     }

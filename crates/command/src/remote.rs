@@ -250,7 +250,7 @@ impl RemoteArgs {
     }
 
     /// How long an answer may take.
-    pub fn answer_timeout(&self) -> Duration {
+    fn answer_timeout(&self) -> Duration {
         self.timeout.or(self.answer).unwrap_or(TIMEOUT)
     }
 

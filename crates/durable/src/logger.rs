@@ -21,7 +21,7 @@ use crate::hub::log_queue::{Cut, CutPurpose, LogItem, LogQueue, Taken};
 use crate::model::defects::Defect;
 use crate::model::ids::{Millis, NodeId, NodeTable};
 use crate::model::invariant::{Planted, invariant, is_planted};
-use crate::storage::{Batch, DataDir, FileHeader, LogStart, LogWriter, Op, StorageError};
+use crate::storage::{Batch, DataDir, FileHeader, LogStart, LogWriter, Op, Owner, StorageError};
 
 /// Under `every second`: a sync begins this long after the first write that it is for. With the
 /// time that the sync takes, that stays below a second on any disk that is not overloaded.
@@ -643,7 +643,9 @@ impl Logger {
 
     fn measure(&self) {
         let newest = self.log.as_ref().map(LogWriter::name).unwrap_or_default();
-        self.state.measure(&**self.files.dir.disk(), newest);
+        let LogFiles { dir, network, id, .. } = &self.files;
+        let owner = Owner { network, name: id.name.as_str() };
+        self.state.measure(&**dir.disk(), owner, newest);
     }
 
     fn show(&self) {

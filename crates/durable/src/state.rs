@@ -7,9 +7,8 @@ use parking_lot::Mutex;
 
 use super::room::LittleRoom;
 use crate::model::ids::Millis;
-use crate::storage::past::reach_of;
-use crate::storage::recover::Files;
-use crate::storage::{Disk, Moment, Room, SnapshotInfo};
+use crate::storage::past::reach;
+use crate::storage::{Disk, Moment, Owner, Room, SnapshotInfo};
 
 /// Shared by the log's thread, the savers, and the code that displays it.
 pub struct LogState {
@@ -86,7 +85,7 @@ impl LogState {
     }
 
     /// Looks how much the files take, and how far back they reach.
-    pub(super) fn measure(&self, disk: &dyn Disk, newest_log: &str) {
+    pub(super) fn measure(&self, disk: &dyn Disk, owner: Owner<'_>, newest_log: &str) {
         let is_data = |name: &str| name.starts_with("log-") || name.starts_with("snapshot-");
         let is_other = |name: &str| is_data(name) && name != newest_log;
         let files = disk.list().ok();
@@ -97,7 +96,7 @@ impl LogState {
         let bytes = bytes_of(&is_other);
         let snapshots = bytes_of(&|name| name.starts_with("snapshot-"));
         // What cannot be read tells nothing of the past; whoever needs it gets the error.
-        let past = files.and_then(|files| reach_of(disk, &Files::of(files)).ok()).flatten();
+        let past = reach(disk, owner).ok().flatten();
         self.update(|view| {
             (view.older_bytes, view.snapshot_bytes, view.past) = (bytes, snapshots, past);
         });

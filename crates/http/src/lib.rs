@@ -6,11 +6,12 @@
 //! | this one | the port: opening, accepting, closing |
 //! | `gate` | which requests are refused whatever they ask for |
 //! | `answers` | what each path answers |
+//! | `conversions` | turns of long conversions between JSON and values |
 //! | `message` | requests and replies as the rest of the node sees them; bodies, events |
 //! | `page` | the page's files |
 //! | `secured` | TLS: which connections need it, the handshake |
 //! | `slots` | how many connections there may be, and which goes when there are too many |
-//! | `turns` | how many streams and long bodies each user, or each host, may have |
+//! | `turns` | how many streams, long bodies and long conversions each user, or each host, may have |
 //! | `targets` | targets with a raw `#`, which the parser would drop without a word |
 //! | `wires` | a connection and timers as `hyper` wants them |
 //!
@@ -20,6 +21,7 @@
 use distkv_runtime as rt;
 
 mod answers;
+mod conversions;
 mod gate;
 mod message;
 mod page;
@@ -47,12 +49,14 @@ use parking_lot::Mutex;
 
 use crate::rt::{Task, TcpListener, TcpStream};
 use answers::{Answers, Counts};
+pub use conversions::{Conversions, others_first};
 use gate::Hosts;
 use message::{BODY_TIMEOUT, HTTP_LONG_BODIES_MAX, Unread};
-pub use message::{Charge, Content, Event, JSON, JSON_LINES, Reply, Request, Upload};
+pub use message::{Charge, Content, Event, EventPart, JSON, JSON_LINES, Reply, Request, Upload};
 pub use secured::Tls;
 use secured::{Begun, NoTalk};
 use slots::{Slot, Slots};
+pub use turns::Turn;
 use turns::Turns;
 use wires::{Timers, Wire};
 
@@ -193,6 +197,7 @@ impl HttpPort {
                 slots: Arc::clone(&slots),
             },
             long_bodies: Turns::new(HTTP_LONG_BODIES_MAX),
+            conversions: Conversions::default(),
             limits,
         });
         let accepting = rt::spawn(accept(listener, port, Arc::clone(&slots)));
@@ -241,6 +246,7 @@ struct Port {
     tls: Option<Tls>,
     answers: Answers,
     long_bodies: Arc<Turns>,
+    conversions: Conversions,
     limits: Limits,
 }
 
@@ -331,6 +337,7 @@ async fn serve(stream: TcpStream, slot: Slot, port: Arc<Port>) {
             is_encrypted,
             takes_parts: head.version != Version::HTTP_10,
             upload,
+            conversions: port.conversions.clone(),
         };
         let mut response = port.answers.answer(request, refusal, Arc::clone(&busy)).await;
         if !unread.pass_over(busy).await {

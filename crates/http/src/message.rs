@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use distkv_crowd::shares::Holder;
-use futures::stream::{BoxStream, Stream};
+use futures::stream::{BoxStream, Stream, StreamExt as _};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -19,6 +19,7 @@ use hyper::{Method, StatusCode};
 use parking_lot::Mutex;
 use serde_json::json;
 
+use crate::conversions::Conversions;
 use crate::rt::{self, Alarm};
 use crate::slots::Busy;
 use crate::turns::{Turn, Turns};
@@ -72,6 +73,8 @@ pub struct Request {
     pub(crate) takes_parts: bool,
     /// What the request brings.
     pub upload: Upload,
+    /// The turns of long conversions.
+    pub conversions: Conversions,
 }
 
 impl Request {
@@ -213,6 +216,9 @@ pub enum Content {
     Whole(Bytes),
     /// All of it, which the clients' memory is charged with as long as the charge is kept.
     Charged(Bytes, Box<dyn Charge>),
+    /// Parts, made as the client takes them, that have so many bytes in all. Whoever makes them sees to it that their number and
+    /// memory are bounded. An error cuts the connection.
+    Made(BoxStream<'static, io::Result<Bytes>>, u64),
     /// Parts, made as the client takes them. An error cuts the connection, so that nobody takes a part for all.
     /// Bounded in number, and in how many of them this holder may have: see [`crate::HTTP_STREAMS_MAX`].
     Parts(BoxStream<'static, io::Result<Bytes>>, Holder),
@@ -246,7 +252,14 @@ impl Reply {
     /// A stream of events, which takes from the share of `holder`. When nothing happens, it says so now and then.
     #[must_use]
     pub fn events(events: BoxStream<'static, Event>, holder: Holder) -> Self {
-        let parts = EventBytes { events, alarm: Box::pin(Alarm::after(HEARTBEAT)) };
+        Self::event_parts(events.map(EventPart::from).boxed(), holder)
+    }
+
+    /// The same, of events that come in parts.
+    #[must_use]
+    pub fn event_parts(parts: BoxStream<'static, EventPart>, holder: Holder) -> Self {
+        let alarm = Box::pin(Alarm::after(HEARTBEAT));
+        let parts = EventBytes { parts, is_between: true, alarm };
         // A proxy like nginx would collect events before it passes them on.
         Self::parts(EVENT_STREAM, Box::pin(parts), holder)
             .with(ACCEL_BUFFERING, HeaderValue::from_static("no"))
@@ -289,8 +302,25 @@ impl Event {
     }
 }
 
+/// A part of an event, as it is sent: `event: NAME`, `data: JSON`, and an empty line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EventPart {
+    /// What is sent.
+    pub bytes: Bytes,
+    /// Whether the event ends with it.
+    pub is_end: bool,
+}
+
+impl From<Event> for EventPart {
+    fn from(event: Event) -> Self {
+        Self { bytes: event.to_bytes(), is_end: true }
+    }
+}
+
 struct EventBytes {
-    events: BoxStream<'static, Event>,
+    parts: BoxStream<'static, EventPart>,
+    /// Whether an event has ended and no other one has begun.
+    is_between: bool,
     alarm: Pin<Box<Alarm>>,
 }
 
@@ -298,9 +328,14 @@ impl Stream for EventBytes {
     type Item = io::Result<Bytes>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let bytes = match self.events.as_mut().poll_next(cx) {
+        let bytes = match self.parts.as_mut().poll_next(cx) {
             Poll::Ready(None) => return Poll::Ready(None),
-            Poll::Ready(Some(event)) => event.to_bytes(),
+            Poll::Ready(Some(part)) => {
+                self.is_between = part.is_end;
+                part.bytes
+            }
+            // In the midst of an event nothing else may be said.
+            Poll::Pending if !self.is_between => return Poll::Pending,
             Poll::Pending => {
                 ready!(self.alarm.as_mut().poll(cx));
                 Bytes::from_static(b":\n\n")
@@ -343,7 +378,7 @@ impl Body for Outgoing {
                 let part = bytes.split_to(bytes.len().min(PART_BYTES));
                 Poll::Ready(Some(Ok(Frame::data(part))))
             }
-            Content::Parts(parts, _) => {
+            Content::Parts(parts, _) | Content::Made(parts, _) => {
                 parts.as_mut().poll_next(cx).map(|part| part.map(|part| part.map(Frame::data)))
             }
         }
@@ -352,6 +387,7 @@ impl Body for Outgoing {
     fn is_end_stream(&self) -> bool {
         match &self.content {
             Content::Whole(bytes) | Content::Charged(bytes, _) => bytes.is_empty(),
+            Content::Made(_, length) => *length == 0,
             Content::Parts(..) => false,
         }
     }
@@ -361,6 +397,7 @@ impl Body for Outgoing {
             Content::Whole(bytes) | Content::Charged(bytes, _) => {
                 SizeHint::with_exact(bytes.len() as u64)
             }
+            Content::Made(_, length) => SizeHint::with_exact(*length),
             Content::Parts(..) => SizeHint::default(),
         }
     }
@@ -368,7 +405,28 @@ impl Body for Outgoing {
 
 #[cfg(test)]
 mod tests {
+    use futures::stream;
+
     use super::*;
+
+    #[test]
+    fn a_heartbeat_stands_between_events_and_in_none() {
+        let part = |text: &'static str, is_end| {
+            stream::iter([EventPart { bytes: Bytes::from_static(text.as_bytes()), is_end }])
+        };
+        let said = |is_end| {
+            let parts = part("event: a", is_end).chain(stream::pending()).boxed();
+            let alarm = Box::pin(Alarm::after(HEARTBEAT));
+            let mut events = EventBytes { parts, is_between: true, alarm };
+            let first = rt::block_on(events.next()).unwrap().unwrap();
+            assert_eq!(first, "event: a");
+            // Nothing else has come for long.
+            events.alarm = Box::pin(Alarm::after(Duration::ZERO));
+            rt::block_on(futures::future::poll_immediate(events.next())).flatten()
+        };
+        assert_eq!(said(true).unwrap().unwrap(), ":\n\n");
+        assert!(said(false).is_none());
+    }
 
     #[test]
     fn an_event_cannot_forge_another_one() {

@@ -37,6 +37,7 @@ const FILES: &[File] = &[
     file!("history.js", "text/javascript; charset=utf-8"),
     file!("paths.js", "text/javascript; charset=utf-8"),
     file!("reload.js", "text/javascript; charset=utf-8"),
+    file!("seen.js", "text/javascript; charset=utf-8"),
     file!("traffic.js", "text/javascript; charset=utf-8"),
     file!("tree.js", "text/javascript; charset=utf-8"),
 ];

@@ -49,7 +49,7 @@ impl Turns {
 }
 
 /// One of them, until this is dropped.
-pub(crate) struct Turn {
+pub struct Turn {
     turns: Arc<Turns>,
     holder: Arc<Holder>,
 }

@@ -12,8 +12,7 @@
 //! changes once, so that no message takes a lock for it.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::hash::BuildHasher;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -21,6 +20,7 @@ use event_listener::Event;
 use parking_lot::Mutex;
 
 use super::inbox::Inbox;
+use super::pins::Pins;
 use super::shares::Holder;
 use crate::model::ids::Millis;
 use crate::model::invariant::invariant;
@@ -32,19 +32,14 @@ pub(crate) const STEP_BYTES: usize = 4 << 10;
 /// Connections that hold less are not closed for the memory of all, because it would gain nothing, unless they are all of a
 /// user that keeps more than half of what all may.
 pub(crate) const CLOSE_MIN_BYTES: usize = 64 << 10;
-/// What one overwritten entry keeps alive beside itself: its bucket of the table, and its part of
-/// the nodes above the bucket.
-const NODE_BYTES: usize = 448;
-/// Most paths that are remembered as overwritten since the newest snapshot; beyond, each change
-/// counts.
-const TOUCHED_MAX: usize = 1 << 17;
 
 /// See the module.
 pub struct ClientMemory {
     max: AtomicUsize,
     /// All but what snapshots hold.
     held: AtomicUsize,
-    /// What snapshots hold: the sum over `pins`.
+    /// What snapshots hold. Invariant: the sum over `pins`, under whose lock it is changed: otherwise a
+    /// snapshot that goes could give back what nobody has added yet.
     pinned: AtomicUsize,
     pins: Mutex<Pins>,
     /// How many there are, to be looked at without the lock.
@@ -182,11 +177,8 @@ impl ClientMemory {
     /// A stream holds a snapshot of a tree of the given size, until the returned value is dropped.
     fn pin(&self, account: &Arc<Account>, tree_bytes: usize) -> Pin {
         let mut pins = self.pins.lock();
-        let number = pins.next;
-        pins.next += 1;
-        pins.touched.clear();
-        pins.held.insert(number, Pinned { account: account.number, tree_bytes, bytes: 0 });
-        self.pin_count.store(pins.held.len(), Ordering::Release);
+        let number = pins.add(account.number, tree_bytes);
+        self.pin_count.store(pins.len(), Ordering::Release);
         Pin { memory: Arc::clone(&account.memory), number }
     }
 
@@ -200,9 +192,9 @@ impl ClientMemory {
     pub(crate) fn note_changes<'p>(&self, paths: impl Iterator<Item = &'p [u8]>, replaced: usize) {
         let mut pins = self.pins.lock();
         let grown = pins.note_changes(paths, replaced);
+        self.pinned.fetch_add(grown, Ordering::Relaxed);
         drop(pins);
         if grown > 0 {
-            self.pinned.fetch_add(grown, Ordering::Relaxed);
             self.look();
         }
     }
@@ -423,86 +415,10 @@ impl Drop for Pin {
     fn drop(&mut self) {
         let mut pins = self.memory.pins.lock();
         let freed = pins.remove(self.number);
-        self.memory.pin_count.store(pins.held.len(), Ordering::Release);
+        self.memory.pin_count.store(pins.len(), Ordering::Release);
+        let before = self.memory.pinned.fetch_sub(freed, Ordering::Relaxed);
         drop(pins);
-        self.memory.pinned.fetch_sub(freed, Ordering::Relaxed);
-    }
-}
-
-/// The snapshots that streams hold, oldest first.
-///
-/// A version that was replaced between two snapshots is held by the first of the two, if it was
-/// there by then, and by those before it. So each has the versions that were replaced before the
-/// next one came, but never more than its own tree; and the sum over all is what they keep alive
-/// together.
-#[derive(Default)]
-struct Pins {
-    held: BTreeMap<u64, Pinned>,
-    next: u64,
-    /// Hashes of the paths that were written since the newest: writing one of them again replaces a
-    /// version that no snapshot has.
-    touched: HashSet<u64>,
-}
-
-struct Pinned {
-    account: u64,
-    tree_bytes: usize,
-    /// The bytes that were replaced since, until the next one came. Invariant: at most
-    /// `tree_bytes`, and what goes with it.
-    bytes: usize,
-}
-
-impl Pinned {
-    fn add(&mut self, bytes: usize) -> usize {
-        let before = self.bytes;
-        // The nodes of the old tree are in its estimated size already.
-        self.bytes = (self.bytes + bytes).min(self.tree_bytes);
-        self.bytes - before
-    }
-}
-
-impl Pins {
-    /// Returns by how much the sum grew.
-    fn note_changes<'p>(
-        &mut self,
-        paths: impl Iterator<Item = &'p [u8]>,
-        replaced: usize,
-    ) -> usize {
-        let Some((_, newest)) = self.held.iter_mut().next_back() else { return 0 };
-        let (mut all, mut new) = (0, 0);
-        for path in paths {
-            all += 1;
-            let is_full = self.touched.len() >= TOUCHED_MAX;
-            let hash = self.touched.hasher().hash_one(path);
-            if is_full || self.touched.insert(hash) {
-                new += 1;
-            }
-        }
-        if all == 0 || replaced == 0 {
-            return 0;
-        }
-        newest.add(replaced / all * new + new * NODE_BYTES)
-    }
-
-    /// Returns by how much the sum shrinks.
-    fn remove(&mut self, number: u64) -> usize {
-        let Some(gone) = self.held.remove(&number) else { return 0 };
-        // Those before it hold the same, as far as it was there by then.
-        match self.held.range_mut(..number).next_back() {
-            Some((_, before)) => gone.bytes - before.add(gone.bytes).min(gone.bytes),
-            None => gone.bytes,
-        }
-    }
-
-    /// What each connection's snapshots keep alive.
-    fn by_account(&self) -> BTreeMap<u64, usize> {
-        let (mut sum, mut by_account) = (0, BTreeMap::new());
-        for pinned in self.held.values().rev() {
-            sum += pinned.bytes;
-            // The oldest one comes last.
-            by_account.insert(pinned.account, sum);
-        }
-        by_account
+        invariant!(freed <= before, "what is given back was counted");
     }
 }
 
@@ -511,6 +427,7 @@ mod tests {
     use event_listener::Listener;
 
     use super::*;
+    use crate::pins::NODE_BYTES;
 
     fn memory(max: usize) -> Arc<ClientMemory> {
         let memory = Arc::new(ClientMemory::default());

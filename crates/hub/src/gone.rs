@@ -3,11 +3,17 @@
 //! not; that an entry is gone altogether the snapshot cannot show. So as long as a watch is
 //! lapsed, and only then, what leaves the tree is logged here; bounded, and a watch whose part
 //! of the log was given up is lost: its stream ends, and its client has to start again.
+//!
+//! What a watch lost when it overflowed is handed over as it is, bundles that it shares with other
+//! watches. It is gone through when the watch starts over, by its own connection and without a lock
+//! (`Resuming::walk`): thousands of watches can overflow in one moment, and each has lost thousands
+//! of changes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::client_memory::{Charge, ClientMemory};
+use super::inbox::{Dropped, PLACE_BYTES};
 use crate::model::defects::{Defect, Defects};
 use crate::model::invariant::OrBroken;
 use crate::model::seen::Seen;
@@ -24,8 +30,8 @@ pub(crate) const GONE_LOG_BYTES_MAX: usize = 16 << 20;
 /// tombstone; with more, it is logged without looking: purging must not take long if many clients
 /// hang.
 const CHECKED_LAPSES_MAX: usize = 64;
-/// What one incarnation costs in the copy of what a lapsed watch's client has had: a reference, and its
-/// part of the sets that the engine has changed since.
+/// What one incarnation costs in a copy of what the engine has seen: a reference, and its part of the
+/// sets that the engine has changed since.
 const SET_BYTES: usize = 16;
 
 /// An entry that left the tree.
@@ -47,15 +53,29 @@ pub(super) struct GoneTogether {
     _charge: Charge,
 }
 
+/// What the engine had accounted for in the moment in which watches lapsed, which share it. Counted as
+/// what is kept for clients as long as somebody holds it.
+pub(super) struct SeenThen {
+    seen: Seen,
+    _charge: Charge,
+}
+
+impl SeenThen {
+    pub(super) fn new(seen: Seen, memory: &Arc<ClientMemory>) -> Arc<Self> {
+        let charge = memory.charge(seen_cost(&seen));
+        Arc::new(Self { seen, _charge: charge })
+    }
+}
+
 /// What becomes of a watch that overflowed.
 struct Lapse {
-    had: Seen,
-    /// Deletions that were dropped from its queue and that the tree showed no more.
-    own: Vec<Committed>,
+    /// Its client has had this, but for what was dropped.
+    then: Arc<SeenThen>,
+    dropped: Dropped,
     /// The first chunk of the log that counts for it.
     from: u64,
-    /// Of `had` and `own`.
-    charge: Charge,
+    /// Of its places in `dropped`: the bundles count themselves.
+    _charge: Charge,
 }
 
 /// See the module. Under the hub's lock, and cheap for the lock's other users: dropped memory is
@@ -76,16 +96,27 @@ pub(super) struct GoneLog {
 }
 
 /// Memory that should be freed where no task waits for it.
-pub(super) type FreedChunks = Vec<Chunk>;
+#[must_use]
+#[derive(Default)]
+pub(super) struct Freed {
+    chunks: Vec<Chunk>,
+    lapses: Vec<Lapse>,
+}
+
+impl Freed {
+    pub(super) fn append(&mut self, mut other: Self) {
+        self.chunks.append(&mut other.chunks);
+        self.lapses.append(&mut other.lapses);
+    }
+}
 
 fn cost(change: &Committed) -> usize {
     change.path.as_bytes().len() + change.entry.memory_bytes() + 64
 }
 
-/// About what a lapse takes besides the log: a reference per known incarnation, and what the deletions
-/// cost. Of the sets of ticks most are the engine's own.
-fn lapse_cost(had: &Seen, own: &[Committed]) -> usize {
-    had.iter().count() * SET_BYTES + own.iter().map(cost).sum::<usize>()
+/// About what a copy of what the engine has seen takes. Of the sets of ticks most are the engine's own.
+fn seen_cost(seen: &Seen) -> usize {
+    seen.iter().count() * SET_BYTES
 }
 
 impl GoneLog {
@@ -94,52 +125,47 @@ impl GoneLog {
         Self { memory: Arc::clone(memory), defects, ..Self::default() }
     }
 
-    /// A watch overflowed: `had` is what its client has had or will not miss, `own` the
-    /// deletions that were dropped from its queue and that the tree shows no more. Tells how many
-    /// bytes are kept for it alone.
-    pub(super) fn begin(&mut self, id: WatchId, had: Seen, own: Vec<Committed>) -> usize {
-        let bytes = lapse_cost(&had, &own);
-        let charge = self.memory.charge(bytes);
-        self.lapses.insert(id, Lapse { had, own, from: self.next, charge });
+    /// A watch overflowed: `then` is what the engine had accounted for when all outputs of that
+    /// moment were pushed, `dropped` what of it the client has not had. Tells how many bytes the
+    /// watch keeps alive, those that it shares with others included.
+    pub(super) fn begin(&mut self, id: WatchId, then: Arc<SeenThen>, dropped: Dropped) -> usize {
+        let places = dropped.places() * PLACE_BYTES;
+        let bytes = places + dropped.bytes();
+        let charge = self.memory.charge(places);
+        self.lapses.insert(id, Lapse { then, dropped, from: self.next, _charge: charge });
         bytes
     }
 
     /// The watch starts over from this tree; `None` if it cannot, because more left the tree
     /// meanwhile than is logged. The second part is to be freed elsewhere.
-    pub(super) fn resume(&mut self, id: WatchId, tree: Tree) -> (Option<GoneWalk>, FreedChunks) {
-        let Some(lapse) = self.lapses.remove(&id) else { return (None, Vec::new()) };
+    pub(super) fn resume(&mut self, id: WatchId, tree: Tree) -> (Option<Resuming>, Freed) {
+        let Some(lapse) = self.lapses.remove(&id) else { return (None, Freed::default()) };
         let first = self.next - self.chunks.len() as u64;
         let skipped = lapse.from.checked_sub(first).or_broken("what a lapsed watch needs is kept");
         let skipped = usize::try_from(skipped).or_broken("so many chunks are in memory");
-        let mut chunks: Vec<Chunk> = self.chunks.iter().skip(skipped).cloned().collect();
-        let Lapse { had, mut own, charge, .. } = lapse;
-        if self.defects.has(Defect::ResumeSkipsGone) {
-            (own, chunks) = (Vec::new(), Vec::new());
-        }
-        let own = own.into_iter();
-        let walk = GoneWalk { own, chunks, next: (0, 0), had, tree, _charge: charge };
-        (Some(walk), self.forget())
+        let chunks: Vec<Chunk> = self.chunks.iter().skip(skipped).cloned().collect();
+        let (memory, defects) = (Arc::clone(&self.memory), self.defects);
+        (Some(Resuming { lapse, chunks, tree, memory, defects }), self.forget())
     }
 
     /// The watch has ended.
-    pub(super) fn end(&mut self, id: WatchId) -> FreedChunks {
-        match self.lapses.remove(&id) {
-            Some(_) => self.forget(),
-            None => Vec::new(),
-        }
+    pub(super) fn end(&mut self, id: WatchId) -> Freed {
+        let Some(lapse) = self.lapses.remove(&id) else { return Freed::default() };
+        let mut freed = self.forget();
+        freed.lapses.push(lapse);
+        freed
     }
 
     /// Entries left the tree: tombstones (`purged`), and values, as the tombstones that stand for
-    /// them (`dropped`). `is_wanted` says whether a lapsed watch, of those it is given, asks for a
-    /// change.
+    /// them (`dropped`). `watchers_of` tells which watches ask for a change, lapsed or not.
     pub(super) fn add(
         &mut self,
         purged: &[Committed],
         dropped: &[Committed],
         watchers_of: impl Fn(&Committed) -> Vec<WatchId>,
-    ) -> FreedChunks {
+    ) -> Freed {
         if self.lapses.is_empty() {
-            return Vec::new();
+            return Freed::default();
         }
         let is_wanted =
             |change: &Committed| watchers_of(change).iter().any(|id| self.lapses.contains_key(id));
@@ -149,7 +175,7 @@ impl GoneLog {
         let entries: Vec<Gone> =
             purged.map(|c| entry(c, false)).chain(dropped.map(|c| entry(c, true))).collect();
         if entries.is_empty() {
-            return Vec::new();
+            return Freed::default();
         }
         let bytes = entries.iter().map(|gone| cost(&gone.deletion)).sum();
         self.entries += entries.len();
@@ -160,34 +186,36 @@ impl GoneLog {
         self.keep_bounds()
     }
 
-    /// Whether some client may not know of a deletion: usually all do, because purges come long
-    /// after the deletions.
+    /// Whether some client may not know of a deletion, nor find it among what was dropped from its
+    /// queue: usually none, because purges come long after the deletions.
     fn is_news(&self, deletion: &Committed) -> bool {
         let newest = deletion.entry.newest();
         self.lapses.len() > CHECKED_LAPSES_MAX
-            || self.lapses.values().any(|lapse| !lapse.had.contains(newest))
+            || self.lapses.values().any(|lapse| !lapse.then.seen.contains(newest))
     }
 
     /// Gives up the oldest chunks if there is too much, and the watches that needed them.
-    fn keep_bounds(&mut self) -> FreedChunks {
-        let mut freed = Vec::new();
+    fn keep_bounds(&mut self) -> Freed {
+        let mut freed = Freed::default();
         while self.entries > GONE_LOG_MAX || self.bytes > GONE_LOG_BYTES_MAX {
-            freed.push(self.pop().or_broken("what is counted is kept"));
+            freed.chunks.push(self.pop().or_broken("what is counted is kept"));
         }
         let first = self.next - self.chunks.len() as u64;
-        self.lapses.retain(|_, lapse| lapse.from >= first);
-        freed.append(&mut self.forget());
+        let lost = self.lapses.iter().filter(|(_, lapse)| lapse.from < first);
+        let lost: Vec<WatchId> = lost.map(|(id, _)| *id).collect();
+        freed.lapses.extend(lost.iter().filter_map(|id| self.lapses.remove(id)));
+        freed.append(self.forget());
         freed
     }
 
     /// Drops the chunks that no lapsed watch needs.
-    fn forget(&mut self) -> FreedChunks {
+    fn forget(&mut self) -> Freed {
         let needed = self.lapses.values().map(|lapse| lapse.from).min().unwrap_or(self.next);
-        let mut freed = Vec::new();
+        let mut freed = Freed::default();
         while self.next - (self.chunks.len() as u64) < needed
             && let Some(chunk) = self.pop()
         {
-            freed.push(chunk);
+            freed.chunks.push(chunk);
         }
         freed
     }
@@ -221,10 +249,49 @@ pub enum Resumption {
     Lost,
 }
 
+/// A watch that starts over, and what is still to be gone through for it.
+pub(super) struct Resuming {
+    lapse: Lapse,
+    chunks: Vec<Chunk>,
+    tree: Tree,
+    memory: Arc<ClientMemory>,
+    defects: Defects,
+}
+
+impl Resuming {
+    /// Goes through what was dropped from the watch's queue. Not under a lock: it may be much.
+    pub(super) fn walk(self) -> GoneWalk {
+        let Self { lapse: Lapse { then, dropped, .. }, mut chunks, tree, memory, defects } = self;
+        let (mut lost, mut own, mut own_events) = (Seen::new(), Vec::new(), Seen::new());
+        for change in dropped.changes() {
+            lost.insert(change.entry.newest());
+            // The snapshot shows the others.
+            if change.entry.is_tombstone() && tree.get(change.path.as_bytes()).is_none() {
+                own_events.insert(change.entry.newest());
+                own.push(change.clone());
+            }
+        }
+        let had = if defects.has(Defect::ResumeSkipsLost) {
+            then.seen.clone()
+        } else {
+            then.seen.difference(&lost)
+        };
+        if defects.has(Defect::ResumeSkipsGone) {
+            (own, chunks) = (Vec::new(), Vec::new());
+        }
+        let bytes = seen_cost(&had) + own.iter().map(cost).sum::<usize>();
+        let _charge = memory.charge(bytes);
+        GoneWalk { own: own.into_iter(), own_events, chunks, next: (0, 0), had, tree, _charge }
+    }
+}
+
 /// Goes over what left the tree while a watch was lapsed, in order. Owns its part of the log and
 /// the snapshot from which the watch starts over.
 pub struct GoneWalk {
+    /// Deletions that were dropped from its queue and that the snapshot shows no more.
     own: std::vec::IntoIter<Committed>,
+    /// The events of all of these: the log may have them once more.
+    own_events: Seen,
     chunks: Vec<Chunk>,
     /// The chunk, and the entry in it, that come next.
     next: (usize, usize),
@@ -251,7 +318,7 @@ impl GoneWalk {
     pub fn look(&mut self, scope: &WatchScope) -> GoneLook {
         // The watch's own ones were in its scope, and its client has not had them.
         if let Some(deletion) = self.own.next() {
-            return self.tell_if_gone(deletion);
+            return GoneLook::Tell(deletion);
         }
         let (chunk, at) = self.next;
         let Some(together) = self.chunks.get(chunk) else { return GoneLook::End };
@@ -261,8 +328,9 @@ impl GoneWalk {
         };
         self.next = (chunk, at + 1);
         // A value that was dropped has the event with which the client got to know it.
-        let is_known = !gone.was_value && self.had.contains(gone.deletion.entry.newest());
-        if is_known || !scope.wants(&gone.deletion.path) {
+        let newest = gone.deletion.entry.newest();
+        let is_known = !gone.was_value && self.had.contains(newest);
+        if is_known || self.own_events.contains(newest) || !scope.wants(&gone.deletion.path) {
             return GoneLook::Skip;
         }
         let deletion = gone.deletion.clone();
@@ -312,7 +380,7 @@ mod tests {
     /// What a watch of everything receives when it starts over from a tree.
     fn told(log: &mut GoneLog, id: u64, tree: &Tree) -> Option<Vec<String>> {
         let scope = WatchScope { top: "a".parse().unwrap(), depth_min: 0, depth_max: None };
-        let mut walk = log.resume(WatchId(id), tree.clone()).0?;
+        let mut walk = log.resume(WatchId(id), tree.clone()).0?.walk();
         let mut told = Vec::new();
         loop {
             match walk.look(&scope) {
@@ -323,6 +391,12 @@ mod tests {
         }
     }
 
+    /// A watch lapses when the engine has seen this, and what is dropped with it these changes.
+    fn begin(log: &mut GoneLog, id: u64, seen: Seen, dropped: &[Committed]) -> usize {
+        let then = SeenThen::new(seen, &log.memory);
+        log.begin(WatchId(id), then, Dropped::of_changes(dropped, &log.memory))
+    }
+
     fn everybody(_: &Committed) -> Vec<WatchId> {
         (1..=3).map(WatchId).collect()
     }
@@ -330,23 +404,25 @@ mod tests {
     #[test]
     fn nothing_is_logged_while_no_watch_is_lapsed() {
         let mut log = GoneLog::default();
-        log.add(&[deletion("a", 1)], &[deletion("b", 2)], everybody);
+        let _freed = log.add(&[deletion("a", 1)], &[deletion("b", 2)], everybody);
         assert_eq!((log.chunks.len(), log.entries, log.bytes), (0, 0, 0));
-        log.begin(WatchId(1), seen([]), Vec::new());
+        begin(&mut log, 1, seen([]), &[]);
         assert_eq!(told(&mut log, 1, &Tree::new(1)), Some(vec![]), "it was before its time");
     }
 
     #[test]
     fn a_client_is_told_what_it_cannot_know_and_the_snapshot_cannot_show() {
         let mut log = GoneLog::default();
-        log.begin(WatchId(1), seen([1, 2]), vec![deletion("a.own", 9), deletion("a.back", 8)]);
+        let dropped = [deletion("a.own", 9), deletion("a.back", 8)];
+        begin(&mut log, 1, seen([1, 2, 8, 9]), &dropped);
         let purged = [
             deletion("a.known", 1),
+            deletion("a.own", 9),
             deletion("a.news", 3),
             deletion("b", 3),
             deletion("a.back", 4),
         ];
-        log.add(&purged, &[deletion("a.value", 2)], everybody);
+        let _freed = log.add(&purged, &[deletion("a.value", 2)], everybody);
         let mut tree = Tree::new(1);
         let back = deletion("a.back", 7);
         tree.insert(&back.path, back.entry);
@@ -359,17 +435,17 @@ mod tests {
     #[test]
     fn each_watch_is_told_of_its_own_time_and_the_log_is_empty_when_all_are_through() {
         let mut log = GoneLog::default();
-        log.begin(WatchId(1), seen([]), Vec::new());
-        log.add(&[deletion("a.one", 1)], &[], everybody);
-        log.begin(WatchId(2), seen([]), Vec::new());
-        log.add(&[deletion("a.two", 2)], &[], everybody);
-        log.begin(WatchId(3), seen([]), Vec::new());
+        begin(&mut log, 1, seen([]), &[]);
+        let _freed = log.add(&[deletion("a.one", 1)], &[], everybody);
+        begin(&mut log, 2, seen([]), &[]);
+        let _freed = log.add(&[deletion("a.two", 2)], &[], everybody);
+        begin(&mut log, 3, seen([]), &[]);
         let tree = Tree::new(1);
         assert_eq!(told(&mut log, 1, &tree), Some(vec!["a.one".into(), "a.two".into()]));
         assert_eq!(log.chunks.len(), 1, "the other watches do not need the first");
         assert_eq!(told(&mut log, 2, &tree), Some(vec!["a.two".into()]));
         assert_eq!((log.chunks.len(), log.entries, log.bytes), (0, 0, 0));
-        log.end(WatchId(3));
+        let _freed = log.end(WatchId(3));
         assert!(log.lapses.is_empty());
     }
 
@@ -377,20 +453,23 @@ mod tests {
     fn what_is_kept_for_lapsed_watches_counts_until_the_last_of_them_is_through() {
         let memory = Arc::new(ClientMemory::default());
         let mut log = GoneLog::charged_to(&memory, Defects::default());
-        let own = vec![deletion("a.own", 1)];
-        let bytes = log.begin(WatchId(1), seen([1]), own.clone());
-        assert_eq!(bytes, SET_BYTES + cost(&own[0]));
+        let own = [deletion("a.own", 1)];
+        let kept = begin(&mut log, 1, seen([1]), &own);
+        assert_eq!(kept, PLACE_BYTES + cost(&own[0]));
+        let bytes = SET_BYTES + kept;
         assert_eq!(memory.used(), bytes);
-        log.begin(WatchId(2), seen([]), Vec::new());
+        begin(&mut log, 2, seen([]), &[]);
         let gone = [deletion("a.one", 2), deletion("a.two", 3)];
-        log.add(&gone, &[], everybody);
+        let _freed = log.add(&gone, &[], everybody);
         let both = gone.iter().map(cost).sum::<usize>();
         assert_eq!(memory.used(), bytes + both, "once, however many watches wait for it");
         // One starts over: what it goes through is kept until it is through.
-        let (walk, freed) = log.resume(WatchId(1), Tree::new(1));
-        assert!(freed.is_empty());
+        let (resuming, freed) = log.resume(WatchId(1), Tree::new(1));
+        assert!(freed.chunks.is_empty());
         drop(log.end(WatchId(2)));
         assert_eq!(memory.used(), bytes + both);
+        let walk = resuming.map(Resuming::walk);
+        assert_eq!(memory.used(), cost(&own[0]) + both, "only what is to be told");
         drop(walk);
         assert_eq!(memory.used(), 0);
     }
@@ -398,33 +477,33 @@ mod tests {
     #[test]
     fn what_no_lapsed_watch_wants_is_not_logged() {
         let mut log = GoneLog::default();
-        log.begin(WatchId(1), seen([1]), Vec::new());
-        log.add(&[deletion("a", 2)], &[deletion("a", 3)], |_| vec![WatchId(2)]);
-        log.add(&[deletion("a", 1)], &[], everybody);
+        begin(&mut log, 1, seen([1]), &[]);
+        let _freed = log.add(&[deletion("a", 2)], &[deletion("a", 3)], |_| vec![WatchId(2)]);
+        let _freed = log.add(&[deletion("a", 1)], &[], everybody);
         assert_eq!(log.entries, 0);
     }
 
     #[test]
     fn a_watch_whose_part_of_the_log_was_given_up_is_lost_and_later_ones_are_not() {
         let mut log = GoneLog::default();
-        log.begin(WatchId(1), seen([]), Vec::new());
+        begin(&mut log, 1, seen([]), &[]);
         let many = |from: usize, count: usize| -> Vec<Committed> {
             (from..from + count).map(|n| deletion(&format!("a:{n}"), 1 + n as u64)).collect()
         };
-        log.add(&many(0, GONE_LOG_MAX), &[], everybody);
-        log.begin(WatchId(2), seen([]), Vec::new());
+        let _freed = log.add(&many(0, GONE_LOG_MAX), &[], everybody);
+        begin(&mut log, 2, seen([]), &[]);
         assert!(log.lapses.contains_key(&WatchId(1)), "that much has room");
         let freed = log.add(&many(GONE_LOG_MAX, 1), &[], everybody);
-        assert_eq!((freed.len(), log.entries), (1, 1));
+        assert_eq!((freed.chunks.len(), freed.lapses.len(), log.entries), (1, 1, 1));
         let tree = Tree::new(1);
         assert_eq!(told(&mut log, 1, &tree), None);
         assert_eq!(told(&mut log, 2, &tree), Some(vec![format!("a:{GONE_LOG_MAX}")]));
 
         // By bytes, and all at once: no watch can be served, and nothing is kept.
-        log.begin(WatchId(3), seen([]), Vec::new());
+        begin(&mut log, 3, seen([]), &[]);
         let long = format!("a.{}", "x".repeat(4000));
         let greedy: Vec<_> = (1..=5000).map(|tick| deletion(&long, tick)).collect();
-        log.add(&greedy, &[], everybody);
+        let _freed = log.add(&greedy, &[], everybody);
         assert_eq!((log.chunks.len(), log.entries, log.bytes), (0, 0, 0));
         assert_eq!(told(&mut log, 3, &tree), None);
     }

@@ -1,7 +1,20 @@
 //! What waits for one client connection: changes for its watches and messages for its
 //! monitors, each bounded. A watch that overflows is emptied and takes in nothing more until it
 //! starts over from a snapshot ([`super::Hub::resume_watch`]): the client gets the latest state
-//! of everything that changed meanwhile, in bounded memory, and nothing older afterwards.
+//! of everything that changed meanwhile, and nothing older afterwards.
+//!
+//! ```text
+//!            no room                       the moment's outputs are pushed
+//! waiting ─────────────► Lapse::New ──────────────────────────────────────► Lapse::Settled
+//!    ▲      (push_changes)   │ more of the same moment              (settle)        │
+//!    │                       └► counts as dropped, too                              │
+//!    └──────────────────────────────────────────────────────────────────────────────┘
+//!                                  its stream starts over (resume)
+//! ```
+//!
+//! What was dropped is not gone through here, under the engine's guard: it is handed over whole to the
+//! log of what is gone ([`super::gone`]), where it counts as what is kept for clients, until the watch
+//! starts over or ends.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -14,7 +27,6 @@ use super::client_memory::{Charge, ClientMemory, STEP_BYTES};
 use crate::model::defects::{Defect, Defects};
 use crate::model::invariant::OrBroken;
 use crate::model::path::Path;
-use crate::model::seen::Seen;
 use crate::replica::Committed;
 use crate::replica::watch::WatchId;
 
@@ -32,7 +44,7 @@ pub(crate) const MONITOR_QUEUE_BYTES_MAX: usize = 4 << 20;
 pub(crate) const TAKE_BYTES_MAX: usize = 256 << 10;
 
 /// What one place in a queue takes, whatever is queued there.
-const PLACE_BYTES: usize = 32;
+pub(super) const PLACE_BYTES: usize = 32;
 
 /// Names one monitor of one node; never used twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -96,8 +108,9 @@ struct State {
     memory: Option<Arc<ClientMemory>>,
 }
 
+/// The changes that wait for one watch.
 #[derive(Default)]
-struct WatchQueue {
+pub(super) struct WatchQueue {
     content: WatchContent,
     items: VecDeque<WatchItem>,
     /// How many changes the items have.
@@ -191,23 +204,48 @@ enum Lapse {
     Settled,
 }
 
-/// What a watch lost when it overflowed.
+/// What a watch lost when it overflowed: what waited, and all of that moment that came after it.
 #[derive(Default)]
 pub(super) struct Dropped {
-    /// The newest events of the changes.
-    pub(super) events: Seen,
-    /// The deletions among them: the tree may not show those any more.
-    pub(super) deletions: Vec<Committed>,
+    items: VecDeque<WatchItem>,
+    bytes: usize,
 }
 
 impl Dropped {
-    fn add(&mut self, bundle: &Bundle) {
-        for change in bundle.changes() {
-            self.events.insert(change.entry.newest());
-            if change.entry.is_tombstone() {
-                self.deletions.push(change.clone());
-            }
+    fn add(&mut self, item: WatchItem) {
+        self.bytes += item.cost();
+        self.items.push_back(item);
+    }
+
+    /// How many items there are.
+    pub(super) fn places(&self) -> usize {
+        self.items.len()
+    }
+
+    /// What the items take, as they counted in the queue.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The changes, oldest first. They may be very many: not under a lock.
+    pub(super) fn changes(&self) -> impl Iterator<Item = &Committed> {
+        self.items.iter().flat_map(|item| match item {
+            WatchItem::Changes(bundle) => bundle.changes(),
+            WatchItem::ConflictsUpTo(_) => &[],
+        })
+    }
+
+    /// Each change in a bundle of its own.
+    #[cfg(test)]
+    pub(super) fn of_changes(changes: &[Committed], memory: &Arc<ClientMemory>) -> Self {
+        let mut dropped = Self::default();
+        for change in changes {
+            let mut collecting = super::bundle::Collecting::default();
+            collecting.add(vec![WatchId(0)], change.clone());
+            let (_, bundle) = collecting.finish(memory).unwrap();
+            dropped.add(WatchItem::Changes(bundle));
         }
+        dropped
     }
 }
 
@@ -224,8 +262,9 @@ pub(super) enum Pushed {
     Lapsed,
 }
 
+/// The messages that wait for one monitor.
 #[derive(Default)]
-struct MonitorQueue {
+pub(super) struct MonitorQueue {
     messages: VecDeque<HeardMessage>,
     bytes: usize,
     /// Messages behind all of `messages` for which there was no room.
@@ -302,26 +341,29 @@ impl Inbox {
         let _new = self.push_conflict(id, conflicts);
     }
 
-    pub(super) fn remove_watch(&self, id: WatchId) {
+    /// Returns the queue, to be freed when no lock is held.
+    #[must_use]
+    pub(super) fn remove_watch(&self, id: WatchId) -> Option<WatchQueue> {
         let mut state = self.state.lock();
-        let removed = state.watches.remove(&id);
-        state.places -= removed.as_ref().map_or(0, |queue| queue.items.len());
-        state.withheld -= removed.as_ref().map_or(0, |queue| queue.withheld);
+        let removed = state.watches.remove(&id)?;
+        state.places -= removed.items.len();
+        state.withheld -= removed.withheld;
         state.account();
-        drop(state);
-        // Its content is freed here, not under the lock.
-        drop(removed);
+        Some(removed)
     }
 
     pub(super) fn add_monitor(&self, id: MonitorId) {
         self.state.lock().monitors.insert(id, MonitorQueue::default());
     }
 
-    pub(super) fn remove_monitor(&self, id: MonitorId) {
+    /// Returns the queue, to be freed when no lock is held.
+    #[must_use]
+    pub(super) fn remove_monitor(&self, id: MonitorId) -> Option<MonitorQueue> {
         let mut state = self.state.lock();
-        let removed = state.monitors.remove(&id);
-        state.places -= removed.as_ref().map_or(0, |queue| queue.messages.len());
+        let removed = state.monitors.remove(&id)?;
+        state.places -= removed.messages.len();
         state.account();
+        Some(removed)
     }
 
     /// Queues changes.
@@ -331,15 +373,15 @@ impl Inbox {
         if !queue.content.has_changes() {
             return Pushed::Quietly;
         }
+        let item = WatchItem::Changes(Arc::clone(bundle));
         match &mut queue.lapse {
             None => {}
             Some(Lapse::New(dropped)) => {
-                dropped.add(bundle);
+                dropped.add(item);
                 return Pushed::Quietly;
             }
             Some(Lapse::Settled) => return Pushed::Quietly,
         }
-        let item = WatchItem::Changes(Arc::clone(bundle));
         match queue.push(item, &self.limits) {
             Ok(pushed) => {
                 state.places += 1;
@@ -351,14 +393,10 @@ impl Inbox {
             }
             Err(item) => {
                 // What is dropped now has not reached the client.
-                let mut dropped = Dropped::default();
                 let items = std::mem::take(&mut queue.items);
                 let places = items.len();
-                for item in items.into_iter().chain([item]) {
-                    if let WatchItem::Changes(bundle) = item {
-                        dropped.add(&bundle);
-                    }
-                }
+                let mut dropped = Dropped { items, bytes: queue.bytes };
+                dropped.add(item);
                 (queue.changes, queue.bytes) = (0, 0);
                 if self.limits.defects.has(Defect::WatchNotLapsed) {
                     state.places -= places;

@@ -3,8 +3,10 @@
 //! Under the exclusive guard the outbox is drained, in commit order, into the queues of peers
 //! ([`link_queue`]) and clients ([`inbox`]), and, first of all, of the event log ([`log_queue`]).
 //! A push never blocks: a peer's queue that overflows is emptied and marked as lagging, a
-//! watcher's starts over. Lock order is engine, then a queue, never back; wakers fire after the
-//! engine's guard is released.
+//! watcher's starts over. Lock order is engine, then a queue, never back. Wakers fire after the
+//! engine's guard is released, but for two that fire under it, once per trouble, and only make tasks
+//! of the shell ready to run: that clients keep too much ([`ClientMemory::pressure`]), and that the
+//! log was given up ([`log_queue`]).
 //!
 //! No guard lives across an await: every method here is synchronous and short. Snapshots that
 //! a closure takes out of [`Hub::read`] are walked by the caller, outside.
@@ -23,6 +25,7 @@ pub mod inbox;
 pub mod link_queue;
 pub mod log_queue;
 mod outputs;
+mod pins;
 mod policy_watch;
 
 use std::collections::BTreeMap;
@@ -48,8 +51,8 @@ use crate::replica::write::{Write, Written};
 use crate::tree::Tree;
 use client_memory::ClientMemory;
 use closing::Closing;
-use gone::GoneLog;
 pub use gone::Resumption;
+use gone::{GoneLog, Resuming};
 use guard::Guard;
 use inbox::{Inbox, MonitorId, WatchContent};
 use link_queue::{LinkQueue, QueuedTotal};
@@ -419,9 +422,11 @@ impl Hub {
     /// Removes a link's queue. The engine is told with [`crate::engine::Input::LinkDown`].
     pub fn remove_link(&self, link: LinkId) {
         let mut outputs = self.outputs.lock();
-        if let Some(queue) = outputs.links.remove(&link) {
-            outputs.queued_before.add(queue.queued());
-        }
+        let Some(queue) = outputs.links.remove(&link) else { return };
+        outputs.queued_before.add(queue.queued());
+        drop(outputs);
+        // What waited may be freed here, not under the lock.
+        drop(queue);
     }
 
     /// What was queued for peers since the start.
@@ -441,7 +446,8 @@ impl Hub {
         (outputs.watch_restarts, outputs.messages_dropped)
     }
 
-    /// Links whose queue overflowed and was not made good yet.
+    /// Links whose queue overflowed and was not made good yet, for tests.
+    #[cfg(any(test, feature = "planted-defects"))]
     #[must_use]
     pub fn lagging_links(&self) -> Vec<LinkId> {
         let outputs = self.outputs.lock();
@@ -480,11 +486,11 @@ impl Hub {
         let _freed = self.change(|engine, out| {
             engine.handle(EndWatch(id), NO_LATER, out);
             let mut outputs = self.outputs.lock();
-            if let Some(watch) = outputs.watches.remove(&id) {
+            let removed = outputs.watches.remove(&id).map(|watch| {
                 outputs.watch_shares.give_back(&watch.holder);
-                watch.inbox.remove_watch(id);
-            }
-            outputs.gone.end(id)
+                (watch.inbox.remove_watch(id), watch)
+            });
+            (removed, outputs.gone.end(id))
         });
     }
 
@@ -493,7 +499,7 @@ impl Hub {
     pub fn resume_watch(&self, id: WatchId, inbox: &Inbox) -> Option<Resumption> {
         // A shared guard keeps changes out as well, so queue, log and snapshot are of one
         // moment.
-        let (walk, _freed) = self.read(|engine| {
+        let (resuming, _freed) = self.read(|engine| {
             let is_lapsed = inbox.resume(id, engine.conflicts().last());
             is_lapsed.then(|| {
                 let mut outputs = self.outputs.lock();
@@ -501,6 +507,8 @@ impl Hub {
                 outputs.gone.resume(id, engine.tree().clone())
             })
         })?;
+        // What the watch lost is gone through here, where nobody waits for it.
+        let walk = resuming.map(Resuming::walk);
         Some(walk.map_or(Resumption::Lost, |walk| Resumption::From(Box::new(walk))))
     }
 
@@ -533,10 +541,12 @@ impl Hub {
     /// Ends a monitor.
     pub fn unmonitor(&self, id: MonitorId) {
         let mut outputs = self.outputs.lock();
-        if let Some(monitor) = outputs.monitors.remove(&id) {
-            outputs.monitor_shares.give_back(&monitor.holder);
-            monitor.inbox.remove_monitor(id);
-        }
+        let Some(monitor) = outputs.monitors.remove(&id) else { return };
+        outputs.monitor_shares.give_back(&monitor.holder);
+        let removed = monitor.inbox.remove_monitor(id);
+        drop(outputs);
+        // What waited is freed here, not under the lock.
+        drop(removed);
     }
 
     /// Why clients, or some of them, may soon begin no watches or no monitors any more.
@@ -547,7 +557,8 @@ impl Hub {
         watches.into_iter().chain(outputs.monitor_shares.scarce("monitors")).collect()
     }
 
-    /// How many monitors there are.
+    /// How many monitors there are, for tests.
+    #[cfg(any(test, feature = "planted-defects"))]
     #[must_use]
     pub fn monitor_count(&self) -> usize {
         self.outputs.lock().monitors.len()

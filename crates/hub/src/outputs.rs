@@ -6,13 +6,12 @@ use std::sync::Arc;
 
 use super::bundle::Collecting;
 use super::client_memory::ClientMemory;
-use super::gone::{FreedChunks, GoneLog};
+use super::gone::{Freed, GoneLog, SeenThen};
 use super::inbox::{Inbox, MonitorId, Pushed, TopicMessage};
 use super::link_queue::{LinkQueue, QueuedTotal, Together};
 use super::log_queue::{LogItem, LogQueue};
 use super::shares::{Holder, Shares};
 use crate::engine::{Engine, LinkId, Outbox, Output, Report, ServeJob};
-use crate::model::defects::Defect;
 use crate::model::path::Path;
 use crate::protocol::client::topic::topic_matches;
 use crate::replica::Committed;
@@ -25,8 +24,8 @@ const REPORTS_MAX: usize = 4096;
 /// Most bytes of the conflicts among them (one may exceed it alone): each holds two values.
 const REPORTS_BYTES_MAX: usize = 16 << 20;
 
-/// Where outputs go. Its lock is only taken with the engine's exclusive guard held, for adding
-/// and removing queues, and for starting a watch over.
+/// Where outputs go. Its lock is taken with the engine's exclusive guard held, and, each time for a
+/// moment, to add, remove and close queues, to start a watch over, and to take reports and sums.
 #[derive(Default)]
 pub(super) struct Outputs {
     pub(super) links: BTreeMap<LinkId, Arc<LinkQueue>>,
@@ -82,7 +81,7 @@ pub(super) struct Wakes {
     pub(super) snapshots: Vec<Arc<CatchUpSnapshot>>,
     /// The same of entries that left the tree.
     pub(super) gone: Vec<Vec<Committed>>,
-    pub(super) freed: FreedChunks,
+    pub(super) freed: Freed,
     /// The same of a log that could not keep up.
     pub(super) unlogged: VecDeque<LogItem>,
 }
@@ -192,19 +191,17 @@ impl Outputs {
     pub(super) fn settle(&mut self, engine: &Engine, aftermath: Aftermath, wakes: &mut Wakes) {
         for (purged, dropped) in aftermath.gone {
             let watchers_of = |change: &Committed| engine.watchers_of(&change.path);
-            wakes.freed.extend(self.gone.add(&purged, &dropped, watchers_of));
+            wakes.freed.append(self.gone.add(&purged, &dropped, watchers_of));
             wakes.gone.extend([purged, dropped]);
         }
+        if aftermath.lapsed.is_empty() {
+            return;
+        }
         // After the above: what watches that have just lapsed lost of it is among their own.
+        let then = SeenThen::new(engine.seen().clone(), &self.client_memory);
         for (id, inbox) in aftermath.lapsed {
-            let Some(mut lost) = inbox.settle(id) else { continue };
-            lost.deletions.retain(|d| engine.tree().get(d.path.as_bytes()).is_none());
-            let had = if engine.defects().has(Defect::ResumeSkipsLost) {
-                engine.seen().clone()
-            } else {
-                engine.seen().difference(&lost.events)
-            };
-            inbox.note_kept(id, self.gone.begin(id, had, lost.deletions));
+            let Some(dropped) = inbox.settle(id) else { continue };
+            inbox.note_kept(id, self.gone.begin(id, Arc::clone(&then), dropped));
         }
     }
 }

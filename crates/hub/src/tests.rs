@@ -60,6 +60,17 @@ fn notify(out: &mut Outbox, watcher: WatchId, change: Committed) {
     out.push(Output::Notify { watchers: vec![watcher], change });
 }
 
+/// Lets time go by until all tombstones are purged.
+fn purge(hub: &Hub) {
+    // Alone, it is the Delete group's only member before long.
+    let ticks = (1..=100_000).map(|n| n * TICK_INTERVAL_MS);
+    let purged_at = ticks.into_iter().find(|now| {
+        hub.handle(Input::Tick, *now);
+        hub.read(|engine| engine.tree().tombstone_len()) == 0
+    });
+    assert!(purged_at.is_some());
+}
+
 fn texts(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| format!("a.{name}")).collect()
 }
@@ -226,13 +237,7 @@ fn what_the_node_itself_purges_is_told_to_a_watch_that_starts_over() {
         set(&hub, "a.busy", Some(&[1]));
     }
     set(&hub, "a.gone", None);
-    // Alone, it is the Delete group's only member before long.
-    let ticks = (1..=100_000).map(|n| n * TICK_INTERVAL_MS);
-    let purged_at = ticks.into_iter().find(|now| {
-        hub.handle(Input::Tick, *now);
-        hub.read(|engine| engine.tree().tombstone_len()) == 0
-    });
-    assert!(purged_at.is_some());
+    purge(&hub);
     assert_eq!(resume(&hub, id, &inbox), (texts(&["gone"]), texts(&["busy"])));
 }
 
@@ -266,6 +271,59 @@ fn a_dropped_value_is_told_once_to_a_watch_that_overflows_in_that_moment() {
         out.push(Output::Gone { purged: Vec::new(), dropped: values.to_vec() });
     });
     assert_eq!(resume(&hub, id, &inbox), (texts(&["x", "y"]), texts(&["busy"])));
+}
+
+#[test]
+fn what_many_watches_lose_in_one_moment_is_kept_and_counted_once() {
+    const WATCHES: usize = 64;
+    let (hub, inbox) = (hub(), Arc::new(Inbox::new()));
+    let account = hub.client_memory().open(&inbox, 0);
+    let watch = || hub.watch(scope("a"), WatchContent::Changes, &inbox, &HOLDER).unwrap().0;
+    let watches: Vec<WatchId> = (0..WATCHES).map(|_| watch()).collect();
+    let count = WATCH_QUEUE_MAX as u64 + 1;
+    let deletions: Vec<_> =
+        (0..count).map(|n| tombstone(&format!("a.gone:{n}"), (1 << 20) + n)).collect();
+    let size = |d: &Committed| d.path.as_bytes().len() + d.entry.memory_bytes() + 64;
+    let bytes: usize = deletions.iter().map(size).sum();
+    hub.change(|_, out| {
+        for change in deletions {
+            out.push(Output::Notify { watchers: watches.clone(), change });
+        }
+    });
+    let kept = hub.client_memory().used();
+    assert!((bytes..2 * bytes).contains(&kept), "{kept} bytes for {bytes} bytes of deletions");
+    assert!(account.bytes().1 >= WATCHES * bytes, "each of them keeps all of it alive");
+    // Each starts over by itself; the first to do so takes nothing from the others.
+    let (gone, has) = resume(&hub, watches[0], &inbox);
+    assert_eq!((gone.len(), has.len()), (count as usize, 0));
+    let (gone, _) = resume(&hub, watches[1], &inbox);
+    assert_eq!(gone.len(), count as usize);
+    watches.iter().for_each(|id| hub.unwatch(*id));
+    drop((account, inbox));
+    assert_eq!(hub.client_memory().used(), 0);
+}
+
+#[test]
+fn a_deletion_that_was_dropped_is_told_once_though_it_is_purged_while_the_watch_is_lapsed() {
+    // One watch, of which it is asked what its client knows; and so many that nobody asks.
+    for count in [1, 65] {
+        let hub = hub();
+        set(&hub, "a.gone", Some(&[1]));
+        let inbox = Arc::new(Inbox::new());
+        let watch = || hub.watch(scope("a"), WatchContent::Changes, &inbox, &HOLDER).unwrap().0;
+        let watches: Vec<WatchId> = (0..count).map(|_| watch()).collect();
+        set(&hub, "a.gone", None);
+        hub.change(|_, out| {
+            for n in 0..WATCH_QUEUE_MAX as u64 {
+                let change = version("a.busy", (1 << 21) + n, Some(&[1]));
+                out.push(Output::Notify { watchers: watches.clone(), change });
+            }
+        });
+        purge(&hub);
+        for id in watches {
+            assert_eq!(resume(&hub, id, &inbox), (texts(&["gone"]), vec![]));
+        }
+    }
 }
 
 #[test]
@@ -370,6 +428,24 @@ fn each_gap_between_messages_is_counted_at_the_message_behind_it() {
     let behind = inbox.take_messages(id, 10);
     let told: Vec<_> = behind.iter().map(|heard| (heard.message.data[0], heard.dropped)).collect();
     assert_eq!(told, [(1, 5), (2, 7)]);
+}
+
+#[test]
+fn what_waited_for_a_watch_or_a_monitor_is_handed_out_when_it_ends() {
+    let (hub, inbox) = (hub(), Arc::new(Inbox::new()));
+    let (watch, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox, &HOLDER).unwrap();
+    let monitor = hub.monitor("t".parse().unwrap(), &inbox, &HOLDER).unwrap();
+    set(&hub, "a.x", Some(&[1]));
+    send(&hub, "t", &[0; 1000]);
+    let used = || hub.client_memory().used();
+    let both = used();
+    let queue = inbox.remove_watch(watch);
+    let messages = inbox.remove_monitor(monitor);
+    assert_eq!((inbox.bytes(), used()), (0, both), "nothing was freed under the lock");
+    drop(queue);
+    assert!((1000..both).contains(&used()));
+    drop(messages);
+    assert_eq!(used(), 0);
 }
 
 /// As many as are let in.

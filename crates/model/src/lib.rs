@@ -10,6 +10,7 @@ pub mod limits;
 mod names;
 mod paths;
 pub mod ping;
+pub mod secrets;
 
 pub use entries::shared_bytes::SHARED_BYTES_HEAD;
 pub use entries::{chain, change_time, entry, left_out, meta, value};

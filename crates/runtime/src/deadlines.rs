@@ -55,7 +55,9 @@ impl Future for Deadline {
             Some((number, known)) => {
                 known.clone_from(waker);
                 let number = *number;
-                table().waiting.insert((self.at, number), waker.clone());
+                let before = table().waiting.insert((self.at, number), waker.clone());
+                // Not while the table is locked: it may be the last handle of a task, which may wait itself.
+                drop(before);
             }
             None => {
                 let number = table().begin(self.at, waker);
@@ -141,6 +143,8 @@ async fn keep() {
 #[cfg(test)]
 mod tests {
     use std::future::pending;
+    use std::sync::Arc;
+    use std::task::Wake;
 
     use super::super::{block_on, spawn, yield_now};
     use super::*;
@@ -197,5 +201,35 @@ mod tests {
             let [deadline] = polled.await;
             deadline.await;
         });
+    }
+
+    /// As the last handle of a task that waits itself, whose end takes its deadline out of the table.
+    struct LastHandle(std::sync::mpsc::Sender<()>);
+
+    impl Wake for LastHandle {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for LastHandle {
+        fn drop(&mut self) {
+            drop(table());
+            let _ = self.0.send(());
+        }
+    }
+
+    #[test]
+    fn whoever_polled_it_before_is_dropped_without_the_table() {
+        let (dropped, is_dropped) = std::sync::mpsc::channel();
+        // On a thread of its own, which would wait for itself for ever.
+        std::thread::spawn(move || {
+            let mut deadline = Deadline::after(Duration::from_secs(3_600));
+            let first = Waker::from(Arc::new(LastHandle(dropped)));
+            assert!(Pin::new(&mut deadline).poll(&mut Context::from_waker(&first)).is_pending());
+            drop(first);
+            assert!(
+                Pin::new(&mut deadline).poll(&mut Context::from_waker(Waker::noop())).is_pending()
+            );
+        });
+        assert_eq!(is_dropped.recv_timeout(Duration::from_secs(60)), Ok(()));
     }
 }

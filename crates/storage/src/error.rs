@@ -148,6 +148,13 @@ pub enum StorageError {
         /// What is wrong with it.
         newest: Box<StorageError>,
     },
+    /// The newest snapshot is not valid, and no log was begun with it: what it has may be nowhere else.
+    OnlyCopy {
+        /// The snapshot.
+        file: String,
+        /// What is wrong with it.
+        problem: Box<StorageError>,
+    },
     /// A file that is needed to tell of the past was removed while it was read, and so were others, each time.
     Removed {
         /// What the last reading has said.
@@ -213,11 +220,21 @@ pub enum StorageError {
 const PAST_LOST: &str =
     "the state at that moment is lost, unless a good copy of the file is put back";
 
+/// What to do about a file that is listed, and that nobody can open.
+const DEAD_LINK: &str = "it is a symbolic link that leads nowhere: put back what it leads to (is the disk mounted?), or put a \
+                         good copy of the file in its place";
+
 /// Whether the process, or the whole system, has as many files open as it may (EMFILE, ENFILE): no fault of the disk.
 pub(crate) fn is_too_many_files(error: &io::Error) -> bool {
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;
     matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
+}
+
+/// Whether what was opened is not there: a symbolic link leads nowhere (ENOENT) or to itself (ELOOP), or a file was removed.
+pub(crate) fn leads_nowhere(error: &io::Error) -> bool {
+    const ELOOP: i32 = 40;
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(ELOOP)
 }
 
 impl std::error::Error for StorageError {
@@ -226,7 +243,9 @@ impl std::error::Error for StorageError {
             Self::Io { source, .. } => Some(source),
             Self::Damaged { problem, .. } | Self::UnknownKind { problem, .. } => Some(problem),
             Self::NoGoodSnapshot { newest, .. } => Some(newest),
-            Self::PastLost { problem, .. } | Self::Removed { problem } => Some(problem),
+            Self::PastLost { problem, .. }
+            | Self::Removed { problem }
+            | Self::OnlyCopy { problem, .. } => Some(problem),
             _ => None,
         }
     }
@@ -289,6 +308,10 @@ impl StorageError {
             Self::NoGoodSnapshot { newest, .. } => {
                 format!("no snapshot is good: {}", newest.what())
             }
+            Self::OnlyCopy { problem, .. } => format!(
+                "{}; no node has begun with this snapshot yet, so what it has may be nowhere else",
+                problem.what()
+            ),
             Self::PastLost { problem, .. } => problem.what(),
             Self::Removed { problem } => {
                 format!("{}: old files are being removed", problem.what())
@@ -342,6 +365,7 @@ impl StorageError {
             Self::Io { source, .. } if source.kind() == io::ErrorKind::ReadOnlyFilesystem => {
                 "name another directory, or, under systemd, let the service write there (`ReadWritePaths=`)"
             }
+            Self::Io { action: "open", source, .. } if leads_nowhere(source) => DEAD_LINK,
             Self::Io { .. } => {
                 "check that the disk works, has room, and can be written by this user"
             }
@@ -357,6 +381,10 @@ impl StorageError {
                 "use the program that wrote it, or a newer one"
             }
             Self::NotOne { .. } => "check the name, or put back a good copy if it was one",
+            Self::OtherOwner { file, .. } if file.starts_with("snapshot-") => {
+                "start with that name and network, or use another directory; or, if somebody has copied the file here, move it \
+                 away (`mv`) and put back the one that this node had written"
+            }
             Self::OtherOwner { .. } => "start with that name and network, or use another directory",
             Self::Misnamed { .. } => "give it its name back",
             Self::Missing { .. } | Self::NeedsSnapshot { .. } => {
@@ -366,6 +394,9 @@ impl StorageError {
             Self::NoGoodSnapshot { .. } => {
                 "put back a good one, or start with --discard-damaged, which begins with nothing \
                  (the node then catches up, if there is a network)"
+            }
+            Self::OnlyCopy { .. } => {
+                "put back a good one, or start with --discard-damaged, which begins with what was there before it"
             }
             Self::PastLost { .. } => PAST_LOST,
             Self::Removed { .. } => "try again",
@@ -394,7 +425,7 @@ impl StorageError {
                 "put back a good copy of the file"
             }
             Self::Missing { .. } | Self::NeedsSnapshot { .. } => "put it back",
-            Self::NoGoodSnapshot { .. } => "put back a good one",
+            Self::NoGoodSnapshot { .. } | Self::OnlyCopy { .. } => "put back a good one",
             Self::OtherOwner { .. } | Self::Misnamed { .. } => {
                 "put back the one that this node had written"
             }
@@ -478,6 +509,7 @@ impl StorageError {
             | Self::Shortened { file, .. }
             | Self::NeedsSnapshot { file, .. }
             | Self::NoGoodSnapshot { file, .. }
+            | Self::OnlyCopy { file, .. }
             | Self::Given { file, .. }
             | Self::LogGone { file }
             | Self::NotVerified { file } => Some(file),
@@ -501,7 +533,8 @@ impl StorageError {
             | Self::Missing { .. }
             | Self::Shortened { .. }
             | Self::NeedsSnapshot { .. }
-            | Self::NoGoodSnapshot { .. } => true,
+            | Self::NoGoodSnapshot { .. }
+            | Self::OnlyCopy { .. } => true,
             Self::FutureVersion { .. }
             | Self::UnknownKind { .. }
             | Self::OtherOwner { .. }

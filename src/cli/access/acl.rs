@@ -92,7 +92,11 @@ Examples:
         remote: RemoteArgs,
     },
     /// Ask the node what a list allows at a path
-    #[command(after_help = "Example:\n  distkv-node acl test lamps site.lamp w")]
+    #[command(after_help = "\
+Example:
+  distkv-node acl test lamps site.lamp w
+
+An admin may ask any list, and a user its own. To a user, any other list is like one that is not there.")]
     Test {
         /// The list's name
         name: String,

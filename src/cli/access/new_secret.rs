@@ -12,6 +12,7 @@ use distkv_command::login::read_secret;
 use crate::cli::error::{CliError, looks_secret};
 use crate::cli::files::cannot;
 use crate::cli::say;
+use crate::cli::terminal::output::file_word;
 use crate::cli::typed;
 use crate::rt;
 
@@ -84,7 +85,7 @@ impl NewSecret {
 
 /// The command that logs in with a secret, and so tells whether it is in force.
 pub(super) fn tells_of_secret(method: &str, user: &str, file: &Path) -> String {
-    let file = file.display().to_string();
+    let file = file_word(file);
     let login = ["--user", user, "--login", method, "--secret-file", &file];
     typed::command_as(&login, "whoami", &[])
 }

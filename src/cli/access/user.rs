@@ -18,7 +18,8 @@ use crate::cli::error::CliError;
 use crate::cli::files::new_file::{Existing, tidy_when_interrupted};
 use crate::cli::files::ticket_file::TicketFile;
 use crate::cli::remote::{Remote, RemoteArgs};
-use crate::cli::terminal::output::{Output, Table};
+use crate::cli::say;
+use crate::cli::terminal::output::{Output, Table, printable};
 use crate::cli::terminal::words::completed;
 use crate::cli::typed;
 use crate::client::{Fields, Message};
@@ -58,7 +59,7 @@ pub(in crate::cli) struct UserArgs {
 enum UserCommand {
     /// Add a user
     ///
-    /// A password is read from --new-secret-file, or from standard input; if there is no such file, it is made at random and written there. At a terminal it is asked for. A token is made by the node and printed once, unless there is a --new-secret-file.
+    /// A password is read from --new-secret-file, or from standard input; if there is no such file, it is made at random and written there. At a terminal it is asked for. It does not stand behind the name and a colon, which would be part of the name. A token is made by the node and printed once, unless there is a --new-secret-file.
     #[command(after_help = "\
 Examples:
   distkv-node user add joe --acl lamps --new-secret-file joe.secret
@@ -188,7 +189,7 @@ Examples:
     ///
     /// The command waits until the nodes have confirmed it, and does it again if somebody has changed the user elsewhere at the same moment. If it gives up (exit code 5), `user remove`, then `user add`, always works. Where nobody has to log in, connections go on, and the command says so.
     ///
-    /// At nodes that are cut off or down, connections go on until those are back. The command names them (--json: confirmed is false, unreached): type it again when they are back, or `members forget` one that is gone for good.
+    /// At nodes that are cut off or down, connections go on until those are back. The command names them (--json: confirmed is false, unreached): type it again when they are back, or `members forget` one that is gone for good. A node that was started a moment ago knows of the members that it has met since, and of those that it knew before, from its data directory or its --peer-file. Without either it cannot name a member that it has not met yet: then ask a node that has run for longer.
     #[command(after_help = "Example:\n  distkv-node user disconnect joe")]
     Disconnect(Named),
     /// Remove a user, whose connections end
@@ -253,6 +254,7 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
     };
     match &args.command {
         UserCommand::Add { name, method, role, acl, new_secret_file, .. } => {
+            warn_of_colon(name);
             let mut fields = user_fields(method, name);
             // One that is there already is not changed.
             fields.nil("chain");
@@ -427,6 +429,21 @@ async fn token_into(
             Err(lost) => lost,
         })),
     }
+}
+
+/// Other tools take `NAME:PASSWORD` in one word. Here a colon is a character of a name like others, as in the original: it
+/// must be possible to add such a user, but mostly it is not what somebody means.
+fn warn_of_colon(name: &str) {
+    if !name.contains(':') {
+        return;
+    }
+    let remove = typed::command("user remove", &[name], &[]);
+    say::warning(&format!(
+        "the user's name is {}, with the colon: passwords are asked for, or read from --new-secret-file. If there is a \
+         password in it, {remove} removes the user; take another password, since this one is in the list of users, and \
+         in the history of the shell",
+        printable(name)
+    ));
 }
 
 /// Whether there is such a role.

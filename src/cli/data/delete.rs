@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value as Json, json};
 
+use super::nothing::note_nothing_deleted;
 use super::set::{ConditionArgs, CopiesArgs, change_json, change_text, named};
 use super::system::SystemArgs;
 use super::trees::undo;
@@ -33,7 +34,8 @@ Examples:
   distkv-node delete site --recursive
   distkv-node delete plant --recursive --dry-run  # what that would delete
 
-Without --recursive, entries below the path stay, and their number is printed. With --json: \
+Without --recursive, entries below the path stay, and their number is printed. PATH is no pattern: there are no \
+wildcards. With --json: \
 path, changed, chain, tock, and below, the number of entries below the path if there are any \
 (1000 means 1000 or more).
 
@@ -98,6 +100,9 @@ pub(in crate::cli) async fn run(mut args: DeleteArgs) -> Result<(), CliError> {
             },
         )?;
         output.flush()?;
+        if count == 0 && rest.is_ok() && !output.json {
+            note_nothing_deleted(&args.path);
+        }
         return rest;
     }
     let (action, below) = address_entry(&args.path, "delete_value", "delete_internal")?;
@@ -127,7 +132,11 @@ pub(in crate::cli) async fn run(mut args: DeleteArgs) -> Result<(), CliError> {
         printable(&text).into_owned()
     };
     output.either(json, text)?;
-    output.flush()
+    output.flush()?;
+    if reply.bool("changed") == Some(false) && stays == 0 && !output.json {
+        note_nothing_deleted(&args.path);
+    }
+    Ok(())
 }
 
 /// Has a node delete all that is at and below the path, until it is interrupted. How many are deleted, and the error if that
@@ -213,6 +222,9 @@ async fn show(args: &DeleteArgs, mut output: Output) -> Result<(), CliError> {
     }
     output.flush()?;
     say::line(&format!("{} would be deleted", count_of(count, "entry", "entries")));
+    if count == 0 {
+        note_nothing_deleted(&args.path);
+    }
     Ok(())
 }
 

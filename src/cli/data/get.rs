@@ -13,10 +13,17 @@ use crate::cli::error::CliError;
 use crate::cli::files::cannot;
 use crate::cli::files::new_file::{Existing, NewFile, is_special};
 use crate::cli::remote::{RemoteArgs, RequestKind, address_entry, parse_path};
-use crate::cli::terminal::output::{Output, json_of, printable_lines, shown_path};
+use crate::cli::terminal::output::{Output, json_of, printable, printable_lines, shown_path};
 use crate::client::{Fields, Message};
 use crate::model::path::Path;
 use crate::model::value::{Kind, Reader};
+use crate::protocol::json::JsonPieces;
+
+/// A value of more bytes of MessagePack is printed without indentation: of one of 4 MiB, 63 levels deep, that would be
+/// 0.5 GB of spaces. It is written piece by piece, so it is never in memory as text.
+const INDENTED_BYTES: usize = 64 << 10;
+/// Parts of such a value that are written at once, and the length of their text, about.
+const PIECE: (usize, usize) = (4_096, 64 << 10);
 
 /// Print the value of one entry
 #[derive(Debug, Clone, Args)]
@@ -29,6 +36,9 @@ Examples:
   distkv-node get site.lamp --chain             # where it was changed last
   distkv-node get site.lamp --json --chain      # with path, tock, time, chain
   distkv-node get site.lamp --msgpack lamp.bin  # the exact bytes
+
+The value is JSON, with indentation. One of more than 64 KiB (as MessagePack) is one line, like the value in \
+--json.
 
 It takes one path; `tree` prints all entries at and below one, \
 with --json one object per line. There are no wildcards.
@@ -122,6 +132,7 @@ fn print(
                 output.line("")?;
             }
         }
+        None if value.len() > INDENTED_BYTES => print_long(value, output)?,
         // JSON's own text has no line break inside of strings.
         None => output.line(&printable_lines(&format!("{:#}", json_of(value))))?,
     }
@@ -129,6 +140,22 @@ fn print(
         output.line(&format!("# {}", chain_and_time_text(reply)))?;
     }
     Ok(())
+}
+
+/// One line of JSON, made and written piece by piece.
+fn print_long(value: &[u8], output: &mut Output) -> Result<(), CliError> {
+    let (parts, room) = PIECE;
+    let mut pieces = JsonPieces::new(value);
+    let mut text = String::new();
+    loop {
+        let is_over = pieces.go_on(&mut text, parts, room);
+        let is_over = is_over.map_err(|error| CliError::Failure(error.to_string()))?;
+        output.bytes(printable(&text).as_bytes())?;
+        text.clear();
+        if is_over {
+            return output.line("");
+        }
+    }
 }
 
 /// What a string or a byte string is made of.

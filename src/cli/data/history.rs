@@ -35,7 +35,9 @@ lost against a version that was there is not. Long values are cut; with --json t
 
 Where a log of that time is missing or damaged, is another node's, or cannot be read, changes are \
 missing: `?` stands for the value before the next one that is known, and a line on standard error names \
-the logs, up to 8.
+the logs, up to 8. With --json, each of them also has a line behind the changes: its `what` is \"hole\", \
+not \"set\", \"deleted\" or \"purged\", and `hole` says what is wrong; if there are more than 8, a last one \
+has `more_holes`, how many.
 
 `purged` means that the last trace of a deleted entry was removed, which is no change of data.
 
@@ -86,6 +88,19 @@ pub(in crate::cli) async fn run(args: HistoryArgs) -> Result<(), CliError> {
         output.either(|| change.json(), || change.text())?;
         before = Some(row);
     }
+    let holes = array_items(reply.get("holes").unwrap_or_default());
+    let text = |hole| Reader::new(hole).read_str().unwrap_or_default().to_owned();
+    let mut holes: Vec<String> = holes.map(text).collect();
+    let more_holes = reply.u64("more_holes");
+    if remote.json {
+        // Who reads only these lines must not take the changes for all that there were.
+        for hole in &holes {
+            output.json_line(hole_json(Some(hole), None))?;
+        }
+        if more_holes.is_some() {
+            output.json_line(hole_json(None, more_holes))?;
+        }
+    }
     output.flush()?;
     // Lines are changes; what is to be known besides goes elsewhere.
     let reach = reply.get("reach").and_then(|reach| Message::new(reach).ok());
@@ -100,10 +115,7 @@ pub(in crate::cli) async fn run(args: HistoryArgs) -> Result<(), CliError> {
     } else if args.since.is_none() {
         say::line(&format!("this node's past begins at {reach}"));
     }
-    let holes = array_items(reply.get("holes").unwrap_or_default());
-    let text = |hole| Reader::new(hole).read_str().unwrap_or_default().to_owned();
-    let mut holes: Vec<String> = holes.map(text).collect();
-    if let Some(more) = reply.u64("more_holes") {
+    if let Some(more) = more_holes {
         holes.push(format!("and {more} more"));
     }
     if !holes.is_empty() {
@@ -119,6 +131,16 @@ pub(in crate::cli) async fn run(args: HistoryArgs) -> Result<(), CliError> {
         );
     }
     Ok(())
+}
+
+/// The line of what is wrong with a log, so that changes are missing; or of how many more such logs there are. It has the fields
+/// of a change, without anything in them.
+fn hole_json(hole: Option<&str>, more: Option<u64>) -> Json {
+    json!({
+        "time": null, "what": "hole", "event": null, "tock": null, "made": null,
+        "before": null, "before_unknown": false, "after": null,
+        "hole": hole, "more_holes": more,
+    })
 }
 
 /// A change, and what was there before it.

@@ -28,6 +28,8 @@ use crate::rt;
 /// The pause before it is connected again; it doubles, up to the other.
 pub(in crate::cli) const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(3);
+/// How the client says that a node's certificate is not valid at this time.
+const WRONG_TIME: &str = "wrong time: the node's certificate";
 /// Why a watch begins anew.
 const LACKS: &str = "the node lacks changes that it had before";
 /// So many paths that were given are remembered, to tell which of them are gone.
@@ -373,16 +375,25 @@ fn not_ready() -> CliError {
     CliError::Request { outcome: Outcome::Unreachable, code: None, text }
 }
 
-/// Tries until it works, with longer and longer pauses, or until it is clear that it never will.
+/// Tries until it works, with longer and longer pauses, or until it is clear that it never will. A clock that is wrong is waited
+/// for, and told of once.
 pub(in crate::cli) async fn open_again<T>(
     pause: &mut Duration,
     mut open: impl AsyncFnMut() -> Result<T, CliError>,
 ) -> Result<T, CliError> {
+    let mut is_told = false;
     loop {
         rt::sleep(*pause).await;
         *pause = (*pause * 2).min(PAUSE_MAX);
         match open().await {
             Err(error) if may_pass(&error) => {}
+            Err(error) if is_wrong_clock(&error) => {
+                if !std::mem::replace(&mut is_told, true) {
+                    say::line(&format!(
+                        "{error}; connecting again until that works (Ctrl-C ends it)"
+                    ));
+                }
+            }
             done => return done,
         }
     }
@@ -391,6 +402,13 @@ pub(in crate::cli) async fn open_again<T>(
 /// Whether it may work later: no node was reached, it is not ready yet, or the connection was lost.
 pub(in crate::cli) fn may_pass(error: &CliError) -> bool {
     matches!(error, CliError::Request { outcome: Outcome::Unreachable, .. })
+}
+
+/// Whether the node's certificate is not valid at this time: its clock is wrong, or this one, and somebody sets it right. The
+/// client tells that in words only.
+fn is_wrong_clock(error: &CliError) -> bool {
+    let says_so = |text: &str| text.contains(WRONG_TIME);
+    matches!(error, CliError::Request { outcome: Outcome::Refused, code: None, text } if says_so(text))
 }
 
 #[cfg(test)]

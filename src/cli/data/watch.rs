@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::{Value as Json, json};
 
 use super::entry::{ask_for_chain, entry_json, value_text};
+use super::nothing::note_nothing_to_watch;
 use super::rewatch::{NodeWatch, Told};
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, parse_path};
@@ -31,7 +32,8 @@ Examples:
   distkv-node watch site.lamp --count 1 --json
   distkv-node watch site --connect n1,n2,n3  # survives the loss of a node
 
-A line on standard error says when the watch has begun. With --json, one object per line: \
+A line on standard error says when the watch has begun. PATH is no pattern: there are no wildcards, and all below it is \
+watched, too. With --json, one object per line: \
 path, value (or \"deleted\": true), tock and, if it is known, time; {\"state\": \"uptodate\"} after what --fetch brought. \
 {\"state\": \"restart\", \"all\": false}: not all changes were told, mostly because they came faster than they were read. \
 Keep what was printed; the latest version of what was missed follows, deletions included. \
@@ -88,6 +90,12 @@ pub(in crate::cli) struct WatchArgs {
 
 pub(in crate::cli) async fn run(args: WatchArgs) -> Result<(), CliError> {
     end_with_reader(args.count.is_some())?;
+    let is_cluster = args.remote.names_several()? && !args.no_reconnect;
+    match note_nothing_to_watch(&args.path, &args.remote).await {
+        // The watch itself tries for longer, and says so.
+        Err(_) if is_cluster => {}
+        noted => noted?,
+    }
     let mut fields = Fields::at(&args.path);
     fields.bool("restart", true);
     for (name, depth) in [("max_depth", args.depth), ("min_depth", args.min_depth)] {
@@ -101,7 +109,7 @@ pub(in crate::cli) async fn run(args: WatchArgs) -> Result<(), CliError> {
         // By its newest event, a version is known again after a loss.
         fields.u64("nchain", 1).bool("with_time", args.remote.json);
     }
-    if args.remote.names_several()? && !args.no_reconnect {
+    if is_cluster {
         return watch_cluster(&args).await;
     }
     let how = (args.fetch, !args.no_reconnect);

@@ -56,7 +56,7 @@ fn past_failure(error: StorageError) -> CliError {
 /// Whose a directory is; none if nothing of a node is in it.
 ///
 /// # Errors
-/// It cannot be listed, or a file not be opened.
+/// It cannot be listed, or no file says it, and one cannot be opened.
 pub(in crate::cli) fn owner_of(disk: &dyn Disk) -> Result<Option<Owner>, StorageError> {
     let files = Files::list(disk)?;
     if let Some(entry) = &files.identity
@@ -68,18 +68,23 @@ pub(in crate::cli) fn owner_of(disk: &dyn Disk) -> Result<Option<Owner>, Storage
         let failed = |source| StorageError::Io { file: name.to_owned(), action: "open", source };
         disk.open(name).map_err(failed)
     };
+    let mut unreadable = None;
     // Any file that can be read says it.
     for entry in files.logs.values().rev() {
-        if let Ok(log) = LogReader::new(&entry.name, open(&entry.name)?) {
-            return Ok(Some(owner_in(log.header())));
+        match open(&entry.name).map(|source| LogReader::new(&entry.name, source)) {
+            Ok(Ok(log)) => return Ok(Some(owner_in(log.header()))),
+            Ok(Err(_)) => {}
+            Err(error) => _ = unreadable.get_or_insert(error),
         }
     }
     for entry in files.snapshots.values().rev() {
-        if let Ok(snapshot) = SnapshotReader::new(&entry.name, open(&entry.name)?) {
-            return Ok(Some(owner_in(snapshot.header())));
+        match open(&entry.name).map(|source| SnapshotReader::new(&entry.name, source)) {
+            Ok(Ok(snapshot)) => return Ok(Some(owner_in(snapshot.header()))),
+            Ok(Err(_)) => {}
+            Err(error) => _ = unreadable.get_or_insert(error),
         }
     }
-    Ok(None)
+    unreadable.map_or(Ok(None), Err)
 }
 
 fn owner_in(header: &FileHeader) -> Owner {
@@ -290,14 +295,14 @@ fn note_on_state(warning: &Warning) -> Option<String> {
     }
 }
 
-/// A warning for people: with times where it has some.
+/// A warning for people who read a directory: with times where it has some.
 fn note_text(warning: &Warning) -> String {
     match warning {
         Warning::Gap { from_ms, to_ms, .. } => {
             format!("from {} to {}: {warning}", show_time(*from_ms), show_time(*to_ms))
         }
         Warning::Unclear(doubt) => Gap((*doubt).into()).note(),
-        _ => warning.to_string(),
+        _ => warning.for_reader(),
     }
 }
 

@@ -19,7 +19,8 @@ use crate::cli::terminal::progress::ProgressBar;
 use crate::cli::terminal::times::{parse_time, show_time};
 use crate::cli::terminal::units::show_bytes;
 use crate::model::path::Path;
-use crate::storage::past::reach;
+use crate::storage;
+use crate::storage::past::{reach, read_past};
 use crate::storage::recover::Files;
 use crate::storage::{Directory, DiskEntry, LogReader, LogStart, Op};
 
@@ -235,7 +236,8 @@ fn inspect_directory(args: &InspectArgs, json: bool) -> Result<(), CliError> {
         CliError::Failure(format!("{directory}: this is not the data directory of a node"))
     })?;
     let files = Files::list(&disk).map_err(reading_failure)?;
-    let past = reach(&disk).map_err(reading_failure)?;
+    let own = storage::Owner { network: &owner.network, name: owner.name.as_str() };
+    let past = read_past(&disk, || reach(&disk, own)).map_err(reading_failure)?;
     // How far back there is does not depend on it.
     let identity = check_identity(&disk).map_err(reading_failure);
     let bytes = |files: &BTreeMap<u64, DiskEntry>| files.values().map(|file| file.bytes).sum();

@@ -16,10 +16,14 @@ const NO_STRUCTURES: &str = "a value is replaced as a whole: read it with `distk
     `distkv-node set PATH VALUE --if-value JSON`, which is refused if somebody was faster";
 const STOP: &str = "SIGTERM stops a node, which continues with its data when it is started again; `distkv-node leave` makes it \
     leave its network";
+const NO_STREAMS: &str = "messages are not stored: `distkv-node send TOPIC VALUE` sends one to all who monitor its topic at that moment; \
+    entries stay, and `distkv-node watch PATH` tells of their changes";
+const NO_LEADER: &str = "there is no leader, and no log of all nodes: each node takes reads and writes; `distkv-node members` lists them";
+const NO_SHELL: &str = "each command connects and ends by itself";
 const NO_UPKEEP: &str = "nodes compact their logs, and purge what was deleted, by themselves";
 
 /// Words with what to type instead.
-const WORDS: [(&[&str], &str); 35] = [
+const WORDS: [(&[&str], &str); 44] = [
     (&["keys", "list", "scan"], LIST),
     (&["backup", "dump", "save", "bgsave"], SAVE),
     (&["load", "restore"], RESTORE),
@@ -27,7 +31,7 @@ const WORDS: [(&[&str], &str); 35] = [
     (&["hset", "hget", "hgetall", "hdel", "lpush", "rpush", "lrange"], NO_STRUCTURES),
     (&["sadd", "smembers", "zadd", "zrange"], NO_STRUCTURES),
     (&["expire", "pexpire", "ttl", "pttl", "persist", "setex", "lease", "session"], NO_EXPIRY),
-    (&["info", "stats", "health", "ping"], STATUS),
+    (&["info", "stats", "health", "ping", "debug", "maint"], STATUS),
     (&["endpoint"], "`distkv-node status` shows how a node is; --connect says which"),
     (&["dbsize", "count"], COUNT),
     (
@@ -52,7 +56,29 @@ const WORDS: [(&[&str], &str); 35] = [
         "`distkv-node monitor TOPIC` prints messages as they come",
     ),
     (&["txn", "multi", "exec", "transaction"], NO_TRANSACTIONS),
-    (&["member", "node", "nodes", "peers", "cluster"], MEMBERS),
+    (&["member", "node", "nodes", "peers", "cluster", "catalog"], MEMBERS),
+    (&["stream", "streams", "consumer", "req", "request", "reply", "xadd", "xread"], NO_STREAMS),
+    (&["move-leader", "raft", "operator", "failover"], NO_LEADER),
+    (
+        &["make-mirror", "mirror", "migrate"],
+        "`distkv-node tree PATH --json | distkv-node import - --connect OTHER` copies entries to another network",
+    ),
+    (
+        &["context", "use"],
+        "`--connect ADDR:PORT`, or DISTKV_CONNECT in the environment, says which node; \
+         `--ticket @FILE` has the node and the login in one file",
+    ),
+    (
+        &["select", "use-db", "bucket"],
+        "there are no numbered databases: a subtree of its own is one, or a network of its own, `distkv-node run --network NAME`",
+    ),
+    (&["copy"], "`distkv-node cp FROM TO` copies an entry, with --recursive all below it too"),
+    (&["check", "perf", "benchmark"], "`distkv-node bench` measures how fast a node is"),
+    (&["quit", "exit", "hello", "echo", "shell", "cli"], NO_SHELL),
+    (
+        &["move", "renamenx"],
+        "`distkv-node mv FROM TO` moves an entry, unless there is one at the new path",
+    ),
     (&["client"], "`distkv-node clients` prints who is connected to a node"),
     (
         &["flushall", "flushdb"],
@@ -74,7 +100,10 @@ const WORDS: [(&[&str], &str); 35] = [
         &["login", "logout"],
         "each command logs in by itself, with --user and --secret-file, --ticket or --key",
     ),
-    (&["kv"], "`distkv-node get`, `set`, `delete` and `tree` are the commands on entries"),
+    (
+        &["kv"],
+        "`distkv-node get`, `set`, `delete`, `ls`, `tree`, `watch` and `history` are the commands on entries",
+    ),
     (
         &["server", "serve", "agent"],
         "`distkv-node run` starts the first node of a network, `distkv-node join` another one",

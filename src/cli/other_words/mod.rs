@@ -1,14 +1,16 @@
 //! Words that other programs have for what commands and options here do. Those that mean just the same are other names of the
 //! command (`put`, `rm`, `del`); of the rest, an error says what is meant (`commands`, `options`), where a guess by spelling
-//! would mislead. Of other guesses, those stay that are really near (`near`). A word that begins like an option and is meant
-//! as a value is named as a whole.
+//! would mislead; so it does of words below a command that is here, too (`below`). Of other guesses, those stay that are really
+//! near (`near`). A word that begins like an option and is meant as a value is named as a whole.
 
+mod below;
 mod commands;
 mod near;
 mod options;
 
 use std::ffi::OsString;
 
+use clap::builder::ValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
 
@@ -17,6 +19,10 @@ pub(in crate::cli) use near::keep_near;
 /// What lists entries.
 pub(super) const LIST: &str =
     "`distkv-node ls` lists what is directly below a path, `distkv-node tree` all below it";
+/// What connects to a node.
+const ADDRESS: &str = "`--connect ADDR:PORT` says which node, or which, separated by commas";
+/// What sets entries only where nothing is.
+const IF_NEW: &str = "`--if-new`: only if nothing is there";
 /// What counts them.
 const COUNT: &str = "`distkv-node tree PATH --json | wc -l` counts the entries at and below a path; `distkv-node status` has the \
     number of all";
@@ -28,7 +34,7 @@ const CONDITION: &str = "`--if-value JSON` changes an entry only if that is its 
 
 /// What the error says instead, where somebody has typed a command or an option of another program.
 pub(super) fn advice(error: &clap::Error, args: &[OsString], program: &Command) -> Option<String> {
-    advice_on_command(error).or_else(|| advice_on_option(error, args, program))
+    advice_on_command(error, args, program).or_else(|| advice_on_option(error, args, program))
 }
 
 fn advice_on_option(error: &clap::Error, args: &[OsString], program: &Command) -> Option<String> {
@@ -38,26 +44,35 @@ fn advice_on_option(error: &clap::Error, args: &[OsString], program: &Command) -
     };
     let words: Vec<&str> = args.iter().map_while(|word| word.to_str()).collect();
     let command = *commands(program, &words).last()?;
+    let named = named.split('=').next().unwrap_or(named);
     let instead = options::instead_of(command, named)?;
     Some(format!("there is no option {named}: {instead}"))
 }
 
 /// What to type instead of a command that there is not, if it is one of those words.
-fn advice_on_command(error: &clap::Error) -> Option<String> {
+fn advice_on_command(error: &clap::Error, args: &[OsString], program: &Command) -> Option<String> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
         return None;
     };
     // Below another command the word means something else; the usage has that command's name.
     let usage = error.get(ContextKind::Usage)?.to_string();
     let is_first = usage.split_whitespace().nth(2).is_some_and(|word| word.starts_with('['));
-    let instead = commands::instead_of(word).filter(|_| is_first)?;
-    Some(format!("there is no command {word}: {instead}"))
+    if is_first {
+        let instead = commands::instead_of(word)?;
+        return Some(format!("there is no command {word}: {instead}"));
+    }
+    let words = args.iter().map_while(|word| word.to_str());
+    let words: Vec<&str> = words.take_while(|before| before != word).collect();
+    let above = commands(program, &words).last()?.get_name();
+    let instead = below::instead_of(above, word)?;
+    Some(format!("there is no command {above} {word}: {instead}"))
 }
 
 /// Of a word like `-dash`, the parser names its first letter that is no option, and a tip with that letter does not work.
 /// This puts the whole word there. Where the word stands behind an option and is meant as its value, `--` does not help
 /// either: the two must be one word.
 pub(super) fn name_whole_word(error: &mut clap::Error, args: &[OsString], command: &Command) {
+    drop_unlikely_tip(error);
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         _ => None,
@@ -88,6 +103,10 @@ pub(super) fn name_whole_word(error: &mut clap::Error, args: &[OsString], comman
         Some((option, before)) if takes_value(command, before, option) => {
             format!("to pass '{word}' as the value of {option}, use '{option}={word}'")
         }
+        // An option of that name is no file.
+        _ if !word.starts_with("--") && takes_file(command, words) => {
+            format!("to name the file '{word}', type './{word}'")
+        }
         // Of a whole word, the parser knows whether there may be values that are no option's.
         _ if text(ContextKind::InvalidArg).as_deref() == Some(*word) => return,
         _ => format!("to pass '{word}' as a value, use '-- {word}' behind all options"),
@@ -96,6 +115,29 @@ pub(super) fn name_whole_word(error: &mut clap::Error, args: &[OsString], comman
         error.insert(ContextKind::InvalidArg, ContextValue::String((*word).to_owned()));
     }
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+}
+
+/// Of an option that there is not, the parser says how to pass it as a value. Hardly anybody means a path or a name like that.
+fn drop_unlikely_tip(error: &mut clap::Error) {
+    let is_long = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(named)) => named.starts_with("--"),
+        _ => false,
+    };
+    if error.kind() == ErrorKind::UnknownArgument && is_long && !lacks_value(error) {
+        error.remove(ContextKind::Suggested);
+    }
+}
+
+/// Whether the command takes an entry's value, which may be any text, and none is there yet: the usage has it in brackets.
+fn lacks_value(error: &clap::Error) -> bool {
+    error.get(ContextKind::Usage).is_some_and(|usage| usage.to_string().contains(" [VALUE]"))
+}
+
+/// Whether the command that these words name takes names of files that are no option's value.
+fn takes_file(program: &Command, words: &[&str]) -> bool {
+    let file = ValueParser::path_buf().type_id();
+    let is_file = |arg: &Arg| arg.get_value_parser().type_id() == file;
+    commands(program, words).last().is_some_and(|last| last.get_positionals().any(is_file))
 }
 
 /// Whether a word, like `-dash`, is several letters behind one dash, and the option `named`, like `-d`, is one of them.

@@ -13,6 +13,7 @@ use super::fail_stop;
 use super::logging::{LogFormat, Logging, level_given};
 use super::node_process::{GOODBYE_MAX, end_of, listen_for_ends, start_error, unless_ended};
 use super::settings::{Settings, StartKind, http_token};
+use super::signals::Kept;
 use crate::cli::error::CliError;
 use crate::cli::open_files;
 use crate::cli::terminal::output::{Output, shell_word};
@@ -71,12 +72,12 @@ enum Access<'f> {
     Open(String),
 }
 
-/// Starts the nodes, and returns when they have ended.
-pub(in crate::cli) fn run(args: DemoArgs) -> Result<(), CliError> {
+/// Starts the nodes, and returns when they have ended. `kept`: signals that came since the process began.
+pub(in crate::cli) fn run(args: DemoArgs, kept: Option<Kept>) -> Result<(), CliError> {
+    let ending = listen_for_ends(kept)?;
     let level = level_given(Some(args.log.clone()));
     Logging::start(level.as_deref(), "warn", None, LogFormat::Text)?;
     fail_stop::install();
-    let ending = listen_for_ends()?;
     open_files::raise();
     let folder = args.secure.then(|| Folder::make(&args.network)).transpose()?;
     let access = match &folder {

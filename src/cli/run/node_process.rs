@@ -16,7 +16,7 @@ use super::fail_stop;
 use super::logging::Logging;
 use super::node_args::Prepared;
 use super::notify::Notify;
-use super::signals::{Signal, on_ends, on_signals};
+use super::signals::{Kept, Signal};
 use crate::cli::error::CliError;
 use crate::cli::open_files;
 use crate::cli::say;
@@ -30,13 +30,15 @@ use crate::rt;
 /// How long saying goodbye may take; then the process ends without it.
 pub(super) const GOODBYE_MAX: Duration = Duration::from_millis(2800);
 
-/// Starts a node, and returns when it has ended. `prepare` puts its settings together.
+/// Starts a node, and returns when it has ended. `kept`: signals that came since the process began. `prepare` puts its settings
+/// together.
 pub(in crate::cli) fn run(
+    kept: Option<Kept>,
     prepare: impl FnOnce() -> Result<Prepared, CliError>,
 ) -> Result<(), CliError> {
     // What has to be read may be slow, and who ends the node meanwhile is to see that it has heard.
     let prepared_logging = Arc::new(OnceLock::new());
-    let (ending, hang_ups) = listen_for_signals(Arc::clone(&prepared_logging))?;
+    let (ending, hang_ups) = listen_for_signals(kept, Arc::clone(&prepared_logging))?;
     let Prepared { config, logging, json, threads } = prepare()?;
     fail_stop::install();
     rt::start(threads);
@@ -287,13 +289,15 @@ pub(super) async fn unless_ended<T>(
 
 /// From now on, SIGTERM and SIGINT come over the first channel, a second one ends the process at once,
 /// and SIGHUP changes the log level and comes over the second channel. As long as there is no `logging`, the settings are
-/// being read: then the first one ends the process, and SIGHUP has nothing to read again.
+/// being read: then the first one ends the process, and SIGHUP has nothing to read again. Those that were kept come first.
 fn listen_for_signals(
+    kept: Option<Kept>,
     logging: Arc<OnceLock<Logging>>,
 ) -> Result<(Receiver<Signal>, Receiver<()>), CliError> {
     let (mut ending, receiver) = Ending::new();
     let (hang_up, hang_ups) = async_channel::bounded(1);
-    on_signals(move |signal| match (signal, logging.get()) {
+    let kept = kept.map_or_else(Kept::signals, Ok)?;
+    kept.hear(move |signal| match (signal, logging.get()) {
         (Signal::HangUp, Some(logging)) => {
             // If one waits already, what it does is yet to come.
             let _ = hang_up.try_send(());
@@ -315,10 +319,11 @@ fn listen_for_signals(
 }
 
 /// From now on, SIGTERM, SIGINT and SIGHUP come over the channel, and a second one ends the process at once; but not a
-/// second SIGHUP, because a terminal that is closed may send several.
-pub(super) fn listen_for_ends() -> Result<Receiver<Signal>, CliError> {
+/// second SIGHUP, because a terminal that is closed may send several. So do those that were kept.
+pub(super) fn listen_for_ends(kept: Option<Kept>) -> Result<Receiver<Signal>, CliError> {
     let (mut ending, receiver) = Ending::new();
-    on_ends(move |signal| {
+    let kept = kept.map_or_else(Kept::ends, Ok)?;
+    kept.hear(move |signal| {
         if !(ending.has_begun && matches!(signal, Signal::HangUp)) {
             ending.end(signal);
         }

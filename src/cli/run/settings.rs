@@ -319,9 +319,7 @@ impl Settings {
                 Some((name, _)) => usage(&format!("{name} needs --data-dir")),
             };
         };
-        if dir.as_os_str().as_encoded_bytes().contains(&0) {
-            return usage("--data-dir: there is a null character in it, which no path has");
-        }
+        check_dir("--data-dir", &dir)?;
         let mut data = DataConfig::new(dir);
         data.sync = self.sync.unwrap_or(data.sync);
         let bytes = |set: Option<usize>, default| set.map_or(default, |bytes| bytes as u64);
@@ -357,11 +355,15 @@ fn http_config(
             let address = check_address("--http", HostPort::parse_local(&address, None))?;
             let write_token = match writes {
                 (false, None) => None,
-                _ if is_secured => {
-                    return usage(
-                        "--http-write is for a node without --key; with one, tickets and access lists say who \
-                         changes what",
-                    );
+                given if is_secured => {
+                    let given = match given {
+                        (true, None) => "--http-write is",
+                        (false, _) => "--http-token-file is",
+                        (true, Some(_)) => "--http-write and --http-token-file are",
+                    };
+                    return usage(&format!(
+                        "{given} for a node without --key; with one, tickets and access lists say who changes what"
+                    ));
                 }
                 (true, Some(file)) => Some(token(&file).map_err(http_token::of_option)?),
                 _ => return usage("--http-write and --http-token-file go together"),
@@ -414,6 +416,19 @@ fn check_ready_wait(wait: Option<Duration>) -> Result<Duration, CliError> {
     match wait.unwrap_or(READY_WAIT) {
         wait if wait <= READY_WAIT_MAX => Ok(wait),
         _ => Err(CliError::Usage("--ready-wait must be at most 1h".to_owned())),
+    }
+}
+
+/// A directory that is made if it is not there.
+///
+/// # Errors
+/// No system can have it.
+fn check_dir(option: &str, dir: &FilePath) -> Result<(), CliError> {
+    match dir.as_os_str().as_encoded_bytes().contains(&0) {
+        true => Err(CliError::Usage(format!(
+            "{option}: there is a null character in it, which no path has"
+        ))),
+        false => Ok(()),
     }
 }
 

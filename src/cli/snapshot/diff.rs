@@ -9,7 +9,9 @@ use serde_json::{Map, Value as Json, json};
 use crate::cli::error::CliError;
 use crate::cli::files::read::read_state;
 use crate::cli::remote::parse_path;
-use crate::cli::terminal::output::{Output, json_of, printable_path, text_of};
+use crate::cli::terminal::output::{
+    Output, json_of, printable_path, short_change_of, short_text_of,
+};
 use crate::engine::Image;
 use crate::model::entry::Entry;
 use crate::model::path::Path;
@@ -26,7 +28,8 @@ Examples:
     distkv-node import -
 
 Lines begin with + for what only B has, - for what only A has, and ~ for another value. Only \
-values count, unless --versions is given: then also who made them and when. With --json, one \
+values count, unless --versions is given: then also who made them and when. Long values are cut; \
+with --json they are whole. With --json, one \
 object per line: path, change (added, removed, changed, version), old and new value.
 
 Exit code: 0 there is no difference, 1 there is (or a file cannot be read), 2 usage, 8 it cannot be written.")]
@@ -142,10 +145,11 @@ fn print(difference: &Difference<'_>, output: &mut Output) -> Result<(), CliErro
     match (old, new, versions) {
         (_, _, Some((from, to))) => output.line(&format!("= {path}  {from} -> {to}")),
         (Some(old), Some(new), None) => {
-            output.line(&format!("~ {path}  {} -> {}", text_of(old), text_of(new)))
+            let (old, new) = short_change_of(old, new);
+            output.line(&format!("~ {path}  {old} -> {new}"))
         }
-        (Some(old), None, None) => output.line(&format!("- {path}  {}", text_of(old))),
-        (None, Some(new), None) => output.line(&format!("+ {path}  {}", text_of(new))),
+        (Some(old), None, None) => output.line(&format!("- {path}  {}", short_text_of(old))),
+        (None, Some(new), None) => output.line(&format!("+ {path}  {}", short_text_of(new))),
         (None, None, None) => Ok(()),
     }
 }

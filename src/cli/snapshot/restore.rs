@@ -1,7 +1,7 @@
 //! `snapshot restore`: a file's state into a running network, or into a directory for a node that
 //! is to start with it.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path as FilePath, PathBuf};
 
 use async_channel::Sender;
@@ -15,7 +15,7 @@ use crate::cli::files::new_file::{StateInto, tidy_when_interrupted};
 use crate::cli::files::read::read_state;
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::interrupt::Interrupt;
-use crate::cli::terminal::output::{Output, count_of, printable, shell_word};
+use crate::cli::terminal::output::{Output, count_of, file_word, printable, shell_word};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::cli::{say, typed};
 use crate::client::{Fields, Message};
@@ -130,7 +130,7 @@ impl IntoArgs {
 impl RestoreArgs {
     /// How to go on with these files where the answer about the first of them has not come.
     fn rest_text(&self, files: &[PathBuf]) -> String {
-        let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+        let names: Vec<String> = files.iter().map(|file| file_word(file)).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let flags = [("--any-network", self.any_network), ("--with-auth", self.with_auth)];
         let flags: Vec<&str> =
@@ -273,7 +273,7 @@ async fn restore(
             store: 0,
             time_ms: rt::wall_clock_ms(),
         });
-        let mut writer = PieceWriter { sender, buffer: Vec::new() };
+        let mut writer = BufWriter::with_capacity(PIECE_BYTES, Pieces(sender));
         write_snapshot_to(&mut writer, &header, FileId::default(), &state.image, &mut |_| {})?;
         writer.flush()
     });
@@ -403,7 +403,7 @@ fn kept_text(file: &FilePath, kept: u64) -> String {
         "entries of it have another value now, or none, and are kept like that",
     );
     // It needs no node.
-    let file = shell_word(&file.display().to_string());
+    let file = shell_word(&file_word(file));
     let import = typed::command("import", &["-"], &[]);
     format!(
         "{entries}; `distkv-node snapshot convert {file} --to - --format jsonl --below PATH | {} sets those at and below PATH \
@@ -412,28 +412,17 @@ fn kept_text(file: &FilePath, kept: u64) -> String {
     )
 }
 
-/// Cuts what is written into requests' contents.
-struct PieceWriter {
-    sender: Sender<Vec<u8>>,
-    buffer: Vec<u8>,
-}
+/// Makes the contents of a request of all that is written at once.
+struct Pieces(Sender<Vec<u8>>);
 
-impl Write for PieceWriter {
+impl Write for Pieces {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = PIECE_BYTES - self.buffer.len();
-        let (taken, _) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
-        self.buffer.extend_from_slice(taken);
-        if self.buffer.len() == PIECE_BYTES {
-            self.flush()?;
-        }
-        Ok(taken.len())
+        let piece = bytes.get(..PIECE_BYTES).unwrap_or(bytes);
+        self.0.send_blocking(piece.to_vec()).map_err(|_| io::ErrorKind::BrokenPipe)?;
+        Ok(piece.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if self.buffer.is_empty() {
-            return Ok(());
-        }
-        let piece = std::mem::take(&mut self.buffer);
-        self.sender.send_blocking(piece).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        Ok(())
     }
 }

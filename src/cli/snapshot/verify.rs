@@ -35,7 +35,8 @@ not: its identity, how it was stopped, and whether each log goes on where the on
 ended. The last line says whether a node would start with it, and if not, what it would say. \
 It is BAD, too, if a node would start with all data, but a log that leads from an older \
 snapshot to a newer one is missing or cut, is another node's or one of another number, or cannot \
-be read: `history` and past states need it. With --json, `holes` has what is wrong with each. \
+be read, or damaged: `history` and past states need it. With --json, `holes` has what is wrong with \
+each, up to 8. \
 A directory is a node's if it has a log, or a file `identity` or `lock`. \
 After a crash of the machine, bytes that are no change may follow the last change of the last \
 log: zeros, say. The start cuts them off, so the directory's log is good, with a note; in a \
@@ -51,6 +52,9 @@ pub(super) struct VerifyArgs {
     #[arg(long)]
     pub(super) json: bool,
 }
+
+/// Most files that the line of a directory names, as of holes; of the others, their number.
+const NAMED_MAX: usize = 8;
 
 /// What was found in a good file.
 struct Good {
@@ -76,9 +80,11 @@ pub(super) fn run(args: &VerifyArgs, json: bool) -> Result<(), CliError> {
             files => files?,
         };
         // What is there, and is no file.
-        files.extend(broken.keys().map(|name| given.join(name)).filter(|path| path.exists()));
+        files.extend(broken.keys().map(|name| given.join(name)).filter(|path| is_there(path)));
         files.sort();
         files.dedup();
+        // What is wrong with files of the directory of which its own check does not know.
+        let mut besides = Vec::new();
         for path in files {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let found = match &whole {
@@ -98,16 +104,22 @@ pub(super) fn run(args: &VerifyArgs, json: bool) -> Result<(), CliError> {
                 Some(Ok(_)) => verify(&path, StorageError::for_history, json),
                 _ => verify(&path, StorageError::to_string, json),
             };
-            if found.is_err() && path != *given && !path.exists() {
+            if found.is_err() && path != *given && !is_there(&path) {
                 // It was listed, and its node has removed it since: nobody needs it.
                 continue;
+            }
+            if let Err(CliError::Failure(why) | CliError::Usage(why)) = &found
+                && is_of_history(&name)
+                && (!broken.contains_key(&*name) || name.starts_with("snapshot-"))
+            {
+                besides.push((name.into_owned(), why.clone()));
             }
             is_bad |= !tell(&path, found, &mut output)?;
         }
         if let Some(whole) = whole {
             is_bad |= match whole {
-                Ok(Checked { hole: Some(hole), .. }) => {
-                    tell_hole(given, &hole, &mut output)?;
+                Ok(Checked { hole, .. }) if hole.is_some() || !besides.is_empty() => {
+                    tell_hole(given, &with_besides(hole, besides), &mut output)?;
                     true
                 }
                 Ok(Checked { notes, .. }) => {
@@ -157,6 +169,44 @@ fn tell(
         }
         Err(other) => Err(other),
     }
+}
+
+/// Whether there is something of that name, if only a link that leads nowhere.
+fn is_there(path: &FilePath) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
+/// Whether a file is one that a directory's past states and history are made of, by its name.
+fn is_of_history(name: &str) -> bool {
+    name.starts_with("log-") || name.starts_with("snapshot-")
+}
+
+/// What is wrong with a directory that a node starts with: the holes of which a start knows, and files whose content is damaged,
+/// by their names, and what their own lines say.
+fn with_besides(hole: Option<HoleText>, besides: Vec<(String, String)>) -> HoleText {
+    let names: Vec<&str> = besides.iter().map(|(name, _)| name.as_str()).take(NAMED_MAX).collect();
+    let names = match besides.len() - names.len() {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
+    };
+    let mut told = match hole {
+        None => HoleText {
+            text: format!(
+                "a node starts with the directory, and all data is there, but the history may not be whole: see the line of \
+                 {names}"
+            ),
+            named: Vec::new(),
+            count: 0,
+        },
+        Some(hole) if besides.is_empty() => hole,
+        Some(hole) => {
+            HoleText { text: format!("{}. See also the line of {names}", hole.text), ..hole }
+        }
+    };
+    told.count += besides.len();
+    let room = NAMED_MAX.saturating_sub(told.named.len());
+    told.named.extend(besides.into_iter().take(room).map(|(_, why)| why));
+    told
 }
 
 /// Prints that the history of a directory has holes.

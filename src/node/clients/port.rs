@@ -304,12 +304,14 @@ impl NodeInfo for ClientPortInfo {
             (linked.collect::<BTreeSet<_>>(), engine.wanted_links().cloned())
         });
         let (parted, given_up) = (links.observed.parted(), links.observed.given_up());
+        let unmet = links.observed.unmet();
         let known = Known {
             is_linked: |name: &NodeName| linked.contains(name),
             is_wanted: |name: &NodeName| wanted.as_ref().is_none_or(|w| w.contains(name)),
             is_gone: |name: &NodeName| parted.contains(name) || given_up.contains(name),
         };
-        unreached(&self.members(), self.silent().as_ref(), &known).into_iter().collect()
+        let silent = self.silent();
+        unreached(&self.members(), silent.as_ref(), &unmet, &known).into_iter().collect()
     }
 
     fn unlinked(&self) -> Option<String> {

@@ -15,11 +15,12 @@ pub(super) struct Known<L, W, G> {
     pub(super) is_gone: G,
 }
 
-/// Their names: those that are silent or down, and those that are up and to which a link is missing. Not those that have left or
-/// are forgotten, nor those that are up and that this node is linked with by way of others.
+/// Their names: those that are silent or down, those that are up and to which a link is missing, and those of `unmet`, whom this
+/// node knew when it was started and has not met since. Not those that have left or are forgotten, nor those that are up and that this node is linked with by way of others.
 pub(super) fn unreached<L, W, G>(
     members: &[MemberInfo],
     silent: Option<&SilentInfo>,
+    unmet: &BTreeSet<NodeName>,
     known: &Known<L, W, G>,
 ) -> BTreeSet<String>
 where
@@ -42,8 +43,10 @@ where
     };
     let down = members.iter().filter(is_unreached).map(|member| member.name.clone());
     let silent = silent.into_iter().flat_map(SilentInfo::names);
+    let is_unmet = |name: &&NodeName| !(known.is_linked)(name) && !(known.is_gone)(name);
+    let unmet = unmet.iter().filter(is_unmet).map(ToString::to_string);
     let is_still = |name: &&str| NodeName::new(name).is_ok_and(|name| !(known.is_linked)(&name));
-    down.chain(silent.filter(is_still).map(ToOwned::to_owned)).collect()
+    down.chain(silent.filter(is_still).map(ToOwned::to_owned)).chain(unmet).collect()
 }
 
 #[cfg(test)]
@@ -100,10 +103,16 @@ mod tests {
             is_wanted: |name: &NodeName| !name.as_str().starts_with("far"),
             is_gone: |name: &NodeName| name.as_str() == "farewell",
         };
-        let told = unreached(&members, None, &known);
+        let nobody = BTreeSet::new();
+        let told = unreached(&members, None, &nobody, &known);
         assert!(told.iter().eq(["cut", "doubtful", "down"]), "{told:?}");
         // One that is linked again is not silent any more.
-        let told = unreached(&members, Some(&silent(&["unseen", "down", "linked"])), &known);
+        let silent = silent(&["unseen", "down", "linked"]);
+        let told = unreached(&members, Some(&silent), &nobody, &known);
         assert!(told.iter().eq(["cut", "doubtful", "down", "unseen"]), "{told:?}");
+        // A node that has just been started misses nobody yet.
+        let unmet = ["before", "linked", "farewell"].map(|name| NodeName::new(name).unwrap());
+        let told = unreached(&members, None, &BTreeSet::from(unmet), &known);
+        assert!(told.iter().eq(["before", "cut", "doubtful", "down"]), "{told:?}");
     }
 }

@@ -13,6 +13,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt, OpenOptionsExt, PermissionsEx
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use distkv_command::output::printable;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
@@ -303,9 +304,10 @@ fn line_of(entry: &Entry, node: &str) -> io::Result<String> {
     let ms = i64::try_from(entry.time_ms).unwrap_or(i64::MAX);
     let time = format!("{:.3}", Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX));
     let line = Line { time, node, record: &entry.record, count: entry.count };
-    let mut line = serde_json::to_string(&line).map_err(io::Error::other)?;
-    line.push('\n');
-    Ok(line)
+    let line = serde_json::to_string(&line).map_err(io::Error::other)?;
+    // Clients choose names and paths, and whoever looks at the file in a terminal must see what is there. Such characters are
+    // within JSON's texts only, where an escape means the same.
+    Ok(format!("{}\n", printable(&line)))
 }
 
 #[cfg(test)]

@@ -176,6 +176,11 @@ impl Observed {
         self.splits.lock().expect(unseen);
     }
 
+    /// Whom this node knew when it was started, and has not met since.
+    pub(in crate::node) fn unmet(&self) -> BTreeSet<NodeName> {
+        self.splits.lock().unmet()
+    }
+
     /// That life of a member has said farewell over its link.
     pub(in crate::node) fn note_farewell(&self, name: NodeName, life: Incarnation) {
         self.splits.lock().note_farewell(name, life);

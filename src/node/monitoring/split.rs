@@ -227,6 +227,11 @@ impl SplitWatch {
         self.unseen = unseen;
     }
 
+    /// Whom this node knew when it was started, and has not met since.
+    pub(in crate::node) fn unmet(&self) -> BTreeSet<NodeName> {
+        self.unseen.unmet().clone()
+    }
+
     /// That life of a member has said farewell over its link.
     pub(in crate::node) fn note_farewell(&mut self, name: NodeName, life: Incarnation) {
         self.parted.note(name, life);
@@ -333,6 +338,7 @@ impl SplitWatch {
         if let Some(missed) = self.unseen.look(network, &self.forgotten, now) {
             self.miss(missed);
         }
+        self.unseen.forget(forget_after_ms, now);
         let mut news = self.returns(network, &back, now);
         self.forget(forget_after_ms, now);
         self.given_up.retain(|name| present.get(name).is_none_or(|is| *is == Presence::Silent));

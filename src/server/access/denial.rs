@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use distkv_access::acl::Letters;
-use distkv_access::users::{Directory, User};
+use distkv_access::users::{Directory, Role, User};
 
 use super::Access;
 use super::authorise::{Denied, Lack, Target};
@@ -45,6 +45,13 @@ impl Access {
             Some(whose) => format!("user '{}'", shown(&whose.user)),
             None => String::from("this session"),
         }
+    }
+
+    /// Whether the client may ask what this list allows: an admin, or a user whose own list that is.
+    #[must_use]
+    pub(in crate::server) fn may_ask_of(&self, list: &str) -> bool {
+        let own = self.whose.as_ref().and_then(|whose| whose.list.as_deref());
+        self.role == Some(Role::Admin) || own == Some(list)
     }
 
     /// That the access list does not allow something: `what` are letters, and where.

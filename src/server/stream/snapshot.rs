@@ -3,7 +3,7 @@
 //! The bytes are made by a thread that is a few pieces ahead of the client and then waits for it. It
 //! ends when the stream does.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -82,20 +82,23 @@ impl SnapshotSource {
         let (sender, pieces) = async_channel::bounded(PIECES_AHEAD);
         let spawned = rt::spawn_thread("download", move || {
             let _slot = slot;
-            let mut writer = PieceWriter { sender, inbox, buffer: Vec::new(), gap: None };
+            let mut pieces = MadePieces { sender, inbox, gap: None };
             let (PastState { image, gap }, _pin) = match state() {
                 Ok(state) => state,
                 // Here, too: nobody may be listening any more.
-                Err(error) => return drop(writer.send(Piece::Failed(error))),
+                Err(error) => return drop(pieces.send(Piece::Failed(error))),
             };
-            writer.gap = gap;
+            pieces.gap = gap;
             let (id, time_ms) = (image.id().clone(), rt::wall_clock_ms());
             let header = FileHeader { number: 0, network, id, store: 0, time_ms };
+            let mut writer = BufWriter::with_capacity(PIECE_BYTES, &mut pieces);
             let written =
-                write_snapshot_to(&mut writer, &header, FileId::default(), &image, &mut |_| {});
+                write_snapshot_to(&mut writer, &header, FileId::default(), &image, &mut |_| {})
+                    .and_then(|_| writer.flush());
+            drop(writer);
             // Nobody listens any more, if it failed.
-            if written.and_then(|_| writer.flush()).is_ok() {
-                let _ = writer.send(Piece::End);
+            if written.is_ok() {
+                let _ = pieces.send(Piece::End);
             }
             drop(image);
         });
@@ -155,16 +158,15 @@ fn write_gap(gap: PastGap, out: &mut Vec<u8>) {
     }
 }
 
-/// Cuts the written bytes into pieces, and waits if the client does not keep up.
-struct PieceWriter {
+/// Makes a piece of all that is written at once, and waits if the client does not keep up.
+struct MadePieces {
     sender: Sender<Piece>,
     inbox: Arc<Inbox>,
-    buffer: Vec<u8>,
     /// Goes with the first piece.
     gap: Option<PastGap>,
 }
 
-impl PieceWriter {
+impl MadePieces {
     fn send(&self, piece: Piece) -> io::Result<()> {
         self.sender.send_blocking(piece).map_err(|_| io::ErrorKind::BrokenPipe)?;
         self.inbox.changed.notify(usize::MAX);
@@ -172,22 +174,15 @@ impl PieceWriter {
     }
 }
 
-impl Write for PieceWriter {
+impl Write for MadePieces {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = PIECE_BYTES - self.buffer.len();
-        let (taken, _) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
-        self.buffer.extend_from_slice(taken);
-        if self.buffer.len() == PIECE_BYTES {
-            self.flush()?;
-        }
-        Ok(taken.len())
+        let piece = bytes.get(..PIECE_BYTES).unwrap_or(bytes);
+        let gap = self.gap.take();
+        self.send(Piece::Bytes(piece.to_vec(), gap))?;
+        Ok(piece.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if self.buffer.is_empty() {
-            return Ok(());
-        }
-        let piece = Piece::Bytes(std::mem::take(&mut self.buffer), self.gap.take());
-        self.send(piece)
+        Ok(())
     }
 }

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use distkv::client::pool::PoolConfig;
 use distkv::client::smart::{CallError, Fate, Watch, WatchOptions};
-use distkv::client::{
-    Client, ClientConfig, ConnectionPool, Fields, HostPort, Options, RetryPolicy,
-};
+use distkv::client::{Access, Client, ClientConfig, ConnectionPool, Fields, HostPort, RetryPolicy};
 use distkv::model::path::Path;
 use distkv::rt::{self, TcpListener};
 use distkv::testing::{PATIENCE, TestCluster, block_on, free_addrs, wait_until};
@@ -24,6 +22,10 @@ fn quick() -> PoolConfig {
     }
 }
 
+fn new_pool(config: PoolConfig) -> ConnectionPool {
+    ConnectionPool::new(config, Access::default())
+}
+
 fn address(cluster: &TestCluster, place: usize) -> HostPort {
     cluster.node(place).client_addr().into()
 }
@@ -32,7 +34,7 @@ fn address(cluster: &TestCluster, place: usize) -> HostPort {
 fn many_callers_at_once_open_one_connection() {
     block_on(async {
         let cluster = TestCluster::start(1).await.unwrap();
-        let (pool, to) = (ConnectionPool::new(quick()), address(&cluster, 0));
+        let (pool, to) = (new_pool(quick()), address(&cluster, 0));
         let all = join_all((0..500).map(|_| pool.get(&to))).await;
         let first = all[0].as_ref().unwrap();
         assert!(all.iter().all(|used| Arc::ptr_eq(used.as_ref().unwrap(), first)));
@@ -46,7 +48,7 @@ fn many_callers_at_once_open_one_connection() {
 fn whoever_gives_up_waiting_does_not_end_the_attempt() {
     block_on(async {
         let cluster = TestCluster::start(1).await.unwrap();
-        let (pool, to) = (ConnectionPool::new(quick()), address(&cluster, 0));
+        let (pool, to) = (new_pool(quick()), address(&cluster, 0));
         // Polled once, which begins the attempt, and dropped.
         assert!(pool.get(&to).now_or_never().is_none());
         pool.get(&to).await.unwrap();
@@ -60,7 +62,7 @@ fn a_failure_is_remembered_and_another_node_is_not_concerned() {
     block_on(async {
         let cluster = TestCluster::start(1).await.unwrap();
         let dead: HostPort = free_addrs::<1>()[0].into();
-        let pool = ConnectionPool::new(quick());
+        let pool = new_pool(quick());
         for _ in 0..100 {
             assert!(pool.get(&dead).await.is_err());
         }
@@ -76,7 +78,7 @@ fn a_failure_is_remembered_and_another_node_is_not_concerned() {
 fn a_busy_connection_gets_a_second_one_and_no_third() {
     block_on(async {
         let cluster = TestCluster::start(1).await.unwrap();
-        let pool = ConnectionPool::new(PoolConfig { busy_at: 1, ..quick() });
+        let pool = new_pool(PoolConfig { busy_at: 1, ..quick() });
         let to = address(&cluster, 0);
         let mut streams = Vec::new();
         for count in 1..=6 {
@@ -98,7 +100,7 @@ fn a_busy_connection_gets_a_second_one_and_no_third() {
 fn an_idle_connection_is_closed_and_one_with_a_stream_is_not() {
     block_on(async {
         let cluster = TestCluster::start(2).await.unwrap();
-        let pool = ConnectionPool::new(PoolConfig { idle_close: Duration::ZERO, ..quick() });
+        let pool = new_pool(PoolConfig { idle_close: Duration::ZERO, ..quick() });
         let used = pool.get(&address(&cluster, 0)).await.unwrap();
         let path = Fields::at(&"a".parse().unwrap());
         let mut watch = used.connection().stream("watch", &path).await.unwrap();
@@ -142,7 +144,7 @@ fn a_node_that_falls_silent_loses_its_connection_and_its_callers() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mute: HostPort = listener.local_addr().unwrap().into();
         let script = rt::spawn(greet_and_fall_silent(listener));
-        let pool = ConnectionPool::new(PoolConfig {
+        let pool = new_pool(PoolConfig {
             probe_after: Duration::from_secs(1),
             probe_timeout: Duration::from_secs(1),
             ..quick()
@@ -165,7 +167,7 @@ fn a_caller_s_timeout_makes_others_avoid_a_silent_node_at_once() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mute: HostPort = listener.local_addr().unwrap().into();
         let script = rt::spawn(greet_and_fall_silent(listener));
-        let pool = ConnectionPool::new(quick());
+        let pool = new_pool(quick());
         let used = pool.get(&mute).await.unwrap();
         let since = rt::now() + 1;
         assert!(!pool.is_failing(&mute));
@@ -179,7 +181,7 @@ fn a_caller_s_timeout_makes_others_avoid_a_silent_node_at_once() {
 fn a_closed_pool_ends_everything_and_opens_nothing() {
     block_on(async {
         let cluster = TestCluster::start(1).await.unwrap();
-        let (pool, to) = (ConnectionPool::new(quick()), address(&cluster, 0));
+        let (pool, to) = (new_pool(quick()), address(&cluster, 0));
         let used = pool.get(&to).await.unwrap();
         pool.close();
         assert!(used.connection().is_closed());
@@ -191,8 +193,7 @@ fn a_closed_pool_ends_everything_and_opens_nothing() {
 #[test]
 fn it_works_on_another_executor_and_from_plain_threads() {
     let cluster = block_on(TestCluster::start(1)).unwrap();
-    let options = Options::default();
-    let pool = ConnectionPool::new(PoolConfig { options, ..quick() });
+    let pool = new_pool(quick());
     let to = address(&cluster, 0);
     std::thread::scope(|scope| {
         for _ in 0..8 {

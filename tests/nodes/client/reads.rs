@@ -1,6 +1,7 @@
 //! Whose answer a read takes.
 
 mod own_writes;
+mod silent_nodes;
 
 use std::time::Duration;
 

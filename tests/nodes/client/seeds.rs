@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use distkv::client::{
-    Client, ClientConfig, HostPort, Login, PoolConfig, RetryPolicy, TopologyConfig,
+    Client, ClientConfig, HostPort, Login, PoolConfig, ReadMode, RetryPolicy, TopologyConfig,
 };
 use distkv::rt::{self, TcpListener, TcpStream};
 use distkv::testing::{PATIENCE, TestCluster, block_on, wait_until};
@@ -73,8 +73,7 @@ fn what_is_no_address_or_no_time_is_refused_at_once() {
     assert!(refused("distkv://h", 1, ClientConfig::new()).contains("is a URL"));
     let zero = Duration::ZERO;
     let retry = RetryPolicy::default();
-    let mut pool = PoolConfig::default();
-    pool.options.connect_timeout = zero;
+    let pool = PoolConfig { connect_timeout: zero, ..PoolConfig::default() };
     let topology = TopologyConfig { retry_delay: zero, ..TopologyConfig::default() };
     for (name, config) in [
         ("connect_deadline", ClientConfig::new().connect_deadline(zero)),
@@ -113,11 +112,8 @@ fn settings_that_are_out_of_their_range_are_refused_before_anything_is_sent() {
             "connections_per_node must be from 1 to 16, not 17",
         ),
         (with_pool(&|pool| pool.busy_at = 0), "busy_at must be at least 1, not 0"),
-        (with_pool(&|pool| pool.options.window = Some(1)), "window must be from 2 to 4096, not 1"),
-        (
-            with_pool(&|pool| pool.options.window = Some(4097)),
-            "window must be from 2 to 4096, not 4097",
-        ),
+        (with_pool(&|pool| pool.window = Some(1)), "window must be from 2 to 4096, not 1"),
+        (with_pool(&|pool| pool.window = Some(4097)), "window must be from 2 to 4096, not 4097"),
         (
             ClientConfig::new().retry(RetryPolicy { factor: 0, ..retry }),
             "factor must be at least 1, not 0",
@@ -125,6 +121,12 @@ fn settings_that_are_out_of_their_range_are_refused_before_anything_is_sent() {
         (
             ClientConfig::new().retry(RetryPolicy { attempts_max: Some(0), ..retry }),
             "attempts_max must be at least 1, not 0",
+        ),
+        (
+            ClientConfig::new()
+                .read_mode(ReadMode::Freshest)
+                .topology(TopologyConfig { only_seeds: true, ..TopologyConfig::default() }),
+            "read_mode cannot be Freshest with only_seeds",
         ),
         (
             ClientConfig::new().shard_table_age(Duration::from_millis(99)),
@@ -169,8 +171,7 @@ fn a_seed_that_answers_after_the_next_was_asked_is_used_at_once() {
         let config = ClientConfig::new()
             .connect_deadline(Duration::from_secs(33))
             .topology(TopologyConfig { first_view_timeout: PATIENCE, ..TopologyConfig::default() });
-        let mut patient = PoolConfig::default();
-        patient.options.connect_timeout = PATIENCE;
+        let patient = PoolConfig { connect_timeout: PATIENCE, ..PoolConfig::default() };
         let client = Client::connect(seeds, config.pool(patient)).await.unwrap();
         assert!(silent.accepted() < 10, "{} were asked", silent.accepted());
         client.close();

@@ -1,5 +1,6 @@
 //! The cluster view of a client: from seeds to a watch, to the next node when that one is lost.
 
+mod broken_views;
 mod other_node;
 pub(super) mod scripted;
 
@@ -10,7 +11,7 @@ use distkv::client::pool::PoolConfig;
 use distkv::client::topology::{
     ClusterView, NodeState, Preferences, TopologyChange, TopologyConfig, TopologyManager,
 };
-use distkv::client::{ConnectionPool, HostPort};
+use distkv::client::{Access, ConnectionPool, HostPort};
 use distkv::rt::{self, TcpListener};
 use distkv::testing::{PATIENCE, TestCluster, block_on, free_addrs, wait_until};
 
@@ -19,7 +20,7 @@ fn seeds(cluster: &TestCluster, places: &[usize]) -> Vec<HostPort> {
 }
 
 fn start(seeds: Vec<HostPort>) -> TopologyManager {
-    let pool = ConnectionPool::new(PoolConfig::default());
+    let pool = ConnectionPool::new(PoolConfig::default(), Access::default());
     TopologyManager::start(seeds, pool, TopologyConfig::default())
 }
 
@@ -62,7 +63,7 @@ fn the_epoch_rises_only_with_a_change_whoever_is_asked() {
         let topology = start(seeds(&cluster, &[0, 1, 2]));
         let view = until_live(&topology, &["n0", "n1", "n2"]).await;
         // It watches one of them; ending that connection makes it ask another one, who says the same.
-        let pool = ConnectionPool::new(PoolConfig::default());
+        let pool = ConnectionPool::new(PoolConfig::default(), Access::default());
         let own = TopologyManager::start(seeds(&cluster, &[0]), pool.clone(), Default::default());
         until_live(&own, &["n0", "n1", "n2"]).await;
         // All nodes agree: nothing is about to change by itself.

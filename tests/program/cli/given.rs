@@ -302,3 +302,45 @@ fn of_an_option_whose_value_looks_like_an_option_the_tip_is_what_works() {
     assert!(save.output().unwrap().status.success());
     assert!(folder.path().join("-x.dkv").is_file());
 }
+
+/// The command that was advised took the name for an option.
+#[test]
+fn a_file_whose_name_begins_like_an_option_is_advised_so_that_it_can_be_typed() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = NodeProcess::run("n1");
+    let connect = node.client.to_string();
+    let here = |arguments: &[&str]| {
+        let done = program(arguments).current_dir(&folder).output().unwrap();
+        let [out, said] = [done.stdout, done.stderr].map(|it| String::from_utf8(it).unwrap());
+        (done.status.code(), out, said)
+    };
+    let (code, out, said) = here(&["key", "new", "--network", "plant", "--to=-x.key"]);
+    assert!(code == Some(0) && out.ends_with("--key ./-x.key\n"), "{out}{said}");
+    assert!(out.contains("is in -x.key\n"), "{out}");
+
+    set(&node, "1");
+    let save = ["snapshot", "save", "--to=-x.dkv", "--connect", &connect];
+    assert_eq!(here(&save).0, Some(0));
+    set(&node, "2");
+    let (code, out, _) = here(&["snapshot", "restore", "--connect", &connect, "--", "-x.dkv"]);
+    let advised = "`distkv-node snapshot convert ./-x.dkv --to - --format jsonl --below PATH | ";
+    assert!(code == Some(0) && out.contains(advised), "{out}");
+    let convert = ["snapshot", "convert", "./-x.dkv", "--to", "-", "--format", "jsonl"];
+    let (code, lines, said) = here(&convert);
+    assert!(code == Some(0) && lines.contains("\"a\""), "{lines}{said}");
+
+    // A tip names a file like that, too, where one is meant.
+    for typed in ["snapshot convert -x.dkv --to y", "snapshot inspect -x.dkv", "import -x.jsonl"] {
+        let words: Vec<&str> = typed.split(' ').collect();
+        let name = words.iter().find(|word| word.starts_with("-x")).unwrap();
+        let said = here(&words).2;
+        assert!(
+            said.contains(&format!("tip: to name the file '{name}', type './{name}'")),
+            "{said}"
+        );
+    }
+}
+
+fn set(node: &NodeProcess, value: &str) {
+    crate::cli::command::ok(node, &["set", "a", value]);
+}

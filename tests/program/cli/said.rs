@@ -247,13 +247,26 @@ fn a_refusal_behind_a_try_that_may_have_been_made_leaves_the_fate_open() {
 
 #[test]
 fn nothing_that_a_terminal_obeys_is_printed() {
-    let node = NodeProcess::run("n1");
-    let value = "\u{9b}31m\u{202e}\u{7f}\u{e4}";
+    // Nor what nobody sees.
+    let node = NodeProcess::run("n\u{202e}\u{200b}\u{e4}");
+    let value = "\u{9b}31m\u{202e}\u{7f}\u{200b}\u{feff}\u{e0041}\u{e4}";
     assert_eq!(at(&node, &["set", "--string", "a", value]).code, 0);
-    for command in [&["get", "a", "--json"][..], &["tree", "--json"], &["get", "a"]] {
+    let commands = [
+        &["get", "a", "--json"][..],
+        &["tree", "--json"],
+        &["get", "a"],
+        &["get", "a", "--chain"],
+        &["tree", "--chain"],
+        &["members"],
+        &["status"],
+        &["clients"],
+    ];
+    for command in commands {
         let done = at(&node, command);
-        let bad = |c: char| c != '\n' && (c.is_control() || c == '\u{202e}');
-        assert!(!done.stdout.contains(bad) && done.stdout.contains('\u{e4}'), "{:?}", done.stdout);
+        let hidden = ['\u{202e}', '\u{200b}', '\u{feff}', '\u{e0041}'];
+        let bad = |c: char| c != '\n' && (c.is_control() || hidden.contains(&c));
+        assert!(done.code == 0 && !done.stdout.contains(bad), "{command:?}: {:?}", done.stdout);
+        assert!(done.stdout.contains('\u{e4}') || command == ["clients"], "{command:?}");
         if command.contains(&"--json") {
             let told: Json = serde_json::from_str(&done.stdout).unwrap();
             assert_eq!(told["value"], value);

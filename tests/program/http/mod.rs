@@ -7,6 +7,7 @@ pub mod asking;
 mod children;
 mod crowds;
 mod encrypted;
+mod long_values;
 mod missed;
 mod tickets;
 mod warned;

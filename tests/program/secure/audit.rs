@@ -57,6 +57,10 @@ fn logins_refusals_and_changes_are_recorded_with_who_and_where_and_without_secre
     assert_eq!(as_joe(&["get", "site.lamp"], &wrong), Some(3));
     assert_eq!(as_joe(&["get", "private.plans"], &secret), Some(3));
     assert_eq!(as_joe(&["members"], &secret), Some(3));
+    // A list that is there, and not joe's, is like one that is not; joe's own may be asked.
+    assert_eq!(as_admin(&["acl", "set", "desks", "site.#", "r"]), Some(0));
+    assert_eq!(as_joe(&["acl", "test", "desks", "site.lamp"], &secret), Some(1));
+    assert_eq!(as_joe(&["acl", "test", "lamps", "site.lamp"], &secret), Some(0));
     assert_eq!(as_joe(&["monitor", "alarms"], &secret), Some(3));
     // They may be asked for, so they are no line: those that only an admin may see are not asked for.
     assert_eq!(as_joe(&["conflicts"], &secret), Some(0));
@@ -82,6 +86,12 @@ fn logins_refusals_and_changes_are_recorded_with_who_and_where_and_without_secre
     );
     wait(&[("event", "denied"), ("user", "joe"), ("target", "alarms"), ("action", "msg_monitor")]);
     wait(&[("event", "denied"), ("user", "joe"), ("action", "members"), ("detail", "role")]);
+    wait(&[
+        ("event", "denied"),
+        ("user", "joe"),
+        ("action", "test_acl"),
+        ("target", ":n.acl.desks"),
+    ]);
     wait(&[("event", "admin"), ("method", "key"), ("action", "forget_member"), ("target", "n9")]);
     wait(&[("event", "user"), ("action", "auth_delete"), ("target", "joe"), ("outcome", "done")]);
 
@@ -102,6 +112,53 @@ fn logins_refusals_and_changes_are_recorded_with_who_and_where_and_without_secre
     for secret in ["a secret of joe", "a wrong secret", "a value of joe"] {
         assert!(!text.contains(secret), "{text}");
     }
+}
+
+/// What somebody types for a user's name, or names an entry by, is anything.
+#[test]
+fn a_secret_in_the_wrong_place_is_not_recorded_and_what_nobody_sees_is_escaped() {
+    let keys = Keys::new();
+    let (key, _) = keys.make("key");
+    let audit = keys.path("audit");
+    let secret = keys.path("joe.secret");
+    fs::write(&secret, "a secret of joe\n").unwrap();
+    let node = keys.run("n1", &["--key", &key, "--audit", &audit]);
+    let as_admin = |arguments: &[&str]| at(&node, &[arguments, &["--key", &key]].concat());
+    assert_eq!(as_admin(&["acl", "set", "lamps", "site.#", "rwcdxen"]), Some(0));
+    let add = ["user", "add", "joe", "--acl", "lamps", "--new-secret-file", &secret];
+    assert_eq!(as_admin(&add), Some(0));
+    let as_user = |user: &str, arguments: &[&str]| {
+        at(&node, &[arguments, &["--user", user, "--secret-file", &secret]].concat())
+    };
+    let ticket = "distkv1.gqlhZGRyZXNzZXORqG4xOjI3NTg2p25ldHdvcmugO9jvFg";
+    let made = "9eb2acd88a30c4d57ed91a7e6ec50537e516d0e496690153dee7de2148dc14be";
+    let unseen = "jo\u{202e}\u{9b}2J\u{85}\u{7f}\u{200b}\u{e0041}e";
+    let long = "n".repeat(200);
+    for user in [ticket, made, unseen, &long] {
+        assert_eq!(as_user(user, &["get", "a"]), Some(3));
+    }
+    // Those of one action are counted together, with the last path.
+    let at_unseen = format!("b.{unseen}");
+    for arguments in [&["get", ticket][..], &["set", made, "1"], &["delete", &at_unseen]] {
+        assert_eq!(as_user("joe", arguments), Some(3));
+    }
+
+    let refused = [("event", "login"), ("outcome", "refused")];
+    let denied = [("event", "denied"), ("user", "joe")];
+    for hidden in ["[a ticket, not shown]", "[not shown: it looks like a secret]"] {
+        wait_for_line(&audit, &[&refused[..], &[("user", hidden)]].concat());
+        wait_for_line(&audit, &[&denied[..], &[("target", hidden)]].concat());
+    }
+    // Who reads the file as JSON has what was sent.
+    wait_for_line(&audit, &[&refused[..], &[("user", unseen)]].concat());
+    wait_for_line(&audit, &[&denied[..], &[("target", &at_unseen)]].concat());
+    // A name that was only claimed is told as far as one needs it to see who mistypes.
+    let begin = format!("{}…", "n".repeat(64));
+    wait_for_line(&audit, &[&refused[..], &[("user", &begin)]].concat());
+    let text = fs::read_to_string(&audit).unwrap();
+    assert!(!text.contains(ticket) && !text.contains(made), "{text}");
+    let is_escaped = |c: char| c == '\n' || c == '…' || (' '..='~').contains(&c);
+    assert!(text.chars().all(is_escaped), "{text:?}");
 }
 
 #[test]

@@ -124,6 +124,17 @@ fn ports_that_other_machines_reach_need_a_key_or_a_word() {
     drop(processes::NodeProcess::start("n1", &[&any[..], &["--key", &path]].concat()));
     let (code, said) = start(&[&["--key", &path, "--insecure"], &NOWHERE[..]].concat());
     assert!(code == Some(2) && said.contains("--insecure is for nodes without --key"), "{said}");
+    let http = ["--key", &path, "--http", "127.0.0.1:0"];
+    let token_file = ["--http-token-file", "none"];
+    for (options, named) in [
+        (&token_file[..], "--http-token-file is"),
+        (&["--http-write"], "--http-write is"),
+        (&["--http-write", token_file[0], token_file[1]], "--http-write and --http-token-file are"),
+    ] {
+        let (code, said) = start(&[&http, options, &NOWHERE[..]].concat());
+        let expected = format!("error: {named} for a node without --key;");
+        assert!(code == Some(2) && said.contains(&expected), "{said}");
+    }
     let (code, said) = start(&[&["--plaintext-peers"], &NOWHERE[..]].concat());
     assert!(code == Some(2) && said.contains("--plaintext-peers needs --key"), "{said}");
 }

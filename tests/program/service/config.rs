@@ -57,14 +57,19 @@ fn a_good_file_is_good_and_its_node_starts() {
 #[test]
 fn a_directory_that_no_system_can_have_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    let text = "name = \"n1\"\nclient = \"127.0.0.1:0\"\ngossip = \"127.0.0.1:0\"\nfound = true\ndata-dir = \"a\\u0000b\"\n";
-    let file = write(&folder.path().join("node.toml"), text);
-    let (code, json) = findings(&file);
-    let found = &json["findings"][0];
-    assert_eq!((code, &found["line"], &found["key"]), (2, &5.into(), &"data-dir".into()), "{json}");
-    let mut refused = Service::start(&["start", "--config", &file], &[]);
-    assert_eq!(refused.ended(), Some(2), "{}", refused.log());
-    assert!(refused.log().contains("null character"), "{}", refused.log());
+    let base = "name = \"n1\"\nclient = \"127.0.0.1:0\"\ngossip = \"127.0.0.1:0\"\nfound = true\n";
+    let cases = [("data-dir", ""), ("snapshot-dir", "snapshot-schedule = \"daily 03:00\"\n")];
+    for (key, more) in cases {
+        let text = format!("{base}{key} = \"a\\u0000b\"\n{more}");
+        let file = write(&folder.path().join("node.toml"), &text);
+        let (code, json) = findings(&file);
+        let found = &json["findings"][0];
+        assert_eq!((code, &found["line"], &found["key"]), (2, &5.into(), &key.into()), "{json}");
+        assert!(found["text"].as_str().unwrap().contains("null character"), "{json}");
+        let mut refused = Service::start(&["start", "--config", &file], &[]);
+        assert_eq!(refused.ended(), Some(2), "{}", refused.log());
+        assert!(refused.log().contains("null character"), "{}", refused.log());
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 use distkv::testing::free_addrs;
 use rustix::fs::OFlags;
@@ -12,7 +13,7 @@ use rustix::fs::OFlags;
 use crate::cli::command::run;
 use crate::processes::{NodeProcess, wait_until};
 
-use super::{Service, write};
+use super::{PATIENCE, Service, write};
 
 /// A configuration file; `more` are further lines.
 pub(super) fn file(
@@ -216,5 +217,42 @@ fn a_start_that_is_stopped_while_it_reads_its_settings_says_so() {
         drop(held);
         let told = "stopping before this node has started; it was reading its settings\n";
         assert_eq!(node.log(), told, "{signal}");
+    }
+}
+
+/// The signals that a process handles, by their numbers; none once it has ended.
+fn handled(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
+}
+
+/// It is sent to a process that has only just begun to read its command line, which is so long that this takes a while.
+#[test]
+fn a_signal_that_comes_while_a_node_reads_its_command_line_is_heard() {
+    const INT_HUP_USR_TERM: u64 = 1 << 1 | 1 | 1 << 9 | 1 << 11 | 1 << 14;
+    const XFSZ: u64 = 1 << 24;
+    let folder = tempfile::tempdir().unwrap();
+    let path = pipe(folder.path(), "config");
+    let mut arguments = vec!["run", "--config", &path];
+    arguments.extend(std::iter::repeat_n("--peer=127.0.0.1:1", 5_000));
+    for name in ["TERM", "USR1"] {
+        let mut node = Service::start(&arguments, &[]);
+        let (pid, mut set) = (node.child.id(), 0);
+        // It is the last one of those that are set before that.
+        let deadline = Instant::now() + PATIENCE;
+        while set & XFSZ == 0 {
+            assert!(Instant::now() < deadline && node.child.try_wait().unwrap().is_none());
+            set = handled(pid);
+        }
+        assert_eq!(set & INT_HUP_USR_TERM, INT_HUP_USR_TERM, "{name}: {set:x}");
+        node.signal(name);
+        if name == "USR1" {
+            let _held = hold(&path);
+            node.signal("TERM");
+        }
+        assert_eq!(node.ended(), Some(0), "{name}: {}", node.log());
+        let told = "stopping before this node has started; it was reading its settings\n";
+        assert_eq!(node.log(), told, "{name}");
     }
 }

@@ -240,4 +240,9 @@ def checked(config: object) -> Config:
     """A configuration that a client can have. Raises :class:`~distkv_client.errors.UsageError`."""
     told = instance_of(config, Config, "config")
     check_fields(told, "config")
+    if told.topology.only_seeds and ReadMode.of(told.read_mode) is ReadMode.FRESHEST:
+        raise UsageError(
+            "config.read_mode cannot be 'freshest' with config.topology.only_seeds: the client then does not know "
+            "which nodes there are, so not what a majority of them is"
+        )
     return told

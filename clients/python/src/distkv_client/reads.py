@@ -10,7 +10,8 @@ from .call import Caller, Failed, Plan
 from .checks import seconds_of
 from .codec import Message, with_raw_value
 from .config import Address, ReadMode
-from .errors import Fate, NoMajorityError, TryError, UnavailableError, UsageError
+from .connection import Connection
+from .errors import Fate, NoMajorityError, NotMetError, TimedOutError, TryError, UnavailableError, UsageError
 from .held import Tries, observed
 from .model import Entry, entry_of, tock_of
 from .outcome import check_time, final_error, no_access
@@ -192,6 +193,9 @@ class Reader:
             missing = [target for target in members if target.name not in found.answered]
             elapsed = caller.loop.time() - started
             refused = found.refusals.verdict(missing)
+            if refused is not None and found.answered and isinstance(refused[1], NotMetError):
+                # Nobody knows whose those nodes are, and one lets the client in.
+                refused = None
             if refused is not None and elapsed < total:
                 caller.check_open(attempt)
                 raise no_access(refused[1], Fate.NOT_DONE, refused[0], attempt)
@@ -274,13 +278,17 @@ class Reader:
         caller = self._caller
         life: Life = (target.name, None)
         end, longest = times
+        asked: tuple[Connection, float] | None = None
         try:
             connection = await caller.pool.get(target.address, end, target.expected)
             end = min(end + connection.line.delay, longest)
             check_time(caller.loop.time(), end, target.name)
             life = (connection.name, connection.incarnation)
+            asked = (connection, caller.loop.time())
             return target, life, _message(await connection.request(path.get_head_chain, end, longest, raw=raw))
         except TryError as error:
+            if isinstance(error, TimedOutError) and asked is not None:
+                caller.pool.on_timeout(target.address, *asked)
             return target, life, error
 
 

@@ -78,6 +78,10 @@ class Topology:
         self._changed: asyncio.Future[None] = loop.create_future()
         self._stream: Stream | None = None
         """The views of the node that is watched."""
+        self._watched_since = 0.0
+        """When the first view of that node came."""
+        self._is_doubted = False
+        """Another node is asked instead of it, because its view has proved wrong."""
         self._may_ask_anew = 0.0
         pool.on_other_node = self._ask_anew
         self._task = loop.create_task(self._follow_views(), name="distkv_client: cluster view")
@@ -138,6 +142,7 @@ class Topology:
         now = self._loop.time()
         if self._stream is not None and target is not None and target.is_live and now >= self._may_ask_anew:
             self._may_ask_anew = now + ASK_ANEW_AFTER
+            self._is_doubted = True
             self._stream.close()
 
     # -- views -------------------------------------------------------------------------------
@@ -218,7 +223,13 @@ class Topology:
                 is_old |= outcome is Outcome.UNSUPPORTED
                 not_ready |= outcome is Outcome.NOT_READY
             if followed:
-                delay, takes_any = self._config.retry_delay, False
+                takes_any = False
+                has_lasted = self._loop.time() - self._watched_since >= self._config.retry_delay_max
+                if has_lasted:
+                    delay = self._config.retry_delay
+                # One that breaks again and again, as behind something that cuts it off, counts as a round in vain.
+                if not has_lasted and not self._is_doubted:
+                    delay = await self._pause(delay)
                 continue
             takes_any = not_ready
             if is_old and not not_ready:
@@ -234,9 +245,12 @@ class Topology:
                 self.failed_at, self.failure = (unasked or refusals or waits or failures)[-1]
                 self.is_refused = len(refusals) == len(failures) and not not_ready
                 self._notify()
-            # From half of a delay to all of it, so that many clients do not come at the same moment.
-            await asyncio.sleep(delay * (0.5 + random.random() / 2))
-            delay = min(delay * 2, self._config.retry_delay_max)
+            delay = await self._pause(delay)
+
+    async def _pause(self, delay: float) -> float:
+        """From half of a delay to all of it, so that many clients do not come at the same moment; the next delay."""
+        await asyncio.sleep(delay * (0.5 + random.random() / 2))
+        return min(delay * 2, self._config.retry_delay_max)
 
     def _candidates(self, last: Address | None) -> list[Address]:
         """Whom to ask, best first: live nodes from a random one on, so that clients spread."""
@@ -275,6 +289,7 @@ class Topology:
             if not takes_any and not any(node.state == "self" and node.is_ready for node in nodes):
                 return Outcome.NOT_READY
             self.stats.watching = str(candidate)
+            self._watched_since, self._is_doubted = self._loop.time(), False
             self._apply(nodes, source)
             self._stream = stream
             try:

@@ -222,7 +222,12 @@ class Conflicts:
         patience = caller.config.retry.try_deadline
         end = caller.loop.time() + patience
         connection = await caller.pool.get(target.address, end, target.expected, for_stream=True)
-        stream = await connection.stream(self._head, *_soon(caller, delay=connection.line.delay))
+        asked = caller.loop.time()
+        try:
+            stream = await connection.stream(self._head, *_soon(caller, delay=connection.line.delay))
+        except TimedOutError:
+            caller.pool.on_timeout(target.address, connection, asked)
+            raise
         try:
             while (item := await stream.next(*_soon(caller))) is not None:
                 both: Any = item.message.get("conflict")

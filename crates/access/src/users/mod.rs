@@ -23,7 +23,7 @@ mod roles;
 mod tests;
 
 pub use directory::{Directory, GRACE_MS_MAX, User, Warning};
-pub use own_changes::{OWN_CHANGE_INTERVAL_MS, OWN_CHANGES_AT_ONCE_MAX, OwnChanges};
+pub use own_changes::{OWN_CHANGE_INTERVAL_MS, OWN_CHANGES_AT_ONCE_MAX, OneUser, OwnChanges};
 pub use place::{
     NO_LIST, Place, acl_name_value, acl_path, is_list_name, removal_path, revoked_path,
     user_acl_path, user_path,

@@ -2,11 +2,14 @@
 //!
 //! Whoever has stolen a secret may do so, too. In a loop, its changes would be in the way of the one by which an admin shuts it
 //! out. So a user has a few changes at once, then one in each interval; a change that is refused costs nothing. The count is
-//! of users, however many connections they have. Each node counts by itself.
+//! of users, however many connections they have. A user that was removed and made again is another one; only an admin does that.
+//! Each node counts by itself.
 
 use std::collections::{BTreeSet, HashMap};
 
 use distkv_model::ids::Millis;
+
+use super::record::{REMOVAL_BYTES, Removal};
 
 /// Most changes of itself that a user may make at once: a new password, one more because of a mistake, and some for programs
 /// that replace a token.
@@ -19,8 +22,19 @@ const OWN_CHANGERS_MAX: usize = 16_384;
 /// How far a user may be ahead of one change in each interval.
 const AHEAD_MS: Millis = OWN_CHANGE_INTERVAL_MS * (OWN_CHANGES_AT_ONCE_MAX as Millis - 1);
 
-/// Method and name.
-type Key = (Box<str>, Box<str>);
+/// A user that is there. Of one name there may have been several, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct OneUser<'a> {
+    /// How it logs in.
+    pub method: &'a str,
+    /// Its name.
+    pub ident: &'a str,
+    /// The removal after which it was made, as its record says ([`super::Record::after`]). It stays whatever the user changes.
+    pub after: Option<Removal>,
+}
+
+/// Method, name, and the removal before.
+type Key = (Box<str>, Box<str>, Option<[u8; REMOVAL_BYTES]>);
 
 /// See the module. Times are those of any clock that is never set back, in ms.
 #[derive(Debug, Default)]
@@ -35,8 +49,8 @@ pub struct OwnChanges {
 impl OwnChanges {
     /// How long a user must wait from now until its next change, in ms; 0: not at all.
     #[must_use]
-    pub fn wait(&self, method: &str, ident: &str, now: Millis) -> Millis {
-        let whole_at = self.whole_at.get(&key(method, ident)).copied().unwrap_or(0);
+    pub fn wait(&self, user: OneUser<'_>, now: Millis) -> Millis {
+        let whole_at = self.whole_at.get(&key(user)).copied().unwrap_or(0);
         whole_at.saturating_sub(now.saturating_add(AHEAD_MS))
     }
 
@@ -44,12 +58,12 @@ impl OwnChanges {
     ///
     /// # Errors
     /// It must wait first, for so many ms. That costs it nothing.
-    pub fn take(&mut self, method: &str, ident: &str, now: Millis) -> Result<(), Millis> {
-        match self.wait(method, ident, now) {
+    pub fn take(&mut self, user: OneUser<'_>, now: Millis) -> Result<(), Millis> {
+        match self.wait(user, now) {
             0 => {}
             wait => return Err(wait),
         }
-        let key = key(method, ident);
+        let key = key(user);
         let before = self.whole_at.remove(&key);
         if let Some(before) = before {
             self.order.remove(&(before, key.clone()));
@@ -72,8 +86,8 @@ impl OwnChanges {
     }
 }
 
-fn key(method: &str, ident: &str) -> Key {
-    (method.into(), ident.into())
+fn key(user: OneUser<'_>) -> Key {
+    (user.method.into(), user.ident.into(), user.after.map(|Removal(id)| id))
 }
 
 #[cfg(test)]
@@ -82,10 +96,14 @@ mod tests {
 
     const STEP: Millis = OWN_CHANGE_INTERVAL_MS;
 
+    fn user<'a>(method: &'a str, ident: &'a str) -> OneUser<'a> {
+        OneUser { method, ident, after: None }
+    }
+
     #[test]
     fn some_are_free_then_there_is_one_in_each_interval_and_refusals_cost_nothing() {
         let mut changes = OwnChanges::default();
-        let mut take = |now| changes.take("token", "joe", now);
+        let mut take = |now| changes.take(user("token", "joe"), now);
         for _ in 0..OWN_CHANGES_AT_ONCE_MAX {
             assert_eq!(take(7), Ok(()));
         }
@@ -102,28 +120,30 @@ mod tests {
     }
 
     #[test]
-    fn users_are_told_apart_by_method_and_name() {
+    fn users_are_told_apart_by_method_and_name_and_by_the_removal_before() {
         let mut changes = OwnChanges::default();
-        while changes.take("token", "joe", 1).is_ok() {}
-        assert_eq!(changes.wait("token", "joe", 1), STEP);
-        for (method, ident) in [("password", "joe"), ("token", "amy")] {
-            assert_eq!(changes.wait(method, ident, 1), 0);
-            assert_eq!(changes.take(method, ident, 1), Ok(()));
+        let joe = user("token", "joe");
+        while changes.take(joe, 1).is_ok() {}
+        assert_eq!(changes.wait(joe, 1), STEP);
+        let again = OneUser { after: Some(Removal([7; REMOVAL_BYTES])), ..joe };
+        for other in [user("password", "joe"), user("token", "amy"), again] {
+            assert_eq!(changes.wait(other, 1), 0);
+            assert_eq!(changes.take(other, 1), Ok(()));
         }
     }
 
     #[test]
     fn as_many_are_counted_as_may_be_and_whoever_has_all_changes_is_forgotten() {
         let mut changes = OwnChanges::default();
-        while changes.take("token", "joe", 1).is_ok() {}
+        while changes.take(user("token", "joe"), 1).is_ok() {}
         for n in 0..OWN_CHANGERS_MAX + 10 {
-            changes.take("token", &n.to_string(), 2).unwrap();
+            changes.take(user("token", &n.to_string()), 2).unwrap();
             assert!(changes.whole_at.len() <= OWN_CHANGERS_MAX);
             assert_eq!(changes.whole_at.len(), changes.order.len());
         }
         // The one who has made most is the last to be forgotten.
-        assert!(changes.wait("token", "joe", 2) > 0);
-        changes.take("token", "amy", 1 + 100 * STEP).unwrap();
+        assert!(changes.wait(user("token", "joe"), 2) > 0);
+        changes.take(user("token", "amy"), 1 + 100 * STEP).unwrap();
         assert_eq!((changes.whole_at.len(), changes.order.len()), (1, 1));
     }
 }

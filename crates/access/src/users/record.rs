@@ -15,6 +15,12 @@ pub enum RecordError {
     /// The value is not a map, or one of too many fields.
     #[error("a user's record is not a map of at most {FIELDS_MAX} fields")]
     NoMap,
+    /// It would have more fields than are read. Fields of other programs count, too.
+    #[error(
+        "a user's record has at most {FIELDS_MAX} fields, and this one would have more, most of them of other programs; \
+         remove the user and make it again, or remove some of those"
+    )]
+    TooManyFields,
     /// What was written is not a value.
     #[error(transparent)]
     Value(#[from] ValueError),
@@ -84,7 +90,7 @@ impl Record {
     /// The value to store.
     ///
     /// # Errors
-    /// Other fields make it too large.
+    /// Other fields make it too large, or are so many that it could not be read again.
     pub fn write(&self) -> Result<Value, RecordError> {
         let mut fields: Vec<(&str, Vec<u8>)> = Vec::new();
         let mut put = |name, write: &dyn Fn(&mut Vec<u8>)| {
@@ -107,8 +113,12 @@ impl Record {
         if let Some(Disconnect(id)) = &self.disconnect {
             put("disconnect", &|out| write_bin(id, out));
         }
+        let count = fields.len() + self.others.len();
+        if count > FIELDS_MAX {
+            return Err(RecordError::TooManyFields);
+        }
         let mut bytes = Vec::new();
-        write_map_len(fields.len() + self.others.len(), &mut bytes);
+        write_map_len(count, &mut bytes);
         for (name, value) in fields {
             write_str(name, &mut bytes);
             bytes.extend_from_slice(&value);

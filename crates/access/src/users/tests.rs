@@ -110,6 +110,28 @@ fn a_record_is_written_as_it_is_read_and_keeps_fields_of_others() {
     assert!(check(Some(&changed.secret), &Sent::of_text("token")));
 }
 
+/// A record of so many fields that mean nothing here.
+fn record_of_others(count: u8) -> Vec<u8> {
+    let others = (0..count).flat_map(|number| [0xcc, number, 0xc0]);
+    [0xde, 0, count].into_iter().chain(others).collect()
+}
+
+#[test]
+fn a_record_that_could_not_be_read_again_is_not_written() {
+    let secret = || Secret::Token(TokenHash::of(&Sent::of_text("token")));
+    let nearly = Record::read(&record_of_others(63)).unwrap().with_secret(secret());
+    let again = Record::read(nearly.write().unwrap().as_bytes()).unwrap();
+    assert!(check(Some(&again.secret), &Sent::of_text("token")));
+    // Another secret is one more field, and so is that an admin becomes a user.
+    let full = Record::read(&record_of_others(64)).unwrap();
+    assert!(Record::read(full.write().unwrap().as_bytes()).is_ok());
+    for changed in [full.with_secret(secret()), again.before_acl().unwrap()] {
+        // Nobody could log in with it any more.
+        assert_eq!(changed.write(), Err(RecordError::TooManyFields));
+    }
+    assert_eq!(Record::read(&record_of_others(65)).unwrap_err(), RecordError::NoMap);
+}
+
 #[test]
 fn a_record_keeps_which_end_of_connections_it_knows_of_whatever_else_changes() {
     let ended = Some(Disconnect([7; DISCONNECT_BYTES]));

@@ -139,7 +139,8 @@ impl Incoming {
                 Err(self.protocol_error("it does not heed flow control"))
             }
             Err(TrySendError::Full(message)) => {
-                // Without flow control there is only one way to slow a stream down.
+                // Without flow control there is only one way to slow a stream down. The stream's end, and the connection's,
+                // end this, too.
                 let _ = waiting.send(message).await;
                 // Meanwhile nothing was read, which says nothing about the node.
                 shared.on_heard();

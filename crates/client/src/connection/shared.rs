@@ -129,6 +129,14 @@ impl Waiting {
     fn is_endless(&self) -> bool {
         matches!(self, Waiting::Stream { is_endless: true, .. })
     }
+
+    /// A stream takes no more messages. The task that reads the connection may have a handle of it just now, and wait for
+    /// room that nobody makes.
+    fn end(&self) {
+        if let Waiting::Stream { messages, .. } = self {
+            messages.close();
+        }
+    }
 }
 
 /// Who waits for a message that has come.
@@ -319,7 +327,13 @@ impl Shared {
     /// Nothing more comes to streams that do not end by themselves.
     pub(super) fn end_endless(&self) {
         let mut state = self.state.lock();
-        state.open.retain(|_, waiting| !waiting.is_endless());
+        let ended: Vec<Waiting> = state
+            .open
+            .extract_if(|_, waiting| waiting.is_endless())
+            .map(|(_, open)| open)
+            .collect();
+        drop(state);
+        ended.iter().for_each(Waiting::end);
     }
 
     /// No more messages go to this number.
@@ -341,6 +355,7 @@ impl Shared {
         state.requests = 0;
         state.unanswered_bytes = 0;
         drop(state);
+        open.values().for_each(Waiting::end);
         drop(open);
         self.ended.notify(usize::MAX);
     }

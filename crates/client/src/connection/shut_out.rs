@@ -16,7 +16,10 @@ use crate::rt;
 /// For so long it counts: the longest that a node makes a login wait.
 const STANDS_MS_MAX: Millis = 60_000;
 
-/// See the module; clones share it. It has an entry for each address that refused the client.
+/// Most addresses that are remembered. More than any network has.
+const ADDRESSES_MAX: usize = 4096;
+
+/// See the module; clones share it. It has an entry for each address that refused the client, the latest last.
 #[derive(Debug, Clone, Default)]
 pub struct ShutOut(Arc<Mutex<Vec<Said>>>);
 
@@ -130,6 +133,9 @@ impl ShutOut {
 /// The last word of an address counts.
 fn put(all: &mut Vec<Said>, said: Said) {
     all.retain(|other| other.address != said.address);
+    if all.len() >= ADDRESSES_MAX {
+        all.remove(0);
+    }
     all.push(said);
 }
 
@@ -179,6 +185,22 @@ mod tests {
         let shut_out = ShutOut::default();
         shut_out.meaning_of(refused(false), 1_000);
         assert!(!is_refused(&shut_out, 1_000));
+    }
+
+    #[test]
+    fn of_too_many_addresses_the_latest_are_remembered() {
+        let shut_out = ShutOut::default();
+        let note = |at: &str| shut_out.note(at, String::new(), None, 1_000);
+        note("first:1");
+        note(AT);
+        // Which is the latest word of that one.
+        note("first:1");
+        (1..ADDRESSES_MAX).for_each(|number| note(&format!("b:{number}")));
+        assert!(!is_refused(&shut_out, 1_000), "it is the oldest");
+        assert_eq!(shut_out.0.lock().len(), ADDRESSES_MAX);
+        assert!(shut_out.standing("first:1", &server("too_many"), 1_000).is_some());
+        let last = format!("b:{}", ADDRESSES_MAX - 1);
+        assert!(shut_out.standing(&last, &server("too_many"), 1_000).is_some());
     }
 
     #[test]

@@ -476,3 +476,72 @@ fn a_silent_node_is_told_from_one_that_is_alive_where_all_places_are_taken() {
     assert_eq!(asked_where_all_places_are_taken(true), (true, true));
     assert_eq!(asked_where_all_places_are_taken(false), (true, false));
 }
+
+/// More messages of a stream than are kept for its reader.
+const UNREAD: u64 = STREAM_MESSAGES_MAX as u64 + 4;
+
+/// Without flow control, the task that reads the connection waits until a stream that is not read has room for a message.
+async fn until_the_reader_waits(stream: &ReplyStream) {
+    // It has a handle of its own as long as it waits.
+    let is_waiting = || {
+        let messages = &stream.open.messages;
+        messages.is_full() && messages.sender_count() > 1
+    };
+    for _ in 0..100 {
+        while !is_waiting() {
+            rt::yield_now().await;
+        }
+        rt::yield_now().await;
+    }
+}
+
+/// Sends the start of a stream and more messages than are kept.
+async fn send_unread(node: &mut Node) {
+    let seq = node.receive().await.unwrap().u64("seq").unwrap();
+    node.send(&state(seq, 1, "start")).await;
+    for number in 2..2 + UNREAD {
+        node.send(&item(seq, number, 0, "a")).await;
+    }
+}
+
+#[test]
+fn a_stream_that_nobody_reads_does_not_hold_up_the_connection_s_end() {
+    let node = |mut node: Node| async move {
+        node.greet().await;
+        send_unread(&mut node).await;
+        assert_eq!(node.receive().await, None);
+    };
+    against(None, node, |connection| async {
+        let connection = connection.unwrap();
+        let mut stream = connection.endless("watch", &Fields::new()).await.unwrap();
+        until_the_reader_waits(&stream).await;
+        connection.close("the test wants it so");
+        let ended = connection.shared.tasks.empty();
+        assert!(rt::timeout(Duration::from_secs(60), ended).await.is_some(), "a task goes on");
+        // What had come can still be taken.
+        for _ in 0..STREAM_MESSAGES_MAX {
+            assert!(matches!(stream.next().await, Ok(Some(StreamEvent::Item { .. }))));
+        }
+        assert!(stream.next().await.is_err());
+    });
+}
+
+#[test]
+fn the_end_of_a_stream_that_nobody_reads_lets_others_go_on() {
+    let node = |mut node: Node| async move {
+        node.greet().await;
+        send_unread(&mut node).await;
+        let seq = node.receive().await.unwrap().u64("seq").unwrap();
+        node.send(&reply(seq)).await;
+        while node.receive().await.is_some() {}
+    };
+    against(None, node, |connection| async {
+        let connection = connection.unwrap();
+        let stream = connection.endless("watch", &Fields::new()).await.unwrap();
+        until_the_reader_waits(&stream).await;
+        connection.end_endless();
+        let fields = Fields::new();
+        let asking = connection.request("get_tock", &fields);
+        assert!(rt::timeout(Duration::from_secs(60), asking).await.is_some(), "it still waits");
+    });
+}

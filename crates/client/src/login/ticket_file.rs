@@ -25,6 +25,8 @@ pub(super) struct TicketFile {
     /// Only a ticket of the same network, CA and user is for this client.
     network: String,
     ca: Option<CaHash>,
+    /// The program has said itself which CA counts, so that of the ticket does not matter.
+    is_of_any_ca: bool,
     user: String,
     current: Mutex<Current>,
     /// When it was read last; who reads it holds it, so that others that were refused meanwhile get the same.
@@ -45,15 +47,15 @@ impl PartialEq for TicketFile {
     fn eq(&self, other: &Self) -> bool {
         let of =
             |file: &Self| (file.name.clone(), file.network.clone(), file.ca, file.user.clone());
-        of(self) == of(other)
+        of(self) == of(other) && self.is_of_any_ca == other.is_of_any_ca
     }
 }
 
 impl Eq for TicketFile {}
 
 impl TicketFile {
-    /// A ticket that was read from this file; none if it has no login.
-    pub(super) fn new(ticket: &Ticket, name: &Path) -> Option<TicketFile> {
+    /// A ticket that was read from this file; none if it has no login. `is_of_any_ca`: another CA counts instead of its own.
+    pub(super) fn new(ticket: &Ticket, name: &Path, is_of_any_ca: bool) -> Option<TicketFile> {
         let login = Login::of_ticket(ticket)?;
         // The program may change its working directory.
         let name = path::absolute(name).unwrap_or_else(|_| name.to_owned());
@@ -61,6 +63,7 @@ impl TicketFile {
             name,
             network: ticket.network.clone(),
             ca: ticket.ca,
+            is_of_any_ca,
             user: ticket.login.as_ref()?.user.clone(),
             current: Mutex::new(Current { login, since: 0 }),
             read_at: WaitingMutex::new(None),
@@ -108,7 +111,7 @@ impl TicketFile {
             return;
         };
         let is_ours = ticket.network == self.network
-            && ticket.ca == self.ca
+            && (self.is_of_any_ca || ticket.ca == self.ca)
             && ticket.login.as_ref().is_some_and(|login| login.user == self.user);
         let Some(login) =
             Login::of_ticket(&ticket).filter(|login| is_ours && login.check().is_ok())
@@ -158,7 +161,7 @@ mod tests {
         let name = std::env::temp_dir().join(format!("distkv-secret-{}", std::process::id()));
         let write = |text: &str| fs::write(&name, text).unwrap();
         let old = ticket("ann", "the old one");
-        let file = Arc::new(TicketFile::new(&old, &name).unwrap());
+        let file = Arc::new(TicketFile::new(&old, &name, false).unwrap());
         let first = file.login();
         let read = || {
             // As if a second had passed.
@@ -191,5 +194,16 @@ mod tests {
         assert_eq!(rt::block_on(file.other_than(&first)), Login::of_ticket(&new));
         assert_eq!(rt::block_on(file.other_than(&file.login())), None);
         assert!(file.since() > 0);
+    }
+
+    #[test]
+    fn where_the_program_has_said_which_ca_counts_that_of_the_file_may_be_another_one() {
+        let name = std::env::temp_dir().join(format!("distkv-any-ca-{}", std::process::id()));
+        let file = TicketFile::new(&ticket("ann", "the old one"), &name, true).unwrap();
+        let new = Ticket { ca: Some(CaHash([1; 32])), ..ticket("ann", "the new one") };
+        fs::write(&name, new.to_text().unwrap()).unwrap();
+        file.read_again();
+        fs::remove_file(&name).unwrap();
+        assert_eq!(Some(file.login()), Login::of_ticket(&new));
     }
 }

@@ -1,6 +1,6 @@
 //! Connecting to a node, and learning which one it is, and of which network.
 
-use super::{Inner, NodeIdentity};
+use super::{Inner, NodeIdentity, PoolConfig};
 use crate::connection::{Connection, Options, OwnNetwork, ShutOut};
 use crate::error::ClientError;
 use crate::message::{Fields, Message, as_str, as_u64, map_items};
@@ -13,14 +13,13 @@ pub(super) async fn connect(
     to: &HostPort,
     shut_out: &ShutOut,
 ) -> Result<(Connection, NodeIdentity), ClientError> {
-    let options = pool.config.options.clone();
-    let access = options.access.to_network(pool.network.get().cloned());
-    let options = Options { access, ..options };
-    let patience = options.connect_timeout;
+    let PoolConfig { connect_timeout, window, nowait, .. } = pool.config;
+    let access = pool.access.clone().to_network(pool.network.get().cloned());
+    let options = Options { connect_timeout, window, nowait, access };
     let connection = Connection::connect_in(&pool.tasks, to, options, shut_out).await?;
     let fields = Fields::new();
     let asking = connection.request("cluster", &fields);
-    let identity = match rt::timeout(patience, asking).await {
+    let identity = match rt::timeout(connect_timeout, asking).await {
         Some(Ok(reply)) => identity_of(&reply),
         Some(Err(ClientError::Server(error))) if error.shuts_out() => {
             let (address, reason) = (to.to_string(), error.to_string());

@@ -71,6 +71,9 @@ impl FromStr for ReadMode {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClientConfig {
     pub(super) pool: PoolConfig,
+    /// What single settings say of access. It counts more than `access`, whichever was given first.
+    own_access: OwnAccess,
+    access: Access,
     pub(super) topology: TopologyConfig,
     pub(super) retry: RetryPolicy,
     pub(super) read_mode: ReadMode,
@@ -86,10 +89,20 @@ pub struct ClientConfig {
     pub(super) observer: Observing,
 }
 
+/// See [`ClientConfig`].
+#[derive(Debug, Clone, Default, PartialEq)]
+struct OwnAccess {
+    login: Option<Login>,
+    plaintext_login: Option<bool>,
+    network: Option<OwnNetwork>,
+}
+
 impl Default for ClientConfig {
     fn default() -> ClientConfig {
         ClientConfig {
             pool: PoolConfig::default(),
+            own_access: OwnAccess::default(),
+            access: Access::default(),
             topology: TopologyConfig::default(),
             retry: RetryPolicy::default(),
             read_mode: ReadMode::Preferred,
@@ -125,7 +138,7 @@ impl ClientConfig {
             let text = format!("shard_table_age must be at least {least} ms, not {age} ms");
             return Err(CallError::Usage(text));
         }
-        let window = self.pool.options.window.unwrap_or(WINDOW_MIN);
+        let window = self.pool.window.unwrap_or(WINDOW_MIN);
         let attempts = self.retry.attempts_max.unwrap_or(1);
         for (name, number, range) in [
             (
@@ -140,8 +153,13 @@ impl ClientConfig {
         ] {
             check_number(name, number, range)?;
         }
-        let login = self.pool.options.access.login();
-        login.map_or(Ok(()), Login::check).map_err(CallError::Usage)
+        if self.read_mode == ReadMode::Freshest && self.topology.only_seeds {
+            let text = "read_mode cannot be Freshest with only_seeds: the client then does not know which nodes there are, \
+                        so not what a majority of them is";
+            return Err(CallError::Usage(String::from(text)));
+        }
+        let access = self.access_in_all();
+        access.login().map_or(Ok(()), Login::check).map_err(CallError::Usage)
     }
 
     fn check_times(&self) -> Result<(), CallError> {
@@ -151,7 +169,7 @@ impl ClientConfig {
             ("total_deadline", self.retry.total_deadline),
             ("initial_delay", self.retry.initial_delay),
             ("delay_max", self.retry.delay_max),
-            ("connect_timeout", self.pool.options.connect_timeout),
+            ("connect_timeout", self.pool.connect_timeout),
             ("probe_timeout", self.pool.probe_timeout),
             ("first_view_timeout", self.topology.first_view_timeout),
             ("retry_delay", self.topology.retry_delay),
@@ -170,40 +188,58 @@ impl ClientConfig {
         ClientConfig { pool, ..self }
     }
 
-    /// As whom the nodes are used, where they ask for a login. An [`Access`] that is given later replaces it.
+    /// As whom the nodes are used, where they ask for a login. It counts instead of that of [`ClientConfig::access`], and of a
+    /// ticket.
     #[must_use]
     pub fn login(mut self, login: Login) -> ClientConfig {
-        self.pool.options.access = self.pool.options.access.log_in(login);
+        self.own_access.login = Some(login);
         self
     }
 
     /// Whether a user's password or token is also sent without TLS to another machine, where whoever is in between can
-    /// read it (no): see [`Access::plaintext_login`].
+    /// read it (no): see [`Access::plaintext_login`], instead of which this counts.
     #[must_use]
     pub fn plaintext_login(mut self, plaintext_login: bool) -> ClientConfig {
-        let access = std::mem::take(&mut self.pool.options.access);
-        self.pool.options.access = access.plaintext_login(plaintext_login);
+        self.own_access.plaintext_login = Some(plaintext_login);
         self
     }
 
-    /// To which network, whether by TLS, and as whom: at each node. It replaces a [`ClientConfig::login`] that was given before,
-    /// also where it has none itself: give that one later, or as [`Access::log_in`]. A network that was named before counts
-    /// more, and [`ClientConfig::plaintext_login`] that was allowed before stays so.
+    /// To which network, whether by TLS, and as whom: at each node. What [`ClientConfig::login`], [`ClientConfig::network`] and
+    /// [`ClientConfig::plaintext_login`] say counts more, in whatever order they are given. It replaces another [`Access`] that
+    /// was given before.
     #[must_use]
-    pub fn access(mut self, access: Access) -> ClientConfig {
-        let before = &self.pool.options.access;
-        let named = before.network().or(access.network()).cloned();
-        let plaintext_login = before.has_plaintext_login() || access.has_plaintext_login();
-        self.pool.options.access = access.to_network(named).plaintext_login(plaintext_login);
-        self
+    pub fn access(self, access: Access) -> ClientConfig {
+        ClientConfig { access, ..self }
+    }
+
+    /// All that is said of access, in whatever order it was.
+    pub(super) fn access_in_all(&self) -> Access {
+        let OwnAccess { login, plaintext_login, network } = self.own_access.clone();
+        let access = self.access.clone();
+        let plaintext_login = plaintext_login.unwrap_or(access.has_plaintext_login());
+        let network = network.or_else(|| access.network().cloned());
+        let access = access.to_network(network).plaintext_login(plaintext_login);
+        match login {
+            Some(login) => access.log_in(login),
+            None => access,
+        }
+    }
+
+    /// Whether it says itself how nodes are known, so that a ticket does not.
+    pub(super) fn has_own_tls(&self) -> bool {
+        self.access.is_secured()
+    }
+
+    /// With what a ticket says, where nothing is said of it here.
+    pub(super) fn beside_ticket(self, ticket: Access) -> ClientConfig {
+        ClientConfig { access: self.access.or(ticket), ..self }
     }
 
     /// The network's name: nodes of another one are not used. Unless it is given, here or by a ticket, the first node
     /// that lets the client in says which network it is. An empty name is none.
     #[must_use]
     pub fn network(mut self, network: impl Into<String>) -> ClientConfig {
-        let access = std::mem::take(&mut self.pool.options.access);
-        self.pool.options.access = access.to_network(OwnNetwork::named(network));
+        self.own_access.network = OwnNetwork::named(network);
         self
     }
 
@@ -315,6 +351,35 @@ mod tests {
             assert!(!shown.contains("hunter2") && !shown.contains(bytes.trim_matches(['[', ']'])));
             assert!(shown.contains("Login("), "{shown}");
         }
+    }
+
+    #[test]
+    fn what_is_said_of_access_counts_in_whatever_order_it_is_given() {
+        let login = || Login::user(None, "ann", Some("hunter2"));
+        let other = || Access::default().log_in(Login::user(None, "joe", None));
+        let named = |name: &str| Access::default().to_network(OwnNetwork::named(name));
+        let steps: [fn(ClientConfig) -> ClientConfig; 3] = [
+            |config| config.pool(PoolConfig { busy_at: 9, ..PoolConfig::default() }),
+            |config| config.topology(TopologyConfig::default()),
+            |config| config.retry(RetryPolicy::default()),
+        ];
+        let said = || ClientConfig::new().login(login()).network("shop").plaintext_login(false);
+        let all = said().access_in_all();
+        assert_eq!((all.login(), all.network()), (Some(&login()), named("shop").network()));
+        for step in steps {
+            assert_eq!(step(said()).access_in_all(), all);
+            assert_eq!(step(ClientConfig::new().access(other())).access_in_all(), other());
+        }
+        let first = ClientConfig::new().access(other().plaintext_login(true));
+        let first = first.login(login()).network("shop").plaintext_login(false);
+        assert_eq!(first.access_in_all(), all);
+        assert_eq!(said().access(other().plaintext_login(true)).access_in_all(), all);
+        // So it is beside a ticket.
+        assert_eq!(said().beside_ticket(other()).access_in_all(), all);
+        let ticket = other().to_network(OwnNetwork::named("shop"));
+        assert_eq!(ClientConfig::new().beside_ticket(ticket.clone()).access_in_all(), ticket);
+        let both = ClientConfig::new().access(named("test")).beside_ticket(ticket).access_in_all();
+        assert_eq!((both.login(), both.network()), (other().login(), named("test").network()));
     }
 
     #[test]

@@ -18,7 +18,8 @@ const TICKET: &str = "DISTKV_TICKET";
 
 impl Client {
     /// Connects as a ticket says: to its nodes, by its CA, as its user, and to no other network. What the configuration
-    /// says of access does not count; a network that it names does.
+    /// says itself counts instead of that part of the ticket: its TLS (also of the ticket's client certificate), its login, its
+    /// network.
     ///
     /// ```no_run
     /// use distkv_client::{Client, ClientConfig, Ticket};
@@ -72,7 +73,7 @@ impl Client {
         let read = rt::spawn_blocking(move || read_ticket_file(name)).await;
         let ticket =
             read.map_err(|error| CallError::Usage(format!("{what}: {}: {error}", file.display())))?;
-        let access = Access::of_ticket_file(&ticket, file);
+        let access = Access::of_ticket_file_for(&ticket, file, config.has_own_tls());
         Client::connect_by(&ticket, access, config).await
     }
 
@@ -86,7 +87,7 @@ impl Client {
             ticket.addresses.iter().map(|address| address.parse()).collect();
         let seeds = seeds.map_err(|error| unusable(error.to_string()))?;
         let access = access.map_err(|error| unusable(error.to_string()))?;
-        Client::connect(seeds, config.access(access)).await
+        Client::connect(seeds, config.beside_ticket(access)).await
     }
 
     /// Connects as the environment's `DISTKV_TICKET` says, which has a ticket or `@FILE` with one

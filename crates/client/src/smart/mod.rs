@@ -119,7 +119,7 @@ impl Client {
             let at = At { node: Some(first.to_string()), attempts: 0, fate: Fate::NotDone };
             CallError::Unavailable { error, at }
         })?;
-        let pool = ConnectionPool::new(config.pool.clone());
+        let pool = ConnectionPool::new(config.pool.clone(), config.access_in_all());
         let patience = Some(config.connect_deadline);
         let topology =
             TopologyManager::start_within(patience, seeds, pool.clone(), config.topology);

@@ -78,10 +78,20 @@ pub(super) async fn follow_views(shared: &Shared) {
         let candidates = candidates(shared, last.as_ref());
         if let Some(begun) = ask(shared, &candidates, takes_any, &mut round).await {
             last = Some(begun.candidate.clone());
-            follow(shared, begun).await;
+            let since = rt::now();
+            let end = follow(shared, begun).await;
             shared.state.lock().watching = None;
             shared.lost.fetch_add(1, Ordering::Relaxed);
-            (delay, takes_any) = (shared.config.retry_delay, false);
+            takes_any = false;
+            let lasted = rt::now().saturating_sub(since);
+            let has_lasted = lasted >= rt::millis(shared.config.retry_delay_max);
+            if has_lasted {
+                delay = shared.config.retry_delay;
+            }
+            // One that breaks again and again, as behind something that cuts it off, counts as a round in vain.
+            if !has_lasted && end == End::Lost {
+                pause(shared, &mut delay).await;
+            }
             continue;
         }
         takes_any = round.not_ready;
@@ -93,9 +103,14 @@ pub(super) async fn follow_views(shared: &Shared) {
         if let Some(failure) = round.failure {
             shared.on_failure(failure, !round.is_hope || round.is_starved);
         }
-        rt::sleep(spread(delay)).await;
-        delay = (delay * 2).min(shared.config.retry_delay_max);
+        pause(shared, &mut delay).await;
     }
+}
+
+/// Waits before the next round, each time longer.
+async fn pause(shared: &Shared, delay: &mut Duration) {
+    rt::sleep(spread(*delay)).await;
+    *delay = (*delay * 2).min(shared.config.retry_delay_max);
 }
 
 /// Asks candidates, each when the one before has failed, until one is usable. Before the first view, one that is silent
@@ -216,16 +231,25 @@ async fn begin(shared: &Shared, candidate: &HostPort, takes_any: bool) -> Result
     Ok(Begun { candidate: candidate.clone(), stream, told })
 }
 
+/// Why a view is not watched any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The node, or its view, is lost.
+    Lost,
+    /// Another node may know better. [`Doubts`](super::doubt::Doubts) limits how often.
+    Doubted,
+}
+
 /// Watches the view of one node, until that ends.
-async fn follow(shared: &Shared, Begun { candidate, mut stream, told }: Begun) {
+async fn follow(shared: &Shared, Begun { candidate, mut stream, told }: Begun) -> End {
     shared.state.lock().watching = Some(candidate);
     let mut doubt = shared.doubts.next();
     shared.apply_view(told);
     loop {
         match select(std::pin::pin!(next_view(&mut stream)), &mut doubt).await {
             Either::Left((Ok(Some(told)), _)) => shared.apply_view(told),
-            // It is lost, or another node may know better.
-            Either::Left((Ok(None) | Err(_), _)) | Either::Right(((), _)) => return,
+            Either::Left((Ok(None) | Err(_), _)) => return End::Lost,
+            Either::Right(((), _)) => return End::Doubted,
         }
     }
 }

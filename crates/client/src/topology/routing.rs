@@ -123,6 +123,12 @@ impl Routing {
         self.targets.iter().find(|target| target.name == name)
     }
 
+    /// Whether this is the address of the node that is preferred for a shard.
+    pub(crate) fn prefers(&self, shard: u16, target: &Target) -> bool {
+        let preferred = self.router.preferred(shard).and_then(|index| self.targets.get(index));
+        preferred.is_some_and(|node| node.address == target.address)
+    }
+
     /// What moved from this one to a newer one.
     pub(super) fn moves_to(&self, newer: &Routing) -> Vec<PreferenceMove> {
         let moved = self.router.moved(&newer.router);

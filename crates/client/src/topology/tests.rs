@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicUsize;
 use std::thread;
 
 use super::*;
+use crate::credentials::Access;
 use crate::pool::PoolConfig;
 
 /// Rounds of a race.
@@ -11,7 +12,7 @@ const ROUNDS: usize = 500;
 
 /// A manager that follows nobody.
 fn idle(seed: &HostPort) -> TopologyManager {
-    let pool = ConnectionPool::new(PoolConfig::default());
+    let pool = ConnectionPool::new(PoolConfig::default(), Access::default());
     let manager = TopologyManager::start(vec![seed.clone()], pool, TopologyConfig::default());
     manager.stop();
     manager

@@ -23,6 +23,7 @@
 //! 64 bits is refused (`$int` keeps it exact, a dot or an exponent makes it a float), and so is a map
 //! with a key twice (`$map` has both).
 
+mod pieces;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +32,7 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+pub use pieces::JsonPieces;
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value as Json};
@@ -54,6 +56,9 @@ pub const SAFE_INTEGER: u64 = (1 << 53) - 1;
 /// map around them), what stands in its innermost one up to two (`$ext`).
 const JSON_DEPTH_MAX: usize = 3 * VALUE_DEPTH_MAX + 2;
 
+/// As many characters as an error repeats of the text.
+const SHOWN: usize = 200;
+
 /// The keys that have a meaning.
 const ESCAPES: [&str; 7] = ["$bin", "$str", "$float", "$path", "$int", "$ext", "$map"];
 
@@ -63,7 +68,7 @@ pub enum JsonError {
     /// The text is not JSON.
     #[error("not JSON: {0}")]
     Syntax(#[from] SyntaxError),
-    /// An integer past 64 bits.
+    /// An integer past 64 bits: its beginning, if it is long.
     #[error(
         "the integer {0} is past 64 bits; {{\"$int\": \"0x…\"}} keeps it exact, and with a dot or an \
          exponent it is a float"
@@ -173,7 +178,7 @@ fn json_from_text(text: &str, depth_max: usize) -> Result<Json, JsonError> {
         return Err(JsonError::TooDeep);
     }
     if let Some(integer) = big_integer(text) {
-        return Err(JsonError::BigInteger(integer.to_owned()));
+        return Err(JsonError::BigInteger(shown(integer)));
     }
     let syntax = |error: serde_json::Error| SyntaxError::of(&error);
     let mut parser = serde_json::Deserializer::from_str(text);
@@ -227,6 +232,14 @@ pub fn make_integers_safe(json: &mut Json) {
 /// The JSON text, on one line, for one MessagePack value, given as its bytes.
 pub fn text_from_msgpack(bytes: &[u8]) -> Result<String, JsonError> {
     Ok(json_from_msgpack(bytes)?.to_string())
+}
+
+/// A text of somebody else as an error repeats it: cut short.
+fn shown(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+    }
 }
 
 /// How deep the brackets of a JSON text nest; meaningless, but harmless, if it is not JSON.
@@ -341,7 +354,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
         let mut map = Map::new();
         while let Some((key, Strict(value))) = pairs.next_entry::<String, Strict>()? {
             if map.contains_key(&key) {
-                let text = format!("the key {key:?} is there twice");
+                let text = format!("the key {:?} is there twice", shown(&key));
                 return Err(A::Error::custom(text));
             }
             map.insert(key, value);

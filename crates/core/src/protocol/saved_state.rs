@@ -25,7 +25,9 @@ pub(crate) mod writer;
 pub use node::SavedNode;
 pub use writer::SavedStateWriter;
 
-use crate::model::ids::{Tick, Tock};
+use crate::model::chain::Chain;
+use crate::model::entry::{Entry, EntryParts};
+use crate::model::ids::{Event, Tick, Tock};
 use crate::model::invariant::OrBroken;
 use crate::model::lengthen::{LengthenError, Lengthener};
 use crate::model::limits::CHAIN_LEN_MAX;
@@ -87,6 +89,22 @@ pub struct SavedEntry {
     pub(crate) is_chain_cut: bool,
     /// The change's tock.
     pub(crate) tock: Tock,
+}
+
+impl SavedEntry {
+    /// The entry that it is here, with its chain's events as this node knows their makers, in the same order.
+    pub(crate) fn with_events(&self, events: Vec<Event>) -> Entry {
+        let chain = Chain::from_events(events, self.is_chain_cut);
+        let chain = chain.or_broken("an entry that was read from a file has 1 to 8 events");
+        Entry::new(&EntryParts {
+            value: self.value.as_ref().map(Value::as_bytes),
+            chain: &chain,
+            tock: self.tock,
+            origin: None,
+            time: None,
+            extra: &[],
+        })
+    }
 }
 
 /// Why an entry of a file cannot be one here.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::disk::{Disk, DiskEntry};
-use crate::error::StorageError;
+use crate::error::{StorageError, leads_nowhere};
 use crate::header::LogStart;
 use crate::log::LogReader;
 use crate::model::ids::Tock;
@@ -100,19 +100,22 @@ impl Moment {
 }
 
 /// How far back a directory reaches: the states at this and at all later moments can be replayed, if
-/// no file between is damaged. `None` in a directory without a base.
+/// no file between is damaged. `None` in a directory without a base. Files of others than the owner do not count.
 ///
 /// # Errors
-/// [`StorageError::Io`]: a file cannot be read. One that is damaged is no base.
-pub fn reach(disk: &dyn Disk) -> Result<Option<Moment>, StorageError> {
-    reach_of(disk, &Files::list(disk)?)
+/// [`StorageError::Io`]: a file is not there any more that was listed, or the directory cannot be listed. One that is damaged
+/// is no base.
+pub fn reach(disk: &dyn Disk, owner: Owner<'_>) -> Result<Option<Moment>, StorageError> {
+    let mut files = Files::list(disk)?;
+    Heads::take_bad(disk, &mut files, owner)?;
+    reach_of(disk, &files)
 }
 
-/// The same, of files that have been listed.
+/// The same, of files that have been listed, and are the owner's.
 ///
 /// # Errors
 /// As [`reach`].
-pub fn reach_of(disk: &dyn Disk, files: &Files) -> Result<Option<Moment>, StorageError> {
+pub(crate) fn reach_of(disk: &dyn Disk, files: &Files) -> Result<Option<Moment>, StorageError> {
     Ok(first_base(disk, files)?.map(|(_, moment)| moment))
 }
 
@@ -185,10 +188,8 @@ fn empty_base(disk: &dyn Disk, entry: &DiskEntry) -> Result<Option<Moment>, Stor
 fn usable<T>(read: Result<T, StorageError>) -> Result<Option<T>, StorageError> {
     match read {
         Ok(found) => Ok(Some(found)),
-        // It went while it was looked for: the node that uses the directory does not need it.
-        Err(StorageError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-            Ok(None)
-        }
+        // It went while it was looked for: the node that uses the directory does not need it. Or it is a link to nowhere.
+        Err(StorageError::Io { source, .. }) if leads_nowhere(&source) => Ok(None),
         Err(error @ StorageError::Io { .. }) => Err(error),
         Err(_) => Ok(None),
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use crate::disk::{Disk, DiskEntry, DiskFile, FileId, Room};
+use crate::error::leads_nowhere;
 
 /// Files hold all that the node holds: they are for its user only.
 pub(crate) const FILE_MODE: u32 = 0o600;
@@ -49,10 +50,10 @@ impl Disk for Directory {
             let entry = entry?;
             let Ok(name) = entry.file_name().into_string() else { continue };
             let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-            // What a link leads to is the file. One that leads nowhere is listed all the same, and so is a folder: whoever
-            // needs a file of that name has an error then, and does not go on without it.
+            // What a link leads to is the file. One that leads nowhere, or to itself, is listed all the same, and so is a
+            // folder: whoever needs a file of that name has an error then, and does not go on without it.
             let metadata = match fs::metadata(entry.path()) {
-                Err(error) if is_gone(&error) => entry.metadata(),
+                Err(error) if leads_nowhere(&error) => entry.metadata(),
                 found => found,
             };
             let metadata = match metadata {
@@ -197,11 +198,14 @@ mod tests {
         std::os::unix::fs::symlink("../elsewhere", path.join("a")).unwrap();
         std::os::unix::fs::symlink("nowhere", path.join("b")).unwrap();
         fs::create_dir(path.join("c")).unwrap();
+        std::os::unix::fs::symlink("d", path.join("d")).unwrap();
         let found = disk.list().unwrap();
         let names: Vec<&str> = found.iter().map(|entry| entry.name.as_str()).collect();
-        assert_eq!(names, ["a", "b", "c"]);
+        assert_eq!(names, ["a", "b", "c", "d"]);
         assert_eq!(found[0].bytes, 4);
         assert!(found[0].id.is_same(&FileId::of(&fs::metadata(path.join("a")).unwrap())));
-        assert!(disk.open("b").is_err());
+        for name in ["b", "d"] {
+            assert!(disk.open(name).is_err_and(|error| leads_nowhere(&error)), "{name}");
+        }
     }
 }

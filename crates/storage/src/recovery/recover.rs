@@ -16,8 +16,6 @@ mod chain;
 mod files;
 pub mod passed_time;
 mod report;
-#[cfg(test)]
-mod tests;
 mod unborn;
 
 use crate::disk::Disk;
@@ -40,7 +38,7 @@ use crate::recovery::heads::Heads;
 use crate::recovery::hole::hole_before;
 pub use crate::recovery::moment::Until;
 use crate::recovery::moment::{Cut, Doubt};
-use crate::snapshot::Progress;
+use crate::snapshot::{Progress, snapshot_name};
 
 /// How to start.
 #[derive(Debug, Clone, Default)]
@@ -133,8 +131,7 @@ pub fn recover(
         other => other?,
     };
     repairs.extend(base.bad.iter().map(|(file, _)| Repair::SetAside(file.clone())));
-    warnings.extend(base.bad.into_iter().map(|(_, error)| Warning::BadSnapshot(Box::new(error))));
-    let from = base.number;
+    let (from, mut bad) = (base.number, base.bad);
     if options.until.is_none() {
         warnings.extend(
             hole_before(disk, &files, owner, from)?.map(|hole| Warning::Hole(Box::new(hole))),
@@ -146,9 +143,10 @@ pub fn recover(
     if !discarded_all {
         chain.read(&files, from, progress).map_err(|error| match options.until {
             Some(Until::Time(_)) => chain.past_lost(&files, from, error),
-            Some(Until::Tock(_)) | None => error,
+            Some(Until::Tock(_)) | None => needed(error, &mut bad),
         })?;
     }
+    warnings.extend(bad.into_iter().map(|(_, error)| Warning::BadSnapshot(Box::new(error))));
     let (last_logged_ms, certain_ms) = (chain.last_logged_ms(), chain.certain_ms());
     let Chain { replay, last, mut found, mut cuts, discarded, .. } = chain;
     warnings.append(&mut found);
@@ -190,6 +188,19 @@ pub fn recover(
         certain_ms,
         repairs,
     })
+}
+
+/// What is wrong with a snapshot that a log needs, where that is not damage: it says more than that the snapshot is missing.
+fn needed(error: StorageError, bad: &mut Vec<(String, StorageError)>) -> StorageError {
+    let StorageError::NeedsSnapshot { number, .. } = &error else { return error };
+    let file = snapshot_name(*number);
+    let is_it = |(name, why): &(String, StorageError)| {
+        *name == file && matches!(why, StorageError::OtherOwner { .. } | StorageError::Io { .. })
+    };
+    match bad.iter().position(is_it) {
+        Some(place) => bad.swap_remove(place).1,
+        None => error,
+    }
 }
 
 /// Where a moment of the past is, by the files that can be used. Snapshots that cannot be are taken off the list: an older one

@@ -81,6 +81,20 @@ impl Replay {
         self.batches
     }
 
+    /// Whether a snapshot's knowledge is that of the state so far, by its counters: then nothing has happened between the two.
+    /// Its events are in the indices of another table.
+    #[must_use]
+    pub(crate) fn knows_as_much_as(&self, other: &Knowledge) -> bool {
+        let tock = self.tock;
+        self.knowledge.as_ref().is_some_and(|own| {
+            own.id == other.id
+                && own.tick == other.tick
+                && own.tock.max(tock) == other.tock
+                && own.mark == other.mark
+                && own.seen.count() == other.seen.count()
+        })
+    }
+
     /// Takes in a batch. `table` is the reader's. Entries that come before anything was known of
     /// their node are not accounted for: no log begins with them.
     pub fn apply(&mut self, batch: LogBatch, table: &NodeTable) {

@@ -20,12 +20,12 @@ use crate::snapshot::snapshot_name;
 
 /// A directory with logs 1 to 7. In log n, `k` was set to n at n·10 s; `rare` was set to 1 in log 1, and to 2 in log 2. Only
 /// these snapshots are left.
-fn directory(snapshots: &[u64]) -> MemoryDisk {
+pub(super) fn directory(snapshots: &[u64]) -> MemoryDisk {
     directory_of(NAME, 0, snapshots)
 }
 
 /// The same of a node of that name, with values that are greater by so much.
-fn directory_of(name: &str, more: u64, snapshots: &[u64]) -> MemoryDisk {
+pub(super) fn directory_of(name: &str, more: u64, snapshots: &[u64]) -> MemoryDisk {
     let header = |number, incarnation| FileHeader {
         id: node_id(name, incarnation),
         time_ms: number * 10_000 - 5_000,
@@ -310,10 +310,10 @@ fn a_log_without_a_byte_is_one_hole() {
 }
 
 /// A disk that refuses to open one file, if `at_once` says how; else to read it, as if it were a directory.
-struct Unreadable {
-    disk: MemoryDisk,
-    name: String,
-    at_once: Option<io::ErrorKind>,
+pub(super) struct Unreadable {
+    pub(super) disk: MemoryDisk,
+    pub(super) name: String,
+    pub(super) at_once: Option<io::ErrorKind>,
 }
 
 struct Refuses;
@@ -363,7 +363,7 @@ impl Disk for Unreadable {
 }
 
 /// What `k` was at a moment.
-fn value_at(disk: &dyn Disk, time_ms: u64) -> Result<u8, StorageError> {
+pub(super) fn value_at(disk: &dyn Disk, time_ms: u64) -> Result<u8, StorageError> {
     let options = RecoverOptions { until: Some(Until::Time(time_ms)), ..OPTIONS };
     let found = recover(disk, NETWORK, NAME, &options, &mut |_, _| {})?;
     let path = Path::root().push("k").unwrap();

@@ -11,3 +11,4 @@ mod on_disk;
 mod past;
 mod random;
 mod round_trip;
+mod strange;

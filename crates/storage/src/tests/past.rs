@@ -48,7 +48,7 @@ fn reaches(disk: &MemoryDisk) -> (u64, u64) {
         found.is_ok_and(|found| found.image.is_some())
     };
     let least = (0..10).find(replayed).unwrap();
-    assert_eq!(reach(disk).unwrap().unwrap().tock.get(), least, "it is as it is said");
+    assert_eq!(reach(disk, OWNER).unwrap().unwrap().tock.get(), least, "it is as it is said");
     let names = disk.list().unwrap().into_iter().filter_map(|entry| {
         let (_, rest) = entry.name.split_once('-')?;
         rest.strip_suffix(".dkv")?.parse().ok()
@@ -114,7 +114,7 @@ fn a_damaged_snapshot_is_no_base() {
     let mut bad = disk.content(&snapshot_name(3)).unwrap();
     bad[20] ^= 1;
     disk.put(&snapshot_name(3), &bad);
-    assert_eq!(reach(&disk).unwrap().unwrap().tock.get(), 3);
+    assert_eq!(reach(&disk, OWNER).unwrap().unwrap().tock.get(), 3);
 }
 
 /// The head of a file of one of the node's lives, begun at this time.

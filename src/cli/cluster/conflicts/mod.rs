@@ -61,7 +61,8 @@ that node's value), winner and loser with value (or \"deleted\": true), chain, t
 and time, where it is known.
 
 With --follow, a node that is lost is connected to again, for as long as that takes, and what it found meanwhile \
-is printed: of a node that was restarted, all that it lists and that was not printed.
+is printed: of a node that was restarted, all that it lists and that was not printed. So is one whose certificate \
+is not valid at this time when it is back, because one of the two clocks is wrong.
 
 Exit code: 0 done, 1 a node could not be asked (with --all) or ended its answer, 2 usage, 3 \
 refused, 6 no node was reached, or, with --no-reconnect, the connection was lost; 8 it cannot be written.")]

@@ -4,6 +4,7 @@ use std::path::Path as FilePath;
 
 use distkv_command::given::can_be_read_again;
 
+use crate::cli::terminal::output::file_word;
 use crate::cli::typed;
 use crate::model::path::Path;
 
@@ -16,7 +17,7 @@ pub(super) fn goes_on(command: &str, more: &str) -> String {
 pub(super) fn goes_on_with(name: &str, file: &FilePath, path: &Path, flags: &[&str]) -> String {
     let below = if path.is_root() { Vec::new() } else { below(path) };
     let below: Vec<&str> = below.iter().map(String::as_str).collect();
-    let command = typed::command(name, &[&file.display().to_string()], &[&below, flags].concat());
+    let command = typed::command(name, &[&file_word(file)], &[&below, flags].concat());
     // What came out of a pipe is gone.
     let is_gone = file.as_os_str() == "-" || !can_be_read_again(file);
     goes_on(&command, if is_gone { " with the same lines" } else { "" })

@@ -19,7 +19,7 @@ use crate::cli::remote::{Remote, RemoteArgs, parse_path};
 use crate::cli::say;
 use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{
-    Output, count_of, json_of, printable_path, shown_path, text_of,
+    Output, count_of, json_of, printable_path, short_change_of, short_text_of, shown_path,
 };
 use crate::cli::terminal::progress::ProgressBar;
 use crate::client::{Fields, StreamEvent};
@@ -44,6 +44,7 @@ Examples:
 
 Lines begin with + for what only the file has, - for what only the network has, and ~ for another value. \
 Only what is at and below --below counts; the file may have nothing else. Values count, not who made them. \
+Long values are cut; with --json they are whole. \
 With --json, one object per line: path, change (add, remove, change), now and then. `apply` makes the \
 network match the file.
 
@@ -72,7 +73,7 @@ and the rest would be deleted. Write it to a file, look at the command's exit co
 is left as it is, and counted.
 
 With --json, one object with the numbers: set, deleted, changed_meanwhile, dry_run. With --dry-run, one object per \
-line for each change comes before it, as `diff` prints them.
+line for each change comes before it, as `diff` prints them. Long values are cut; with --json they are whole.
 
 Exit code: 0 done, 1 failed, or somebody else changed something meanwhile; 2 usage, 3 refused, 6 no node \
 was reached, 7 it may have been done, 8 --dry-run cannot be written, 130 interrupted (of 7 and 130, the text says how \
@@ -339,12 +340,15 @@ impl Difference {
                 Json::Object(line)
             },
             || {
-                let text = |value: Option<&[u8]>| value.map(text_of).unwrap_or_default();
+                let text = |value: Option<&[u8]>| value.map(short_text_of).unwrap_or_default();
                 let path = printable_path(&path);
                 match (now, then) {
                     (None, _) => format!("+ {path}  {}", text(then)),
                     (_, None) => format!("- {path}  {}", text(now)),
-                    (Some(_), Some(_)) => format!("~ {path}  {} -> {}", text(now), text(then)),
+                    (Some(now), Some(then)) => {
+                        let (now, then) = short_change_of(now, then);
+                        format!("~ {path}  {now} -> {then}")
+                    }
                 }
             },
         )

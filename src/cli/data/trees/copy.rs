@@ -5,6 +5,7 @@ use futures::future::join_all;
 use serde_json::json;
 
 use super::again;
+use super::doubt::{Doubt, may_have_been};
 use crate::cli::data::system::refusal;
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
@@ -99,6 +100,8 @@ struct Done {
     deleted: u64,
     /// Of a move: changed by somebody else meanwhile.
     changed: u64,
+    /// Of a move: entries are being deleted at the old path, or that was broken off.
+    is_deleting: bool,
 }
 
 /// An entry on its way.
@@ -131,14 +134,12 @@ async fn run(places: &Places, remote: &RemoteArgs, moves: bool) -> Result<(), Cl
     let (source, target) = connected.map_err(|error| error.left(nothing))?;
     let mut bar = ProgressBar::new(if moves { "moving" } else { "copying" }, remote.json);
     let mut done = Done::default();
-    let carried = places.carry(&source, &target, moves, &mut done, |count| {
-        bar.entries(count, 0);
-        interrupt.check()
-    });
+    let look = |count| bar.entries(count, 0);
+    let carried = places.carry(&source, &target, moves, &mut done, (&interrupt, look));
     let carried = interrupt.soon(carried).await;
     drop(bar);
     let mut output = Output::of_change(remote.json);
-    let Done { copied, deleted, changed } = done;
+    let Done { copied, deleted, changed, is_deleting } = done;
     let json = || match moves {
         true => json!({"copied": copied, "deleted": deleted, "changed_meanwhile": changed}),
         false => json!({"copied": copied}),
@@ -153,7 +154,8 @@ async fn run(places: &Places, remote: &RemoteArgs, moves: bool) -> Result<(), Cl
     output.flush()?;
     let both = match copied.saturating_sub(deleted + changed) {
         both @ 1.. if moves => {
-            format!("{} at both paths, ", count_of(both, "entry is", "entries are"))
+            let most = if is_deleting { "at most " } else { "" };
+            format!("{most}{} at both paths, ", count_of(both, "entry is", "entries are"))
         }
         _ => String::new(),
     };
@@ -215,14 +217,15 @@ impl Places {
         }
     }
 
-    /// Reads all, and carries each entry over. What was done is right also if it stops before.
+    /// Reads all, and carries each entry over, until it is interrupted. What was done is right also if it stops before. `look`
+    /// is told how many are copied.
     async fn carry(
         &self,
         source: &Remote,
         target: &Remote,
         moves: bool,
         done: &mut Done,
-        mut look: impl FnMut(u64) -> Result<(), CliError>,
+        (interrupt, mut look): (&Interrupt, impl FnMut(u64)),
     ) -> Result<(), CliError> {
         let mut fields = Fields::at(&self.from);
         fields.u64("nchain", 1);
@@ -257,12 +260,18 @@ impl Places {
                     None => is_over = true,
                 }
             }
-            self.set_all(target, &batch, done).await?;
+            let Some(ends) = batch.first().zip(batch.last()) else { break };
+            let ends = (&ends.0.from, &ends.1.from);
+            let copied = if moves { "copied to the new path" } else { "copied" };
+            let setting = self.set_all(target, &batch, done, (interrupt, copied));
+            interrupt.in_doubt(in_doubt(ends, copied), setting).await?;
             if moves {
-                delete_all(target, &batch, done).await?;
+                let deleting = delete_all(target, &batch, done, interrupt);
+                interrupt.in_doubt(in_doubt(ends, DELETED), deleting).await?;
             }
             if !is_over {
-                look(done.copied)?;
+                look(done.copied);
+                interrupt.check()?;
             }
         }
         Ok(())
@@ -273,26 +282,31 @@ impl Places {
         remote: &Remote,
         batch: &[Entry],
         done: &mut Done,
+        (interrupt, copied): (&Interrupt, &str),
     ) -> Result<(), CliError> {
         let requests: Vec<Fields> = batch.iter().map(|entry| self.setting(entry)).collect();
         let setting = requests.iter().map(|fields| remote.request("set_value", fields));
-        let mut failed = Ok(());
+        let mut doubt = Doubt::default();
+        // All are looked at: those behind one that failed were sent, too.
         for (reply, entry) in join_all(setting).await.into_iter().zip(batch) {
-            match reply {
-                Ok(_) => done.copied += 1,
-                Err(error) if error.has_code(IS_THERE) && has_value(remote, entry).await? => {
+            let error = match reply {
+                Ok(_) => {
                     done.copied += 1;
+                    continue;
                 }
-                Err(error) if failed.is_ok() => {
-                    let is_there = error.has_code(IS_THERE);
-                    let advice = if is_there { "; --force replaces what is there" } else { "" };
-                    failed = Err(told_at(&entry.to, error, advice));
-                }
-                // One is enough to be told of.
-                Err(_) => {}
-            }
+                Err(error) if error.has_code(IS_THERE) => match has_value(remote, entry).await {
+                    Ok(true) => {
+                        done.copied += 1;
+                        continue;
+                    }
+                    Ok(false) => told_at(&entry.to, error, "; --force replaces what is there"),
+                    Err(error) => told_at(&entry.to, error, ""),
+                },
+                Err(error) => told_at(&entry.to, error, ""),
+            };
+            doubt.add(&entry.from, error);
         }
-        failed
+        doubt.end(interrupt, |open| in_doubt(open, copied))
     }
 
     fn setting(&self, entry: &Entry) -> Fields {
@@ -313,8 +327,22 @@ async fn has_value(remote: &Remote, entry: &Entry) -> Result<bool, CliError> {
     Ok(reply.get("value").is_some_and(|value| values_equal(value, &entry.value)))
 }
 
+/// What may have been done of a move's entries once they are copied.
+const DELETED: &str = "deleted at the old path";
+
+/// Of the entries from the first to the last, by their old paths.
+fn in_doubt((first, last): (&Path, &Path), what: &str) -> String {
+    let last = (first < last).then(|| shown_path(last));
+    may_have_been(&shown_path(first), last, what)
+}
+
 /// Deletes what was carried over, where nobody has changed it meanwhile.
-async fn delete_all(remote: &Remote, batch: &[Entry], done: &mut Done) -> Result<(), CliError> {
+async fn delete_all(
+    remote: &Remote,
+    batch: &[Entry],
+    done: &mut Done,
+    interrupt: &Interrupt,
+) -> Result<(), CliError> {
     let request = |entry: &Entry| {
         let mut fields = Fields::at(&entry.from);
         fields.raw("chain", &entry.chain).u64("nchain", 0);
@@ -322,15 +350,19 @@ async fn delete_all(remote: &Remote, batch: &[Entry], done: &mut Done) -> Result
     };
     let requests: Vec<Fields> = batch.iter().map(request).collect();
     let deleting = requests.iter().map(|fields| remote.request("delete_value", fields));
+    done.is_deleting = true;
+    let mut doubt = Doubt::default();
     for (reply, entry) in join_all(deleting).await.into_iter().zip(batch) {
         match reply {
             Ok(_) => done.deleted += 1,
             Err(error) if ["chain_mismatch", "is_new"].iter().any(|code| error.has_code(code)) => {
                 done.changed += 1;
             }
-            Err(error) => return Err(told_at(&entry.from, error, "")),
+            Err(error) => doubt.add(&entry.from, told_at(&entry.from, error, "")),
         }
     }
+    doubt.end(interrupt, |open| in_doubt(open, DELETED))?;
+    done.is_deleting = false;
     Ok(())
 }
 

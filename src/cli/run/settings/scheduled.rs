@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::Settings;
 use super::values::schedule_of;
+use super::{Settings, check_dir};
 use crate::cli::error::CliError;
 use crate::node::config::ScheduledConfig;
 
@@ -31,6 +31,7 @@ pub(super) fn config_of(settings: &Settings) -> Result<Option<ScheduledConfig>, 
     let Some(dir) = settings.snapshot_dir.clone() else {
         return usage(String::from("--snapshot-schedule needs --snapshot-dir"));
     };
+    check_dir("--snapshot-dir", &dir)?;
     let keep = settings.snapshot_keep.unwrap_or(KEEP);
     let keep_for = settings.snapshot_keep_for.unwrap_or(Duration::ZERO);
     Ok(Some(ScheduledConfig { schedule, dir, keep, keep_for }))

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use serde_json::{Value as Json, json};
 
+use crate::server::info::names_text;
 use crate::server::{SilentInfo, SilentMembers};
 
 /// Most events that are kept; the oldest are dropped.
@@ -143,14 +144,15 @@ impl History {
         let began = now.saturating_sub(members.since_ms);
         self.version += 1;
         let version = self.version;
-        let new: Vec<&String> = match self.splits.iter_mut().find(is_it) {
+        let new: Vec<String> = match self.splits.iter_mut().find(is_it) {
             Some(split) => {
                 let is_same = split.names == names && split.with == with;
                 if is_same && split.changes == members.changes {
                     self.version -= 1;
                     return;
                 }
-                let new = members.names.iter().filter(|name| !split.were.contains(*name)).collect();
+                let is_new = |name: &&String| !split.were.contains(*name);
+                let new: Vec<String> = members.names.iter().filter(is_new).cloned().collect();
                 split.were.extend(names.iter().cloned());
                 // Each time is that of this clock minus that of another.
                 split.began = split.began.min(began);
@@ -177,11 +179,10 @@ impl History {
                 while self.splits.len() > LIVE_SPLITS_MAX {
                     self.splits.pop_front();
                 }
-                members.names.iter().collect()
+                members.names.clone()
             }
         };
         if !new.is_empty() {
-            let new: Vec<&str> = new.into_iter().map(String::as_str).collect();
             let what =
                 if members.is_from_start { "not seen since the start" } else { "went silent" };
             self.note("silent", format!("{} {what}", names_text(&new)), now);
@@ -237,15 +238,6 @@ impl Split {
             "entries": self.healed.map_or(self.came, |healed| healed.entries.max(self.came)),
             "healed_ms": self.healed.map(|healed| healed.lasted_ms),
         })
-    }
-}
-
-/// Names for people: some of them, and how many more there are.
-pub(super) fn names_text(names: &[&str]) -> String {
-    let shown = names.iter().take(LIVE_NAMES_MAX).copied().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(LIVE_NAMES_MAX) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
     }
 }
 
@@ -326,9 +318,14 @@ mod tests {
 
     #[test]
     fn of_many_names_some_are_told_and_how_many_more_there_are() {
-        let all: Vec<String> = (0..150).map(|n| format!("n{n}")).collect();
+        let mut history = History::default();
+        history.look(Some(&silent(&["n3", "n4"], 0, 0)), 0, 1_000);
+        let all: Vec<String> = (10..160).map(|n| format!("n{n}")).collect();
         let all: Vec<&str> = all.iter().map(String::as_str).collect();
-        assert!(names_text(&all).ends_with("n11 and 138 more"));
-        assert_eq!(names_text(&["a", "b"]), "a, b");
+        history.look(Some(&silent(&all, 0, 0)), 0, 2_000);
+        let told = texts(&history);
+        assert!(told.iter().any(|text| text == "n3 and n4 went silent"), "{told:?}");
+        let many = ", n20, n21 and 138 more went silent";
+        assert!(told.iter().any(|text| text.ends_with(many)), "{told:?}");
     }
 }

@@ -15,6 +15,9 @@ use crate::server::purge_block::show_ms;
 /// Datagrams that get through take seconds. Only after this time is it worth a warning that none has come; and who was up
 /// for so long without a doubt is heard again.
 const UNHEARD_WARN_MS: Millis = 60_000;
+/// So long after somebody came on the list of those to be warned of, one line names all who are on it by then: when a port is
+/// closed, they come within seconds of each other.
+const GATHER_MS: Millis = 10_000;
 /// Who went down so often, and was never up for long in between, is warned of, too.
 const LOSSES_WARN: u64 = 3;
 
@@ -54,6 +57,8 @@ pub(in crate::node) struct Unheard {
     linked: BTreeMap<NodeName, Heard>,
     /// When the log said so, and of whom.
     said: Option<(Millis, BTreeSet<NodeName>)>,
+    /// Since when there is somebody of whom the log has not said so.
+    unsaid: Option<Millis>,
 }
 
 impl Unheard {
@@ -78,6 +83,7 @@ impl Unheard {
         }
         let lasting: BTreeSet<NodeName> = self.warned_of().map(|(name, _)| name.clone()).collect();
         if lasting.is_empty() {
+            self.unsaid = None;
             let (_, names) = self.said.take()?;
             let names: Vec<String> = names.iter().map(ToString::to_string).collect();
             return Some(News::Over(format!(
@@ -85,12 +91,14 @@ impl Unheard {
                 names_text(&names)
             )));
         }
-        let is_due = self.said.as_ref().is_none_or(|(at, names)| {
-            !names.is_superset(&lasting) || now.saturating_sub(*at) >= SAY_AGAIN_MS
-        });
-        if !is_due {
+        let is_said = self.said.as_ref().is_some_and(|(_, names)| names.is_superset(&lasting));
+        self.unsaid = (!is_said).then(|| self.unsaid.unwrap_or(now));
+        let is_gathered = self.unsaid.is_some_and(|at| now.saturating_sub(at) >= GATHER_MS);
+        let is_again = |(at, _): &(Millis, _)| now.saturating_sub(*at) >= SAY_AGAIN_MS;
+        if !(is_gathered || (is_said && self.said.as_ref().is_some_and(is_again))) {
             return None;
         }
+        self.unsaid = None;
         self.said = Some((now, lasting));
         self.text(now).map(News::Silent)
     }
@@ -248,15 +256,16 @@ mod tests {
             (unheard.text(last + 45_000), unheard.last_heard(&name("n5"))),
             (None, Some(last))
         );
-        let told =
-            during(&mut unheard, None, last + UNHEARD_WARN_MS, last + UNHEARD_WARN_MS + 5_000);
+        let (late, back) = (last + UNHEARD_WARN_MS, last + UNHEARD_WARN_MS + GATHER_MS + 5_000);
+        assert_eq!(during(&mut unheard, None, late, late + STEP_MS), []);
+        assert!(unheard.text(late).is_some(), "whoever looks sees it at once");
+        let told = during(&mut unheard, None, late + STEP_MS, back);
         let [News::Silent(told)] = told.as_slice() else { panic!("once: {told:?}") };
         assert!(
-            told.starts_with("linked, but for 60 s no datagrams have come through: n5; let UDP"),
+            told.starts_with("linked, but for 70 s no datagrams have come through: n5; let UDP"),
             "{told}"
         );
         // It is heard again, and well for a minute.
-        let back = last + UNHEARD_WARN_MS + 5_000;
         let up = Some((MemberState::Up, back));
         assert_eq!(during(&mut unheard, up, back, back + UNHEARD_WARN_MS - STEP_MS), []);
         let told = unheard.text(back + 1_000).unwrap();
@@ -316,8 +325,8 @@ mod tests {
             let mut unheard = Unheard::default();
             let period = up_ms + down_ms;
             during(&mut unheard, Some((MemberState::Up, 0)), 0, 200_000);
-            // It takes a minute, and three times.
-            let first = (UNHEARD_WARN_MS / period + 1).max(LOSSES_WARN);
+            // It takes a minute, three times, and the time in which others may come.
+            let first = (UNHEARD_WARN_MS / period + 1).max(LOSSES_WARN) + GATHER_MS / period + 1;
             let news = flap(&mut unheard, 200_000, first, up_ms, down_ms);
             assert!(matches!(news.as_slice(), [News::Silent(_)]), "{news:?}");
             let from = 200_000 + first * period;
@@ -339,7 +348,34 @@ mod tests {
             news.extend(during(&mut unheard, Some((MemberState::Up, at)), at, at + 4_000));
         }
         let [News::Silent(told)] = news.as_slice() else { panic!("{news:?}") };
-        assert!(told.contains("n5 (down 15 times within 60 s, and not"), "{told}");
+        assert!(told.contains("n5 (down 18 times within 70 s, and not"), "{told}");
+    }
+
+    /// Looks at a node with links to these, of which membership knows nobody, since those times. When the log says what.
+    fn never_heard(
+        unheard: &mut Unheard,
+        since: &[(&str, Millis)],
+        to: Millis,
+    ) -> Vec<(Millis, News)> {
+        let links = |now| -> Vec<LinkSince> {
+            let here = since.iter().filter(|(_, since)| *since <= now);
+            here.map(|(name, since)| link(name, *since)).collect()
+        };
+        let looks = (0..to).step_by(usize::try_from(STEP_MS).unwrap());
+        looks.filter_map(|now| Some((now, unheard.look(&links(now), &[], now)?))).collect()
+    }
+
+    #[test]
+    fn those_that_fall_silent_at_about_the_same_time_are_told_of_together() {
+        let mut unheard = Unheard::default();
+        let since = [("n2", 0), ("n3", 400), ("n4", 900), ("n5", 30_000), ("n6", 31_000)];
+        let said = never_heard(&mut unheard, &since, 5 * UNHEARD_WARN_MS);
+        let names = |news: &News| match news {
+            News::Silent(text) => text.split([':', ';']).nth(1).unwrap().trim().to_owned(),
+            news => panic!("{news:?}"),
+        };
+        let told: Vec<String> = said.iter().map(|(_, news)| names(news)).collect();
+        assert_eq!(told, ["n2, n3 and n4", "n2, n3, n4, n5 and n6"], "{said:?}");
     }
 
     #[test]

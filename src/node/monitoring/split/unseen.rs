@@ -1,6 +1,9 @@
 //! Members that this node knew when it was started, and that it has not seen in this life: it may have been started into a
 //! split, and nobody it sees can tell it. They come from its list of known peers, from which those are gone that have left;
 //! where that has no say, from the Delete group.
+//!
+//! Before they are missed, and where others are here that know whether they have left, they are not told of as silent. They are
+//! `unmet` all the same: nobody here may say of them that they have confirmed something.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +19,8 @@ const SHOW_MS: Millis = 10_000;
 #[derive(Default)]
 pub(in crate::node) struct Unseen {
     names: BTreeSet<NodeName>,
+    /// Those that have not shown themselves, missed or not.
+    unmet: BTreeSet<NodeName>,
     /// When this node was started.
     started: Millis,
     /// How long they have to show themselves.
@@ -38,7 +43,21 @@ impl Unseen {
         patience_ms: Millis,
         now: Millis,
     ) -> Self {
-        Self { names, started: now, patience_ms: patience_ms.max(SHOW_MS) }
+        let unmet = names.clone();
+        Self { names, unmet, started: now, patience_ms: patience_ms.max(SHOW_MS) }
+    }
+
+    /// Who has not shown itself. Members that are not missed are known as such for as long as they would be if they had gone
+    /// silent alone.
+    pub(super) fn unmet(&self) -> &BTreeSet<NodeName> {
+        &self.unmet
+    }
+
+    /// Nobody waits any more for those who have not shown themselves for so long.
+    pub(super) fn forget(&mut self, forget_after_ms: Millis, now: Millis) {
+        if now.saturating_sub(self.started) >= forget_after_ms.max(self.patience_ms) {
+            self.unmet.clear();
+        }
     }
 
     /// Takes note of who is there, has left, or is `forgotten`; and says once whom to miss. That is not before the
@@ -49,10 +68,12 @@ impl Unseen {
         forgotten: &BTreeSet<NodeName>,
         now: Millis,
     ) -> Option<Missed> {
-        self.names.retain(|name| {
+        let is_unseen = |name: &NodeName| {
             let is = network.present.get(name);
             is.is_none_or(|is| *is == Presence::Silent) && !forgotten.contains(name)
-        });
+        };
+        self.names.retain(is_unseen);
+        self.unmet.retain(is_unseen);
         let known = network.known_at_ready?;
         if self.names.is_empty() || now.saturating_sub(self.started) < self.patience_ms {
             return None;
@@ -128,6 +149,23 @@ mod tests {
         assert_eq!(unseen.look(&with, &none, 10_000).unwrap().names, names(&["c"]));
         let mut unseen = Unseen::new(names(&["b", "d"]), 0, 0);
         assert_eq!(unseen.look(&with, &none, 10_000), None, "the others know whether d has left");
+        // This node does not, and has not met it.
+        assert_eq!(*unseen.unmet(), names(&["d"]));
+        unseen.forget(60_000, 59_999);
+        assert_eq!(unseen.look(&with, &none, 59_999), None);
+        assert_eq!(*unseen.unmet(), names(&["d"]));
+        unseen.forget(60_000, 60_000);
+        assert_eq!(*unseen.unmet(), none);
+    }
+
+    #[test]
+    fn who_shows_itself_or_has_left_or_is_forgotten_is_not_unmet() {
+        let mut unseen = Unseen::new(names(&["b", "c", "d", "e"]), 0, 0);
+        assert_eq!(*unseen.unmet(), names(&["b", "c", "d", "e"]));
+        let starting = [("b", Presence::Doubtful), ("c", Presence::Left), ("e", Presence::Silent)];
+        let starting = Network { known_at_ready: None, ..network(&starting, &[], 0) };
+        assert_eq!(unseen.look(&starting, &names(&["d"]), 100), None);
+        assert_eq!(*unseen.unmet(), names(&["e"]));
     }
 
     fn stored(peers: &[(&str, Option<&str>, bool)], is_whole: bool) -> Stored {

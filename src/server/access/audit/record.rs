@@ -1,14 +1,20 @@
-//! One line of the audit log: what happened, who did it, from where, and what came of it. Never a secret, and never
-//! a value of the data.
+//! One line of the audit log: what happened, who did it, from where, and what came of it. Never a value of the data, and never
+//! a secret: what looks like one in a name or a path is left out, because people type things in the wrong place.
 
 use std::net::IpAddr;
 
 use serde::Serialize;
 
 use crate::model::ids::Millis;
+use crate::model::secrets::without_secrets;
 
 /// Most characters of a text in a record; clients choose most of them.
 pub(crate) const TEXT_CHARS_MAX: usize = 256;
+/// Most characters of a user's name that a client only says is its own: enough to see who mistypes, and not all of what was
+/// pasted there by mistake.
+pub(crate) const CLAIMED_CHARS_MAX: usize = 64;
+/// In so many characters of a text secrets are looked for; more of it is never recorded. Longer than a ticket, or a private key.
+pub(crate) const SEARCHED_CHARS_MAX: usize = 8_192;
 
 /// What has happened.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
@@ -107,25 +113,31 @@ impl Record {
     /// Who did it.
     #[must_use]
     pub(crate) fn user(self, name: &str) -> Self {
-        Self { user: Some(short(name)), ..self }
+        Self { user: Some(short(name, TEXT_CHARS_MAX)), ..self }
+    }
+
+    /// Who the client says it is, and has not shown that it is.
+    #[must_use]
+    pub(crate) fn claimed(self, name: &str) -> Self {
+        Self { user: Some(short(name, CLAIMED_CHARS_MAX)), ..self }
     }
 
     /// How that one logs in.
     #[must_use]
     pub(crate) fn method(self, method: &str) -> Self {
-        Self { method: Some(short(method)), ..self }
+        Self { method: Some(short(method, TEXT_CHARS_MAX)), ..self }
     }
 
     /// To whom, or what.
     #[must_use]
     pub(crate) fn target(self, target: &str) -> Self {
-        Self { target: Some(short(target)), ..self }
+        Self { target: Some(short(target, TEXT_CHARS_MAX)), ..self }
     }
 
     /// More about it.
     #[must_use]
     pub(crate) fn detail(self, detail: &str) -> Self {
-        Self { detail: Some(short(detail)), ..self }
+        Self { detail: Some(short(detail, TEXT_CHARS_MAX)), ..self }
     }
 }
 
@@ -140,12 +152,21 @@ pub(crate) struct Entry {
     pub(crate) count: u64,
 }
 
-/// The beginning of a text, with a sign where it was cut off.
-fn short(text: &str) -> Box<str> {
-    match text.char_indices().nth(TEXT_CHARS_MAX) {
+/// The beginning of a text, without secrets, with a sign where it was cut off. Of a secret that is cut, the rest might not look
+/// like one, so that comes last.
+fn short(text: &str, most: usize) -> Box<str> {
+    let searched = beginning(text, SEARCHED_CHARS_MAX).unwrap_or(text);
+    let text = without_secrets(searched);
+    match beginning(&text, most) {
         None => text.into(),
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()).into(),
+        Some(begin) => format!("{begin}…").into(),
     }
+}
+
+/// The first so many characters, if there are more.
+fn beginning(text: &str, count: usize) -> Option<&str> {
+    let (end, _) = text.char_indices().nth(count)?;
+    text.get(..end)
 }
 
 #[cfg(test)]
@@ -158,7 +179,33 @@ mod tests {
         let user = record.user.unwrap();
         assert_eq!(user.chars().count(), TEXT_CHARS_MAX + 1);
         assert!(user.ends_with("ä…"));
-        assert_eq!(&*short("joe"), "joe");
-        assert_eq!(&*short(&"x".repeat(TEXT_CHARS_MAX)), "x".repeat(TEXT_CHARS_MAX));
+        let record = Record::new(Event::Login, Outcome::Refused).claimed(&"ä".repeat(300));
+        assert_eq!(record.user.unwrap().chars().count(), CLAIMED_CHARS_MAX + 1);
+        assert_eq!(&*short("joe", TEXT_CHARS_MAX), "joe");
+        let whole = "x".repeat(TEXT_CHARS_MAX);
+        assert_eq!(&*short(&whole, TEXT_CHARS_MAX), whole);
+    }
+
+    #[test]
+    fn secrets_are_left_out_wherever_they_stand_also_across_the_end() {
+        let (ticket, made) =
+            (format!("distkv1.{}", "gqlhZGRyZXNz".repeat(20)), "9eb2acd8".repeat(8));
+        let with = |text: &str| {
+            Record::new(Event::Denied, Outcome::Refused).user(text).target(text).detail(text)
+        };
+        for secret in [&ticket, &made] {
+            for before in [0, 10, 200, 250, 255] {
+                let text = format!("{} {secret}", "-".repeat(before));
+                let record = with(&text);
+                for told in [record.user, record.target, record.detail] {
+                    assert!(!told.unwrap().contains(&secret[..8]), "{before}");
+                }
+            }
+        }
+        let record = Record::new(Event::Login, Outcome::Refused).claimed(&ticket);
+        assert_eq!(record.user.as_deref(), Some("[a ticket, not shown]"));
+        // Of what is longer than is looked at, nothing but the beginning counts.
+        let long = format!("{} {made}", "-".repeat(SEARCHED_CHARS_MAX));
+        assert_eq!(with(&long).target.unwrap().chars().count(), TEXT_CHARS_MAX + 1);
     }
 }

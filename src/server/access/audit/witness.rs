@@ -185,14 +185,17 @@ impl Witness {
     fn logged_in(&self, login: &Login<'_>, error: Option<&ClientError>) {
         let record = |outcome| {
             let address = Some(self.0.address);
-            let record = Record { address, ..Record::new(Event::Login, outcome) };
-            let record = record.method(login.method);
-            if login.method == KEY { record } else { record.user(login.user) }
+            Record { address, ..Record::new(Event::Login, outcome) }.method(login.method)
         };
+        let user = Some(login.user).filter(|_| login.method != KEY);
         match error {
-            None => self.0.audit.note_login(record(Outcome::Accepted)),
+            None => {
+                let record = user.into_iter().fold(record(Outcome::Accepted), Record::user);
+                self.0.audit.note_login(record);
+            }
             Some(error) => {
-                self.0.audit.note_stranger(record(Outcome::Refused).detail(error.code.word()));
+                let record = user.into_iter().fold(record(Outcome::Refused), Record::claimed);
+                self.0.audit.note_stranger(record.detail(error.code.word()));
             }
         }
     }

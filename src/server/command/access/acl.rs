@@ -6,6 +6,7 @@
 //! has a value decides, and where none has, everything is allowed.
 
 use distkv_access::acl::{Letters, Rights};
+use distkv_access::users::acl_path;
 
 use crate::engine::Engine;
 use crate::model::path::{Element, Path};
@@ -35,7 +36,8 @@ enum Answer {
 }
 
 impl Session {
-    /// `test_acl`. Its own list a client may ask only where that has the letter for it.
+    /// `test_acl`. Its own list a client may ask for all letters only where that has the letter for it. By name, an admin
+    /// may ask any list, and a user its own, of which it can try everything anyway.
     pub(in crate::server) fn test_acl(
         &self,
         cx: &Context<'_>,
@@ -54,6 +56,13 @@ impl Session {
             Some(_) if path.is_system() => {
                 let text = "bad field 'path': access lists have no nil";
                 return Err(ClientError::bad_request(text));
+            }
+            // Whether it is there, and what is in it, is for admins.
+            Some(list) if cx.shared.must_log_in() && !cx.access.may_ask_of(list) => {
+                if let (Some(witness), Ok(place)) = (&cx.witness, acl_path(list)) {
+                    witness.refused_at(Action::TestAcl, &place);
+                }
+                return Err(no_list(list));
             }
             Some(list) if cx.shared.must_log_in() => {
                 let directory = cx.shared.policy_data.directory(cx.hub);

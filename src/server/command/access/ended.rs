@@ -18,7 +18,8 @@ const UNREACHED_NAMES_MAX: usize = 64;
 
 impl Session {
     /// Answers that the connections of a user are ended; `confirm_ms`: once all peers that are linked have confirmed it, or
-    /// after so long; who is not linked is named then. A client that has ended its own connection is answered at once: it is served no more.
+    /// after so long; who is not linked is named then. A client that has ended its own connection is answered at once, and told so: it is served
+    /// no more.
     pub(super) fn answer_disconnect(
         &mut self,
         cx: &Context<'_>,
@@ -28,6 +29,7 @@ impl Session {
         out: &mut Vec<u8>,
     ) {
         let is_open = !cx.shared.must_log_in();
+        let is_last = self.has_shut_itself_out(cx);
         let entry = made.written.entry.as_ref();
         let mut begun = Vec::new();
         let mut message = MessageWriter::new(&mut begun);
@@ -38,6 +40,9 @@ impl Session {
         }
         if is_open {
             message.bool("open", true);
+        }
+        if is_last {
+            message.bool("own", true);
         }
         message.tock(entry.map_or_else(|| cx.tock(), Entry::tock)).u64("seq", seq);
         let wait = confirm_ms.zip(entry.map(Entry::newest));
@@ -52,7 +57,7 @@ impl Session {
             }
             None => at_once.extend_from_slice(&begun),
         }
-        let is_last = self.part_if_shut_out(cx, &at_once);
+        self.part_if_shut_out(cx, &at_once);
         match wait.filter(|_| !is_last) {
             Some((confirm_ms, event)) => self.copies.push(CopiesWait {
                 seq,

@@ -8,7 +8,7 @@ use crate::server::access::methods::{PASSWORD, TOKEN};
 use crate::server::access::mistakes::Mistake;
 use crate::server::connections::session::{Context, Session};
 
-use distkv_access::users::Role;
+use distkv_access::users::{OneUser, Role};
 
 /// Who makes a change of a user.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -73,15 +73,11 @@ impl Session {
 ///
 /// # Errors
 /// It has made too many.
-pub(super) fn check_own(
-    cx: &Context<'_>,
-    by: By,
-    change: &UserChange<'_>,
-) -> Result<(), ClientError> {
+pub(super) fn check_own(cx: &Context<'_>, by: By, user: OneUser<'_>) -> Result<(), ClientError> {
     if by == By::Admin {
         return Ok(());
     }
-    match cx.shared.logins.own_changes.lock().wait(change.method, change.user, cx.now) {
+    match cx.shared.logins.own_changes.lock().wait(user, cx.now) {
         0 => Ok(()),
         wait => Err(too_often(wait)),
     }
@@ -91,15 +87,11 @@ pub(super) fn check_own(
 ///
 /// # Errors
 /// It has done so too often. Nothing was changed.
-pub(super) fn take_own(
-    cx: &Context<'_>,
-    by: By,
-    change: &UserChange<'_>,
-) -> Result<(), ClientError> {
+pub(super) fn take_own(cx: &Context<'_>, by: By, user: OneUser<'_>) -> Result<(), ClientError> {
     if by == By::Admin {
         return Ok(());
     }
-    let taken = cx.shared.logins.own_changes.lock().take(change.method, change.user, cx.now);
+    let taken = cx.shared.logins.own_changes.lock().take(user, cx.now);
     taken.map_err(too_often)
 }
 

@@ -3,8 +3,8 @@
 
 use distkv_access::secret::{PasswordHash, Secret, Sent, TOKEN_BYTES, TokenHash, token_text};
 use distkv_access::users::{
-    DISCONNECT_BYTES, Disconnect, GRACE_MS_MAX, NO_LIST, Place, REMOVAL_BYTES, Record, Removal,
-    Role, User, acl_name_value, is_list_name, revoked_path, user_acl_path, user_path,
+    DISCONNECT_BYTES, Disconnect, GRACE_MS_MAX, NO_LIST, OneUser, Place, REMOVAL_BYTES, Record,
+    Removal, Role, User, acl_name_value, is_list_name, revoked_path, user_acl_path, user_path,
 };
 
 use crate::model::entry::Entry;
@@ -63,6 +63,9 @@ impl Session {
         if change.disconnects && record.is_none() {
             return Err(no_user(change.method, change.user));
         }
+        // Its own changes are counted for this one of that name: what it changes of itself is never that.
+        let after = record.as_ref().and_then(|record| record.after);
+        let one = OneUser { method: change.method, ident: change.user, after };
         let held = held(&change.chain, entry.filter(|_| record.is_none()))?;
         let again = match known.removals.is_any() && record.is_none() {
             true => Some(Removal(random::<REMOVAL_BYTES>()?)),
@@ -82,7 +85,7 @@ impl Session {
         let secret = match (&record, change.method, sent) {
             (_, PASSWORD, Some(sent)) => match self.guest.made(seq).transpose()? {
                 None => {
-                    check_own(cx, by, change)?;
+                    check_own(cx, by, one)?;
                     let salt = random()?;
                     let work = move || Made::Hashed(PasswordHash::new(&sent, salt));
                     return self.compute(cx, seq, work);
@@ -144,7 +147,7 @@ impl Session {
         };
         if !is_so {
             there.check(held)?;
-            take_own(cx, by, change)?;
+            take_own(cx, by, one)?;
         }
         if record.role != Some(Role::Admin) && !change.force {
             keep_without(cx, self.writer(cx), is_named(change.method, change.user))?;
@@ -362,13 +365,16 @@ impl Session {
         self.part_if_shut_out(cx, out.get(from..).unwrap_or_default());
     }
 
-    /// Keeps the reply as the last one that the client gets, if it may do nothing any more. Returns whether that is so.
-    pub(super) fn part_if_shut_out(&mut self, cx: &Context<'_>, reply: &[u8]) -> bool {
-        let is_shut_out = self.context(cx.shared, cx.now).access.is_stranger();
-        if is_shut_out {
+    /// Keeps the reply as the last one that the client gets, if it may do nothing any more.
+    pub(super) fn part_if_shut_out(&mut self, cx: &Context<'_>, reply: &[u8]) {
+        if self.has_shut_itself_out(cx) {
             self.guest.parting = reply.to_vec();
         }
-        is_shut_out
+    }
+
+    /// Whether the client may do nothing any more, as of now, after its own change.
+    pub(super) fn has_shut_itself_out(&mut self, cx: &Context<'_>) -> bool {
+        self.context(cx.shared, cx.now).access.is_stranger()
     }
 }
 

@@ -4,6 +4,7 @@ use std::io::{BufReader, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use distkv::client::HostPort;
 use rmpv::Value;
@@ -30,6 +31,10 @@ pub(in crate::client) struct State {
     pub(in crate::client) is_silent: bool,
     /// They say that the change is made all the same, or part of it.
     pub(in crate::client) is_made: bool,
+    /// Each view that is watched ends after its first message.
+    pub(in crate::client) views_end: bool,
+    /// It begins no list of conflicts as long as this is set.
+    pub(in crate::client) holds_conflicts: bool,
     /// Its clock when it greets; none: it tells none.
     pub(in crate::client) clock: Option<u64>,
     /// What it was asked.
@@ -110,7 +115,11 @@ impl Scripted {
             let (Some(seq), Some(action)) = (field("seq"), field("action")) else { continue };
             let action = action.as_str().unwrap_or_default();
             let by = field("by").and_then(Value::as_u64);
-            is_open = self.answer(action, by).into_iter().all(|part| send(&mut stream, seq, part));
+            let parts = self.answer(action, by);
+            while action == "conflicts" && self.state.lock().unwrap().holds_conflicts {
+                thread::sleep(Duration::from_millis(1));
+            }
+            is_open = parts.into_iter().all(|part| send(&mut stream, seq, part));
         }
     }
 
@@ -126,7 +135,10 @@ impl Scripted {
         match action {
             "cluster" => vec![state.view()],
             "watch_cluster" => {
-                vec![begin, vec![("cluster", map(state.view())), ("wseq", 2.into())]]
+                let end =
+                    state.views_end.then(|| vec![("state", "end".into()), ("wseq", 3.into())]);
+                let view = vec![("cluster", map(state.view())), ("wseq", 2.into())];
+                [begin, view].into_iter().chain(end).collect()
             }
             "conflicts" => vec![begin, vec![("state", "end".into())]],
             "batch" => {

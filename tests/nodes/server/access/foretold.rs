@@ -126,17 +126,18 @@ fn passes(client: &mut Client, at: &Path) -> bool {
 fn what_there_is_does_not_show_in_what_is_said_of_a_list() {
     let mut place = Place::new();
     place.admin.set("a.hidden.b", 1);
-    place.list("makes", &[("a.#", "cwn"), ("a", "n"), (":", "x")]);
-    place.list("passes", &[("a.#", "cwx"), ("a", "x"), (":", "x")]);
-    place.list("both", &[("a.#", "cwnx"), ("a", "nx"), (":", "nx")]);
-    let mut user = place.user("joe", &[("z", "r")]);
+    let mut users = [
+        ("makes", [("a.#", "cwn"), ("a", "n"), (":", "x")]),
+        ("passes", [("a.#", "cwx"), ("a", "x"), (":", "x")]),
+        ("both", [("a.#", "cwnx"), ("a", "nx"), (":", "nx")]),
+    ]
+    .map(|(name, list)| (name, place.user(name, &list)));
     for at in ["a.hidden.b", "a.hidden.c", "a.hidden", "a.none.b", "a.none"] {
         for mode in ["W", "c", "w"] {
-            let mut said = |acl: &str| {
-                let ask = map! {"action": "test_acl", "path": path(at), "mode": mode, "acl": acl};
+            let all = users.each_mut().map(|(acl, user)| {
+                let ask = map! {"action": "test_acl", "path": path(at), "mode": mode, "acl": *acl};
                 user.ok(ask)["access"].as_bool().unwrap()
-            };
-            let all = [said("makes"), said("passes"), said("both")];
+            });
             assert_eq!(all, [false, false, true], "{mode} at {at}");
         }
     }

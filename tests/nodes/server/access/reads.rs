@@ -133,7 +133,7 @@ fn what_concerns_files_the_network_and_all_data_is_an_admins() {
 fn a_list_tells_its_letters_only_where_it_has_the_one_for_that() {
     let mut place = Place::new();
     place.admin.set("a.hidden", 1);
-    let mut user = place.user("joe", &[("a", "rxa"), ("a.b", "rw"), ("c.#", "a")]);
+    let mut user = place.user("joe", &[("a", "rxa"), ("a.b", "rwx"), ("c.#", "a")]);
     place.list("other", &[("a.#", "rxw"), ("a", "rx"), ("c", "a")]);
     let ask = |at: &str, mode: Option<&str>, acl: Option<&str>| {
         let mut request = vec![("action".into(), "test_acl".into()), ("path".into(), path(at))];
@@ -145,23 +145,40 @@ fn a_list_tells_its_letters_only_where_it_has_the_one_for_that() {
     for at in ["a.b", "z", "c.d.e", ":n.auth"] {
         assert_eq!(user.ok(ask(at, Some("r"), None))["access"].as_bool(), Some(false), "{at}");
     }
-    let other = Some("other");
-    for (at, mode, may) in [
-        ("a", "r", true),
-        ("a", "w", false),
-        ("a.b", "xr", true),
-        ("z", "r", false),
-        ("a", "q", false),
-    ] {
-        let reply = user.ok(ask(at, Some(mode), other));
+    // Its own list a user may ask by name, with a letter; of any other one it learns nothing, not even whether it is there.
+    for (at, mode, may) in
+        [("a.b", "xr", true), ("a", "w", false), ("a", "q", false), ("z", "r", false)]
+    {
+        let reply = user.ok(ask(at, Some(mode), Some("joe")));
         assert_eq!(reply["access"].as_bool(), Some(may), "{mode} at {at}");
     }
-    // Whether there is something is not told in this way.
-    for at in ["a.hidden", "a.nothing"] {
-        assert_eq!(user.ok(ask(at, Some("W"), other))["access"].as_bool(), Some(false), "{at}");
+    let letters = user.ok(ask("a", Some("r"), Some("joe")))["access"].clone();
+    assert_eq!(letters.as_str(), Some("rxa"));
+    assert_eq!(user.code(ask(":n.auth", None, Some("joe"))), "bad_request");
+    let other = Some("other");
+    place.record("ann", "operator");
+    let mut operator = place.login("ann", 0);
+    for client in [&mut user, &mut operator] {
+        for at in ["a", "a.hidden", "z"] {
+            for mode in [Some("r"), Some("W"), None] {
+                let mut refused = |acl: &str| {
+                    let reply = client.request(ask(at, mode, Some(acl)));
+                    let error = text(&reply, "error").replace(acl, "NAME");
+                    (text(&reply, "code").to_owned(), error, fields(&reply).len())
+                };
+                let (there, not_there) = (refused("other"), refused("none"));
+                assert_eq!(there.0, "not_found", "{mode:?} at {at}");
+                assert_eq!(there, not_there, "{mode:?} at {at}");
+            }
+        }
+        assert_eq!(client.code(ask(":n.auth", None, other)), "bad_request");
     }
-    assert_eq!(user.code(ask("a", None, Some("none"))), "not_found");
-    assert_eq!(user.code(ask(":n.auth", None, other)), "bad_request");
     assert_eq!(place.admin.ok(ask("a", Some("w"), None))["access"].as_bool(), Some(true));
-    assert_eq!(place.admin.ok(ask("a", Some("w"), other))["access"].as_bool(), Some(false));
+    for (at, mode, may) in
+        [("a", "w", false), ("a", "r", true), ("a.b", "xr", true), ("z", "r", false)]
+    {
+        let reply = place.admin.ok(ask(at, Some(mode), other));
+        assert_eq!(reply["access"].as_bool(), Some(may), "{mode} at {at}");
+    }
+    assert_eq!(place.admin.code(ask("a", None, Some("none"))), "not_found");
 }

@@ -184,8 +184,13 @@ fn its_answer_waits_for_those_that_are_linked_if_it_is_asked_to_and_there_are_no
     let waits = map! {
         "action": "auth_disconnect", "typ": "password", "ident": "joe", "timeout": 3_600,
     };
-    assert_eq!(admin.ok(waits)["confirmed"].as_bool(), Some(true));
+    let told = admin.ok(waits);
+    assert_eq!(told["confirmed"].as_bool(), Some(true));
+    assert!(!has(&told, "own"), "the connection goes on: {told}");
     assert!(!has(&admin.ok(disconnect("joe")), "confirmed"));
+    // Whose own connection ends is told that nothing else comes over it.
+    let mut joe = logged_in(&node, "password", "joe", "test123");
+    assert_eq!(joe.ok(disconnect("joe"))["own"].as_bool(), Some(true));
 }
 
 #[test]
@@ -218,7 +223,8 @@ fn its_answer_waits_until_all_that_are_linked_have_it_and_tells_whether_they_do(
     assert_eq!(admin.reply(seq)["confirmed"].as_bool(), Some(true));
     // Whoever ends its own connection gets its answer all the same.
     let mut joe = logged_in(&node, "password", "joe", "test123");
-    assert_eq!(joe.ok(waits(3_600.0))["confirmed"].as_bool(), Some(false));
+    let told = joe.ok(waits(3_600.0));
+    assert_eq!((&told["confirmed"], &told["own"]), (&false.into(), &true.into()));
     assert!(joe.receive().is_none(), "no error follows");
     // A peer that is not linked any more is not waited for.
     let seq = admin.start(waits(3_600.0));

@@ -97,3 +97,23 @@ fn a_password_that_is_one_too_many_is_refused_and_the_one_before_stays() {
     assert!(made >= OFTEN, "{made}");
     logged_in(&node, "password", "joe", &format!("own{:05}", made - 1));
 }
+
+/// The name is the same, and it is somebody else.
+#[test]
+fn a_user_who_is_removed_and_made_again_has_all_its_changes_and_cannot_get_them_back_itself() {
+    let node = secured();
+    let mut admin = admin(&node);
+    let mut joe = joe_with_token(&node, &mut admin);
+    until_refused(&mut joe, token);
+    for _ in 0..2 {
+        admin.ok(map! {"action": "auth_delete", "typ": "token", "ident": "joe"});
+        let mut joe = joe_with_token(&node, &mut admin);
+        let (made, refusal) = until_refused(&mut joe, token);
+        assert!(made >= OFTEN, "{made}");
+        assert_eq!(text(&refusal, "code"), "too_many");
+        // A change by an admin makes nobody new.
+        admin.ok(token(2_000));
+        let mut joe = logged_in(&node, "token", "joe", &format!("{:040}", 2_000));
+        assert_eq!(joe.code(token(2_001)), "too_many");
+    }
+}

@@ -1,4 +1,4 @@
-//! `clients`, `top` and `history` against real nodes; and what an interrupted `import` says.
+//! `clients`, `top` and `history` against real nodes; what an interrupted `import` says; and how `get` prints a long value.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use rmpv::Value;
 use serde_json::Value as Json;
 
-use crate::cli::command::{at, ok, program, run};
+use crate::cli::command::{at, at_with, cli, ok, program, run};
 use crate::processes::{NodeProcess, PROGRAM, array, signal, wait_until};
 
 fn json(text: &str) -> Vec<Json> {
@@ -253,4 +253,39 @@ fn an_interrupted_move_tells_what_is_done_and_is_finished_by_force() {
     assert_eq!(count("a"), ENTRIES - moved);
     ok(&node, &["mv", "a", "b", "--recursive", "--force"]);
     assert_eq!((count("a"), count("b")), (0, ENTRIES));
+}
+
+/// So many levels around so many numbers.
+fn deep(levels: usize, items: u32) -> Vec<u8> {
+    let mut value = vec![0x91; levels];
+    value.push(0xdd);
+    value.extend(items.to_be_bytes());
+    value.resize(value.len() + items as usize, 7);
+    value
+}
+
+/// Indented, a value within bounds would be a thousand times as long as it is.
+#[test]
+fn a_long_value_is_printed_on_one_line() {
+    let node = NodeProcess::run("n1");
+    let get = |value: &[u8]| {
+        let set = at_with(&node, &["set", "deep", "--msgpack", "-"], value);
+        assert_eq!(set.code, 0, "{set:?}");
+        ok(&node, &["get", "deep"])
+    };
+    let short = get(&deep(60, 1_000));
+    assert!(short.lines().count() > 1_000 && short.lines().nth(100).unwrap().ends_with("  7,"));
+    let text = |levels, items| {
+        let items = vec!["7"; items].join(",");
+        format!("{}[{items}]{}\n", "[".repeat(levels), "]".repeat(levels))
+    };
+    assert!(get(&deep(60, 100_000)) == text(60, 100_000), "one line");
+    // What nobody sees is escaped, and what is printed can be set.
+    let rest = "x".repeat(70_000);
+    let long = format!(r#"{{"a":"\u202e\n{rest}","b":{{"$int":"9007199254740993"}}}}"#);
+    assert_eq!(at_with(&node, &["set", "long", "-"], long.as_bytes()).code, 0);
+    assert!(ok(&node, &["get", "long"]) == format!("{long}\n"), "as it was set");
+    let help = cli(&["get", "--help"]).stdout;
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("One of more than 64 KiB (as MessagePack) is one line"), "{help}");
 }

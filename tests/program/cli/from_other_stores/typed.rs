@@ -39,9 +39,40 @@ fn an_option_of_another_store_is_answered_with_what_there_is() {
         ("status --endpoints n1", "`--connect ADDR:PORT`"),
         ("get a --password x", "`--secret-file FILE`"),
         ("get a --cacert x", "`--node-ca FILE`"),
+        // `ls` prints one level.
+        ("ls app --prefix", "`distkv-node tree PATH`"),
+        ("get app --from-key", "there are no ranges"),
+        ("delete app --from-key", "there are no ranges"),
+        ("watch app --range-end x", "there are no ranges"),
+        ("del app --prev-kv", "`distkv-node history PATH`"),
+        ("watch app --prev-kv", "`distkv-node history PATH`"),
+        ("get app --print-value-only", "`--raw`"),
+        ("tree app --sort-by key", "`| sort`"),
+        ("get app --order descend", "`| sort`"),
+        ("get app --consistency s", "what it holds"),
+        ("get app --stale", "what it holds"),
+        ("get app --dial-timeout 5s", "`--timeout TIME`"),
+        ("members --http-addr n1", "`--connect ADDR:PORT`"),
+        ("get app -w json", "`--json`"),
+        ("members -w table", "`--json`"),
+        ("status -o json", "`--json`"),
+        ("get app -p 6379", "`--connect ADDR:PORT`"),
+        ("-s n1 get app", "`--connect ADDR:PORT`"),
+        ("get app -recurse", "`distkv-node tree PATH`"),
+        ("get app -format=json", "`--json`"),
+        ("get app -keys", "`distkv-node ls PATH`"),
+        ("set app.x 1 EX 10", "entries do not expire"),
+        ("set app.x 1 px 10", "entries do not expire"),
+        ("set app.x 1 KEEPTTL", "entries do not expire"),
+        ("set app.x 1 NX", "`--if-new`"),
+        ("set app.x 1 XX", "`--if-value JSON`"),
     ] {
         let said = refused(typed);
-        let option = typed.split([' ', '=']).find(|word| word.starts_with("--")).unwrap();
+        let is_option = |word: &&str| {
+            let foreign = ["EX", "px", "KEEPTTL", "NX", "XX"];
+            word.starts_with('-') || foreign.contains(word)
+        };
+        let option = typed.split([' ', '=']).find(is_option).unwrap();
         let begins = format!("error: there is no option {option}: ");
         assert!(said.starts_with(&begins) && said.contains(expected), "{typed}: {said}");
         assert!(!said.contains("tip:") && !said.contains("plaintext"), "{typed}: {said}");
@@ -67,12 +98,80 @@ fn a_command_of_another_store_is_answered_with_what_there_is() {
         ("subscribe a", "`distkv-node monitor TOPIC`"),
         ("txn", "there are no transactions"),
         ("member list", "`distkv-node members`"),
+        ("kv ls", "`watch`"),
+        ("kv watch a", "`watch`"),
+        ("stream add", "are not stored"),
+        ("consumer next", "are not stored"),
+        ("req a 1", "are not stored"),
+        ("make-mirror n2", "`distkv-node tree PATH --json | distkv-node import -"),
+        ("move-leader 1", "there is no leader"),
+        ("operator raft", "there is no leader"),
+        ("catalog nodes", "`distkv-node members`"),
+        ("context add", "DISTKV_CONNECT"),
+        ("select 1", "`distkv-node run --network NAME`"),
+        ("move a 1", "`distkv-node mv FROM TO`"),
+        ("copy a b", "`distkv-node cp FROM TO`"),
+        ("check perf", "`distkv-node bench`"),
+        ("debug", "`distkv-node status`"),
+        ("exit", "ends by itself"),
+        ("quit", "ends by itself"),
     ] {
         let said = refused(typed);
         let word = typed.split(' ').next().unwrap();
         let begins = format!("error: there is no command {word}: ");
         assert!(said.starts_with(&begins) && said.contains(expected), "{typed}: {said}");
         assert!(!said.contains("tip:"), "{typed}: {said}");
+    }
+}
+
+/// Commands that are there have others of another store below them.
+#[test]
+fn a_command_below_one_that_is_here_too_is_answered_with_what_there_is() {
+    for (typed, expected) in [
+        ("auth enable", "`distkv-node auth on METHOD`"),
+        ("auth disable", "`distkv-node auth off`"),
+        ("auth status", "`distkv-node whoami`"),
+        ("user passwd joe", "`distkv-node user password NAME`"),
+        ("user delete joe", "`distkv-node user remove NAME`"),
+        ("user get joe", "`distkv-node user show NAME`"),
+        ("user grant-role joe r", "`distkv-node user acl NAME LIST`"),
+        ("acl token list", "`distkv-node user`"),
+        ("acl setuser joe", "`distkv-node user`"),
+        ("snapshot status f", "`distkv-node snapshot inspect FILE`"),
+        ("config get x", "`distkv-node run --help`"),
+        ("members add n2", "`distkv-node join ADDR`"),
+        ("members remove n2", "`distkv-node leave`"),
+    ] {
+        let said = refused(typed);
+        let words: Vec<&str> = typed.split(' ').take(2).collect();
+        let begins = format!("error: there is no command {}: ", words.join(" "));
+        assert!(said.starts_with(&begins) && said.contains(expected), "{typed}: {said}");
+        assert!(!said.contains("tip:"), "{typed}: {said}");
+    }
+    // Elsewhere the words mean nothing.
+    assert!(refused("acl enable").contains("unrecognized"));
+}
+
+/// The tip was `-- --foo`, which is a path that nobody has.
+#[test]
+fn of_an_option_that_there_is_not_nothing_is_said_but_where_it_may_be_a_value() {
+    for typed in [
+        "get a --foo",
+        "get --foo",
+        "delete a --foo",
+        "tree --foo",
+        "watch a --foo=3",
+        "user add a --foo",
+        // Here the value is given already.
+        "set a 1 --foo",
+        "send t 1 --foo",
+    ] {
+        let said = refused(typed);
+        assert!(said.contains("unexpected argument '--foo'"), "{typed}: {said}");
+        assert!(!said.contains("tip:"), "{typed}: {said}");
+    }
+    for typed in ["set a --foo", "send t --foo"] {
+        assert!(refused(typed).contains("use '-- --foo'"), "{typed}");
     }
 }
 
@@ -101,6 +200,31 @@ fn a_tip_names_only_what_is_nearly_the_same_and_nothing_that_weakens_security() 
     ] {
         assert!(refused(typed).contains(near), "{typed}");
     }
+}
+
+/// Other tools take a name and a password like this.
+#[test]
+fn whoever_adds_a_user_with_a_colon_is_told_that_it_is_part_of_the_name() {
+    let node = NodeProcess::run("n1");
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("secret").to_str().unwrap().to_owned();
+    let add = |name: &str, form: &[&str]| {
+        let add = ["user", "add", name, "--new-secret-file", &secret];
+        let done = crate::cli::command::at(&node, &[&add[..], form].concat());
+        assert_eq!(done.code, 0, "{done:?}");
+        done
+    };
+    let warned = add("root:pw", &[]).stderr;
+    let begins = "warning: the user's name is root:pw, with the colon: ";
+    assert!(warned.starts_with(begins), "{warned}");
+    assert!(warned.contains("--new-secret-file"), "{warned}");
+    assert!(warned.contains("`distkv-node user remove root:pw "), "{warned}");
+    let programs = add("boss:pw", &["--json"]).stderr;
+    assert!(programs.starts_with("{\"warning\":"), "{programs}");
+    assert!(!add("joe", &[]).stderr.contains("warning"));
+    // It is a name like others: the original takes it, too.
+    let show = ok(&node, &["user", "show", "root:pw"]);
+    assert!(show.starts_with("root:pw (password): role admin"), "{show}");
 }
 
 /// What a listing says, and that it goes well.
@@ -145,7 +269,14 @@ fn whoever_takes_a_path_for_a_pattern_is_told_that_there_are_none() {
     let node = NodeProcess::run("n1");
     ok(&node, &["set", "app.x", "1"]);
     let no_patterns = "paths have no wildcards";
-    for arguments in [["tree", "app*"], ["ls", "app*"], ["tree", "app.+"], ["tree", "app.#"]] {
+    for arguments in [
+        ["tree", "app*"],
+        ["ls", "app*"],
+        ["tree", "app.+"],
+        ["tree", "app.#"],
+        ["tree", "ap?"],
+        ["ls", "ap?.x"],
+    ] {
         let (printed, said) = said_of(&node, &arguments);
         assert!(printed.is_empty() && said.contains(no_patterns), "{arguments:?}: {said}");
         assert!(said.contains("`distkv-node ls`"), "{arguments:?}: {said}");

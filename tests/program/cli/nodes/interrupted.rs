@@ -36,7 +36,6 @@ fn commands_that_change_something_end_soon_after_ctrl_c_though_the_node_is_silen
     ok(&real, &["set", "a", "1"]);
     ok(&real, &["snapshot", "save", "--to", &snapshot]);
 
-    let may_be_done = "the node did not answer: what it was asked last may have been done";
     let (nothing, again) = ("nothing was changed", "` goes on from there, at this node or");
     for (command, waits_for, told) in [
         (
@@ -50,8 +49,19 @@ fn commands_that_change_something_end_soon_after_ctrl_c_though_the_node_is_silen
             ["the node did not answer: a.x may have been changed; ", again],
         ),
         (&["apply", &line, "--below", "a"], "get_tree", [nothing, "interrupted"]),
-        (&["cp", "-r", "a", "b"], "set_value", [may_be_done, again]),
-        (&["mv", "-r", "a", "b"], "delete_value", [may_be_done, "the rest is where it was"]),
+        (
+            &["cp", "-r", "a", "b"],
+            "set_value",
+            ["the node did not answer: a.y may have been copied; the rest was not copied; ", again],
+        ),
+        (
+            &["mv", "-r", "a", "b"],
+            "delete_value",
+            [
+                "the node did not answer: a.y may have been deleted at the old path; ",
+                "at most 1 entry is at both paths, the rest is where it was",
+            ],
+        ),
         (&["snapshot", "restore", &snapshot], "restore", ["nothing of ", " was restored"]),
         (&["undo", "--below", "a", "--at", "1h"], "status", [nothing, "interrupted: "]),
     ] {
@@ -128,6 +138,75 @@ fn who_interrupts_an_import_or_an_apply_is_told_which_part_of_the_file_is_in_dou
         let told = format!("the node did not answer: {told}");
         assert!(said.contains(&told), "{arguments:?}: {said}");
         assert!(out.contains(counts), "{arguments:?}: {out}");
+    }
+}
+
+#[test]
+fn who_interrupts_a_copy_or_a_move_is_told_how_far_it_is_and_which_entries_are_in_doubt() {
+    let copied = "a.n064 to a.n127 may have been copied; the rest was not copied; `distkv-node cp ";
+    let set = "a.n064 to a.n127 may have been copied to the new path; the rest is where it was; `distkv-node mv ";
+    let deleted = "a.n064 to a.n127 may have been deleted at the old path; \
+        at most 64 entries are at both paths, the rest is where it was; `distkv-node mv ";
+    for (command, silent_at, sets, told, out) in [
+        ("cp", "set_value", 128, copied, "64 entries copied from a to b\n"),
+        ("mv", "set_value", 128, set, "64 entries moved from a to b\n"),
+        ("mv", "delete_value", 128, deleted, "64 entries moved from a to b\n"),
+    ] {
+        for again in [false, true] {
+            let asked = Arc::new(AtomicUsize::new(0));
+            let count = Arc::clone(&asked);
+            // It carries out those that come together first, and says nothing about the next ones.
+            let node = FakeNode::start(move |request| match request.str("action") {
+                Some("get_tree") => {
+                    let entry = |n: usize| {
+                        let mut entry = item(0, &format!("n{n:03}"), Some(b"\x01"));
+                        entry.raw("chain", b"\x82\xa4node\xa2n1\xa4tick\x05");
+                        entry
+                    };
+                    let mut all = vec![state("start")];
+                    all.extend((0..200).map(entry));
+                    all.push(state("end"));
+                    all
+                }
+                Some(action) if action == silent_at => {
+                    match count.fetch_add(1, Ordering::Relaxed) < 64 {
+                        true => vec![crate::cli::fake::changed(true)],
+                        false => Vec::new(),
+                    }
+                }
+                _ => vec![crate::cli::fake::changed(true)],
+            });
+            let connect = node.address.to_string();
+            let mut running =
+                program(&[command, "-r", "a", "b", "--connect", &connect]).spawn().unwrap();
+            wait_until("it waits for the node", || {
+                (asked.load(Ordering::Relaxed) == sets).then_some(())
+            });
+            signal(running.id(), "INT");
+            if again {
+                // The second one ends it at once. It may come while the first is not heard yet: then it is the first.
+                wait_until("it has ended", || {
+                    signal(running.id(), "INT");
+                    running.try_wait().unwrap()
+                });
+            }
+            let done = running.wait_with_output().unwrap();
+            let [printed, said] =
+                [done.stdout, done.stderr].map(|it| String::from_utf8(it).unwrap());
+            assert_eq!(done.status.code(), Some(130), "{command}: {said}");
+            match said.starts_with("interrupted: the node did not answer: ") {
+                true => {
+                    let told = format!("interrupted: the node did not answer: {told}");
+                    assert!(said.starts_with(&told), "{command}: {said}");
+                    assert_eq!(printed, out, "{command}: {said}");
+                }
+                false => {
+                    let which = told.split(';').next().unwrap();
+                    let told = format!("interrupted: ended at once, so {which}");
+                    assert!(again && said.starts_with(&told), "{command}: {said}");
+                }
+            }
+        }
     }
 }
 

@@ -14,11 +14,11 @@ use crate::connection::group::Member;
 use crate::error::ClientError;
 use crate::model::host_port::HostPort;
 use crate::pool::{NodeIdentity, PooledConnection};
-use crate::retry::deviations::{Rule, is_broken};
-use crate::retry::{Decision, ErrorClass, Idempotency, Reason, RetryPolicy};
+use crate::retry::{ErrorClass, Idempotency, Reason, RetryPolicy};
 use crate::rt;
 use crate::smart::Inner;
-use crate::smart::choice::tries::{Failed, Try, TryTime};
+use crate::smart::choice::progress::{End, Next, Progress};
+use crate::smart::choice::tries::{Failed, Try};
 use crate::smart::error::{At, CallError, Fate};
 use crate::smart::observer::Observed;
 use crate::smart::operations::entry::{Repeated, Written};
@@ -141,20 +141,20 @@ pub(in crate::smart) struct Round {
 
 /// Where a node is to be reached.
 #[derive(Debug, Clone)]
-struct Place {
+pub(super) struct Place {
     address: HostPort,
     /// The node that is meant; none: whichever is there.
     name: Option<String>,
 }
 
 impl Place {
-    fn of(target: &Target) -> Place {
+    pub(super) fn of(target: &Target) -> Place {
         let name = target.expected().map(str::to_owned);
         Place { address: target.address.clone(), name }
     }
 
     /// Whether this is where that node is to be reached. A seed may have become a node of a view meanwhile.
-    fn is_of(&self, target: &Target) -> bool {
+    pub(super) fn is_of(&self, target: &Target) -> bool {
         let name = self.name.as_deref();
         self.address == target.address && (name.is_none() || name == target.expected())
     }
@@ -167,6 +167,11 @@ impl Round {
         self.tried.push(Place { address: address.clone(), name: None });
     }
 
+    /// The next try is at this one once more.
+    pub(super) fn again_at(&mut self, target: &Target) {
+        self.again = Some(Place::of(target));
+    }
+
     /// A try at this one has failed.
     pub(in crate::smart) fn on_failed(&mut self, target: &Target) {
         if !self.has(target) {
@@ -176,93 +181,6 @@ impl Round {
 
     fn has(&self, target: &Target) -> bool {
         self.tried.iter().any(|place| place.is_of(target))
-    }
-}
-
-/// What the nodes said last that were tried in one call, or one search for a stream. One that does not let this client in may
-/// be mistaken, or not have heard of a new user: it is as good as down. What all say that can be reached is final.
-#[derive(Debug, Default)]
-pub(in crate::smart) struct Refusals(SmallVec<[(Place, Said); 4]>);
-
-#[derive(Debug)]
-enum Said {
-    /// It does not let this client in. Whether it had greeted: otherwise it may be anybody's.
-    Refused { error: ClientError, greeted: bool, node: String },
-    /// There is no room for another stream to it.
-    NoRoom { error: ClientError, node: String },
-    /// It cannot be reached, makes the login wait, or is of another network.
-    Unreachable,
-    /// It lets this client in, or may: it failed otherwise, or was slow.
-    Hope,
-}
-
-impl Refusals {
-    /// A try at this node has failed.
-    pub(in crate::smart) fn on_failed(
-        &mut self,
-        at: &Target,
-        error: &ClientError,
-        class: ErrorClass,
-    ) {
-        let said = match error {
-            ClientError::NoAccess { greeted, .. } => {
-                let (error, node) = (error.clone(), at.name.clone());
-                Said::Refused { error, greeted: *greeted, node }
-            }
-            ClientError::TooManyStreams { .. } => {
-                Said::NoRoom { error: error.clone(), node: at.name.clone() }
-            }
-            // Without an answer in time there was a connection.
-            _ if class == ErrorClass::TryDeadline => Said::Hope,
-            // It is none of the nodes that could let this client in, or has not looked at its secret: it is no hope for the
-            // others, which may be there again in a moment.
-            ClientError::OtherNetwork { .. }
-            | ClientError::LoginWaits { .. }
-            | ClientError::Resolve { .. }
-            | ClientError::Connect { .. }
-            | ClientError::NoDescriptor { .. }
-            | ClientError::Lost { .. } => Said::Unreachable,
-            _ => Said::Hope,
-        };
-        self.0.retain(|(other, _)| !other.is_of(at));
-        self.0.push((Place::of(at), said));
-    }
-
-    /// If none of these nodes may let this client in, the error to end with and the node that it is from: each has refused it, or cannot be reached, and
-    /// one has refused it after its greeting. One without a greeting may be another network's, at a stray address: that
-    /// counts only where all refuse.
-    pub(in crate::smart) fn verdict<'t>(
-        &self,
-        targets: impl IntoIterator<Item = &'t Target>,
-    ) -> Option<(String, ClientError)> {
-        let (mut met, mut unmet, mut all_refuse) = (None, None, true);
-        for target in targets {
-            match &self.0.iter().find(|(other, _)| other.is_of(target))?.1 {
-                Said::Refused { error, greeted: true, node } => met = Some((node, error)),
-                Said::Refused { error, greeted: false, node } => unmet = Some((node, error)),
-                Said::Unreachable => all_refuse = false,
-                Said::NoRoom { .. } | Said::Hope => return None,
-            }
-        }
-        let (node, error) = met.or(unmet.filter(|_| all_refuse))?;
-        Some((node.clone(), error.clone()))
-    }
-
-    /// If this client has no room for another stream at any of these nodes, the error and the node that it is of: each was
-    /// tried, and is like that, cannot be reached, or does not let the client in.
-    fn no_room<'t>(
-        &self,
-        targets: impl IntoIterator<Item = &'t Target>,
-    ) -> Option<(String, ClientError)> {
-        let mut told = None;
-        for target in targets {
-            match &self.0.iter().find(|(other, _)| other.is_of(target))?.1 {
-                Said::NoRoom { error, node } => told = Some((node.clone(), error.clone())),
-                Said::Refused { .. } | Said::Unreachable => (),
-                Said::Hope => return None,
-            }
-        }
-        told
     }
 }
 
@@ -313,6 +231,7 @@ impl Inner {
         }
     }
 
+    /// Try after try, until one succeeds or the policy gives up.
     async fn carry_out<T, F, Fut>(
         &self,
         plan: Plan<'_>,
@@ -323,132 +242,56 @@ impl Inner {
         F: Fn(Try) -> Fut,
         Fut: Future<Output = Result<T, ClientError>>,
     {
-        let policy = self.policy(plan.deadline)?;
-        let started_us = rt::now_us();
-        let elapsed = || Duration::from_micros(rt::now_us().saturating_sub(started_us));
-        let (mut round, mut attempts, mut fate) = (Round::default(), 0_u32, Fate::NotDone);
-        let mut refusals = Refusals::default();
-        // If it may have been executed.
-        let mut in_doubt = SmallVec::<[HostPort; 2]>::new();
-        // What a node said of a change that it has made.
-        let mut unconfirmed = None;
-        let counts_for = match plan.idempotency {
-            Idempotency::Read => None,
-            _ if is_broken(Rule::TryTime) => None,
-            _ if plan.begins_soon => Some(policy.try_deadline),
-            _ => Some(Duration::MAX),
-        };
+        let mut progress = Progress::begin(plan, self.policy(plan.deadline)?);
         let counts = (!plan.is_own).then_some(&self.counts);
         if let Some(counts) = counts {
             counts.call();
         }
         loop {
             let routing = self.topology.routing();
-            let Some(target) = self.choose(&routing, &plan, &mut round) else {
+            let Some(target) = self.choose(&routing, &plan, &mut progress.round) else {
                 return Err(CallError::Usage(String::from("there is no node to ask")));
             };
             if self.pool.is_closed() {
                 // Not at this node.
-                return Err(CallError::Closed(At { node: None, attempts, fate }));
+                return Err(CallError::Closed(progress.at(None)));
             }
-            attempts = attempts.saturating_add(1);
-            let at = |fate| At { node: Some(target.name.clone()), attempts, fate };
-            let is_preferred = routing.router.preferred(plan.shard).is_some_and(|index| {
-                routing.targets.get(index).is_some_and(|node| node.address == target.address)
-            });
+            let time = progress.begin_try();
             if let Some(counts) = counts {
-                counts.on_try(attempts, is_preferred);
+                counts.on_try(progress.attempts, routing.prefers(plan.shard, target));
             }
             if let Some(observed) = observed {
-                observed.on_try(&target.name, attempts);
+                observed.on_try(&target.name, progress.attempts);
             }
-            let patience = plan.try_deadline.unwrap_or(policy.try_deadline);
-            // The first try begins with the call.
-            let now_us = if attempts == 1 { started_us } else { rt::now_us() };
-            let waited = Duration::from_micros(now_us.saturating_sub(started_us));
-            let (patience, longest) = match plan.goes_on {
-                true => (Duration::MAX, Duration::MAX),
-                false => {
-                    let left = policy.total_deadline.saturating_sub(waited);
-                    (patience.min(left), left)
-                }
-            };
-            let (started_us, bytes) = (now_us, plan.bytes);
-            let time = TryTime { started_us, patience, longest, bytes, counts_for };
             let failed = match self.try_at(target, plan.place, time, try_once).await {
-                Ok((value, used)) => {
-                    let is_other = |other: &HostPort| *other != target.address;
-                    let maybe_twice = in_doubt.iter().any(is_other) && !is_broken(Rule::Maybe);
-                    return Ok(Served { value, used, attempts, maybe_twice, earlier: fate });
-                }
+                Ok((value, used)) => return Ok(progress.served(value, used, target)),
                 Err(failed) => failed,
             };
-            round.on_failed(target);
-            let idempotency = match failed.is_old && plan.needs_id && !is_broken(Rule::OldServers) {
-                true => Idempotency::Unguarded,
-                false => plan.idempotency,
-            };
-            let is_made = failed.error.server().is_some_and(|error| error.is_made);
-            let this = fate_of(failed.class, is_made, idempotency);
-            if this != Fate::NotDone && !in_doubt.contains(&target.address) {
-                in_doubt.push(target.address.clone());
-            }
-            fate = worse(fate, this);
             if let Some(counts) = counts {
                 counts.on_failure(failed.class);
             }
             if let Some(observed) = observed {
-                observed.on_failure(&target.name, attempts, failed.class, &failed.error);
+                let (class, error) = (failed.class, &failed.error);
+                observed.on_failure(&target.name, progress.attempts, class, error);
             }
-            if this == Fate::Unconfirmed {
-                unconfirmed = Some(failed.error.clone());
-            }
-            refusals.on_failed(target, &failed.error, failed.class);
-            let is_over = elapsed() >= policy.total_deadline || self.pool.is_closed();
-            let had_no_room = matches!(failed.error, ClientError::TooManyStreams { .. });
-            let refusal = match had_no_room {
-                true => refusals.no_room(&routing.targets),
-                false => refusals.verdict(&routing.targets),
-            };
-            let refusal = refusal.filter(|_| !is_over);
-            let random = rt::random_u64();
-            let mut decision = match refusal {
-                Some(_) => Decision::GiveUp(Reason::Final),
-                None => policy.decide(failed.class, attempts, elapsed(), idempotency, random),
-            };
-            if let Decision::RetryAfter { delay, other_node } = decision {
-                if !other_node {
-                    round.again = Some(Place::of(target));
-                }
-                // Where there was no room, no node was asked, and the next one may be at once.
-                self.pause(if had_no_room { Duration::ZERO } else { delay }).await;
-                if self.pool.is_closed() {
-                    return Err(CallError::Closed(at(fate)));
-                }
-                // It may have been a longer pause than planned.
-                if elapsed() >= policy.total_deadline {
-                    decision = Decision::GiveUp(Reason::Deadline);
-                }
-            }
-            if let Decision::GiveUp(reason) = decision {
-                if let Some(counts) = counts {
-                    counts.give_up(reason);
-                }
-                let mut at = at(fate);
-                let error = match refusal {
-                    Some((node, error)) => {
-                        at.node = Some(node);
-                        error
+            let end = match progress.on_failed(target, &routing, &failed, self.pool.is_closed()) {
+                Next::End(end) => end,
+                Next::TryAgain(delay) => {
+                    self.pause(delay).await;
+                    if self.pool.is_closed() {
+                        return Err(CallError::Closed(progress.at(Some(target))));
                     }
-                    None => failed.error,
-                };
-                // That says more than that the deadline has cut off the last try.
-                let error = match (error, unconfirmed) {
-                    (error @ ClientError::Server(_), _) | (error, None) => error,
-                    (_, Some(error)) => error,
-                };
-                return Err(final_error(error, at, reason));
+                    if !progress.is_late() {
+                        continue;
+                    }
+                    // It was a longer pause than planned.
+                    End { reason: Reason::Deadline, refusal: None }
+                }
+            };
+            if let Some(counts) = counts {
+                counts.give_up(end.reason);
             }
+            return Err(progress.error(end, target, failed));
         }
     }
 
@@ -568,73 +411,6 @@ pub(in crate::smart) fn final_error(error: ClientError, at: At, reason: Reason) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::OwnNetwork;
-
-    #[test]
-    fn what_all_say_that_can_be_reached_is_final_and_nothing_else() {
-        let at = |port| HostPort { host: String::from("127.0.0.1"), port };
-        let target = |port: u16| Target {
-            name: port.to_string(),
-            incarnation: None,
-            address: at(port),
-            is_live: true,
-            is_seed: false,
-            counts: Default::default(),
-        };
-        let all = [target(1), target(2), target(3)];
-        let (address, reason) = (String::new(), String::new());
-        let refused_by = |greeted| ClientError::NoAccess {
-            address: String::new(),
-            reason: String::new(),
-            code: None,
-            greeted,
-        };
-        let (refused, no_tls) = (refused_by(true), refused_by(false));
-        let ours = Box::new(OwnNetwork::named("a").unwrap());
-        let other =
-            ClientError::OtherNetwork { address: address.clone(), ours, theirs: "b".into() };
-        let down = ClientError::Connect { address: address.clone(), reason: reason.clone() };
-        let words = crate::error::ServerError::new(Some("too_many".into()), String::from("later"));
-        let full = ClientError::Server(words.clone());
-        let waits = ClientError::LoginWaits { address: address.clone(), error: Box::new(words) };
-        let lost = ClientError::Lost { address, reason };
-        let not_ready =
-            ClientError::Server(crate::error::ServerError::new(None, String::from("not ready")));
-        let unavailable = ErrorClass::Unavailable;
-        let mut refusals = Refusals::default();
-        let mut verdict = |port, error: &ClientError, class| {
-            refusals.on_failed(&target(port), error, class);
-            refusals.verdict(&all).is_some()
-        };
-        assert!(!verdict(1, &refused, unavailable), "the others were not asked");
-        assert!(!verdict(2, &down, unavailable), "nor was the third");
-        assert!(verdict(3, &lost, ErrorClass::FateUnknown));
-        // What a node says last counts.
-        assert!(!verdict(2, &not_ready, unavailable), "it lets this client in");
-        assert!(!verdict(2, &down, ErrorClass::TryDeadline), "it is slow");
-        assert!(verdict(2, &refused, unavailable));
-        assert!(verdict(1, &down, unavailable));
-        assert!(!verdict(2, &down, unavailable), "nobody refuses any more");
-        // Who makes the login wait has not looked at the secret; who is full may let it in.
-        assert!(!verdict(1, &waits, unavailable), "nobody refuses");
-        assert!(verdict(2, &refused, unavailable), "one refuses, and no other one gives hope");
-        assert!(!verdict(1, &full, unavailable), "it may let this client in");
-        assert!(!verdict(2, &down, unavailable), "nobody refuses any more");
-        assert!(!verdict(1, &down, unavailable), "nobody refuses any more");
-        // A stray address: the client's own nodes are only down.
-        assert!(!verdict(2, &other, unavailable), "it is of another network");
-        assert!(!verdict(2, &no_tls, unavailable), "it may be of another network");
-        assert!(!verdict(1, &no_tls, unavailable), "the third is down");
-        assert!(verdict(3, &no_tls, unavailable), "no node's certificate is believed");
-        assert!(verdict(3, &refused, unavailable));
-        assert!(verdict(1, &down, unavailable), "one that has greeted refuses");
-        assert!(!verdict(3, &down, unavailable), "the other may be anybody's");
-        refusals.on_failed(&target(2), &refused, unavailable);
-        // Only those count that there are now.
-        refusals.on_failed(&target(3), &not_ready, unavailable);
-        assert!(refusals.verdict(&all).is_none());
-        assert!(refusals.verdict(&all[..2]).is_some());
-    }
 
     #[test]
     fn a_write_that_another_node_may_have_made_too_is_told_as_such() {

@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 
-use super::call::{Refusals, final_error};
+use super::call::final_error;
 use super::own_writes::Freshness;
 use super::read_modes::newer_of;
+use super::refusals::Refusals;
+use super::tries::{Failed, Try, TryTime};
 use crate::connection::Use;
 use crate::error::ClientError;
 use crate::message::Fields;
 use crate::model::ids::Millis;
 use crate::model::path::Path;
 use crate::pool::NodeIdentity;
-use crate::retry::{Decision, ErrorClass, Idempotency, Reason, Sent};
+use crate::retry::{Decision, ErrorClass, Idempotency, Reason};
 use crate::rt;
 use crate::smart::Inner;
 use crate::smart::error::{At, CallError, Fate};
@@ -143,7 +145,9 @@ impl Inner {
             }
             // Of those that have not answered, whoever can be reached does not let this client in.
             let silent = asked.iter().filter(|target| !read.answered.contains(&target.name));
-            if let Some((node, error)) = refusal.or_else(|| refusals.verdict(silent)) {
+            let has_answers = !read.answered.is_empty();
+            let shut_out = || refusals.verdict_beside(has_answers, silent);
+            if let Some((node, error)) = refusal.or_else(shut_out) {
                 self.counts.give_up(Reason::Final);
                 let at = At { node: Some(node), ..at };
                 return Err(final_error(error, at, Reason::Final));
@@ -199,8 +203,7 @@ impl Inner {
                     read.has_own |= self.judge(path, &entry, &node) == Freshness::Enough;
                     read.newest = Some(newer_of(read.newest.take(), entry));
                 }
-                Err(error) => {
-                    let class = ErrorClass::of(&error, Sent::Maybe);
+                Err(Failed { error, class, .. }) => {
                     self.counts.on_failure(class);
                     if let Some(observed) = observed {
                         observed.on_failure(&target.name, attempt, class, &error);
@@ -227,36 +230,19 @@ impl Inner {
         target: &'t Target,
         path: &Path,
         (patience, longest): (Duration, Duration),
-    ) -> (&'t Target, Result<(Entry, NodeIdentity), ClientError>) {
-        let address = || target.address.to_string();
-        let begun_us = rt::now_us();
-        let waited = || Duration::from_micros(rt::now_us().saturating_sub(begun_us));
-        let asking = async {
-            let connecting = self.pool.get_named(&target.address, target.expected(), Use::Call);
-            let used = rt::timeout(patience, connecting).await.unwrap_or_else(|| {
-                let reason = format!("no connection within {patience:?}");
-                Err(ClientError::Connect { address: address(), reason })
-            })?;
-            let mut fields = Fields::at(path);
-            fields.u64("nchain", 1).bool("with_time", true);
-            let connection = used.connection();
-            let delay = connection.delay_of(fields.byte_len());
-            let patience = patience.saturating_add(delay).min(longest);
-            let [left, longest] = [patience, longest].map(|time| time.saturating_sub(waited()));
-            let asked = connection.request("get_value", &fields);
-            let reply = connection.while_arriving(left, longest, asked).await;
-            let reply = reply.unwrap_or_else(|| {
-                let reason = format!("no answer within {patience:?}");
-                Err(ClientError::Silent { address: address(), reason })
-            })?;
-            Ok((entry::entry_of(&reply, &target.name)?, used.identity().clone()))
+    ) -> (&'t Target, Result<(Entry, NodeIdentity), Failed>) {
+        let mut fields = Fields::at(path);
+        fields.u64("nchain", 1).bool("with_time", true);
+        let (started_us, bytes) = (rt::now_us(), fields.byte_len());
+        let time = TryTime { started_us, patience, longest, bytes, counts_for: None };
+        let ask = |this: Try| {
+            let fields = &fields;
+            async move {
+                let reply = this.request("get_value", fields).await?;
+                entry::entry_of(&reply, &target.name)
+            }
         };
-        target.counts.on_try();
-        let answer = asking.await;
-        match &answer {
-            Ok(_) => target.counts.on_answer(rt::now_us().saturating_sub(begun_us)),
-            Err(_) => target.counts.on_failure(),
-        }
-        (target, answer)
+        let answer = self.try_at(target, Use::Call, time, &ask).await;
+        (target, answer.map(|(entry, used)| (entry, used.identity().clone())))
     }
 }

@@ -15,9 +15,10 @@ use crate::connection::group::Member;
 use crate::error::ClientError;
 use crate::message::{Fields, Message};
 use crate::model::path::Path;
-use crate::retry::Reason;
+use crate::retry::{Reason, RetryPolicy};
 use crate::rt;
 use crate::smart::choice::call::final_error;
+use crate::smart::choice::tries::{Try, TryTime};
 use crate::smart::error::{At, CallError, Fate};
 use crate::smart::{Client, Inner};
 use crate::topology::Target;
@@ -260,22 +261,22 @@ impl Inner {
         target: &Target,
         path: &Path,
     ) -> Result<ReplyStream, ClientError> {
-        let patience = self.config.retry.try_deadline;
-        let address = || target.address.to_string();
-        let getting = self.pool.get_named(&target.address, target.expected(), Use::Stream);
-        let unreachable = || ClientError::Connect {
-            address: address(),
-            reason: format!("no connection within {patience:?}"),
-        };
-        let used = rt::timeout(patience, getting).await.unwrap_or_else(|| Err(unreachable()))?;
+        let RetryPolicy { try_deadline: patience, total_deadline, .. } = self.config.retry;
         let mut fields = Fields::at(path);
         fields.u64("nchain", 1).bool("with_time", true);
-        let beginning = used.connection().stream("conflicts", &fields);
-        let silent = || ClientError::Silent {
-            address: address(),
-            reason: format!("no list of conflicts within {patience:?}"),
+        let time = TryTime {
+            started_us: rt::now_us(),
+            patience,
+            longest: patience.max(total_deadline),
+            bytes: fields.byte_len(),
+            counts_for: None,
         };
-        rt::timeout(patience, beginning).await.unwrap_or_else(|| Err(silent()))
+        let begin = |this: Try| {
+            let fields = &fields;
+            async move { this.connection().stream("conflicts", fields).await }
+        };
+        let begun = self.try_at(target, Use::Stream, time, &begin).await;
+        begun.map(|(stream, _)| stream).map_err(|failed| failed.error)
     }
 }
 

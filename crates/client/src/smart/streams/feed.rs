@@ -16,7 +16,8 @@ use crate::pool::{NodeIdentity, PooledConnection};
 use crate::retry::{ErrorClass, RetryPolicy};
 use crate::rt;
 use crate::smart::Inner;
-use crate::smart::choice::call::{Plan, Refusals, Round};
+use crate::smart::choice::call::{Plan, Round};
+use crate::smart::choice::refusals::Refusals;
 use crate::smart::choice::tries::{Try, TryTime};
 use crate::smart::error::{At, CallError, Fate};
 

@@ -20,13 +20,10 @@ use std::collections::BTreeMap;
 use xxhash_rust::xxh64::xxh64;
 
 use crate::engine::{Engine, Outbox};
-use crate::model::chain::Chain;
-use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Incarnation, NodeIndex, Tick};
 use crate::model::invariant::OrBroken;
 use crate::model::seen::{Mark, Seen};
 use crate::model::tick_set::TickSet;
-use crate::model::value::Value;
 use crate::protocol::saved_state::{SavedEntry, SavedNode, SavedState};
 use crate::replica::across::{Answers, Knowledge};
 
@@ -106,16 +103,7 @@ impl Engine {
         for (node, tick) in &saved.chain {
             events.push(Event { node: self.saved_node(file, node)?, tick: *tick });
         }
-        let chain = Chain::from_events(events, saved.is_chain_cut);
-        let chain = chain.or_broken("an entry that was read from a file has 1 to 8 events");
-        let entry = Entry::new(&EntryParts {
-            value: saved.value.as_ref().map(Value::as_bytes),
-            chain: &chain,
-            tock: saved.tock,
-            origin: None,
-            time: None,
-            extra: &[],
-        });
+        let entry = saved.with_events(events);
         // With marks that are equal, only what asks for an event of a node that can make none is refused.
         let taken = self.take_entry(&saved.path, &entry, &Mark::default(), out);
         if taken.refused { Err(LoadError::Identity) } else { Ok(()) }
@@ -176,6 +164,7 @@ impl Engine {
 mod tests {
     use crate::engine::load::*;
     use crate::engine::{Config, Input};
+    use crate::model::entry::Entry;
     use crate::model::ids::{NodeId, NodeName};
     use crate::protocol::saved_state::{SavedRecord, SavedStateReader};
 

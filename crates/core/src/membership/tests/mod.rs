@@ -2,6 +2,7 @@
 
 mod crash;
 mod hostile;
+mod linked;
 mod names;
 mod net;
 mod restart;

@@ -66,6 +66,16 @@ fn extensions_that_would_change_on_the_way_keep_their_bytes() {
 }
 
 #[test]
+fn an_error_repeats_only_the_beginning_of_what_is_wrong() {
+    let digits = "7".repeat(1_000_000);
+    for text in [digits.clone(), format!(r#"{{"{digits}":1,"{digits}":2}}"#)] {
+        let said = value_from_text(&text).unwrap_err().to_string();
+        assert!(said.len() < 400, "{} bytes", said.len());
+        assert!(said.contains(&format!("{}…", &digits[..200])), "{said}");
+    }
+}
+
+#[test]
 fn nothing_is_changed_or_left_out_silently() {
     let error = |text: &str| value_from_text(text).unwrap_err().to_string();
     for text in [

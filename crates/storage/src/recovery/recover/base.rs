@@ -1,11 +1,12 @@
 //! What a start begins with: the newest good snapshot, or nothing, if the logs reach back to that.
 
 use crate::disk::{Disk, DiskEntry};
-use crate::error::StorageError;
+use crate::error::{StorageError, leads_nowhere};
 use crate::header::LogStart;
 use crate::log::LogReader;
 use crate::recover::files::Files;
 use crate::recover::{Owner, RecoverOptions};
+use crate::recovery::heads::lasting;
 use crate::recovery::moment::Cut;
 use crate::replay::Replay;
 use crate::snapshot::{Progress, SnapshotReader, read_snapshot_below};
@@ -15,7 +16,7 @@ pub(super) struct Base {
     pub(super) replay: Replay,
     /// The snapshot's number; logs from this on are to be read.
     pub(super) number: u64,
-    /// Newer ones that are damaged, and why.
+    /// Newer ones that are of no use, and why: damaged, another node's, or links that lead nowhere.
     pub(super) bad: Vec<(String, StorageError)>,
     /// Whether everything that there is was given up.
     pub(super) discarded: bool,
@@ -45,8 +46,20 @@ pub(super) fn find(
             }
             Ok(None) => {}
             // A disk that cannot be read may be readable again; that is for an operator to decide.
-            Err(error @ StorageError::Io { .. }) if !options.discard_damaged => return Err(error),
-            Err(error) if error.is_damage() => bad.push((entry.name.clone(), error)),
+            Err(error @ StorageError::Io { .. })
+                if !options.discard_damaged && !is_dead_link(&error) =>
+            {
+                return Err(error);
+            }
+            // If it is not this directory that is another node's, an older one has what is needed.
+            Err(error) if error.is_of_the_file() => {
+                let problem = lasting(disk, error)?;
+                if is_only_copy(files, *number, &problem) && !options.discard_damaged {
+                    let file = entry.name.clone();
+                    return Err(StorageError::OnlyCopy { file, problem: Box::new(problem) });
+                }
+                bad.push((entry.name.clone(), problem));
+            }
             Err(error) => return Err(error),
         }
     }
@@ -56,8 +69,38 @@ pub(super) fn find(
         Some((number, _)) if starts_empty(disk, *number)? => {
             Ok(Base { replay, number: *number, bad, discarded: false })
         }
-        first_log => Err(no_base(first_log, bad)),
+        first_log => {
+            let is_kept = |error: &StorageError| match error {
+                StorageError::OtherOwner { .. } => true,
+                StorageError::Io { .. } => !options.discard_damaged,
+                _ => false,
+            };
+            match bad.iter().position(|(_, error)| is_kept(error)) {
+                // Whoever has named a wrong directory must not be told to discard what is in it; and a disk may only not be
+                // mounted.
+                Some(place) => Err(bad.swap_remove(place).1),
+                None => Err(no_base(first_log, bad)),
+            }
+        }
     }
+}
+
+/// Whether a damaged snapshot may have what is nowhere else. A node begins a log before it makes the snapshot of the same number;
+/// where there is no such log, nor a later one, somebody put the snapshot there (`snapshot restore --into`), or the log before
+/// it broke off (the disk was full).
+fn is_only_copy(files: &Files, number: u64, problem: &StorageError) -> bool {
+    let is_damaged = matches!(
+        problem,
+        StorageError::Damaged { .. }
+            | StorageError::Incomplete { .. }
+            | StorageError::NotOne { .. }
+    );
+    is_damaged && !files.logs.is_empty() && files.logs.keys().all(|log| *log < number)
+}
+
+/// Whether a file is listed, and is a link that leads nowhere. It says nothing of the disk that the directory is on.
+fn is_dead_link(error: &StorageError) -> bool {
+    matches!(error, StorageError::Io { action: "open", source, .. } if leads_nowhere(source))
 }
 
 /// A snapshot's state; none if it is newer than the wanted moment.

@@ -128,6 +128,10 @@ impl<'a> Chain<'a> {
                     self.is_cut_off = true;
                     break;
                 }
+                Err(error) if self.is_lost_behind_moment(files, &error) => {
+                    self.is_cut_off = true;
+                    break;
+                }
                 Err(error) if self.options.discard_damaged && error.is_damage() => {
                     self.found.push(Warning::Discarded(Box::new(error)));
                     self.discarded = true;
@@ -137,6 +141,25 @@ impl<'a> Chain<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a log that is lost was begun behind the wanted moment, so that the end of the one before it is the state: the
+    /// snapshot of its number says when that was, and has nothing that is not in what was read.
+    fn is_lost_behind_moment(&self, files: &Files, error: &StorageError) -> bool {
+        let (Some(Cut::Behind { number, .. }), Some(Until::Time(time_ms)), Some(last)) =
+            (self.cut, self.options.until, &self.last)
+        else {
+            return false;
+        };
+        let is_end_read = error.file().is_some_and(|file| file != log_name(last.number));
+        if last.number != number || !is_end_read || !error.is_of_the_file() {
+            return false;
+        }
+        let Some(next) = files.snapshots.get(&(number + 1)) else { return false };
+        let opened = self.disk.open(&next.name).map_err(StorageError::io(&next.name, "open"));
+        opened.and_then(|source| SnapshotReader::new(&next.name, source)).is_ok_and(|next| {
+            next.header().time_ms > time_ms && self.replay.knows_as_much_as(next.knowledge())
+        })
     }
 
     /// The error of a log that is needed for the state of a moment, with which states there are. From `from` on, logs were read.

@@ -62,8 +62,8 @@ pub enum Warning {
         /// Which log.
         file: String,
     },
-    /// A snapshot is damaged, but an older one and the logs had everything.
-    #[error("{} (nothing is lost: the logs reach back to an older one; it is set aside)", .0.what())]
+    /// A snapshot is damaged, another node's, or a link that leads nowhere, but an older one and the logs had everything.
+    #[error("{} (nothing is lost: the logs reach back to an older one; it is set aside{})", .0.what(), aside(.0))]
     BadSnapshot(Box<StorageError>),
     /// A log that only the history needs is not what it was.
     #[error(
@@ -100,6 +100,48 @@ pub enum Warning {
         /// Its number.
         log: u64,
     },
+}
+
+/// Under which name a snapshot is set aside, and what to do with it.
+fn aside(error: &StorageError) -> String {
+    let Some(file) = error.file() else { return String::new() };
+    match error {
+        StorageError::OtherOwner { found_name, .. } => format!(
+            " as {file}{SET_ASIDE}: move it to where node {found_name} has its files, or remove it"
+        ),
+        StorageError::Io { .. } => format!(
+            " as {file}{SET_ASIDE}: if it is a symbolic link that leads nowhere, remove it; nobody needs it"
+        ),
+        _ => format!(" as {file}{SET_ASIDE}"),
+    }
+}
+
+impl Warning {
+    /// The same for whoever only reads a directory: it changes nothing there, and says what a start would do.
+    #[must_use]
+    pub fn for_reader(&self) -> String {
+        match self {
+            Self::BadSnapshot(error) => format!(
+                "{} (nothing is lost: the logs reach back to an older one; a node that starts with the directory sets it aside)",
+                error.what()
+            ),
+            Self::Unborn { file } => format!(
+                "{file}: it was being begun when the node or the machine stopped; a node that starts with the directory sets it \
+                 aside"
+            ),
+            Self::TornTail { file, offset, bytes } => format!(
+                "{file}: {} from byte {offset} on {}; a node that starts with the directory cuts {} off",
+                count_of(*bytes, "byte", "bytes"),
+                if *bytes == 1 {
+                    "is not whole: it was being written when the node or the machine stopped"
+                } else {
+                    "are not whole: they were being written when the node or the machine stopped"
+                },
+                if *bytes == 1 { "it" } else { "them" },
+            ),
+            other => other.to_string(),
+        }
+    }
 }
 
 /// A time in which a node does not surely know its state of a moment. Either it has logged nothing: the disk failed, or it did

@@ -205,6 +205,34 @@ fn members_that_the_node_has_no_link_to_are_named_with_what_to_do() {
     assert!(told["note"].as_str().unwrap().contains("n2, n3 and 7 more"), "{told}");
 }
 
+/// A node answers nothing more over it, and closes it seconds later only, for older clients.
+#[test]
+fn who_ends_its_own_connection_asks_nothing_more_over_it() {
+    let node = FakeNode::start(|request: &Message| match request.str("action") {
+        Some("auth_get") => {
+            vec![
+                Fields::new()
+                    .str("name", "joe")
+                    .str("role", "admin")
+                    .raw("chain", &chain(2, 1, None))
+                    .clone(),
+            ]
+        }
+        Some("auth_disconnect") => {
+            let mut reply = Fields::new();
+            reply.bool("changed", true).bool("own", true).bool("confirmed", true).u64("tock", 9);
+            reply.raw("chain", &chain(1, 10, None)).bin("disconnect", &[10; 16]);
+            vec![reply]
+        }
+        _ => vec![Fields::new().str("network", "plant").clone()],
+    });
+    let done = run(&node, &DISCONNECT);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert!(done.stdout.contains("are ended at fake, and end at the others"), "{done:?}");
+    // It was looked up before.
+    assert_eq!((node.count("auth_get"), node.count("auth_disconnect")), (1, 1));
+}
+
 /// The nodes themselves know it, from the moment at which the link is gone.
 #[test]
 fn connections_at_a_node_that_is_down_are_not_said_to_be_ended() {
@@ -234,6 +262,52 @@ fn connections_at_a_node_that_is_down_are_not_said_to_be_ended() {
     assert_eq!(told()["unreached"], serde_json::json!(["n2"]));
     let said = machine.ok(&disconnect[..7]);
     assert!(said.contains("no link to n2 (it is cut off or down)"), "{said}");
+}
+
+/// It is not missed before it has had its time to show itself; until then nobody says that it has confirmed anything.
+#[test]
+fn a_member_that_a_node_has_not_met_since_its_start_is_not_said_to_have_confirmed() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data").to_str().unwrap().to_owned();
+    let [joe, boss] = [("joe", "geheim12"), ("boss", "adminpw1")].map(|(name, secret)| {
+        let file = folder.path().join(name).to_str().unwrap().to_owned();
+        fs::write(&file, format!("{secret}\n")).unwrap();
+        file
+    });
+    let start = |more: &[&str]| {
+        let options = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+        NodeProcess::start("n1", &[&["run", "--data-dir", &data], &options[..], more].concat())
+    };
+    // A member without a data directory has no say in what is purged, and is a member.
+    let mut first = start(&[]);
+    let ok = |node: &NodeProcess, words: &[&str]| {
+        let done = cli(&[words, &["--connect", &node.client.to_string()]].concat());
+        assert_eq!(done.code, 0, "{words:?}: {done:?}");
+        done.stdout
+    };
+    ok(&first, &["user", "add", "boss", "--new-secret-file", &boss]);
+    ok(&first, &["user", "add", "joe", "--acl", "l", "--new-secret-file", &joe]);
+    ok(&first, &["auth", "on", "password"]);
+    let mut others = ["n2", "n3"].map(|name| NodeProcess::join(name, &[&first]));
+    let as_boss = ["--user", "boss", "--secret-file", &boss, "--json"];
+    let disconnect = [&["user", "disconnect", "joe"][..], &as_boss].concat();
+    let told =
+        |node: &NodeProcess| -> Json { serde_json::from_str(&ok(node, &disconnect)).unwrap() };
+    wait_until("all have confirmed it", || (told(&first)["confirmed"] == true).then_some(()));
+    let known = std::path::Path::new(&data).join("peers");
+    let is_written = || {
+        let text = fs::read_to_string(&known).unwrap_or_default();
+        ["n2", "n3"].iter().all(|name| text.contains(&format!(" {name}\n")))
+    };
+    wait_until("it knows both over a restart", || is_written().then_some(()));
+    others.iter_mut().for_each(NodeProcess::kill);
+    first.kill();
+    let again = start(&["--peer-wait", "0s"]);
+    let told = told(&again);
+    assert_eq!(
+        (&told["confirmed"], &told["unreached"]),
+        (&false.into(), &serde_json::json!(["n2", "n3"]))
+    );
 }
 
 #[test]

@@ -122,6 +122,7 @@ mod tests {
 
     use super::*;
     use crate::Chain;
+    use crate::credentials::Access;
     use crate::pool::{ConnectionPool, PoolConfig};
     use crate::rt::{self, TcpListener};
 
@@ -163,7 +164,7 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap().into();
             let node = rt::spawn(hears_of_it_meanwhile(listener));
-            let pool = ConnectionPool::new(PoolConfig::default());
+            let pool = ConnectionPool::new(PoolConfig::default(), Access::default());
             let used = pool.get(&address).await.unwrap();
             let event = Chain::of("maker", 3).newest;
             let (path, version) = ("k".parse().unwrap(), Version { tock: 7, event });

@@ -9,15 +9,13 @@ use xxhash_rust::xxh64::xxh64;
 use super::access::AccessPart;
 use crate::engine::Image;
 use crate::engine::load::SavedFile;
-use crate::model::chain::Chain;
 use crate::model::count::count_of;
-use crate::model::entry::{Entry, EntryParts};
+use crate::model::entry::Entry;
 use crate::model::ids::{Event, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
 use crate::model::invariant::OrBroken;
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
 use crate::model::tick_set::TickSet;
-use crate::model::value::Value;
 use crate::protocol::saved_state::{
     SavedEntry, SavedNode, SavedRecord, SavedState, SavedStateError, SavedStateProblem,
     SavedStateReader, UnusableEntry,
@@ -213,16 +211,7 @@ impl Reading {
             self.seen.insert(event);
             events.push(event);
         }
-        let chain = Chain::from_events(events, saved.is_chain_cut);
-        let chain = chain.or_broken("an entry that was read from a file has 1 to 8 events");
-        let entry = Entry::new(&EntryParts {
-            value: saved.value.as_ref().map(Value::as_bytes),
-            chain: &chain,
-            tock: saved.tock,
-            origin: None,
-            time: None,
-            extra: &[],
-        });
+        let entry = saved.with_events(events);
         self.tock = self.tock.max(saved.tock);
         let stays = |old: &Entry| entry.compare(old, &self.table).is_le();
         if !self.tree.get(saved.path.as_bytes()).is_some_and(stays) {

@@ -1,0 +1,79 @@
+//! Values of very many small parts: what they cost a node that tells them as JSON, and that nothing of them is lost.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use rmpv::Value;
+use serde_json::json;
+
+use super::asking::{ALONE, ask, get};
+use super::http;
+use crate::processes::{NodeProcess, PATIENCE, field};
+
+/// Parts of the value; as MessagePack each takes a byte, as JSON three.
+const PARTS: usize = 1_000_000;
+
+/// A node that has such a value at `big.value`, and its JSON.
+fn start() -> (NodeProcess, String) {
+    let node = NodeProcess::start("n1", &ALONE);
+    node.connect().set(&["big", "value"], Value::Array(vec![Value::Map(Vec::new()); PARTS]));
+    (node, format!("[{}]", vec!["{}"; PARTS].join(",")))
+}
+
+/// What all clients cost, bytes.
+fn client_memory(node: &NodeProcess) -> u64 {
+    let status = node.connect().call("status", &[]);
+    field(&field(&status, "client_memory").unwrap(), "used").unwrap().as_u64().unwrap()
+}
+
+#[test]
+fn who_reads_a_long_value_slowly_has_the_node_keep_the_value_and_not_its_text() {
+    let (node, text) = start();
+    let mut slow = TcpStream::connect(http(&node)).unwrap();
+    slow.set_read_timeout(Some(PATIENCE)).unwrap();
+    let host = http(&node);
+    write!(slow, "GET /v1/kv/big/value HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut answer = vec![0; 1_000];
+    slow.read_exact(&mut answer).unwrap();
+    // The rest is in no buffer of the system's either: it takes no more than a part.
+    let kept = client_memory(&node);
+    assert!((PARTS as u64..2 * PARTS as u64).contains(&kept), "{kept} bytes are kept");
+    slow.read_to_end(&mut answer).unwrap();
+    let answer = String::from_utf8(answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains(&format!("content-length: {}", text.len() + 1)), "{head}");
+    assert!(body.strip_suffix('\n') == Some(text.as_str()), "{} bytes", body.len());
+}
+
+#[test]
+fn a_long_value_is_told_whole_wherever_it_is_told_whole_and_elsewhere_its_beginning() {
+    let (node, text) = start();
+    let head = ask(http(&node), "HEAD", "/v1/kv/big/value").send();
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    assert_eq!(head.fields["content-length"], (text.len() + 1).to_string());
+    let value = format!("\"value\":{text},");
+    let tree = get(http(&node), "/v1/kv/big?tree");
+    assert!(tree.text().contains(&value) && tree.lines().len() == 1, "{} bytes", tree.body.len());
+    let mut events = ask(http(&node), "GET", "/v1/kv/big?watch&fetch").events();
+    assert_eq!(events.expect("entry")["value"].as_array().unwrap().len(), PARTS);
+    events.expect("uptodate");
+    let children = get(http(&node), "/v1/kv/big?children").json();
+    assert_eq!(children["items"][0]["start"], text[..200]);
+    assert_eq!(children["items"][0].get("value"), None);
+    assert_eq!(children["next"], json!(null));
+}
+
+#[test]
+fn an_error_repeats_only_the_beginning_of_a_long_integer() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    let write = ["--http-write", "--http-token-file", file.to_str().unwrap()];
+    let node = NodeProcess::start("n1", &[&ALONE[..], &write].concat());
+    let token = std::fs::read_to_string(&file).unwrap();
+    let put = ask(http(&node), "PUT", "/v1/kv/a").bearer(token.trim());
+    let refused = put.body("7".repeat(1_000_000)).send();
+    assert_eq!((refused.status, refused.code().as_str()), (400, "bad_request"));
+    assert!(refused.body.len() < 1_000, "{} bytes", refused.body.len());
+    assert!(refused.text().contains("7… is past 64 bits"), "{}", refused.text());
+}
