@@ -1,4 +1,4 @@
-//! Every command of README, docs/security.md, docs/http-api.md and of the examples in each `--help` is run as it is printed, on hosts that
+//! Every command of README, of the guides for operators in docs/ and of the examples in each `--help` is run as it is printed, on hosts that
 //! have the names and addresses that are printed there (network namespaces, see [`hosts`]): what a
 //! newcomer types works, and says what the text around it promises. A command that no test runs fails
 //! [`every_printed_command_is_run`].

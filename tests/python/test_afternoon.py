@@ -1,7 +1,7 @@
-"""A new user's afternoon, acted out from README alone: install the package on three machines, give them a key, start them,
+"""A new user's afternoon, acted out from README and the guides that it leads to: install the package on three machines, give them a key, start them,
 look at the page, live through a split, see the alert, set a conflict back, undo a wrong deletion, upgrade.
 
-What is typed is taken out of README, so that README cannot say anything else. Each machine is a copy of this system (an
+What is typed is taken out of them, so that they cannot say anything else. Each machine is a copy of this system (an
 overlay in memory) with a network of its own; only `systemctl`, `sudo` and `editor` are stand-ins there, because no service
 manager runs and nobody sits at a keyboard. It takes root, and a while, so it is run on request:
 
@@ -24,7 +24,8 @@ import pytest
 from page_browser import browser_at
 from playwright.sync_api import expect
 
-README = (nodes.REPOSITORY / "README.md").read_text()
+GUIDES = ["operating", "monitoring", "keys-and-users", "data"]
+READ = "".join((nodes.REPOSITORY / name).read_text() for name in ["README.md", *(f"docs/{guide}.md" for guide in GUIDES)])
 PACKAGE = re.compile(r"distkv-node_(\S+)_amd64\.deb")
 
 # What there is in place of a service manager: it starts the unit's node as the unit's user, and waits for READY.
@@ -84,8 +85,8 @@ sed -i "s/^#http-names = .*/http-names = [\\"$(cat /etc/name).example.org\\"]/" 
 
 
 def block(language: str, *parts: str) -> List[str]:
-    """The commands of the one block of README that has all of these parts, without prompts and comments."""
-    blocks = re.findall(rf"^```{language}\n(.*?)^```", README, re.M | re.S)
+    """The commands of the one block that has all of these parts, without prompts and comments."""
+    blocks = re.findall(rf"^```{language}\n(.*?)^```", READ, re.M | re.S)
     (found,) = [text for text in blocks if all(part in text for part in parts)]
     lines = found.replace("\\\n", "").splitlines()
     commands = [line.removeprefix("# ").split("  # ")[0].strip() for line in lines]
@@ -93,8 +94,8 @@ def block(language: str, *parts: str) -> List[str]:
 
 
 def words(text: str) -> str:
-    """A command that README has within a sentence, perhaps over two lines."""
-    assert text in " ".join(README.split()), f"README does not say {text!r} any more"
+    """A command that is printed within a sentence, perhaps over two lines."""
+    assert text in " ".join(READ.split()), f"no page says {text!r} any more"
     return text
 
 
@@ -245,7 +246,7 @@ def machines(hosts, tmp_path):  # pylint: disable=redefined-outer-name
 
 
 def install(machines, package: bytes) -> None:  # pylint: disable=redefined-outer-name
-    """README, "As a service": on the first machine, then on the others."""
+    """docs/operating.md, "As a service": on the first machine, then on the others."""
     commands = block("console", "systemctl enable --now distkv-node")
     first, *others = machines
 
@@ -365,7 +366,7 @@ def live_through_a_split(hosts, machines, playwright, watch, ticket, switch, clo
 
 
 def undo(n1, n2) -> None:
-    """README, "Snapshots": a colleague deletes too much; another machine's node is asked for what was."""
+    """docs/data.md, "Snapshots and history": a colleague deletes too much; another machine's node is asked for what was."""
     dry, real = block("sh", "distkv-node undo --below site --at 10m --dry-run")
     before = n1.run("distkv-node tree site")
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1))
@@ -379,7 +380,7 @@ def undo(n1, n2) -> None:
 
 
 def upgrade(machines, package: bytes) -> None:  # pylint: disable=redefined-outer-name
-    """README, "As a service"."""
+    """docs/operating.md, "As a service"."""
     commands = block("console", "wait --members 3 --timeout 60s")
     for machine in machines:
         before = machine.read("run/node.pid")

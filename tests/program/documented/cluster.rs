@@ -1,4 +1,4 @@
-//! README, "A real cluster" and on, and the examples of the commands that ask a running network.
+//! README, "A real cluster" and "Commands", and the examples of the commands that ask a running network.
 
 use super::stage::{Row, down, follow, hidden, run, run_to, until, up};
 

@@ -1,4 +1,4 @@
-//! Snapshots, logs and data directories: README's, and those of the help, where a node's data
+//! Snapshots, logs and data directories: those of docs/data.md, and of the help, where a node's data
 //! directory is `/var/lib/distkv` itself.
 
 use super::stage::{Row, down, follow, hidden, hidden_up, run, run_to, up};

@@ -1,4 +1,4 @@
-//! README, "Metrics and health".
+//! docs/monitoring.md, "Metrics and health".
 
 use super::stage::{Row, down, run, up};
 

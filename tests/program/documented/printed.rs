@@ -1,4 +1,4 @@
-//! The commands that README, the guide to security, the page of the HTTP API and each `--help` print.
+//! The commands that README, the guides for operators and each `--help` print.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -6,16 +6,23 @@ use std::process::Command;
 
 use super::processes::{PROGRAM, bench_program};
 
-/// README.
-const README: &str = include_str!("../../../README.md");
-/// For operators of secured networks.
-const SECURITY: &str = include_str!("../../../docs/security.md");
-/// For those who ask by HTTP.
-const HTTP_API: &str = include_str!("../../../docs/http-api.md");
+/// What a newcomer reads, and the guides that it leads to.
+const DOCUMENTS: [&str; 8] = [
+    include_str!("../../../README.md"),
+    include_str!("../../../docs/operating.md"),
+    include_str!("../../../docs/monitoring.md"),
+    include_str!("../../../docs/keys-and-users.md"),
+    include_str!("../../../docs/data.md"),
+    include_str!("../../../docs/coming-from-distkv.md"),
+    include_str!("../../../docs/security.md"),
+    include_str!("../../../docs/http-api.md"),
+];
+/// For those who change the program.
+const TESTING: &str = include_str!("../../../docs/testing.md");
 
 /// All commands of the programs that are printed, without the comments behind them, each once.
 pub fn commands() -> BTreeSet<String> {
-    let documents = [README, SECURITY, HTTP_API].into_iter().flat_map(typed);
+    let documents = DOCUMENTS.into_iter().flat_map(typed);
     let mut found: BTreeSet<String> = documents.filter(|c| is_ours(c)).collect();
     add_help(Path::new(PROGRAM), &[], &mut found);
     add_help(&bench_program(), &[], &mut found);
@@ -93,10 +100,11 @@ fn joined(lines: &[&str]) -> Vec<String> {
     found
 }
 
-/// The commands of README that are not this program's, and for each what is wrong with it, if
-/// anything is: what `cargo` is told to run must be there.
+/// The commands of README and of the page on tests that are not this program's, and for each what is wrong
+/// with it, if anything is: what `cargo` is told to run must be there.
 pub fn cargo_problems() -> Vec<(String, Option<String>)> {
-    let others = typed(README).into_iter().filter(|command| !is_ours(command));
+    let documents = [DOCUMENTS[0], TESTING].into_iter().flat_map(typed);
+    let others = documents.filter(|command| !is_ours(command));
     others.map(|command| (command.clone(), problem_of(&command))).collect()
 }
 

@@ -1,4 +1,4 @@
-//! README, "As a service" and scheduled snapshots, and the help of `start` and `config`.
+//! docs/operating.md, "As a service", scheduled snapshots, and the help of `start` and `config`.
 
 use super::stage::{Row, down, follow, hidden, hidden_up, parse, run};
 

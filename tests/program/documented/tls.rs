@@ -1,4 +1,4 @@
-//! TLS for clients: README's part on it, and the examples of `ticket` and `tunnel`.
+//! TLS for clients: docs/keys-and-users.md, and the examples of `ticket` and `tunnel`.
 
 use super::stage::{Row, follow, hidden, run, up};
 
@@ -11,7 +11,7 @@ pub const ROWS: &[Row] = &[
     ),
     // On its own machine a node takes plain text.
     hidden(0, "distkv-node set site.lamp true"),
-    // joe as README's part on users makes him, with a password.
+    // joe as docs/keys-and-users.md makes him, with a password.
     hidden(0, "distkv-node acl set lamps 'site.#' rwcdxen && distkv-node acl set lamps site xen"),
     hidden(0, "distkv-node user add joe --acl lamps --new-secret-file joe.secret"),
     hidden(0, "distkv-node user add boss --new-secret-file boss.secret"),
