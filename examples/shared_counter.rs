@@ -1,5 +1,5 @@
 //! A counter that many programs count up at once: each reads the number and its chain, and writes the next
-//! one only if nobody has written since. No lock.
+//! one only if nobody has written since; otherwise it tries again after a pause. No lock.
 //!
 //! Exact as long as all writers reach the same node: not over a split, nor when a node freezes for about two seconds or is
 //! killed, so that some of them go on at another one. Then two nodes can each take a next number; one is lost, and reported
@@ -12,7 +12,7 @@
 
 use std::error::Error;
 
-use distkv::client::{CallError, Client, ClientConfig, Fate, HostPort, PutOptions};
+use distkv::client::{Client, ClientConfig, Fate, HostPort, PutOptions, RetryPolicy};
 use distkv::model::path::Path;
 use distkv::rt;
 use distkv::testing::{TestCluster, block_on};
@@ -21,11 +21,17 @@ use distkv::testing::{TestCluster, block_on};
 const TASKS: u64 = 8;
 const EACH: u64 = 50;
 
-fn main() -> Result<(), Box<dyn Error>> {
+/// How often one step is tried. With the pauses, that is about half a minute.
+const ATTEMPTS: u32 = 40;
+
+/// An error that can go from task to task.
+type Failure = Box<dyn Error + Send + Sync>;
+
+fn main() -> Result<(), Failure> {
     block_on(run())
 }
 
-async fn run() -> Result<(), Box<dyn Error>> {
+async fn run() -> Result<(), Failure> {
     let given: Vec<String> = std::env::args().skip(1).collect();
     let cluster = if given.is_empty() { Some(TestCluster::start(3).await?) } else { None };
     let seeds = match &cluster {
@@ -47,7 +53,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
             for _ in 0..EACH {
                 conflicts += count_up(&client, &path).await?;
             }
-            Ok::<_, CallError>(conflicts)
+            Ok::<_, Failure>(conflicts)
         }));
     }
     let mut conflicts = 0;
@@ -65,9 +71,8 @@ async fn run() -> Result<(), Box<dyn Error>> {
 }
 
 /// Counts up by one; tells how often somebody else was quicker.
-async fn count_up(client: &Client, path: &Path) -> Result<u64, CallError> {
-    let mut conflicts = 0;
-    loop {
+async fn count_up(client: &Client, path: &Path) -> Result<u64, Failure> {
+    for attempt in 1..=ATTEMPTS {
         let entry = client.get_entry(path).await?.filter(|entry| entry.value.is_some());
         let (number, options) = match &entry {
             Some(entry) => {
@@ -79,12 +84,15 @@ async fn count_up(client: &Client, path: &Path) -> Result<u64, CallError> {
             None => (0, PutOptions::new().must_be_new()),
         };
         match client.put_with(path, &(number + 1), &options).await {
-            Ok(_) => return Ok(conflicts),
-            Err(error) if error.is_precondition() && error.fate() == Fate::NotDone => {
-                conflicts += 1;
-            }
+            Ok(_) => return Ok(u64::from(attempt) - 1),
+            Err(error) if error.is_precondition() && error.fate() == Fate::NotDone => {}
             // Of unknown fate, an earlier try of this call may have counted: to go on could count twice.
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         }
+        // Somebody was there first, or the node that was asked has not heard of that version yet. That lasts as long as a split:
+        // the pauses grow, up to a second. A part of them is random, so that those who were refused together do not come back
+        // together.
+        rt::sleep(RetryPolicy::default().delay(attempt, rt::random_u64())).await;
     }
+    Err(format!("{path} was not counted: refused {ATTEMPTS} times").into())
 }

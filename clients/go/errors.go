@@ -16,12 +16,14 @@ var (
 	// ErrDenied, an ErrRefused: the user may not do this, or no node lets the client in: each refused it, or could not be
 	// reached, and its Code is "no_access"; or "plaintext_login", where the client itself sends no secret in plain text.
 	ErrDenied = errors.New("denied")
-	// ErrPrecondition, an ErrRefused: somebody was there first. If it is an ErrFateUnknown, too, that may have been an earlier
-	// try of this call: who reads anew and does it once more then may do it twice. So ask for ErrFateUnknown first.
+	// ErrPrecondition, an ErrRefused: somebody was there first, or the node that was asked has not heard of that version yet (see
+	// ErrChanged). If it is an ErrFateUnknown, too, it may have been an earlier try of this call: who reads anew and does it once
+	// more then may do it twice. So ask for ErrFateUnknown first.
 	ErrPrecondition = errors.New("a precondition did not hold")
 	// ErrExists, an ErrPrecondition: IfNew, and there is a value.
 	ErrExists = errors.New("there is a value")
-	// ErrChanged, an ErrPrecondition: IfVersion, and it is another version or none.
+	// ErrChanged, an ErrPrecondition: IfVersion, and it is another version or none. Somebody was there first, or the node that was
+	// asked has not heard of that version yet (a split: wait and try again).
 	ErrChanged = errors.New("it is another version")
 	// ErrValueChanged, an ErrPrecondition: IfValue, and it is another value.
 	ErrValueChanged = errors.New("it is another value")

@@ -193,7 +193,7 @@ func inPlaintext(where address, method string) *tryError {
 }
 
 // logIn logs in right after the greeting. Where the node does not take the secret of a ticket in a file, and that has another one
-// now, it logs in with that.
+// now, or gets one soon after a node had taken the old one, it logs in with that.
 func (c *conn) logIn(ctx context.Context, config *Config, told greeting) *tryError {
 	if config.own == nil {
 		return c.logInAs(ctx, config, config.Login, told)
@@ -202,9 +202,16 @@ func (c *conn) logIn(ctx context.Context, config *Config, told greeting) *tryErr
 	err := c.logInAs(ctx, config, login, told)
 	// A node makes those wait who come with a secret that was replaced, too: it need not have looked at it.
 	if err != nil && (err.isOfSecret || err.waits) {
-		if other := config.own.otherThan(login); other != nil {
-			return c.logInAs(ctx, config, other, told)
+		other := config.own.otherThan(ctx, login)
+		switch {
+		case other != nil:
+			login, err = other, c.logInAs(ctx, config, other, told)
+		case ctx.Err() != nil:
+			return gaveUp(ctx, c.name)
 		}
+	}
+	if err == nil {
+		config.own.onTaken(login)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package distkv
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -272,21 +273,147 @@ func TestATicketsFileIsReadAtMostOnceASecond(t *testing.T) {
 	}
 	own := config.own
 	first := own.now()
-	if own.otherThan(first) != nil {
+	if own.otherThan(t.Context(), first) != nil {
 		t.Error("it has no other one")
 	}
 	write(t, file, userTicket(newSecret, nil))
-	if own.readAt = now(); own.otherThan(first) != nil {
+	if own.readAt = now(); own.otherThan(t.Context(), first) != nil {
 		t.Error("it was read again")
 	}
 	own.readAt -= ticketReadEvery
-	if other := own.otherThan(first); other == nil || other.secret() != newSecret || own.now() != other || own.changedAt() == 0 {
+	if other := own.otherThan(t.Context(), first); other == nil || other.secret() != newSecret || own.now() != other || own.changedAt() == 0 {
 		t.Error(other)
 	}
 	write(t, file, userTicket("a third one", nil))
-	if other := own.otherThan(first); other == nil || other.secret() != newSecret || own.otherThan(other) != nil {
+	if other := own.otherThan(t.Context(), first); other == nil || other.secret() != newSecret || own.otherThan(t.Context(), other) != nil {
 		t.Error("what is known is not read again")
 	}
+}
+
+// readAgain has the file read so from now on; read: how it is read.
+func readAgain(own *ownLogin, pauses []time.Duration, how func(read func() *Login) *Login) {
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	read := own.reread
+	own.pauses, own.reread = pauses, func() *Login { return how(read) }
+}
+
+func TestASecretThatIsReplacedJustAfterTheConnectionsAreEndedIsTaken(t *testing.T) {
+	for _, waits := range []string{"", oldSecret} {
+		t.Run(waits, func(t *testing.T) {
+			g, file, client := clientByFile(t, "s1", "s2")
+			for _, node := range g.nodes {
+				node.tell(func() { node.script = watchedFrom })
+			}
+			watch := openWatch(t, client, MustPath("a"), nil)
+			collect(t, watch, is[UpToDate])
+			var reads atomic.Int64
+			readAgain(client.config.own, ticketReadPauses[:], func(read func() *Login) *Login {
+				found := read()
+				if reads.Add(1) == 2 {
+					write(t, file, userTicket(newSecret, nil))
+				}
+				return found
+			})
+			g.waits.Store(waits)
+			g.right.Store(newSecret)
+			for _, node := range g.nodes {
+				node.hangUp()
+			}
+			collect(t, watch, is[Resumed])
+			for _, node := range g.nodes {
+				path := preferredPath(t, client, node.name)
+				var found []string
+				until(t, func() bool {
+					_, err := client.Get(t.Context(), path, nil)
+					found = (&guards{nodes: []*scripted{node}}).secrets()
+					return err == nil && found[len(found)-1] == newSecret
+				})
+				// By one for all that are refused, and on the connection that was refused.
+				if len(found) > 3 {
+					t.Errorf("%s: %q", node.name, found)
+				}
+			}
+			if count := reads.Load(); count != 3 {
+				t.Error(count)
+			}
+		})
+	}
+}
+
+// watchedFrom is a script: there is nothing to see, and it goes on.
+func watchedFrom(request message) any {
+	if request.text("action") == "watch" {
+		return several{{"state": "start", "wseq": 1}, {"state": "uptodate", "wseq": 2}}
+	}
+	return fields{"value": "there", "tock": 1}
+}
+
+func TestASecretThatWasGoodIsWaitedForOnceAndAnyOtherNotAtAll(t *testing.T) {
+	config := Config{Ticket: "@" + ticketIn(t)}
+	if err := config.withTicket(); err != nil {
+		t.Fatal(err)
+	}
+	own, reads := config.own, 0
+	readAgain(own, []time.Duration{1, 1, 1}, func(read func() *Login) *Login { reads++; return read() })
+	first := own.now()
+	readsOf := func(ctx context.Context, expected int) {
+		t.Helper()
+		reads = 0
+		aSecondLater(own)
+		if other := own.otherThan(ctx, first); other != nil || reads != expected {
+			t.Error(other, reads)
+		}
+	}
+	readsOf(t.Context(), 1)
+	own.onTaken(first)
+	readsOf(t.Context(), 4)
+	readsOf(t.Context(), 1)
+	own.onTaken(&Login{User: "ann", Method: "password"})
+	readsOf(t.Context(), 1)
+	// A node lets the client in after all. It is waited for in half of the time that the login may take.
+	own.onTaken(first)
+	own.pauses = []time.Duration{time.Hour}
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+	defer cancel()
+	readsOf(ctx, 1)
+	if ctx.Err() != nil {
+		t.Error("no time is left")
+	}
+}
+
+func TestWhoWaitsForASecretHoldsUpNeitherOtherNodesNorTheEnd(t *testing.T) {
+	g, file := guarding("s1", "s2"), ticketIn(t)
+	second := &scripted{name: "s2", asksLogin: true} // It lets all in.
+	g.nodes[1] = second
+	config := quick()
+	config.Ticket, config.Pool.ConnectTimeout, config.Retry.TryDeadline, config.Retry.TotalDeadline = "@"+file, 8*time.Hour, time.Hour, time.Hour
+	client := guardedClient(t, g, config)
+	paths := []Path{preferredPath(t, client, "s1"), preferredPath(t, client, "s2")}
+	hasRead := make(chan struct{}, 8)
+	readAgain(client.config.own, []time.Duration{time.Hour}, func(func() *Login) *Login { hasRead <- struct{}{}; return nil })
+	g.right.Store(newSecret)
+	g.nodes[0].hangUp()
+	ended := make(chan error, 1)
+	go func() {
+		var err error
+		for err == nil { // Under a call, the connection may be lost, and another node answers.
+			_, err = client.Get(context.WithoutCancel(t.Context()), paths[0], nil)
+		}
+		ended <- err
+	}()
+	<-hasRead
+	accepted := len(second.actions("auth"))
+	second.hangUp()
+	until(t, func() bool {
+		// A call that loses its connection may go on to the node that is waited for.
+		_, err := client.Get(t.Context(), paths[1], &GetOptions{Timeout: time.Second})
+		return err == nil && len(second.actions("auth")) > accepted
+	})
+	now, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = client.Close(now)
+	wantError(t, <-ended, ErrClosed)
 }
 
 func TestANodeThatMakesTheOldSecretWaitIsAskedWithTheNewOne(t *testing.T) {
@@ -348,7 +475,7 @@ func TestWhatIsGivenBesideATicketIsNotReplaced(t *testing.T) {
 	}
 	// The ticket's CA does not count where another one was given.
 	write(t, file, userTicket("another", fields{"ca": slices.Repeat([]byte{1}, 32)}))
-	if found := other.own.otherThan(other.own.now()); found == nil || found.secret() != "another" {
+	if found := other.own.otherThan(t.Context(), other.own.now()); found == nil || found.secret() != "another" {
 		t.Error(found)
 	}
 }
@@ -362,7 +489,7 @@ func TestATicketsFileIsFoundAgainFromAnotherFolder(t *testing.T) {
 	}
 	t.Chdir(t.TempDir())
 	write(t, file, userTicket(newSecret, nil))
-	if other := config.own.otherThan(config.own.now()); other == nil {
+	if other := config.own.otherThan(t.Context(), config.own.now()); other == nil {
 		t.Error("it is not found")
 	}
 	if _, err := os.Stat(filepath.Base(file)); !errors.Is(err, os.ErrNotExist) {

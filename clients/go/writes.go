@@ -160,7 +160,8 @@ func (o *PutOptions) headUntil(b body, end instant) []byte {
 
 // Put writes a value: whatever [As] reads, or a [Value] as it is.
 //
-// An [ErrFateUnknown]: it may have been made; an [ErrPrecondition] that is none: somebody was there first.
+// An [ErrFateUnknown]: it may have been made; an [ErrPrecondition] that is none: somebody was there first, or the node that
+// was asked has not heard of that version yet.
 func (c *Client) Put(ctx context.Context, path Path, value any, options *PutOptions) (Written, error) {
 	encoded, err := Encode(value)
 	if err != nil {

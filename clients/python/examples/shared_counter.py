@@ -6,15 +6,18 @@ as a conflict.
 """
 
 import asyncio
+import random
 import sys
 
 from distkv_client import Client, Fate, PreconditionError
 
 WRITERS, TURNS = 4, 25
+ATTEMPTS = 40
+"""Of one step; with the pauses, that is about half a minute."""
 
 
 async def add_one(client: Client) -> None:
-    while True:
+    for attempt in range(ATTEMPTS):
         entry = await client.entry("counter")
         try:
             if entry is None or entry.deleted:
@@ -26,7 +29,11 @@ async def add_one(client: Client) -> None:
             if error.fate is not Fate.NOT_DONE:
                 # An earlier try of this call may have counted: to go on could count twice.
                 raise
-            # Somebody was there first.
+        # Somebody was there first, or the node that was asked has not heard of that version yet. That lasts as long as
+        # a split: the pauses grow, up to a second. They differ, so that those who were refused together do not come
+        # back together.
+        await asyncio.sleep(random.uniform(0.5, 1) * min(0.01 * 2**attempt, 1))
+    raise TimeoutError(f"not counted: refused {ATTEMPTS} times")
 
 
 async def write(seeds: tuple[str, ...]) -> None:

@@ -15,7 +15,7 @@ mod reading;
 mod shared;
 mod shut_out;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod writing;
 
 use std::pin::pin;
@@ -180,7 +180,7 @@ impl Connection {
         tasks.spawn(writer.run(Arc::clone(&shared)));
         let connection = Connection { shared, outgoing };
         if let Some(login) = options.access.login() {
-            let login = login.run(&connection, may_send_secrets);
+            let login = login.run(&connection, may_send_secrets, options.connect_timeout);
             let logged_in = rt::timeout(options.connect_timeout, login).await;
             let result = logged_in.unwrap_or_else(|| {
                 let reason = format!("no answer to the login within {:?}", options.connect_timeout);

@@ -143,8 +143,9 @@ impl Access {
     }
 
     /// The same, where the ticket was read from this file ([`read_ticket_file`](crate::read_ticket_file)). Where a node does not
-    /// take the secret, the file is read again, at most once a second: if it has another one for the same user, network and CA by
-    /// then, the client logs in with that at once, and from then on. Where the ticket has a client certificate, another one for the
+    /// take the secret, the file is read again: if it has another one for the same user, network and CA by then, the client logs in
+    /// with that at once, and from then on. Where a node had taken the secret before, it is read for up to a second before the
+    /// client counts as refused; otherwise once, and at most once a second. Where the ticket has a client certificate, another one for the
     /// same network and CA is taken for new connections, once the file has changed. Nothing else of it is taken over.
     ///
     /// # Errors

@@ -67,7 +67,7 @@ pub use crate::model::host_port::{AddressError, HostPort};
 pub use crate::model::path::{Element, Path, PathBuilder, PathError};
 pub use crate::model::shard::{SHARD_COUNT, shard_of};
 pub use crate::model::value::{Value, ValueError};
-pub use crate::rt::block_on;
+pub use crate::rt::{block_on, sleep};
 pub use chain::{Chain, ChainEvent};
 pub use connection::{Connection, Options, OwnNetwork, ReplyStream, ShutOut, StreamEvent};
 pub use credentials::Access;

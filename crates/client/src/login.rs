@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 #[cfg(feature = "tls")]
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use distkv_model::value::Reader;
 #[cfg(feature = "tls")]
@@ -150,14 +151,9 @@ impl Login {
         return 0;
     }
 
-    /// What to log in with instead, where a node has not taken this secret.
-    #[cfg(feature = "tls")]
-    async fn other_than(&self, refused: &Login) -> Option<Login> {
-        self.file.as_ref()?.other_than(refused).await
-    }
-
-    /// Logs in. `may_send_secrets`: whether what is sent comes to nobody else, or that does not matter. Where the node does not
-    /// take the secret of a ticket in a file, and that has another one now, it logs in with that.
+    /// Logs in. `may_send_secrets`: whether what is sent comes to nobody else, or that does not matter. `time`: how long it may
+    /// take. Where the node does not take the secret of a ticket in a file, and that has another one now, or gets one soon after
+    /// a node had taken the old one, it logs in with that.
     ///
     /// # Errors
     /// [`ClientError::NoAccess`], [`ClientError::LoginWaits`], and whatever can happen to a connection.
@@ -165,16 +161,29 @@ impl Login {
         &self,
         connection: &Connection,
         may_send_secrets: bool,
+        time: Duration,
     ) -> Result<(), ClientError> {
-        let login = self.current();
-        let ended = login.run_once(connection, may_send_secrets).await;
         #[cfg(feature = "tls")]
-        if ended.as_ref().is_err_and(is_of_secret)
-            && let Some(other) = self.other_than(&login).await
-        {
-            return other.run_once(connection, may_send_secrets).await;
+        if let Some(file) = &self.file {
+            let began = rt::now();
+            let left =
+                || time.saturating_sub(Duration::from_millis(rt::now().saturating_sub(began)));
+            let mut login = file.login();
+            let mut ended = login.run_once(connection, may_send_secrets).await;
+            if ended.as_ref().is_err_and(is_of_secret)
+                && let Some(other) = file.other_than(&login, left()).await
+            {
+                ended = other.run_once(connection, may_send_secrets).await;
+                login = other;
+            }
+            if ended.is_ok() && login.is_needed(connection.greeting()) {
+                file.on_taken(&login);
+            }
+            return ended;
         }
-        ended
+        #[cfg(not(feature = "tls"))]
+        let _ = time;
+        self.run_once(connection, may_send_secrets).await
     }
 
     async fn run_once(

@@ -1,5 +1,6 @@
 //! Whose answer a read takes.
 
+mod majorities;
 mod own_writes;
 mod silent_nodes;
 

@@ -10,8 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"math/rand/v2"
 	"os"
 	"sync"
+	"time"
 
 	distkv "distkv.example/client"
 )
@@ -19,7 +21,9 @@ import (
 const writers, turns = 4, 25
 
 func addOne(ctx context.Context, client *distkv.Client, path distkv.Path) error {
-	for {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		next, options := 1, &distkv.PutOptions{IfNew: true}
 		entry, err := client.Entry(ctx, path, nil)
 		if err == nil && !entry.Deleted {
@@ -36,7 +40,13 @@ func addOne(ctx context.Context, client *distkv.Client, path distkv.Path) error 
 		if !errors.Is(err, distkv.ErrPrecondition) || errors.Is(err, distkv.ErrFateUnknown) {
 			return err
 		}
-		// Somebody was there first.
+		// Somebody was there first, or the node that was asked has not heard of that version yet. That lasts as long as a split:
+		// the pauses grow, and differ, so that those who were refused together do not come back together.
+		select {
+		case <-time.After(pause/2 + rand.N(pause/2)):
+		case <-ctx.Done():
+			return fmt.Errorf("%v was not counted in time: %w", path, err)
+		}
 	}
 }
 

@@ -89,10 +89,11 @@ class Connection(asyncio.BufferedProtocol):
         Raises a :class:`~distkv_client.errors.TryError`; nothing is left behind then, also if cancelled.
         """
         loop = asyncio.get_running_loop()
+        until = loop.time() + config.connect_timeout
         tls = access.tls
         connection: Connection | None = None
         try:
-            async with asyncio.timeout(config.connect_timeout):
+            async with asyncio.timeout_at(until):
                 session = None
                 if tls is not None:
                     tls.renew()
@@ -102,7 +103,7 @@ class Connection(asyncio.BufferedProtocol):
                     session = Session(tls.context, address.host, tls)
                 connection = cls(address, loop, session)
                 await dial(connection, address, loop, config.connect_timeout)
-                await connection._begin(config, access, network)
+                await connection._begin(config, access, network, until)
                 return connection
         except TimeoutError:
             error: TryError = ConnectError(
@@ -121,7 +122,7 @@ class Connection(asyncio.BufferedProtocol):
             raise ConnectError(f"cannot connect to {address}: {error}") from error
         raise error
 
-    async def _begin(self, config: PoolConfig, access: Access, network: Network) -> None:
+    async def _begin(self, config: PoolConfig, access: Access, network: Network, until: float) -> None:
         assert self._greeting is not None
         greeting = await greeted(self.address, self._greeting)
         self._greeting = None
@@ -130,7 +131,7 @@ class Connection(asyncio.BufferedProtocol):
         self.name = greeting.node
         self.window = window_of(greeting, config.window)
         self._write(settings_of(greeting, self.window))
-        await log_in(self, access, greeting)
+        await log_in(self, access, greeting, until)
         await learn_identity(self)
         network.settle(self.address, greeting.network)
 

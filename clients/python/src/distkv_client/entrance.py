@@ -3,7 +3,6 @@ having a key; then it asks who the node is."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
@@ -56,8 +55,9 @@ def settings_of(greeting: Greeting, window: int | None) -> bytes:
     return encode(settings)
 
 
-async def log_in(connection: Connection, access: Access, greeting: Greeting) -> None:
-    """Logs in, if the node asks for it, or the client knows it by its key.
+async def log_in(connection: Connection, access: Access, greeting: Greeting, until: float) -> None:
+    """Logs in, if the node asks for it, or the client knows it by its key. `until`: when that must have ended, by the
+    loop's clock.
 
     Raises :class:`~distkv_client.errors.NoAccessError`, :class:`~distkv_client.errors.LoginWaitError`, and what can
     happen to a connection.
@@ -68,13 +68,14 @@ async def log_in(connection: Connection, access: Access, greeting: Greeting) -> 
     for is_last in (False, True):
         try:
             await _log_in_as(login, connection, access, greeting)
+            access.on_taken(login)
             return
         except ServerError as error:
             refusal = _refusal(error, login, connection)
             if refusal is None:
                 raise
             # A node makes those wait who come with a secret that was replaced, too: it need not have looked at it.
-            other = None if is_last else access.other_than(login, asyncio.get_running_loop().time())
+            other = None if is_last else await access.other_than(login, until)
             if other is None:
                 raise refusal from error
             login = other

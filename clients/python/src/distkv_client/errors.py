@@ -203,8 +203,9 @@ class DeniedError(RefusedError):
 
 
 class PreconditionError(RefusedError):
-    """A precondition of a write did not hold: somebody was there first. That may have been an earlier try of this call,
-    if `fate` is not :attr:`Fate.NOT_DONE`: who reads anew and does it once more then may do it twice."""
+    """A precondition of a write did not hold: somebody was there first, or the node that was asked has not heard of
+    that version yet (a split: wait and try again). It may have been an earlier try of this call, if `fate` is not
+    :attr:`Fate.NOT_DONE`: who reads anew and does it once more then may do it twice."""
 
 
 class ExistsError(PreconditionError):
@@ -212,7 +213,7 @@ class ExistsError(PreconditionError):
 
 
 class ChangedError(PreconditionError):
-    """`if_version`, and it is another version (`chain_mismatch`) or none (`is_new`)."""
+    """`if_version`, and it is another version (`chain_mismatch`) or none (`is_new`) at the node that was asked."""
 
 
 class ValueChangedError(PreconditionError):

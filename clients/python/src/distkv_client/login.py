@@ -83,9 +83,15 @@ class Access:
         """Since when that is so, by the loop's clock."""
         return float("-inf") if self.own is None else self.own.since
 
-    def other_than(self, refused: Login, now: float) -> Login | None:
-        """What to log in with instead, where a node has not taken this login; none if there is nothing else."""
-        return None if self.own is None else self.own.other_than(refused, now)
+    async def other_than(self, refused: Login, until: float) -> Login | None:
+        """What to log in with instead, where a node has not taken this login; none if there is nothing else. `until`:
+        when the login must have ended, by the loop's clock."""
+        return None if self.own is None else await self.own.other_than(refused, until)
+
+    def on_taken(self, login: Login) -> None:
+        """A node has taken this login."""
+        if self.own is not None:
+            self.own.on_taken(login)
 
 
 def secret_for(login: Login, method: str) -> str | None:

@@ -9,12 +9,16 @@ use crate::rt::{TcpListener, TcpStream};
 use crate::splitter::Splitter;
 
 /// The node's side of one connection.
-struct Node {
+pub(crate) struct Node {
     stream: TcpStream,
     splitter: Splitter,
 }
 
 impl Node {
+    pub(crate) fn new(stream: TcpStream) -> Node {
+        Node { stream, splitter: Splitter::new() }
+    }
+
     async fn send(&mut self, fields: &Fields) {
         self.stream.write_all(&fields.encode()).await.unwrap();
     }
@@ -35,10 +39,44 @@ impl Node {
     }
 
     async fn greet(&mut self) {
-        let mut greeting = Fields::new();
-        greeting.u64("seq", 0).raw("version", b"\x93\x00\x41\x00").str("node", "n1");
-        self.send(greeting.u64("tick", 1).u64("tock", 2).u64("qlen", 10)).await;
+        self.send(&greeting()).await;
     }
+
+    /// Greets as a node on which clients must log in.
+    #[cfg(feature = "tls")]
+    pub(crate) async fn greet_and_ask(&mut self) {
+        self.send(greeting().raw("auth", b"\x91\xa5token")).await;
+    }
+
+    /// The number of the next login, and its secret; none at the end.
+    #[cfg(feature = "tls")]
+    pub(crate) async fn receive_login(&mut self) -> Option<(u64, String)> {
+        loop {
+            let message = self.receive().await?;
+            if message.str("action") == Some("auth") {
+                return Some((message.u64("seq")?, message.str("secret")?.to_owned()));
+            }
+        }
+    }
+
+    /// Refuses a login with this code, or lets the client in.
+    #[cfg(feature = "tls")]
+    pub(crate) async fn answer_login(&mut self, seq: u64, refusal: Option<&str>) {
+        match refusal {
+            Some(code) => self.send(reply(seq).str("error", "no").str("code", code)).await,
+            None => {
+                self.send(&state(seq, 1, "start")).await;
+                self.send(&state(seq, 2, "end")).await;
+            }
+        }
+    }
+}
+
+fn greeting() -> Fields {
+    let mut greeting = Fields::new();
+    greeting.u64("seq", 0).raw("version", b"\x93\x00\x41\x00").str("node", "n1");
+    greeting.u64("tick", 1).u64("tock", 2).u64("qlen", 10);
+    greeting
 }
 
 fn reply(seq: u64) -> Fields {
@@ -82,7 +120,7 @@ where
         let to = HostPort { host: "127.0.0.1".into(), port };
         let connecting = rt::spawn(async move { Connection::connect(&to, options).await });
         let (stream, _) = listener.accept().await.unwrap();
-        let script = rt::spawn(node(Node { stream, splitter: Splitter::new() }));
+        let script = rt::spawn(node(Node::new(stream)));
         let output = client(connecting.await).await;
         script.await;
         output

@@ -1,10 +1,15 @@
 //! A login that a ticket in a file says. The file may get another secret while the client runs: it is read again when a node does
 //! not take the secret that it had before, and only then. So a secret is replaced without a restart of the program.
+//!
+//! Whoever replaces a secret may end the user's connections first, and put the ticket in its place a moment later. So where a node
+//! had taken the secret before, the file is read several times before the client counts as refused.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::iter::once;
 use std::path::{self, Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use distkv_tls::ticket::{TICKET_BYTES_MAX, TicketError};
 use distkv_tls::{CaHash, Ticket};
@@ -15,8 +20,10 @@ use super::Login;
 use crate::model::ids::Millis;
 use crate::rt;
 
-/// The file is read no sooner again.
+/// Behind the last read for one refusal, the file is read no sooner again.
 const READ_EVERY_MS: Millis = 1_000;
+/// How long it is waited before each further read for one refusal, where a node had taken the secret before: a second in all.
+const PAUSES_MS: [Millis; 4] = [100, 200, 300, 400];
 
 /// See the module.
 #[derive(Debug)]
@@ -33,6 +40,8 @@ pub(super) struct TicketFile {
     read_at: WaitingMutex<Option<Millis>>,
     /// Held by the thread that reads. It may hang longer than anybody waits.
     reading: Mutex<()>,
+    /// [`PAUSES_MS`]; tests have others.
+    pauses: &'static [Millis],
 }
 
 #[derive(Debug)]
@@ -40,6 +49,8 @@ struct Current {
     login: Login,
     /// Since when.
     since: Millis,
+    /// A node has taken it, and the file was not read in vain since then.
+    is_good: bool,
 }
 
 /// Two are the same if they are of one file, for the same.
@@ -65,9 +76,10 @@ impl TicketFile {
             ca: ticket.ca,
             is_of_any_ca,
             user: ticket.login.as_ref()?.user.clone(),
-            current: Mutex::new(Current { login, since: 0 }),
+            current: Mutex::new(Current { login, since: 0, is_good: false }),
             read_at: WaitingMutex::new(None),
             reading: Mutex::new(()),
+            pauses: &PAUSES_MS,
         })
     }
 
@@ -81,24 +93,73 @@ impl TicketFile {
         self.current.lock().since
     }
 
-    /// What to log in with instead, where a node has not taken this login; none if there is nothing else.
-    pub(super) async fn other_than(self: &Arc<Self>, refused: &Login) -> Option<Login> {
-        if let Some(other) = self.known_other_than(refused) {
-            return Some(other);
-        }
-        let mut read_at = self.read_at.lock().await;
-        let now = rt::now();
-        if read_at.is_none_or(|at| now.saturating_sub(at) >= READ_EVERY_MS) {
-            *read_at = Some(now);
-            let file = Arc::clone(self);
-            rt::spawn_blocking(move || file.read_again()).await;
-        }
-        self.known_other_than(refused)
+    /// A node has taken this login.
+    pub(super) fn on_taken(&self, login: &Login) {
+        let mut current = self.current.lock();
+        current.is_good |= current.login == *login;
     }
 
-    /// Another one than this, which others may have found.
-    fn known_other_than(&self, refused: &Login) -> Option<Login> {
-        Some(self.login()).filter(|login| login != refused)
+    /// What to log in with instead, where a node has not taken this login; none if there is nothing else. `time`: what is left
+    /// for the login. At most half of it is spent on that: the rest is for a login with what is found.
+    pub(super) async fn other_than(
+        self: &Arc<Self>,
+        refused: &Login,
+        time: Duration,
+    ) -> Option<Login> {
+        let read = || {
+            let file = Arc::clone(self);
+            rt::spawn_blocking(move || file.read_again())
+        };
+        self.look_for_other(refused, time / 2, read).await
+    }
+
+    /// The same within this time; `read` reads the file once.
+    async fn look_for_other<F: Future<Output = ()>>(
+        &self,
+        refused: &Login,
+        patience: Duration,
+        read: impl Fn() -> F,
+    ) -> Option<Login> {
+        if self.login() == *refused {
+            // The file may be on a disk that does not answer.
+            rt::timeout(patience, self.read_for(refused, patience, read)).await;
+        }
+        let mut current = self.current.lock();
+        if current.login != *refused {
+            return Some(current.login.clone());
+        }
+        // So whoever is refused next is told at once.
+        current.is_good = false;
+        None
+    }
+
+    /// Reads it for one refusal, and for all that wait for their turn meanwhile.
+    async fn read_for<F: Future<Output = ()>>(
+        &self,
+        refused: &Login,
+        patience: Duration,
+        read: impl Fn() -> F,
+    ) {
+        let until = rt::now().saturating_add(rt::millis(patience));
+        let mut read_at = self.read_at.lock().await;
+        let before = *read_at;
+        let pauses = if self.current.lock().is_good { self.pauses } else { &[] };
+        for pause in once(&0).chain(pauses) {
+            if self.login() != *refused {
+                return;
+            }
+            if *pause > 0 {
+                if rt::now().saturating_add(*pause) > until {
+                    return;
+                }
+                rt::sleep(Duration::from_millis(*pause)).await;
+            }
+            let now = rt::now();
+            if before.is_none_or(|at| now.saturating_sub(at) >= READ_EVERY_MS) {
+                *read_at = Some(now);
+                read().await;
+            }
+        }
     }
 
     /// Reads it, and takes the login in it. A file that is gone, is being written, or is for something else changes nothing.
@@ -120,7 +181,7 @@ impl TicketFile {
         };
         let mut current = self.current.lock();
         if current.login != login {
-            *current = Current { login, since: rt::now() };
+            *current = Current { login, since: rt::now(), is_good: false };
         }
     }
 }
@@ -139,71 +200,4 @@ pub fn read_ticket_file(file: impl AsRef<Path>) -> io::Result<Ticket> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ticket(user: &str, secret: &str) -> Ticket {
-        Ticket {
-            addresses: vec![String::from("n1:1")],
-            network: String::from("shop"),
-            login: Some(distkv_tls::Login {
-                method: String::from("token"),
-                user: user.to_owned(),
-                secret: Some(secret.to_owned()),
-            }),
-            ca: None,
-            certificate: None,
-        }
-    }
-
-    #[test]
-    fn only_another_secret_for_the_same_is_taken_and_a_file_is_read_once_for_all() {
-        let name = std::env::temp_dir().join(format!("distkv-secret-{}", std::process::id()));
-        let write = |text: &str| fs::write(&name, text).unwrap();
-        let old = ticket("ann", "the old one");
-        let file = Arc::new(TicketFile::new(&old, &name, false).unwrap());
-        let first = file.login();
-        let read = || {
-            // As if a second had passed.
-            rt::block_on(async { *file.read_at.lock().await = None });
-            rt::block_on(file.other_than(&first))
-        };
-        let new = ticket("ann", "the new one");
-        let whole = new.to_text().unwrap();
-        assert_eq!(read(), None, "there is no file");
-        let other_network = Ticket { network: String::from("lab"), ..new.clone() };
-        let other_ca = Ticket { ca: Some(CaHash([1; 32])), ..new.clone() };
-        let nobody = Ticket { login: None, ..new.clone() };
-        let others = [ticket("bob", "the new one"), other_network, other_ca, nobody, old];
-        let others = others.map(|other| other.to_text().unwrap());
-        let half = whole[..whole.len() / 2].to_owned();
-        for wrong in others.iter().chain([&half, &String::new()]) {
-            write(wrong);
-            assert_eq!(read(), None, "{wrong}");
-            assert_eq!(file.since(), 0);
-        }
-        write(&format!("{whole}\n"));
-        // It was read just now: the next one has to wait.
-        assert_eq!(rt::block_on(file.other_than(&first)), None);
-        // Addresses are not taken over, and may differ.
-        let moved = Ticket { addresses: vec![String::from("n7:1")], ..new.clone() };
-        write(&moved.to_text().unwrap());
-        assert_eq!(read(), Login::of_ticket(&new));
-        fs::remove_file(&name).unwrap();
-        // Who was refused with the old one gets the new one without reading.
-        assert_eq!(rt::block_on(file.other_than(&first)), Login::of_ticket(&new));
-        assert_eq!(rt::block_on(file.other_than(&file.login())), None);
-        assert!(file.since() > 0);
-    }
-
-    #[test]
-    fn where_the_program_has_said_which_ca_counts_that_of_the_file_may_be_another_one() {
-        let name = std::env::temp_dir().join(format!("distkv-any-ca-{}", std::process::id()));
-        let file = TicketFile::new(&ticket("ann", "the old one"), &name, true).unwrap();
-        let new = Ticket { ca: Some(CaHash([1; 32])), ..ticket("ann", "the new one") };
-        fs::write(&name, new.to_text().unwrap()).unwrap();
-        file.read_again();
-        fs::remove_file(&name).unwrap();
-        assert_eq!(Some(file.login()), Login::of_ticket(&new));
-    }
-}
+mod tests;

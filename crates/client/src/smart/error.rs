@@ -109,6 +109,12 @@ fn unavailable(error: &ClientError) -> String {
     }
 }
 
+/// What the text of a missing majority says of a node that does not let the client in.
+fn not_let_in(refusal: Option<&ClientError>) -> String {
+    let told = |error| format!("; one does not let this client in: {error}");
+    refusal.map(told).unwrap_or_default()
+}
+
 /// Why a call did not succeed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
@@ -157,7 +163,7 @@ pub enum CallError {
         at: At,
     },
     /// Fewer than a majority of the nodes answered a read that needs one.
-    #[error("{answered} of {nodes} nodes answered, {needed} must {at}")]
+    #[error("{answered} of {nodes} nodes answered, {needed} must{} {at}", not_let_in(.refusal.as_deref()))]
     NoMajority {
         /// Nodes that answered.
         answered: usize,
@@ -165,6 +171,8 @@ pub enum CallError {
         needed: usize,
         /// How many there are.
         nodes: usize,
+        /// Why one that did not answer does not let this client in, or makes its login wait, if one does so.
+        refusal: Option<Box<ClientError>>,
         /// Where.
         at: At,
     },
@@ -234,9 +242,9 @@ impl CallError {
         self.at().map_or(Fate::NotDone, |at| at.fate)
     }
 
-    /// Whether a precondition of a write did not hold. That another write came first is certain only where
-    /// [`CallError::fate`] is [`Fate::NotDone`]: else an earlier try may have made this one, and the last try has met it, or
-    /// what came after it.
+    /// Whether a precondition of a write did not hold: somebody was there first, or the node that was asked has not heard of
+    /// that version yet (a split: wait and try again). Where [`CallError::fate`] is not [`Fate::NotDone`], an earlier try may
+    /// have made this write, and the last try has met it, or what came after it.
     #[must_use]
     pub fn is_precondition(&self) -> bool {
         let codes = ["already_exists", "is_new", "chain_mismatch", "data_mismatch"];

@@ -10,7 +10,7 @@ use super::super::ops::path;
 use super::super::topology::scripted::Scripted;
 
 /// A network of these nodes.
-fn nodes(count: usize) -> Vec<Scripted> {
+pub(super) fn nodes(count: usize) -> Vec<Scripted> {
     let nodes: Vec<_> = (1..=count).map(|number| Scripted::start(&format!("s{number}"))).collect();
     let named = nodes.iter().enumerate();
     let told: Vec<_> =

@@ -21,6 +21,8 @@ pub(in crate::client) struct State {
     pub(in crate::client) name: String,
     /// The nodes that it knows, and where it says that they are.
     pub(in crate::client) told: Vec<(String, String)>,
+    /// Those of them that it says have left.
+    pub(in crate::client) left: Vec<&'static str>,
     /// What it holds at each path, and of what time; none: it is not ready.
     pub(in crate::client) held: Option<(&'static str, u64)>,
     /// It holds that for so many more reads; none: for ever.
@@ -29,6 +31,10 @@ pub(in crate::client) struct State {
     pub(in crate::client) refuses: Vec<&'static str>,
     /// It has the requests about entries, and answers none.
     pub(in crate::client) is_silent: bool,
+    /// It closes the connection over which a read comes.
+    pub(in crate::client) hangs_up: bool,
+    /// It lets nobody in.
+    pub(in crate::client) shuts_out: bool,
     /// They say that the change is made all the same, or part of it.
     pub(in crate::client) is_made: bool,
     /// Each view that is watched ends after its first message.
@@ -116,6 +122,10 @@ impl Scripted {
             let action = action.as_str().unwrap_or_default();
             let by = field("by").and_then(Value::as_u64);
             let parts = self.answer(action, by);
+            if action == "get_value" && self.state.lock().unwrap().hangs_up {
+                let _ = stream.shutdown(Shutdown::Both);
+                return;
+            }
             while action == "conflicts" && self.state.lock().unwrap().holds_conflicts {
                 thread::sleep(Duration::from_millis(1));
             }
@@ -133,6 +143,7 @@ impl Scripted {
             vec![vec![("error", "no".into()), ("code", code.into()), ("made", is_made.into())]]
         };
         match action {
+            "cluster" if state.shuts_out => refused("denied"),
             "cluster" => vec![state.view()],
             "watch_cluster" => {
                 let end =
@@ -179,7 +190,11 @@ impl State {
 
     fn view(&self) -> Vec<(&'static str, Value)> {
         let node = |(name, address): &(String, String)| {
-            let state = if *name == self.name { "self" } else { "up" };
+            let state = match name {
+                name if self.left.contains(&name.as_str()) => "left",
+                name if *name == self.name => "self",
+                _ => "up",
+            };
             map(vec![
                 ("name", name.as_str().into()),
                 ("incarnation", 7.into()),

@@ -49,10 +49,11 @@ struct Failures {
 
 impl MajorityRead<'_> {
     /// The nodes to ask next: those that have not answered; if all have, which means that all lack the own write, all again.
+    ///
+    /// One that has left is not asked: it would be dialled by each read, in vain, and avoided for a while when it is back.
     fn asked(&self, routing: &Routing) -> Vec<Target> {
         let is_member = |target: &&Target| {
-            routing.view.nodes.iter().any(|node| node.name == target.name)
-                && !self.refused.contains(&target.name)
+            counts(routing, &target.name) && !self.refused.contains(&target.name)
         };
         let members = || routing.targets.iter().filter(is_member);
         let open: Vec<Target> =
@@ -62,6 +63,11 @@ impl MajorityRead<'_> {
             false => open,
         }
     }
+}
+
+/// Whether this is one of the nodes of which a majority is a majority.
+fn counts(routing: &Routing, name: &str) -> bool {
+    routing.view.nodes.iter().any(|node| node.name == name && node.counts())
 }
 
 impl Inner {
@@ -110,7 +116,7 @@ impl Inner {
             }
             let nodes = routing.view.nodes.iter().filter(|node| node.counts()).count();
             let needed = nodes / 2 + 1;
-            read.answered.retain(|name| routing.view.nodes.iter().any(|node| node.name == *name));
+            read.answered.retain(|name| counts(&routing, name));
             let asked = read.asked(&routing);
             let left = policy.total_deadline.saturating_sub(elapsed());
             let times = (policy.time_for_try(elapsed()).unwrap_or_default(), left);
@@ -144,9 +150,9 @@ impl Inner {
                 return Err(CallError::Closed(at));
             }
             // Of those that have not answered, whoever can be reached does not let this client in.
-            let silent = asked.iter().filter(|target| !read.answered.contains(&target.name));
+            let silent = || asked.iter().filter(|target| !read.answered.contains(&target.name));
             let has_answers = !read.answered.is_empty();
-            let shut_out = || refusals.verdict_beside(has_answers, silent);
+            let shut_out = || refusals.verdict_beside(has_answers, silent());
             if let Some((node, error)) = refusal.or_else(shut_out) {
                 self.counts.give_up(Reason::Final);
                 let at = At { node: Some(node), ..at };
@@ -163,7 +169,8 @@ impl Inner {
                 Decision::GiveUp(reason) => {
                     self.counts.give_up(reason);
                     let answered = read.answered.len();
-                    return Err(CallError::NoMajority { answered, needed, nodes, at });
+                    let refusal = refusals.reason(silent()).map(Box::new);
+                    return Err(CallError::NoMajority { answered, needed, nodes, refusal, at });
                 }
             }
         }

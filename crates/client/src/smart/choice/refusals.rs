@@ -18,7 +18,9 @@ enum Said {
     Refused { error: ClientError, greeted: bool, node: String },
     /// There is no room for another stream to it.
     NoRoom { error: ClientError, node: String },
-    /// It cannot be reached, makes the login wait, or is of another network.
+    /// It makes the login wait.
+    Waits { error: ClientError },
+    /// It cannot be reached, or is of another network.
     Unreachable,
     /// It lets this client in, or may: it failed otherwise, or was slow.
     Hope,
@@ -44,8 +46,8 @@ impl Refusals {
             _ if class == ErrorClass::TryDeadline => Said::Hope,
             // It is none of the nodes that could let this client in, or has not looked at its secret: it is no hope for the
             // others, which may be there again in a moment.
+            ClientError::LoginWaits { .. } => Said::Waits { error: error.clone() },
             ClientError::OtherNetwork { .. }
-            | ClientError::LoginWaits { .. }
             | ClientError::Resolve { .. }
             | ClientError::Connect { .. }
             | ClientError::NoDescriptor { .. }
@@ -68,7 +70,7 @@ impl Refusals {
             match &self.0.iter().find(|(other, _)| other.is_of(target))?.1 {
                 Said::Refused { error, greeted: true, node } => met = Some((node, error)),
                 Said::Refused { error, greeted: false, node } => unmet = Some((node, error)),
-                Said::Unreachable => all_refuse = false,
+                Said::Waits { .. } | Said::Unreachable => all_refuse = false,
                 Said::NoRoom { .. } | Said::Hope => return None,
             }
         }
@@ -88,6 +90,23 @@ impl Refusals {
         self.verdict(silent).filter(|(_, error)| !has_answers || is_met(error))
     }
 
+    /// Why one of these nodes does not let this client in, for the text of another error: the first refusal; else that one makes
+    /// the login wait.
+    pub(super) fn reason<'t>(
+        &self,
+        targets: impl IntoIterator<Item = &'t Target>,
+    ) -> Option<ClientError> {
+        let mut waits = None;
+        for target in targets {
+            match self.0.iter().find(|(other, _)| other.is_of(target)).map(|(_, said)| said) {
+                Some(Said::Refused { error, .. }) => return Some(error.clone()),
+                Some(Said::Waits { error }) => waits = waits.or(Some(error)),
+                Some(Said::NoRoom { .. } | Said::Unreachable | Said::Hope) | None => (),
+            }
+        }
+        waits.cloned()
+    }
+
     /// If this client has no room for another stream at any of these nodes, the error and the node that it is of: each was
     /// tried, and is like that, cannot be reached, or does not let the client in.
     pub(super) fn no_room<'t>(
@@ -98,7 +117,7 @@ impl Refusals {
         for target in targets {
             match &self.0.iter().find(|(other, _)| other.is_of(target))?.1 {
                 Said::NoRoom { error, node } => told = Some((node.clone(), error.clone())),
-                Said::Refused { .. } | Said::Unreachable => (),
+                Said::Refused { .. } | Said::Waits { .. } | Said::Unreachable => (),
                 Said::Hope => return None,
             }
         }
@@ -181,5 +200,10 @@ mod tests {
         refusals.on_failed(&target(3), &not_ready, unavailable);
         assert!(refusals.verdict(&all).is_none());
         assert!(refusals.verdict(&all[..2]).is_some());
+        // For the text of an error, a refusal says more than that a login waits, and that more than anything else.
+        refusals.on_failed(&target(1), &waits, unavailable);
+        assert_eq!(refusals.reason(&all), Some(refused));
+        assert_eq!(refusals.reason([&all[2], &all[0]]), Some(waits));
+        assert_eq!(refusals.reason(&all[2..]), None);
     }
 }
