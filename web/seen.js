@@ -1,6 +1,6 @@
 // Text as it is shown: what no reader sees is written by its number, so that nothing looks like something else. Control
 // characters, marks that turn the direction of writing, and what has no shape of its own. Commands have the same list
-// (crates/command/src/output.rs).
+// (crates/command/src/output.rs); tests/pure/characters.rs compares them.
 
 /** Those below U+10000 that belong to no line of text, and the others. Not U+FE00 to U+FE0F: most pictures have one. */
 const HIDDEN = "\\x7f-\\x9f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ufeff\\uffa0\\ufff0-\\ufff8";

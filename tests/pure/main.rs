@@ -11,6 +11,7 @@
     reason = "a test that fails should say so at once, and may read the clock"
 )]
 
+mod characters;
 mod frozen_files;
 mod man_pages;
 mod operated;

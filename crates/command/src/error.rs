@@ -4,15 +4,15 @@ use std::io::{self, Write as _};
 use std::sync::OnceLock;
 
 use distkv_client::{CallError, ClientError, Fate, PLAINTEXT_LOGIN, ServerError};
+use distkv_model::secrets::without_tickets;
 use serde_json::json;
 
 use crate::output::{longest_wait, printable, printable_lines, printable_path, typed};
 
-pub use hidden::{looks_secret, without_secrets};
+pub use distkv_model::secrets::{looks_secret, without_secrets};
 pub use parsing::explain;
 
 mod doubt;
-mod hidden;
 mod parsing;
 
 /// The exit code of a command that did what it was asked.
@@ -274,7 +274,7 @@ impl CliError {
     fn shown(&self) -> String {
         let text = self.to_string();
         match self {
-            CliError::Request { .. } => hidden::without_tickets(&text).into_owned(),
+            CliError::Request { .. } => without_tickets(&text).into_owned(),
             _ => without_secrets(&text).into_owned(),
         }
     }

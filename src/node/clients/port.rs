@@ -301,17 +301,13 @@ impl NodeInfo for ClientPortInfo {
         // By the links that changes are confirmed over: one that ends after it was counted is missing here.
         let (linked, wanted) = links.hub.read(|engine| {
             let linked = engine.last_words().map(|(name, _)| name.clone());
-            (linked.collect::<BTreeSet<_>>(), engine.wanted_links().cloned())
+            (linked.collect(), engine.wanted_links().cloned())
         });
-        let (parted, given_up) = (links.observed.parted(), links.observed.given_up());
-        let unmet = links.observed.unmet();
-        let known = Known {
-            is_linked: |name: &NodeName| linked.contains(name),
-            is_wanted: |name: &NodeName| wanted.as_ref().is_none_or(|w| w.contains(name)),
-            is_gone: |name: &NodeName| parted.contains(name) || given_up.contains(name),
-        };
+        let mut gone = links.observed.parted();
+        gone.append(&mut links.observed.given_up());
+        let known = Known { linked, wanted, gone, unmet: links.observed.unmet() };
         let silent = self.silent();
-        unreached(&self.members(), silent.as_ref(), &unmet, &known).into_iter().collect()
+        unreached(&self.members(), silent.as_ref(), &known).into_iter().collect()
     }
 
     fn unlinked(&self) -> Option<String> {

@@ -1,33 +1,30 @@
 //! Members that this node has no link to although it should, so that nobody says of them that they have confirmed something.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::model::ids::NodeName;
 use crate::server::{MemberInfo, MemberState, SilentInfo};
 
 /// What else is known of members, by name.
-pub(super) struct Known<L, W, G> {
-    /// A link to it stands.
-    pub(super) is_linked: L,
-    /// This node is to be linked with it: with each, but in large networks.
-    pub(super) is_wanted: W,
-    /// It has said farewell, or is forgotten, and is not back.
-    pub(super) is_gone: G,
+pub(super) struct Known {
+    /// Those to which a link stands.
+    pub(super) linked: BTreeSet<NodeName>,
+    /// Those that this node is to be linked with; none: with all, as everywhere but in large networks.
+    pub(super) wanted: Option<Arc<BTreeSet<NodeName>>>,
+    /// Those that have said farewell, or are forgotten, and are not back.
+    pub(super) gone: BTreeSet<NodeName>,
+    /// Those that this node knew when it was started, and has not met since.
+    pub(super) unmet: BTreeSet<NodeName>,
 }
 
-/// Their names: those that are silent or down, those that are up and to which a link is missing, and those of `unmet`, whom this
-/// node knew when it was started and has not met since. Not those that have left or are forgotten, nor those that are up and that this node is linked with by way of others.
-pub(super) fn unreached<L, W, G>(
+/// Their names: those that are silent or down, those that are up and to which a link is missing, and those that were not met. Not
+/// those that have left or are forgotten, nor those that are up and that this node is linked with by way of others.
+pub(super) fn unreached(
     members: &[MemberInfo],
     silent: Option<&SilentInfo>,
-    unmet: &BTreeSet<NodeName>,
-    known: &Known<L, W, G>,
-) -> BTreeSet<String>
-where
-    L: Fn(&NodeName) -> bool,
-    W: Fn(&NodeName) -> bool,
-    G: Fn(&NodeName) -> bool,
-{
+    known: &Known,
+) -> BTreeSet<String> {
     let is_unreached = |member: &&MemberInfo| {
         let name = NodeName::new(&member.name).ok();
         name.is_some_and(|name| match member.state {
@@ -36,16 +33,18 @@ where
                 false
             }
             MemberState::Up | MemberState::Suspect => {
-                (known.is_wanted)(&name) && !(known.is_linked)(&name)
+                let is_wanted = known.wanted.as_ref().is_none_or(|wanted| wanted.contains(&name));
+                is_wanted && !known.linked.contains(&name)
             }
-            MemberState::Down => !(known.is_gone)(&name) && !(known.is_linked)(&name),
+            MemberState::Down => !known.gone.contains(&name) && !known.linked.contains(&name),
         })
     };
     let down = members.iter().filter(is_unreached).map(|member| member.name.clone());
     let silent = silent.into_iter().flat_map(SilentInfo::names);
-    let is_unmet = |name: &&NodeName| !(known.is_linked)(name) && !(known.is_gone)(name);
-    let unmet = unmet.iter().filter(is_unmet).map(ToString::to_string);
-    let is_still = |name: &&str| NodeName::new(name).is_ok_and(|name| !(known.is_linked)(&name));
+    let is_unmet = |name: &&NodeName| !known.linked.contains(*name) && !known.gone.contains(*name);
+    let unmet = known.unmet.iter().filter(is_unmet).map(ToString::to_string);
+    let is_still =
+        |name: &&str| NodeName::new(name).is_ok_and(|name| !known.linked.contains(&name));
     down.chain(silent.filter(is_still).map(ToOwned::to_owned)).chain(unmet).collect()
 }
 
@@ -98,21 +97,25 @@ mod tests {
             }],
             with: Vec::new(),
         };
-        let known = Known {
-            is_linked: |name: &NodeName| ["linked", "new"].contains(&name.as_str()),
-            is_wanted: |name: &NodeName| !name.as_str().starts_with("far"),
-            is_gone: |name: &NodeName| name.as_str() == "farewell",
+        let names = |names: &[&str]| -> BTreeSet<NodeName> {
+            names.iter().map(|name| NodeName::new(name).unwrap()).collect()
         };
-        let nobody = BTreeSet::new();
-        let told = unreached(&members, None, &nobody, &known);
+        let near = states.map(|(name, _)| name).into_iter().filter(|name| !name.starts_with("far"));
+        let mut known = Known {
+            linked: names(&["linked", "new"]),
+            wanted: Some(Arc::new(names(&near.collect::<Vec<_>>()))),
+            gone: names(&["farewell"]),
+            unmet: BTreeSet::new(),
+        };
+        let told = unreached(&members, None, &known);
         assert!(told.iter().eq(["cut", "doubtful", "down"]), "{told:?}");
         // One that is linked again is not silent any more.
         let silent = silent(&["unseen", "down", "linked"]);
-        let told = unreached(&members, Some(&silent), &nobody, &known);
+        let told = unreached(&members, Some(&silent), &known);
         assert!(told.iter().eq(["cut", "doubtful", "down", "unseen"]), "{told:?}");
         // A node that has just been started misses nobody yet.
-        let unmet = ["before", "linked", "farewell"].map(|name| NodeName::new(name).unwrap());
-        let told = unreached(&members, None, &BTreeSet::from(unmet), &known);
+        known.unmet = names(&["before", "linked", "farewell"]);
+        let told = unreached(&members, None, &known);
         assert!(told.iter().eq(["before", "cut", "doubtful", "down"]), "{told:?}");
     }
 }
