@@ -89,8 +89,8 @@ async fn count_up(client: &Client, path: &Path) -> Result<u64, Failure> {
             // Of unknown fate, an earlier try of this call may have counted: to go on could count twice.
             Err(error) => return Err(error.into()),
         }
-        // Somebody was there first, or the node that was asked has not heard of that version yet. That lasts as long as a split:
-        // the pauses grow, up to a second. A part of them is random, so that those who were refused together do not come back
+        // Somebody was there first, or the node that was asked has not heard of that version yet, as at the beginning of a split.
+        // The pauses grow, up to a second. A part of them is random, so that those who were refused together do not come back
         // together.
         rt::sleep(RetryPolicy::default().delay(attempt, rt::random_u64())).await;
     }

@@ -36,7 +36,8 @@ let view = null, viewName = "", stream = null, retry = RETRY_MS[0], drawAt = 0, 
 
 function show() {
   const [name, ...rest] = location.hash.slice(1).split("/");
-  const chosen = name in views ? name : "cluster";
+  // Not all that an object has is a view: `constructor`, for one.
+  const chosen = Object.hasOwn(views, name) ? name : "cluster";
   for (const link of document.querySelectorAll("nav a")) {
     if (link.hash === `#${chosen}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -115,8 +116,9 @@ function header() {
 
 let saidAt = -SAY_MS, waiting = "", sayTimer = 0;
 
-/** Says the latest, at most once in 5 seconds. */
-export function say(line) {
+/** Says the latest, at most once in 5 seconds. `instead`: of a line that holds no longer, and only if none came after it. */
+export function say(line, instead = waiting) {
+  if (waiting !== instead) return;
   waiting = line;
   if (sayTimer) return;
   sayTimer = setTimeout(() => {

@@ -192,6 +192,7 @@ export class Entry {
   /** Takes back what was told. */
   clear() {
     const hadFocus = this.note.contains(document.activeElement);
+    if (this.isUnread) this.say("", this.said);
     Object.assign(this, { meets: null, isUnread: false });
     put(this.note);
     if (hadFocus) this.title.focus();
@@ -201,7 +202,7 @@ export class Entry {
     this.clear();
     put(this.note, el("div", { class: `box ${kind}` }, ...what));
     const words = what.map((part) => (typeof part === "string" ? part : "")).join(" ").trim();
-    if (words) this.say(words);
+    if (words) this.say(this.said = words);
   }
 
   /** Asks whether to delete what is seen now: one key, or one click, is soon made. */

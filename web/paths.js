@@ -7,8 +7,8 @@ import { visible } from "./seen.js";
 const WRITTEN = { ".": ":.", ":": "::", " ": ":_" };
 const READ = { ".": ".", ":": ":", _: " " };
 
-/** Escapes within a string. Such a number is never half of a pair. */
-const ESCAPE = /:(?:([.:_])|u((?!d[89a-f])[0-9a-f]{4}))/gi;
+/** Escapes within a string. Such a number is never half of a pair. In braces it has up to six digits, and is at most 10ffff. */
+const ESCAPE = /:(?:([.:_])|u(?:((?!d[89a-f])[0-9a-f]{4})|\{((?!0{0,2}d[89a-f]..\})(?:10[0-9a-f]{4}|0?[0-9a-f]{1,5}))\}))/gi;
 const ESCAPE_HERE = new RegExp(ESCAPE, "iy");
 
 /** The escape at this place; empty if there is none. */
@@ -22,7 +22,7 @@ const isOther = (part) => part[0] === ":" && escapeAt(part, 0) === "";
 /** A written element as a segment. */
 function segment(part) {
   if (isOther(part)) return part;
-  const text = part.replace(ESCAPE, (_, c, number) => (c ? READ[c] : String.fromCharCode(parseInt(number, 16))));
+  const text = part.replace(ESCAPE, (_, c, number, braced) => (c ? READ[c] : String.fromCodePoint(parseInt(number ?? braced, 16))));
   return text[0] === "." || text[0] === ":" ? part : text;
 }
 

@@ -101,6 +101,8 @@ func (b *Batch) Run(ctx context.Context, options *BatchOptions) ([]BatchReply, e
 	}
 	if p.idempotency == reading {
 		p.first = c.home(c.topology.routing(), p.shard)
+	} else {
+		p.first = b.apart()
 	}
 	request := newBody("batch").raw("ops", ops).head()
 	var results []message
@@ -120,6 +122,19 @@ func (b *Batch) Run(ctx context.Context, options *BatchOptions) ([]BatchReply, e
 		replies[i] = b.reply(op, results[i], &found)
 	}
 	return replies, nil
+}
+
+// apart is where the first of its operations that has a condition goes, if that is no live node.
+func (b *Batch) apart() *target {
+	for _, op := range b.ops {
+		if op.options == nil || !op.options.hasCondition() {
+			continue
+		}
+		if at := b.client.caller.apart(op.path); at != nil {
+			return at
+		}
+	}
+	return nil
 }
 
 // encode writes its operations as a field's value, and says what a second try would do.
@@ -193,10 +208,11 @@ func (b *Batch) reply(op batchOp, result message, found *served) BatchReply {
 	var malformed *tryError
 	if op.options == nil {
 		reply.Entry, malformed = result.entry(name)
+		b.client.caller.noteAnswer(op.path, name)
 	} else {
 		reply.Written, malformed = result.written(name, found.attempts, found.maybeTwice)
 		if malformed == nil && !reply.Written.Version.IsZero() {
-			b.client.caller.own.onWritten(op.path, reply.Written.tock, found.life())
+			b.client.caller.noteWrite(op.path, reply.Written.tock, found.life())
 		}
 	}
 	if malformed != nil {

@@ -81,6 +81,36 @@ func (c *caller) home(r *routing, shard int) *target {
 	return found
 }
 
+// noteAnswer: an answer of this node about a path counts.
+func (c *caller) noteAnswer(path Path, node string) {
+	at := c.topology.routing().byName[node]
+	if at != nil && at.isApart() {
+		c.own.onAnswer(path, node)
+	} else if c.own.hasApart.Load() {
+		c.own.onAnswer(path, "")
+	}
+}
+
+// noteWrite: a node acknowledged a write.
+func (c *caller) noteWrite(path Path, tock int64, where life) {
+	c.own.onWritten(path, tock, where)
+	c.noteAnswer(path, where.name)
+}
+
+// apart is the node that the last answer about a path came from, if it is not live: what it has, the live ones may not have
+// heard of, so a change that has a condition goes there.
+func (c *caller) apart(path Path) *target {
+	name := c.own.apartOf(path)
+	if name == "" || planted == plantNotApart {
+		return nil
+	}
+	at := c.topology.routing().byName[name]
+	if at == nil || !at.isApart() {
+		return nil
+	}
+	return at
+}
+
 // tries is the nodes that were tried since all were. The first one needs no allocation.
 type tries struct {
 	first  place

@@ -23,7 +23,7 @@ var (
 	// ErrExists, an ErrPrecondition: IfNew, and there is a value.
 	ErrExists = errors.New("there is a value")
 	// ErrChanged, an ErrPrecondition: IfVersion, and it is another version or none. Somebody was there first, or the node that was
-	// asked has not heard of that version yet (a split: wait and try again).
+	// asked has not heard of that version yet (a split that has just begun: read again, and try again).
 	ErrChanged = errors.New("it is another version")
 	// ErrValueChanged, an ErrPrecondition: IfValue, and it is another value.
 	ErrValueChanged = errors.New("it is another value")

@@ -31,8 +31,8 @@ type CallEnd struct {
 	Action   string
 	Took     time.Duration
 	Attempts int
-	Fate     Fate
-	Err      error // nil: it succeeded
+	Fate     Fate  // of a call that failed; NotDone where Err is nil, where it says nothing
+	Err      error // nil: it succeeded; of a call that was given up, its context's end
 }
 
 // watched is one observed call.

@@ -100,13 +100,16 @@ func TestANewOwnWriteIsLookedForAnew(t *testing.T) {
 	if again := own.lackedSince(path); again != first {
 		t.Error("the patience of all reads begins with the first:", first, again)
 	}
-	if own.isEnough(path, 8, here) || !own.isEnough(path, 9, life{"s2", 7}) {
+	if own.isEnough(path, 9, 8, here) || !own.isEnough(path, 9, 9, life{"s2", 7}) {
 		t.Fatal("what is older is not enough, and what has it is")
 	}
 	if found := own.lackedSince(path); found <= first {
 		t.Error("where another node has it, one that lacks it is only behind:", first, found)
 	}
 	own.onWritten(path, 10, here)
+	if !own.isEnough(path, 9, 9, here) || own.isEnough(path, own.newest(path), 9, here) {
+		t.Error("a read looks for what was acknowledged before it began")
+	}
 	if anew := own.lackedSince(path); anew <= first {
 		t.Error(first, anew)
 	}

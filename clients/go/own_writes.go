@@ -3,6 +3,7 @@ package distkv
 import (
 	"container/list"
 	"sync"
+	"sync/atomic"
 )
 
 // life is a node's name and incarnation; -1 where the node has not told it.
@@ -11,9 +12,13 @@ type life struct {
 	incarnation int64
 }
 
-// ownWrites is the writes of this client, so that it reads them back and later ones come after them; both tables are bounded. One says per shard which life
+// ownWrites is the writes of this client, so that it reads them back and later ones come after them; all tables are bounded. One says per shard which life
 // of which node acknowledged the last write: reads of the shard go there first. The other says per path which tock the last
 // own write got: another node's answer must have at least that.
+//
+// A third one is about writes with a condition: which node the last answer about a path came from, where that node is not
+// live. It is cut off from the node that tells which ones are, and clients reach it. What it has, the others may not have
+// heard of, and so would refuse each change of it until the split is over.
 type ownWrites struct {
 	max   int
 	clock *clock
@@ -23,6 +28,9 @@ type ownWrites struct {
 	homes  map[int]home // at most one per shard
 	tocks  map[Path]*list.Element
 	oldest *list.List // of ownWrite
+
+	hasApart atomic.Bool     // apart has something; it rarely does
+	apart    map[Path]string // by path the name of the node that is not live; at most max
 }
 
 // home is a life of a node, and the turn at which it became the home of its shard.
@@ -41,7 +49,8 @@ type ownWrite struct {
 }
 
 func newOwnWrites(max int, heard *clock) *ownWrites {
-	return &ownWrites{max: max, clock: heard, homes: map[int]home{}, tocks: map[Path]*list.Element{}, oldest: list.New()}
+	return &ownWrites{max: max, clock: heard, homes: map[int]home{}, tocks: map[Path]*list.Element{}, oldest: list.New(),
+		apart: map[Path]string{}}
 }
 
 // onWritten: a node acknowledged a write.
@@ -96,6 +105,31 @@ func (o *ownWrites) wrote(path Path) bool {
 	return o.tocks[path] != nil
 }
 
+// onAnswer: an answer about a path counts, of this node, which is not live, or of a live one ("").
+func (o *ownWrites) onAnswer(path Path, apart string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if apart == "" {
+		delete(o.apart, path)
+	} else if o.max > 0 {
+		if _, isThere := o.apart[path]; !isThere && len(o.apart) >= o.max {
+			clear(o.apart) // Nothing is lost but a try: who is refused reads again.
+		}
+		o.apart[path] = apart
+	}
+	o.hasApart.Store(len(o.apart) > 0)
+}
+
+// apartOf is the name of the node that the last answer about a path came from, if it was not live then; else "".
+func (o *ownWrites) apartOf(path Path) string {
+	if !o.hasApart.Load() {
+		return ""
+	}
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	return o.apart[path]
+}
+
 // orderInto adds what a write says of what this client knows: it comes after that. Where it may seem to be done already, the
 // node is also told of the last own write of the path, of which it may not have heard.
 func (o *ownWrites) orderInto(b *body, path Path, mayBeDone bool) *body {
@@ -112,16 +146,28 @@ func (o *ownWrites) orderInto(b *body, path Path, mayBeDone bool) *body {
 	return b
 }
 
-// isEnough tells whether an answer is good enough; `tock` is the entry's, -1 if the node has none.
-func (o *ownWrites) isEnough(path Path, tock int64, where life) bool {
-	if planted == plantOwnWrites {
+// newest is the tock of the last own write of the path, which a read that begins now looks for; -1: none is remembered.
+func (o *ownWrites) newest(path Path) int64 {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	if own := o.tocks[path]; own != nil {
+		return own.Value.(ownWrite).tock
+	}
+	return -1
+}
+
+// isEnough tells whether an answer is good enough for a read that looks for the own write with the tock sought: the last one that
+// was acknowledged before the read began (-1: there is none). Of what is written meanwhile, each answer may lack some, so a read
+// that looked for that as well might never end. `tock` is the entry's, -1 if the node has none.
+func (o *ownWrites) isEnough(path Path, sought, tock int64, where life) bool {
+	if planted == plantOwnWrites || sought < 0 {
 		return true
 	}
 	o.mu.RLock()
 	isEnough, wasLacked := true, false
 	if own := o.tocks[path]; own != nil {
 		written := own.Value.(ownWrite)
-		isEnough, wasLacked = tock >= written.tock, written.lackedAt != 0
+		isEnough, wasLacked = tock >= sought, written.lackedAt != 0 && written.tock == sought
 		if tock < 0 {
 			// At the node that took the write, it was deleted and purged since. One that became the shard's home later took
 			// writes of other paths, and may not have heard of this one.

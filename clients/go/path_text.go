@@ -13,10 +13,13 @@ import (
 //
 // Strings are written as they are, with a dot before each but the first; everything else starts with a colon:
 // `:e` the empty string, `:t` `:f` `:n`, `:12`, `:1:.5`, `:vabc` and `:y00ff` byte strings, `:'t',1` an array as
-// Python writes a tuple. Within strings `:.` is a dot, `::` a colon, `:_` a space, and `:u0009` the character of that
-// number, which is only read: commands print control characters so. `:` alone is the root.
+// Python writes a tuple. Within strings `:.` is a dot, `::` a colon, `:_` a space, and `:u0009` or `:u{e0041}` the
+// character of that number, which is only read: commands print control characters so. `:` alone is the root.
 
-const shownChars = 40 // as much of a text as an error repeats
+const (
+	shownChars       = 40 // as much of a text as an error repeats
+	mostBracedDigits = 6  // as many hexadecimal digits as a character's number has
+)
 
 func validText(text string) bool { return utf8.ValidString(text) }
 
@@ -87,22 +90,35 @@ func (p *textParser) escape() (rune, int) {
 	case '.', ':':
 		return rune(rest[1]), 2
 	case 'u':
-		if len(rest) < 6 {
-			return 0, 0
-		}
-		var number rune
-		for _, digit := range []byte(rest[2:6]) {
-			value := hexDigit(digit)
-			if value < 0 {
-				return 0, 0
-			}
-			number = number<<4 | rune(value)
-		}
-		if utf8.ValidRune(number) {
-			return number, 6
-		}
+		return numbered(rest)
 	}
 	return 0, 0
+}
+
+// numbered is the character of a number behind `:u`: four hexadecimal digits, or up to six in braces.
+func numbered(rest string) (rune, int) {
+	digits, length := "", 6
+	if len(rest) > 2 && rest[2] == '{' {
+		end := strings.IndexByte(rest[:min(len(rest), 3+mostBracedDigits+1)], '}')
+		if end <= 3 {
+			return 0, 0
+		}
+		digits, length = rest[3:end], end+1
+	} else if len(rest) >= length {
+		digits = rest[2:length]
+	}
+	var number rune
+	for _, digit := range []byte(digits) {
+		value := hexDigit(digit)
+		if value < 0 {
+			return 0, 0
+		}
+		number = number<<4 | rune(value)
+	}
+	if digits == "" || !utf8.ValidRune(number) {
+		return 0, 0
+	}
+	return number, length
 }
 
 func (p *textParser) str() error {
@@ -160,7 +176,7 @@ func (p *textParser) typed() error {
 	}
 	start := p.at
 	if kind == 'u' {
-		return p.bad(start+1, "expected a character's four hexadecimal digits after ':u'")
+		return p.bad(start+1, "expected a character's four hexadecimal digits after ':u', or up to six in braces")
 	}
 	if strings.IndexByte("xbvy0123456789+-iTFN('\"", kind) < 0 {
 		r, _ := utf8.DecodeRuneInString(p.rest())

@@ -22,4 +22,5 @@ const (
 	plantNotTimed      = "a try does not say until when it counts"
 	plantSlowLine      = "what has to be sent takes no longer"
 	plantArriving      = "what is still arriving is cut off"
+	plantNotApart      = "a write with a condition goes elsewhere than the read"
 )

@@ -38,6 +38,9 @@ func (t *target) place() place {
 	return place{t.address, t.name}
 }
 
+// isApart tells whether the view calls it not live, wherever clients reach it all the same. Of a seed, nobody says that.
+func (t *target) isApart() bool { return !t.isLive && !t.isSeed }
+
 // rank is the rank of a node for a shard, from the hash of its name: splitmix64's finalizer. The greatest is first.
 func rank(nameHash uint64, shard int) uint64 {
 	x := nameHash + uint64(shard+1)*0x9E3779B97F4A7C15

@@ -104,6 +104,9 @@ func (o *PutOptions) id(of *turn, byDefault bool) []byte {
 
 func (o *PutOptions) hasChain() bool { return o.IfNew || !o.IfVersion.IsZero() }
 
+// hasCondition: it is made only where the node has what the caller has read.
+func (o *PutOptions) hasCondition() bool { return o.hasChain() || o.IfValue != nil }
+
 // needsID: only the id makes a second try count once.
 func (o *PutOptions) needsID() bool { return !o.hasChain() && !o.Idempotent }
 
@@ -192,6 +195,9 @@ func (c *Client) write(ctx context.Context, action string, path Path, value Valu
 	c.caller.own.orderInto(b, path, value == nil || options.Idempotent)
 	p := plan{action: action, shard: path.Shard(), idempotency: options.idempotency(id), needsID: options.needsID(),
 		timeout: options.Timeout}
+	if options.hasCondition() {
+		p.first = c.caller.apart(path)
+	}
 	var reply message
 	var do once
 	if options.Copies > 0 {
@@ -212,7 +218,7 @@ func (c *Client) write(ctx context.Context, action string, path Path, value Valu
 		return Written{}, finalError(malformed, Unknown, found.conn.name, found.attempts)
 	}
 	if !written.Version.IsZero() {
-		c.caller.own.onWritten(path, written.tock, found.life())
+		c.caller.noteWrite(path, written.tock, found.life())
 	}
 	return written, nil
 }

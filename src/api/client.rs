@@ -4,11 +4,10 @@ use distkv_access::users::Role;
 use distkv_http::header::{HeaderValue, RETRY_AFTER};
 use distkv_http::{Conversions, Reply, StatusCode};
 
-use crate::client::message::map_items;
 use crate::client::{Fields, Message};
 use crate::crowd::shares::Holder;
+use crate::model::entry::Entry;
 use crate::model::ids::Incarnation;
-use crate::model::value::write::write_map_len;
 use crate::protocol::client::ClientError;
 use crate::server::local_client::{Charge, LocalClient};
 
@@ -106,13 +105,12 @@ impl Client {
     /// # Errors
     /// [`Failure`].
     pub(crate) async fn next(&mut self) -> Result<Option<Message>, Failure> {
-        while let Some(mut bytes) = self.inner.next().await {
+        while let Some(bytes) = self.inner.next().await {
             let mut _turn = None;
             if bytes.len() > LONG_MESSAGE_BYTES {
                 self.inner.keep(bytes.len());
                 let holder = self.inner.holder();
                 _turn = Some(self.conversions.turn_to_write(&holder).await);
-                bytes = with_the_longest_last(bytes);
             }
             if let Some(message) = self.read(&bytes)? {
                 return Ok(Some(message));
@@ -156,6 +154,21 @@ impl Client {
         self.next().await?.ok_or_else(Failure::ended)
     }
 
+    /// The same; a long value is not in the reply, but in the entry that comes with it.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub(super) async fn call_apart(
+        &mut self,
+        action: &str,
+        fields: &Fields,
+    ) -> Result<(Message, Option<Entry>), Failure> {
+        self.inner.want_apart();
+        let called = self.call(action, fields).await;
+        let apart = self.inner.take_apart();
+        Ok((called?, apart))
+    }
+
     /// Ends a stream, if it has not ended.
     pub(super) async fn stop(&mut self, seq: u64) -> Result<(), Failure> {
         let mut fields = Fields::new();
@@ -186,23 +199,6 @@ impl Client {
             }
         }
     }
-}
-
-/// The same message with its longest field last: who looks for another one does not pass over all parts of that each time.
-fn with_the_longest_last(message: Vec<u8>) -> Vec<u8> {
-    let pairs: Vec<_> = map_items(&message).collect();
-    let Some((longest, _)) = pairs.iter().enumerate().max_by_key(|(_, (_, value))| value.len())
-    else {
-        return message;
-    };
-    let others = pairs.iter().enumerate().filter(|(n, _)| *n != longest).map(|(_, pair)| pair);
-    let mut out = Vec::with_capacity(message.len());
-    write_map_len(pairs.len(), &mut out);
-    for (key, value) in others.chain(pairs.get(longest)) {
-        out.extend_from_slice(key);
-        out.extend_from_slice(value);
-    }
-    out
 }
 
 impl Failure {
@@ -279,23 +275,5 @@ impl From<ClientError> for Failure {
 impl From<Failure> for Reply {
     fn from(failure: Failure) -> Self {
         failure.reply()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_longest_field_comes_last_and_all_are_there() {
-        let mut fields = Fields::new();
-        fields.u64("tock", 7).str("value", "a long one").u64("seq", 1).bool("is", true);
-        let message = Message::new(&with_the_longest_last(fields.encode())).unwrap();
-        let names: Vec<&str> = message.fields().map(|(name, _)| name).collect();
-        assert_eq!(names, ["tock", "seq", "is", "value"]);
-        assert_eq!((message.u64("tock"), message.str("value")), (Some(7), Some("a long one")));
-        for none in [&b"\x80"[..], b"\x05"] {
-            assert_eq!(with_the_longest_last(none.to_vec()), none);
-        }
     }
 }

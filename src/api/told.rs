@@ -2,7 +2,7 @@
 //! make a text seven times as long: so the work on it takes turns with all other tasks, only a few long ones are worked on
 //! at once, and a client that reads slowly has the node keep the value and a piece of its text.
 
-use std::io;
+use std::{fmt, io};
 
 use bytes::Bytes;
 use distkv_http::{Content, Conversions, others_first};
@@ -11,6 +11,7 @@ use serde_json::{Map, Value as Json};
 
 use super::client::{Client, Failure};
 use crate::crowd::shares::Holder;
+use crate::model::entry::Entry;
 use crate::protocol::json::JsonPieces;
 
 /// A piece of an answer has about so many bytes.
@@ -37,7 +38,31 @@ pub(super) struct Told {
 #[derive(Debug)]
 enum Part {
     Text(String),
-    Value(JsonPieces<Vec<u8>>),
+    Value(JsonPieces<Held>),
+}
+
+/// A value, as its MessagePack.
+pub(super) enum Held {
+    /// A copy.
+    Copied(Vec<u8>),
+    /// That of an entry, which has one.
+    Shared(Entry),
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Copied(bytes) => bytes,
+            Self::Shared(entry) => entry.value().unwrap_or_default(),
+        }
+    }
+}
+
+/// How long it is: a value can be secret.
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Held({} bytes)", self.as_ref().len())
+    }
 }
 
 /// Who asks, and the turns of long conversions.
@@ -59,8 +84,13 @@ impl Told {
 
     /// A value, given as its MessagePack.
     pub(super) fn value(&mut self, bytes: &[u8]) -> &mut Self {
-        self.value_bytes += bytes.len();
-        self.parts.push(Part::Value(JsonPieces::new(bytes.to_vec())));
+        self.held(Held::Copied(bytes.to_vec()))
+    }
+
+    /// A value.
+    pub(super) fn held(&mut self, value: Held) -> &mut Self {
+        self.value_bytes += value.as_ref().len();
+        self.parts.push(Part::Value(JsonPieces::new(value)));
         self
     }
 
@@ -188,11 +218,11 @@ impl Told {
         self.restart();
         let charge = client.into_charge(self.kept_bytes());
         let parts = stream::unfold(Some((self, charge, pace)), |state| async move {
-            let (mut told, charge, pace) = state?;
+            let (mut told, mut charge, pace) = state?;
             let mut piece = String::new();
             let filled = told.fill(&mut piece, &pace).await;
             if charge.is_over() {
-                return Some((Err(io::ErrorKind::OutOfMemory.into()), None));
+                return Some((Err(io::ErrorKind::ConnectionAborted.into()), None));
             }
             match filled {
                 Ok(true) if piece.is_empty() => None,

@@ -1,5 +1,6 @@
 //! One entry: reading, writing and deleting it.
 
+use bytes::Bytes;
 use distkv_http::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderName, HeaderValue,
     IF_MATCH, IF_NONE_MATCH, VARY,
@@ -10,12 +11,12 @@ use serde_json::{Map, Value as Json, json};
 use super::client::{Client, Failure};
 use super::entry::{self, Labels};
 use super::place::Parameters;
-use super::told::{Pace, Told};
+use super::told::{Held, Pace, Told};
 use super::trees::address;
 use crate::client::{Fields, Message};
 use crate::model::path::Path;
 use crate::model::value::{SkipError, Value, ValueError};
-use crate::protocol::json::{JsonError, value_from_text};
+use crate::protocol::json::{JsonError, value_from_long_text};
 use crate::server::local_client::Charge;
 
 /// MessagePack, as it is stored.
@@ -43,8 +44,8 @@ pub(super) async fn get(
     pace: Pace,
 ) -> Result<Reply, Failure> {
     let unless = Labels::read("If-None-Match", request.headers.get_all(IF_NONE_MATCH).iter())?;
-    let message = read(&mut client, path).await?;
-    let Some(value) = message.get("value") else { return Err(nothing(path)) };
+    let Found { message, value } = read(&mut client, path).await?;
+    let Some(value) = value else { return Err(nothing(path)) };
     let label = entry::chain(&message).and_then(|chain| entry::etag(&chain.newest));
     let is_known = matches!((&unless, &label), (Some(unless), Some(label)) if unless.have(label));
     let is_msgpack = !is_known && wants_msgpack(request);
@@ -56,10 +57,10 @@ pub(super) async fn get(
     if is_known {
         reply.status = StatusCode::NOT_MODIFIED;
     } else if is_msgpack {
-        reply.content = charged(client, value.to_vec());
+        reply.content = charged(client, Bytes::from_owner(value));
     } else {
         let mut told = Told::default();
-        told.value(value).text("\n");
+        told.held(value).text("\n");
         drop(message);
         reply.content = told.content(client, pace).await?;
     }
@@ -215,9 +216,9 @@ impl Condition {
             }
             Self::These(labels) if labels.len() == 1 => labels.first().cloned(),
             Self::Any | Self::These(_) => {
-                let message = read(client, path).await?;
+                let Found { message, value } = read(client, path).await?;
                 let label = entry::chain(&message).and_then(|chain| entry::etag(&chain.newest));
-                let has_value = message.get("value").is_some();
+                let has_value = value.is_some();
                 match (self, label) {
                     (Self::Any, Some(label)) if has_value => Some(label),
                     (Self::These(labels), Some(label)) if labels.contains(&label) => Some(label),
@@ -235,12 +236,24 @@ impl Condition {
     }
 }
 
-/// What is at a path, with its whole chain.
-async fn read(client: &mut Client, path: &Path) -> Result<Message, Failure> {
+/// What is at a path.
+struct Found {
+    /// The reply, which has the value only if that is short.
+    message: Message,
+    value: Option<Held>,
+}
+
+/// What is at a path, with its whole chain. A long value is neither copied nor looked through.
+async fn read(client: &mut Client, path: &Path) -> Result<Found, Failure> {
     let (action, place) = address(path, "get_value", "get_internal")?;
     let mut fields = Fields::at(&place);
     entry::ask_for_chain(&mut fields);
-    client.call(action, &fields).await
+    let (message, apart) = client.call_apart(action, &fields).await?;
+    let value = match apart {
+        Some(entry) => Some(Held::Shared(entry)),
+        None => message.get("value").map(|value| Held::Copied(value.to_vec())),
+    };
+    Ok(Found { message, value })
 }
 
 /// The answer to a write that was made.
@@ -274,10 +287,11 @@ async fn unmet(
     told.text("{").field("code", &failure.code.as_str().into());
     told.field("error", &failure.text.as_str().into()).name("entry");
     match read(&mut client, path).await {
-        Ok(message) if message.get("value").is_some() => {
-            told.text("{");
-            entry::version(&message, &mut told);
-            told.text("}");
+        Ok(Found { message, value: Some(value) }) => {
+            told.text("{").name("value").held(value);
+            let mut labels = Map::new();
+            entry::add_labels(&message, &mut labels);
+            told.fields(&labels).text("}");
         }
         _ => drop(told.text("null")),
     }
@@ -310,32 +324,57 @@ fn nothing(path: &Path) -> Failure {
 /// The value that a long body of JSON says. While it is worked on, other threads run the tasks of others; and only a few are
 /// worked on at once.
 async fn long_value(client: &mut Client, body: &[u8]) -> Result<Value, Failure> {
-    // What the conversion takes besides is bounded by how many there are at once.
-    client.keep(body.len());
+    // A string with escapes, or in base64, is in memory once more meanwhile.
+    let text = 2 * body.len();
+    client.keep(text);
     let (conversions, holder) = (client.conversions().clone(), client.holder());
-    conversions.parse(&holder, || sent_value(body, false)).await
+    let work = || {
+        json_value(body, &mut |kept| {
+            client.keep(text + kept);
+            !client.is_closing()
+        })
+    };
+    match conversions.parse(&holder, work).await {
+        Err(_) if client.is_closing() => Err(client.closed().await),
+        told => told,
+    }
 }
 
 /// The value that a body says.
 fn sent_value(body: &[u8], is_msgpack: bool) -> Result<Value, Failure> {
-    let bad = |why: &str| Failure::bad_request(format!("the body is no value: {why}"));
-    let wrong = |error: ValueError| match error {
-        ValueError::Skip(SkipError::TooLarge { .. } | SkipError::TooDeep { .. }) => {
-            Failure { code: String::from("too_large"), text: error.to_string() }
-        }
-        error => bad(&error.to_string()),
-    };
-    if is_msgpack {
-        return Value::new(body).map_err(wrong);
+    match is_msgpack {
+        true => Value::new(body).map_err(no_value),
+        false => json_value(body, &mut |_| true),
     }
-    let text = std::str::from_utf8(body).map_err(|_| bad("it is not UTF-8"))?;
-    value_from_text(text).map_err(|error| match error {
-        JsonError::Value(error) => wrong(error),
+}
+
+/// The value that a body of JSON says. `keeps` is told how many bytes that takes besides the body, and may end it.
+fn json_value(body: &[u8], keeps: &mut dyn FnMut(usize) -> bool) -> Result<Value, Failure> {
+    let text = std::str::from_utf8(body).map_err(|_| bad_value("it is not UTF-8"))?;
+    value_from_long_text(text, keeps).map_err(|error| match error {
+        JsonError::Value(error) => no_value(error),
         // As in MessagePack.
-        JsonError::TooDeep => Failure { code: String::from("too_large"), text: error.to_string() },
+        JsonError::TooDeep | JsonError::TooLarge => too_large(&error),
         JsonError::Syntax(_) => Failure::bad_request(format!("the body is {error}")),
-        error => bad(&error.to_string()),
+        error => bad_value(&error.to_string()),
     })
+}
+
+fn bad_value(why: &str) -> Failure {
+    Failure::bad_request(format!("the body is no value: {why}"))
+}
+
+fn no_value(error: ValueError) -> Failure {
+    match error {
+        ValueError::Skip(SkipError::TooLarge { .. } | SkipError::TooDeep { .. }) => {
+            too_large(&error)
+        }
+        error => bad_value(&error.to_string()),
+    }
+}
+
+fn too_large(error: &dyn std::fmt::Display) -> Failure {
+    Failure { code: String::from("too_large"), text: error.to_string() }
 }
 
 fn write_id(request: &Request) -> Result<Option<[u8; 16]>, Failure> {
@@ -382,15 +421,16 @@ fn is_kind(field: &str, kind: &str) -> bool {
 }
 
 impl distkv_http::Charge for Charge {
-    fn is_over(&self) -> bool {
+    fn is_over(&mut self) -> bool {
         Charge::is_over(self)
     }
 }
 
 /// A long answer goes on to cost the clients' memory until it is out.
-pub(super) fn charged(client: Client, bytes: Vec<u8>) -> Content {
+pub(super) fn charged(client: Client, bytes: impl Into<Bytes>) -> Content {
+    let bytes = bytes.into();
     match bytes.len() {
-        0..=CHARGED_BYTES => Content::Whole(bytes.into()),
-        length => Content::Charged(bytes.into(), Box::new(client.into_charge(length))),
+        0..=CHARGED_BYTES => Content::Whole(bytes),
+        length => Content::Charged(bytes, Box::new(client.into_charge(length))),
     }
 }

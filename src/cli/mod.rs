@@ -67,9 +67,10 @@ Paths:
   hexadecimal and binary, `:1:.5` and `:inf` floats, `:t` and `:f` true and
   false; `:e` is the empty string, `:vabc` a byte string, `:y616263` the same
   in hexadecimal. Within a string, `:.` is a dot, `::` a colon, `:_` a space,
-  `:u0009` the character of that number (four hexadecimal digits): so commands
-  print control characters and others that nobody sees, and what they print can
-  be typed. With --json, paths have the characters themselves.
+  `:u0009` the character of that number (four hexadecimal digits; up to six in
+  braces: `:u{e0041}`): so commands print control characters and others that
+  nobody sees, and what they print can be typed. With --json, paths have the
+  characters themselves.
   `:'x',1` is the array (\"x\", 1), `:('x',)` an array of one item; quote them
   for the shell. `:` alone is the root; the subtree `:n` belongs to the system.
   A path has at most 64 elements, and 4096 bytes as MessagePack.

@@ -194,7 +194,7 @@ fn check_protection(
     keys: &'static [&'static str],
     found: &mut Vec<Problem>,
 ) {
-    if let Err(error) = super::check_port_protection(config, what, addr) {
+    if let Err(error) = super::lifecycle::ports::check_port_protection(config, what, addr) {
         found.push(Problem::error(keys, error.to_string()));
     }
 }
@@ -377,7 +377,8 @@ fn is_made_first(config: &Config, folder: &Path) -> bool {
 
 /// Whether two names are of one directory, or would be of one if it were made.
 fn is_one(one: &Path, other: &Path) -> bool {
-    super::is_same_directory(one, other).unwrap_or_else(|_| place_of(one) == place_of(other))
+    super::lifecycle::opening::is_same_directory(one, other)
+        .unwrap_or_else(|_| place_of(one) == place_of(other))
 }
 
 /// Where something is, or would be made: without links, as far as it is there.

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use distkv_command::output::shell_word;
 use rustix::io::Errno;
 
 use crate::model::ids::NameError;
@@ -67,9 +68,10 @@ pub enum NodeError {
     /// A port that other machines reach, and no key.
     #[error(
         "the {what} port {addr} is open to other machines, and nothing protects it: everybody who reaches \
-         it could read and change all data. Make a key with `distkv-node key new --network {network} --to \
+         it could read and change all data. Make a key with `distkv-node key new --network {} --to \
          FILE`, copy the file to every node, and start with --key FILE; or say --insecure where nobody else \
-         is in the network"
+         is in the network",
+        shell_word(network)
     )]
     Unprotected {
         /// Which port.

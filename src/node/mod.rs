@@ -1,6 +1,6 @@
 //! A running node: owns the hub, the sockets and the timers.
 //!
-//! [`Node::start`] opens the ports and starts the tasks; how it comes to serve is in [`lifecycle`].
+//! [`Node::start`] opens the ports and starts the tasks; how it comes to serve, and how it ends, is in [`lifecycle`].
 //! Peers are [`link`]'s, members are [`membership`]'s.
 
 pub(crate) mod check;
@@ -18,23 +18,24 @@ pub mod security;
 mod tasks;
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use crate::secure::key_file::KeyFile;
 use clients::certificates::Certificates;
 use clients::file_jobs::Saving;
 use clients::files::ClientFiles;
-use config::{CALLED_WAIT, Config, PEER_WAIT, Start};
+use config::{CALLED_WAIT, Config, PEER_WAIT};
 use distkv_http::HttpPort;
 use distkv_tls::CaHash;
 use durable::{Durable, Opened, Prepared};
 pub use error::NodeError;
 pub(crate) use error::{advice_of_writing, is_wrong_place};
-use lifecycle::farewell::Kept;
+pub(crate) use lifecycle::farewell::LOG_FAREWELL_TIMEOUT;
 use lifecycle::file_descriptors::Shares;
+use lifecycle::opening::{
+    engine_config, known_peers, open_audit, open_client_files, open_data, prepare, tls_of,
+};
 use lifecycle::ports::Ports;
 use lifecycle::start::Plan;
 use lifecycle::stop::Stop;
@@ -52,9 +53,7 @@ use parking_lot::Mutex;
 use scheduled::{Scheduled, keep_schedule};
 use security::{Keys, KeysRead, OtherNetwork, share_keys};
 
-use crate::engine::changes::BeginHandOver;
-use crate::engine::delete::DeleteSettings;
-use crate::engine::{Engine, TICK_INTERVAL_MS};
+use crate::engine::Engine;
 use crate::hub::Hub;
 use crate::membership::{NetworkName, SwimConfig};
 use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
@@ -62,28 +61,6 @@ use crate::rt::{self, Task, TcpListener, millis};
 use crate::server::Server;
 use crate::server::access::audit::Audit;
 use crate::server::access::audit::record::{Event, Outcome, Record};
-
-/// When the wait for peers' acknowledgements of this node's last changes ends, counted from the
-/// beginning of the stop.
-const COPIES_DEADLINE: Duration = Duration::from_millis(1_500);
-/// How long another node may take to step in for this one in the Delete group.
-const HAND_OVER_TIMEOUT: Duration = Duration::from_millis(250);
-/// How long the last words to peers may take.
-const LINKS_FAREWELL_TIMEOUT: Duration = Duration::from_millis(1_000);
-/// How long the membership's thread may take to end when it is not to say anything any more.
-const SWIM_END_TIMEOUT: Duration = Duration::from_millis(200);
-/// How long clients may take to read what is written to them.
-const CLIENTS_FAREWELL_TIMEOUT: Duration = Duration::from_millis(800);
-/// How long the last record may take: a disk under load takes seconds for a sync, and without the
-/// record the node comes back as another incarnation.
-pub(crate) const LOG_FAREWELL_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the last words to members may take, counted from those to peers.
-const SWIM_FAREWELL_TIMEOUT: Duration = Duration::from_millis(800);
-/// How long it may take until the last list of known peers is on disk. Without it, the next start waits for peers that
-/// have left.
-const PEER_FILE_FAREWELL_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the last lines of the audit log may take.
-const AUDIT_FAREWELL_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// How long a node waits for what while it starts. The defaults suit everybody but tests.
 #[derive(Clone, Debug)]
@@ -464,11 +441,6 @@ impl Drop for Node {
     }
 }
 
-/// Opens the audit log, if there is to be one.
-fn open_audit(config: &Config) -> Result<Option<AuditLog>, NodeError> {
-    config.audit.as_deref().map(|path| AuditLog::open(path, config.name.as_str())).transpose()
-}
-
 /// Records that the key file was read again, with the ids of its keys, which are not secret.
 fn tell_of_keys(audit: &Audit, set: &Result<KeysRead, OtherNetwork>) {
     match set {
@@ -484,104 +456,6 @@ fn tell_of_keys(audit: &Audit, set: &Result<KeysRead, OtherNetwork>) {
     }
 }
 
-/// Opens and reads the data directory, if there is one.
-async fn open_data(config: &Config) -> Result<Option<Opened>, NodeError> {
-    let Some(data) = config.data.clone() else { return Ok(None) };
-    config.phase.note("reading its data directory");
-    let (network, name) = (config.network.clone(), config.name.clone());
-    rt::spawn_blocking(move || durable::open(&data, &network, &name).map(Some)).await
-}
-
-/// Whether two names are of one directory.
-fn is_same_directory(a: &Path, b: &Path) -> std::io::Result<bool> {
-    use std::os::unix::fs::MetadataExt;
-    let id = |path: &Path| std::fs::metadata(path).map(|of| (of.dev(), of.ino()));
-    Ok(id(a)? == id(b)?)
-}
-
-/// Opens the directory for clients' files, if there is one.
-fn open_client_files(config: &Config) -> Result<Option<ClientFiles>, NodeError> {
-    let Some(path) = &config.client_files else { return Ok(None) };
-    let failed = |source| NodeError::ClientFiles { path: path.clone(), source };
-    if let Some(data) = &config.data
-        && is_same_directory(path, &data.dir).map_err(failed)?
-    {
-        // A client could make what the next start takes for the node's own.
-        let why = "it is the data directory; choose another one";
-        return Err(failed(std::io::Error::new(std::io::ErrorKind::InvalidInput, why)));
-    }
-    ClientFiles::open(path).map(Some).map_err(failed)
-}
-
-/// The certificate for clients, if they are to use TLS.
-fn tls_of(config: &Config, me: &Arc<Myself>) -> Result<Option<Arc<Certificates>>, NodeError> {
-    let http = config.http.as_ref();
-    config.tls.as_ref().map(|tls| Certificates::open(tls, http, me)).transpose()
-}
-
-/// Begins with the state that was read. From then on the directory records what leaves the node.
-async fn prepare(config: &Config, opened: Opened) -> Result<Prepared, NodeError> {
-    config.phase.note("beginning a new log in its data directory");
-    let (name, config) = (config.name.clone(), config.clone());
-    let prepare = move || opened.prepare(&name, |id| engine_config(&config, id));
-    rt::spawn_blocking(prepare).await.map_err(|_| NodeError::TableFull)
-}
-
-fn engine_config(config: &Config, id: NodeId) -> crate::engine::Config {
-    crate::engine::Config {
-        read_only: config.read_only,
-        ignore_auth: config.ignore_auth,
-        memory_max: config.memory_max,
-        delete: DeleteSettings {
-            say_for_ms: millis(config.purge_grace),
-            ..DeleteSettings::default()
-        },
-        ..crate::engine::Config::new(id, rt::random_u64())
-    }
-}
-
-/// Notes whom this node knows as members from before, so that they are missed if they do not show themselves.
-fn expect_members(links: &Links, stored: &Stored, timing: &Timing) {
-    let now = rt::now();
-    let config = links.hub.read(|engine| engine.group_view(now).config);
-    let listed = config.iter().flat_map(|config| config.members());
-    let listed = listed.map(|member| member.name.clone());
-    let names = unseen::expected(stored, listed, &links.me.name);
-    links.observed.expect(Unseen::new(names, timing.no_answer_ms, now));
-}
-
-/// The peers of the peer file, after a look at those of the options.
-fn known_peers(config: &Config, has_data: bool) -> Result<Stored, NodeError> {
-    for peer in &config.peers {
-        membership::address::parse_peer(peer)?;
-    }
-    let stored = peer_file::stored(config, has_data)?;
-    if let Some(damage) = &stored.damage {
-        tracing::warn!("{damage}; this node goes on with what is good in it");
-    }
-    let knows_nobody = config.peers.is_empty() && stored.peers.is_empty();
-    if knows_nobody && !has_data {
-        match config.start {
-            Start::Join => return Err(NodeError::NoPeers),
-            Start::ByWhatThereIs { found: false, .. } => return Err(NodeError::NothingToStartWith),
-            Start::Run { .. } | Start::ByWhatThereIs { .. } => {}
-        }
-    }
-    Ok(stored)
-}
-
-/// A port that other machines reach needs a key, or the word of the operator.
-fn check_port_protection(
-    config: &Config,
-    what: &'static str,
-    addr: SocketAddr,
-) -> Result<(), NodeError> {
-    if config.key.is_some() || config.insecure || addr.ip().to_canonical().is_loopback() {
-        return Ok(());
-    }
-    Err(NodeError::Unprotected { what, addr, network: config.network.clone() })
-}
-
 /// What else a node has opened: what is its own.
 struct Own {
     me: Arc<Myself>,
@@ -592,108 +466,12 @@ struct Own {
     scheduled: Option<Arc<Scheduled>>,
 }
 
-impl Inner {
-    /// Carries the farewell out when it is asked for.
-    async fn wait_for_end(self: Arc<Self>) {
-        self.stop.requested().await;
-        if self.stop.is_finished() {
-            return;
-        }
-        if let Some(reason) = self.stop.reason() {
-            tracing::info!(%reason, "stopping");
-        }
-        // First the clients: their last writes must go out before the farewell.
-        let began = rt::now();
-        self.server.stop(CLIENTS_FAREWELL_TIMEOUT).await;
-        // Who is sent away because of its name was alone, it may be, and its first link is only just being made.
-        let is_sent_away = matches!(self.stop.reason(), Some(StopReason::NameInUse { .. }));
-        let deadline = began + millis(COPIES_DEADLINE);
-        lifecycle::farewell::wait_for_copies(&self.links, is_sent_away, deadline).await;
-        // While all still see a member here.
-        self.hand_over().await;
-        self.swim.leave();
-        let members = rt::timeout(SWIM_FAREWELL_TIMEOUT, self.swim.ended());
-        let links = async {
-            self.links.leave(LINKS_FAREWELL_TIMEOUT).await;
-            let saving = Arc::clone(&self.saving);
-            rt::spawn_blocking(move || saving.end()).await;
-            // Nothing leaves the node any more.
-            match &self.durable {
-                None => Kept::InMemory,
-                Some(durable) if !self.end_log(durable).await => Kept::InPart,
-                Some(durable) if is_sent_away => Kept::Apart(durable.directory().to_owned()),
-                Some(_) => Kept::OnDisk,
-            }
-        };
-        let (kept, _) = futures::future::join(links, members).await;
-        if lifecycle::farewell::tell_of_changes(&self.links, &kept) {
-            self.has_lost.store(true, Ordering::Release);
-        }
-        let accepting = self.accepting.lock().take();
-        if let Some(accepting) = accepting {
-            accepting.cancel().await;
-        }
-        let http = self.http.lock().take();
-        if let Some(http) = http {
-            http.close().await;
-        }
-        self.swim.stop();
-        let _ = rt::timeout(SWIM_END_TIMEOUT, self.swim.ended()).await;
-        let following = self.following.lock().take();
-        if let Some(following) = following {
-            let _ = rt::timeout(PEER_FILE_FAREWELL_TIMEOUT, following).await;
-        }
-        if let Some(log) = &self.audit {
-            log.end(AUDIT_FAREWELL_TIMEOUT).await;
-        }
-        // The ports are free now, and so is the data directory.
-        self.end_at_once();
-    }
-
-    /// Returns whether the directory has all.
-    async fn end_log(&self, durable: &Durable) -> bool {
-        if self.stop.reason() != Some(StopReason::LeftForGood) {
-            return durable.stop(&self.hub, LOG_FAREWELL_TIMEOUT).await;
-        }
-        if !durable.stop_for_good(&self.hub, LOG_FAREWELL_TIMEOUT).await {
-            tracing::error!(
-                "this node has left its network for good, but its data directory cannot say so: the disk \
-                 fails; do not start a node with it again"
-            );
-            return false;
-        }
-        true
-    }
-
-    /// The only member of the Delete group leaves its place to another node, if it has no data
-    /// directory. The wait for that is short: without it a new lineage begins.
-    async fn hand_over(&self) {
-        if self.hub.read(Engine::has_handed_over) {
-            return;
-        }
-        self.hub.handle(BeginHandOver, rt::now());
-        let done = async {
-            while !self.hub.read(Engine::has_handed_over) {
-                rt::sleep(Duration::from_millis(TICK_INTERVAL_MS)).await;
-            }
-        };
-        if rt::timeout(HAND_OVER_TIMEOUT, done).await.is_none() {
-            tracing::info!("no other node took over this node's place in the Delete group");
-        }
-    }
-
-    fn end_at_once(self: &Arc<Self>) {
-        // A caller that waits for the node's end may start another one.
-        self.server.release_leavers();
-        self.stop.finish();
-        self.server.abandon();
-        drop(self.http.lock().take());
-        self.swim.stop();
-        self.links.abandon();
-        let saving = Arc::clone(&self.saving);
-        drop(rt::spawn_blocking(move || saving.end()));
-        if let Some(durable) = &self.durable {
-            durable.abandon();
-        }
-    }
+/// Notes whom this node knows as members from before, so that they are missed if they do not show themselves.
+fn expect_members(links: &Links, stored: &Stored, timing: &Timing) {
+    let now = rt::now();
+    let config = links.hub.read(|engine| engine.group_view(now).config);
+    let listed = config.iter().flat_map(|config| config.members());
+    let listed = listed.map(|member| member.name.clone());
+    let names = unseen::expected(stored, listed, &links.me.name);
+    links.observed.expect(Unseen::new(names, timing.no_answer_ms, now));
 }

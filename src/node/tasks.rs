@@ -48,6 +48,7 @@ pub(super) async fn keep_time(
             check_due = now + STALL_CHECK_INTERVAL_MS;
             links.close_stalled();
             links.keep_told();
+            links.keep_known();
             memory.look(links.hub.read(Engine::memory_excess), now);
             plaintext.look(takes_plaintext, now);
             let is_alone = links.count() == 0 && !links.addresses().is_empty();
@@ -122,7 +123,7 @@ pub(super) async fn report(links: Arc<Links>) {
             renewed_at = Some(rt::now());
             let incarnation = Incarnation::of_random(rt::random_u64());
             links.hub.handle(Input::Renewed { incarnation }, rt::now());
-            links.on_renewed(incarnation);
+            links.on_renewed();
         }
         let news = async {
             match conflicts.due_in(rt::now()) {

@@ -71,6 +71,12 @@ pub trait NodeInfo: Send + Sync {
         false
     }
 
+    /// An operator says that a member does not come back: it is not missed any more, from now on. Nothing follows for one that
+    /// is here.
+    fn give_up(&self, name: &NodeName) {
+        let _ = name;
+    }
+
     /// The snapshots that it makes by itself, if it does.
     fn scheduled(&self) -> Option<ScheduledStatus> {
         None

@@ -16,8 +16,8 @@ use super::Shared;
 use super::connections::accept::no_memory;
 use super::connections::exchange::{Exchange, IDLE_BYTES, Requests};
 use crate::engine::{Engine, NodeNames};
-use crate::hub::client_memory::Account;
 use crate::hub::shares::Holder;
+use crate::model::entry::Entry;
 use crate::model::ids::Incarnation;
 use crate::model::value::Reader;
 use crate::protocol::client::reply::write_error;
@@ -38,22 +38,43 @@ pub(crate) struct LocalClient {
     has_ended: bool,
 }
 
-/// Memory that an answer costs after its client has gone, for as long as this lives.
-pub(crate) struct Charge {
-    account: Arc<Account>,
+/// A long value of a reply, for a client in the same process: neither copied nor looked through.
+#[derive(Default)]
+pub(in crate::server) enum Apart {
+    /// Values are in the replies.
+    #[default]
+    No,
+    /// The next one, if it is long, is to be taken from here.
+    Wanted,
+    /// It has been read, and its reply has none.
+    Is(Entry),
 }
 
-impl Charge {
-    /// Whether the memory is needed more than the answer.
-    #[must_use]
-    pub(crate) fn is_over(&self) -> bool {
-        self.account.is_closing()
+impl Apart {
+    /// Whether the next long value is to be left here.
+    pub(in crate::server) fn is_wanted(&self) -> bool {
+        matches!(self, Self::Wanted)
     }
 }
 
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.account.set_buffers(0);
+/// A client whose answer is on its way out. That costs memory for as long as this lives.
+pub(crate) struct Charge {
+    client: LocalClient,
+}
+
+impl Charge {
+    /// Whether the answer is to be cut: its memory is needed more, or its user may do nothing any more.
+    #[must_use]
+    pub(crate) fn is_over(&mut self) -> bool {
+        let exchange = &mut self.client.exchange;
+        if exchange.session.account.is_closing() {
+            return true;
+        }
+        if exchange.is_shut_out() && !self.client.has_ended {
+            exchange.session.tell_shut_out();
+            self.client.has_ended = true;
+        }
+        self.client.has_ended
     }
 }
 
@@ -76,6 +97,7 @@ impl LocalClient {
         let is_local = false;
         let mut exchange = Exchange::new(shared, is_local);
         exchange.enter(address)?;
+        exchange.session.cuts_trees = true;
         Ok(Self { exchange, safe: Vec::new(), taken: 0, has_ended: false })
     }
 
@@ -105,13 +127,28 @@ impl LocalClient {
         lives.find(|(_, id)| id.incarnation == incarnation).map(|(_, id)| id.name.to_string())
     }
 
-    /// Ends, and charges the clients' memory with this many bytes of an answer.
+    /// Asks for nothing any more, and charges the clients' memory with this many bytes of an answer.
     #[must_use]
-    pub(crate) fn into_charge(self, bytes: usize) -> Charge {
-        let account = Arc::clone(&self.exchange.session.account);
-        drop(self);
-        account.set_buffers(bytes);
-        Charge { account }
+    pub(crate) fn into_charge(mut self, bytes: usize) -> Charge {
+        self.abandon();
+        (self.exchange.out, self.safe, self.taken) = (Vec::new(), Vec::new(), 0);
+        self.exchange.input.shrink();
+        self.has_ended = false;
+        self.exchange.session.account.set_buffers(bytes);
+        Charge { client: self }
+    }
+
+    /// The value that is read next, if it is long, is not to be in its reply: [`Self::take_apart`] gives it.
+    pub(crate) fn want_apart(&mut self) {
+        self.exchange.session.apart = Apart::Wanted;
+    }
+
+    /// The entry whose reply has come without its value. From now on, values are in replies again.
+    pub(crate) fn take_apart(&mut self) -> Option<Entry> {
+        match std::mem::take(&mut self.exchange.session.apart) {
+            Apart::Is(entry) => Some(entry),
+            Apart::No | Apart::Wanted => None,
+        }
     }
 
     /// Charges the clients' memory with what its owner keeps of an answer, besides all else; until it waits for a message.
@@ -289,6 +326,7 @@ impl LocalClient {
 
     fn end_after(&mut self, error: &ClientError) {
         (self.exchange.out, self.safe, self.taken) = (Vec::new(), Vec::new(), 0);
+        self.exchange.session.apart = Apart::No;
         self.exchange.shared.counts.note_error(error);
         write_error(error, None, self.exchange.shared.hub.read(Engine::tock), &mut self.safe);
         self.abandon();

@@ -234,25 +234,31 @@ fn a_client_says_which_of_ca_name_and_address_is_wrong() {
     };
     let refused = |secured: &Secured, access| {
         let error = secured.connect_with(access).unwrap_err();
-        assert!(matches!(error, ClientError::NoAccess { .. }), "{error:?}");
-        error.to_string()
+        let ClientError::NoAccess { code, .. } = &error else { panic!("{error:?}") };
+        (error.to_string(), code.as_deref().map(str::to_owned))
     };
     let other = Ca::make("plant", now()).unwrap();
-    let error = refused(&secured, access(&other));
-    assert!(error.contains("wrong CA"), "{error}");
+    let (error, code) = refused(&secured, access(&other));
+    assert!(error.contains("wrong CA") && code.is_none(), "{error}");
     secured
         .tls
         .replace(&secured.ca.issue_node(&["n1"], now()).unwrap(), &ClientRoots::none())
         .unwrap();
-    let error = refused(&secured, secured.access());
+    let (error, code) = refused(&secured, secured.access());
     assert!(
         error.contains("wrong name: the node's certificate is for n1, not for 127.0.0.1"),
         "{error}"
     );
-    let expired = secured.ca.issue_node(&["127.0.0.1"], now() - 40 * 86_400).unwrap();
-    secured.tls.replace(&expired, &ClientRoots::none()).unwrap();
-    let error = refused(&secured, secured.access());
-    assert!(error.contains("wrong time: the node's certificate expired"), "{error}");
+    assert_eq!(code, None);
+    const DAYS: u64 = 40 * 86_400;
+    for (made, what) in [(now() - DAYS, "expired"), (now() + DAYS, "is valid from")] {
+        let other = secured.ca.issue_node(&["127.0.0.1"], made).unwrap();
+        secured.tls.replace(&other, &ClientRoots::none()).unwrap();
+        let (error, code) = refused(&secured, secured.access());
+        let text = format!("wrong time: the node's certificate {what}");
+        assert!(error.contains(&text), "{error}");
+        assert_eq!(code.as_deref(), Some("wrong_time"));
+    }
     // A node that does not speak TLS at all.
     let open = Node::found("n2");
     let to = HostPort::from(open.address());

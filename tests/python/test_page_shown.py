@@ -18,7 +18,15 @@ def source():
     running.stop()
 
 
-NAMES = {"a.b": "a:.b", " ": ":_", "x\u202eyz": "x:u202eyz", "bell\x07": "bell:u0007", "plain": "plain", "a:b": "a::b"}
+NAMES = {
+    "a.b": "a:.b",
+    " ": ":_",
+    "x\u202eyz": "x:u202eyz",
+    "tag\U000e0041": "tag:u{e0041}",
+    "bell\x07": "bell:u0007",
+    "plain": "plain",
+    "a:b": "a::b",
+}
 
 
 def test_the_tree_names_entries_as_the_headline_and_commands_do(writable, watch):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from distkv_client import (
+    apart,
     batch,
     call,
     client,
@@ -58,7 +59,7 @@ def _elsewhere() -> None:
 
 
 def _own_writes() -> None:
-    own_writes.OwnWrites.is_enough = lambda self, path, tock, life: True
+    own_writes.OwnWrites.covers = lambda self, path, own, tock, life: True
 
 
 def _silent_restart() -> None:
@@ -140,6 +141,10 @@ def _cut_off() -> None:
     line.Line.is_arriving = lambda self, now: False
 
 
+def _not_apart() -> None:
+    apart.Apart.of = lambda self, path: None
+
+
 PLANTS: dict[str, Callable[[], None]] = {
     "a write that may have been made is made again": _decide_unguarded,
     "no write has an id": _no_ids,
@@ -160,4 +165,5 @@ PLANTS: dict[str, Callable[[], None]] = {
     "a try does not say until when it counts": _no_time,
     "what has to be sent takes no longer": _nothing_to_send,
     "what is still arriving is cut off": _cut_off,
+    "a write with a condition goes elsewhere than the read": _not_apart,
 }

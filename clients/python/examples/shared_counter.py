@@ -29,8 +29,8 @@ async def add_one(client: Client) -> None:
             if error.fate is not Fate.NOT_DONE:
                 # An earlier try of this call may have counted: to go on could count twice.
                 raise
-        # Somebody was there first, or the node that was asked has not heard of that version yet. That lasts as long as
-        # a split: the pauses grow, up to a second. They differ, so that those who were refused together do not come
+        # Somebody was there first, or the node that was asked has not heard of that version yet, as at the beginning of
+        # a split. The pauses grow, up to a second. They differ, so that those who were refused together do not come
         # back together.
         await asyncio.sleep(random.uniform(0.5, 1) * min(0.01 * 2**attempt, 1))
     raise TimeoutError(f"not counted: refused {ATTEMPTS} times")

@@ -274,6 +274,7 @@ async def test_other_arguments_of_wrong_types_are_told():
             lambda: client.prefer_shard(1 << 10, "s1"),
             lambda: client.prefer_shard(1, 5),
             lambda: client.close(grace="1"),
+            lambda: client.close(grace=-1),
             lambda: client.close(grace=math.nan),
             lambda: client.get(5),
         ):
@@ -306,6 +307,7 @@ async def test_other_arguments_of_wrong_types_are_told():
     [
         (Config(login="u"), "config.login must be Login or None, not str"),
         (Config(tls=True), "config.tls must be Tls or None, not bool"),
+        (Config(network=""), "config.network is empty"),
         (Config(network=5), "config.network must be a text or None, not int"),
         (Config(ticket=b"x"), "config.ticket must be a text or None, not bytes"),
         (Config(observer=5), "config.observer must be Observer or None, not int"),
@@ -338,7 +340,7 @@ async def test_options_that_are_good_are_taken():
         login=Login(key=b"x" * 32),
         retry=RetryPolicy(total_deadline=math.inf, try_deadline=2, attempts_max=3),
         read_mode="any",
-        network="",
+        network=None,
     )
     async with scene(ScriptedNode("s1", lambda request: WRITTEN), config=replace(config, login=None)) as client:
         await client.put("a", 1)

@@ -1,13 +1,14 @@
 """What an observer is told of calls that ask several nodes."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 from conftest import until
-from scripted import ScriptedNode, error
+from scripted import SILENCE, WRITTEN, ScriptedNode, error
 from test_rules import CONFIG, scene
 
-from distkv_client import NoMajorityError, UnavailableError
+from distkv_client import ErrorClass, Fate, NoMajorityError, UnavailableError
 from distkv_client.codec import encode
 
 
@@ -91,3 +92,63 @@ async def test_an_observer_is_told_of_each_node_that_a_read_of_a_majority_asks()
     async with scene(ScriptedNode("s1", refuses), config=replace(CONFIG, observer=observer, retry=policy)) as client:
         events = await told(observer, client, lambda client: client.get("a", read="freshest"))
         assert events[-1] == ("end", "get_value", 2, NoMajorityError)
+
+
+class Ends(Observer):
+    """Keeps how calls about entries ended."""
+
+    def __init__(self):
+        super().__init__()
+        self.ends = []
+
+    def try_failed(self, token, node, attempt, kind: ErrorClass, text):
+        assert isinstance(kind, ErrorClass)
+
+    def call_ends(self, token, end):
+        if end.action not in ("list_shards",):
+            self.ends.append((end.action, end.fate, end.error and type(end.error)))
+
+
+async def test_a_call_that_succeeds_has_no_fate():
+    observer = Ends()
+    async with scene(ScriptedNode("s1", lambda request: WRITTEN), config=replace(CONFIG, observer=observer)) as client:
+        await client.put("a", 1)
+        await client.entry("a", read="freshest")
+        assert observer.ends == [("set_value", None, None), ("get_value", None, None)]
+
+
+@pytest.mark.parametrize(
+    ("call", "fate"),
+    [
+        (lambda client: client.put("a", 1), Fate.UNKNOWN),
+        (lambda client: client.get("a"), Fate.NOT_DONE),
+        (lambda client: client.get("a", read="freshest"), Fate.NOT_DONE),
+    ],
+)
+async def test_the_end_of_a_call_that_is_given_up_is_told(call, fate):
+    observer = Ends()
+    node = ScriptedNode("s1", lambda request: SILENCE)
+    async with scene(node, config=replace(CONFIG, observer=observer)) as client:
+        task = asyncio.create_task(call(client))
+        await until(lambda: node.actions("set_value") or node.actions("get_value"))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        ((_, told, kind),) = observer.ends
+        assert told is fate and kind is asyncio.CancelledError
+
+
+async def test_an_iteration_that_is_left_has_ended():
+    observer = Ends()
+
+    def one_conflict(request):
+        side = {"chain": {"node": "x~7", "tick": 1, "prev": None}, "tock": 1, "value": 1}
+        both = {"depth": 0, "path": ["a"], "conflict": {"winner": side, "loser": side}, "wseq": 2}
+        parts = ({"state": "start", "wseq": 1}, both, {"state": "end"})
+        return b"".join(encode({**part, "seq": request["seq"]}) for part in parts)
+
+    async with scene(ScriptedNode("s1", one_conflict), config=replace(CONFIG, observer=observer)) as client:
+        conflicts = aiter(client.conflicts())
+        await anext(conflicts)
+        await conflicts.aclose()
+        assert observer.ends == [("conflicts", None, None)]

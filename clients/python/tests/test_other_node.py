@@ -1,5 +1,6 @@
 """An address at which another node answers than the one that a view has there."""
 
+import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -46,6 +47,34 @@ async def test_another_node_is_not_counted_in_a_majority():
         with pytest.raises(NoMajorityError) as caught:
             await client.get("p", read="freshest")
         assert (caught.value.answered, caught.value.needed, caught.value.nodes) == (1, 2, 3)
+
+
+async def test_a_node_that_leaves_in_the_middle_of_a_read_is_no_part_of_its_majority():
+    """`s1` answers and leaves, then `s2` answers: both of those that are left must."""
+    answering: set[str] = set()
+
+    def script(name):
+        return lambda request: held("new", 2)(request) if name in answering else error("not_ready")
+
+    one, two, three = (
+        ScriptedNode("s1", held("old", 1)),
+        ScriptedNode("s2", script("s2")),
+        ScriptedNode("s3", script("s3")),
+    )
+    async with scene(two, one, three, config=CONFIG) as client:
+        reading = asyncio.ensure_future(client.get("p", read="freshest"))
+        await until(lambda: one.actions("get_value") and two.actions("get_value"))
+        two.states["s1"] = "left"
+        two.tell_views()
+        await until(lambda: any(node.state == "left" for node in client.cluster_view().nodes))
+        answering.add("s2")
+        asked = len(two.actions("get_value"))
+        await until(lambda: len(two.actions("get_value")) > asked)
+        asked = len(three.actions("get_value"))
+        await until(lambda: reading.done() or len(three.actions("get_value")) > asked + 2)
+        assert not reading.done()
+        answering.add("s3")
+        assert await reading == "new"
 
 
 async def test_conflicts_are_those_of_the_nodes_that_answer():

@@ -112,7 +112,7 @@ def test_nothing_counts_of_a_home_that_has_taken_the_newest_write_of_the_path():
     def after(*writes):
         for which, tock, life in writes:
             own.on_written(which, tock, life)
-        return own.is_enough(path, None, here), own.is_enough(path, None, there)
+        return own.covers(path, own.tocks[path], None, here), own.covers(path, own.tocks[path], None, there)
 
     assert after((path, 1, here)) == (True, False)
     assert after((other, 2, here)) == (True, False)

@@ -44,6 +44,10 @@ def test_the_calls_of_the_async_client(synced, base):
     assert synced.get(base / "no", default=None) is None
     assert [entry.path for entry in synced.tree(base)] == [base]
     assert synced.batch(lambda batch: batch.put(base / 1, 1).get(base / 1))[1].value == 1
+    batch = synced.batch().put(base / 1, 2).get(base / 1).delete(base / 2)
+    assert len(batch) == 3 and batch.run(timeout=60)[1].value == 2
+    with pytest.raises(UsageError, match="run"):
+        synced.batch(timeout=1)
     assert synced.children(base) == [1]
     assert synced.conflicts(base).conflicts == []
     assert synced.delete(base).changed

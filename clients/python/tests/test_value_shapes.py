@@ -1,5 +1,9 @@
 """Values whose shape is a matter of its own: nested as deeply as may be, or maps that a dict cannot hold."""
 
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Generic, NamedTuple, TypedDict, TypeVar
+
 import pytest
 from conftest import until
 from hypothesis import given
@@ -10,7 +14,10 @@ from test_rules import pair, scene
 
 from distkv_client import BadValueError, Change, Pairs, RefusedError, UpToDate, UsageError
 from distkv_client.codec import VALUE_DEPTH_MAX, decode, encode
+from distkv_client.convert import convert
 from distkv_client.nesting import nests_deeper
+
+T = TypeVar("T")
 
 
 def nested(levels, around=lambda inner: [inner]):
@@ -143,3 +150,40 @@ def test_pairs_are_pairs():
     for wrong in (5, [1], [(1, 2, 3)], None):
         with pytest.raises(UsageError):
             Pairs(wrong)
+
+
+class Point(NamedTuple):
+    x: int
+    y: float = 0.5
+
+
+class Typed(TypedDict):
+    x: int
+
+
+@dataclass
+class Box(Generic[T]):
+    x: T
+
+
+def test_a_named_tuple_is_read_as_it_was_written():
+    assert convert(decode(encode(Point(1, 2.5))), Point) == Point(1, 2.5)
+    assert convert([1], Point) == Point(1)
+    with pytest.raises(BadValueError, match=r"at x"):
+        convert(["1"], Point)
+    with pytest.raises(BadValueError, match="3 items"):
+        convert([1, 2, 3], Point)
+
+
+@pytest.mark.parametrize("wanted", [Typed, Box[int]])
+def test_what_values_cannot_be_read_as_is_said_with_what_to_take_instead(wanted):
+    with pytest.raises(BadValueError, match="read it as a dict, a dataclass"):
+        convert({"x": 1}, wanted)
+
+
+@pytest.mark.parametrize(
+    ("value", "instead"), [(datetime(2026, 1, 1), "msgpack.Timestamp"), ({1}, "store a list"), ([{1}], "store a list")]
+)
+def test_what_cannot_be_stored_is_said_with_what_to_store_instead(value, instead):
+    with pytest.raises(BadValueError, match=instead):
+        encode(value)

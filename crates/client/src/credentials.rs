@@ -167,6 +167,13 @@ impl Access {
         Ok(Access { login, certificate, ..access })
     }
 
+    /// Whether it logs in as this ticket says: with the secret that it had first, or with the one that it has found in its ticket's
+    /// file meanwhile.
+    #[must_use]
+    pub fn logs_in_as(&self, ticket: &Ticket) -> bool {
+        self.login.as_ref().map(Login::current) == Login::of_ticket(ticket)
+    }
+
     /// How it connects by TLS, if it does; with the client certificate that it had first.
     #[must_use]
     pub fn tls(&self) -> Option<&ClientTls> {

@@ -4,6 +4,10 @@ use crate::connection::{OwnNetwork, STREAMS_MAX, shown};
 use crate::model::count::count_of;
 use crate::pool::CONNECTIONS_PER_NODE_MAX;
 
+/// The code of [`ClientError::NoAccess`] where the node's certificate has expired or is not valid yet, by the clock here. The
+/// client itself says so, whatever version the node has: it was sent nothing.
+pub const WRONG_TIME: &str = "wrong_time";
+
 /// Why a request got no good answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
@@ -46,7 +50,7 @@ pub enum ClientError {
         /// What is wrong.
         reason: String,
         /// The node's word for it, if it was the node that said so; `plaintext_login` where the client itself has refused
-        /// to send its secret there in plain text.
+        /// to send its secret there in plain text; `wrong_time` ([`WRONG_TIME`]).
         code: Option<Box<str>>,
         /// The node had greeted, and its greeting named no other network. If not, no TLS came about, and nobody knows
         /// whose node it is.

@@ -75,7 +75,7 @@ pub use credentials::Access;
 pub use distkv_tls::ticket::TicketError;
 #[cfg(feature = "tls")]
 pub use distkv_tls::{CaHash, ClientTls, Ticket, TlsError, Trust};
-pub use error::{ClientError, ServerError};
+pub use error::{ClientError, ServerError, WRONG_TIME};
 #[cfg(feature = "tls")]
 pub use login::read_ticket_file;
 pub use login::{Login, PLAINTEXT_LOGIN};

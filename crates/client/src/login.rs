@@ -135,7 +135,7 @@ impl Login {
     }
 
     /// What it is now, without a file.
-    fn current(&self) -> Login {
+    pub(crate) fn current(&self) -> Login {
         #[cfg(feature = "tls")]
         if let Some(file) = &self.file {
             return file.login();

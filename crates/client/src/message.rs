@@ -1,6 +1,7 @@
 //! Requests to bytes and bytes to messages, pure.
 
 use std::fmt;
+use std::ops::Range;
 
 use super::error::ServerError;
 use crate::model::limits::{PATH_BYTES_MAX, VALUE_BYTES_MAX};
@@ -13,6 +14,9 @@ use crate::model::value::{Kind, ReadError, Reader};
 /// Longest request that is sent: two of the longest values (`value` and `prev`), a path, and
 /// something for the rest. No node takes more.
 pub const REQUEST_BYTES_MAX: usize = 2 * VALUE_BYTES_MAX + PATH_BYTES_MAX + 4096;
+
+/// A value of a message that is longer may have so many parts that to pass over them takes long.
+const LONG_BYTES: usize = 256;
 
 /// Room for a request's small fields, so that they are put together without moving them.
 const FIELDS_BYTES: usize = 48;
@@ -179,6 +183,9 @@ pub struct Message {
     tock: u64,
     /// It has neither an `error` nor a `state`: it is an answer, or an item of a stream.
     is_plain: bool,
+    /// Where its longest value is, if that is a long one: who looks for a field behind it passes over it in one step. Empty
+    /// without one.
+    long: Range<usize>,
 }
 
 impl Message {
@@ -189,9 +196,14 @@ impl Message {
     pub fn new(bytes: &[u8]) -> Result<Message, ReadError> {
         let mut reader = Reader::new(bytes);
         let (mut seq, mut tock, mut is_plain) = (None, None, true);
+        let (mut long, mut long_bytes) = (0..0, LONG_BYTES);
+        // Most are short, and are asked for a few fields only: nothing is looked at for this in them.
+        let may_have_long = bytes.len() > LONG_BYTES;
         for _ in 0..reader.read_map_len()? {
             // The names of the protocol are text.
-            match reader.read_str_bytes()? {
+            let name = reader.read_str_bytes()?;
+            let start = if may_have_long { reader.position() } else { 0 };
+            match name {
                 b"seq" => {
                     let value = reader.read_raw()?;
                     seq.get_or_insert(as_u64(value).unwrap_or(0));
@@ -210,10 +222,14 @@ impl Message {
                     reader.skip()?;
                 }
             }
+            if may_have_long && reader.position() - start > long_bytes {
+                long = start..reader.position();
+                long_bytes = long.len();
+            }
         }
         reader.finish()?;
         let (seq, tock) = (seq.unwrap_or(0), tock.unwrap_or(0));
-        Ok(Message { bytes: Box::from(bytes), seq, tock, is_plain })
+        Ok(Message { bytes: Box::from(bytes), seq, tock, is_plain, long })
     }
 
     /// The number of the request that it is about; 0 if it is about none.
@@ -239,23 +255,36 @@ impl Message {
 
     /// The fields in the order in which they came; values as their bytes.
     pub fn fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        map_items(&self.bytes).filter_map(|(key, value)| Some((as_str(key)?, value)))
+        // The keys were found to be text when the message came.
+        self.raw_fields().filter_map(|(key, value)| Some((std::str::from_utf8(key).ok()?, value)))
     }
 
     /// A field's value, as its bytes; `None` when there is no such field.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&[u8]> {
-        // The keys were found to be text when the message came.
-        let mut fields = self.raw_fields();
-        fields.find(|(key, _)| *key == name.as_bytes()).map(|(_, value)| value)
+        let is_it = |(key, _): &(&[u8], &[u8])| *key == name.as_bytes();
+        let found = match self.long.is_empty() {
+            true => pairs(&self.bytes).find(is_it),
+            false => self.raw_fields().find(is_it),
+        };
+        found.map(|(_, value)| value)
     }
 
     /// The fields, as their keys' text and their values' bytes.
     pub(crate) fn raw_fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let mut reader = Reader::new(&self.bytes);
         let count = reader.read_map_len().unwrap_or(0);
-        (0..count)
-            .map_while(move |_| Some((reader.read_str_bytes().ok()?, reader.read_raw().ok()?)))
+        let mut long = self.long.clone();
+        (0..count).map_while(move |_| {
+            let key = reader.read_str_bytes().ok()?;
+            if long.is_empty() || reader.position() != long.start {
+                return Some((key, reader.read_raw().ok()?));
+            }
+            reader = Reader::new(self.bytes.get(long.end..)?);
+            // From here on places are others.
+            let long = std::mem::take(&mut long);
+            Some((key, self.bytes.get(long)?))
+        })
     }
 
     /// A field that holds a string.
@@ -289,6 +318,13 @@ impl Message {
         let changed = self.u64("changed");
         Some(ServerError { code, text, is_made: is_made == Some(true), changed, explain })
     }
+}
+
+/// The pairs of a map whose keys are strings.
+fn pairs(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut reader = Reader::new(bytes);
+    let count = reader.read_map_len().unwrap_or(0);
+    (0..count).map_while(move |_| Some((reader.read_str_bytes().ok()?, reader.read_raw().ok()?)))
 }
 
 /// What a node says first (docs/client-protocol.md, "Start").
@@ -472,6 +508,43 @@ mod tests {
         let greeting = Greeting::decode(&Message::new(bytes).unwrap()).unwrap();
         assert_eq!(greeting.tick, None);
         assert_eq!(greeting.auth.as_deref(), Some("root"));
+    }
+
+    #[test]
+    fn the_longest_value_is_passed_over_and_all_fields_are_there() {
+        let long = |count: usize| {
+            let mut value = vec![0xdc];
+            value.extend_from_slice(&u16::try_from(count).unwrap().to_be_bytes());
+            value.resize(3 + count, 0x80);
+            value
+        };
+        let values = [vec![5], long(LONG_BYTES), vec![6], long(1_000), vec![7], long(2), long(999)];
+        for first in 0..values.len() {
+            let mut fields = Fields::new();
+            let mut sent = Vec::new();
+            for (n, value) in values.iter().cycle().skip(first).take(values.len()).enumerate() {
+                let name = format!("f{n}");
+                fields.raw(&name, value);
+                sent.push((name, value.as_slice()));
+            }
+            let message = Message::new(&fields.encode()).unwrap();
+            assert_eq!(message.long.len(), 1_003);
+            let told: Vec<_> =
+                message.fields().map(|(name, value)| (name.to_owned(), value)).collect();
+            assert_eq!(told, sent);
+            for (name, value) in sent {
+                assert_eq!(message.get(&name), Some(value));
+            }
+            assert_eq!(message.get("other"), None);
+        }
+        assert!(Message::new(b"\x81\xa1a\x05").unwrap().long.is_empty());
+        // In one step: what is in it is not looked at.
+        let mut fields = Fields::new();
+        fields.raw("value", &long(1_000)).u64("behind", 7);
+        let mut message = Message::new(&fields.encode()).unwrap();
+        let parts = message.long.start + 3..message.long.end;
+        message.bytes[parts].fill(0xc1);
+        assert_eq!((message.u64("behind"), message.fields().count()), (Some(7), 2));
     }
 
     #[test]

@@ -235,7 +235,7 @@ mod secure {
     use parking_lot::Mutex;
 
     use crate::credentials::is_own_machine;
-    use crate::error::{BEGAN_TOO_LATE, ClientError, ServerError};
+    use crate::error::{BEGAN_TOO_LATE, ClientError, ServerError, WRONG_TIME};
     use crate::message::{Greeting, Message};
     use crate::model::host_port::HostPort;
     use crate::model::value::skip::SKIP_DEPTH_MAX;
@@ -279,11 +279,14 @@ mod secure {
             tls: &ClientTls,
         ) -> Result<Session, ClientError> {
             let address = to.to_string();
-            let no_access = |error: TlsError| ClientError::NoAccess {
-                address: address.clone(),
-                reason: error.to_string(),
-                code: None,
-                greeted: false,
+            let no_access = |error: TlsError| {
+                let is_time = matches!(error, TlsError::Expired { .. } | TlsError::NotYet { .. });
+                ClientError::NoAccess {
+                    address: address.clone(),
+                    reason: error.to_string(),
+                    code: is_time.then(|| WRONG_TIME.into()),
+                    greeted: false,
+                }
             };
             let lost = |error: io::Error| ClientError::Lost {
                 address: address.clone(),

@@ -102,7 +102,7 @@ pub enum CliError {
     Request {
         /// How.
         outcome: Outcome,
-        /// The node's word for it, if it was a node that said so.
+        /// The node's word for it, if it was a node that said so; or the client's own (`plaintext_login`, `wrong_time`).
         code: Option<String>,
         /// For people.
         text: String,
@@ -274,7 +274,9 @@ impl CliError {
     fn shown(&self) -> String {
         let text = self.to_string();
         match self {
-            CliError::Request { .. } => without_tickets(&text).into_owned(),
+            CliError::Request { .. } => {
+                typed::without_typed_secrets(without_tickets(&text).into_owned())
+            }
             _ => without_secrets(&text).into_owned(),
         }
     }

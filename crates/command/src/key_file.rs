@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, chown};
 use std::path::{Path, PathBuf};
 
 use crate::error::{CliError, looks_secret};
+use crate::output::shell_file;
 use crate::plain_file;
 
 use distkv_secure::key_file::{FILE_BYTES_MAX, KeyFile, KeyFileError};
@@ -30,7 +31,7 @@ pub enum KeyFileTrouble {
     /// Others than its owner can read it, or write to it.
     #[error(
         "the key file {} is open to other users (mode {mode:04o}); type: chmod 600 {}",
-        path.display(), path.display()
+        path.display(), shell_file(path)
     )]
     Loose {
         /// The file.
@@ -350,12 +351,12 @@ mod tests {
     #[test]
     fn a_file_that_others_can_read_is_not_read() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("key");
+        let path = dir.path().join("a key");
         create(&path, &file(1)).unwrap();
         for mode in [0o640, 0o604, 0o620, 0o601] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let text = read(&path).unwrap_err().to_string();
-            let told = format!("chmod 600 {}", path.display());
+            let told = format!("type: chmod 600 '{}'", path.display());
             assert!(text.contains(&told) && text.contains(&format!("{mode:04o}")), "{text}");
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();

@@ -3,7 +3,7 @@
 pub mod typed;
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::os::fd::AsFd;
 use std::path::Path as FilePath;
@@ -90,7 +90,7 @@ impl Output {
     /// One line for people, in which all is seen: names may come from anywhere. Tabs and line ends stay. It may stay in the
     /// buffer until [`Output::flush`].
     pub fn line(&mut self, text: &str) -> Result<(), CliError> {
-        let text = escaped(text, "\\u", |c| is_bad(c) && !matches!(c, '\n' | '\t'));
+        let text = escaped(text, |c| is_bad(c) && !matches!(c, '\n' | '\t'), write_number);
         self.write(|writer| writeln!(writer, "{text}"))
     }
 
@@ -209,7 +209,7 @@ pub fn text_of(value: &[u8]) -> String {
 }
 
 /// Characters of a value that are shown to people where it stands in a line with other things.
-const VALUE_CHARS: usize = 120;
+pub(crate) const VALUE_CHARS: usize = 120;
 
 /// The same, cut where it is long.
 pub fn short_text_of(value: &[u8]) -> String {
@@ -256,18 +256,29 @@ fn is_bad(c: char) -> bool {
 /// Text without characters that would do something to a terminal: what is printed was written
 /// by others.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    escaped(text, "\\u", is_bad)
+    escaped(text, is_bad, write_number)
 }
 
 /// The text of a path, or one in which paths are named, for people. Its escapes are those of paths, so that a path that is
-/// printed can be typed back and names no other entry: `\u0009` might stand in the name of one. They have no number of more than
-/// 16 bits, so such a character stays.
+/// printed can be typed back and names no other entry: `\u0009` might stand in the name of one.
 pub fn printable_path(text: &str) -> Cow<'_, str> {
-    escaped(text, ":u", |c| is_bad(c) && c.len_utf16() == 1)
+    escaped(text, is_bad, |c, out| match u32::from(c) {
+        number @ ..=0xffff => write!(out, ":u{number:04x}"),
+        number => write!(out, ":u{{{number:x}}}"),
+    })
 }
 
-/// The text with `sign` and four hexadecimal digits in place of each bad character; twice, as in JSON, where it has more.
-fn escaped<'a>(text: &'a str, sign: &str, is_bad: impl Fn(char) -> bool) -> Cow<'a, str> {
+/// A bad character as JSON has it: four hexadecimal digits, or twice as many.
+fn write_number(c: char, out: &mut String) -> fmt::Result {
+    c.encode_utf16(&mut [0; 2]).iter().try_for_each(|unit| write!(out, "\\u{unit:04x}"))
+}
+
+/// The text with what `write` writes in place of each bad character.
+fn escaped(
+    text: &str,
+    is_bad: impl Fn(char) -> bool,
+    write: impl Fn(char, &mut String) -> fmt::Result,
+) -> Cow<'_, str> {
     // Nearly all of it is plain.
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) || !text.chars().any(&is_bad) {
         return Cow::Borrowed(text);
@@ -275,10 +286,8 @@ fn escaped<'a>(text: &'a str, sign: &str, is_bad: impl Fn(char) -> bool) -> Cow<
     let mut out = String::with_capacity(text.len() + 8);
     for c in text.chars() {
         if is_bad(c) {
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                // Writing to a string cannot fail.
-                let _ = write!(out, "{sign}{unit:04x}");
-            }
+            // Writing to a string cannot fail.
+            let _ = write(c, &mut out);
         } else {
             out.push(c);
         }
@@ -305,6 +314,11 @@ pub fn file_word(file: &FilePath) -> String {
         true => format!("./{name}"),
         false => name,
     }
+}
+
+/// The same, quoted for a shell: for a command that is printed.
+pub fn shell_file(file: &FilePath) -> String {
+    shell_word(&file_word(file))
 }
 
 /// A word as a shell takes it: quoted, where it must be. What is not [`printable`] is an escape, which bash, zsh and others read.
@@ -455,8 +469,10 @@ mod tests {
             assert_eq!(printable_path(&format!("a{hidden}b")), format!("a:u{shown}b"));
         }
         assert_eq!(printable("a\u{e0041}b"), "a\\udb40\\udc41b");
-        // A path has no way to write that one.
-        assert_eq!(printable_path("a\u{e0041}b"), "a\u{e0041}b");
+        assert_eq!(printable_path("a\u{e0041}b"), "a:u{e0041}b");
+        let path = "a.x\u{e0041}\u{9b}:1.\u{1d173}".parse::<Path>().unwrap();
+        assert_eq!(shown_path(&path), "a.x:u{e0041}:u009b:1.:u{1d173}");
+        assert_eq!(shown_path(&path).parse::<Path>().unwrap(), path);
         // Part of many pictures, which it makes colourful.
         assert_eq!(printable("☀\u{fe0f}"), "☀\u{fe0f}");
         assert_eq!(printable_path("a.b\u{1b}\u{202e}"), "a.b:u001b:u202e");

@@ -340,11 +340,7 @@ impl RemoteArgs {
                             the nodes are known; one with another CA is made by `distkv-node ticket new --ca FILE`";
                 return Err(CliError::Usage(text.to_owned()));
             }
-            // A command that lasts may outlive its secret.
-            let access = match self.ticket_read.file() {
-                Some(file) => Access::of_ticket_file(&ticket, &file),
-                None => Access::of_ticket(&ticket),
-            };
+            let access = self.ticket_read.access(&ticket);
             access.map_err(|error| CliError::Usage(format!("the ticket: {error}")))?
         } else if let Some(file) = file_in_environment(KEY) {
             access_by(&self.read_key(&file)?, node_ca()?)?

@@ -1,5 +1,6 @@
 //! The ticket that a command was given. A file is read anew whenever it is asked for, because the ticket in it may have been
-//! replaced; what may come out of a pipe is read once.
+//! replaced; what may come out of a pipe is read once. What a file says is one access for as long as it says the same, which
+//! so knows that a node has taken its secret: then another one is waited for in the file where a node does not take it any more.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -8,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use distkv_client::read_ticket_file;
-use distkv_tls::Ticket;
+use distkv_client::{Access, read_ticket_file};
+use distkv_tls::{Ticket, TlsError};
 
 use crate::error::CliError;
 use crate::given;
@@ -40,7 +41,11 @@ impl TicketText {
 
 /// What was read, for all clones.
 #[derive(Clone, Default)]
-pub(crate) struct TicketRead(Arc<Mutex<Last>>);
+pub(crate) struct TicketRead {
+    last: Arc<Mutex<Last>>,
+    /// What was made of the ticket in a file, and of which one.
+    access: Arc<Mutex<Option<(Ticket, Access)>>>,
+}
 
 #[derive(Default, Clone, PartialEq, Eq)]
 enum Last {
@@ -71,11 +76,31 @@ impl fmt::Debug for TicketRead {
 impl TicketRead {
     fn last(&self) -> MutexGuard<'_, Last> {
         // Nothing that holds it leaves half of anything.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How to connect as this ticket says, which was read here.
+    ///
+    /// # Errors
+    /// The client certificate in it cannot be used.
+    pub(crate) fn access(&self, ticket: &Ticket) -> Result<Access, TlsError> {
+        let Some(file) = self.file() else { return Access::of_ticket(ticket) };
+        let mut known = self.access.lock().unwrap_or_else(PoisonError::into_inner);
+        let but_for_the_login = |of: &Ticket| Ticket { login: None, ..of.clone() };
+        if let Some((before, access)) = &*known
+            && but_for_the_login(before) == but_for_the_login(ticket)
+            && access.logs_in_as(ticket)
+        {
+            return Ok(access.clone());
+        }
+        // A command that lasts may outlive its secret.
+        let access = Access::of_ticket_file(ticket, &file)?;
+        *known = Some((ticket.clone(), access.clone()));
+        Ok(access)
     }
 
     /// The file that the ticket came out of, if that may have another one now.
-    pub(crate) fn file(&self) -> Option<PathBuf> {
+    fn file(&self) -> Option<PathBuf> {
         match &*self.last() {
             Last::Of(file, _) => Some(PathBuf::from(file)),
             _ => None,

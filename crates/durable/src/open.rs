@@ -68,6 +68,7 @@ impl Opened {
             new_store: system.random(),
             until: None,
             below: None,
+            puts_state: false,
         };
         let began = system.now();
         let mut told = began;

@@ -11,7 +11,7 @@ use crate::turns::{Turn, Turns};
 /// Most long values that are worked on at once to write them as JSON; others wait for their turn. One user, or one host where
 /// clients need not log in, may have no more than are left for all others.
 const HTTP_WRITTEN_MAX: usize = 4;
-/// Most long bodies of JSON that are turned into values at once: each takes up to some hundred MiB meanwhile. Others wait for
+/// Most long bodies of JSON that are turned into values at once: each takes a thread for up to some hundred ms. Others wait for
 /// their turn; of one user, or one host where clients need not log in, there is one at a time.
 const HTTP_PARSED_MAX: usize = 2;
 

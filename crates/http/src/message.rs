@@ -226,8 +226,8 @@ pub enum Content {
 
 /// See [`Content::Charged`].
 pub trait Charge: Send {
-    /// Whether the memory is needed more than the answer, which is cut then.
-    fn is_over(&self) -> bool;
+    /// Whether the answer is to be cut: its memory is needed more, or whoever asked may do nothing any more.
+    fn is_over(&mut self) -> bool;
 }
 
 impl Reply {
@@ -370,11 +370,11 @@ impl Body for Outgoing {
         match &mut self.content {
             Content::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             Content::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Content::Charged(_, charge) if charge.is_over() => {
-                Poll::Ready(Some(Err(io::ErrorKind::OutOfMemory.into())))
-            }
             Content::Charged(bytes, _) if bytes.is_empty() => Poll::Ready(None),
-            Content::Charged(bytes, _) => {
+            Content::Charged(bytes, charge) => {
+                if charge.is_over() {
+                    return Poll::Ready(Some(Err(io::ErrorKind::ConnectionAborted.into())));
+                }
                 let part = bytes.split_to(bytes.len().min(PART_BYTES));
                 Poll::Ready(Some(Ok(Frame::data(part))))
             }

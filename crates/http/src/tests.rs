@@ -106,7 +106,7 @@ impl Source for Known {
 struct Used(AtomicUsize);
 
 impl Charge for Used {
-    fn is_over(&self) -> bool {
+    fn is_over(&mut self) -> bool {
         self.0.fetch_add(1, Ordering::Relaxed) > 3
     }
 }

@@ -12,7 +12,7 @@ use super::client_memory::{Charge, ClientMemory};
 use crate::model::invariant::OrBroken;
 use crate::protocol::client::request::ChainLength;
 use crate::replica::Committed;
-use crate::replica::watch::WatchId;
+use crate::replica::watch::Watchers;
 
 /// Most changes of one bundle: a watch's queue overflows by whole bundles.
 pub(crate) const BUNDLE_MAX: usize = 256;
@@ -120,32 +120,29 @@ impl Bundle {
 /// A bundle that grows, and whom it is for.
 #[derive(Default)]
 pub(super) struct Collecting {
-    watchers: Vec<WatchId>,
+    watchers: Watchers,
     changes: SmallVec<[Committed; 1]>,
     cost: usize,
 }
 
 impl Collecting {
     /// Whether a change for these watches can go into the bundle.
-    pub(super) fn takes(&self, watchers: &[WatchId]) -> bool {
+    pub(super) fn takes(&self, watchers: &Watchers) -> bool {
         self.changes.is_empty()
-            || (self.watchers == watchers
+            || (self.watchers.is_same(watchers)
                 && self.changes.len() < BUNDLE_MAX
                 && self.cost < BUNDLE_BYTES_MAX)
     }
 
     /// Adds a change that it takes.
-    pub(super) fn add(&mut self, watchers: Vec<WatchId>, change: Committed) {
+    pub(super) fn add(&mut self, watchers: Watchers, change: Committed) {
         self.watchers = watchers;
         self.cost += change.path.as_bytes().len() + change.entry.memory_bytes() + ITEM_COST;
         self.changes.push(change);
     }
 
     /// Takes the bundle out, if there is something in it.
-    pub(super) fn finish(
-        &mut self,
-        memory: &Arc<ClientMemory>,
-    ) -> Option<(Vec<WatchId>, Arc<Bundle>)> {
+    pub(super) fn finish(&mut self, memory: &Arc<ClientMemory>) -> Option<(Watchers, Arc<Bundle>)> {
         if self.changes.is_empty() {
             return None;
         }

@@ -9,6 +9,7 @@
 //! (`Resuming::walk`): thousands of watches can overflow in one moment, and each has lost thousands
 //! of changes.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::model::defects::{Defect, Defects};
 use crate::model::invariant::OrBroken;
 use crate::model::seen::Seen;
 use crate::replica::Committed;
-use crate::replica::watch::{WatchId, WatchScope};
+use crate::replica::watch::{WatchId, WatchScope, Watchers};
 use crate::tree::Tree;
 
 /// Most entries of the log, for all lapsed watches together.
@@ -90,6 +91,9 @@ pub(super) struct GoneLog {
     bytes: usize,
     /// Those that can still start over. Invariant: while it is empty, so is `chunks`.
     lapses: BTreeMap<WatchId, Lapse>,
+    /// How many of them need the log from each chunk on: tens of thousands may lapse together, and end one by one.
+    /// Invariant: the counts over `lapses`, none of them 0.
+    needed: BTreeMap<u64, usize>,
     /// Where all of this is counted.
     memory: Arc<ClientMemory>,
     defects: Defects,
@@ -132,14 +136,32 @@ impl GoneLog {
         let places = dropped.places() * PLACE_BYTES;
         let bytes = places + dropped.bytes();
         let charge = self.memory.charge(places);
-        self.lapses.insert(id, Lapse { then, dropped, from: self.next, _charge: charge });
+        let lapse = Lapse { then, dropped, from: self.next, _charge: charge };
+        *self.needed.entry(lapse.from).or_default() += 1;
+        if let Some(before) = self.lapses.insert(id, lapse) {
+            self.note_unneeded(&before);
+        }
         bytes
+    }
+
+    fn remove(&mut self, id: WatchId) -> Option<Lapse> {
+        let lapse = self.lapses.remove(&id)?;
+        self.note_unneeded(&lapse);
+        Some(lapse)
+    }
+
+    fn note_unneeded(&mut self, lapse: &Lapse) {
+        let count = self.needed.get_mut(&lapse.from).or_broken("who needs a chunk is counted");
+        *count -= 1;
+        if *count == 0 {
+            self.needed.remove(&lapse.from);
+        }
     }
 
     /// The watch starts over from this tree; `None` if it cannot, because more left the tree
     /// meanwhile than is logged. The second part is to be freed elsewhere.
     pub(super) fn resume(&mut self, id: WatchId, tree: Tree) -> (Option<Resuming>, Freed) {
-        let Some(lapse) = self.lapses.remove(&id) else { return (None, Freed::default()) };
+        let Some(lapse) = self.remove(id) else { return (None, Freed::default()) };
         let first = self.next - self.chunks.len() as u64;
         let skipped = lapse.from.checked_sub(first).or_broken("what a lapsed watch needs is kept");
         let skipped = usize::try_from(skipped).or_broken("so many chunks are in memory");
@@ -150,7 +172,7 @@ impl GoneLog {
 
     /// The watch has ended.
     pub(super) fn end(&mut self, id: WatchId) -> Freed {
-        let Some(lapse) = self.lapses.remove(&id) else { return Freed::default() };
+        let Some(lapse) = self.remove(id) else { return Freed::default() };
         let mut freed = self.forget();
         freed.lapses.push(lapse);
         freed
@@ -162,13 +184,22 @@ impl GoneLog {
         &mut self,
         purged: &[Committed],
         dropped: &[Committed],
-        watchers_of: impl Fn(&Committed) -> Vec<WatchId>,
+        watchers_of: impl Fn(&Committed) -> Watchers,
     ) -> Freed {
         if self.lapses.is_empty() {
             return Freed::default();
         }
-        let is_wanted =
-            |change: &Committed| watchers_of(change).iter().any(|id| self.lapses.contains_key(id));
+        // Entries that leave together mostly have the same watchers, who may be many.
+        let last = RefCell::new((Watchers::default(), false));
+        let is_wanted = |change: &Committed| {
+            let watchers = watchers_of(change);
+            let mut last = last.borrow_mut();
+            if !last.0.is_same(&watchers) {
+                let is_wanted = self.has_lapsed(&watchers);
+                *last = (watchers, is_wanted);
+            }
+            last.1
+        };
         let entry = |change: &Committed, was_value| Gone { deletion: change.clone(), was_value };
         let purged = purged.iter().filter(|change| self.is_news(change) && is_wanted(change));
         let dropped = dropped.iter().filter(|change| is_wanted(change));
@@ -186,6 +217,15 @@ impl GoneLog {
         self.keep_bounds()
     }
 
+    /// Whether one of these watches has lapsed.
+    fn has_lapsed(&self, watchers: &Watchers) -> bool {
+        if self.lapses.len() < watchers.len() {
+            self.lapses.keys().any(|id| watchers.contains(*id))
+        } else {
+            watchers.iter().any(|id| self.lapses.contains_key(&id))
+        }
+    }
+
     /// Whether some client may not know of a deletion, nor find it among what was dropped from its
     /// queue: usually none, because purges come long after the deletions.
     fn is_news(&self, deletion: &Committed) -> bool {
@@ -201,16 +241,18 @@ impl GoneLog {
             freed.chunks.push(self.pop().or_broken("what is counted is kept"));
         }
         let first = self.next - self.chunks.len() as u64;
-        let lost = self.lapses.iter().filter(|(_, lapse)| lapse.from < first);
-        let lost: Vec<WatchId> = lost.map(|(id, _)| *id).collect();
-        freed.lapses.extend(lost.iter().filter_map(|id| self.lapses.remove(id)));
+        if self.needed.first_key_value().is_some_and(|(from, _)| *from < first) {
+            let lost = self.lapses.iter().filter(|(_, lapse)| lapse.from < first);
+            let lost: Vec<WatchId> = lost.map(|(id, _)| *id).collect();
+            freed.lapses.extend(lost.iter().filter_map(|id| self.remove(*id)));
+        }
         freed.append(self.forget());
         freed
     }
 
     /// Drops the chunks that no lapsed watch needs.
     fn forget(&mut self) -> Freed {
-        let needed = self.lapses.values().map(|lapse| lapse.from).min().unwrap_or(self.next);
+        let needed = self.needed.first_key_value().map_or(self.next, |(from, _)| *from);
         let mut freed = Freed::default();
         while self.next - (self.chunks.len() as u64) < needed
             && let Some(chunk) = self.pop()
@@ -397,8 +439,8 @@ mod tests {
         log.begin(WatchId(id), then, Dropped::of_changes(dropped, &log.memory))
     }
 
-    fn everybody(_: &Committed) -> Vec<WatchId> {
-        (1..=3).map(WatchId).collect()
+    fn everybody(_: &Committed) -> Watchers {
+        (1..=3).map(WatchId).collect::<Vec<_>>().into()
     }
 
     #[test]
@@ -478,7 +520,7 @@ mod tests {
     fn what_no_lapsed_watch_wants_is_not_logged() {
         let mut log = GoneLog::default();
         begin(&mut log, 1, seen([1]), &[]);
-        let _freed = log.add(&[deletion("a", 2)], &[deletion("a", 3)], |_| vec![WatchId(2)]);
+        let _freed = log.add(&[deletion("a", 2)], &[deletion("a", 3)], |_| vec![WatchId(2)].into());
         let _freed = log.add(&[deletion("a", 1)], &[], everybody);
         assert_eq!(log.entries, 0);
     }

@@ -101,7 +101,9 @@ struct State {
     is_ready_lost: bool,
     /// Items and messages in all queues.
     places: usize,
-    /// The sum over the watches.
+    /// The sums over the queues: tens of thousands of watches may be one connection's.
+    bytes: usize,
+    taken: usize,
     withheld: usize,
     /// The bytes of these that are charged, and where.
     charged: usize,
@@ -241,7 +243,7 @@ impl Dropped {
         let mut dropped = Self::default();
         for change in changes {
             let mut collecting = super::bundle::Collecting::default();
-            collecting.add(vec![WatchId(0)], change.clone());
+            collecting.add(vec![WatchId(0)].into(), change.clone());
             let (_, bundle) = collecting.finish(memory).unwrap();
             dropped.add(WatchItem::Changes(bundle));
         }
@@ -347,6 +349,8 @@ impl Inbox {
         let mut state = self.state.lock();
         let removed = state.watches.remove(&id)?;
         state.places -= removed.items.len();
+        state.bytes -= removed.bytes;
+        state.taken -= removed.taken;
         state.withheld -= removed.withheld;
         state.account();
         Some(removed)
@@ -362,6 +366,7 @@ impl Inbox {
         let mut state = self.state.lock();
         let removed = state.monitors.remove(&id)?;
         state.places -= removed.messages.len();
+        state.bytes -= removed.bytes;
         state.account();
         Some(removed)
     }
@@ -374,6 +379,7 @@ impl Inbox {
             return Pushed::Quietly;
         }
         let item = WatchItem::Changes(Arc::clone(bundle));
+        let before = queue.bytes;
         match &mut queue.lapse {
             None => {}
             Some(Lapse::New(dropped)) => {
@@ -384,6 +390,7 @@ impl Inbox {
         }
         match queue.push(item, &self.limits) {
             Ok(pushed) => {
+                state.bytes += queue.bytes - before;
                 state.places += 1;
                 state.account();
                 if pushed == Pushed::Wake {
@@ -399,10 +406,12 @@ impl Inbox {
                 dropped.add(item);
                 (queue.changes, queue.bytes) = (0, 0);
                 if self.limits.defects.has(Defect::WatchNotLapsed) {
+                    state.bytes -= before;
                     state.places -= places;
                     return Pushed::Quietly;
                 }
                 queue.lapse = Some(Lapse::New(dropped));
+                state.bytes -= before;
                 state.places -= places;
                 state.account();
                 state.note_ready(QueueId::Watch(id));
@@ -428,6 +437,7 @@ impl Inbox {
         // Never too much: between two of these there is a change, which found room.
         queue.bytes += item.cost();
         queue.items.push_back(item);
+        state.bytes += ITEM_COST;
         state.places += 1;
         state.account();
         if was_empty {
@@ -451,9 +461,10 @@ impl Inbox {
 
     /// So many bytes are kept for a watch that has lapsed, until it takes something again.
     pub(super) fn note_kept(&self, id: WatchId, bytes: usize) {
-        if let Some(queue) = self.state.lock().watches.get_mut(&id) {
-            queue.taken = bytes;
-        }
+        let mut state = self.state.lock();
+        let Some(queue) = state.watches.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut queue.taken, bytes);
+        state.taken = state.taken + bytes - before;
     }
 
     /// So many bytes a watch's stream keeps of what its client may not see at present.
@@ -488,6 +499,7 @@ impl Inbox {
         let was_empty = queue.messages.is_empty();
         let dropped = std::mem::take(&mut queue.dropped);
         queue.messages.push_back(HeardMessage { dropped, message: Arc::clone(message) });
+        state.bytes += cost;
         state.places += 1;
         state.account();
         if was_empty {
@@ -528,7 +540,9 @@ impl Inbox {
             items.push(item);
         }
         queue.bytes = queue.bytes.checked_sub(bytes).or_broken(COUNTED);
-        queue.taken = bytes;
+        let before = std::mem::replace(&mut queue.taken, bytes);
+        state.taken = state.taken + bytes - before;
+        state.bytes -= bytes;
         state.places -= items.len();
         state.account();
         Waiting::Items(items)
@@ -562,6 +576,7 @@ impl Inbox {
             messages.push(heard);
         }
         queue.bytes = queue.bytes.checked_sub(bytes).or_broken(COUNTED);
+        state.bytes -= bytes;
         state.places -= messages.len();
         state.account();
         messages
@@ -570,16 +585,26 @@ impl Inbox {
     /// Bytes that wait, all queues together.
     #[must_use]
     pub(crate) fn bytes(&self) -> usize {
-        let state = self.state.lock();
-        let watches: usize = state.watches.values().map(|q| q.bytes).sum();
-        watches + state.monitors.values().map(|q| q.bytes).sum::<usize>()
+        self.state.lock().bytes
     }
 
     /// Bytes that the connection keeps alive by what waits for it, was taken last or is withheld; shared
     /// ones included.
     pub(super) fn held(&self) -> usize {
-        let taken = self.state.lock().watches.values().map(|q| q.taken + q.withheld).sum::<usize>();
-        self.bytes() + taken
+        let state = self.state.lock();
+        state.bytes + state.taken + state.withheld
+    }
+}
+
+#[cfg(test)]
+impl Inbox {
+    /// What [`Inbox::bytes`] and [`Inbox::held`] are, queue by queue.
+    pub(super) fn recount(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        let watches = || state.watches.values();
+        let monitors = state.monitors.values().map(|queue| queue.bytes);
+        let bytes = watches().map(|queue| queue.bytes).chain(monitors).sum();
+        (bytes, bytes + watches().map(|queue| queue.taken + queue.withheld).sum::<usize>())
     }
 }
 

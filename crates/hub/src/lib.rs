@@ -311,7 +311,7 @@ impl Hub {
                 }
                 Output::NotifyConflict { watchers, number } => {
                     outputs.tell(&mut aftermath, wakes);
-                    for id in watchers {
+                    for id in watchers.oldest_first().iter().copied() {
                         if let Some(watch) = outputs.watches.get(&id)
                             && watch.inbox.push_conflict(id, number)
                         {

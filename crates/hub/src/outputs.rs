@@ -16,7 +16,7 @@ use crate::model::path::Path;
 use crate::protocol::client::topic::topic_matches;
 use crate::replica::Committed;
 use crate::replica::catch_up::CatchUpSnapshot;
-use crate::replica::watch::WatchId;
+use crate::replica::watch::{WatchId, Watchers};
 use crate::storage::{Batch, Op};
 
 /// Most reports that wait for the log; further ones are dropped and counted.
@@ -128,7 +128,7 @@ impl Outputs {
     /// Notes a change for watches. They are told when the next one is for others.
     pub(super) fn notify(
         &self,
-        watchers: Vec<WatchId>,
+        watchers: Watchers,
         change: Committed,
         aftermath: &mut Aftermath,
         wakes: &mut Wakes,
@@ -147,7 +147,7 @@ impl Outputs {
         let Some((watchers, bundle)) = aftermath.collecting.finish(&self.client_memory) else {
             return;
         };
-        for id in watchers {
+        for id in watchers.oldest_first().iter().copied() {
             let Some(Watching { inbox, .. }) = self.watches.get(&id) else { continue };
             match inbox.push_changes(id, &bundle) {
                 Pushed::Quietly => continue,

@@ -11,7 +11,7 @@ use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, Tick, Tock};
 use crate::replica::Committed;
 use crate::replica::apply::Conflict;
-use crate::replica::watch::WATCHES_MAX;
+use crate::replica::watch::{WATCHES_MAX, Watchers};
 use crate::storage::{Batch, Op};
 
 const HOLDER: Holder = Holder::KeyHolder;
@@ -57,7 +57,7 @@ fn conflict(path: &str, value: &[u8]) -> Report {
 }
 
 fn notify(out: &mut Outbox, watcher: WatchId, change: Committed) {
-    out.push(Output::Notify { watchers: vec![watcher], change });
+    out.push(Output::Notify { watchers: vec![watcher].into(), change });
 }
 
 /// Lets time go by until all tombstones are purged.
@@ -285,9 +285,10 @@ fn what_many_watches_lose_in_one_moment_is_kept_and_counted_once() {
         (0..count).map(|n| tombstone(&format!("a.gone:{n}"), (1 << 20) + n)).collect();
     let size = |d: &Committed| d.path.as_bytes().len() + d.entry.memory_bytes() + 64;
     let bytes: usize = deletions.iter().map(size).sum();
+    let watchers = Watchers::from(watches.clone());
     hub.change(|_, out| {
         for change in deletions {
-            out.push(Output::Notify { watchers: watches.clone(), change });
+            out.push(Output::Notify { watchers: watchers.clone(), change });
         }
     });
     let kept = hub.client_memory().used();
@@ -313,10 +314,11 @@ fn a_deletion_that_was_dropped_is_told_once_though_it_is_purged_while_the_watch_
         let watch = || hub.watch(scope("a"), WatchContent::Changes, &inbox, &HOLDER).unwrap().0;
         let watches: Vec<WatchId> = (0..count).map(|_| watch()).collect();
         set(&hub, "a.gone", None);
+        let watchers = Watchers::from(watches.clone());
         hub.change(|_, out| {
             for n in 0..WATCH_QUEUE_MAX as u64 {
                 let change = version("a.busy", (1 << 21) + n, Some(&[1]));
-                out.push(Output::Notify { watchers: watches.clone(), change });
+                out.push(Output::Notify { watchers: watchers.clone(), change });
             }
         });
         purge(&hub);
@@ -354,7 +356,7 @@ fn a_watch_hears_of_conflicts_if_it_wants_to_each_after_its_change() {
     let both = watch(WatchContent::ChangesAndConflicts);
     let only = watch(WatchContent::Conflicts);
     let none = watch(WatchContent::Changes);
-    let watchers = vec![both.1, only.1, none.1];
+    let watchers = Watchers::from(vec![both.1, only.1, none.1]);
     let found = |path: &str, number| {
         hub.change(|_, out| {
             let (watchers, change) = (watchers.clone(), version(path, 9, Some(&[1])));
@@ -381,7 +383,7 @@ fn a_watch_that_starts_over_is_told_of_conflicts_again() {
     for _ in 0..=WATCH_QUEUE_MAX {
         set(&hub, "a.busy", Some(&[1]));
     }
-    hub.queue(Output::NotifyConflict { watchers: vec![id], number: 7 });
+    hub.queue(Output::NotifyConflict { watchers: vec![id].into(), number: 7 });
     assert_eq!(resume(&hub, id, &inbox), (vec![], texts(&["busy"])));
     assert_eq!(taken(&inbox, id), ["0"], "the last number of the engine's list");
 }
@@ -645,4 +647,39 @@ fn what_was_checked_against_policies_that_are_out_of_date_is_not_carried_out() {
     let terms = BatchTerms { checked: Some(hub.policies.now()), ..terms };
     let (done, _) = hub.write_batch(paths.iter().skip(2).map(op), terms);
     assert_eq!((done.outcomes.len(), done.is_outdated), (1, false));
+}
+
+#[test]
+fn the_sums_over_an_inbox_are_those_of_its_queues_whatever_happens_to_them() {
+    let hub = hub();
+    let inbox = Arc::new(Inbox::new());
+    let content = WatchContent::ChangesAndConflicts;
+    let watches: Vec<WatchId> =
+        (0..3).map(|_| hub.watch(scope("a"), content, &inbox, &HOLDER).unwrap().0).collect();
+    let monitor = hub.monitor("t".parse().unwrap(), &inbox, &HOLDER).unwrap();
+    let check = |at: &str| assert_eq!((inbox.bytes(), inbox.held()), inbox.recount(), "{at}");
+    set(&hub, "a.x", Some(&[1]));
+    hub.queue(Output::NotifyConflict { watchers: watches.clone().into(), number: 1 });
+    send(&hub, "t", &[1; 100]);
+    check("queued");
+    taken(&inbox, watches[0]);
+    inbox.note_withheld(watches[0], 77);
+    inbox.take_messages(monitor, 9);
+    check("taken");
+    for _ in 0..=WATCH_QUEUE_MAX {
+        set(&hub, "a.busy", Some(&[1]));
+    }
+    check("overflowed");
+    resume(&hub, watches[0], &inbox);
+    set(&hub, "a.y", Some(&[1]));
+    taken(&inbox, watches[0]);
+    check("started over");
+    send(&hub, "t", &[1; 100]);
+    hub.unwatch(watches[1]);
+    check("one has ended");
+    hub.unwatch(watches[0]);
+    hub.unwatch(watches[2]);
+    hub.unmonitor(monitor);
+    check("all have ended");
+    assert_eq!(inbox.held(), 0);
 }

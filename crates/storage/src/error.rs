@@ -1,9 +1,12 @@
 //! What can go wrong with files. Every message says which file, where in it, what is wrong, and
 //! what to do.
 
+pub(crate) mod absent;
+
 use std::fmt;
 use std::io;
 
+use crate::error::absent::{is_folder, is_no_file, leads_nowhere};
 use crate::log::log_name;
 use crate::model::ids::NameError;
 use crate::model::path::PathError;
@@ -183,6 +186,11 @@ pub enum StorageError {
         /// By which process, if the lock file says it.
         by: Option<u32>,
     },
+    /// A state was being put into a directory that has nothing else of a node.
+    Unfinished {
+        /// What was written of it.
+        file: String,
+    },
     /// A directory has files of something else, and none of a node.
     Foreign {
         /// Which directory.
@@ -224,17 +232,15 @@ const PAST_LOST: &str =
 const DEAD_LINK: &str = "it is a symbolic link that leads nowhere: put back what it leads to (is the disk mounted?), or put a \
                          good copy of the file in its place";
 
+/// What to do about a folder, or whatever else is no file, of that name.
+const NO_FILE: &str =
+    "move it away (`mv`), and put back the file that belongs there, if there was one";
+
 /// Whether the process, or the whole system, has as many files open as it may (EMFILE, ENFILE): no fault of the disk.
 pub(crate) fn is_too_many_files(error: &io::Error) -> bool {
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;
     matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
-}
-
-/// Whether what was opened is not there: a symbolic link leads nowhere (ENOENT) or to itself (ELOOP), or a file was removed.
-pub(crate) fn leads_nowhere(error: &io::Error) -> bool {
-    const ELOOP: i32 = 40;
-    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(ELOOP)
 }
 
 impl std::error::Error for StorageError {
@@ -325,6 +331,10 @@ impl StorageError {
             Self::Locked { directory, by: None } => format!(
                 "{directory}: another node uses this data directory (its file 'lock' is locked)"
             ),
+            Self::Unfinished { file } => format!(
+                "{file}: a state was being put into this directory (`snapshot restore --into`, or the like) when that was \
+                 broken off, and nothing else of a node is in it; nothing was changed"
+            ),
             Self::Foreign { directory, names } => format!(
                 "{directory}: this is not the data directory of a node: it has other files ({names}) and \
                  none of a node"
@@ -366,6 +376,7 @@ impl StorageError {
                 "name another directory, or, under systemd, let the service write there (`ReadWritePaths=`)"
             }
             Self::Io { action: "open", source, .. } if leads_nowhere(source) => DEAD_LINK,
+            Self::Io { source, .. } if is_no_file(source) || is_folder(source) => NO_FILE,
             Self::Io { .. } => {
                 "check that the disk works, has room, and can be written by this user"
             }
@@ -402,6 +413,9 @@ impl StorageError {
             Self::Removed { .. } => "try again",
             Self::Given { .. } => "begin a new file",
             Self::Locked { .. } => "stop that node, or use another directory",
+            Self::Unfinished { .. } => {
+                "type that command again; or remove the file, and a node begins here with nothing"
+            }
             Self::Foreign { .. } => "name an empty directory, or one that does not exist yet",
             Self::DanglingLink { .. } => {
                 "mount the disk that should be there, make what is missing, or name another directory"
@@ -512,6 +526,7 @@ impl StorageError {
             | Self::OnlyCopy { file, .. }
             | Self::Given { file, .. }
             | Self::LogGone { file }
+            | Self::Unfinished { file }
             | Self::NotVerified { file } => Some(file),
             Self::PastLost { problem, .. } | Self::Removed { problem } => problem.file(),
             Self::Locked { .. }
@@ -540,6 +555,7 @@ impl StorageError {
             | Self::OtherOwner { .. }
             | Self::Given { .. }
             | Self::Locked { .. }
+            | Self::Unfinished { .. }
             | Self::Foreign { .. }
             | Self::DanglingLink { .. }
             | Self::Replaced { .. }

@@ -12,7 +12,7 @@ use super::{Item, collect};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
 use crate::cli::terminal::output::{
-    Output, Table, count_of, printable, printable_path, shown_path,
+    Output, Table, count_of, printable, printable_path, shell_word, shown_path,
 };
 use crate::cli::{say, typed};
 use crate::client::{Fields, StreamEvent};
@@ -285,7 +285,8 @@ pub(super) async fn note_missing(remote: &Remote, user: &str, name: Option<&str>
     if patterns(remote, name).await.is_ok_and(|found| found.is_empty()) {
         let (list, user) = (printable(name), printable(user));
         say::note(&format!(
-            "there is no access list {list} yet: until `acl set {list}` makes it, {user} may do nothing with data"
+            "there is no access list {list} yet: until `acl set {}` makes it, {user} may do nothing with data",
+            shell_word(name)
         ));
     }
 }

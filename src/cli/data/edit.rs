@@ -20,7 +20,7 @@ use super::value_input::parse_json;
 use crate::cli::error::{CliError, Outcome};
 use crate::cli::files::cannot;
 use crate::cli::remote::{RemoteArgs, RequestKind, address_entry, parse_path};
-use crate::cli::terminal::output::{Output, file_word, json_of, printable_path, shell_word};
+use crate::cli::terminal::output::{Output, json_of, printable_path, shell_file};
 use crate::cli::{say, signals, typed};
 use crate::client::{Fields, Message};
 use crate::model::path::Path;
@@ -288,7 +288,7 @@ impl Draft {
         let options = ["--chain", &self.version, "--system"];
         let options = if self.is_system { &options[..] } else { &options[..2] };
         let set = typed::command_from("set", &[&self.path, "-"], options, &self.file);
-        let file = shell_word(&file_word(&self.file));
+        let file = shell_file(&self.file);
         format!("your text is in {file}: compare it with {get}, mend it, and run {set}")
     }
 }

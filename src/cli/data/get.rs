@@ -5,9 +5,9 @@ use std::io::{self, IsTerminal, Write as _};
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
-use super::entry::{ask_for_chain, chain_and_time_text, entry_json};
+use super::entry::{add_chain_and_tock, ask_for_chain, chain_and_time_text};
 use super::nothing::no_wildcards;
 use crate::cli::error::CliError;
 use crate::cli::files::cannot;
@@ -17,7 +17,7 @@ use crate::cli::terminal::output::{Output, json_of, printable, printable_lines, 
 use crate::client::{Fields, Message};
 use crate::model::path::Path;
 use crate::model::value::{Kind, Reader};
-use crate::protocol::json::JsonPieces;
+use crate::protocol::json::{JsonPieces, make_integers_safe};
 
 /// A value of more bytes of MessagePack is printed without indentation: of one of 4 MiB, 63 levels deep, that would be
 /// 0.5 GB of spaces. It is written piece by piece, so it is never in memory as text.
@@ -120,9 +120,8 @@ fn print(
     value: &[u8],
     output: &mut Output,
 ) -> Result<(), CliError> {
-    let path = args.path.to_string();
     if output.json {
-        return output.json_line(Json::Object(entry_json(&path, reply)));
+        return print_entry(&args.path, reply, value, output);
     }
     match raw_bytes(value).filter(|_| args.raw) {
         // Raw is what was asked for: also what a terminal would take as a command.
@@ -132,7 +131,10 @@ fn print(
                 output.line("")?;
             }
         }
-        None if value.len() > INDENTED_BYTES => print_long(value, output)?,
+        None if value.len() > INDENTED_BYTES => {
+            print_value(value, output)?;
+            output.line("")?;
+        }
         // JSON's own text has no line break inside of strings.
         None => output.line(&printable_lines(&format!("{:#}", json_of(value))))?,
     }
@@ -142,8 +144,27 @@ fn print(
     Ok(())
 }
 
-/// One line of JSON, made and written piece by piece.
-fn print_long(value: &[u8], output: &mut Output) -> Result<(), CliError> {
+/// One line of JSON, for programs: `path`, `value`, `chain` and `time` if they were asked for, `tock`.
+fn print_entry(
+    path: &Path,
+    reply: &Message,
+    value: &[u8],
+    output: &mut Output,
+) -> Result<(), CliError> {
+    let mut others = Map::new();
+    add_chain_and_tock(reply, &mut others);
+    let mut others = Json::Object(others);
+    make_integers_safe(&mut others);
+    let path = Json::from(path.to_string()).to_string();
+    output.bytes(printable(&format!("{{\"path\":{path},\"value\":")).as_bytes())?;
+    print_value(value, output)?;
+    let others = others.to_string();
+    let is_last = others == "{}";
+    output.line(&printable(&others.replacen('{', if is_last { "" } else { "," }, 1)))
+}
+
+/// JSON without line breaks, made and written piece by piece.
+fn print_value(value: &[u8], output: &mut Output) -> Result<(), CliError> {
     let (parts, room) = PIECE;
     let mut pieces = JsonPieces::new(value);
     let mut text = String::new();
@@ -153,7 +174,7 @@ fn print_long(value: &[u8], output: &mut Output) -> Result<(), CliError> {
         output.bytes(printable(&text).as_bytes())?;
         text.clear();
         if is_over {
-            return output.line("");
+            return Ok(());
         }
     }
 }

@@ -72,7 +72,7 @@ pub(super) async fn note_nothing_to_watch(
         Ok::<bool, CliError>(false)
     };
     if let Ok(false) = looking.await {
-        let instead = typed::command("watch", &[&before_pattern(path).to_string()], &[]);
+        let instead = typed::command("watch", &[&above_pattern(path).to_string()], &[]);
         say::note(&format!(
             "nothing is at or below {} now, and {NO_WILDCARDS}: {instead} tells of all at and below that path",
             shown_path(path)
@@ -81,23 +81,12 @@ pub(super) async fn note_nothing_to_watch(
     Ok(())
 }
 
-/// What of a path stands before what looks like a pattern: of `site.l*.x` that is `site.l`.
-fn before_pattern(path: &Path) -> Path {
-    let mut before = Path::root();
-    for element in path.elements() {
-        let next = match element {
-            Element::Str(text) if is_pattern(element) => {
-                // An element `+` or `#` has nothing before it.
-                let end = text.find(['*', '?']).unwrap_or(0);
-                let text = text.get(..end).filter(|text| !text.is_empty());
-                return text.and_then(|text| before.push(text).ok()).unwrap_or(before);
-            }
-            element => before.push(element),
-        };
-        // A part of a path is one.
-        before = next.unwrap_or(before);
-    }
-    before
+/// The path above the first element that looks like a pattern: of `site.l*.x` that is `site`, below which all is that may be
+/// meant. `site.l` is another entry.
+fn above_pattern(path: &Path) -> Path {
+    let elements = path.elements().take_while(|element| !is_pattern(*element));
+    // A part of a path is one.
+    Path::from_elements(elements).unwrap_or_else(|_| Path::root())
 }
 
 #[cfg(test)]
@@ -105,19 +94,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_pattern_the_path_before_it_is_kept() {
+    fn of_a_pattern_the_path_above_it_is_kept() {
         for (pattern, before) in [
-            ("app*", "app"),
-            ("site.l?", "site.l"),
-            ("site.l*.x", "site.l"),
+            ("app*", ":"),
+            ("site.l?", "site"),
+            ("site.l*.x", "site"),
             ("site:1.*", "site:1"),
             ("site.#", "site"),
             ("*", ":"),
-            ("a?b*.c", "a"),
+            ("a?b*.c", ":"),
+            ("a.?b*.c", "a"),
             ("plain.x", "plain.x"),
         ] {
             let path: Path = pattern.parse().unwrap();
-            assert_eq!(before_pattern(&path).to_string(), before, "{pattern}");
+            assert_eq!(above_pattern(&path).to_string(), before, "{pattern}");
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::cli::remote::{Remote, RemoteArgs, whole_path};
 use crate::cli::say;
 use crate::cli::terminal::output::{printable, shown_path};
 use crate::client::message::{as_str, as_u64, map_items};
-use crate::client::{Chain, ChainEvent, Fields, Message, StreamEvent};
+use crate::client::{Chain, ChainEvent, Fields, Message, StreamEvent, WRONG_TIME};
 use crate::model::ids::{Incarnation, NodeId, NodeName};
 use crate::model::path::Path;
 use crate::rt;
@@ -28,8 +28,6 @@ use crate::rt;
 /// The pause before it is connected again; it doubles, up to the other.
 pub(in crate::cli) const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(3);
-/// How the client says that a node's certificate is not valid at this time.
-const WRONG_TIME: &str = "wrong time: the node's certificate";
 /// Why a watch begins anew.
 const LACKS: &str = "the node lacks changes that it had before";
 /// So many paths that were given are remembered, to tell which of them are gone.
@@ -404,11 +402,9 @@ pub(in crate::cli) fn may_pass(error: &CliError) -> bool {
     matches!(error, CliError::Request { outcome: Outcome::Unreachable, .. })
 }
 
-/// Whether the node's certificate is not valid at this time: its clock is wrong, or this one, and somebody sets it right. The
-/// client tells that in words only.
+/// Whether the node's certificate is not valid at this time: its clock is wrong, or this one, and somebody sets it right.
 fn is_wrong_clock(error: &CliError) -> bool {
-    let says_so = |text: &str| text.contains(WRONG_TIME);
-    matches!(error, CliError::Request { outcome: Outcome::Refused, code: None, text } if says_so(text))
+    matches!(error, CliError::Request { code: Some(code), .. } if code == WRONG_TIME)
 }
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ pub(super) fn parse_json(text: &str, what: &str) -> Result<Value, String> {
         JsonError::Syntax(_) => {
             format!("{what} is {error}. For a string, use quotes, as in '\"text\"', or --string")
         }
-        JsonError::Value(ValueError::Skip(SkipError::TooLarge { .. })) => too_long(what),
+        JsonError::TooLarge => too_long(what),
         _ => format!("{what} cannot be stored: {error}"),
     })
 }

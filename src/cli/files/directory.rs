@@ -64,24 +64,18 @@ pub(in crate::cli) fn owner_of(disk: &dyn Disk) -> Result<Option<Owner>, Storage
     {
         return Ok(Some(Owner { network, name }));
     }
-    let open = |name: &str| {
-        let failed = |source| StorageError::Io { file: name.to_owned(), action: "open", source };
-        disk.open(name).map_err(failed)
-    };
     let mut unreadable = None;
     // Any file that can be read says it.
-    for entry in files.logs.values().rev() {
-        match open(&entry.name).map(|source| LogReader::new(&entry.name, source)) {
-            Ok(Ok(log)) => return Ok(Some(owner_in(log.header()))),
-            Ok(Err(_)) => {}
-            Err(error) => _ = unreadable.get_or_insert(error),
-        }
-    }
-    for entry in files.snapshots.values().rev() {
-        match open(&entry.name).map(|source| SnapshotReader::new(&entry.name, source)) {
-            Ok(Ok(snapshot)) => return Ok(Some(owner_in(snapshot.header()))),
-            Ok(Err(_)) => {}
-            Err(error) => _ = unreadable.get_or_insert(error),
+    let logs = files.logs.keys().rev();
+    let owners = logs.map(|number| Ok(owner_in(LogReader::open(disk, *number)?.header())));
+    let snapshots = files.snapshots.keys().rev();
+    let owners = owners
+        .chain(snapshots.map(|number| Ok(owner_in(SnapshotReader::open(disk, *number)?.header()))));
+    for owner in owners {
+        match owner {
+            Ok(owner) => return Ok(Some(owner)),
+            Err(error @ StorageError::Io { .. }) => _ = unreadable.get_or_insert(error),
+            Err(_) => {}
         }
     }
     unreadable.map_or(Ok(None), Err)
@@ -405,6 +399,7 @@ fn put_into_locked(
     let options = RecoverOptions {
         hash_seed: rt::random_u64(),
         new_store: rt::random_u64(),
+        puts_state: true,
         ..RecoverOptions::default()
     };
     let mut bar = ProgressBar::new(format!("reading {}", path.display()), json);

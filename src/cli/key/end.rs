@@ -21,6 +21,8 @@ pub(super) struct End<'a> {
     pub(super) missing: &'a [String],
     /// Who has not removed the old keys yet.
     pub(super) late: &'a [String],
+    /// The same command goes on with these.
+    pub(super) is_noted: bool,
     /// What is neither old nor in use.
     pub(super) unused: Vec<&'a Unused>,
     /// What is said of the CA.
@@ -100,8 +102,15 @@ impl End<'_> {
             );
         }
         if !self.late.is_empty() {
+            let next = match self.is_noted {
+                true => {
+                    "To see whether they have, type the same command again: it makes no other key before that"
+                }
+                false => "`distkv-node key list` shows whether they have",
+            };
             return format!(
-                ". The old key is removed, by these as soon as they can: {}",
+                ". The old key is removed, by these as soon as they can: {}. {next}. For one that does not come back, type \
+                 `distkv-node members forget NAME`",
                 self.late.join("; ")
             );
         }
@@ -126,8 +135,19 @@ mod tests {
     fn end() -> End<'static> {
         let (old, unused) = (Vec::new(), Vec::new());
         let (missing, late) = (&[], &[]);
-        let of_former = false;
-        End { new: KEY, old, made: true, of_former, removed: true, missing, late, unused, ca: None }
+        let (of_former, is_noted, ca) = (false, true, None);
+        End {
+            new: KEY,
+            old,
+            made: true,
+            of_former,
+            removed: true,
+            missing,
+            late,
+            is_noted,
+            unused,
+            ca,
+        }
     }
 
     #[test]
@@ -163,8 +183,13 @@ mod tests {
         let nodes = &end_there.json()["elsewhere"][0]["nodes"];
         assert_eq!(*nodes, json!(["b", "c"]));
         let late = [String::from("c (down) still has it")];
-        let late = End { old: vec![String::from("03030303")], late: &late, ..end() }.text();
-        assert!(!late.contains("no other") && late.contains("c (down)"), "{late}");
+        let late = End { old: vec![String::from("03030303")], late: &late, ..end() };
+        let text = late.text();
+        assert!(!text.contains("no other is left") && text.contains("c (down)"), "{text}");
+        assert!(text.contains("type the same command again: it makes no other key"), "{text}");
+        // By a ticket, nothing tells that there was a rotation.
+        let text = End { is_noted: false, ..late }.text();
+        assert!(!text.contains("again") && text.contains("key list"), "{text}");
     }
 
     #[test]

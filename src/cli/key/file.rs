@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::NewArgs;
 use crate::cli::error::CliError;
-use crate::cli::terminal::output::{Output, Table, file_word, printable, shell_word};
+use crate::cli::terminal::output::{Output, Table, printable, shell_file};
 use crate::membership::NetworkName;
 use crate::rt;
 use crate::secure::key::{Key, KeyId};
@@ -37,7 +37,7 @@ pub(super) fn new(args: &NewArgs) -> Result<(), CliError> {
                 "key {id} of network {} is in {}\nCopy the file to every node, and start each with --key {}",
                 printable(&args.network),
                 printable(&at),
-                shell_word(&file_word(&args.to))
+                shell_file(&args.to)
             )
         },
     )?;

@@ -136,8 +136,10 @@ If a member is away, it stops before it would shut that member out, and says who
 same command goes on from there; members that come back get the key meanwhile. Interrupt it when you like.
 
 A rotation ends when its old key is removed. Until then the command makes no other key; so where it is run by \
-a timer, it needs --remove-old. A file beside that of --key, FILE.last-step, is there while the old key is removed: if \
-that was interrupted, the command only ends it.
+a timer, it needs --remove-old. A file beside that of --key, FILE.last-step, is there until the old key is removed \
+everywhere: if that was interrupted, or a member that was away still has it (exit code 1, and it is named), the same \
+command only goes on with that. A member removes it when it is back; `members forget NAME` is for one that does not \
+come back.
 
 Do not rotate after a theft: whoever has the old key would be handed the new one, and could still make \
 certificates with the CA in the file, which stays. `key --help` says what to do then.
@@ -145,7 +147,7 @@ certificates with the CA in the file, which stays. `key --help` says what to do 
 Old keys that only other nodes have are removed, too. One that somebody has added there by hand since \
 then may be about to be used: it is named, with the command that removes it.
 
-Exit code: 0 done, 1 it has stopped at a step or another key is left, 2 usage.")]
+Exit code: 0 done, 1 it has stopped at a step or another key is left, also at one member, 2 usage.")]
 struct RotateArgs {
     /// Remove the old keys, too; until then, they open what is sealed with them, and log in
     #[arg(long)]

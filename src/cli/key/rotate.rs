@@ -307,9 +307,7 @@ impl Rotation<'_> {
         // Nobody waited for them, or they came meanwhile: it cannot be taken back.
         let others = view.nodes.iter().filter(|node| node.primary != Some(new));
         self.missing = others.map(|node| node.why("uses another one")).collect();
-        let has_old = |node: &NodeKeys| {
-            node.is_coming() && node.keys.iter().flatten().any(|id| old.contains(id))
-        };
+        let has_old = |node: &NodeKeys| node.keys.iter().flatten().any(|id| old.contains(id));
         self.late = self.wait("have removed the old key", "still has it", has_old).await?;
         self.of_former = true;
         self.end(new, &old, false).await
@@ -325,6 +323,8 @@ impl Rotation<'_> {
         };
         let elsewhere = elsewhere(&view, old);
         let is_left = self.args.remove_old && !elsewhere.is_empty();
+        // Who is passed over by force may keep it for ever.
+        let is_late = !self.late.is_empty() && !self.args.force;
         let end = End {
             new,
             old: old.iter().map(ToString::to_string).collect(),
@@ -333,16 +333,18 @@ impl Rotation<'_> {
             removed: self.args.remove_old,
             missing: &self.missing,
             late: &self.late,
+            is_noted: self.file.is_some(),
             unused: here.iter().chain(&elsewhere).collect(),
             ca: ca_stays(self.file.as_deref()),
         };
         self.output.either(|| end.json(), || end.text())?;
         self.output.flush()?;
-        if let Some(path) = &self.file {
+        if let Some(path) = self.file.as_ref().filter(|_| !is_late) {
             LastStep::of(path).end();
         }
-        // The same command does not take what only others have for its own work: whoever runs it by a timer is to know.
-        if is_left { Err(CliError::Told) } else { Ok(()) }
+        // The same command does not take what only others have for its own work, and an old key that somebody still has opens
+        // what is sealed with it there: whoever runs it by a timer is to know.
+        if is_left || is_late { Err(CliError::Told) } else { Ok(()) }
     }
 }
 

@@ -1,12 +1,14 @@
 //! Words that other programs have for what commands and options here do. Those that mean just the same are other names of the
 //! command (`put`, `rm`, `del`); of the rest, an error says what is meant (`commands`, `options`), where a guess by spelling
 //! would mislead; so it does of words below a command that is here, too (`below`). Of other guesses, those stay that are really
-//! near (`near`). A word that begins like an option and is meant as a value is named as a whole.
+//! near (`near`). Several words where one path is wanted get a tip on paths (`several`). A word that begins like an option and is
+//! meant as a value is named as a whole.
 
 mod below;
 mod commands;
 mod near;
 mod options;
+mod several;
 
 use std::ffi::OsString;
 
@@ -73,11 +75,12 @@ fn advice_on_command(error: &clap::Error, args: &[OsString], program: &Command) 
 /// either: the two must be one word.
 pub(super) fn name_whole_word(error: &mut clap::Error, args: &[OsString], command: &Command) {
     drop_unlikely_tip(error);
+    let words: Vec<&str> = args.iter().map_while(|word| word.to_str()).collect();
+    several::tip_on_path(error, &words, command);
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         _ => None,
     };
-    let words: Vec<&str> = args.iter().map_while(|word| word.to_str()).collect();
     let end = words.iter().position(|word| *word == "--").unwrap_or(words.len());
     let words = words.get(..end).unwrap_or_default();
     let position = match (error.kind(), text(ContextKind::InvalidArg)) {

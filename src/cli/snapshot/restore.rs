@@ -15,7 +15,9 @@ use crate::cli::files::new_file::{StateInto, tidy_when_interrupted};
 use crate::cli::files::read::read_state;
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::interrupt::Interrupt;
-use crate::cli::terminal::output::{Output, count_of, file_word, printable, shell_word};
+use crate::cli::terminal::output::{
+    Output, count_of, file_word, printable, shell_file, shell_word,
+};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::cli::{say, typed};
 use crate::client::{Fields, Message};
@@ -38,7 +40,8 @@ Examples:
   distkv-node snapshot restore monday.dkv
   distkv-node snapshot restore saved-state.bin  # from the Python DistKV
   distkv-node snapshot restore a.dkv b.dkv      # one after the other
-  # a data directory for a new node, and the node that starts with it:
+  # a data directory for a new node, and the node that starts with it (with
+  # --key, if the network has one):
   distkv-node snapshot restore monday.dkv --into /var/lib/new --name n1
   distkv-node run --data-dir /var/lib/new --name n1
 
@@ -194,6 +197,8 @@ pub(in crate::cli) fn tell_put(
     let mut output = Output::new(json);
     let (name, network, entries) = (&put.owner.name, &put.owner.network, put.entries);
     put.access.iter().for_each(|access| tell_notes(access.login_note.as_slice()));
+    // No file says whether its network has a key; most with users have one.
+    let has_users = put.access.iter().any(|access| !access.is_left_out && access.part.users > 0);
     output.either(
         || {
             json!({
@@ -203,7 +208,7 @@ pub(in crate::cli) fn tell_put(
             })
         },
         || {
-            let (directory, network) = (directory.display(), printable(network));
+            let [name, network] = [name.as_str(), network].map(shell_word);
             let entries = count_of(entries, "entry", "entries");
             let mut text = String::new();
             for access in &put.access {
@@ -212,8 +217,11 @@ pub(in crate::cli) fn tell_put(
                 }
             }
             text + &format!(
-                "{directory}: {entries}; start a node with this data: distkv-node run --data-dir \
-                 {directory} --name {name} --network {network}"
+                "{}: {entries}; start a node with this data: distkv-node run --data-dir {} --name {name} \
+                 --network {network}{}",
+                directory.display(),
+                shell_file(directory),
+                if has_users { "; if the network has a key, add --key FILE" } else { "" }
             )
         },
     )?;
@@ -350,7 +358,7 @@ fn tell(
         },
         || {
             let mut text = format!(
-                "{}: {}, of which {} missing",
+                "{}: {}, of which {} taken in",
                 printable(&name),
                 count_of(count("entries"), "entry", "entries"),
                 count_of(count("taken") + count("made"), "was", "were"),
@@ -403,7 +411,7 @@ fn kept_text(file: &FilePath, kept: u64) -> String {
         "entries of it have another value now, or none, and are kept like that",
     );
     // It needs no node.
-    let file = shell_word(&file_word(file));
+    let file = shell_file(file);
     let import = typed::command("import", &["-"], &[]);
     format!(
         "{entries}; `distkv-node snapshot convert {file} --to - --format jsonl --below PATH | {} sets those at and below PATH \

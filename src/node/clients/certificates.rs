@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use distkv_command::output::shell_file;
 use distkv_command::plain_file;
 use distkv_tls::pem::PEM_BYTES_MAX;
 use distkv_tls::server::ClientRoots;
@@ -287,8 +288,9 @@ fn open_key(config: &TlsConfig) -> Option<String> {
     let mode = fs::metadata(key).ok()?.mode() & 0o7777;
     (mode & OTHERS_READ != 0).then(|| {
         format!(
-            "every user of this machine can read the certificate's key {0} (mode {mode:04o}); type: chmod o-rwx {0}",
-            key.display()
+            "every user of this machine can read the certificate's key {} (mode {mode:04o}); type: chmod o-rwx {}",
+            key.display(),
+            shell_file(key)
         )
     })
 }
@@ -451,14 +453,14 @@ mod tests {
     #[test]
     fn a_key_that_everybody_can_read_is_warned_of_and_one_that_a_group_can_is_not() {
         let folder = tempfile::tempdir().unwrap();
-        let [cert, key] = ["node.pem", "node.key"].map(|name| folder.path().join(name));
+        let [cert, key] = ["node.pem", "a node.key"].map(|name| folder.path().join(name));
         fs::write(&key, "a key").unwrap();
         let config = TlsConfig { own: Some((cert, key.clone())), ..TlsConfig::default() };
         for (mode, is_open) in [(0o600, false), (0o640, false), (0o644, true), (0o604, true)] {
             fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
             let warning = open_key(&config);
             assert_eq!(warning.is_some(), is_open, "{mode:o}");
-            let what_to_do = format!("type: chmod o-rwx {}", key.display());
+            let what_to_do = format!("type: chmod o-rwx '{}'", key.display());
             assert!(warning.is_none_or(|warning| warning.contains(&what_to_do)));
         }
         assert_eq!(open_key(&TlsConfig::default()), None);

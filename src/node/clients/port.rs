@@ -253,6 +253,12 @@ impl NodeInfo for ClientPortInfo {
         self.links.upgrade().is_some_and(|links| keys::forget(&links, &self.members(), name))
     }
 
+    fn give_up(&self, name: &NodeName) {
+        if let Some(links) = self.links.upgrade() {
+            links.observed.give_up(name);
+        }
+    }
+
     fn isolated_ms(&self) -> Option<Millis> {
         self.isolation.lasted_ms(rt::now())
     }

@@ -7,7 +7,7 @@ use crate::node::config::{CLIENT_PORT, Config, GOSSIP_PORT};
 use crate::node::error::NodeError;
 use crate::node::membership::address::{Advertised, HostPort, advertised_client, client_warning};
 use crate::node::membership::identity::Myself;
-use crate::node::{check_port_protection, monitoring};
+use crate::node::monitoring;
 use crate::rt::TcpListener;
 
 /// See the module.
@@ -54,4 +54,16 @@ impl Ports {
         .with_v6_only(self.gossip.v6_only)
         .with_advertised_client(self.advertised_client.clone())
     }
+}
+
+/// A port that other machines reach needs a key, or the word of the operator.
+pub(in crate::node) fn check_port_protection(
+    config: &Config,
+    what: &'static str,
+    addr: SocketAddr,
+) -> Result<(), NodeError> {
+    if config.key.is_some() || config.insecure || addr.ip().to_canonical().is_loopback() {
+        return Ok(());
+    }
+    Err(NodeError::Unprotected { what, addr, network: config.network.clone() })
 }

@@ -237,7 +237,7 @@ async fn is_network_missing(
             && (has_data || links.refused_by_all().is_none())
             && !knows_nobody
         {
-            tell_alone(links, knows_peers, since(began));
+            tell_alone(links, knows_peers, has_data, since(began));
             return true;
         }
         watch_name(links, timing);
@@ -328,13 +328,26 @@ fn watch_names(links: &Links, timing: &Timing, may_found: bool) {
     }
 }
 
+/// Whether nobody has data: neither this node nor one of those that are linked and not ready. `may_begin`: what their greetings
+/// say. Who has data may always begin, with a tock above 0.
+fn is_all_new(has_data: bool, mut may_begin: impl Iterator<Item = Option<Tock>>) -> bool {
+    !has_data && may_begin.all(|theirs| theirs.unwrap_or_default() == Tock::default())
+}
+
 /// Nobody was found who has a network.
-fn tell_alone(links: &Links, knows_peers: bool, waited_ms: Millis) {
+fn tell_alone(links: &Links, knows_peers: bool, has_data: bool, waited_ms: Millis) {
     let entries = links.hub.read(|engine| engine.tree().len());
-    let linked: Vec<String> = links.infos().iter().map(|info| info.peer.name.to_string()).collect();
+    let infos = links.infos();
+    let linked: Vec<String> = infos.iter().map(|info| info.peer.name.to_string()).collect();
     let waited_s = waited_ms / 1_000;
     links.observed.note_alone(linked.is_empty() && knows_peers);
-    if !linked.is_empty() {
+    if !linked.is_empty() && is_all_new(has_data, infos.iter().map(|info| info.peer.may_begin)) {
+        tracing::info!(
+            ?linked,
+            waited_s,
+            "all peers that answer wait for a network, and none has data; this node founds one"
+        );
+    } else if !linked.is_empty() {
         tracing::warn!(
             ?linked,
             entries,
@@ -456,6 +469,18 @@ mod tests {
         assert_eq!(refusals(&[trouble("a:1", false)]), None);
         let some = [trouble("a:1", false), trouble("b:1", true), trouble("c:1", true)];
         assert_eq!(refusals(&some).unwrap(), "b:1: because; c:1: because");
+    }
+
+    #[test]
+    fn only_where_nobody_has_data_a_beginning_is_nothing_to_warn_of() {
+        let tock = |number| Some(Tock::new(number).unwrap());
+        for (has_data, peers, expected) in [
+            (false, &[None, tock(0)][..], true),
+            (false, &[None, tock(1)], false),
+            (true, &[None], false),
+        ] {
+            assert_eq!(is_all_new(has_data, peers.iter().copied()), expected, "{peers:?}");
+        }
     }
 
     const NOTHING: Found = Found {

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use super::arrivals::{GAP_LONG_MS, GAP_SHORT_MS, TELL_MS};
 use super::connect::admission::Party;
+use super::known::ToldOf;
 use super::liveness::Signs;
 use super::transport::Channel;
 use crate::engine::LinkId;
@@ -145,6 +146,8 @@ pub(super) struct Link {
     pub(super) peer: Hello,
     /// What the peer was told of where this node is.
     pub(super) told: Told,
+    /// What membership was told of the peer.
+    pub(super) told_of: Mutex<ToldOf>,
     pub(super) remote: SocketAddr,
     /// Whether this node dialled.
     pub(super) dialled: bool,
@@ -191,6 +194,7 @@ impl Link {
             queue,
             peer,
             told,
+            told_of: Mutex::new(ToldOf::new(now)),
             remote,
             dialled,
             since: now,
@@ -237,6 +241,11 @@ impl Link {
     /// Why it ended, if it did.
     pub(super) fn end(&self) -> Option<LinkEnd> {
         self.end.lock().clone()
+    }
+
+    /// When something last came.
+    pub(super) fn heard(&self) -> Millis {
+        self.heard.load(Ordering::Relaxed)
     }
 
     pub(super) fn note_heard(&self, now: Millis) {
@@ -355,8 +364,7 @@ impl Link {
         {
             return Some(LinkEnd::Stuck);
         }
-        let heard = self.heard.load(Ordering::Relaxed);
-        (now.saturating_sub(heard) >= allowed).then_some(LinkEnd::Silent)
+        (now.saturating_sub(self.heard()) >= allowed).then_some(LinkEnd::Silent)
     }
 
     /// Whether the engine must be told that it is up: once, and not after it is down.

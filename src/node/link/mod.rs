@@ -3,11 +3,12 @@
 //! How connections come about, and which of two stays, is in [`connect`]; then a link has two tasks, a
 //! [`reader`] and a [`writer`], which share a [`link`](self::link::Link). Whether what was written
 //! arrives is judged in [`liveness`] and, on slow lines, in [`arrivals`]; that peers know where this node is, is
-//! seen to in [`told`]. Nothing here waits for one peer while it holds anything that concerns another.
+//! seen to in [`told`], and that membership knows them in [`known`]. Nothing here waits for one peer while it holds anything that concerns another.
 
 mod arrivals;
 mod catch_up_pacing;
 mod connect;
+mod known;
 #[allow(clippy::module_inception, reason = "one link, of the links")]
 mod link;
 mod liveness;
@@ -52,7 +53,7 @@ use crate::engine::{CloseReason, Engine, Input, LinkId};
 use crate::hub::Hub;
 use crate::hub::link_queue::LinkQueue;
 use crate::membership::{MemberInfo, MemberState};
-use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
+use crate::model::ids::{Millis, NodeId, NodeName};
 use crate::protocol::peer::greeting::{
     FEATURE_RIGHTS, Hello, Refusal, RefusalCode, VERSION_ARRAY_PATHS,
 };
@@ -109,6 +110,8 @@ pub(super) struct Links {
     given_up: Mutex<GivenUp>,
     greetings: Greetings,
     name_trouble: Mutex<Option<NameTrouble>>,
+    /// Held while SWIM is told of this node's own identity.
+    place: Mutex<()>,
     /// When the living node that has our name, and keeps it, last told us so.
     name_held: Mutex<Option<Millis>>,
     /// Fires when a link came or went, or there are new addresses to dial.
@@ -141,6 +144,7 @@ impl Links {
             given_up: Mutex::default(),
             greetings: Greetings::default(),
             name_trouble: Mutex::new(None),
+            place: Mutex::default(),
             name_held: Mutex::new(None),
             changed: Event::new(),
             observed: Observed::default(),
@@ -437,7 +441,7 @@ impl Links {
         self.changed.notify(usize::MAX);
         self.hub.cluster_changed.notify(usize::MAX);
         self.learn_route_of(link);
-        self.tell_swim(peer);
+        self.tell_swim(link);
     }
 
     /// While a peer cannot read paths with arrays, clients make none.
@@ -445,25 +449,6 @@ impl Links {
         let is_old = |link: &Arc<Link>| link.peer.versions.1 < VERSION_ARRAY_PATHS;
         let barred = table.values().any(is_old);
         self.hub.handle(BarArrayPaths(barred), rt::now());
-    }
-
-    /// SWIM may not have met this peer: this node may be the only one that can tell it.
-    fn tell_swim(&self, peer: &Hello) {
-        let Ok(gossip) = HostPort::parse(&peer.gossip, Some(0)) else { return };
-        let (swim, name) = (self.swim.clone(), peer.name.clone());
-        match gossip.numeric() {
-            Some(addr) => swim.known_peer(Some(name), addr),
-            None => {
-                let me = Arc::clone(&self.me);
-                drop(rt::spawn(async move {
-                    let mut addrs = rt::resolve(&gossip).await.unwrap_or_default();
-                    me.order(&mut addrs);
-                    if let Some(addr) = addrs.first() {
-                        swim.known_peer(Some(name), *addr);
-                    }
-                }));
-            }
-        }
     }
 
     fn tell_down(&self, link: &Link) {
@@ -545,10 +530,8 @@ impl Links {
     }
 
     /// This node has a new incarnation: peers must greet it anew before they hear more.
-    pub(super) fn on_renewed(&self, incarnation: Incarnation) {
-        if let Some(addr) = self.me.swim_addr() {
-            self.swim.become_member(addr, incarnation);
-        }
+    pub(super) fn on_renewed(&self) {
+        self.take_place();
         let links: Vec<Arc<Link>> = self.table.lock().values().cloned().collect();
         for link in links {
             link.close(LinkEnd::Renewed);

@@ -63,10 +63,19 @@ impl Links {
             let trouble = unreached_by_others("this node", addr);
             tracing::warn!("{trouble}; {GIVE_ANOTHER}, or name one with --advertise");
         }
-        let incarnation = self.hub.read(|e| e.id().incarnation);
-        self.swim.become_member(addr, incarnation);
+        self.take_place();
         // Clients are told this node's own addresses, too.
         self.hub.cluster_changed.notify(usize::MAX);
+    }
+
+    /// Tells SWIM where this node is and which life it is, both as of this moment: of two tasks that each tell a new one, the
+    /// later must not tell what the other has just replaced, since nobody would notice.
+    pub(super) fn take_place(&self) {
+        let _place = self.place.lock();
+        if let Some(addr) = self.me.swim_addr() {
+            let incarnation = self.hub.read(|e| e.id().incarnation);
+            self.swim.become_member(addr, incarnation);
+        }
     }
 
     /// Takes another address where this host has lost the one that peers are told, and sees to it that peers which

@@ -196,6 +196,11 @@ impl SwimHandle {
         self.command(Command::Input(SwimInput::KnownPeer { name, addr }));
     }
 
+    /// A link to the peer at that address stands, and it is not up.
+    pub(in crate::node) fn linked(&self, name: NodeName, addr: SocketAddr) {
+        self.command(Command::Input(SwimInput::Linked { name, addr }));
+    }
+
     /// Get into the network of the node at that address.
     pub(in crate::node) fn join(&self, addr: SocketAddr) {
         self.command(Command::Input(SwimInput::Join(addr)));
@@ -232,7 +237,10 @@ impl SwimHandle {
             let mut commands = self.shared.commands.lock();
             let must = matches!(
                 command,
-                Command::Stop | Command::Keys(_) | Command::Input(SwimInput::Leave)
+                Command::Stop
+                    | Command::Keys(_)
+                    | Command::Become { .. }
+                    | Command::Input(SwimInput::Leave)
             );
             if commands.len() >= COMMANDS_MAX && !must {
                 return;

@@ -201,6 +201,11 @@ impl Observed {
         self.splits.lock().given_up()
     }
 
+    /// An operator says that a member does not come back.
+    pub(in crate::node) fn give_up(&self, name: &NodeName) {
+        self.splits.lock().give_up(name);
+    }
+
     /// The Delete group has these members now.
     pub(in crate::node) fn note_group(&self, members: impl Iterator<Item = NodeName>) {
         self.splits.lock().note_listed(members.collect());

@@ -6,7 +6,7 @@
 //! up, those are told of to which no link comes about (`unlinked`), and of the linked ones those whose datagrams do not come through (`unheard`).
 //!
 //! A member that leaves says so, to membership or over its link (`parted`), and is not missed. One that is silent is, until it is back, has left, or is
-//! forgotten: when it is taken off the Delete group; alone, when `--forget-down-after` is over; of several that
+//! forgotten: when it is taken off the Delete group, or this node is told to forget it; alone, when `--forget-down-after` is over; of several that
 //! went together, after a week.
 
 mod last_words;
@@ -194,8 +194,8 @@ pub(in crate::node) struct SplitWatch {
     refusing: BTreeMap<NodeName, Arc<str>>,
     /// The members of the Delete group at the last look.
     listed: BTreeSet<NodeName>,
-    /// Members that were taken off it while they were not linked: an operator has forgotten them, perhaps before
-    /// their silence was noticed here.
+    /// Members that an operator has forgotten, perhaps before their silence was noticed here: those that were taken off it
+    /// while they were not linked, and those that this node was told of.
     forgotten: BTreeSet<NodeName>,
     /// How often members have gone silent.
     count: u64,
@@ -275,6 +275,18 @@ impl SplitWatch {
     pub(in crate::node) fn note_listed(&mut self, listed: BTreeSet<NodeName>) {
         let before = std::mem::replace(&mut self.listed, listed);
         self.forgotten.extend(before.difference(&self.listed).cloned());
+    }
+
+    /// An operator tells this node that a member does not come back. It need not be in the Delete group, nor have been one that
+    /// is missed.
+    pub(in crate::node) fn give_up(&mut self, name: &NodeName) {
+        self.forgotten.insert(name.clone());
+        self.given_up.insert(name.clone());
+        self.unseen.give_up(name);
+        self.splits.retain_mut(|split| {
+            split.names.remove(name);
+            !split.names.is_empty()
+        });
     }
 
     /// Looks at the members.

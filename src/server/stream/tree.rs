@@ -7,7 +7,7 @@ use crate::model::entry::Entry;
 use crate::model::path::Path;
 use crate::protocol::client::request::ChainLength;
 use crate::protocol::client::shorten::Shortener;
-use crate::protocol::client::{Action, MessageWriter};
+use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
 use crate::replica::Committed;
 use crate::server::access::authorise::Target;
 use crate::server::access::sight::Sight;
@@ -69,9 +69,24 @@ impl EntryStyle {
 
 /// See the module.
 pub(in crate::server) struct TreeSource {
-    pub(in crate::server) walk: ScopeWalk,
-    pub(in crate::server) style: EntryStyle,
-    pub(in crate::server) sight: Sight,
+    walk: ScopeWalk,
+    style: EntryStyle,
+    sight: Sight,
+    /// It ends in an error when its client loses a part of its rights to it. Otherwise what is lost is left out.
+    is_cut: bool,
+    /// Its client's rights were looked up before.
+    has_rights: bool,
+}
+
+impl TreeSource {
+    pub(in crate::server) fn new(
+        walk: ScopeWalk,
+        style: EntryStyle,
+        sight: Sight,
+        is_cut: bool,
+    ) -> Self {
+        Self { walk, style, sight, is_cut, has_rights: false }
+    }
 }
 
 impl Source for TreeSource {
@@ -82,9 +97,17 @@ impl Source for TreeSource {
     fn next(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
         match self.sight.refresh(&cx.access) {
             Err(error) => return Progress::Failed(error),
+            Ok(Some(before))
+                if self.is_cut && self.has_rights && before.may_show_more(&self.sight) =>
+            {
+                let text =
+                    "this is not all: the user may read less than when this began; ask again";
+                return Progress::Failed(ClientError::new(ErrorCode::Denied, text));
+            }
             Ok(Some(_)) => self.walk.check_again(&mut self.sight),
             Ok(None) => {}
         }
+        self.has_rights = true;
         match self.walk.next(&mut self.sight) {
             Look::Item(item) => {
                 self.style.write(&item, emit);

@@ -309,6 +309,29 @@ fn a_restore_into_a_directory_that_is_interrupted_leaves_it_as_it_was() {
     assert_eq!(done.code, 0, "{}", done.stderr);
 }
 
+/// Nobody tidies up after what is killed.
+#[test]
+fn a_node_does_not_begin_with_nothing_where_a_restore_into_the_directory_was_killed() {
+    let kept = tempfile::tempdir().unwrap();
+    let folder = fs::canonicalize(kept.path()).unwrap();
+    let (_, state) = big_state(&folder);
+    let into = folder.join("data");
+    fs::create_dir(&into).unwrap();
+    fs::write(into.join("lock"), "").unwrap();
+    fs::write(into.join("snapshot-1.dkv.tmp"), "the beginning").unwrap();
+    let data = into.to_str().unwrap();
+    let any = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+    let refused = cli(&[&["run", "--name", "n1", "--data-dir", data][..], &any].concat());
+    assert_eq!(refused.code, 1, "{refused:?}");
+    for word in ["snapshot-1.dkv.tmp", "snapshot restore --into", "type that command again"] {
+        assert!(refused.stderr.contains(word), "{refused:?}");
+    }
+    assert_eq!(file_names(&into), ["lock", "snapshot-1.dkv.tmp"]);
+    let again = cli(&["snapshot", "restore", &state, "--into", data, "--name", "n1"]);
+    assert_eq!(again.code, 0, "{}", again.stderr);
+    assert_eq!(file_names(&into), ["lock", "snapshot-1.dkv"]);
+}
+
 #[test]
 fn a_restore_into_a_directory_that_has_no_room_leaves_it_as_it_was() {
     let kept = tempfile::tempdir().unwrap();
@@ -379,8 +402,10 @@ fn states_of_two_networks_come_together_in_a_directory_only_if_that_is_asked_for
         }
     };
     // Into one that is there, whether its network is named or not.
-    let there = at("there");
-    done(restore(&[&plant], &there, &[]));
+    let there = at("over there");
+    let put = done(restore(&[&plant], &there, &[]));
+    // That can be pasted.
+    assert!(put.contains(&format!("distkv-node run --data-dir '{there}' --name ")), "{put}");
     for more in [&[][..], &["--network", "plant"]] {
         refused(restore(&[&other], &there, more), [&other, &there]);
         refused(restore(&[&plant, &other], &there, more), [&other, &there]);

@@ -259,7 +259,7 @@ fn who_loses_the_node_while_it_changes_much_is_told_how_to_go_on_and_that_does_n
         // It may be taking in the first one still.
         let done =
             wait_until("it takes it in", || Some(typed(restore)).filter(|done| done.code == 0));
-        assert!(done.stdout.contains("of which 0 were missing") && values() == all, "{done:?}");
+        assert!(done.stdout.contains("of which 0 were taken in") && values() == all, "{done:?}");
     }
 }
 

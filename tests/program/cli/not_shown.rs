@@ -3,7 +3,7 @@
 
 use serde_json::Value as Json;
 
-use crate::cli::command::{Done, cli, program, run};
+use crate::cli::command::{Done, at, cli, ok, program, run};
 use crate::processes::{NodeProcess, file_names};
 
 /// Two ports that are free, and a name.
@@ -147,6 +147,41 @@ fn no_error_of_a_command_shows_a_secret_in_place_of_a_file_s_name_or_an_address(
         let done = cli(arguments);
         assert!(done.code != 0 && done.stderr.contains(shown), "{}", done.stderr);
     }
+}
+
+/// A node tells of values and paths, which may look like anything: only what was typed in place of a name is left out.
+#[test]
+fn a_secret_in_place_of_a_name_is_not_shown_where_a_node_knows_none_of_that_name() {
+    let node = NodeProcess::run("n1");
+    for secret in [HEX, BASE64, &HEX[..32], &ticket()] {
+        for words in [
+            &["user", "show", secret][..],
+            &["user", "remove", secret],
+            &["user", "acl", secret, "l"],
+            &["user", "role", secret, "operator"],
+            &["user", "disconnect", secret],
+            &["user", "ticket", secret, "--to", "nowhere"],
+            &["acl", "show", secret],
+            &["acl", "delete", secret, "a"],
+            &["acl", "test", secret, "a"],
+            &["members", "forget", secret],
+            &["auth", "on", secret],
+        ] {
+            for json in [&[][..], &["--json"]] {
+                let done = at(&node, &[words, json].concat());
+                let all = all_of(&done);
+                assert!(done.code != 0 && !shows(&all, secret), "{words:?}: {all}");
+                assert!(all.contains("not shown"), "{words:?}: {all}");
+            }
+        }
+    }
+    // Elements of paths are often hashes.
+    let done = at(&node, &["get", &format!("cache.{HEX}")]);
+    assert!(done.stderr.contains(&format!("cache.{HEX} has no value")), "{done:?}");
+    assert!(at(&node, &["get", HEX]).stderr.contains(HEX));
+    ok(&node, &["set", "a", &format!("{HEX:?}")]);
+    let done = at(&node, &["set", "a", "2", "--if-value", "3"]);
+    assert!(done.code == 5 && done.stderr.contains(HEX), "{done:?}");
 }
 
 #[test]

@@ -96,11 +96,11 @@ pub const README: &[Row] = &[
     ),
     up(
         2,
-        "distkv-node run --data-dir /var/lib/distkv/moved --name n1 --network plant",
+        "distkv-node run --key key --data-dir /var/lib/distkv/moved --name n1",
         "node n1 of network plant",
     ),
-    hidden(2, "unset DISTKV_KEY; test $(distkv-node get site.lamp) = 14"),
-    hidden(2, "unset DISTKV_KEY; ! distkv-node status | grep warning"),
+    hidden(2, "test $(distkv-node get site.lamp) = 14"),
+    hidden(2, "! distkv-node status | grep warning"),
 ];
 
 pub const HELP: &[Row] = &[

@@ -1,4 +1,4 @@
-//! Files in a data directory that are not what their names say: another node's, links that lead nowhere, damaged ones. The node
+//! Files in a data directory that are not what their names say: another node's, links that lead nowhere, folders, damaged ones. The node
 //! starts where it has everything without them, and commands that read the directory agree with it.
 
 use std::fs;
@@ -47,13 +47,20 @@ fn link(to: &Path, file: &Path) {
     symlink(to, file).unwrap();
 }
 
+fn folder(file: &Path) {
+    fs::remove_file(file).unwrap();
+    fs::create_dir(file).unwrap();
+    fs::write(file.join("kept"), "").unwrap();
+}
+
 #[test]
 fn a_node_starts_without_a_newest_snapshot_that_is_of_no_use_and_says_so() {
     let place = place();
-    let damages: [(&str, Damage); 3] = [
+    let damages: [(&str, Damage); 4] = [
         ("it belongs to node \"other\"", foreign),
         ("cannot open", dead_link),
         ("cannot open", own_link),
+        ("cannot open: it is a folder, not a file", folder),
     ];
     for (why, damage) in damages {
         let copy = copy_of(&place);
@@ -89,8 +96,11 @@ fn a_node_starts_without_a_newest_snapshot_that_is_of_no_use_and_says_so() {
 #[test]
 fn a_node_does_not_start_where_it_lacks_what_such_a_snapshot_should_have() {
     let place = place();
-    let damages: [(&str, Damage); 2] =
-        [("move it away (`mv`)", foreign), ("a symbolic link that leads nowhere", own_link)];
+    let damages: [(&str, Damage); 3] = [
+        ("move it away (`mv`)", foreign),
+        ("a symbolic link that leads nowhere", own_link),
+        ("it is a folder, not a file; move it away (`mv`)", folder),
+    ];
     for (advice, damage) in damages {
         let copy = copy_of(&place);
         for file in ["log-1.dkv", "log-2.dkv", "log-3.dkv", "log-4.dkv", "snapshot-4.dkv"] {
@@ -124,7 +134,8 @@ fn the_line_of_a_directory_agrees_with_that_of_a_log_that_only_the_history_needs
     let error = whole["error"].as_str().unwrap();
     assert!(error.contains("log-2.dkv") && error.contains("log-3.dkv"), "{error}");
     // Snapshots that nobody needs.
-    let damages: [(u64, Damage); 4] = [(4, flip), (5, flip), (5, foreign), (5, dead_link)];
+    let damages: [(u64, Damage); 5] =
+        [(4, flip), (5, flip), (5, foreign), (5, dead_link), (5, folder)];
     for (number, damage) in damages {
         let copy = copy_of(&place);
         let name = format!("snapshot-{number}.dkv");

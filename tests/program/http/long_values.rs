@@ -47,6 +47,40 @@ fn who_reads_a_long_value_slowly_has_the_node_keep_the_value_and_not_its_text() 
 }
 
 #[test]
+fn those_who_read_one_long_value_as_messagepack_share_it() {
+    const READERS: usize = 16;
+    const BYTES: usize = 4_000_000;
+    let node = NodeProcess::start("n1", &ALONE);
+    node.connect().set(&["big"], Value::Array(vec![Value::from(1); BYTES]));
+    let (host, before) = (http(&node), peak_bytes(&node));
+    let readers = (0..READERS).map(|_| {
+        let mut reader = TcpStream::connect(host).unwrap();
+        reader.set_read_timeout(Some(PATIENCE)).unwrap();
+        let kind = "Accept: application/msgpack\r\nConnection: close";
+        write!(reader, "GET /v1/kv/big HTTP/1.1\r\nHost: {host}\r\n{kind}\r\n\r\n").unwrap();
+        let mut answer = vec![0; 1_000];
+        reader.read_exact(&mut answer).unwrap();
+        (reader, answer)
+    });
+    let readers: Vec<_> = readers.collect();
+    // A copy for each would be four times this.
+    let grown = peak_bytes(&node).saturating_sub(before);
+    assert!(grown < READERS * BYTES / 4, "{grown} bytes");
+    // What only asks whether it is still the same, or how long it is, costs no more.
+    let head = ask(host, "HEAD", "/v1/kv/big").field("Accept", "application/msgpack").send();
+    assert_eq!(head.fields["content-length"], (5 + BYTES).to_string());
+    let same = ask(host, "GET", "/v1/kv/big").field("If-None-Match", &head.fields["etag"]).send();
+    assert_eq!((same.status, same.body.len()), (304, 0));
+    for (mut reader, mut answer) in readers {
+        reader.read_to_end(&mut answer).unwrap();
+        let at = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap() + 4;
+        assert_eq!(answer.len() - at, 5 + BYTES);
+        assert_eq!(answer[at], 0xdd);
+        assert!(answer[at + 5..].iter().all(|part| *part == 1));
+    }
+}
+
+#[test]
 fn a_long_value_is_told_whole_wherever_it_is_told_whole_and_elsewhere_its_beginning() {
     let (node, text) = start();
     let head = ask(http(&node), "HEAD", "/v1/kv/big/value").send();
@@ -64,14 +98,42 @@ fn a_long_value_is_told_whole_wherever_it_is_told_whole_and_elsewhere_its_beginn
     assert_eq!(children["next"], json!(null));
 }
 
-#[test]
-fn an_error_repeats_only_the_beginning_of_a_long_integer() {
+/// A node that takes changes, and the token for them.
+fn start_for_changes() -> (NodeProcess, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("token");
     let write = ["--http-write", "--http-token-file", file.to_str().unwrap()];
     let node = NodeProcess::start("n1", &[&ALONE[..], &write].concat());
     let token = std::fs::read_to_string(&file).unwrap();
-    let put = ask(http(&node), "PUT", "/v1/kv/a").bearer(token.trim());
+    (node, token.trim().to_owned())
+}
+
+/// The most memory that it has had until now, bytes.
+fn peak_bytes(node: &NodeProcess) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", node.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() << 10
+}
+
+#[test]
+fn a_long_body_of_many_parts_is_read_without_a_tree_of_them() {
+    let (node, token) = start_for_changes();
+    let parts = 2_700_000;
+    let before = peak_bytes(&node);
+    let put = ask(http(&node), "PUT", "/v1/kv/big/lists").bearer(&token);
+    let put = put.body(format!("[{}]", vec!["[]"; parts].join(","))).send();
+    assert_eq!(put.status, 201, "{}", put.text());
+    // The body, the value, and what carries it into the engine; as a tree, its parts would take 500 MiB.
+    let grown = peak_bytes(&node) - before;
+    assert!(grown < 200 << 20, "{grown} bytes");
+    let value = node.connect().get(&["big", "lists"]);
+    assert!(value == Some(Value::Array(vec![Value::Array(Vec::new()); parts])));
+}
+
+#[test]
+fn an_error_repeats_only_the_beginning_of_a_long_integer() {
+    let (node, token) = start_for_changes();
+    let put = ask(http(&node), "PUT", "/v1/kv/a").bearer(&token);
     let refused = put.body("7".repeat(1_000_000)).send();
     assert_eq!((refused.status, refused.code().as_str()), (400, "bad_request"));
     assert!(refused.body.len() < 1_000, "{} bytes", refused.body.len());

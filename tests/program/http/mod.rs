@@ -6,6 +6,7 @@ mod api;
 pub mod asking;
 mod children;
 mod crowds;
+mod cut;
 mod encrypted;
 mod long_values;
 mod missed;

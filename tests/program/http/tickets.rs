@@ -40,7 +40,7 @@ impl Secured {
         self.node.http.unwrap()
     }
 
-    fn admin(&self, arguments: &[&str]) -> String {
+    pub fn admin(&self, arguments: &[&str]) -> String {
         let (address, key) = (self.node.client.to_string(), self.node.key.clone().unwrap());
         command(&[arguments, &["--connect", &address, "--key", &key]].concat())
     }
@@ -53,7 +53,7 @@ impl Secured {
         std::fs::read_to_string(file).unwrap().trim().to_owned()
     }
 
-    fn client(&self) -> Client {
+    pub fn client(&self) -> Client {
         self.node.connect()
     }
 

@@ -131,6 +131,28 @@ fn wait_ends_at_once_where_a_node_refuses_its_client() {
 }
 
 #[test]
+fn a_user_with_a_password_logs_in_where_the_network_asks_for_tokens() {
+    let keys = Keys::new();
+    let (key, _) = keys.make("key");
+    let node = keys.run("n1", &["--key", &key]);
+    let address = node.client.to_string();
+    let secret = keys.path("joe.secret");
+    let at = |arguments: &[&str]| program(&[arguments, &["--connect", &address]].concat());
+    let as_admin = |arguments: &[&str]| at(&[arguments, &["--key", &key]].concat());
+    let add = ["user", "add", "joe", "--acl", "*", "--new-secret-file", &secret];
+    assert_eq!(as_admin(&add).0, Some(0));
+    let boss = ["user", "add", "boss", "--role", "admin", "--method", "token"];
+    assert_eq!(as_admin(&boss).0, Some(0));
+    let (code, said) = as_admin(&["auth", "on", "token"]);
+    assert_eq!(code, Some(0), "{said}");
+    for more in [&[][..], &["--login", "password"], &["--login", "token"]] {
+        let whoami = ["whoami", "--user", "joe", "--secret-file", &secret];
+        let (code, said) = at(&[&whoami[..], more].concat());
+        assert!(code == Some(0) && said.contains("joe"), "{more:?}: {said}");
+    }
+}
+
+#[test]
 fn bench_logs_in_and_says_so_where_it_may_not() {
     let keys = Keys::new();
     let (key, _) = keys.make("key");

@@ -10,6 +10,7 @@ use serde_json::Value as Json;
 use super::{Keys, copy, links, program, wait_for_links, wait_for_log};
 use crate::processes::{NodeProcess, field, wait_until};
 
+mod left_behind;
 mod reader_gone;
 mod replaced_file;
 mod stolen_ca;

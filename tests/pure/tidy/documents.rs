@@ -85,20 +85,50 @@ fn check(files: Vec<PathBuf>, find: impl Fn(&Path, &str) -> Vec<String>) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Links of a document whose target does not exist.
+/// The headings of a document, as they are read: without marks of code.
+fn headings(text: &str) -> Vec<String> {
+    let mut is_code = false;
+    let titles = text.lines().filter(|line| {
+        is_code ^= line.starts_with("```");
+        !is_code && line.starts_with('#')
+    });
+    let titles = titles.filter_map(|line| line.trim_start_matches('#').strip_prefix(' '));
+    titles.map(|title| title.replace('`', "")).collect()
+}
+
+/// Where links lead to a heading: what web pages of documents make of them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let of_title = |title: &String| -> String {
+        let kept = title.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.collect::<String>().to_lowercase().replace(' ', "-")
+    };
+    headings(text).iter().map(of_title).collect()
+}
+
+/// Links of a document whose target does not exist, or has no such heading.
 fn dead_links(file: &Path, text: &str) -> Vec<String> {
     let prose = text.split("```").step_by(2).flat_map(|part| part.split('`').step_by(2));
     let prose = prose.collect::<Vec<_>>().concat();
     let targets = prose.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(t, _)| t);
-    let files = targets.filter(|t| !t.starts_with("http") && !t.contains(char::is_whitespace));
-    let files = files.map(|target| target.split('#').next().unwrap()).filter(|t| !t.is_empty());
-    let dead = files.filter(|target| !file.parent().unwrap().join(target).exists());
-    dead.map(|target| format!("the link to {target} leads nowhere")).collect()
+    let targets = targets.filter(|t| !t.starts_with("http") && !t.contains(char::is_whitespace));
+    let is_dead = |target: &&str| {
+        let (name, anchor) = target.split_once('#').unwrap_or((target, ""));
+        let place = file.parent().unwrap().join(name);
+        if anchor.is_empty() || !name.is_empty() && !name.ends_with(".md") {
+            return !place.exists();
+        }
+        let other = match name {
+            "" => Ok(text.to_owned()),
+            _ => fs::read_to_string(place),
+        };
+        !other.is_ok_and(|other| anchors(&other).contains(anchor))
+    };
+    targets.filter(is_dead).map(|target| format!("the link to {target} leads nowhere")).collect()
 }
 
 /// Paths that a document names, seen from the root or from its own folder, and that do not exist.
 fn dead_paths(file: &Path, text: &str) -> Vec<String> {
-    let words = text.split(|c: char| c.is_whitespace() || "`()[],;|\"'".contains(c));
+    let words = text.split(|c: char| c.is_whitespace() || "`()[],;|\"'#".contains(c));
     let paths = words.filter(|word| FOLDERS.iter().any(|start| word.starts_with(start)));
     let paths = paths.map(|word| word.trim_end_matches(['.', ':']));
     let places = [root(), file.parent().unwrap().to_path_buf()];
@@ -111,7 +141,7 @@ fn is_word_char(c: char) -> bool {
     c.is_alphanumeric() || "_-./".contains(c)
 }
 
-/// References to documents that do not exist, or to a part that they do not have.
+/// References to documents that do not exist.
 fn dead_references(file: &Path, text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -129,16 +159,63 @@ fn dead_references(file: &Path, text: &str) -> Vec<String> {
                 continue;
             }
             let places = [root(), root().join("docs"), file.parent().unwrap().to_path_buf()];
-            let Some(document) = places.iter().map(|p| p.join(name)).find(|p| p.is_file()) else {
+            if !places.iter().any(|place| place.join(name).is_file()) {
                 wrong.push(format!("line {}: {name} does not exist", number + 1));
-                continue;
-            };
-            let behind = behind.trim_start_matches(['`', ')']).strip_prefix(", \"");
-            if let Some((part, _)) = behind.and_then(|rest| rest.split_once('"'))
-                && !fs::read_to_string(document).unwrap().contains(part)
-            {
-                wrong.push(format!("line {}: {name} has no {part:?}", number + 1));
             }
+        }
+    }
+    wrong
+}
+
+/// A text on one line, without what comments begin with.
+fn on_one_line(text: &str) -> String {
+    let lines = text.lines().map(|line| line.trim().trim_start_matches(['/', '!', '#']).trim());
+    lines.collect::<Vec<_>>().join(" ")
+}
+
+/// The parts of documents that a text names, with the documents: `x.md, "Part" and "Part"` and
+/// `"Part" in [x](x.md)`, with a link or without.
+fn named_parts(text: &str) -> Vec<(String, String)> {
+    let text = on_one_line(text);
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices(".md") {
+        let (before, mut behind) = text.split_at(at + 3);
+        let start = before.rfind(|c: char| !is_word_char(c)).map_or(0, |at| at + 1);
+        let (before, name) = before.split_at(start);
+        if let Some(anchor) = behind.strip_prefix('#') {
+            behind = &anchor[anchor.find([')', ' ']).unwrap_or(anchor.len())..];
+        }
+        behind = behind.trim_start_matches(['`', ')']);
+        while let Some(rest) = behind.strip_prefix(", \"").or(behind.strip_prefix(" and \""))
+            && let Some((part, rest)) = rest.split_once('"')
+        {
+            found.push((name.to_owned(), part.to_owned()));
+            behind = rest;
+        }
+        let link = before.strip_suffix("](").and_then(|link| link.rsplit_once('['));
+        let before = link.map_or(before, |(before, _)| before);
+        if let Some(quoted) = before.strip_suffix("\" in ")
+            && let Some((_, part)) = quoted.rsplit_once('"')
+        {
+            found.push((name.to_owned(), part.to_owned()));
+        }
+    }
+    found
+}
+
+/// Whether a document has a heading, or a paragraph or item with a title, that begins like that.
+fn has_part(text: &str, part: &str) -> bool {
+    headings(text).iter().any(|title| title.starts_with(part)) || text.contains(&format!("*{part}"))
+}
+
+/// Parts that texts name and that their documents do not have.
+fn dead_parts(file: &Path, text: &str) -> Vec<String> {
+    let places = [root(), root().join("docs"), file.parent().unwrap().to_path_buf()];
+    let mut wrong = Vec::new();
+    for (name, part) in named_parts(text) {
+        let document = places.iter().map(|place| place.join(&name)).find(|path| path.is_file());
+        if document.is_some_and(|path| !has_part(&fs::read_to_string(path).unwrap(), &part)) {
+            wrong.push(format!("{name} has no part called {part:?}"));
         }
     }
     wrong
@@ -157,6 +234,17 @@ fn documents_name_only_files_that_exist() {
 #[test]
 fn references_name_documents_that_exist() {
     check(texts(), dead_references);
+}
+
+#[test]
+fn references_name_parts_that_exist() {
+    let mut files = texts();
+    for folder in ["clients", "tests"] {
+        files.extend(
+            ["go", "py"].iter().flat_map(|ending| files_below(&root().join(folder), ending)),
+        );
+    }
+    check(files, dead_parts);
 }
 
 /// Where names of code must be those of something: their tables and texts name tests and functions.
@@ -323,9 +411,32 @@ fn what_leads_nowhere_is_noticed() {
     assert_eq!(dead_links(&file, "[a](gone.md)").len(), 1);
     assert_eq!(dead_paths(&file, "see `src/lib.rs`: there, or src/*.rs").len(), 0);
     assert_eq!(dead_paths(&file, "see `src/gone.rs`").len(), 1);
-    let good = "bounds.md, \"Membership\"; docs/bounds.md), \"Links\"; PROTOCOL_VERSION";
+    let good = "bounds.md; docs/bounds.md), \"Links\"; PROTOCOL_VERSION";
     assert_eq!(dead_references(&file, good), Vec::<String>::new());
-    for bad in ["gone.md", "bounds.md, \"Gone\"", FOREIGN[0], &format!("({} 4)", FOREIGN[1])] {
+    for bad in ["gone.md", FOREIGN[0], &format!("({} 4)", FOREIGN[1])] {
         assert_eq!(dead_references(&file, bad).len(), 1, "{bad}");
+    }
+    assert_eq!(dead_links(&file, "# A b: `c_d`\n[a](#a-b-c_d) [b](bounds.md#membership)").len(), 0);
+    for bad in ["[a](#gone)", "[a](bounds.md#gone)", "[a](gone.md#links)", "```\n# A\n```\n[a](#a)"]
+    {
+        assert_eq!(dead_links(&file, bad).len(), 1, "{bad}");
+    }
+    for good in [
+        "bounds.md, \"Membership\"",
+        "//! docs/bounds.md, \"Membership\n//! and\" that",
+        "see \"Membership\" in [bounds.md](bounds.md#membership)",
+        "([the way](bounds.md#membership), \"Membership\" and \"Membership\")",
+    ] {
+        assert!(!named_parts(good).is_empty(), "{good}");
+    }
+    for bad in [
+        "bounds.md, \"Gone\"",
+        "// docs/bounds.md, \"Membership\n    // gone\"",
+        "see \"Gone\" in [bounds.md](bounds.md#membership)",
+        "([the way](bounds.md#membership), \"Membership\" and \"Gone\")",
+        // Its text has this, and no title.
+        "bounds.md, \"The same on every node\"",
+    ] {
+        assert_eq!(dead_parts(&file, bad).len(), 1, "{bad}");
     }
 }

@@ -40,8 +40,8 @@ func addOne(ctx context.Context, client *distkv.Client, path distkv.Path) error 
 		if !errors.Is(err, distkv.ErrPrecondition) || errors.Is(err, distkv.ErrFateUnknown) {
 			return err
 		}
-		// Somebody was there first, or the node that was asked has not heard of that version yet. That lasts as long as a split:
-		// the pauses grow, and differ, so that those who were refused together do not come back together.
+		// Somebody was there first, or the node that was asked has not heard of that version yet, as at the beginning of a
+		// split. The pauses grow, and differ, so that those who were refused together do not come back together.
 		select {
 		case <-time.After(pause/2 + rand.N(pause/2)):
 		case <-ctx.Done():

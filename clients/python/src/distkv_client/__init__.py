@@ -39,7 +39,7 @@ from .monitor import Gap, Monitor, TopicMessage
 from .observer import CallEnd, Observer
 from .pairs import Pairs
 from .path import Path
-from .retry import RetryPolicy
+from .retry import ErrorClass, RetryPolicy
 from .shards import ShardRow
 from .stats import ClientStats
 from .ticket import Ticket
@@ -73,6 +73,7 @@ __all__ = [
     "DeniedError",
     "DistKVError",
     "Entry",
+    "ErrorClass",
     "ExistsError",
     "Extension",
     "Fate",

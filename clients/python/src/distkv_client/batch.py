@@ -16,6 +16,7 @@ from .path import Path, PathLike
 from .replies import server_error
 from .retry import ErrorClass, Idempotency, class_of_server
 from .try_time import TryTime
+from .view import Target
 from .write_places import Turn
 from .writes import AUTO, WriteIdLike, WriteOptions
 
@@ -90,7 +91,7 @@ class Batch:
         encoded, idempotency = self._encode(turn if self._caller.config.write_ids else None)
         shard = self._ops[0][0].shard
         needs_id = any(options is not None and options.needs_id for _, _, _, options in self._ops)
-        first = self._caller.home(shard) if idempotency is Idempotency.READ else None
+        first = self._caller.home(shard) if idempotency is Idempotency.READ else self._apart()
         plan = Plan("batch", shard, idempotency, needs_id, first, deadline=timeout)
         head = Fields().raw("ops", encoded).head("batch")
         is_repeatable = idempotency is not Idempotency.UNGUARDED
@@ -112,12 +113,16 @@ class Batch:
                 replies.append(refusal(error, fate, served.life[0], served.attempts))
             elif action == "get_value":
                 replies.append(entry_of(result, served.life[0]))
+                self._caller.apart.note(path, served.life[0])
             else:
                 written = written_of(result, served.life[0], served.attempts, served.maybe_twice)
-                if written.version is not None:
-                    self._caller.own_writes.on_written(path, written.tock, served.life)
-                replies.append(written)
+                replies.append(self._caller.note_write(path, written, served.life))
         return replies
+
+    def _apart(self) -> Target | None:
+        """Where the first of its operations that has a condition goes, if that is no live node."""
+        conditions = (path for path, _, _, options in self._ops if options is not None and options.has_condition)
+        return next(filter(None, map(self._caller.apart.of, conditions)), None)
 
     def _encode(self, automatic: Turn | None) -> tuple[bytes, Idempotency]:
         """Its operations as a field's value, and what a second try would do."""

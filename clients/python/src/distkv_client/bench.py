@@ -1,8 +1,9 @@
 """What a GET costs this process: `python -m distkv_client.bench [SEED]`.
 
 CPU time of the client's process per call, over loopback, with 1 and with 100 calls in flight; medians of
-several runs. Without a seed, a node is started (`DISTKV_NODE_BIN`). `--redis HOST:PORT` measures redis-py
-(asyncio, with hiredis where it is installed) in the same runs, taking turns.
+several runs. Without a seed, the ticket in `DISTKV_TICKET` is used, or a node is started
+(`DISTKV_NODE_BIN`). `--redis HOST:PORT` measures redis-py (asyncio, with
+hiredis where it is installed) in the same runs, taking turns.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ import asyncio
 import gc
 import importlib
 import json
+import os
 import statistics
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from .client import Client
+from .errors import DistKVError
 from .testing import Cluster
 
 Get = Callable[[], Awaitable[object]]
@@ -40,15 +44,16 @@ async def cost(get: Get, in_flight: int, calls: int) -> tuple[float, float]:
     return (time.process_time() - cpu) / done * 1e6, (time.perf_counter() - wall) / done * 1e6
 
 
-async def measure(seed: str, redis: str | None, runs: int, calls: int) -> dict[str, Any]:
+async def measure(seed: str | None, redis: str | None, runs: int, calls: int) -> dict[str, Any]:
     """The medians, by client and calls in flight."""
-    async with Client.connect(seed) as client:
+    seeds = [] if seed is None else [seed]
+    async with Client.connect(*seeds) as client:
         await client.put(PATH, VALUE)
 
         async def reader(other: Client) -> Get:
             return lambda: other.get(PATH)
 
-        async with Client.connect(seed) as other:
+        async with Client.connect(*seeds) as other:
             getters: dict[str, Get] = {
                 "distkv_client": await reader(other),
                 "distkv_client own write": await reader(client),
@@ -86,20 +91,39 @@ async def measure(seed: str, redis: str | None, runs: int, calls: int) -> dict[s
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m distkv_client.bench", description=__doc__)
-    parser.add_argument("seed", nargs="?", help="a node's client port; without, a node is started")
+    parser.add_argument(
+        "seed", nargs="?", help="a node's client port; without one or a ticket (DISTKV_TICKET), a node is started"
+    )
     parser.add_argument("--redis", metavar="HOST:PORT", help="measure redis-py in the same runs")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--calls", type=int, default=20_000)
     parser.add_argument("--uvloop", action="store_true", help="use uvloop, if it is installed")
     parser.add_argument("--json", action="store_true", help="print JSON")
     given = parser.parse_args()
+    if given.runs < 1 or given.calls < 100:
+        parser.error("--runs must be at least 1, and --calls at least 100")
+    if given.redis is not None and not given.redis.rpartition(":")[2].isdecimal():
+        parser.error(f"--redis takes HOST:PORT, not {given.redis!r}")
+    try:
+        _run(given)
+    except ImportError as error:
+        sys.exit(f"{parser.prog}: {error.name} is not installed")
+    except (DistKVError, OSError, RuntimeError) as error:
+        sys.exit(f"{parser.prog}: {error}")
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] != "redis":
+            raise
+        sys.exit(f"{parser.prog}: {given.redis}: {error}")
+
+
+def _run(given: argparse.Namespace) -> None:
     factory: Any = importlib.import_module("uvloop").new_event_loop if given.uvloop else None
 
-    def run(seed: str) -> dict[str, Any]:
+    def run(seed: str | None) -> dict[str, Any]:
         with asyncio.Runner(loop_factory=factory) as runner:
             return runner.run(measure(seed, given.redis, given.runs, given.calls))
 
-    if given.seed:
+    if given.seed or os.environ.get("DISTKV_TICKET"):
         found = run(given.seed)
     else:
         with Cluster(1) as cluster:

@@ -13,10 +13,12 @@ from threading import get_ident
 from typing import Any, Protocol
 
 from .abandoned import NOT_CLOSED, Part, abandon
+from .apart import Apart
 from .checks import seconds_of
 from .config import Address, Config
 from .connection import Connection
 from .errors import DistKVError, Fate, FullError, TimedOutError, TryError, UnavailableError, UsageError
+from .model import Written
 from .observer import Watched
 from .outcome import Doubt, check_time, fate_of, final_error, no_access
 from .own_writes import Life, OwnWrites
@@ -158,6 +160,7 @@ class Caller:
         self.pool = pool
         self.topology = topology
         self.own_writes = own_writes
+        self.apart = Apart(topology, config.own_writes_max)
         self.write_places = WritePlaces()
         self.stats = stats
         self.loop = loop
@@ -228,6 +231,13 @@ class Caller:
             return None
         return target
 
+    def note_write(self, path: Path, written: Written, life: Life) -> Written:
+        """A node has acknowledged a write."""
+        if written.version is not None:
+            self.own_writes.on_written(path, written.tock, life)
+            self.apart.note(path, life[0])
+        return written
+
     async def call(self, plan: Plan, head: bytes, once: Once | None = None, raw: bool = False) -> Served:
         """Carries a call out: `head` as one request with one reply, or `once` for one try. It is tried again,
         as the policy decides, at the next node each time.
@@ -246,6 +256,10 @@ class Caller:
         except DistKVError as error:
             if watched is not None:
                 watched.on_end(self.loop.time(), error.attempts, error)
+            raise
+        except asyncio.CancelledError as error:
+            if watched is not None:
+                watched.on_cancelled(self.loop.time(), error, plan.idempotency is Idempotency.READ)
             raise
         finally:
             self.end_call()

@@ -17,11 +17,7 @@ from .connecting import Connecting, first_view
 from .connection import Connection
 from .convert import convert
 from .copies import Uncopied
-from .errors import (
-    KeyNotFoundError,
-    TryError,
-    UsageError,
-)
+from .errors import KeyNotFoundError, TryError, UsageError
 from .login import Access
 from .model import UNSET, Entry, Unset, Version, Written, tock_of, written_of
 from .monitor import Monitor
@@ -127,7 +123,9 @@ class Client(Uncopied):
         by several, it is over when the first of them has waited for so long."""
         caller = self._caller
         caller.check_loop()
-        grace = max(seconds_of(grace, "grace"), 0)
+        grace = seconds_of(grace, "grace")
+        if grace < 0:
+            raise UsageError(f"grace is {grace} s: it must be 0 or more")
         if self._closing is None:
             caller.idle = caller.loop.create_future()
             self._closing = caller.loop.create_task(self._close(caller.idle), name="distkv_client: close")
@@ -229,9 +227,10 @@ class Client(Uncopied):
                     caller.tell_idle()
             if not is_enough:
                 # Older than an own write, or it cannot be told.
-                message, node = await self._reader.newer(path, (message, node), now)
-            elif own is not None:
-                caller.own_writes.found(path)
+                message, node = await self._reader.newer(path, (message, node), now, own)
+            elif own is not None or caller.apart.names:
+                caller.own_writes.found(path, own)
+                caller.apart.note(path, node)
         if "value" not in message:
             if default is not UNSET:
                 return default
@@ -367,7 +366,8 @@ class Client(Uncopied):
         options.write_into(fields, write_id)
         caller.own_writes.order_into(fields, path if value is None or options.idempotent else None)
         action = "delete_value" if value is None else "set_value"
-        plan = Plan(action, path.shard, options.idempotency(write_id), options.needs_id, deadline=timeout)
+        first = caller.apart.of(path) if options.has_condition else None
+        plan = Plan(action, path.shard, options.idempotency(write_id), options.needs_id, first, deadline=timeout)
 
         async def once(connection: Connection, time: TryTime) -> Any:
             # The time in which it is sent is none in which the node waits.
@@ -376,9 +376,7 @@ class Client(Uncopied):
 
         served = await caller.call(plan, fields.head(action), once if options.copies else None)
         written = written_of(served.reply, served.life[0], served.attempts, served.maybe_twice)
-        if written.version is not None:
-            caller.own_writes.on_written(path, written.tock, served.life)
-        return written
+        return caller.note_write(path, written, served.life)
 
     async def delete_tree(self, path: PathLike, *, again_if_unknown: bool = False) -> int:
         """Deletes all values at and below a path, as the node that is asked has them; returns how many.

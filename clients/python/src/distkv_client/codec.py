@@ -16,10 +16,11 @@ Pairs(pairs=((True, 1), (1, 2)))
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import enum
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import msgpack
 
@@ -124,7 +125,12 @@ def _default(value: Any) -> object:
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return dump()
-    raise BadValueError(f"{type(value).__name__} is no value: it has no form in MessagePack")
+    kind, instead = cast("type[object]", type(value)).__name__, ""
+    if isinstance(value, datetime.date):
+        instead = "; store a msgpack.Timestamp (msgpack.Timestamp.from_datetime), or a text"
+    elif isinstance(value, (set, frozenset)):
+        instead = "; store a list, which is read back as a set where the type says so"
+    raise BadValueError(f"{kind} is no value: it has no form in MessagePack{instead}")
 
 
 _packer = msgpack.Packer(default=_default, unicode_errors="surrogateescape", use_bin_type=True)

@@ -240,6 +240,8 @@ def checked(config: object) -> Config:
     """A configuration that a client can have. Raises :class:`~distkv_client.errors.UsageError`."""
     told = instance_of(config, Config, "config")
     check_fields(told, "config")
+    if told.network == "":
+        raise UsageError("config.network is empty: it is a network's name, or None")
     if told.topology.only_seeds and ReadMode.of(told.read_mode) is ReadMode.FRESHEST:
         raise UsageError(
             "config.read_mode cannot be 'freshest' with config.topology.only_seeds: the client then does not know "

@@ -26,6 +26,7 @@ from .errors import BadValueError
 T = TypeVar("T")
 TYPES_CACHED_MAX = 256
 """Classes whose fields are remembered."""
+_INSTEAD = "read it as a dict, a dataclass, or an attrs, pydantic or msgspec class that is not generic"
 KEY_SHOWN_MAX = 40
 """As many characters of a map's key are in an error."""
 
@@ -100,20 +101,36 @@ def _convert(value: Any, wanted: Any) -> Any:
     origin = get_origin(as_type)
     if origin is not None:
         return _convert_generic(value, as_type, origin, get_args(as_type))
-    if not isinstance(as_type, type):
-        raise BadValueError(f"{as_type!r} is no type that values can be read as")
+    if not isinstance(as_type, type) or typing.is_typeddict(as_type):
+        raise BadValueError(f"{_name(as_type)} is no type that values can be read as: {_INSTEAD}")
     if as_type is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if as_type in (tuple, set, frozenset) and isinstance(value, list):
         return wanted(value)
     if issubclass(as_type, enum.Enum):
         return wanted(value)
+    if _is_named_tuple(wanted) and type(value) is list:
+        return _named_tuple(value, wanted)  # pyright: ignore[reportUnknownArgumentType]
     structured = _structured(wanted)
     if structured is not None and not isinstance(value, wanted):
         return structured(value)
     if isinstance(value, wanted) and not (isinstance(value, bool) and wanted is int):
         return value
     raise _no(value, wanted)
+
+
+def _is_named_tuple(as_type: Any) -> bool:
+    return tuple in as_type.__mro__ and hasattr(as_type, "_fields")
+
+
+def _named_tuple(value: Any, as_type: Any) -> Any:
+    """It is stored as an array."""
+    hints = typing.get_type_hints(as_type)
+    names = as_type._fields
+    if len(value) > len(names):
+        raise _MisfitError(f"the value does not fit {_name(as_type)}: it has {len(value)} items")
+    parts = (_convert_part(one, hints.get(name, Any), name, True) for name, one in zip(names, value, strict=False))
+    return as_type(*parts)
 
 
 def _convert_generic(value: Any, as_type: Any, origin: Any, args: tuple[Any, ...]) -> Any:
@@ -140,6 +157,8 @@ def _convert_generic(value: Any, as_type: Any, origin: Any, args: tuple[Any, ...
             raise _no(value, as_type)
         pairs: Any = value.items()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         return {_convert(key, args[0]): _convert_part(item, args[1], key) for key, item in pairs}
+    if dataclasses.is_dataclass(origin) or hasattr(origin, "__attrs_attrs__"):
+        raise BadValueError(f"{as_type} is no type that values can be read as: {_INSTEAD}")
     if not isinstance(value, (list, tuple)):
         raise _no(value, as_type)
     items: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]

@@ -204,8 +204,8 @@ class DeniedError(RefusedError):
 
 class PreconditionError(RefusedError):
     """A precondition of a write did not hold: somebody was there first, or the node that was asked has not heard of
-    that version yet (a split: wait and try again). It may have been an earlier try of this call, if `fate` is not
-    :attr:`Fate.NOT_DONE`: who reads anew and does it once more then may do it twice."""
+    that version yet (a split that has just begun: read again, and try again). It may have been an earlier try of this
+    call, if `fate` is not :attr:`Fate.NOT_DONE`: who reads anew and does it once more then may do it twice."""
 
 
 class ExistsError(PreconditionError):

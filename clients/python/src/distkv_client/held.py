@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -34,10 +35,11 @@ class Tries:
         if self.watched is not None:
             self.watched.on_try(node, self.attempts)
 
-    def on_failed(self, node: str, error: TryError) -> None:
-        """A node has not answered."""
+    def on_failed(self, node: str, error: TryError, attempt: int | None = None) -> None:
+        """A node has not answered; `attempt`: which try that was, if not the last one."""
         if self.watched is not None:
-            self.watched.on_failed(node, self.attempts, class_of(error), str(error))
+            attempt = self.attempts if attempt is None else attempt
+            self.watched.on_failed(node, attempt, class_of(error), str(error))
 
 
 @contextmanager
@@ -52,6 +54,15 @@ def observed(caller: Caller, action: str) -> Generator[Tries, None, None]:
         except DistKVError as error:
             if watched is not None:
                 watched.on_end(caller.loop.time(), error.attempts, error)
+            raise
+        except asyncio.CancelledError as error:
+            if watched is not None:
+                watched.on_cancelled(caller.loop.time(), error, True)
+            raise
+        except GeneratorExit:
+            # Whoever iterated has what it wanted.
+            if watched is not None:
+                watched.on_end(caller.loop.time(), tries.attempts, None)
             raise
         if watched is not None:
             watched.on_end(caller.loop.time(), tries.attempts, None)

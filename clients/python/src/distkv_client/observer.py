@@ -6,6 +6,7 @@ there may be a node's words, such as the value that a precondition was about.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -23,14 +24,17 @@ class CallEnd:
     action: str
     seconds: float
     attempts: int
-    fate: Fate
-    error: DistKVError | None
-    """None: it succeeded. Its text may have paths and values in it, which a node has told: log its `code`, or class."""
+    fate: Fate | None
+    """None: it succeeded."""
+    error: DistKVError | asyncio.CancelledError | None
+    """None: it succeeded. A `CancelledError`: its caller gave it up; a change may have been made all the same. Its
+    text may have paths and values in it, which a node has told: log its `code`, or class."""
 
 
 @runtime_checkable
 class Observer(Protocol):
-    """Is called on the client's event loop: it must be quick. What it raises is logged and stops nothing."""
+    """Is called on the client's event loop: it must be quick. An `Exception` that it raises is logged
+    and stops nothing; what is no `Exception` (`CancelledError`, `SystemExit`, `KeyboardInterrupt`) goes through."""
 
     def call_begins(self, action: str) -> object:
         """A call begins. What this returns is handed to the other two."""
@@ -42,19 +46,21 @@ class Observer(Protocol):
         """A try has failed. `text` may have paths and values in it, which a node has told: log `kind` instead."""
 
     def call_ends(self, token: object, end: CallEnd) -> None:
-        """The call has ended, in whatever way but cancellation."""
+        """The call has ended, in whatever way: each one that has begun is told once."""
 
 
 class Watched:
     """One observed call; keeps the observer's exceptions from the caller."""
 
-    __slots__ = ("action", "observer", "started", "token")
+    __slots__ = ("action", "attempts", "observer", "started", "token")
 
     def __init__(self, observer: Observer, action: str, now: float) -> None:
         self.observer = observer
         self.action = action
         self.started = now
         self.token: object = None
+        self.attempts = 0
+        """The last try."""
         try:
             self.token = observer.call_begins(action)
         except Exception as error:
@@ -62,6 +68,7 @@ class Watched:
 
     def on_try(self, node: str, attempt: int) -> None:
         """See :meth:`Observer.try_begins`."""
+        self.attempts = attempt
         try:
             self.observer.try_begins(self.token, node, attempt)
         except Exception as error:
@@ -76,7 +83,16 @@ class Watched:
 
     def on_end(self, now: float, attempts: int, error: DistKVError | None) -> None:
         """See :meth:`Observer.call_ends`."""
-        fate = error.fate if error is not None else Fate.NOT_DONE
+        self._tell_end(now, attempts, None if error is None else error.fate, error)
+
+    def on_cancelled(self, now: float, error: asyncio.CancelledError, is_read: bool) -> None:
+        """Its caller has given it up."""
+        is_not_done = is_read or not self.attempts
+        self._tell_end(now, self.attempts, Fate.NOT_DONE if is_not_done else Fate.UNKNOWN, error)
+
+    def _tell_end(
+        self, now: float, attempts: int, fate: Fate | None, error: DistKVError | asyncio.CancelledError | None
+    ) -> None:
         try:
             end = CallEnd(self.action, now - self.started, attempts, fate, error)
             self.observer.call_ends(self.token, end)

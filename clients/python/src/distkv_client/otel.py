@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from .errors import DistKVError
 from .observer import CallEnd
 from .retry import ErrorClass
 
@@ -37,7 +38,9 @@ class OtelObserver:
     def call_ends(self, token: Any, end: CallEnd) -> None:
         """Ends the span."""
         if end.error is not None:
-            token.set_attribute("error.type", end.error.code or type(end.error).__name__)
-            token.set_attribute("distkv.fate", end.fate.value)
+            code = end.error.code if isinstance(end.error, DistKVError) else None
+            token.set_attribute("error.type", code or type(end.error).__name__)
+            if end.fate is not None:
+                token.set_attribute("distkv.fate", end.fate.value)
             token.set_status(self._trace.Status(self._trace.StatusCode.ERROR))
         token.end()

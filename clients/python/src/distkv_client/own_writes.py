@@ -64,10 +64,10 @@ class OwnWrites:
         own = self.tocks.get(path) if path is not None else None
         return fields if own is None else fields.add("own", own)
 
-    def is_enough(self, path: Path, tock: int | None, life: Life) -> bool:
-        """Whether an answer is good enough; `tock`: the entry's, none if the node has none."""
-        own = self.tocks.get(path)
-        if own is None:
+    def covers(self, path: Path, own: int, tock: int | None, life: Life) -> bool:
+        """Whether an answer is as new as an own write with the tock `own`; `tock`: the entry's, none if the node has
+        none."""
+        if path not in self.tocks:
             return True
         if tock is None:
             # At the node that took the write, it was deleted and purged since. Another write of the shard may have made
@@ -81,12 +81,49 @@ class OwnWrites:
         together, since each of them may be cut off before that. Ever since, where it is not looked for any more."""
         return self.missed.setdefault(path, now) if path in self.tocks else float("-inf")
 
-    def found(self, path: Path) -> None:
-        """An answer has the write."""
-        self.missed.pop(path, None)
+    def found(self, path: Path, own: int | None = None) -> None:
+        """An answer has the write with this tock, which may not be the last one any more; none: it is."""
+        if own is None or self.tocks.get(path) == own:
+            self.missed.pop(path, None)
 
     def give_up(self, path: Path) -> None:
         """The write is nowhere to be found: it is not looked for again."""
         self.tocks.pop(path, None)
         self._turns.pop(path, None)
         self.missed.pop(path, None)
+
+
+class Sought:
+    """The own write that a read looks for: the last one that was acknowledged before the read began. Of what is written
+    meanwhile, each answer may lack some, so a read that looked for that as well might never end."""
+
+    __slots__ = ("_path", "_since", "_writes", "tock")
+
+    def __init__(self, writes: OwnWrites, path: Path, tock: int | None = None) -> None:
+        self.tock = writes.tocks.get(path) if tock is None else tock
+        """None: there is none."""
+        self._writes = writes
+        self._path = path
+        self._since: float | None = None
+        """When an answer to this read first lacked it."""
+
+    @property
+    def is_over(self) -> bool:
+        """There is none, or nobody looks for it any more."""
+        return self.tock is None or self._path not in self._writes.tocks
+
+    def is_in(self, tock: int | None, life: Life) -> bool:
+        """Whether an answer has it; as of :meth:`OwnWrites.covers`."""
+        if self.tock is None:
+            return True
+        if not self._writes.covers(self._path, self.tock, tock, life):
+            return False
+        self._writes.found(self._path, self.tock)
+        return True
+
+    def ends(self, now: float, patience: float) -> float:
+        """An answer lacks it: until when this read looks for it. All reads of a path look for it together, but one that
+        finds it gives the others no more time."""
+        if self._since is None:
+            self._since = now
+        return min(self._since, self._writes.missing_since(self._path, now)) + patience

@@ -2,14 +2,15 @@
 
 Strings are written as they are, with a dot before each but the first; everything else starts with a colon:
 `:e` the empty string, `:t` `:f` `:n`, `:12`, `:1:.5`, `:vabc` and `:y00ff` byte strings, `:'t',1` an array as
-Python writes a tuple. Within strings `:.` is a dot, `::` a colon, `:_` a space, and `:u0009` the character of that
-number, which is only read: commands print control characters so. `:` alone is the root.
+Python writes a tuple. Within strings `:.` is a dot, `::` a colon, `:_` a space, and `:u0009` or `:u{e0041}` the
+character of that number, which is only read: commands print control characters so. `:` alone is the root.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Iterable
 
 ESCAPES = {".": ".", ":": ":", "_": " "}
@@ -21,7 +22,7 @@ SHOWN_CHARS = 40
 """As much of a text as an error message repeats."""
 ARRAY_NESTING_MAX = 17
 """Deepest nesting of parentheses in it."""
-_NUMBERED = re.compile(r":u([0-9a-fA-F]{4})")
+_NUMBERED = re.compile(r":u(?:([0-9a-fA-F]{4})|\{([0-9a-fA-F]{1,6})\})")
 _HEX = re.compile(r"[+-]?[0-9a-fA-F]+")
 _BINARY = re.compile(r"[+-]?[01]+")
 _INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]*)")
@@ -118,7 +119,9 @@ class _Parser:
             self.at += 1
         start = self.at
         if kind == "u":
-            raise TextError("expected a character's four hexadecimal digits after ':u'", start + 1)
+            raise TextError(
+                "expected a character's four hexadecimal digits after ':u', or up to six in braces", start + 1
+            )
         if kind not in "xbvy0123456789+-iTFN('\"":
             raise TextError(f"':{kind}' means nothing", start)
         content = self.content()
@@ -153,8 +156,10 @@ def escape_at(text: str, at: int) -> tuple[str, int] | None:
     numbered = _NUMBERED.match(text, at)
     if not numbered:
         return None
-    number = int(numbered[1], 16)
-    return None if 0xD800 <= number < 0xE000 else (chr(number), 6)
+    number = int(numbered[1] or numbered[2], 16)
+    if 0xD800 <= number < 0xE000 or number > sys.maxunicode:
+        return None
+    return chr(number), len(numbered[0])
 
 
 def parse_number(text: str, start: int) -> int | float:

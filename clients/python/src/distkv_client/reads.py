@@ -15,7 +15,7 @@ from .errors import Fate, NoMajorityError, NotMetError, TimedOutError, TryError,
 from .held import Tries, observed
 from .model import Entry, entry_of, tock_of
 from .outcome import check_time, final_error, no_access
-from .own_writes import Life
+from .own_writes import Life, Sought
 from .path import Path
 from .refusals import Refusals
 from .retry import ErrorClass, GiveUp, Idempotency, RetryPolicy, class_of
@@ -28,20 +28,30 @@ LOOK_AGAIN = 0.02
 class _Found:
     """What a read of a majority has found so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, sought: Sought) -> None:
+        self.sought = sought
+        self.counted: set[str] = set()
+        """The nodes of which a majority must answer."""
         self.answered: set[str] = set()
+        self.open: dict[asyncio.Task[tuple[Target, Life, Any]], tuple[str, int]] = {}
+        """Questions without an answer, at most one to each node: the node, and the number of the round."""
         self.newest: tuple[Any, str] | None = None
         """The newest answer, and whose it is."""
         self.is_enough = False
         """An answer is as new as this client's own write."""
         self.refused: set[str] = set()
         """Those that will not answer, however often they are asked."""
+        self.refusal: tuple[str, TryError] | None = None
+        """The first final refusal of this round, and who said it."""
         self.refusals = Refusals()
 
-    def asked(self, members: list[Target]) -> list[Target]:
-        """The nodes to ask next: those that have not answered; if all have, which means that they all lack the own
-        write, all."""
-        left = [target for target in members if target.name not in self.refused]
+    def asked(self, members: list[Target], needed: int) -> list[Target]:
+        """The nodes to ask next: those that have not answered; once a majority has, which means that it lacks the own
+        write, the others as well, since they may have heard of it meanwhile."""
+        asked = {name for name, _ in self.open.values()} | self.refused
+        left = [target for target in members if target.name not in asked]
+        if len(self.answered) >= needed:
+            return left
         return [target for target in left if target.name not in self.answered] or left
 
 
@@ -55,6 +65,13 @@ class Reader:
         self, path: Path, mode: ReadMode, with_chain: bool, deadline: float | None, raw: bool = False
     ) -> tuple[Any, str]:
         """A node's answer, and its name; `raw`: its value as bytes."""
+        message, node = await self._in_mode(path, mode, with_chain, deadline, raw)
+        self._caller.apart.note(path, node)
+        return message, node
+
+    async def _in_mode(
+        self, path: Path, mode: ReadMode, with_chain: bool, deadline: float | None, raw: bool
+    ) -> tuple[Any, str]:
         if mode is ReadMode.PREFERRED:
             return await self._preferred(path, with_chain, deadline, raw)
         if mode is ReadMode.ANY:
@@ -68,11 +85,14 @@ class Reader:
         caller = self._caller
         plan = Plan("get_value", path.shard, first=caller.home(path.shard), failed=failed)
         served = await caller.call(plan, path.get_head)
+        caller.apart.note(path, served.connection.name)
         return served.reply, served.connection.name
 
-    async def newer(self, path: Path, answer: tuple[Any, str], began: float) -> tuple[Any, str]:
-        """The rest of a read that has begun then, and whose first answer may be older than an own write."""
-        return await self._preferred(path, False, None, False, answer, began)
+    async def newer(self, path: Path, answer: tuple[Any, str], began: float, own: int | None) -> tuple[Any, str]:
+        """The rest of a read that has begun then, and whose first answer may lack the own write of this tock."""
+        message, node = await self._preferred(path, False, None, False, answer, began, own)
+        self._caller.apart.note(path, node)
+        return message, node
 
     async def entry(self, path: Path, mode: ReadMode, deadline: float | None) -> Entry | None:
         """The entry; none if there never was one, or it was deleted and purged."""
@@ -88,12 +108,14 @@ class Reader:
         raw: bool,
         answer: tuple[Any, str] | None = None,
         began: float | None = None,
+        own: int | None = None,
     ) -> tuple[Any, str]:
         """A version older than an own write is not taken while there is hope for a newer one. `answer`: what is taken
-        where none is found; `began`: when the read has begun, if that is not now."""
+        where none is found; `began`, `own`: when the read has begun, and the tock of the own write then, if that is not
+        now."""
         caller = self._caller
-        own = caller.own_writes
-        if path not in own.tocks:
+        sought = Sought(caller.own_writes, path, own)
+        if sought.is_over:
             if answer is not None:
                 return answer
             plan = Plan("get_value", path.shard, first=caller.home(path.shard), deadline=deadline)
@@ -115,12 +137,11 @@ class Reader:
                 # No other node has one in that time, which may not be over: no further try would fit.
                 break
             message = _message(served.reply)
-            if own.is_enough(path, _tock_there(message), served.life):
-                own.found(path)
+            if sought.is_in(_tock_there(message), served.life):
                 return message, served.connection.name
             answer = _newer(answer, (message, served.connection.name))
             caller.stats.reads.stale_answers += 1
-            stop = min(ends, self._patience_ends(path))
+            stop = min(ends, self._sought_until(sought))
             if served.address in stale:
                 # All nodes were asked.
                 stale.clear()
@@ -134,14 +155,14 @@ class Reader:
         caller = self._caller
         caller.stats.reads.stale_taken += 1
         # Where it was the read's own time that ended, others look further.
-        if self._patience_ends(path) <= caller.loop.time():
+        now = caller.loop.time()
+        if caller.own_writes.missing_since(path, now) + caller.config.own_write_patience <= now:
             caller.own_writes.give_up(path)
         return answer
 
-    def _patience_ends(self, path: Path) -> float:
-        """Until when an own write of a path is looked for that an answer lacks."""
-        caller = self._caller
-        return caller.own_writes.missing_since(path, caller.loop.time()) + caller.config.own_write_patience
+    def _sought_until(self, sought: Sought) -> float:
+        """Until when a read looks for an own write that an answer lacks."""
+        return sought.ends(self._caller.loop.time(), self._caller.config.own_write_patience)
 
     def _any_live(self) -> Target | None:
         live = [target for target in self._caller.topology.routing.targets if target.is_live]
@@ -150,15 +171,23 @@ class Reader:
     async def _freshest(self, path: Path, deadline: float | None, raw: bool) -> tuple[Any, str]:
         """Asks all nodes until a majority of those in the view has answered. While no answer has this client's own
         write, nodes are asked again, as patiently as by any other read."""
+        found = _Found(Sought(self._caller.own_writes, path))
         with observed(self._caller, "get_value") as tries:
-            return await self._of_majority(path, deadline, raw, tries)
+            try:
+                return await self._of_majority(path, deadline, raw, tries, found)
+            finally:
+                for task in found.open:
+                    task.cancel()
+                if found.open:
+                    await asyncio.wait(found.open)
 
-    async def _of_majority(self, path: Path, deadline: float | None, raw: bool, tries: Tries) -> tuple[Any, str]:
+    async def _of_majority(
+        self, path: Path, deadline: float | None, raw: bool, tries: Tries, found: _Found
+    ) -> tuple[Any, str]:
         caller = self._caller
         policy = caller.policy_of(deadline)
         total = policy.total_deadline
         started = caller.loop.time()
-        found = _Found()
         attempt = 0
         caller.stats.retry.calls += 1
         while True:
@@ -174,22 +203,23 @@ class Reader:
                 )
             counted = {node.name for node in routing.view.nodes if node.counts}
             needed = len(counted) // 2 + 1
-            found.answered &= {node.name for node in routing.view.nodes}
+            found.counted = counted
+            found.answered &= counted
             members = [target for target in routing.targets if target.name in counted]
             longest = started + total
             times = min(caller.loop.time() + policy.try_deadline, longest), longest
-            refusal = await self._ask_all(members, path, found, needed, times, raw, tries)
+            await self._ask_all(members, path, found, needed, times, raw, tries)
             if found.newest is not None and len(found.answered) >= needed:
+                goes_on = not found.is_enough and await self._waits(found, policy, started, tries)
                 # Another read may have given it up.
-                if found.is_enough or path not in caller.own_writes.tocks:
+                if found.is_enough or found.sought.is_over:
                     return found.newest
-                stop = min(started + total, self._patience_ends(path))
-                if not await self._waits(stop, policy, attempt, started):
-                    return self._taken(path, found.newest)
-                continue
-            if refusal is not None:
+                if goes_on:
+                    continue
+                return self._taken(path, found.newest)
+            if found.refusal is not None:
                 # No other try would find a majority that allows it.
-                raise final_error(refusal[1], Fate.NOT_DONE, refusal[0], attempt)
+                raise final_error(found.refusal[1], Fate.NOT_DONE, found.refusal[0], attempt)
             missing = [target for target in members if target.name not in found.answered]
             elapsed = caller.loop.time() - started
             refused = found.refusals.verdict(missing)
@@ -208,14 +238,23 @@ class Reader:
                 error = None if refused is None else refused[1]
                 raise NoMajorityError(len(found.answered), needed, len(counted), attempt, error)
 
-    async def _waits(self, stop: float, policy: RetryPolicy, attempt: int, started: float) -> bool:
-        """Pauses before nodes are asked again; whether there is time for that."""
+    async def _waits(self, found: _Found, policy: RetryPolicy, started: float, tries: Tries) -> bool:
+        """Pauses before nodes are asked again, since a majority lacks the own write; those that were asked may answer
+        meanwhile. Whether there is time for another round."""
         caller = self._caller
         now = caller.loop.time()
-        decision = policy.decide(ErrorClass.UNAVAILABLE, attempt, now - started, Idempotency.READ, random.random())
-        if isinstance(decision, GiveUp) or now >= stop:
+        stop = min(started + policy.total_deadline, self._sought_until(found.sought))
+        decision = policy.decide(
+            ErrorClass.UNAVAILABLE, tries.attempts, now - started, Idempotency.READ, random.random()
+        )
+        is_last = isinstance(decision, GiveUp)
+        until = stop if isinstance(decision, GiveUp) else min(now + decision.delay, stop)
+        while found.open and not found.is_enough and (left := until - caller.loop.time()) > 0:
+            await self._listen(found, left, tries)
+        if found.is_enough or is_last:
             return False
-        await caller.pool.pause(min(decision.delay, stop - now))
+        if (left := until - caller.loop.time()) > 0:
+            await caller.pool.pause(left)
         return caller.loop.time() < stop
 
     async def _ask_all(
@@ -227,50 +266,36 @@ class Reader:
         times: tuple[float, float],
         raw: bool,
         tries: Tries,
-    ) -> tuple[str, TryError] | None:
-        """Asks nodes once, until enough of all have answered. The first final refusal, and who said it. `times`: as of
-        :meth:`_ask`.
-
-        More are waited for only if this client knows that there is something newer, and not for long.
-        """
-        caller = self._caller
-        refusal: tuple[str, TryError] | None = None
-        asked = found.asked(members)
-        for target in asked:
+    ) -> None:
+        """Asks nodes once, until enough of all have answered. `times`: as of :meth:`_ask`."""
+        found.refusal = None
+        for target in found.asked(members, needed):
             tries.on_try(target.name)
-        tasks = {caller.loop.create_task(self._ask(target, path, times, raw)) for target in asked}
-        try:
-            while tasks and (len(found.answered) < needed or not found.is_enough):
-                left = None
-                if found.answered and not found.is_enough:
-                    patience = max(self._patience_ends(path) - caller.loop.time(), 0)
-                    left = patience if len(found.answered) >= needed else None
-                done, tasks = await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-                if not done:
-                    break
-                for task in done:
-                    target, life, message = task.result()
-                    caller.stats.router.to_others += 1
-                    if isinstance(message, TryError):
-                        kind = class_of(message)
-                        tries.on_failed(target.name, message)
-                        caller.stats.retry.count(kind)
-                        found.refusals.note(target, message)
-                        if kind is ErrorClass.FINAL:
-                            found.refused.add(target.name)
-                            refusal = refusal or (target.name, message)
-                    else:
-                        found.answered.add(target.name)
-                        found.newest = _newer(found.newest, (message, target.name))
-                        found.is_enough |= caller.own_writes.is_enough(path, _tock_there(message), life)
-            if found.is_enough:
-                caller.own_writes.found(path)
-        finally:
-            for task in tasks:
-                task.cancel()
-            if tasks:
-                await asyncio.wait(tasks)
-        return refusal
+            task = self._caller.loop.create_task(self._ask(target, path, times, raw))
+            found.open[task] = target.name, tries.attempts
+        while found.open and len(found.answered) < needed:
+            await self._listen(found, None, tries)
+
+    async def _listen(self, found: _Found, timeout: float | None, tries: Tries) -> None:
+        """Waits for the next answer, for at most so long."""
+        caller = self._caller
+        done, _ = await asyncio.wait(found.open, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            _, attempt = found.open.pop(task)
+            target, life, message = task.result()
+            caller.stats.router.to_others += 1
+            if isinstance(message, TryError):
+                kind = class_of(message)
+                tries.on_failed(target.name, message, attempt)
+                caller.stats.retry.count(kind)
+                found.refusals.note(target, message)
+                if kind is ErrorClass.FINAL:
+                    found.refused.add(target.name)
+                    found.refusal = found.refusal or (target.name, message)
+            elif target.name in found.counted:
+                found.answered.add(target.name)
+                found.newest = _newer(found.newest, (message, target.name))
+                found.is_enough |= found.sought.is_in(_tock_there(message), life)
 
     async def _ask(self, target: Target, path: Path, times: tuple[float, float], raw: bool) -> tuple[Target, Life, Any]:
         """One node's answer, or how it has failed. `times`: until when it is waited for, and until when while it is

@@ -23,7 +23,7 @@ from .batch import Batch, BatchReply
 from .checks import callable_of
 from .config import Config, ReadMode
 from .copies import Uncopied
-from .errors import ClosedError
+from .errors import ClosedError, UsageError
 from .events import Events
 from .loop_thread import LoopThread
 from .model import UNSET, Entry, TreeEntry, Unset, Version, Written
@@ -41,6 +41,62 @@ from .writes import AUTO, WriteIdLike
 T = TypeVar("T")
 D = TypeVar("D")
 R = TypeVar("R")
+
+
+class SyncBatch:
+    """Operations that are to be done in this order, at one node, by :meth:`run`. See :class:`distkv_client.Batch`."""
+
+    def __init__(self, run: Callable[[Coroutine[Any, Any, Any]], Any], batch: Batch) -> None:
+        self._run = run
+        self._batch = batch
+
+    def __len__(self) -> int:
+        return len(self._batch)
+
+    def get(self, path: PathLike) -> SyncBatch:
+        """See :meth:`distkv_client.Batch.get`."""
+        self._batch.get(path)
+        return self
+
+    def put(
+        self,
+        path: PathLike,
+        value: object,
+        *,
+        if_version: Version | Unset | None = UNSET,
+        if_new: bool = False,
+        if_value: object = UNSET,
+        write_id: WriteIdLike = AUTO,
+        idempotent: bool = False,
+    ) -> SyncBatch:
+        """See :meth:`distkv_client.Batch.put`."""
+        self._batch.put(
+            path,
+            value,
+            if_version=if_version,
+            if_new=if_new,
+            if_value=if_value,
+            write_id=write_id,
+            idempotent=idempotent,
+        )
+        return self
+
+    def delete(
+        self,
+        path: PathLike,
+        *,
+        if_version: Version | Unset | None = UNSET,
+        if_value: object = UNSET,
+        write_id: WriteIdLike = AUTO,
+    ) -> SyncBatch:
+        """See :meth:`distkv_client.Batch.delete`."""
+        self._batch.delete(path, if_version=if_version, if_value=if_value, write_id=write_id)
+        return self
+
+    def run(self, *, timeout: float | None = None) -> list[BatchReply]:
+        """See :meth:`distkv_client.Batch.run`."""
+        found: list[BatchReply] = self._run(self._batch.run(timeout=timeout))
+        return found
 
 
 class Client(Uncopied):
@@ -272,9 +328,22 @@ class Client(Uncopied):
         """See :meth:`distkv_client.Client.delete_tree`."""
         return self._run(self._client.delete_tree(path, again_if_unknown=again_if_unknown))
 
-    def batch(self, fill: Callable[[Batch], object], *, timeout: float | None = None) -> list[BatchReply]:
-        """See :meth:`distkv_client.Client.batch`; `fill` adds the operations."""
+    @overload
+    def batch(self) -> SyncBatch: ...
+
+    @overload
+    def batch(self, fill: Callable[[Batch], object], *, timeout: float | None = None) -> list[BatchReply]: ...
+
+    def batch(
+        self, fill: Callable[[Batch], object] | None = None, *, timeout: float | None = None
+    ) -> SyncBatch | list[BatchReply]:
+        """See :meth:`distkv_client.Client.batch`: `client.batch().put("a", 1).delete("b").run()`. Or `fill` adds the
+        operations, and this carries them out."""
         batch = self._client.batch()
+        if fill is None:
+            if timeout is not None:
+                raise UsageError("without `fill`, a timeout is for `run`: client.batch().put(…).run(timeout=…)")
+            return SyncBatch(self._run, batch)
         callable_of(fill, "fill")(batch)
         return self._run(batch.run(timeout=timeout))
 

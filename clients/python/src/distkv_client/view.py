@@ -96,6 +96,11 @@ class Target:
         """Where it is to be reached."""
         return self.address, self.expected
 
+    @property
+    def is_apart(self) -> bool:
+        """Whether the view calls it not live, wherever clients reach it all the same. Of a seed, nobody says that."""
+        return not self.is_live and self.expected is not None
+
 
 def decode_node(told: Any) -> Node | None:
     """A node as a view has it; none where it is none."""

@@ -121,6 +121,11 @@ class WriteOptions:
         return self.if_new or self.if_version is not UNSET
 
     @property
+    def has_condition(self) -> bool:
+        """Whether it is made only where the node has what the caller has read."""
+        return self.has_chain or self.if_value is not UNSET
+
+    @property
     def needs_id(self) -> bool:
         """Whether only the id makes a second try count once."""
         return not self.has_chain and not self.idempotent

@@ -130,6 +130,11 @@ fn a_record_that_could_not_be_read_again_is_not_written() {
         assert_eq!(changed.write(), Err(RecordError::TooManyFields));
     }
     assert_eq!(Record::read(&record_of_others(65)).unwrap_err(), RecordError::NoMap);
+    // Whose record says that it is an admin can always become a user.
+    let mut admin = Record::read(&record_of_others(63)).unwrap();
+    admin.role = Some(Role::Admin);
+    let admin = Record::read(admin.write().unwrap().as_bytes()).unwrap();
+    assert!(admin.before_acl().unwrap().write().is_ok());
 }
 
 #[test]

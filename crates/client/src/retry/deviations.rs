@@ -44,10 +44,12 @@ pub(crate) enum Rule {
     SlowLine,
     /// What is still arriving is waited for.
     Arriving,
+    /// A write with a condition goes where what it has as its condition was read.
+    Apart,
 }
 
 #[cfg(feature = "planted-defects")]
-const NAMES: [(&str, Rule); 19] = [
+const NAMES: [(&str, Rule); 20] = [
     ("a write that may have been made is made again", Rule::Unguarded),
     ("no write has an id", Rule::WriteIds),
     ("each try has another order of nodes", Rule::Rank),
@@ -67,6 +69,7 @@ const NAMES: [(&str, Rule); 19] = [
     ("a try does not say until when it counts", Rule::TryTime),
     ("what has to be sent takes no longer", Rule::SlowLine),
     ("what is still arriving is cut off", Rule::Arriving),
+    ("a write with a condition goes elsewhere than the read", Rule::Apart),
 ];
 
 /// Whether this process breaks a rule.

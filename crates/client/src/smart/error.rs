@@ -243,8 +243,8 @@ impl CallError {
     }
 
     /// Whether a precondition of a write did not hold: somebody was there first, or the node that was asked has not heard of
-    /// that version yet (a split: wait and try again). Where [`CallError::fate`] is not [`Fate::NotDone`], an earlier try may
-    /// have made this write, and the last try has met it, or what came after it.
+    /// that version yet (a split that has just begun: read again, and try again). Where [`CallError::fate`] is not
+    /// [`Fate::NotDone`], an earlier try may have made this write, and the last try has met it, or what came after it.
     #[must_use]
     pub fn is_precondition(&self) -> bool {
         let codes = ["already_exists", "is_new", "chain_mismatch", "data_mismatch"];

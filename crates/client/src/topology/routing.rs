@@ -35,6 +35,11 @@ impl Target {
     pub(crate) fn expected(&self) -> Option<&str> {
         (!self.is_seed).then_some(self.name.as_str())
     }
+
+    /// Of a seed, nobody says whether it is live.
+    fn is_apart(&self) -> bool {
+        !self.is_live && !self.is_seed
+    }
 }
 
 /// A shard whose preferred node is another one than before.
@@ -57,6 +62,8 @@ pub struct Routing {
     /// The nodes with a known address, in the order of names; then the seeds whose address none of
     /// them has, as nodes that are not live.
     pub targets: Vec<Target>,
+    /// One of these is a node that the view calls not live.
+    some_apart: bool,
 }
 
 impl Routing {
@@ -98,7 +105,8 @@ impl Routing {
             .collect();
         let prefer = |shard: u16| preferences.get(&shard).map(String::as_str);
         let router = Router::new(&candidates, &prefer);
-        Routing { view, router, targets }
+        let some_apart = targets.iter().any(Target::is_apart);
+        Routing { view, router, targets, some_apart }
     }
 
     /// Whether this is the address of a node or a seed.
@@ -121,6 +129,11 @@ impl Routing {
     #[must_use]
     pub fn by_name(&self, name: &str) -> Option<&Target> {
         self.targets.iter().find(|target| target.name == name)
+    }
+
+    /// Whether the view calls the node of this name not live, wherever clients reach it all the same.
+    pub(crate) fn is_apart(&self, name: &str) -> bool {
+        self.some_apart && self.by_name(name).is_some_and(Target::is_apart)
     }
 
     /// Whether this is the address of the node that is preferred for a shard.

@@ -2,9 +2,10 @@
 
 use std::io;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::{CliError, EXIT_OK, EXIT_USAGE, tell, tell_programs, without_secrets};
+use crate::output::VALUE_CHARS;
 
 /// Prints help, the version, or what is wrong with the options: as text, or as one line of JSON, like
 /// [`CliError::tell`], with the parser's tip in a field of its own. Gives the exit code.
@@ -22,7 +23,7 @@ pub fn explain(error: &clap::Error, is_json: bool) -> u8 {
         }
         _ if is_json => {
             let text = error.render().to_string();
-            let text = without_secrets(&text);
+            let text = shortened(&without_secrets(&text), error);
             let (what, tip) = (what(&text), tip(&text));
             tell_programs(&what, "usage", None, EXIT_USAGE, tip.as_deref());
             EXIT_USAGE
@@ -31,7 +32,7 @@ pub fn explain(error: &clap::Error, is_json: bool) -> u8 {
             // Its first line says it all: what, where, and what to write instead.
             let text = error.render().to_string();
             let first = without_secrets(text.lines().next().unwrap_or_default());
-            tell(&format!("{first}\n"));
+            tell(&format!("{}\n", shortened(&first, error)));
             EXIT_USAGE
         }
         _ => {
@@ -44,6 +45,19 @@ pub fn explain(error: &clap::Error, is_json: bool) -> u8 {
                 tell(&hidden)
             }
             EXIT_USAGE
+        }
+    }
+}
+
+/// With the value that was typed cut where it is long. Only what shows no secret comes here: half of one may not look like one.
+fn shortened(text: &str, error: &clap::Error) -> String {
+    let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) else {
+        return text.to_owned();
+    };
+    match value.char_indices().nth(VALUE_CHARS) {
+        None => text.to_owned(),
+        Some((end, _)) => {
+            text.replacen(&**value, &format!("{}…", value.get(..end).unwrap_or_default()), 1)
         }
     }
 }

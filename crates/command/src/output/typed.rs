@@ -8,7 +8,10 @@ use std::sync::OnceLock;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 
+use distkv_model::path::Path as DataPath;
+
 use super::shell_word;
+use crate::error::{looks_secret, without_secrets};
 use crate::given;
 
 /// What was typed. One process runs one command.
@@ -52,6 +55,8 @@ struct Typed {
     left_out: Vec<&'static str>,
     /// The command has an option for a user's new secret.
     takes_new_secret: bool,
+    /// Words that look like a secret, wherever they were typed but in place of a path: an element of a path is often a hash.
+    secrets: Vec<String>,
 }
 
 /// The option for a user's new secret, in the program.
@@ -67,6 +72,13 @@ pub fn note(matches: &ArgMatches) {
 #[must_use]
 pub(crate) fn takes_new_secret() -> bool {
     TYPED.get().is_some_and(|typed| typed.takes_new_secret)
+}
+
+/// What a node says, without the secrets that were typed in place of a name, which it repeats. What else looks like a secret
+/// stays: it tells of values and paths.
+#[must_use]
+pub(crate) fn without_typed_secrets(text: String) -> String {
+    TYPED.get().map_or(text.clone(), |typed| typed.without_secrets(text))
 }
 
 /// A command that may be typed as it is printed, in backticks, for the node that this one is about: `words` are its name,
@@ -114,7 +126,8 @@ impl Typed {
         }
         let takes_new_secret =
             levels.last().is_some_and(|command| command.try_get_raw(NEW_SECRET).is_ok());
-        let mut typed = Self { takes_new_secret, ..Self::default() };
+        let secrets = levels.iter().flat_map(|level| secrets_in(level)).collect();
+        let mut typed = Self { takes_new_secret, secrets, ..Self::default() };
         for (id, option, kind) in OPTIONS {
             // Options may stand before a command, and behind it, where they count more.
             let ids: &[&str] = if SECRETS.contains(&id) { &SECRETS } else { &[id] };
@@ -151,6 +164,16 @@ impl Typed {
         }
     }
 
+    fn without_secrets(&self, text: String) -> String {
+        self.secrets.iter().fold(text, |text, secret| {
+            let hidden = without_secrets(secret.trim());
+            // Many names are told in quotes, with the escapes of a string.
+            [secret.clone(), secret.escape_debug().to_string()]
+                .iter()
+                .fold(text, |text, form| text.replace(form, &hidden))
+        })
+    }
+
     fn without(&self, options: &[&str]) -> Self {
         let is_one = |word: &str| {
             let option = word.split([' ', '=']).next().unwrap_or_default();
@@ -158,7 +181,7 @@ impl Typed {
         };
         let words = self.words.iter().filter(|word| !is_one(word)).cloned().collect();
         let left_out = self.left_out.iter().copied().filter(|option| !is_one(option)).collect();
-        Self { words, left_out, ..*self }
+        Self { words, left_out, secrets: self.secrets.clone(), ..*self }
     }
 
     fn command(&self, words: &str, operands: &[&str], options: &[&str], input: &str) -> String {
@@ -176,6 +199,14 @@ impl Typed {
             left_out => format!("`{all}{input}` with the same {}", left_out.join(" and ")),
         }
     }
+}
+
+/// The words of one level that look like a secret, and are no path.
+fn secrets_in(level: &ArgMatches) -> impl Iterator<Item = String> {
+    let is_path = |id: &str| level.try_get_many::<DataPath>(id).is_ok_and(|paths| paths.is_some());
+    let ids = level.ids().map(clap::Id::as_str).filter(move |id| !is_path(id));
+    let words = ids.filter_map(|id| level.try_get_raw(id).ok().flatten()).flatten();
+    words.filter_map(OsStr::to_str).filter(|word| looks_secret(word)).map(str::to_owned)
 }
 
 fn is_typed(level: &ArgMatches, id: &str) -> bool {

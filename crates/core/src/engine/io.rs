@@ -11,7 +11,7 @@ use crate::protocol::peer::{PeerMessage, RefuseReason};
 use crate::replica::Committed;
 use crate::replica::apply::Conflict;
 use crate::replica::catch_up::CatchUpSnapshot;
-use crate::replica::watch::WatchId;
+use crate::replica::watch::Watchers;
 
 /// Names one connection to a peer; given by the shell, never used twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -132,10 +132,10 @@ pub enum Output {
         /// To be given back.
         token: u64,
     },
-    /// A committed change for these watchers, in this order.
+    /// A committed change for these watchers, oldest first.
     Notify {
         /// The watchers.
-        watchers: Vec<WatchId>,
+        watchers: Watchers,
         /// The change.
         change: Committed,
     },
@@ -143,7 +143,7 @@ pub enum Output {
     /// [`super::Engine::conflicts`].
     NotifyConflict {
         /// The watchers of its path.
-        watchers: Vec<WatchId>,
+        watchers: Watchers,
         /// Its number there.
         number: u64,
     },

@@ -60,7 +60,7 @@ use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
 use crate::protocol::peer::PeerMessage;
 pub use crate::replica::Policies;
-use crate::replica::watch::{WatchId, WatchScope, Watches};
+use crate::replica::watch::{WatchId, WatchScope, Watchers, Watches};
 use crate::replica::{Committed, Replica};
 use crate::tree::Tree;
 use crate::tree::shard_sums::ShardSums;
@@ -423,9 +423,9 @@ impl Engine {
         self.watches.remove(id)
     }
 
-    /// The watches that ask for a path, oldest first.
+    /// The watches that ask for a path.
     #[must_use]
-    pub fn watchers_of(&self, path: &Path) -> Vec<WatchId> {
+    pub fn watchers_of(&self, path: &Path) -> Watchers {
         self.watches.of(path)
     }
 

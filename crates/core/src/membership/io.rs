@@ -29,6 +29,14 @@ pub enum SwimInput<'a> {
         /// Its gossip address.
         addr: SocketAddr,
     },
+    /// A link to this peer stands although it is not a member that is up: it goes onto the durable list, from which it may
+    /// have been taken, and is called at once, since its turn may be far off. No effect if it is up.
+    Linked {
+        /// Its name.
+        name: NodeName,
+        /// Its gossip address.
+        addr: SocketAddr,
+    },
     /// Take this address off the durable list. If it belongs to a member, it is back on the list when
     /// that one next comes up.
     ForgetPeer(SocketAddr),

@@ -165,9 +165,19 @@ impl Swim {
             (SwimInput::KnownPeer { name, addr }, true) => {
                 self.on_known_peer(name, canonical_addr(addr));
             }
+            (SwimInput::Linked { name, addr }, true) => {
+                self.on_linked(name, canonical_addr(addr), out);
+            }
             (SwimInput::Leave, true) => self.say_goodbye(out),
             (SwimInput::ForgetPeer(addr), _) => self.peers.forget(&canonical_addr(addr)),
-            (SwimInput::Join(_) | SwimInput::KnownPeer { .. } | SwimInput::Leave, false) => {}
+            // The machine that follows one that was refused gets the list.
+            (SwimInput::KnownPeer { name, addr }, false) => {
+                self.peers.add(canonical_addr(addr), name);
+            }
+            (SwimInput::Linked { name, addr }, false) => {
+                self.peers.add(canonical_addr(addr), Some(name));
+            }
+            (SwimInput::Join(_) | SwimInput::Leave, false) => {}
         }
         let is_send = |output: &&SwimOutput| matches!(output, SwimOutput::Send { .. });
         self.counters.sent += out.iter().skip(first).filter(is_send).count() as u64;
@@ -256,6 +266,18 @@ impl Swim {
             self.become_joiner(); // a restart: there may still be a network, where our name is taken
         }
         self.peers.add(addr, name);
+    }
+
+    fn on_linked(&mut self, name: NodeName, addr: SocketAddr, out: &mut Vec<SwimOutput>) {
+        let is_up = |member: &Member<Identity>| {
+            member.state() != State::Down && !member.id().leaving && member.id().name == name
+        };
+        if !self.can_call(&addr) || self.member_at(&addr).is_some_and(is_up) {
+            return;
+        }
+        self.on_known_peer(Some(name), addr);
+        self.peers.on_called(&addr, self.now);
+        self.announce_to(addr, out);
     }
 
     fn become_joiner(&mut self) {

@@ -16,7 +16,7 @@
 //! | `:y00ff` | byte string, in hexadecimal |
 //! | `:'t',1` `:('t',)` `:()` | array, as Python writes a tuple (see [`mod@array`]) |
 //! | `:.` `::` `:_` | within strings: a dot, a colon, a space (which may also stand as it is) |
-//! | `:u0009` | within strings: the character of that number, four hexadecimal digits; read only, never written |
+//! | `:u0009` `:u{e0041}` | within strings: the character of that number, four hexadecimal digits, or up to six in braces; read only, never written |
 //!
 //! So `a.b:1.c` is "a", "b", 1, "c", and `a:.b` is the one string "a.b". Each path is written in
 //! one way, and read back equal. What prints paths for people writes characters that would do something to a terminal
@@ -39,6 +39,8 @@ mod tests;
 
 /// So many hexadecimal digits follow `:u`.
 const NUMBER_DIGITS: usize = 4;
+/// So many at most in braces: enough for each character.
+const MOST_BRACED_DIGITS: usize = 6;
 
 /// Why a text is no path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -92,7 +94,9 @@ pub(crate) enum PathTextProblem {
     #[error("expected hexadecimal bytes, two digits each, after ':y', found '{0}'")]
     BadBytes(String),
     /// `:u` without the number of a character.
-    #[error("expected a character's four hexadecimal digits after ':u', found '{0}'")]
+    #[error(
+        "expected a character's four hexadecimal digits after ':u', or up to six in braces, found '{0}'"
+    )]
     BadCharacter(String),
     /// Something that begins like an array.
     #[error("bad array \"{text}\": {problem}")]
@@ -256,7 +260,12 @@ impl Parser<'_> {
             'u' => {
                 self.skip(1);
                 let content_start = self.offset();
-                let digits: String = self.content().chars().take(NUMBER_DIGITS).collect();
+                let content = self.content();
+                let shown = match content.starts_with('{') {
+                    true => MOST_BRACED_DIGITS + 3,
+                    false => NUMBER_DIGITS,
+                };
+                let digits: String = content.chars().take(shown).collect();
                 Err((content_start, PathTextProblem::BadCharacter(digits)))
             }
             other => Err(at_content(PathTextProblem::UnknownEscape(other))),
@@ -307,11 +316,19 @@ impl Parser<'_> {
             '_' => Some((' ', 2)),
             escaped @ ('.' | ':') => Some((escaped, 2)),
             'u' => {
-                let digits = behind.get(1..=NUMBER_DIGITS)?;
+                let behind = behind.get(1..)?;
+                let (digits, length) = match behind.strip_prefix('{') {
+                    Some(behind) => {
+                        let mut bytes = behind.bytes().take(MOST_BRACED_DIGITS + 1);
+                        let end = bytes.position(|byte| byte == b'}')?;
+                        (behind.get(..end)?, end + 2)
+                    }
+                    None => (behind.get(..NUMBER_DIGITS)?, NUMBER_DIGITS),
+                };
                 // `from_str_radix` takes a sign.
                 let is_number = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
                 let number = u32::from_str_radix(digits, 16).ok().filter(|_| is_number)?;
-                Some((char::from_u32(number)?, 2 + NUMBER_DIGITS))
+                Some((char::from_u32(number)?, 2 + length))
             }
             _ => None,
         }

@@ -20,13 +20,14 @@ use crate::directory::{Directory, FILE_MODE};
 use crate::disk::{Disk, FileId};
 use crate::engine::{Image, Knowledge};
 use crate::error::StorageError;
+use crate::error::absent::{is_absent, is_folder};
 use crate::header::{FileHeader, LogStart};
 use crate::identity::{Identity, Life};
 use crate::log::LogWriter;
 use crate::model::ids::NodeTable;
 use crate::past::{Keep, expendable};
 use crate::recover::{Files, RecoverOptions, Recovered, recover};
-use crate::snapshot::{Progress, SnapshotInfo, SnapshotSummary, verify_snapshot, write_snapshot};
+use crate::snapshot::{Progress, SnapshotInfo, SnapshotReader, SnapshotSummary, write_snapshot};
 
 /// The file that whoever uses a data directory has locked.
 pub const LOCK_NAME: &str = "lock";
@@ -92,7 +93,7 @@ impl DataDir {
         let is_ours = match fs::symlink_metadata(place.path.join(log.name())) {
             Ok(there) => log.is_in(&FileId::of(&there), there.len()),
             // Another error the next write tells.
-            Err(error) => error.kind() != io::ErrorKind::NotFound,
+            Err(error) => !is_absent(&error),
         };
         match is_ours {
             true => Ok(()),
@@ -229,9 +230,9 @@ impl DataDir {
     }
 
     fn verify(&self, info: &SnapshotInfo) -> Result<(), StorageError> {
-        let source = self.disk.open(&info.name).map_err(StorageError::io(&info.name, "open"))?;
+        let reader = SnapshotReader::open(&*self.disk, info.number)?;
         let SnapshotSummary { header, entries, tombstones, bytes, .. } =
-            verify_snapshot(&info.name, source, &mut |_| {})?;
+            reader.verify(&mut |_| {})?;
         let read = (header.number, entries, tombstones, bytes);
         if read == (info.number, info.entries, info.tombstones, info.bytes) {
             return Ok(());
@@ -248,13 +249,19 @@ impl DataDir {
         self.check_place()?;
         let files = Files::list(&*self.disk)?;
         let old = expendable(&*self.disk, &files, verified, keep)?;
-        for name in &old {
-            self.disk.remove(name).map_err(StorageError::io(name, "remove"))?;
+        let mut removed = Vec::new();
+        for name in old {
+            match self.disk.remove(&name) {
+                Ok(()) => removed.push(name),
+                // It is somebody's, with all that is in it; what else is old may go.
+                Err(error) if is_folder(&error) => {}
+                Err(error) => return Err(StorageError::io(&name, "remove")(error)),
+            }
         }
-        if !old.is_empty() {
+        if !removed.is_empty() {
             self.disk.sync_dir().map_err(StorageError::io("the data directory", "sync"))?;
         }
-        Ok(old)
+        Ok(removed)
     }
 
     /// Removes history that is kept only for its age, because the disk is full; only if the newest
@@ -264,14 +271,12 @@ impl DataDir {
     /// [`StorageError`]; some may be removed.
     pub fn make_room(&self, snapshots: usize) -> Result<bool, StorageError> {
         let files = Files::list(&*self.disk)?;
-        let Some((number, entry)) = files.snapshots.last_key_value() else { return Ok(false) };
+        let Some((number, _)) = files.snapshots.last_key_value() else { return Ok(false) };
         let keep = Keep::snapshots(snapshots);
         if expendable(&*self.disk, &files, *number, &keep)?.is_empty() {
             return Ok(false);
         }
-        let name = entry.name.as_str();
-        let source = self.disk.open(name).map_err(StorageError::io(name, "open"))?;
-        verify_snapshot(name, source, &mut |_| {})?;
+        SnapshotReader::open(&*self.disk, *number)?.verify(&mut |_| {})?;
         Ok(!self.prune(*number, &keep)?.is_empty())
     }
 }
@@ -295,13 +300,12 @@ impl Place {
     /// Whether the same directory is still there. What cannot be looked at is not taken for another one: using it
     /// will fail.
     fn is_ours(&self) -> bool {
-        let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         match fs::symlink_metadata(self.path.join(LOCK_NAME)) {
             Ok(lock) => id_of(&lock) == self.lock_id,
             // Somebody may have tidied up.
-            Err(error) if is_gone(&error) => match fs::metadata(&self.path) {
+            Err(error) if is_absent(&error) => match fs::metadata(&self.path) {
                 Ok(directory) => id_of(&directory) == self.directory_id,
-                Err(error) => !is_gone(&error),
+                Err(error) => !is_absent(&error),
             },
             Err(_) => true,
         }

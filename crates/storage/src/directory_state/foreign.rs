@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 
 use super::data_dir::LOCK_NAME;
+use crate::error::absent::if_there;
 use crate::recover::Files;
 
 /// The list of known peers, which the node keeps beside its data, and people may write; and as it is being written.
@@ -26,10 +27,7 @@ const TOLD_MAX: usize = 3;
 /// # Errors
 /// The directory cannot be listed.
 pub fn only_foreign(path: &Path) -> io::Result<Option<String>> {
-    let entries = match fs::read_dir(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        entries => entries?,
-    };
+    let Some(entries) = if_there(fs::read_dir(path))? else { return Ok(None) };
     let mut foreign = Vec::new();
     for entry in entries {
         let entry = entry?;

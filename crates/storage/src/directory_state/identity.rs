@@ -9,9 +9,10 @@
 //! (device, inode, birth), then `[0, log]` while the node runs, `[1, log, bytes, changed]` after a
 //! clean stop, `[2, log]` when the node has left its network for good ([`super::left_network`]).
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use crate::disk::{Disk, DiskEntry, FileId};
+use crate::error::absent::remove_if_there;
 use crate::error::{FileKind, FormatError, StorageError};
 use crate::format::framing::Framing;
 use crate::frame::{FrameReader, Step};
@@ -93,12 +94,7 @@ impl Identity {
     /// # Errors
     /// [`StorageError`]; the file is as it was, or new and whole.
     pub fn store(&self, disk: &dyn Disk) -> Result<(), StorageError> {
-        match disk.remove(TEMPORARY_NAME) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(StorageError::io(TEMPORARY_NAME, "remove")(error));
-            }
-            _ => {}
-        }
+        remove_if_there(disk, TEMPORARY_NAME)?;
         let write = || {
             let mut file = disk.create(TEMPORARY_NAME)?;
             let mut framing = Framing::new();

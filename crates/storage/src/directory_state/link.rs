@@ -1,10 +1,10 @@
 //! A directory's name that is a symbolic link to nowhere, as to a disk that is not mounted.
 
 use std::fs;
-use std::io;
 use std::path::Path;
 
 use crate::error::StorageError;
+use crate::error::absent::is_absent;
 
 /// So many links that lead to each other are followed, as many as Linux follows.
 const LINKS_MAX: usize = 40;
@@ -14,8 +14,7 @@ const LINKS_MAX: usize = 40;
 #[must_use]
 pub fn dangling_link(path: &Path) -> Option<StorageError> {
     let link = path.ancestors().find(|above| fs::symlink_metadata(above).is_ok())?;
-    let leads_nowhere =
-        fs::metadata(link).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    let leads_nowhere = fs::metadata(link).is_err_and(|error| is_absent(&error));
     if !leads_nowhere {
         return None;
     }

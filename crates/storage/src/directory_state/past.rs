@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use crate::disk::{Disk, DiskEntry};
-use crate::error::{StorageError, leads_nowhere};
+use crate::error::StorageError;
+use crate::error::absent::if_usable;
 use crate::header::LogStart;
 use crate::log::LogReader;
 use crate::model::ids::Tock;
@@ -127,13 +128,13 @@ pub(crate) fn first_base(
     disk: &dyn Disk,
     files: &Files,
 ) -> Result<Option<(u64, Moment)>, StorageError> {
-    if let Some((number, entry)) = files.logs.first_key_value()
-        && let Some(moment) = usable(empty_base(disk, entry))?.flatten()
+    if let Some((number, _)) = files.logs.first_key_value()
+        && let Some(moment) = if_usable(empty_base(disk, *number))?.flatten()
     {
         return Ok(Some((*number, moment)));
     }
-    for (number, entry) in &files.snapshots {
-        if let Some(moment) = usable(snapshot_moment(disk, entry))? {
+    for number in files.snapshots.keys() {
+        if let Some(moment) = if_usable(snapshot_moment(disk, *number))? {
             return Ok(Some((*number, moment)));
         }
     }
@@ -164,35 +165,20 @@ pub fn reach_after(
 }
 
 /// The moment of a snapshot's state.
-fn snapshot_moment(disk: &dyn Disk, entry: &DiskEntry) -> Result<Moment, StorageError> {
-    let name = entry.name.as_str();
-    let source = disk.open(name).map_err(StorageError::io(name, "open"))?;
-    let reader = SnapshotReader::new(name, source)?;
+fn snapshot_moment(disk: &dyn Disk, number: u64) -> Result<Moment, StorageError> {
+    let reader = SnapshotReader::open(disk, number)?;
     Ok(Moment { time_ms: reader.header().time_ms, tock: reader.knowledge().tock })
 }
 
 /// When a log began, if it starts with nothing.
-fn empty_base(disk: &dyn Disk, entry: &DiskEntry) -> Result<Option<Moment>, StorageError> {
-    let name = entry.name.as_str();
-    let source = disk.open(name).map_err(StorageError::io(name, "open"))?;
-    let mut reader = LogReader::new(name, source)?;
+fn empty_base(disk: &dyn Disk, number: u64) -> Result<Option<Moment>, StorageError> {
+    let mut reader = LogReader::open(disk, number)?;
     if reader.start() != LogStart::Empty {
         return Ok(None);
     }
     let time_ms = reader.header().time_ms;
     let knowledge = reader.next()?.and_then(|batch| batch.knowledge);
     Ok(knowledge.map(|knowledge| Moment { time_ms, tock: knowledge.tock }))
-}
-
-/// Damaged files are of no use.
-fn usable<T>(read: Result<T, StorageError>) -> Result<Option<T>, StorageError> {
-    match read {
-        Ok(found) => Ok(Some(found)),
-        // It went while it was looked for: the node that uses the directory does not need it. Or it is a link to nowhere.
-        Err(StorageError::Io { source, .. }) if leads_nowhere(&source) => Ok(None),
-        Err(error @ StorageError::Io { .. }) => Err(error),
-        Err(_) => Ok(None),
-    }
 }
 
 /// The files that may be removed, in the order in which they should: snapshots first, so that none
@@ -223,8 +209,8 @@ fn keep_from(
     let mut newest_first = files.snapshots.range(..=verified).rev();
     let Some((before, _)) = newest_first.nth(keep.snapshots.max(1)) else { return Ok(0) };
     let before = *before;
-    for (number, entry) in files.snapshots.range(..=before).rev() {
-        let moment = usable(snapshot_moment(disk, entry))?;
+    for (number, _) in files.snapshots.range(..=before).rev() {
+        let moment = if_usable(snapshot_moment(disk, *number))?;
         if moment.is_some_and(|moment| moment.time_ms <= keep.since_ms) {
             return Ok(fit(files, *number, before, keep.bytes));
         }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use crate::disk::{Disk, DiskEntry, DiskFile, FileId, Room};
-use crate::error::leads_nowhere;
+use crate::error::absent::{is_absent, leads_nowhere, no_file};
 
 /// Files hold all that the node holds: they are for its user only.
 pub(crate) const FILE_MODE: u32 = 0o600;
@@ -41,7 +41,12 @@ impl Disk for Directory {
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
-        Ok(Box::new(File::open(self.path.join(name))?))
+        let path = self.path.join(name);
+        let kind = fs::metadata(&path)?.file_type();
+        if !kind.is_file() {
+            return Err(no_file(kind));
+        }
+        Ok(Box::new(File::open(path)?))
     }
 
     fn list(&self) -> io::Result<Vec<DiskEntry>> {
@@ -49,9 +54,8 @@ impl Disk for Directory {
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-            // What a link leads to is the file. One that leads nowhere, or to itself, is listed all the same, and so is a
-            // folder: whoever needs a file of that name has an error then, and does not go on without it.
+            // What a link leads to is the file. One that leads nowhere, or to itself, is listed all the same, and so is what
+            // is no file: whoever needs a file of that name has an error then, and does not go on without it.
             let metadata = match fs::metadata(entry.path()) {
                 Err(error) if leads_nowhere(&error) => entry.metadata(),
                 found => found,
@@ -59,14 +63,12 @@ impl Disk for Directory {
             let metadata = match metadata {
                 Ok(metadata) => metadata,
                 // It went away meanwhile.
-                Err(error) if is_gone(&error) => continue,
+                Err(error) if is_absent(&error) => continue,
                 Err(error) => return Err(error),
             };
-            if metadata.is_file() || metadata.is_dir() || metadata.is_symlink() {
-                let changed_ns = nanoseconds(metadata.ctime(), metadata.ctime_nsec());
-                let (bytes, id) = (metadata.len(), FileId::of(&metadata));
-                files.push(DiskEntry { name, bytes, id, changed_ns });
-            }
+            let changed_ns = nanoseconds(metadata.ctime(), metadata.ctime_nsec());
+            let (bytes, id) = (metadata.len(), FileId::of(&metadata));
+            files.push(DiskEntry { name, bytes, id, changed_ns });
         }
         files.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(files)
@@ -148,6 +150,7 @@ fn nanoseconds(seconds: i64, nanoseconds: i64) -> u64 {
 #[cfg(test)]
 mod tests {
     use crate::directory::*;
+    use crate::error::absent::is_no_file;
 
     #[test]
     fn a_file_keeps_its_id_under_another_name_and_a_copy_has_another() {
@@ -189,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_link_leads_to_is_a_file_and_nothing_else_of_a_file_s_name_is_passed_over() {
+    fn what_a_link_leads_to_is_a_file_and_nothing_of_a_file_s_name_is_passed_over() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data");
         fs::create_dir(&path).unwrap();
@@ -199,13 +202,17 @@ mod tests {
         std::os::unix::fs::symlink("nowhere", path.join("b")).unwrap();
         fs::create_dir(path.join("c")).unwrap();
         std::os::unix::fs::symlink("d", path.join("d")).unwrap();
+        drop(std::os::unix::net::UnixListener::bind(path.join("e")).unwrap());
         let found = disk.list().unwrap();
         let names: Vec<&str> = found.iter().map(|entry| entry.name.as_str()).collect();
-        assert_eq!(names, ["a", "b", "c", "d"]);
+        assert_eq!(names, ["a", "b", "c", "d", "e"]);
         assert_eq!(found[0].bytes, 4);
         assert!(found[0].id.is_same(&FileId::of(&fs::metadata(path.join("a")).unwrap())));
         for name in ["b", "d"] {
             assert!(disk.open(name).is_err_and(|error| leads_nowhere(&error)), "{name}");
+        }
+        for name in ["c", "e"] {
+            assert!(disk.open(name).is_err_and(|error| is_no_file(&error)), "{name}");
         }
     }
 }

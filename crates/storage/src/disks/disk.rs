@@ -17,10 +17,10 @@ pub trait Disk: Send + Sync {
     /// A file's content, from its beginning.
     ///
     /// # Errors
-    /// As the system says.
+    /// As the system says; also if it is a folder, or something else that is no file.
     fn open(&self, name: &str) -> io::Result<Box<dyn Read + Send>>;
 
-    /// All files (no directories), by name.
+    /// All that there is, by name: also what is no file, so that whoever needs a file of that name does not go on without it.
     ///
     /// # Errors
     /// As the system says.
@@ -36,7 +36,7 @@ pub trait Disk: Send + Sync {
     /// Takes a file away. Safe after [`Disk::sync_dir`] only.
     ///
     /// # Errors
-    /// As the system says.
+    /// As the system says; [`io::ErrorKind::IsADirectory`] of a folder, which stays.
     fn remove(&self, name: &str) -> io::Result<()>;
 
     /// Truncates a file to the given number of bytes, and syncs it.

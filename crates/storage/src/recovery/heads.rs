@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 
-use super::hole::{is_gone, other_end};
+use super::hole::other_end;
 use super::recover::{Files, Owner};
 use crate::disk::{Disk, DiskEntry};
+use crate::error::absent::is_absent;
 use crate::error::{FileKind, StorageError, is_too_many_files};
 use crate::frame::FrameReader;
 use crate::header::{Content, LogStart, ReadHeader, read_header};
@@ -110,7 +111,7 @@ pub(super) fn lasting(disk: &dyn Disk, error: StorageError) -> Result<StorageErr
     let is_passing = match &error {
         StorageError::Io { source, .. } if is_too_many_files(source) => true,
         // A link that leads nowhere is listed, and cannot be opened.
-        StorageError::Io { file, .. } if is_gone(&error) => {
+        StorageError::Io { file, source, .. } if is_absent(source) => {
             !Files::list(disk)?.all().any(|other| other == file)
         }
         _ => false,

@@ -1,12 +1,12 @@
 //! The changes of one entry, as far back as a directory's snapshots and logs reach.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::io::ErrorKind;
 
 use crate::batch::Op;
 use crate::directory_state::past::{Moment, reach_of};
-use crate::disk::{Disk, DiskEntry};
+use crate::disk::Disk;
 use crate::error::StorageError;
+use crate::error::absent::if_usable;
 use crate::header::LogStart;
 use crate::log::LogReader;
 use crate::model::change_time::ChangeTime;
@@ -17,7 +17,7 @@ use crate::recover::{Files, Owner, begins_anew, is_torn, life_in, take_never_beg
 use crate::recovery::heads::{Heads, lasting};
 use crate::recovery::hole::{HOLES_MAX, is_good, other_end};
 use crate::recovery::passes;
-use crate::snapshot::{SnapshotReader, read_snapshot_below};
+use crate::snapshot::SnapshotReader;
 
 /// Most changes that are told.
 const HISTORY_STEPS_MAX: usize = 1_000;
@@ -104,10 +104,9 @@ pub fn history(
         is_cut: false,
     };
     let base = base(disk, &files, since_ms)?;
-    if let Some((_, entry)) = base {
-        teller.before = in_snapshot(disk, entry, path)?;
+    if let Some(number) = base {
+        teller.before = in_snapshot(disk, number, path)?;
     }
-    let base = base.map(|(number, _)| number);
     let first = base.unwrap_or(0);
     let mut last: Option<End> = None;
     // What is wrong with the logs since then, and with its end.
@@ -255,7 +254,7 @@ fn healed(
 ) -> Result<StorageError, StorageError> {
     let problem = lasting(disk, problem)?;
     let is_healed = problem.is_of_the_file()
-        && files.snapshots.range(from..).any(|(_, entry)| is_good(disk, entry));
+        && files.snapshots.range(from..).any(|(number, _)| is_good(disk, *number));
     if is_healed { Ok(problem) } else { Err(problem) }
 }
 
@@ -273,31 +272,23 @@ fn behind_gap(
     number: u64,
     path: &Path,
 ) -> Result<Option<Option<Version>>, StorageError> {
-    let Some(entry) = files.snapshots.get(&number) else { return Ok(None) };
-    match in_snapshot(disk, entry, path) {
-        Ok(version) => Ok(Some(version)),
-        Err(StorageError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error @ StorageError::Io { .. }) => Err(error),
-        Err(_) => Ok(None),
+    if !files.snapshots.contains_key(&number) {
+        return Ok(None);
     }
+    if_usable(in_snapshot(disk, number, path))
 }
 
 /// The snapshot to begin with: the newest before the first time at which the clock showed the moment; else the oldest, unless
 /// the first log starts with nothing. Damaged ones are of no use.
-fn base<'f>(
-    disk: &dyn Disk,
-    files: &'f Files,
-    since_ms: u64,
-) -> Result<Option<(u64, &'f DiskEntry)>, StorageError> {
+fn base(disk: &dyn Disk, files: &Files, since_ms: u64) -> Result<Option<u64>, StorageError> {
     let first = passes::find(disk, files, since_ms)?.map_or(0, |passed| passed.earliest.0);
     let mut oldest = None;
-    for (number, entry) in files.snapshots.iter().rev() {
-        match open(disk, entry) {
-            Ok(_) if *number <= first => return Ok(Some((*number, entry))),
-            Ok(_) => oldest = Some((*number, entry)),
-            Err(StorageError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
-            Err(error @ StorageError::Io { .. }) => return Err(error),
-            Err(_) => {}
+    for number in files.snapshots.keys().rev() {
+        if if_usable(SnapshotReader::open(disk, *number))?.is_some() {
+            oldest = Some(*number);
+            if *number <= first {
+                return Ok(oldest);
+            }
         }
     }
     let Some((number, _)) = files.logs.first_key_value() else { return Ok(oldest) };
@@ -309,21 +300,11 @@ fn base<'f>(
     }
 }
 
-fn open(disk: &dyn Disk, entry: &DiskEntry) -> Result<SnapshotReader, StorageError> {
-    let name = entry.name.as_str();
-    SnapshotReader::new(name, disk.open(name).map_err(StorageError::io(name, "open"))?)
-}
-
 /// The entry in a snapshot.
-fn in_snapshot(
-    disk: &dyn Disk,
-    entry: &DiskEntry,
-    path: &Path,
-) -> Result<Option<Version>, StorageError> {
-    let name = entry.name.as_str();
-    let source = disk.open(name).map_err(StorageError::io(name, "open"))?;
+fn in_snapshot(disk: &dyn Disk, number: u64, path: &Path) -> Result<Option<Version>, StorageError> {
     // The seed is for a tree of one branch, which is dropped at once.
-    let (_, image) = read_snapshot_below(name, source, Some(path), 0, &mut |_| {})?;
+    let reader = SnapshotReader::open(disk, number)?;
+    let (_, image) = reader.into_image(Some(path), 0, &mut |_| {})?;
     let found = image.replica.tree.get(path.as_bytes());
     Ok(found.map(|entry| version(entry, &image.replica.table)))
 }

@@ -4,8 +4,6 @@
 //!
 //! What a log begins with says how long the one before it was. So its head is read, and no more: that is done at each start.
 
-use std::io::ErrorKind;
-
 use super::heads::Heads;
 use super::recover::{Files, Owner, life_in, take_never_begun, take_unborn};
 use crate::disk::{Disk, DiskEntry};
@@ -189,16 +187,10 @@ pub(super) fn other_end(number: u64, whole: u64, bytes: u64, expected: u64) -> S
 /// The first good snapshot from a number on; at the latest, that with which a start begins.
 fn next_snapshot(disk: &dyn Disk, files: &Files, number: u64, from: u64) -> u64 {
     let mut later = files.snapshots.range(number..from);
-    later.find(|(_, entry)| is_good(disk, entry)).map_or(from, |(number, _)| *number)
+    later.find(|(number, _)| is_good(disk, **number)).map_or(from, |(number, _)| *number)
 }
 
 /// Whether a snapshot's head can be read.
-pub(super) fn is_good(disk: &dyn Disk, entry: &DiskEntry) -> bool {
-    let name = entry.name.as_str();
-    disk.open(name).is_ok_and(|source| SnapshotReader::new(name, source).is_ok())
-}
-
-/// Whether the file that could not be read is not there.
-pub(super) fn is_gone(error: &StorageError) -> bool {
-    matches!(error, StorageError::Io { source, .. } if source.kind() == ErrorKind::NotFound)
+pub(super) fn is_good(disk: &dyn Disk, number: u64) -> bool {
+    SnapshotReader::open(disk, number).is_ok()
 }

@@ -181,14 +181,13 @@ pub(crate) fn find(
     let mut has_base = false;
     let numbers: BTreeSet<u64> = files.logs.keys().chain(files.snapshots.keys()).copied().collect();
     for number in numbers {
-        let open = |name: &str| disk.open(name).map_err(StorageError::io(name, "open"));
-        let snapshot = match files.snapshots.get(&number) {
-            Some(entry) => readable(SnapshotReader::new(&entry.name, open(&entry.name)?))?,
-            None => None,
+        let snapshot = match files.snapshots.contains_key(&number) {
+            true => readable(SnapshotReader::open(disk, number))?,
+            false => None,
         };
-        let log = match files.logs.get(&number) {
-            Some(entry) => readable(LogReader::new(&entry.name, open(&entry.name)?))?,
-            None => None,
+        let log = match files.logs.contains_key(&number) {
+            true => readable(LogReader::open(disk, number))?,
+            false => None,
         };
         let snapshot = snapshot.as_ref().map(SnapshotReader::header);
         has_base |= snapshot.is_some();
@@ -206,6 +205,7 @@ pub(crate) fn find(
     Ok(passes.end())
 }
 
+/// What was read, or none if it is damaged. A file that has gone meanwhile is an error: another place would be found without it.
 fn readable<T>(read: Result<T, StorageError>) -> Result<Option<T>, StorageError> {
     match read {
         Ok(found) => Ok(Some(found)),

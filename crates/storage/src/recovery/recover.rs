@@ -53,6 +53,8 @@ pub struct RecoverOptions {
     pub until: Option<Until>,
     /// Only what is at and below this path, to look at. It must not be continued.
     pub below: Option<Path>,
+    /// A state is put there now: also where that was begun before and broken off.
+    pub puts_state: bool,
 }
 
 /// What a start has.
@@ -106,6 +108,9 @@ pub fn recover(
     progress: &mut dyn FnMut(&str, Progress),
 ) -> Result<Recovered, StorageError> {
     let mut files = Files::list(disk)?;
+    if let Some(file) = files.unfinished().filter(|_| !options.puts_state) {
+        return Err(StorageError::Unfinished { file: file.to_owned() });
+    }
     let owner = Owner { network, name };
     let found = match options.until {
         Some(until) => Some(find_moment(disk, &mut files, owner, until)?),

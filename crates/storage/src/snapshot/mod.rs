@@ -8,7 +8,6 @@
 mod reader;
 mod writer;
 
-pub(crate) use reader::read_snapshot_below;
 pub use reader::{SnapshotReader, SnapshotSummary, read_snapshot, verify_snapshot};
 pub use writer::{SnapshotInfo, write_snapshot, write_snapshot_to};
 

@@ -3,7 +3,8 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use super::{END, ENTRIES, KNOWLEDGE, Progress};
+use super::{END, ENTRIES, KNOWLEDGE, Progress, snapshot_name};
+use crate::disk::Disk;
 use crate::engine::{Image, Knowledge};
 use crate::error::{FileKind, FormatError, StorageError};
 use crate::format::knowledge::KnowledgeParts;
@@ -54,6 +55,16 @@ pub struct SnapshotSummary {
 }
 
 impl SnapshotReader {
+    /// Opens a snapshot by its number, and reads the header and what the node knew.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    pub fn open(disk: &dyn Disk, number: u64) -> Result<Self, StorageError> {
+        let name = snapshot_name(number);
+        let source = disk.open(&name).map_err(StorageError::io(&name, "open"))?;
+        Self::new(&name, source)
+    }
+
     /// Reads the header and what the node knew. `name` is for messages.
     ///
     /// # Errors
@@ -136,6 +147,67 @@ impl SnapshotReader {
             Some(entry) => Ok(Some(entry)),
             None => self.finish().map(|()| None),
         }
+    }
+
+    /// Reads all of it, and keeps the entries; if a path is given, only those at and below it: that is a state to look at, and
+    /// not to continue. The seed is for the tree's hashes.
+    ///
+    /// # Errors
+    /// [`StorageError`]; nothing of it may be used.
+    pub(crate) fn into_image(
+        mut self,
+        below: Option<&Path>,
+        hash_seed: u64,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(FileHeader, Image), StorageError> {
+        // Of a part nobody knows how much it is.
+        let expected = if below.is_some() { 0 } else { self.total };
+        let expected = usize::try_from(expected).unwrap_or(usize::MAX);
+        let mut tree = BulkTree::new(hash_seed, expected);
+        let mut tock = Tock::default();
+        self.read_all(progress, |Committed { path, entry }| {
+            tock = tock.max(entry.tock());
+            if below.is_none_or(|below| path.strip_prefix(below).is_some()) {
+                let is_tombstone = entry.is_tombstone();
+                tree.push(path, entry, is_tombstone);
+            }
+        })?;
+        let SnapshotSummary { header, knowledge, table, .. } = self.into_summary();
+        let Knowledge { id, tick, tock: own_tock, seen, mark, group, decided } = knowledge;
+        let (table, tock) = (Arc::new(table), own_tock.max(tock).max(mark.top()));
+        let tree = tree.finish();
+        let replica = ReplicaImage { id, table, tree, seen, mark, tick, tock };
+        Ok((header, Image { replica, group, decided }))
+    }
+
+    /// Reads all of it without keeping its entries.
+    ///
+    /// # Errors
+    /// [`StorageError`] says what is wrong with it.
+    pub(crate) fn verify(
+        mut self,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<SnapshotSummary, StorageError> {
+        self.read_all(progress, |_| {})?;
+        Ok(self.into_summary())
+    }
+
+    /// Gives all entries, and tells the progress once per frame.
+    fn read_all(
+        &mut self,
+        progress: &mut dyn FnMut(Progress),
+        mut take: impl FnMut(Committed),
+    ) -> Result<(), StorageError> {
+        let mut frame = self.offset;
+        while let Some(entry) = self.next()? {
+            take(entry);
+            if frame != self.offset {
+                frame = self.offset;
+                progress(self.progress());
+            }
+        }
+        progress(self.progress());
+        Ok(())
     }
 
     /// All that is known of a snapshot that was read to its end.
@@ -250,46 +322,7 @@ pub fn read_snapshot(
     hash_seed: u64,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(FileHeader, Image), StorageError> {
-    read_snapshot_below(name, source, None, hash_seed, progress)
-}
-
-/// The same, and of the entries only those at and below a path, if one is given: a state to look at, and not to
-/// continue.
-///
-/// # Errors
-/// [`StorageError`] says what is wrong with it.
-pub(crate) fn read_snapshot_below(
-    name: &str,
-    source: Box<dyn Read + Send>,
-    below: Option<&Path>,
-    hash_seed: u64,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<(FileHeader, Image), StorageError> {
-    let mut reader = SnapshotReader::new(name, source)?;
-    // Of a part nobody knows how much it is.
-    let expected = if below.is_some() { 0 } else { reader.total };
-    let expected = usize::try_from(expected).unwrap_or(usize::MAX);
-    let mut tree = BulkTree::new(hash_seed, expected);
-    let mut tock = Tock::default();
-    let mut frame = reader.offset;
-    while let Some(Committed { path, entry }) = reader.next()? {
-        tock = tock.max(entry.tock());
-        if below.is_none_or(|below| path.strip_prefix(below).is_some()) {
-            let is_tombstone = entry.is_tombstone();
-            tree.push(path, entry, is_tombstone);
-        }
-        if frame != reader.offset {
-            frame = reader.offset;
-            progress(reader.progress());
-        }
-    }
-    progress(reader.progress());
-    let SnapshotSummary { header, knowledge, table, .. } = reader.into_summary();
-    let Knowledge { id, tick, tock: own_tock, seen, mark, group, decided } = knowledge;
-    let (table, tock) = (Arc::new(table), own_tock.max(tock).max(mark.top()));
-    let tree = tree.finish();
-    let replica = ReplicaImage { id, table, tree, seen, mark, tick, tock };
-    Ok((header, Image { replica, group, decided }))
+    SnapshotReader::new(name, source)?.into_image(None, hash_seed, progress)
 }
 
 /// Reads a whole snapshot without keeping its entries.
@@ -301,14 +334,5 @@ pub fn verify_snapshot(
     source: Box<dyn Read + Send>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<SnapshotSummary, StorageError> {
-    let mut reader = SnapshotReader::new(name, source)?;
-    let mut frame = reader.offset;
-    while reader.next()?.is_some() {
-        if frame != reader.offset {
-            frame = reader.offset;
-            progress(reader.progress());
-        }
-    }
-    progress(reader.progress());
-    Ok(reader.into_summary())
+    SnapshotReader::new(name, source)?.verify(progress)
 }

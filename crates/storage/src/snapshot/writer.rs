@@ -8,6 +8,7 @@ use super::{END, ENTRIES, KNOWLEDGE, Progress, snapshot_name, temporary_name};
 use crate::disk::{Disk, FileId};
 use crate::engine::Image;
 use crate::error::StorageError;
+use crate::error::absent::remove_if_there;
 use crate::format::framing::Framing;
 use crate::format::knowledge::write_knowledge;
 use crate::format::record::{write_entry, write_node};
@@ -60,12 +61,7 @@ fn write_snapshot_as(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<SnapshotInfo, StorageError> {
     let temporary = temporary_name(name);
-    match disk.remove(&temporary) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(StorageError::io(&temporary, "remove")(error));
-        }
-        _ => {}
-    }
+    remove_if_there(disk, &temporary)?;
     let mut file = disk.create(&temporary).map_err(StorageError::io(&temporary, "create"))?;
     let written = file
         .id()

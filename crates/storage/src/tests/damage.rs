@@ -25,6 +25,7 @@ pub(super) const OPTIONS: RecoverOptions = RecoverOptions {
     new_store: 99,
     until: None,
     below: None,
+    puts_state: false,
 };
 
 pub(super) const OWNER: Owner<'_> = Owner { network: NETWORK, name: NAME };

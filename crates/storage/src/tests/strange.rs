@@ -1,19 +1,25 @@
 //! Snapshots that are another node's, or links that lead nowhere: a start goes without them where older ones and the logs have
 //! everything, as without damaged ones, and is refused where they do not.
 
+use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::path::Path as FilePath;
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::damage::{OPTIONS, OWNER};
 use super::holes::{Unreadable, directory, directory_of, value_at};
 use super::node::{NAME, NETWORK};
+use crate::data_dir::DataDir;
 use crate::directory::Directory;
 use crate::disk::Disk;
 use crate::error::StorageError;
 use crate::log::log_name;
 use crate::memory_disk::MemoryDisk;
 use crate::model::path::Path;
-use crate::past::reach;
+use crate::past::{Keep, reach};
 use crate::recover::{RecoverOptions, Recovered, Warning, recover};
 use crate::snapshot::snapshot_name;
 
@@ -155,6 +161,77 @@ fn a_link_to_itself_counts_as_one_to_nowhere() {
     assert!(warnings.iter().any(is_hole), "{warnings:?}");
 }
 
+/// Puts something at a path.
+type Put = fn(&FilePath);
+
+/// What is no file and has a file's name: a folder with something in it, and a socket, which blocks nobody who opens it.
+const NO_FILES: [(&str, Put); 3] = [
+    ("a folder", |path| {
+        fs::create_dir(path).unwrap();
+        fs::write(path.join("of somebody"), "kept").unwrap();
+    }),
+    ("a socket", |path| drop(UnixListener::bind(path).unwrap())),
+    ("a pipe", |path| {
+        mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    }),
+];
+
+#[test]
+fn a_newest_snapshot_that_is_no_file_is_set_aside_where_older_ones_have_everything() {
+    for (what, put) in NO_FILES {
+        let (folder, disk) = real(&directory(&[3, 5]));
+        let file = folder.path().join("snapshot-5.dkv");
+        fs::remove_file(&file).unwrap();
+        put(&file);
+        let recovered = start(&disk).unwrap();
+        assert_eq!(value_of(&recovered), 7, "{what}");
+        let [text] = &bad_snapshots(&recovered)[..] else { panic!("{:?}", recovered.warnings) };
+        for part in [what, "nothing is lost", "set aside as snapshot-5.dkv.bad"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        recovered.repair(&disk).unwrap();
+        assert!(fs::symlink_metadata(folder.path().join("snapshot-5.dkv.bad")).is_ok(), "{what}");
+        assert_eq!(bad_snapshots(&start(&disk).unwrap()).len(), 0, "{what}");
+    }
+}
+
+#[test]
+fn what_is_no_file_and_stands_in_the_place_of_a_file_that_is_needed_is_named() {
+    for (what, put) in NO_FILES {
+        for (snapshot, name) in [(3, "log-5.dkv"), (5, "snapshot-5.dkv")] {
+            let (folder, disk) = real(&directory(&[snapshot]));
+            if snapshot == 5 {
+                (1..=4).for_each(|number| disk.remove(&log_name(number)).unwrap());
+            }
+            let file = folder.path().join(name);
+            fs::remove_file(&file).unwrap();
+            put(&file);
+            let text = start(&disk).err().unwrap().to_string();
+            let begin = format!("{name}: cannot open: it is {what}, not a file; ");
+            assert!(text.starts_with(&begin) && text.contains("move it away (`mv`)"), "{text}");
+        }
+    }
+}
+
+/// It may be somebody's, with everything that is in it.
+#[test]
+fn a_folder_is_never_removed_and_keeps_nothing_else_from_being_removed() {
+    let (folder, disk) = real(&directory(&[3, 5, 6]));
+    for name in ["snapshot-3.dkv", "snapshot-1.dkv.bad"] {
+        let file = folder.path().join(name);
+        let _ = fs::remove_file(&file);
+        NO_FILES[0].1(&file);
+    }
+    let dir = DataDir::open(folder.path()).unwrap();
+    let removed = dir.prune(6, &Keep::snapshots(1)).unwrap();
+    assert!(removed.contains(&log_name(3)) && !disk.list().unwrap().is_empty(), "{removed:?}");
+    for name in ["snapshot-3.dkv", "snapshot-1.dkv.bad"] {
+        assert!(!removed.iter().any(|other| other == name), "{removed:?}");
+        assert!(folder.path().join(name).join("of somebody").is_file(), "{name}");
+    }
+    assert_eq!(dir.prune(6, &Keep::snapshots(1)).unwrap(), Vec::<String>::new());
+}
+
 #[test]
 fn the_past_begins_with_what_is_the_node_s_own() {
     let tock = |disk: &MemoryDisk| reach(disk, OWNER).unwrap().unwrap().tock.get();
@@ -210,5 +287,31 @@ fn a_damaged_snapshot_that_no_log_was_begun_with_is_not_set_aside_unasked() {
         let options = RecoverOptions { discard_damaged: true, ..OPTIONS };
         let recovered = recover(&disk, NETWORK, NAME, &options, &mut |_, _| {}).unwrap();
         assert_eq!(value_of(&recovered), 7);
+    }
+}
+
+#[test]
+fn a_state_that_was_not_put_there_whole_is_not_taken_for_an_empty_directory() {
+    let start = |disk: &MemoryDisk, puts_state| {
+        let options = RecoverOptions { puts_state, ..OPTIONS };
+        recover(disk, NETWORK, NAME, &options, &mut |_, _| {})
+    };
+    let disk = MemoryDisk::new();
+    disk.put("lock", b"");
+    disk.put("snapshot-1.dkv.tmp", b"the beginning");
+    let error = start(&disk, false).err().unwrap().to_string();
+    for word in ["snapshot-1.dkv.tmp", "snapshot restore --into", "type that command again"] {
+        assert!(error.contains(word), "{error}");
+    }
+    assert!(disk.content("snapshot-1.dkv.tmp").is_some());
+    let again = start(&disk, true).unwrap();
+    again.repair(&disk).unwrap();
+    assert!(start(&disk, false).unwrap().image.is_none());
+    // What a node leaves of its own: its first start, and a snapshot of later.
+    for (left, other) in [("identity.tmp", "lock"), ("snapshot-3.dkv.tmp", "log-1.dkv.bad")] {
+        let disk = MemoryDisk::new();
+        disk.put(left, b"");
+        disk.put(other, b"");
+        assert!(start(&disk, false).is_ok(), "{left}");
     }
 }

@@ -17,7 +17,7 @@ use crate::cli::remote::{Remote, RemoteArgs, parse_path};
 use crate::cli::snapshot::save::{PAST_TIMEOUT, fetch};
 use crate::cli::terminal::interrupt::Interrupt;
 use crate::cli::terminal::output::{
-    Output, count_of, json_of, printable_path, short_text_of, shown_path,
+    Output, count_of, json_of, printable_path, short_change_of, short_text_of, shown_path,
 };
 use crate::cli::terminal::progress::ProgressBar;
 use crate::cli::terminal::times::{Moment, parse_moment, show_time};
@@ -39,7 +39,7 @@ A node with a data directory remembers its past (see `run --keep-for`). The node
 what was below the path at that moment; entries that had a value then and have none now are set to it \
 again, as new changes, which all nodes get. What has another value now, or is new, was changed later: it \
 is printed, and kept, unless --overwrite is given: that sets changed entries back, too. Nothing is ever \
-deleted. Each entry is set only if nobody changes it meanwhile. Long values are printed cut; with --json they are whole.
+deleted. Each entry is set only if nobody changes it meanwhile. Long values are printed cut, two of one entry where they differ; with --json they are whole.
 
 A time is when a change came to the node that is asked, by that node's clock; '10m' counts back from \
 now by the same clock. Of a moment at which that node did not run, or could not log because its disk had \
@@ -235,11 +235,12 @@ fn print(difference: &Difference, what: &str, output: &mut Output) -> Result<(),
                 (None, then) => {
                     format!("+ {path}  {}", then.map(short_text_of).unwrap_or_default())
                 }
-                (Some(now), Some(then)) if what == "restore" => {
-                    format!("~ {path}  {} -> {}", short_text_of(now), short_text_of(then))
-                }
                 (Some(now), Some(then)) => {
-                    format!("kept {path}  {} (was {})", short_text_of(now), short_text_of(then))
+                    let (now, then) = short_change_of(now, then);
+                    match what {
+                        "restore" => format!("~ {path}  {now} -> {then}"),
+                        _ => format!("kept {path}  {now} (was {then})"),
+                    }
                 }
                 (Some(now), None) => format!("kept {path}  {} (is new)", short_text_of(now)),
             }

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use crate::cli::error::{CliError, looks_secret};
 use crate::cli::files::cannot;
+use crate::cli::terminal::output::shell_file;
 use crate::node::config::Token;
 use crate::node::{advice_of_writing, is_wrong_place};
 use crate::rt;
@@ -80,8 +81,9 @@ fn read(file: &Path) -> Result<Token, CliError> {
     }
     if about.mode() & 0o077 != 0 {
         let text = format!(
-            "others may read the token in {}; take that right away: chmod 600 {0}",
-            file.display()
+            "others may read the token in {}; take that right away: chmod 600 {}",
+            file.display(),
+            shell_file(file)
         );
         return Err(CliError::Usage(text));
     }
@@ -162,7 +164,7 @@ mod tests {
     #[test]
     fn a_token_is_made_once_for_its_owner_only_and_others_files_are_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("token");
+        let file = folder.path().join("a token");
         read_or_make(&file).unwrap();
         let made = fs::read_to_string(&file).unwrap();
         assert!(made.trim().len() == 64 && fs::metadata(&file).unwrap().mode() & 0o777 == 0o600);
@@ -173,7 +175,7 @@ mod tests {
             Err(error) => error.to_string(),
         };
         fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
-        assert!(refused().contains("chmod 600"), "{}", refused());
+        assert!(refused().ends_with(&format!("chmod 600 '{}'", file.display())), "{}", refused());
         fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
         let long = "a".repeat(2_000);
         for wrong in

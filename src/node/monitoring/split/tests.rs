@@ -38,6 +38,30 @@ fn who_is_taken_off_the_delete_group_is_forgotten() {
 }
 
 #[test]
+fn who_an_operator_gives_up_is_not_missed_from_that_moment_on_whether_it_was_listed_or_not() {
+    let name = |text: &str| NodeName::new(text).unwrap();
+    let mut watch = SplitWatch::default();
+    watch.expect(Unseen::new(BTreeSet::from([name("d")]), 0, 0));
+    look(&mut watch, &[("b", Here), ("c", Here), ("e", Here)], 1, 0);
+    let without_b = [("b", Silent), ("c", Here), ("e", Here)];
+    assert_eq!(look(&mut watch, &without_b, 1, 1_000).len(), 1);
+    watch.give_up(&name("b"));
+    watch.give_up(&name("d"));
+    // Membership does not know yet that it is gone.
+    watch.give_up(&name("c"));
+    assert_eq!((watch.silent(1_000), watch.unmet()), (None, BTreeSet::new()));
+    assert!(watch.given_up().contains(&name("b")) && watch.given_up().contains(&name("d")));
+    assert_eq!(look(&mut watch, &without_b, 1, 1_500), [], "nor is it told of as back");
+    let all_gone = [("b", Silent), ("c", Silent), ("e", Here)];
+    assert_eq!(look(&mut watch, &all_gone, 1, 5_000), []);
+    let given_up = watch.given_up();
+    assert_eq!(given_up, ["b", "c", "d"].map(name).into(), "until they are back");
+    look(&mut watch, &[("b", Here), ("c", Silent), ("e", Here)], 1, 6_000);
+    assert_eq!(watch.given_up(), ["c", "d"].map(name).into());
+    assert_eq!(look(&mut watch, &all_gone, 1, 7_000).len(), 1, "then it is missed again");
+}
+
+#[test]
 fn who_was_forgotten_before_its_silence_is_noticed_is_not_missed() {
     let mut watch = SplitWatch::default();
     let mut network = Network {

@@ -53,6 +53,12 @@ impl Unseen {
         &self.unmet
     }
 
+    /// Nobody waits any more for this one.
+    pub(super) fn give_up(&mut self, name: &NodeName) {
+        self.names.remove(name);
+        self.unmet.remove(name);
+    }
+
     /// Nobody waits any more for those who have not shown themselves for so long.
     pub(super) fn forget(&mut self, forget_after_ms: Millis, now: Millis) {
         if now.saturating_sub(self.started) >= forget_after_ms.max(self.patience_ms) {

@@ -146,7 +146,7 @@ impl Session {
         let sent = self.sent_secret(login.secret, login.sealed)?.ok_or_else(|| {
             ClientError::bad_request("the field 'password' (or 'secret') is missing")
         })?;
-        let user = candidate(&directory, login);
+        let user = self.candidate(cx, &directory, login, &sent);
         self.check_stays(login, user.map(Identity::of).as_ref())?;
         let Some(made) = self.guest.made(seq).transpose()? else {
             return self.look_at_secret(cx, seq, (login, user, waited), sent, out);
@@ -257,17 +257,39 @@ impl Session {
         })
     }
 
-    /// Whether users of the method may log in here.
+    /// The user who may be meant. Clients that were told no method log in by the one that the greeting names first, and old ones
+    /// know passwords only: so a secret counts as what it is, by either method, where users of both are served. Of a name that two
+    /// users have, it is the one whose token that is, or else the one with a password.
+    fn candidate<'d>(
+        &self,
+        cx: &Context<'_>,
+        directory: &'d Directory,
+        login: &Login<'_>,
+        sent: &Sent,
+    ) -> Option<&'d User> {
+        let by = |method: &str| {
+            let is_served = method == login.method || self.serves(cx, directory, method);
+            directory.user(method, login.user).filter(|_| is_served)
+        };
+        let by_token = || by(TOKEN).filter(|user| user.secret.is_token(sent));
+        by_token().or_else(|| by(PASSWORD)).or_else(|| by(TOKEN))
+    }
+
+    /// Whether users of a method may log in here.
+    fn serves(&self, cx: &Context<'_>, directory: &Directory, method: &str) -> bool {
+        // Who is logged in, or need not be, may try any.
+        let in_force = directory.login().filter(|_| cx.access.is_stranger());
+        methods::serves(in_force, cx.shared.logins.is_secured(), method)
+    }
+
+    /// Refuses a method of which no users may log in here.
     fn check_method(
         &self,
         cx: &Context<'_>,
         directory: &Directory,
         login: &Login<'_>,
     ) -> Result<(), ClientError> {
-        let is_secured = cx.shared.logins.is_secured();
-        // Who is logged in, or need not be, may try any.
-        let in_force = directory.login().filter(|_| cx.access.is_stranger());
-        if methods::serves(in_force, is_secured, login.method) {
+        if self.serves(cx, directory, login.method) {
             return Ok(());
         }
         let offer = methods::offer(directory, cx.shared.must_log_in(), self.guest.nonce);
@@ -362,13 +384,6 @@ impl Session {
     fn frame(&self, seq: u64, number: u64) -> StreamTag {
         StreamTag { seq, wseq: self.window.map(|_| number) }
     }
-}
-
-/// The user who may be meant: one with a token also logs in as clients that know passwords only do.
-fn candidate<'d>(directory: &'d Directory, login: &Login<'_>) -> Option<&'d User> {
-    let exact = directory.user(login.method, login.user);
-    let by_token = || directory.user(TOKEN, login.user).filter(|_| login.method == PASSWORD);
-    exact.or_else(by_token)
 }
 
 /// What a login of this user is remembered by.

@@ -414,6 +414,8 @@ pub(in crate::server) fn demote_for_list(cx: &Context<'_>, path: &[u8]) {
     let Ok(path) = user_path(method, ident) else { return };
     let Some(entry) = cx.hub.read(|engine| engine.get(path.as_bytes()).cloned()) else { return };
     let record = entry.value().and_then(|value| Record::read(value).ok());
+    // What is no record gives no rights. And a record that cannot be written again, because a role would be one field too many or
+    // make the value too long, has none: its user is none of the admins, with the list and without it.
     let Some(value) = record.and_then(|record| record.before_acl()).and_then(|r| r.write().ok())
     else {
         return;

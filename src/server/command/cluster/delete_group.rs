@@ -119,6 +119,8 @@ impl Session {
             }
             Err(error) => return Err(not_forgotten(&name, error)),
         };
+        // Also one that was never on the list.
+        cx.shared.info.give_up(&name);
         let from = out.len();
         let mut reply = MessageWriter::new(out);
         reply.bool("result", is_changed);

@@ -70,7 +70,7 @@ impl Session {
         if let Some(child) = child {
             walk.begin_behind(&child);
         }
-        self.open_stream(cx, seq, Box::new(TreeSource { walk, style, sight }));
+        self.open_stream(cx, seq, Box::new(TreeSource::new(walk, style, sight, self.cuts_trees)));
         Ok(Then::Continue)
     }
 

@@ -28,10 +28,14 @@ use crate::server::command::access::{check_list_name, demote_for_list, remove_fo
 use crate::server::connections::session::{
     Context, Decoded, NodeNames, Session, WholePath, check_time, not_ready,
 };
+use crate::server::local_client::Apart;
 use crate::server::shards::Sample;
 
 /// This many reads or writes are looked up together, before the room left for answers is checked.
 const LOOKED_UP_AT_ONCE: usize = 16;
+
+/// A value of more bytes is taken [apart](Apart) from its reply.
+const APART_BYTES: usize = 4 << 10;
 
 /// Of a change by a client that may only change what is there, or only make what is not. What is there, it is told if it
 /// may read it.
@@ -71,7 +75,7 @@ impl Session {
     /// Carries out the reads at the start of a batch: looks all up under one shared guard, then
     /// encodes. Returns how many: fewer if there is no room for more, or the policies are others by now.
     pub(in crate::server) fn run_reads(
-        &self,
+        &mut self,
         cx: &Context<'_>,
         batch: &[Decoded<'_>],
         out: &mut Vec<u8>,
@@ -117,6 +121,13 @@ impl Session {
                 }
                 Ok(path) => {
                     cx.shared.shards.note_reads(path.as_bytes(), sample.weight(at));
+                    if let Some(names) = names.as_ref().filter(|_| self.apart.is_wanted())
+                        && let Some(entry) = lookup.long_value(path.as_bytes())
+                    {
+                        self.apart = Apart::Is(entry.clone());
+                        lookup.write_without_value(entry, names, out);
+                        continue;
+                    }
                     lookup.write(Some(lookup.seq), names.as_ref(), tock, out);
                 }
             }
@@ -240,6 +251,19 @@ fn as_write<'a>(message: &'a Decoded<'a>) -> Option<Asked<'a>> {
 }
 
 impl Lookup<'_> {
+    /// The entry that was found, if its value is a long one and is shown as it is.
+    fn long_value(&self, path: &[u8]) -> Option<&Entry> {
+        let long = |entry: &&Entry| entry.value().is_some_and(|value| value.len() > APART_BYTES);
+        self.found.as_ref().filter(long).filter(|_| !is_secret(path))
+    }
+
+    /// Writes the reply to a request, without the value.
+    fn write_without_value(&self, entry: &Entry, names: &NodeNames, out: &mut Vec<u8>) {
+        let mut message = MessageWriter::new(out);
+        names.names().write_chain(entry, self.chain, message.key("chain"));
+        message.tock(entry.tock()).change_time(entry, self.chain).seq(Some(self.seq));
+    }
+
     /// Writes the reply to a request, or a result within a batch's.
     pub(in crate::server::command) fn write(
         &self,

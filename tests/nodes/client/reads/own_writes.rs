@@ -1,5 +1,6 @@
 //! What a client reads that has written itself, where the other nodes lack its write. The nodes are played.
 
+use std::thread;
 use std::time::Duration;
 
 use distkv::client::{Client, ClientConfig, Fate, GetOptions, PutOptions, ReadMode, RetryPolicy};
@@ -126,6 +127,32 @@ fn a_majority_that_lacks_an_own_write_is_not_taken_while_another_node_may_have_i
         assert_eq!(place.read(ReadMode::Freshest).await, "new");
         assert_eq!(place.stale_taken(), 0);
         place.client.close().await;
+    });
+}
+
+/// The node that took the write is away; the others hear of it a moment after they have answered.
+#[test]
+fn a_majority_that_lacks_an_own_write_is_asked_again_while_the_node_that_took_it_is_away() {
+    block_on(async {
+        for is_silent in [true, false] {
+            let place = Place::new(3, config(RetryPolicy::default())).await;
+            place.home.change(|state| state.is_silent = is_silent);
+            let others = place.others.clone();
+            let hearing = thread::spawn(move || {
+                for node in &others {
+                    while node.asked("get_value") == 0 {
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                }
+                for node in &others {
+                    node.change(|state| state.held = Some(("new", 9)));
+                }
+            });
+            assert_eq!(place.read(ReadMode::Freshest).await, "new");
+            assert_eq!(place.stale_taken(), 0);
+            hearing.join().unwrap();
+            place.client.close().await;
+        }
     });
 }
 

@@ -23,6 +23,8 @@ pub(in crate::client) struct State {
     pub(in crate::client) told: Vec<(String, String)>,
     /// Those of them that it says have left.
     pub(in crate::client) left: Vec<&'static str>,
+    /// Those of them that it says are down.
+    pub(in crate::client) down: Vec<&'static str>,
     /// What it holds at each path, and of what time; none: it is not ready.
     pub(in crate::client) held: Option<(&'static str, u64)>,
     /// It holds that for so many more reads; none: for ever.
@@ -192,6 +194,7 @@ impl State {
         let node = |(name, address): &(String, String)| {
             let state = match name {
                 name if self.left.contains(&name.as_str()) => "left",
+                name if self.down.contains(&name.as_str()) => "down",
                 name if *name == self.name => "self",
                 _ => "up",
             };

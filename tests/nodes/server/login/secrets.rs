@@ -9,7 +9,7 @@ use distkv_access::secret::guesses::FREE;
 use super::{
     TEST123, admin, agree, boxed, bytes, guess, key_login, logged_in, login, password, secured,
 };
-use crate::harness::{Node, Value, encode, fields, has, path, text};
+use crate::harness::{Client, Node, Value, encode, fields, has, path, text};
 
 const FAILED: &str = "AuthFailedError('Password hashes do not match', 'joe')";
 
@@ -312,6 +312,51 @@ fn a_token_is_made_by_the_node_told_once_and_used_like_a_password_too() {
     assert_eq!(node.connect().code(login("token", "robot", &token)), "auth_failed");
     let short = map! {"action": "auth_set", "typ": "token", "ident": "r2", "secret": "short"};
     assert_eq!(admin.code(short), "bad_request");
+}
+
+/// Clients that were told no method log in by the one that the node asks for, whatever their user's secret is.
+#[test]
+fn a_password_logs_in_by_either_method_as_a_token_does_where_both_are_served() {
+    let node = secured();
+    let mut admin = admin(&node);
+    admin.ok(password("joe", "test123"));
+    let of_token =
+        |user: &str| map! {"action": "auth_set", "typ": "token", "ident": user, "role": "admin"};
+    admin.ok(of_token("robot"));
+    admin.ok(password("both", "test124"));
+    let token = text(&admin.ok(of_token("both")), "token").to_owned();
+    admin.ok(map! {"action": "set_auth_typ", "typ": "token"});
+    let asked = node.connect().hello["auth"].clone();
+    assert_eq!(asked[0].as_str(), Some("token"));
+    let who = |client: &mut Client| {
+        let told = client.ok(map! {"action": "auth_info"});
+        (text(&told, "method").to_owned(), text(&told, "user").to_owned())
+    };
+    // Nor does anything that was right count as a guess.
+    for _ in 0..=FREE {
+        let mut joe = logged_in(&node, "token", "joe", "test123");
+        assert_eq!(who(&mut joe), ("password".to_owned(), "joe".to_owned()));
+        assert_eq!(joe.stream(login("token", "joe", "test123")), []);
+    }
+    // Of a name that two users have, the secret says which one it is.
+    for (secret, method) in [("test124", "password"), (&*token, "token")] {
+        for by in ["token", "password"] {
+            let mut client = logged_in(&node, by, "both", secret);
+            assert_eq!(who(&mut client), (method.to_owned(), "both".to_owned()), "{by}");
+        }
+    }
+    assert_eq!(node.connect().code(login("token", "joe", "wrong")), "auth_failed");
+    assert_eq!(node.connect().code(login("token", "nobody", "test123")), "auth_failed");
+
+    // An open node lets in by the method in force, and a password is no token.
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    client.ok(password("joe", "test123"));
+    client.ok(of_token("robot"));
+    client.ok(map! {"action": "set_auth_typ", "typ": "token"});
+    for by in ["token", "password"] {
+        assert_eq!(node.connect().code(login(by, "joe", "test123")), "auth_failed", "{by}");
+    }
 }
 
 /// What the data has because it was loaded: clients cannot store it.

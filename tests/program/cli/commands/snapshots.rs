@@ -101,7 +101,7 @@ fn an_old_snapshot_adds_what_is_missing_and_nothing_else() {
     }
     // What nobody here had.
     let text = ok(&n2, &["snapshot", "restore", &there]);
-    assert!(text.contains("there.dkv: ") && text.contains("2 were missing"), "{text}");
+    assert!(text.contains("there.dkv: ") && text.contains("2 were taken in"), "{text}");
     for node in network {
         wait_until("all have what was missing", || {
             (values(node) == ["away=2", "newer=2", "only-there=1"]).then_some(())

@@ -120,6 +120,25 @@ fn what_would_be_undone_is_shown_with_the_beginning_of_long_values_and_told_whol
 }
 
 #[test]
+fn what_would_be_undone_is_shown_where_it_differs() {
+    let folder = tempfile::tempdir().unwrap();
+    let network = format!("undo-late-{}", std::process::id());
+    let n1 = with_data("n1", &network, folder.path());
+    let value = |end: &str| format!("\"{}{end}\"", "v".repeat(1_000));
+    import(&n1, &format!("{{\"path\": \"a\", \"value\": {}}}\n", value("before")));
+    let then = moment();
+    ok(&n1, &["set", "a", &value("after")]);
+    let undo = ["undo", "--below", ":", "--at", &then, "--dry-run"];
+    let begin = String::from("…") + &"v".repeat(20);
+    let kept = ok(&n1, &undo);
+    let expected = format!("kept a  {begin}after\" (was {begin}before\")");
+    assert!(kept.lines().any(|line| line == expected), "{kept}");
+    let restored = ok(&n1, &[&undo[..], &["--overwrite"]].concat());
+    let expected = format!("~ a  {begin}after\" -> {begin}before\"");
+    assert!(restored.lines().any(|line| line == expected), "{restored}");
+}
+
+#[test]
 fn what_was_deleted_comes_back_though_nobody_reads_what_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let network = format!("undo-unread-{}", std::process::id());

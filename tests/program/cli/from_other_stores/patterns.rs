@@ -27,9 +27,9 @@ fn a_watch_of_what_looks_like_a_pattern_says_once_that_it_is_none_and_what_to_wa
     let node = NodeProcess::run("n1");
     ok(&node, &["set", "app.x", "1"]);
     for (path, instead) in [
-        ("app*", "watch app --connect"),
+        ("app*", "watch : --connect"),
         ("site.lamp.*", "watch site.lamp --connect"),
-        ("site.l?.x", "watch site.l --connect"),
+        ("site.l?.x", "watch site --connect"),
         ("?", "watch : --connect"),
     ] {
         let said = watched(&node, path, &[]);
@@ -55,7 +55,7 @@ fn a_watch_at_several_nodes_says_so_too() {
     let connect = format!("{0},{0}", node.client);
     let said = watched(&node, "app*", &["--connect", &connect]);
     let [said] = &said[..] else { panic!("{said:?}") };
-    assert!(said.contains(NO_PATTERNS) && said.contains("`distkv-node watch app "), "{said}");
+    assert!(said.contains(NO_PATTERNS) && said.contains("`distkv-node watch : "), "{said}");
     assert!(watched(&node, "app*", &["--connect", &connect]).is_empty());
 }
 

@@ -14,7 +14,7 @@ fn a_restore_says_what_it_has_not_set_back_and_how_that_is_done() {
     ok(&node, &["snapshot", "save", "--to", &old]);
     let unchanged = ok(&node, &["snapshot", "restore", &old]);
     assert!(
-        unchanged.ends_with("it's old.dkv: 3 entries, of which 0 were missing\n"),
+        unchanged.ends_with("it's old.dkv: 3 entries, of which 0 were taken in\n"),
         "{unchanged}"
     );
 
@@ -49,4 +49,17 @@ fn a_restore_says_what_it_has_not_set_back_and_how_that_is_done() {
     assert_eq!(ok(&node, &["tree"]), "site.a  1\nsite.b  1\nsite.c  1\n");
     let all = ok(&node, &["snapshot", "restore", &old]);
     assert!(!all.contains("is kept") && !all.contains("are kept"), "{all}");
+}
+
+#[test]
+fn an_edited_line_replaces_what_is_there_and_is_not_said_to_have_been_missing() {
+    let node = NodeProcess::run("n1");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("edited.jsonl");
+    ok(&node, &["set", "a", "1"]);
+    let lines = ok(&node, &["snapshot", "save", "--to", "-", "--format", "jsonl"]);
+    std::fs::write(&file, lines.replace(r#""value":1"#, r#""value":2"#)).unwrap();
+    let told = ok(&node, &["snapshot", "restore", file.to_str().unwrap()]);
+    assert!(told.contains("1 entry, of which 1 was taken in"), "{told}");
+    assert_eq!(ok(&node, &["tree"]), "a  2\n");
 }

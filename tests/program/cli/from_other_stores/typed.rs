@@ -79,6 +79,33 @@ fn an_option_of_another_store_is_answered_with_what_there_is() {
     }
 }
 
+/// Several keys, or a key in several words.
+#[test]
+fn a_second_word_where_one_path_is_wanted_is_answered_with_how_paths_are_written() {
+    for (typed, meant) in [
+        ("get a b", Some("'a.b'")),
+        ("del a b", Some("'a.b'")),
+        ("del a b c", Some("'a.b.c'")),
+        ("get site:1 :t lamp", Some("'site:1:t.lamp'")),
+        ("ls a b", Some("'a.b'")),
+        ("tree a b", Some("'a.b'")),
+        ("watch a b", Some("'a.b'")),
+        ("history a b", Some("'a.b'")),
+        ("get --timeout 1s a b --raw", Some("'a.b'")),
+        ("get a --timeout 1s b", None),
+        ("get a a..b", None),
+    ] {
+        let said = refused(typed);
+        let tip = said.lines().find(|line| line.starts_with("  tip: ")).unwrap_or_default();
+        assert!(tip.contains("joined by dots"), "{typed}: {said}");
+        assert!(tip.ends_with(meant.unwrap_or("'a.b'")), "{typed}: {said}");
+    }
+    // Those take something else there, or nothing.
+    for typed in ["set a b c", "send a b c", "cp a b c", "status a", "user show a b"] {
+        assert!(!refused(typed).contains("dots"), "{typed}");
+    }
+}
+
 #[test]
 fn a_command_of_another_store_is_answered_with_what_there_is() {
     for (typed, expected) in [

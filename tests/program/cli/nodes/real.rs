@@ -515,6 +515,22 @@ fn a_delete_member_that_is_gone_is_missed_and_forgotten() {
 }
 
 #[test]
+fn a_member_that_is_not_in_the_delete_group_is_not_missed_from_the_moment_on_in_which_it_is_forgotten()
+ {
+    let [_n1, n2, mut n3] = three();
+    let missed = || {
+        let status: Json = serde_json::from_str(&ok(&n2, &["status", "--json"])).unwrap();
+        let warnings = status["warnings"].to_string();
+        (status["silent"] != Json::Null, warnings.contains("n3"))
+    };
+    n3.kill();
+    wait_until("n3 is missed", || (missed() == (true, true)).then_some(()));
+    let told = ok(&n2, &["members", "forget", "n3"]);
+    assert_eq!(told, "n3: not in the Delete group, so there is nothing to forget\n");
+    assert_eq!(missed(), (false, false));
+}
+
+#[test]
 fn a_read_only_node_refuses_writes_and_gives_reads() {
     let arguments = [&["run", "--init", "{\"site\": \"main\"}"][..], &ANY].concat();
     let first = NodeProcess::start("n1", &arguments);

@@ -76,7 +76,7 @@ fn users_are_not_imported_and_the_refusal_says_what_to_do() {
     machine.ok(&["snapshot", "save", "--to", &saved, "--format", "jsonl"]);
     let said = machine.refused(&["import", &saved]);
     assert!(said.contains("leave out the lines below :n.auth, or take in the whole"), "{said}");
-    assert!(machine.ok(&["snapshot", "restore", &saved]).contains("0 were missing"));
+    assert!(machine.ok(&["snapshot", "restore", &saved]).contains("0 were taken in"));
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_network_that_asks_for_logins_takes_its_own_backup_and_none_that_asks_otherw
         .into();
     for file in &backups {
         let told = with(&as_boss, &["snapshot", "restore", file]);
-        assert!(told.contains("0 were missing") && !told.contains("logins are on"), "{told}");
+        assert!(told.contains("0 were taken in") && !told.contains("logins are on"), "{told}");
     }
     // They would log in by password again.
     let token = ["--method", "token", "--new-secret-file", &robot];
@@ -432,6 +432,7 @@ fn users_of_another_network_come_into_its_directory_only_if_that_is_meant() {
         put.extend(["--into", &into, "--any-network"]);
         let told = done(&put);
         assert!(told.contains("left out (1 user and 1 access list)"), "{told}");
+        assert!(!told.contains("--key"), "{told}");
         assert_eq!(paths(&into), ["a", "b"]);
         put.push("--with-auth");
         let told = done(&put);
@@ -442,6 +443,7 @@ fn users_of_another_network_come_into_its_directory_only_if_that_is_meant() {
     let moved = machine.path("moved");
     let told = done(&["snapshot", "restore", &saved, "--into", &moved, "--network", "next"]);
     assert!(told.contains("1 user and 1 access list are in it"), "{told}");
+    assert!(told.ends_with("--network next; if the network has a key, add --key FILE\n"), "{told}");
     assert_eq!(paths(&moved).len(), 3);
 }
 

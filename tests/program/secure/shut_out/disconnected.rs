@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use distkv::client::{Access, Connection, Fields, HostPort, Options};
 use distkv::rt;
@@ -213,6 +214,28 @@ fn who_has_a_stolen_ticket_is_out_everywhere_with_one_command_and_others_log_in_
         };
         wait_until("the audit log tells", || lines().lines().any(is_told).then_some(()));
     }
+}
+
+/// `--disconnect` ends the connections before the new ticket is in its file, so a watch that connects again looks for it for a
+/// second, as every client whose ticket a node had taken.
+#[test]
+fn a_watch_whose_connection_is_ended_waits_for_another_ticket_in_its_file() {
+    let place = Place::start();
+    place.as_admin(&["set", "site.lamp", "\"first\""]);
+    let mut watch = Watch::start(&format!("@{}", place.file));
+    watch.sees("first");
+    // Once more: it has connected again by then.
+    for n in 0..2 {
+        place.as_admin(&["user", "disconnect", "joe"]);
+        place.as_admin(&["set", "site.lamp", &format!("\"after {n}\"")]);
+        watch.sees(&format!("after {n}"));
+    }
+    let began = Instant::now();
+    // The new secret never comes into the file.
+    place.as_admin(&["user", "token", "joe", "--disconnect"]);
+    let ended = wait_until("the watch ends", || watch.child.try_wait().unwrap());
+    let took = began.elapsed();
+    assert!(ended.code() == Some(3) && took >= Duration::from_secs(1), "{ended} after {took:?}");
 }
 
 #[test]

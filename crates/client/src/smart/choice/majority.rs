@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 
 use super::call::final_error;
@@ -35,9 +36,21 @@ struct MajorityRead<'a> {
     answered: BTreeSet<String>,
     /// Those that have refused it for good: they would again.
     refused: BTreeSet<String>,
+    /// Those that have been asked, and have not answered yet.
+    open: BTreeSet<String>,
+    /// The tock of the own write that is looked for; none: there is none.
+    sought: Option<u64>,
     /// Whether one of the answers has what this client wrote, or something newer.
     has_own: bool,
+    /// Since when that has been missed.
+    missed_since: Option<Millis>,
 }
+
+/// A node, the round in which it was asked, and its answer.
+type Answer = (Target, u32, Result<(Entry, NodeIdentity), Failed>);
+
+/// Questions that have no answer yet, over all rounds: at most one to each node.
+type Asking<'a> = FuturesUnordered<BoxFuture<'a, Answer>>;
 
 /// How nodes have failed in one round.
 #[derive(Default)]
@@ -48,19 +61,21 @@ struct Failures {
 }
 
 impl MajorityRead<'_> {
-    /// The nodes to ask next: those that have not answered; if all have, which means that all lack the own write, all again.
+    /// The nodes to ask next: those that have not answered; once a majority has, which means that it lacks the own
+    /// write, the others as well, since they may have heard of it meanwhile.
     ///
     /// One that has left is not asked: it would be dialled by each read, in vain, and avoided for a while when it is back.
-    fn asked(&self, routing: &Routing) -> Vec<Target> {
-        let is_member = |target: &&Target| {
-            counts(routing, &target.name) && !self.refused.contains(&target.name)
+    fn asked(&self, routing: &Routing, needed: usize) -> Vec<Target> {
+        let is_free = |target: &&Target| {
+            let name = &target.name;
+            counts(routing, name) && !self.refused.contains(name) && !self.open.contains(name)
         };
-        let members = || routing.targets.iter().filter(is_member);
-        let open: Vec<Target> =
-            members().filter(|target| !self.answered.contains(&target.name)).cloned().collect();
-        match open.is_empty() {
-            true => members().cloned().collect(),
-            false => open,
+        let free = || routing.targets.iter().filter(is_free);
+        let unheard: Vec<Target> =
+            free().filter(|target| !self.answered.contains(&target.name)).cloned().collect();
+        match unheard.is_empty() || self.answered.len() >= needed {
+            true => free().cloned().collect(),
+            false => unheard,
         }
     }
 }
@@ -79,13 +94,17 @@ impl Inner {
     ) -> Result<Entry, CallError> {
         let _open = self.open_call()?;
         let mut observed = self.config.observer.begin("get_value");
+        let sought = self.own_writes.tock(path);
         let mut read = MajorityRead {
             path,
             attempt: 0,
             newest: None,
             answered: BTreeSet::new(),
             refused: BTreeSet::new(),
-            has_own: !self.own_writes.knows(path),
+            open: BTreeSet::new(),
+            sought,
+            has_own: sought.is_none(),
+            missed_since: None,
         };
         let result = self.ask_majority(&mut read, deadline, &mut observed).await;
         if let Some(observed) = observed {
@@ -104,6 +123,7 @@ impl Inner {
         let started = rt::now();
         let elapsed = || Duration::from_millis(rt::now().saturating_sub(started));
         self.counts.call();
+        let mut asking = Asking::new();
         loop {
             read.attempt = read.attempt.saturating_add(1);
             let attempt = read.attempt;
@@ -117,29 +137,43 @@ impl Inner {
             let nodes = routing.view.nodes.iter().filter(|node| node.counts()).count();
             let needed = nodes / 2 + 1;
             read.answered.retain(|name| counts(&routing, name));
-            let asked = read.asked(&routing);
+            let asked = read.asked(&routing, needed);
             let left = policy.total_deadline.saturating_sub(elapsed());
             let times = (policy.time_for_try(elapsed()).unwrap_or_default(), left);
-            let Failures { refusal, refusals } =
-                self.ask_all(&asked, read, needed, times, observed).await;
+            if let Some(observed) = observed {
+                asked.iter().for_each(|target| observed.on_try(&target.name, attempt));
+            }
+            for target in &asked {
+                read.open.insert(target.name.clone());
+                asking.push(self.ask_one(target.clone(), attempt, read.path, times).boxed());
+            }
+            let mut failures = Failures::default();
+            while read.answered.len() < needed {
+                let Some(answer) = asking.next().await else { break };
+                self.take_answer(read, &routing, answer, &mut failures, observed);
+            }
+            let Failures { refusal, refusals } = failures;
             let at = At { node: None, attempts: attempt, fate: Fate::NotDone };
-            if read.answered.len() >= needed
-                && let Some(entry) = read.newest.take()
-            {
-                // Another read may have given it up.
-                if read.has_own || !self.own_writes.knows(read.path) {
-                    return Ok(entry);
-                }
-                let missed_since = self.missed_since(read.path);
-                let time = self.patience(missed_since);
-                let class = ErrorClass::Unavailable;
-                let (idempotency, random) = (Idempotency::Read, rt::random_u64());
-                match policy.decide(class, attempt, elapsed(), idempotency, random) {
-                    Decision::RetryAfter { delay, .. } if !time.is_zero() => {
-                        read.newest = Some(entry);
-                        self.pause(delay.min(time)).await;
+            if read.answered.len() >= needed && read.newest.is_some() {
+                let pause = match policy.decide(
+                    ErrorClass::Unavailable,
+                    attempt,
+                    elapsed(),
+                    Idempotency::Read,
+                    rt::random_u64(),
+                ) {
+                    Decision::RetryAfter { delay, .. } => Some(delay),
+                    Decision::GiveUp(_) => None,
+                };
+                let left = policy.total_deadline.saturating_sub(elapsed());
+                let asks_again = !self.is_found(read)
+                    && self.listen(read, &routing, &mut asking, (pause, left), observed).await;
+                match read.newest.take() {
+                    Some(entry) if self.is_found(read) => return Ok(entry),
+                    Some(entry) if !asks_again => {
+                        return Ok(self.take_stale(read.path, entry, self.missed_since(read)));
                     }
-                    _ => return Ok(self.take_stale(read.path, entry, missed_since)),
+                    newest => read.newest = newest,
                 }
                 if self.pool.is_closed() {
                     return Err(CallError::Closed(at));
@@ -176,80 +210,107 @@ impl Inner {
         }
     }
 
-    /// One round: asks these nodes at once, until enough of all nodes have answered. `times`: as of [`Self::ask_one`].
-    async fn ask_all(
+    /// Whether an answer has the own write, or nobody looks for it any more.
+    fn is_found(&self, read: &MajorityRead<'_>) -> bool {
+        read.has_own || !self.own_writes.knows(read.path)
+    }
+
+    /// Pauses before nodes are asked again, since a majority lacks the own write; those that were asked may answer
+    /// meanwhile. Whether there is time for another round. `pause`: none if there is to be no other round; then the
+    /// answers of those that were asked are all that is waited for. `left`: how much time the read has.
+    async fn listen(
         &self,
-        asked: &[Target],
         read: &mut MajorityRead<'_>,
-        needed: usize,
-        times: (Duration, Duration),
+        routing: &Routing,
+        asking: &mut Asking<'_>,
+        (pause, left): (Option<Duration>, Duration),
         observed: &mut Option<Observed<'_>>,
-    ) -> Failures {
-        let (path, attempt) = (read.path, read.attempt);
-        if let Some(observed) = observed {
-            asked.iter().for_each(|target| observed.on_try(&target.name, attempt));
+    ) -> bool {
+        let time = self.patience(self.missed_since(read)).min(left);
+        let wait = pause.map_or(time, |pause| pause.min(time));
+        let wait_us = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
+        let ends_us = rt::now_us().saturating_add(wait_us);
+        let left = || Duration::from_micros(ends_us.saturating_sub(rt::now_us()));
+        while !asking.is_empty() && !left().is_zero() {
+            let Some(answer) = rt::timeout(left(), asking.next()).await.flatten() else { break };
+            self.take_answer(read, routing, answer, &mut Failures::default(), observed);
+            if read.has_own {
+                return false;
+            }
         }
-        let asking = asked.iter().map(|target| self.ask_one(target, path, times));
-        let mut answers: FuturesUnordered<_> = asking.collect();
-        let mut failures = Failures::default();
-        loop {
-            let next = if read.answered.len() < needed {
-                answers.next().await
-            } else if read.has_own {
-                break;
-            } else {
-                // More are waited for only because this client knows that there is something newer, and not for long.
-                let time = self.patience(self.missed_since(path));
-                rt::timeout(time, answers.next()).await.flatten()
-            };
-            let Some((target, answer)) = next else { break };
-            self.counts.on_try(attempt, false);
-            match answer {
-                Ok((entry, node)) => {
-                    read.answered.insert(target.name.clone());
-                    read.has_own |= self.judge(path, &entry, &node) == Freshness::Enough;
-                    read.newest = Some(newer_of(read.newest.take(), entry));
+        if pause.is_none() || time.is_zero() {
+            return false;
+        }
+        self.pause(left()).await;
+        true
+    }
+
+    /// What one node has answered.
+    fn take_answer(
+        &self,
+        read: &mut MajorityRead<'_>,
+        routing: &Routing,
+        (target, attempt, answer): Answer,
+        failures: &mut Failures,
+        observed: &mut Option<Observed<'_>>,
+    ) {
+        self.counts.on_try(attempt, false);
+        read.open.remove(&target.name);
+        match answer {
+            // It has left meanwhile.
+            Ok(_) if !counts(routing, &target.name) => {}
+            Ok((entry, node)) => {
+                match self.judge(read.path, read.sought, &entry, &node) {
+                    Freshness::Enough => read.has_own = true,
+                    // One that finds it gives the others no more time.
+                    Freshness::Stale(since) => {
+                        read.missed_since =
+                            Some(read.missed_since.map_or(since, |before| before.min(since)));
+                    }
                 }
-                Err(Failed { error, class, .. }) => {
-                    self.counts.on_failure(class);
-                    if let Some(observed) = observed {
-                        observed.on_failure(&target.name, attempt, class, &error);
-                    }
-                    failures.refusals.on_failed(target, &error, class);
-                    if class == ErrorClass::Final {
-                        read.refused.insert(target.name.clone());
-                        failures.refusal.get_or_insert((target.name.clone(), error));
-                    }
+                read.answered.insert(target.name);
+                read.newest = Some(newer_of(read.newest.take(), entry));
+            }
+            Err(Failed { error, class, .. }) => {
+                self.counts.on_failure(class);
+                if let Some(observed) = observed {
+                    observed.on_failure(&target.name, attempt, class, &error);
+                }
+                failures.refusals.on_failed(&target, &error, class);
+                if class == ErrorClass::Final {
+                    read.refused.insert(target.name.clone());
+                    failures.refusal.get_or_insert((target.name, error));
                 }
             }
         }
-        failures
     }
 
-    /// Since when an own write is missed; since now, if another read has just found it.
-    fn missed_since(&self, path: &Path) -> Millis {
-        self.own_writes.missed_since(path).unwrap_or_else(rt::now)
+    /// Since when the own write is missed.
+    fn missed_since(&self, read: &MajorityRead<'_>) -> Millis {
+        read.missed_since.unwrap_or_else(rt::now)
     }
 
     /// One node's answer. `longest`: for one that is arriving when the patience is over.
-    async fn ask_one<'t>(
+    async fn ask_one(
         &self,
-        target: &'t Target,
+        target: Target,
+        attempt: u32,
         path: &Path,
         (patience, longest): (Duration, Duration),
-    ) -> (&'t Target, Result<(Entry, NodeIdentity), Failed>) {
+    ) -> Answer {
         let mut fields = Fields::at(path);
         fields.u64("nchain", 1).bool("with_time", true);
-        let (started_us, bytes) = (rt::now_us(), fields.byte_len());
+        let (started_us, bytes, name) = (rt::now_us(), fields.byte_len(), &target.name);
         let time = TryTime { started_us, patience, longest, bytes, counts_for: None };
         let ask = |this: Try| {
             let fields = &fields;
             async move {
                 let reply = this.request("get_value", fields).await?;
-                entry::entry_of(&reply, &target.name)
+                entry::entry_of(&reply, name)
             }
         };
-        let answer = self.try_at(target, Use::Call, time, &ask).await;
-        (target, answer.map(|(entry, used)| (entry, used.identity().clone())))
+        let answer = self.try_at(&target, Use::Call, time, &ask).await;
+        let answer = answer.map(|(entry, used)| (entry, used.identity().clone()));
+        (target, attempt, answer)
     }
 }

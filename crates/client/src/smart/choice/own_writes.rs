@@ -6,6 +6,10 @@
 //! another node's answer must have at least that tock at the path; otherwise it is stale, and
 //! another node is asked, for a short while. If the node that took a write is gone before another
 //! node has received it, the write may be lost: so after that while the available answer counts.
+//!
+//! A third one is about writes with a condition: which node the last answer about a path came from, where that node
+//! is not live. It is cut off from the node that tells which ones are, and clients reach it. What it has, the others may
+//! not have heard of, and so would refuse each change of it until the split is over.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +28,8 @@ pub(in crate::smart) struct OwnWrites {
     max: usize,
     /// Something was written or changed. Many clients only read.
     is_used: AtomicBool,
+    /// The third table has something. It rarely does.
+    has_apart: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -36,6 +42,8 @@ struct State {
     /// `max`.
     order: VecDeque<(Path, u64)>,
     turn: u64,
+    /// By path the name of the node that is not live. Invariant: at most `max`.
+    apart: HashMap<Path, String>,
 }
 
 /// The last own write of a path.
@@ -69,7 +77,8 @@ impl State {
 
 impl OwnWrites {
     pub(in crate::smart) fn new(max: usize) -> OwnWrites {
-        OwnWrites { max, is_used: AtomicBool::new(false), state: Mutex::default() }
+        let (is_used, has_apart) = (AtomicBool::new(false), AtomicBool::new(false));
+        OwnWrites { max, is_used, has_apart, state: Mutex::default() }
     }
 
     fn is_used(&self) -> bool {
@@ -132,14 +141,18 @@ impl OwnWrites {
     }
 
     /// Since when the last own write of a path has been looked for; none: not at all, or the last answer had it.
-    pub(in crate::smart) fn missed_since(&self, path: &Path) -> Option<Millis> {
+    #[cfg(test)]
+    fn missed_since(&self, path: &Path) -> Option<Millis> {
         self.state.lock().tocks.get(path)?.missed_since
     }
 
-    /// Whether an answer is good enough: `tock` is that of the entry, none if the node has none.
+    /// Whether an answer is good enough for a read that looks for the own write with the tock `sought`: the last one
+    /// that was acknowledged before the read began. Of what is written meanwhile, each answer may lack some, so a read
+    /// that looked for that as well might never end. `tock` is that of the entry, none if the node has none.
     pub(super) fn judge(
         &self,
         path: &Path,
+        sought: Option<u64>,
         tock: Option<u64>,
         node: &NodeIdentity,
         now: Millis,
@@ -149,21 +162,55 @@ impl OwnWrites {
             return Freshness::Enough;
         }
         let State { homes, tocks, .. } = &mut *state;
-        let Some(own) = tocks.get_mut(path) else { return Freshness::Enough };
+        let (Some(own), Some(sought)) = (tocks.get_mut(path), sought) else {
+            return Freshness::Enough;
+        };
         let home = homes.get(&shard_of(path));
         // Another one may have made it before this one became the home.
         let has_made_it = node.incarnation.is_some()
             && home.is_some_and(|(home, since)| home == node && *since <= own.turn);
         let is_there = match tock {
-            Some(tock) => tock >= own.tock,
+            Some(tock) => tock >= sought,
             // It was deleted and purged since.
             None => has_made_it,
         };
         if is_there {
-            own.missed_since = None;
+            if own.tock == sought {
+                own.missed_since = None;
+            }
             return Freshness::Enough;
         }
         Freshness::Stale(*own.missed_since.get_or_insert(now))
+    }
+
+    /// Whether any path has an answer of a node that is not live.
+    pub(in crate::smart) fn has_apart(&self) -> bool {
+        self.has_apart.load(Ordering::Acquire)
+    }
+
+    /// An answer about a path counts: of this node, which is not live, or of a live one.
+    pub(in crate::smart) fn on_answer(&self, path: &Path, apart: Option<&str>) {
+        let mut state = self.state.lock();
+        match apart {
+            Some(_) if self.max == 0 => {}
+            Some(name) => {
+                if state.apart.len() >= self.max && !state.apart.contains_key(path) {
+                    // Nothing is lost but a try: who is refused reads again.
+                    state.apart.clear();
+                }
+                state.apart.insert(path.clone(), name.to_owned());
+            }
+            None => drop(state.apart.remove(path)),
+        }
+        self.has_apart.store(!state.apart.is_empty(), Ordering::Release);
+    }
+
+    /// The node that the last answer about a path came from, if it was not live then.
+    pub(in crate::smart) fn apart(&self, path: &Path) -> Option<String> {
+        if !self.has_apart() {
+            return None;
+        }
+        self.state.lock().apart.get(path).cloned()
     }
 
     /// The write that has been looked for since then is nowhere to be found: it is not looked for again.
@@ -183,22 +230,33 @@ mod tests {
         NodeIdentity { name: name.into(), incarnation: Some(incarnation) }
     }
 
+    /// For a read that begins now.
+    fn judge(
+        own: &OwnWrites,
+        path: &Path,
+        tock: Option<u64>,
+        node: &NodeIdentity,
+        now: Millis,
+    ) -> Freshness {
+        own.judge(path, own.tock(path), tock, node, now)
+    }
+
     #[test]
     fn an_older_answer_from_elsewhere_is_stale() {
         let (own, path) = (OwnWrites::new(10), "a.b".parse().unwrap());
-        assert_eq!(own.judge(&path, None, &node("n1", 1), 0), Freshness::Enough);
+        assert_eq!(judge(&own, &path, None, &node("n1", 1), 0), Freshness::Enough);
         own.on_written(&path, 7, &node("n1", 1));
         assert_eq!(own.home(shard_of(&path)), Some(node("n1", 1)));
-        assert_eq!(own.judge(&path, Some(6), &node("n2", 1), 0), Freshness::Stale(0));
-        assert_eq!(own.judge(&path, None, &node("n2", 1), 0), Freshness::Stale(0));
-        assert_eq!(own.judge(&path, Some(7), &node("n2", 1), 0), Freshness::Enough);
-        assert_eq!(own.judge(&path, None, &node("n1", 1), 0), Freshness::Enough);
+        assert_eq!(judge(&own, &path, Some(6), &node("n2", 1), 0), Freshness::Stale(0));
+        assert_eq!(judge(&own, &path, None, &node("n2", 1), 0), Freshness::Stale(0));
+        assert_eq!(judge(&own, &path, Some(7), &node("n2", 1), 0), Freshness::Enough);
+        assert_eq!(judge(&own, &path, None, &node("n1", 1), 0), Freshness::Enough);
         // Another life of it is another node.
-        assert_eq!(own.judge(&path, None, &node("n1", 2), 0), Freshness::Stale(0));
+        assert_eq!(judge(&own, &path, None, &node("n1", 2), 0), Freshness::Stale(0));
         own.give_up(&path, 5);
         assert!(own.knows(&path), "another write");
         own.give_up(&path, 0);
-        assert_eq!(own.judge(&path, None, &node("n2", 1), 0), Freshness::Enough);
+        assert_eq!(judge(&own, &path, None, &node("n2", 1), 0), Freshness::Enough);
     }
 
     #[test]
@@ -208,17 +266,17 @@ mod tests {
         let (first, second): (Path, Path) = ("a.b".parse().unwrap(), "a.c".parse().unwrap());
         own.on_written(&first, 7, &node("n2", 1));
         own.on_written(&second, 8, &node("n1", 1));
-        assert_eq!(own.judge(&second, None, &node("n1", 1), 0), Freshness::Enough);
+        assert_eq!(judge(&own, &second, None, &node("n1", 1), 0), Freshness::Enough);
         assert_eq!(
-            own.judge(&first, None, &node("n1", 1), 0),
+            judge(&own, &first, None, &node("n1", 1), 0),
             Freshness::Stale(0),
             "it may be on its way"
         );
         // An older one, of which it is heard later.
         own.on_written(&first, 6, &node("n1", 1));
-        assert_eq!(own.judge(&first, None, &node("n1", 1), 0), Freshness::Stale(0));
+        assert_eq!(judge(&own, &first, None, &node("n1", 1), 0), Freshness::Stale(0));
         own.on_written(&first, 9, &node("n1", 1));
-        assert_eq!(own.judge(&first, None, &node("n1", 1), 0), Freshness::Enough);
+        assert_eq!(judge(&own, &first, None, &node("n1", 1), 0), Freshness::Enough);
     }
 
     /// However short the single reads are.
@@ -228,14 +286,28 @@ mod tests {
         let (home, other) = (node("n1", 1), node("n2", 1));
         own.on_written(&path, 7, &home);
         assert_eq!(own.missed_since(&path), None);
-        assert_eq!(own.judge(&path, Some(6), &other, 100), Freshness::Stale(100));
-        assert_eq!(own.judge(&path, None, &other, 900), Freshness::Stale(100));
+        assert_eq!(judge(&own, &path, Some(6), &other, 100), Freshness::Stale(100));
+        assert_eq!(judge(&own, &path, None, &other, 900), Freshness::Stale(100));
         assert_eq!(own.missed_since(&path), Some(100));
         // An answer that has it, or another write, begins anew.
-        assert_eq!(own.judge(&path, Some(7), &home, 950), Freshness::Enough);
-        assert_eq!(own.judge(&path, Some(6), &other, 1_000), Freshness::Stale(1_000));
+        assert_eq!(judge(&own, &path, Some(7), &home, 950), Freshness::Enough);
+        assert_eq!(judge(&own, &path, Some(6), &other, 1_000), Freshness::Stale(1_000));
         own.on_written(&path, 8, &home);
-        assert_eq!(own.judge(&path, Some(7), &other, 3_000), Freshness::Stale(3_000));
+        assert_eq!(judge(&own, &path, Some(7), &other, 3_000), Freshness::Stale(3_000));
+    }
+
+    #[test]
+    fn a_read_looks_for_what_was_acknowledged_before_it_began() {
+        let (own, path) = (OwnWrites::new(10), "a".parse().unwrap());
+        let (home, other) = (node("n1", 1), node("n2", 1));
+        own.on_written(&path, 7, &home);
+        let sought = own.tock(&path);
+        own.on_written(&path, 9, &home);
+        assert_eq!(judge(&own, &path, Some(8), &other, 100), Freshness::Stale(100));
+        assert_eq!(own.judge(&path, sought, Some(8), &other, 200), Freshness::Enough);
+        assert_eq!(own.missed_since(&path), Some(100), "that is no answer that has the last one");
+        assert_eq!(own.judge(&path, sought, Some(6), &other, 300), Freshness::Stale(100));
+        assert_eq!(own.judge(&path, None, Some(6), &other, 300), Freshness::Enough);
     }
 
     #[test]
@@ -243,7 +315,26 @@ mod tests {
         let (own, path) = (OwnWrites::new(10), "a".parse().unwrap());
         own.on_written(&path, 9, &node("n1", 1));
         own.on_written(&path, 8, &node("n1", 1));
-        assert_eq!(own.judge(&path, Some(8), &node("n2", 1), 0), Freshness::Stale(0));
+        assert_eq!(judge(&own, &path, Some(8), &node("n2", 1), 0), Freshness::Stale(0));
+    }
+
+    #[test]
+    fn the_node_of_the_last_answer_is_remembered_while_it_is_not_live() {
+        let own = OwnWrites::new(2);
+        let paths: Vec<Path> = ["a", "b", "c"].map(|text| text.parse().unwrap()).to_vec();
+        assert_eq!(own.apart(&paths[0]), None);
+        own.on_answer(&paths[0], Some("n1"));
+        own.on_answer(&paths[1], Some("n2"));
+        own.on_answer(&paths[0], Some("n3"));
+        assert_eq!(own.apart(&paths[0]).as_deref(), Some("n3"));
+        own.on_answer(&paths[0], None);
+        assert_eq!((own.apart(&paths[0]), own.has_apart()), (None, true));
+        own.on_answer(&paths[1], None);
+        assert!(!own.has_apart());
+        for path in &paths {
+            own.on_answer(path, Some("n1"));
+        }
+        assert!(own.state.lock().apart.len() <= 2);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::model::ids::Millis;
 use crate::model::path::Path;
 use crate::model::shard::shard_of;
 use crate::pool::NodeIdentity;
+use crate::retry::deviations::{Rule, is_broken};
 use crate::router::Router;
 use crate::rt;
 use crate::smart::error::CallError;
@@ -37,16 +38,33 @@ impl Inner {
         options: GetOptions,
     ) -> Result<Entry, CallError> {
         let deadline = options.deadline;
-        match options.read_mode.unwrap_or(self.config.read_mode) {
-            ReadMode::Preferred => self.read_preferred(request, deadline).await,
+        let entry = match options.read_mode.unwrap_or(self.config.read_mode) {
+            ReadMode::Preferred => self.read_preferred(request, deadline).await?,
             ReadMode::Any => {
                 let first = self.any_live();
                 let plan = Plan::read("get_value", shard_of(request.path));
                 let plan = Plan { first: first.as_deref(), deadline, ..plan };
-                Ok(self.read_once(request, plan).await?.value)
+                self.read_once(request, plan).await?.value
             }
-            ReadMode::Freshest => self.read_freshest(request.path, deadline).await,
+            ReadMode::Freshest => self.read_freshest(request.path, deadline).await?,
+        };
+        self.note_answer(request.path, &entry.node);
+        Ok(entry)
+    }
+
+    /// An answer of this node about a path counts.
+    pub(in crate::smart) fn note_answer(&self, path: &Path, node: &str) {
+        let is_apart = self.topology.routing().is_apart(node);
+        if is_apart || self.own_writes.has_apart() {
+            self.own_writes.on_answer(path, is_apart.then_some(node));
         }
+    }
+
+    /// The node that the last answer about a path came from, if it is not live: what it has, the live ones may not have
+    /// heard of, so a change that has a condition goes there.
+    pub(in crate::smart) fn apart(&self, path: &Path) -> Option<String> {
+        let name = self.own_writes.apart(path).filter(|_| !is_broken(Rule::Apart))?;
+        self.topology.routing().is_apart(&name).then_some(name)
     }
 
     /// From the node that took this client's last write, else from the preferred one, else from the
@@ -67,8 +85,10 @@ impl Inner {
         let mut stale: Vec<HostPort> = Vec::new();
         // The newest answer without the own write, and since when that is missed: it counts where the time ends.
         let mut in_hand: Option<(Entry, Millis)> = None;
+        let sought = self.own_writes.tock(path);
         loop {
-            let has_own = self.own_writes.knows(path);
+            // Another read may have given it up.
+            let has_own = sought.is_some() && self.own_writes.knows(path);
             if started.is_none() && (has_own || deadline.is_some()) {
                 started = Some(rt::now());
             }
@@ -93,9 +113,12 @@ impl Inner {
             if !has_own {
                 return Ok(entry);
             }
-            let missed_since = match self.judge(path, &entry, served.node()) {
+            let missed_since = match self.judge(path, sought, &entry, served.node()) {
                 Freshness::Enough => return Ok(entry),
-                Freshness::Stale(since) => since,
+                // One that finds it gives the others no more time.
+                Freshness::Stale(since) => {
+                    in_hand.as_ref().map_or(since, |(_, before)| since.min(*before))
+                }
             };
             count(&self.counts.stale_answers);
             let entry = newer_of(in_hand.take().map(|(known, _)| known), entry);
@@ -137,10 +160,16 @@ impl Inner {
         live().nth(usize::try_from(index).ok()?).map(|target| target.name.clone())
     }
 
-    /// How an answer compares with what this client wrote.
-    pub(super) fn judge(&self, path: &Path, entry: &Entry, node: &NodeIdentity) -> Freshness {
+    /// How an answer compares with the own write that a read looks for.
+    pub(super) fn judge(
+        &self,
+        path: &Path,
+        sought: Option<u64>,
+        entry: &Entry,
+        node: &NodeIdentity,
+    ) -> Freshness {
         let there = entry.value.is_some() || entry.chain.is_some();
-        self.own_writes.judge(path, there.then_some(entry.tock), node, rt::now())
+        self.own_writes.judge(path, sought, there.then_some(entry.tock), node, rt::now())
     }
 
     /// An answer counts that lacks the own write; that is not looked for any more if the patience for it is over.

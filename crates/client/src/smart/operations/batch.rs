@@ -161,6 +161,16 @@ impl Batch {
         (bytes, idempotency)
     }
 
+    /// Where the first of its operations that has a condition goes, if that is no live node.
+    fn apart(&self, client: &Inner) -> Option<String> {
+        self.ops.iter().find_map(|op| match &op.kind {
+            Kind::Put(_, options) | Kind::Delete(options) if options.has_condition() => {
+                client.apart(&op.path)
+            }
+            Kind::Get | Kind::Put(..) | Kind::Delete(_) => None,
+        })
+    }
+
     /// The answers, in the order of the operations. An error that another node might not have
     /// becomes the error of the whole batch if the batch can be retried; it says whether any of it is made.
     fn decode(
@@ -234,16 +244,16 @@ impl Client {
         fields.raw("ops", &ops);
         let fields = &fields;
         let shard = shard_of(&first.path);
-        let home = match idempotency {
+        let first = match idempotency {
             Idempotency::Read => self.inner.home(shard),
-            Idempotency::Guarded | Idempotency::Unguarded => None,
+            Idempotency::Guarded | Idempotency::Unguarded => batch.apart(&self.inner),
         };
         let needs_id = batch.ops.iter().any(|op| match &op.kind {
             Kind::Get => false,
             Kind::Put(_, options) | Kind::Delete(options) => options.needs_id(),
         });
         let plan = Plan {
-            first: home.as_deref(),
+            first: first.as_deref(),
             needs_id,
             bytes: fields.byte_len(),
             ..Plan::new("batch", shard, idempotency)
@@ -261,7 +271,11 @@ impl Client {
                 self.note(op, &written, served.node());
                 BatchReply::Written(written)
             }
-            Ok(reply) => reply,
+            Ok(BatchReply::Read(entry)) => {
+                self.inner.note_answer(&op.path, &entry.node);
+                BatchReply::Read(entry)
+            }
+            Ok(reply @ BatchReply::Refused(_)) => reply,
             Err(error) => BatchReply::Refused(op.refusal(error, &served)),
         };
         Ok(batch.ops.iter().zip(answers).map(tell).collect())
@@ -269,7 +283,7 @@ impl Client {
 
     fn note(&self, op: &Op, written: &Written, node: &NodeIdentity) {
         if written.chain.is_some() {
-            self.inner.own_writes.on_written(&op.path, written.tock, node);
+            self.inner.note_write(&op.path, written.tock, node);
         }
     }
 }

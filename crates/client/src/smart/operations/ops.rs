@@ -13,6 +13,7 @@ use crate::message::{Fields, Message};
 use crate::model::path::Path;
 use crate::model::shard::shard_of;
 use crate::model::value::Value;
+use crate::pool::NodeIdentity;
 use crate::rt;
 use crate::smart::choice::call::{Plan, Served};
 use crate::smart::choice::read_modes::ReadRequest;
@@ -184,7 +185,9 @@ impl Inner {
         let policy = &self.config.retry;
         let total_deadline = options.deadline.unwrap_or(policy.total_deadline);
         let started = rt::now();
+        let apart = options.has_condition().then(|| self.apart(path)).flatten();
         let plan = Plan {
+            first: apart.as_deref(),
             deadline: options.deadline,
             needs_id: options.needs_id(),
             bytes: fields.byte_len(),
@@ -203,9 +206,15 @@ impl Inner {
         let (mut written, served) = served.split();
         served.tell(&mut written);
         if written.chain.is_some() {
-            self.own_writes.on_written(path, written.tock, served.node());
+            self.note_write(path, written.tock, served.node());
         }
         Ok(written)
+    }
+
+    /// A node acknowledged a write.
+    pub(super) fn note_write(&self, path: &Path, tock: u64, node: &NodeIdentity) {
+        self.own_writes.on_written(path, tock, node);
+        self.note_answer(path, &node.name);
     }
 
     /// A call that makes so many writes, if they have ids; until it is dropped, they are waited for.

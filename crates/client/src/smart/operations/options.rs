@@ -249,6 +249,11 @@ impl PutOptions {
         self.idempotent
     }
 
+    /// Whether it is made only where the node has what the caller has read.
+    pub(in crate::smart) fn has_condition(&self) -> bool {
+        !matches!(self.chain, ChainCondition::Any) || self.prev.is_some()
+    }
+
     /// Whether only the id makes a second try count once.
     pub(in crate::smart) fn needs_id(&self) -> bool {
         matches!(self.chain, ChainCondition::Any) && !self.idempotent

@@ -1,5 +1,8 @@
-//! Who is told to others once, as a new link does it, comes up as soon as datagrams get through, whatever happened to it before.
-//! Without that, members would be linked, and not up, for as long as the link lasts.
+//! Who is told to others, as a new link does it, comes up as soon as datagrams get through, whatever happened to it before.
+//! Without that, members would be linked, and not up, for as long as the link lasts. Where what was told once can be lost, or
+//! its turn is far off, it is told again, as a link does that stands.
+
+use std::net::SocketAddr;
 
 use super::super::*;
 use super::net::Net;
@@ -17,6 +20,69 @@ fn link(net: &mut Net, a: usize, b: usize) {
         let (name, addr) = (net.swim(other).identity().name.clone(), net.nodes[other].addr);
         net.give(at, SwimInput::KnownPeer { name: Some(name), addr });
     }
+}
+
+/// How often a link that stands tells of a peer that is not up.
+const AGAIN_MS: Millis = 10_000;
+
+/// Lets time pass up to `within`, while both ends of a link tell of each other again and again.
+fn run_linked_until_all_see_all(net: &mut Net, a: usize, b: usize, within: Millis) {
+    let end = net.now() + within;
+    while net.run_until(net.now() + AGAIN_MS, Net::all_see_all).is_none() {
+        assert!(net.now() < end, "not all see all: {:?} and {:?}", net.view(a), net.view(b));
+        for (at, other) in [(a, b), (b, a)] {
+            let (name, addr) = (net.swim(other).identity().name.clone(), net.nodes[other].addr);
+            net.give(at, SwimInput::Linked { name, addr });
+        }
+    }
+}
+
+#[test]
+fn a_linked_peer_whose_first_call_was_lost_does_not_wait_for_hundreds_of_addresses_to_be_called() {
+    for (seed, count) in [(1, 2), (2, 2), (3, 2)] {
+        let mut net = Net::new(seed);
+        (0..count).for_each(|at| _ = net.start(&format!("n{at}")));
+        for at in 0..count {
+            for away in 0..500u16 {
+                let [high, low] = away.to_be_bytes();
+                let addr = SocketAddr::from(([10, 1, high, low], 27587));
+                net.give(at, SwimInput::KnownPeer { name: None, addr });
+            }
+        }
+        net.split(1);
+        link(&mut net, 0, 1);
+        net.run_for(5_000);
+        net.heal();
+        run_linked_until_all_see_all(&mut net, 0, 1, SOON_MS);
+    }
+}
+
+#[test]
+fn goodbyes_of_the_lives_before_that_come_after_the_link_keep_neither_of_both_out() {
+    for seed in 0..10 {
+        let mut net = Net::joined(seed, 2);
+        let before = [0, 1].map(|at| net.swim(at).identity().leaving());
+        for at in [0, 1] {
+            net.kill(at);
+            net.boot(at, net.config.clone(), &format!("n{at}"));
+        }
+        link(&mut net, 0, 1);
+        let envelope = Envelope::new(NetworkName::new("test").unwrap());
+        for (from, to) in [(0, 1), (1, 0)] {
+            let bytes = envelope.seal(Kind::Bye, &encode_bye(&before[from]).unwrap());
+            net.give(to, SwimInput::Datagram { from: net.nodes[from].addr, bytes: &bytes });
+        }
+        run_linked_until_all_see_all(&mut net, 0, 1, SOON_MS);
+    }
+}
+
+#[test]
+fn of_whom_a_machine_is_told_that_has_just_been_refused_the_next_one_knows() {
+    let mut net = Net::joined(1, 2);
+    net.give(1, SwimInput::Leave);
+    let addr = SocketAddr::from(([10, 1, 0, 1], 27587));
+    net.give(1, SwimInput::KnownPeer { name: None, addr });
+    assert!(net.swim(1).peers().iter().any(|peer| peer.addr == addr));
 }
 
 #[test]

@@ -112,6 +112,10 @@ fn errors_say_where_and_what_was_expected() {
     assert_eq!(error("ü:u12"), (4, BadCharacter("12".into())));
     assert_eq!(error("a.:ud800"), (5, BadCharacter("d800".into())));
     assert_eq!(error("a:u+123"), (4, BadCharacter("+123".into())));
+    for braced in ["{", "{}", "{e0041", "{d800}", "{110000}", "{00e0041}", "{+e0041}", "{e004g}"] {
+        assert_eq!(error(&format!("a:u{braced}")), (4, BadCharacter(braced.into())), "{braced}");
+    }
+    assert_eq!(error("a:u{e0.b}"), (4, BadCharacter("{e0".into())));
     assert_eq!(error(":12a.b"), (2, BadNumber("12a".into())));
     assert_eq!(error(":007"), (2, BadNumber("007".into())));
     assert_eq!(error(":1e999"), (2, FloatTooBig("1e999".into())));
@@ -179,10 +183,17 @@ fn a_character_of_a_string_may_be_written_by_its_number() {
         ("a.:u202E.b", "a.\u{202e}.b"),
         ("a:1.:u0000x", "a:1.\0x"),
         ("a:u002eb:u0020c:u003ad", "a:.b:_c::d"),
+        ("a:u{e0041}b", "a\u{e0041}b"),
+        (":u{E0041}.:u{1d173}", "\u{e0041}.\u{1d173}"),
+        ("a:1.:u{9}x:u{10ffff}", "a:1.\tx\u{10ffff}"),
+        (":'t:u{e0041}',1", ":'t\u{e0041}',1"),
+        ("a:u{2e}b:u{20}c:u{3A}d", "a:.b:_c::d"),
+        ("a{e0041}", "a{e0041}"),
     ] {
         assert_eq!(text.parse::<Path>(), meant.parse::<Path>(), "{text}");
     }
     assert_ne!("a::u0009".parse::<Path>(), "a\t".parse::<Path>());
+    assert_ne!("a::u{9}".parse::<Path>(), "a\t".parse::<Path>());
 }
 
 proptest! {

@@ -213,6 +213,7 @@ fn read_disk(disk: &MemoryDisk, name: &NodeName) -> Result<Image, String> {
         new_store: 1,
         until: None,
         below: None,
+        puts_state: false,
     };
     let recovered = dir.recover("net", name.as_str(), &options, &mut |_, _| {});
     let image = recovered.map_err(|error| error.to_string())?.image;

@@ -1,7 +1,8 @@
 //! What a start begins with: the newest good snapshot, or nothing, if the logs reach back to that.
 
 use crate::disk::{Disk, DiskEntry};
-use crate::error::{StorageError, leads_nowhere};
+use crate::error::StorageError;
+use crate::error::absent::has_no_content;
 use crate::header::LogStart;
 use crate::log::LogReader;
 use crate::recover::files::Files;
@@ -9,7 +10,7 @@ use crate::recover::{Owner, RecoverOptions};
 use crate::recovery::heads::lasting;
 use crate::recovery::moment::Cut;
 use crate::replay::Replay;
-use crate::snapshot::{Progress, SnapshotReader, read_snapshot_below};
+use crate::snapshot::{Progress, SnapshotReader};
 
 /// The state to begin with.
 pub(super) struct Base {
@@ -47,7 +48,7 @@ pub(super) fn find(
             Ok(None) => {}
             // A disk that cannot be read may be readable again; that is for an operator to decide.
             Err(error @ StorageError::Io { .. })
-                if !options.discard_damaged && !is_dead_link(&error) =>
+                if !options.discard_damaged && !is_no_file(&error) =>
             {
                 return Err(error);
             }
@@ -98,9 +99,10 @@ fn is_only_copy(files: &Files, number: u64, problem: &StorageError) -> bool {
     is_damaged && !files.logs.is_empty() && files.logs.keys().all(|log| *log < number)
 }
 
-/// Whether a file is listed, and is a link that leads nowhere. It says nothing of the disk that the directory is on.
-fn is_dead_link(error: &StorageError) -> bool {
-    matches!(error, StorageError::Io { action: "open", source, .. } if leads_nowhere(source))
+/// Whether what is listed is a link that leads nowhere, a folder, or something else that is no file. It says nothing of the disk
+/// that the directory is on.
+fn is_no_file(error: &StorageError) -> bool {
+    matches!(error, StorageError::Io { action: "open", source, .. } if has_no_content(source))
 }
 
 /// A snapshot's state; none if it is newer than the wanted moment.
@@ -114,17 +116,20 @@ fn load(
     progress: &mut dyn FnMut(&str, Progress),
 ) -> Result<Option<Replay>, StorageError> {
     let name = entry.name.as_str();
-    let open = || disk.open(name).map_err(StorageError::io(name, "open"));
-    match cut {
-        Some(Cut::Behind { number: last, .. }) if number > last => return Ok(None),
-        Some(Cut::Tock(tock)) if SnapshotReader::new(name, open()?)?.knowledge().tock > tock => {
-            return Ok(None);
-        }
-        Some(_) | None => {}
+    if let Some(Cut::Behind { number: last, .. }) = cut
+        && number > last
+    {
+        return Ok(None);
+    }
+    let reader = SnapshotReader::open(disk, number)?;
+    if let Some(Cut::Tock(tock)) = cut
+        && reader.knowledge().tock > tock
+    {
+        return Ok(None);
     }
     let mut told = |state: Progress| progress(name, state);
     let below = options.below.as_ref();
-    let (header, image) = read_snapshot_below(name, open()?, below, options.hash_seed, &mut told)?;
+    let (header, image) = reader.into_image(below, options.hash_seed, &mut told)?;
     owner.check(name, &header.network, header.id.name.as_str())?;
     if header.number != number {
         return Err(StorageError::Misnamed { file: name.to_owned(), found: header.number });

@@ -124,7 +124,7 @@ impl<'a> Chain<'a> {
                 // What follows a gap is later than the wanted moment; otherwise its snapshot would
                 // be wanted.
                 Err(StorageError::NeedsSnapshot { .. }) if self.cut.is_some() => {
-                    self.tell_gap(files, from, entry)?;
+                    self.tell_gap(files, from, *number)?;
                     self.is_cut_off = true;
                     break;
                 }
@@ -155,11 +155,10 @@ impl<'a> Chain<'a> {
         if last.number != number || !is_end_read || !error.is_of_the_file() {
             return false;
         }
-        let Some(next) = files.snapshots.get(&(number + 1)) else { return false };
-        let opened = self.disk.open(&next.name).map_err(StorageError::io(&next.name, "open"));
-        opened.and_then(|source| SnapshotReader::new(&next.name, source)).is_ok_and(|next| {
-            next.header().time_ms > time_ms && self.replay.knows_as_much_as(next.knowledge())
-        })
+        files.snapshots.contains_key(&(number + 1))
+            && SnapshotReader::open(self.disk, number + 1).is_ok_and(|next| {
+                next.header().time_ms > time_ms && self.replay.knows_as_much_as(next.knowledge())
+            })
     }
 
     /// The error of a log that is needed for the state of a moment, with which states there are. From `from` on, logs were read.
@@ -169,9 +168,8 @@ impl<'a> Chain<'a> {
         from: u64,
         problem: StorageError,
     ) -> StorageError {
-        let time_of = |entry: &DiskEntry| {
-            let source = self.disk.open(&entry.name).ok()?;
-            Some(SnapshotReader::new(&entry.name, source).ok()?.header().time_ms)
+        let time_of = |number: u64| {
+            SnapshotReader::open(self.disk, number).ok().map(|reader| reader.header().time_ms)
         };
         let problem = match lasting(self.disk, problem) {
             Ok(problem) if problem.is_of_the_file() => problem,
@@ -180,36 +178,29 @@ impl<'a> Chain<'a> {
         // Else what is lost was in the log before.
         let is_this = problem.file().is_some_and(|file| file == log_name(self.at));
         let behind = if is_this { self.at.saturating_add(1) } else { self.at };
-        let from_ms = files.snapshots.range(behind..).find_map(|(_, entry)| time_of(entry));
+        let from_ms = files.snapshots.range(behind..).find_map(|(number, _)| time_of(*number));
         let has_older = first_base(self.disk, files)
             .is_ok_and(|base| base.is_some_and(|(base, _)| base < from));
         let before_ms = match &self.last {
             Some(last) => Some(last.time_ms),
-            None if has_older => files.snapshots.get(&from).and_then(time_of),
+            None if has_older && files.snapshots.contains_key(&from) => time_of(from),
             None => None,
         };
         StorageError::PastLost { problem: Box::new(problem), before_ms, from_ms }
     }
 
     /// The wanted moment is later than all that was logged before a gap, and earlier than the log behind it.
-    fn tell_gap(
-        &mut self,
-        files: &Files,
-        from: u64,
-        behind: &DiskEntry,
-    ) -> Result<(), StorageError> {
-        let name = behind.name.as_str();
-        let open = |name: &str| self.disk.open(name).map_err(StorageError::io(name, "open"));
-        let to_ms = LogReader::new(name, open(name)?)?.header().time_ms;
+    fn tell_gap(&mut self, files: &Files, from: u64, behind: u64) -> Result<(), StorageError> {
+        let to_ms = LogReader::open(self.disk, behind)?.header().time_ms;
         let before = match (&self.last, files.snapshots.get(&from)) {
             (None, Some(base)) => {
                 // There was room for the snapshot that was begun with, and none for its log.
-                let from_ms = SnapshotReader::new(&base.name, open(&base.name)?)?.header().time_ms;
+                let from_ms = SnapshotReader::open(self.disk, from)?.header().time_ms;
                 Some((base.name.clone(), from_ms))
             }
             _ => self.end_of_last(),
         };
-        self.tell_gap_between(before, name, to_ms);
+        self.tell_gap_between(before, &log_name(behind), to_ms);
         Ok(())
     }
 
@@ -259,8 +250,7 @@ impl<'a> Chain<'a> {
         progress: &mut dyn FnMut(&str, Progress),
     ) -> Result<Flow, StorageError> {
         let name = entry.name.as_str();
-        let source = self.disk.open(name).map_err(StorageError::io(name, "open"))?;
-        let mut reader = LogReader::new(name, source)?;
+        let mut reader = LogReader::open(self.disk, number)?;
         self.check_header(&reader, number, from, name)?;
         if self.is_behind_moment(&reader, number) {
             // What is in it is not needed, and may be damaged.

@@ -74,6 +74,15 @@ impl Files {
         snapshots.chain(logs).chain(self.set_aside.iter().map(|(number, _)| number)).copied().max()
     }
 
+    /// What there is of a snapshot in a directory with nothing else of a node: a node makes an identity and a log first, so
+    /// a state was being put there.
+    pub(crate) fn unfinished(&self) -> Option<&str> {
+        if self.identity.is_some() || self.newest().is_some() {
+            return None;
+        }
+        self.temporary.iter().map(String::as_str).find(|name| name.starts_with("snapshot-"))
+    }
+
     /// The names of all snapshots and logs.
     pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
         self.snapshots.values().chain(self.logs.values()).map(|entry| entry.name.as_str())

@@ -2,6 +2,7 @@
 
 use crate::disk::Disk;
 use crate::error::StorageError;
+use crate::error::absent::is_no_file;
 use crate::model::count::count_of;
 use crate::recover::files::SET_ASIDE;
 use crate::recovery::hole::Hole;
@@ -62,7 +63,7 @@ pub enum Warning {
         /// Which log.
         file: String,
     },
-    /// A snapshot is damaged, another node's, or a link that leads nowhere, but an older one and the logs had everything.
+    /// A snapshot is damaged, another node's, a link that leads nowhere, or no file, but an older one and the logs had everything.
     #[error("{} (nothing is lost: the logs reach back to an older one; it is set aside{})", .0.what(), aside(.0))]
     BadSnapshot(Box<StorageError>),
     /// A log that only the history needs is not what it was.
@@ -109,6 +110,9 @@ fn aside(error: &StorageError) -> String {
         StorageError::OtherOwner { found_name, .. } => format!(
             " as {file}{SET_ASIDE}: move it to where node {found_name} has its files, or remove it"
         ),
+        StorageError::Io { source, .. } if is_no_file(source) => {
+            format!(" as {file}{SET_ASIDE}: move it to where it belongs, or remove it")
+        }
         StorageError::Io { .. } => format!(
             " as {file}{SET_ASIDE}: if it is a symbolic link that leads nowhere, remove it; nobody needs it"
         ),

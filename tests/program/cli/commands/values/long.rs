@@ -76,3 +76,35 @@ fn of_long_values_that_differ_people_see_where_and_programs_see_all() {
         assert!(words.contains("Long values are cut; with --json they are whole"), "{help}");
     }
 }
+
+#[test]
+fn get_writes_a_value_of_many_parts_as_tree_does() {
+    let node = NodeProcess::run("n1");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("values.jsonl");
+    let part = r#"{"n":[9007199254740993,"\u202e\"é"]},{"$map":[[1,{"$bin":"aGk="}]]}"#;
+    let long = vec![part; 5_000].join(",");
+    let lines = [("a.long", format!("[{long}]")), ("a.short", String::from("5"))]
+        .map(|(path, value)| format!("{{\"path\":\"{path}\",\"value\":{value}}}\n"));
+    fs::write(&file, lines.concat()).unwrap();
+    ok(&node, &["import", file.to_str().unwrap()]);
+    for options in [&["--json"][..], &["--json", "--chain"]] {
+        let of = |words: &[&str]| ok(&node, &[words, options].concat());
+        let entries = ["a.long", "a.short"].map(|path| of(&["get", path]));
+        assert!(entries[0].len() > long.len());
+        // Not told by `assert_eq`: it is long.
+        assert!(entries.concat() == of(&["tree", "a"]), "{options:?}");
+    }
+}
+
+#[test]
+fn a_path_that_is_too_long_is_not_repeated_as_a_whole() {
+    let path = vec!["abcdefghi"; 900].join(".");
+    let done = cli(&["get", &path]);
+    assert_eq!(done.code, 2, "{done:?}");
+    assert!(done.stderr.chars().count() < 400 && done.stderr.contains("abcdefghi.abc"), "{done:?}");
+    assert!(done.stderr.contains("…' for '<PATH>': "), "{done:?}");
+    let told = cli(&["get", &path, "--json"]);
+    let error: Json = serde_json::from_str(&told.stderr).unwrap();
+    assert!(error["error"].as_str().unwrap().chars().count() < 400, "{error}");
+}
