@@ -2,7 +2,7 @@
 
 use distkv_access::users::Role;
 use distkv_http::header::{HeaderValue, RETRY_AFTER};
-use distkv_http::{Conversions, Reply, StatusCode};
+use distkv_http::{Conversions, Reply, StatusCode, Turn, others_first};
 
 use crate::client::{Fields, Message};
 use crate::crowd::shares::Holder;
@@ -17,10 +17,14 @@ pub struct Client {
     /// The number of that request.
     seq: u64,
     conversions: Conversions,
+    /// How many messages have been read since others went first.
+    in_a_row: usize,
 }
 
 /// To look through a message that is longer than this takes a turn: it may have millions of parts.
 const LONG_MESSAGE_BYTES: usize = 64 << 10;
+/// After so many messages of a stream, each of which is told as JSON, others go first: about a millisecond.
+const MESSAGES_IN_A_ROW_MAX: usize = 64;
 
 /// Why a request failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,7 +40,7 @@ impl Client {
     pub(super) fn new(mut inner: LocalClient, conversions: Conversions) -> Self {
         // A program that asks by HTTP can ask again, or elsewhere, so it need not wait for the node to be ready.
         inner.send(&crate::client::message::encode_settings(0, true));
-        Self { inner, seq: 0, conversions }
+        Self { inner, seq: 0, conversions, in_a_row: 0 }
     }
 
     /// What the client may do with the node as a whole at this moment; none: it must log in first.
@@ -105,18 +109,38 @@ impl Client {
     /// # Errors
     /// [`Failure`].
     pub(crate) async fn next(&mut self) -> Result<Option<Message>, Failure> {
-        while let Some(bytes) = self.inner.next().await {
-            let mut _turn = None;
+        while let Some(waiting) = self.inner.ready().await {
+            self.in_a_row += 1;
+            if self.in_a_row >= MESSAGES_IN_A_ROW_MAX {
+                self.in_a_row = 0;
+                others_first().await;
+            }
+            // What waits besides a long message is less than that: the node makes no more at once.
+            let mut turn = None;
+            if waiting > 2 * LONG_MESSAGE_BYTES {
+                turn = Some(self.turn().await);
+            }
+            let Some(bytes) = self.inner.next_now() else { continue };
             if bytes.len() > LONG_MESSAGE_BYTES {
                 self.inner.keep(bytes.len());
-                let holder = self.inner.holder();
-                _turn = Some(self.conversions.turn_to_write(&holder).await);
+                if turn.is_none() {
+                    turn = Some(self.turn().await);
+                }
+                // It has been looked through once, to find its end.
+                others_first().await;
             }
-            if let Some(message) = self.read(&bytes)? {
+            let read = self.read(&bytes);
+            drop(turn);
+            if let Some(message) = read? {
                 return Ok(Some(message));
             }
         }
         Ok(None)
+    }
+
+    async fn turn(&mut self) -> Turn {
+        let holder = self.inner.holder();
+        self.conversions.turn_to_write(&holder).await
     }
 
     /// The same without waiting: none if none is there.

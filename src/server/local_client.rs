@@ -50,10 +50,17 @@ pub(in crate::server) enum Apart {
     Is(Entry),
 }
 
-impl Apart {
+/// What is otherwise for a client in the same process.
+#[derive(Default)]
+pub(in crate::server) struct InProcess {
+    /// It takes long values from here, and not from replies.
+    pub(in crate::server) apart: Apart,
+}
+
+impl InProcess {
     /// Whether the next long value is to be left here.
-    pub(in crate::server) fn is_wanted(&self) -> bool {
-        matches!(self, Self::Wanted)
+    pub(in crate::server) fn wants_apart(&self) -> bool {
+        matches!(self.apart, Apart::Wanted)
     }
 }
 
@@ -97,7 +104,7 @@ impl LocalClient {
         let is_local = false;
         let mut exchange = Exchange::new(shared, is_local);
         exchange.enter(address)?;
-        exchange.session.cuts_trees = true;
+        exchange.session.in_process = Some(Box::default());
         Ok(Self { exchange, safe: Vec::new(), taken: 0, has_ended: false })
     }
 
@@ -140,15 +147,20 @@ impl LocalClient {
 
     /// The value that is read next, if it is long, is not to be in its reply: [`Self::take_apart`] gives it.
     pub(crate) fn want_apart(&mut self) {
-        self.exchange.session.apart = Apart::Wanted;
+        self.leave_apart(Apart::Wanted);
     }
 
     /// The entry whose reply has come without its value. From now on, values are in replies again.
     pub(crate) fn take_apart(&mut self) -> Option<Entry> {
-        match std::mem::take(&mut self.exchange.session.apart) {
+        match self.leave_apart(Apart::No) {
             Apart::Is(entry) => Some(entry),
             Apart::No | Apart::Wanted => None,
         }
+    }
+
+    fn leave_apart(&mut self, apart: Apart) -> Apart {
+        let in_process = &mut self.exchange.session.in_process;
+        in_process.as_mut().map(|own| std::mem::replace(&mut own.apart, apart)).unwrap_or_default()
     }
 
     /// Charges the clients' memory with what its owner keeps of an answer, besides all else; until it waits for a message.
@@ -177,12 +189,14 @@ impl LocalClient {
         }
     }
 
-    /// The next message; none if no further one comes. It may be dropped while it waits.
-    pub(crate) async fn next(&mut self) -> Option<Vec<u8>> {
+    /// Waits until there is a message: in so many bytes, which [`Self::next_now`] cuts it from. None if no further one
+    /// comes. It may be dropped while it waits.
+    pub(crate) async fn ready(&mut self) -> Option<usize> {
         loop {
-            if let Some(message) = self.cut() {
+            let waiting = self.safe.len() - self.taken;
+            if waiting > 0 {
                 self.exchange.session.account.note_moved(rt::now());
-                return Some(message);
+                return Some(waiting);
             }
             if self.has_ended {
                 return None;
@@ -326,7 +340,7 @@ impl LocalClient {
 
     fn end_after(&mut self, error: &ClientError) {
         (self.exchange.out, self.safe, self.taken) = (Vec::new(), Vec::new(), 0);
-        self.exchange.session.apart = Apart::No;
+        self.leave_apart(Apart::No);
         self.exchange.shared.counts.note_error(error);
         write_error(error, None, self.exchange.shared.hub.read(Engine::tock), &mut self.safe);
         self.abandon();

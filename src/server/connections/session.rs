@@ -46,7 +46,7 @@ use crate::server::command::access::acl::is_there;
 use crate::server::command::data::batch::LongBatch;
 use crate::server::command::data::copies::CopiesWait;
 use crate::server::counts::Traffic;
-use crate::server::local_client::Apart;
+use crate::server::local_client::InProcess;
 use crate::server::snapshot_upload::Upload;
 use crate::server::stream::{
     FailedSource, Garbage, Produced, Source, Streams, write_failed_stream,
@@ -156,10 +156,8 @@ pub(in crate::server) struct Session {
     pub(in crate::server) guest: Guest,
     /// There was no room for the client, for this reason: it may only look.
     pub(in crate::server) looks_only: Option<ClientError>,
-    /// The client in the same process takes long values from here, and not from replies.
-    pub(in crate::server) apart: Apart,
-    /// A tree whose client loses a part of its rights to it ends in an error: it must not look whole.
-    pub(in crate::server) cuts_trees: bool,
+    /// Of a client in the same process.
+    pub(in crate::server) in_process: Option<Box<InProcess>>,
     /// The client has one of the places that there are for connections.
     pub(in crate::server) has_place: bool,
     /// See [`Context::witness`].
@@ -212,8 +210,7 @@ impl Session {
             is_local,
             upload: Arc::default(),
             patience: Patience::default(),
-            apart: Apart::default(),
-            cuts_trees: false,
+            in_process: None,
             aside: None,
             long_batch: None,
             sent_away: false,

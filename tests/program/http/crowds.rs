@@ -3,10 +3,13 @@
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use rmpv::Value;
 use socket2::{Domain, Socket, Type};
 
-use super::asking::{Answer, Events, ask};
+use super::asking::{ALONE, Answer, Events, ask};
+use super::http;
 use super::tickets::Secured;
 use crate::hosts::{Hosts, client_addr, gossip_addr, inside_own_network};
 use crate::processes::{NodeProcess, PATIENCE, wait_until};
@@ -176,4 +179,56 @@ fn a_user_leaves_streams_and_long_bodies_to_others() {
     let put: Answer = ask(secured.http(), "PUT", "/v1/kv/b").bearer(&other).body(body).send();
     assert_eq!(put.status, 201, "{}", put.text());
     assert!(slow.iter_mut().all(is_open), "it waited for them");
+}
+
+#[test]
+fn others_come_in_between_while_one_reads_as_many_trees_as_it_may() {
+    const ENTRIES: usize = 4_000;
+    const TREES: usize = 16;
+    /// More would have been told while one small request waits if each tree had all that the node makes for it at once.
+    const LINES_MAX: usize = TREES * 256;
+    let node = NodeProcess::start("n1", &ALONE);
+    let mut other = node.connect();
+    for n in 0..ENTRIES {
+        other.set(&["t", &n.to_string()], Value::from(n));
+    }
+    let mut waits = Vec::new();
+    // Of a round that is over before there was time to ask often, there are further ones.
+    while waits.len() < 15 {
+        let (told, reading) = (AtomicUsize::new(0), AtomicUsize::new(TREES));
+        let read = || {
+            let mut tree = TcpStream::connect(http(&node)).unwrap();
+            tree.set_read_timeout(Some(PATIENCE)).unwrap();
+            let host = http(&node);
+            write!(tree, "GET /v1/kv/t?tree HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
+                .unwrap();
+            let mut part = vec![0; 4 << 10];
+            loop {
+                let count = tree.read(&mut part).unwrap();
+                if count == 0 {
+                    break;
+                }
+                let lines = part[..count].iter().filter(|byte| **byte == b'}').count();
+                told.fetch_add(lines, Ordering::Relaxed);
+            }
+            reading.fetch_sub(1, Ordering::Relaxed);
+        };
+        std::thread::scope(|scope| {
+            (0..TREES).for_each(|_| drop(scope.spawn(read)));
+            loop {
+                let before = told.load(Ordering::Relaxed);
+                assert!(other.get(&["t", "7"]).is_some());
+                let lines = told.load(Ordering::Relaxed) - before;
+                if reading.load(Ordering::Relaxed) < TREES {
+                    break;
+                }
+                if before > 0 {
+                    waits.push(lines);
+                }
+            }
+        });
+    }
+    waits.sort_unstable();
+    let median = waits[waits.len() / 2];
+    assert!(median < LINES_MAX, "{median} lines while one request waits: {waits:?}");
 }

@@ -70,7 +70,9 @@ impl Session {
         if let Some(child) = child {
             walk.begin_behind(&child);
         }
-        self.open_stream(cx, seq, Box::new(TreeSource::new(walk, style, sight, self.cuts_trees)));
+        // What asks by HTTP must not take a part for all.
+        let is_cut = self.in_process.is_some();
+        self.open_stream(cx, seq, Box::new(TreeSource::new(walk, style, sight, is_cut)));
         Ok(Then::Continue)
     }
 

@@ -121,10 +121,11 @@ impl Session {
                 }
                 Ok(path) => {
                     cx.shared.shards.note_reads(path.as_bytes(), sample.weight(at));
-                    if let Some(names) = names.as_ref().filter(|_| self.apart.is_wanted())
+                    if let Some(names) = names.as_ref()
+                        && let Some(own) = self.in_process.as_mut().filter(|own| own.wants_apart())
                         && let Some(entry) = lookup.long_value(path.as_bytes())
                     {
-                        self.apart = Apart::Is(entry.clone());
+                        own.apart = Apart::Is(entry.clone());
                         lookup.write_without_value(entry, names, out);
                         continue;
                     }

@@ -175,7 +175,7 @@ fn nodes_without_data_that_all_restart_make_one_network() {
         assert_eq!(waited.code, 0, "{} {}", waited.stderr, node.log());
     }
     // The root was set by the one that began, and nobody overwrote it.
-    let began = nodes.iter().filter(|node| node.log().contains("this node begins")).count();
+    let began = nodes.iter().filter(|node| node.log().contains("this node founds one")).count();
     assert_eq!(began, 1, "{:#?}", nodes.iter().map(Starting::log).collect::<Vec<_>>());
     let makers: Vec<Json> = nodes
         .iter()
