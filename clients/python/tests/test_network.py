@@ -285,11 +285,11 @@ async def test_a_node_that_does_not_tell_its_network_is_used(network):
     nodes[0].network, nodes[1].network, nodes[1].is_old = network, None, True
     for node in nodes:
         await start(node)
-        for config in (CONFIG, Config(network="ours"), Config(network="")):
+        for config in (CONFIG, Config(network="ours")):
             async with Client.connect(node.address, config=config) as client:
                 await client.put("p", 1)
                 assert await client.get("p") == 1
-                assert client._pool.network.name == (config.network or None)
+                assert client._pool.network.name == config.network
     for node in nodes:
         await node.stop()
 
