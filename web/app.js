@@ -116,7 +116,7 @@ function header() {
 
 let saidAt = -SAY_MS, waiting = "", sayTimer = 0;
 
-/** Says the latest, at most once in 5 seconds. `instead`: of a line that holds no longer, and only if none came after it. */
+/** Says the latest, at most once in 5 seconds. `instead`: the line to take back; nothing happens if another one has come since. */
 export function say(line, instead = waiting) {
   if (waiting !== instead) return;
   waiting = line;

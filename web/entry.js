@@ -46,7 +46,7 @@ const whyUnmade = (error) => error.message.replace(/^the body is /, "This is ");
 export class Entry {
   /** `drafts`: what was typed for entries and not saved, which is told of in `kept`. */
   constructor(pane, say, changed, drafts, kept) {
-    Object.assign(this, { pane, say, changed, drafts, kept, path: null, seen: null, base: null, changing: null, changes: 0, meets: null, isUnread: false });
+    Object.assign(this, { pane, say, changed, drafts, kept, path: null, seen: null, base: null, changing: null, changes: 0, meets: null, isUnread: false, said: null });
     // The focus goes there where what had it is gone.
     this.title = el("h2", { tabindex: "-1" });
     this.facts = el("dl");

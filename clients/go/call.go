@@ -86,7 +86,7 @@ func (c *caller) noteAnswer(path Path, node string) {
 	at := c.topology.routing().byName[node]
 	if at != nil && at.isApart() {
 		c.own.onAnswer(path, node)
-	} else if c.own.hasApart.Load() {
+	} else if c.own.apartOf(path) != "" {
 		c.own.onAnswer(path, "")
 	}
 }

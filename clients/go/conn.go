@@ -31,9 +31,14 @@ const (
 // instant is a time of this process's own clock, which never jumps.
 type instant = time.Duration
 
-var processStart = time.Now()
+// processStart is atomic for tests only: theirs may be virtual, and a client that has just ended may still ask for the time.
+var processStart = func() *atomic.Pointer[time.Time] {
+	start, holder := time.Now(), new(atomic.Pointer[time.Time])
+	holder.Store(&start)
+	return holder
+}()
 
-func now() instant { return time.Since(processStart) }
+func now() instant { return time.Since(*processStart.Load()) }
 
 const never instant = math.MaxInt64
 

@@ -60,23 +60,21 @@ func (r *reader) askMajority() (answer, int, *Error) {
 		if r.pool.closed() {
 			return answer{}, attempt - 1, closedError(attempt - 1)
 		}
-		counted := map[string]bool{}
+		found.counted = map[string]bool{}
 		for _, node := range view.view.Nodes {
 			if node.counts() {
-				counted[node.Name] = true
+				found.counted[node.Name] = true
 			}
 		}
-		needed := len(counted)/2 + 1
 		for name := range found.answered {
-			if !counted[name] {
+			if !found.counted[name] {
 				delete(found.answered, name)
 			}
 		}
-		found.counted = counted
-		asked := found.toAsk(view.targets, needed)
+		asked := found.toAsk(view.targets)
 		t := tryTime{end: min(now()+policy.TryDeadline, started+total), longest: started + total, until: never}
-		refused := r.askRound(ctx, &found, asked, attempt, needed, t)
-		if found.newest.message != nil && len(found.answered) >= needed {
+		r.askRound(ctx, &found, asked, attempt, t)
+		if found.newest.message != nil && found.hasMajority() {
 			if !found.hasOwn && r.pauseForOwn(ctx, &found, attempt, started+total) {
 				continue
 			}
@@ -91,9 +89,9 @@ func (r *reader) askMajority() (answer, int, *Error) {
 			}
 			return found.newest, attempt, nil
 		}
-		if refused != nil {
+		if found.refusal != nil {
 			// It would answer the same the next time.
-			return answer{}, attempt, finalError(refused.err, NotDone, refused.node, attempt)
+			return answer{}, attempt, finalError(found.refusal.err, NotDone, found.refusal.node, attempt)
 		}
 		missing := found.unanswered(asked)
 		over := r.ctx.Err()
@@ -115,7 +113,7 @@ func (r *reader) askMajority() (answer, int, *Error) {
 		if verdict != tryAgain || over != nil {
 			// Whether a round, or the pause before the next one, was cut off by the context's end is chance: it is the same error.
 			r.counters.deadlines.Add(1)
-			err := noMajority(&found, needed, len(counted), found.out.reason(missing), attempt)
+			err := noMajority(&found, found.out.reason(missing), attempt)
 			if _, isSet := r.ctx.Deadline(); over != nil || isSet && r.timeout == 0 && attempt != policy.AttemptsMax {
 				err.cause = context.DeadlineExceeded // It may be a moment before the context says so itself.
 			}
@@ -142,15 +140,15 @@ func (r *reader) pauseForOwn(ctx context.Context, found *majority, attempt int, 
 	if len(found.open) > 0 {
 		timer := time.NewTimer(pause)
 		defer timer.Stop()
-		for len(found.open) > 0 && !found.hasOwn {
+		for waits := true; waits && len(found.open) > 0 && !found.hasOwn; {
 			select {
 			case one := <-found.answers:
 				r.take(found, one)
-				continue
 			case <-timer.C:
+				waits = false
 			case <-ctx.Done():
+				waits = false
 			}
-			break
 		}
 	}
 	if found.hasOwn || isLast || ctx.Err() != nil {
@@ -162,8 +160,8 @@ func (r *reader) pauseForOwn(ctx context.Context, found *majority, attempt int, 
 	return pause < left
 }
 
-func noMajority(found *majority, needed, nodes int, why *tryError, attempts int) *Error {
-	text := fmt.Sprintf("of %d nodes %d answered, %d must", nodes, len(found.answered), needed)
+func noMajority(found *majority, why *tryError, attempts int) *Error {
+	text := fmt.Sprintf("of %d nodes %d answered, %d must", len(found.counted), len(found.answered), found.needed())
 	if why != nil {
 		text += "; " + why.text
 	}
@@ -185,14 +183,19 @@ type majority struct {
 	out      refusers
 }
 
+// needed is how many nodes must answer.
+func (m *majority) needed() int { return len(m.counted)/2 + 1 }
+
+func (m *majority) hasMajority() bool { return len(m.answered) >= m.needed() }
+
 // toAsk is those of these nodes that are asked next: who has not answered; once a majority has, which means that it lacks the own
 // write, the others as well, since they may have heard of it meanwhile.
-func (m *majority) toAsk(nodes []*target, needed int) []*target {
+func (m *majority) toAsk(nodes []*target) []*target {
 	left := slices.DeleteFunc(slices.Clone(nodes), func(one *target) bool {
 		_, isOpen := m.open[one.name]
 		return isOpen || !m.counted[one.name] || m.refused[one.name]
 	})
-	if found := m.unanswered(left); len(found) > 0 && len(m.answered) < needed {
+	if found := m.unanswered(left); len(found) > 0 && !m.hasMajority() {
 		return found
 	}
 	return left
@@ -210,8 +213,8 @@ func (m *majority) unanswered(nodes []*target) []*target {
 }
 
 // askRound asks these nodes at once, until enough have answered; the others are not waited for, nor anybody where too many
-// refuse it. It returns the first final refusal.
-func (r *reader) askRound(ctx context.Context, m *majority, asked []*target, attempt, needed int, t tryTime) *answer {
+// refuse it.
+func (r *reader) askRound(ctx context.Context, m *majority, asked []*target, attempt int, t tryTime) {
 	m.refusal = nil
 	for _, one := range asked {
 		r.watched.tries(one.name, attempt)
@@ -234,13 +237,12 @@ func (r *reader) askRound(ctx context.Context, m *majority, asked []*target, att
 			m.answers <- found
 		}()
 	}
-	for len(m.open) > 0 && len(m.answered) < needed {
-		if m.refusal != nil && len(m.answered)+len(m.open) < needed {
+	for len(m.open) > 0 && !m.hasMajority() {
+		if m.refusal != nil && len(m.answered)+len(m.open) < m.needed() {
 			break
 		}
 		r.take(m, <-m.answers)
 	}
-	return m.refusal
 }
 
 // take notes one node's answer.

@@ -31,8 +31,8 @@ type CallEnd struct {
 	Action   string
 	Took     time.Duration
 	Attempts int
-	Fate     Fate  // of a call that failed; NotDone where Err is nil, where it says nothing
-	Err      error // nil: it succeeded; of a call that was given up, its context's end
+	Fate     Fate  // of a failed call; has no meaning if Err is nil
+	Err      error // nil: it succeeded. If the call was given up: its context's error
 }
 
 // watched is one observed call.

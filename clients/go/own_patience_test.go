@@ -51,7 +51,7 @@ func TestAReadWithLittleTimeTakesWhatThereIs(t *testing.T) {
 				if took := time.Since(started); found != "old" || err != nil || took != little {
 					t.Error(second, mode, found, err, took)
 				}
-				if !client.caller.own.wrote(path) {
+				if client.caller.own.newest(path) < 0 {
 					t.Fatal("a read with little time does not give up an own write")
 				}
 			}
@@ -64,7 +64,7 @@ func TestAMajorityIsTakenWhereAReadHasLittleTime(t *testing.T) {
 		client, ctx, path := wroteOnce(t, time.Hour, silence{}, old, old)
 		for range 2 {
 			found, err := Get[string](ctx, client, path, &GetOptions{Read: Freshest, Timeout: 100 * time.Millisecond})
-			if found != "old" || err != nil || !client.caller.own.wrote(path) {
+			if found != "old" || err != nil || client.caller.own.newest(path) < 0 {
 				t.Fatal(found, err)
 			}
 		}
@@ -82,7 +82,7 @@ func TestAllReadsTogetherAreAsPatientAsOne(t *testing.T) {
 				if err != nil {
 					t.Fatal(mode, err)
 				}
-				return !client.caller.own.wrote(path)
+				return client.caller.own.newest(path) < 0
 			})
 			if took := time.Since(started); took < patience {
 				t.Error(mode, "it was given up after", took)
@@ -114,7 +114,7 @@ func TestANewOwnWriteIsLookedForAnew(t *testing.T) {
 		t.Error(first, anew)
 	}
 	own.giveUp(path, first)
-	if !own.wrote(path) {
+	if own.newest(path) < 0 {
 		t.Error("what is given up is the write that was lacked then")
 	}
 }
@@ -140,7 +140,7 @@ func TestAReadThatIsCancelledWhileItLooksForAnOwnWriteSaysThatItWasSent(t *testi
 		if told := wantError(t, err, context.Canceled); told.Attempts == 0 || strings.Contains(told.Error(), "nothing was sent") {
 			t.Error(mode, told.Attempts, told)
 		}
-		if !own.wrote(path) {
+		if own.newest(path) < 0 {
 			t.Error("who cancels a read does not give up an own write")
 		}
 	}

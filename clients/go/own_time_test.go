@@ -63,7 +63,7 @@ func TestAReadTakesWhatItHasHoweverLittleTimeItHas(t *testing.T) {
 				})
 			}
 		}
-		if !client.caller.own.wrote(path) {
+		if client.caller.own.newest(path) < 0 {
 			t.Error(mode, "a read with little time does not give up an own write")
 		}
 	}
@@ -181,7 +181,7 @@ func TestFreshestTakesAnAnswerWithoutTheOwnWriteWhenItsPatienceIsOver(t *testing
 		if found != "old" || err != nil || (turn == 0 && took < patience) || client.Stats().Reads.StaleTaken != 1 {
 			t.Error(turn, found, err, took, client.Stats().Reads)
 		}
-		if client.caller.own.wrote(path) {
+		if client.caller.own.newest(path) >= 0 {
 			t.Error("it is not looked for again")
 		}
 	}

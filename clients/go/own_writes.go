@@ -12,11 +12,11 @@ type life struct {
 	incarnation int64
 }
 
-// ownWrites is the writes of this client, so that it reads them back and later ones come after them; all tables are bounded. One says per shard which life
-// of which node acknowledged the last write: reads of the shard go there first. The other says per path which tock the last
+// ownWrites is the writes of this client, so that it reads them back and later ones come after them; all tables are bounded. The first says per shard which life
+// of which node acknowledged the last write: reads of the shard go there first. The second says per path which tock the last
 // own write got: another node's answer must have at least that.
 //
-// A third one is about writes with a condition: which node the last answer about a path came from, where that node is not
+// The third is about writes with a condition: which node the last answer about a path came from, where that node is not
 // live. It is cut off from the node that tells which ones are, and clients reach it. What it has, the others may not have
 // heard of, and so would refuse each change of it until the split is over.
 type ownWrites struct {
@@ -96,13 +96,6 @@ func (o *ownWrites) home(shard int) (life, bool) {
 	defer o.mu.RUnlock()
 	found, isThere := o.homes[shard]
 	return found.life, isThere
-}
-
-// wrote tells whether an own write of the path is remembered.
-func (o *ownWrites) wrote(path Path) bool {
-	o.mu.RLock()
-	defer o.mu.RUnlock()
-	return o.tocks[path] != nil
 }
 
 // onAnswer: an answer about a path counts, of this node, which is not live, or of a live one ("").

@@ -26,11 +26,13 @@ func virtually(t *testing.T, test func(t *testing.T)) {
 	}
 	empty()
 	defer empty()
-	real := processStart
+	real := processStart.Load()
 	isVirtual = true
-	defer func() { processStart, isVirtual = real, false }()
+	defer func() { isVirtual = false }()
+	defer processStart.Store(real)
 	synctest.Test(t, func(t *testing.T) {
-		processStart = time.Now() // Virtual time begins long before.
+		start := time.Now() // Virtual time begins long before.
+		processStart.Store(&start)
 		time.Sleep(time.Hour)
 		test(t)
 	})

@@ -115,7 +115,7 @@ impl Client {
                 self.in_a_row = 0;
                 others_first().await;
             }
-            // What waits besides a long message is less than that: the node makes no more at once.
+            // Besides a long message, at most 64 KiB can wait: a stream's turn makes no more. So this much has a long one in it.
             let mut turn = None;
             if waiting > 2 * LONG_MESSAGE_BYTES {
                 turn = Some(self.turn().await);

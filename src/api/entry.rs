@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value as Json, json};
 
 use super::client::Failure;
-use super::told::{Told, unreadable};
+use super::told::{Held, Told, unreadable};
 use crate::client::chain::ChainEvent;
 use crate::client::{Chain, Fields, Message};
 use crate::model::ids::Incarnation;
@@ -129,8 +129,14 @@ pub(super) fn value(bytes: &[u8]) -> Result<Json, Failure> {
 /// An entry's version, as a message has it: `value` unless it was deleted, `etag`, `chain` (events, newest first), `tock`,
 /// `time` (when it was made) if it is known.
 pub(super) fn version(message: &Message, told: &mut Told) {
-    if let Some(bytes) = message.get("value") {
-        told.name("value").value(bytes);
+    let value = message.get("value").map(|bytes| Held::Copied(bytes.to_vec()));
+    version_with(message, value, told);
+}
+
+/// The same, whose value is not in the message.
+pub(super) fn version_with(message: &Message, value: Option<Held>, told: &mut Told) {
+    if let Some(value) = value {
+        told.name("value").held(value);
     }
     let mut labels = Map::new();
     add_labels(message, &mut labels);

@@ -93,9 +93,10 @@ pub(super) async fn write(
         check_encoding(&request)?;
         let body = std::mem::replace(&mut request.upload, distkv_http::Upload::none());
         let bytes = body.read(&client.holder()).await?;
-        let value = match !is_msgpack && bytes.len() > LONG_JSON_BYTES {
-            false => sent_value(&bytes, is_msgpack)?,
-            true => long_value(&mut client, &bytes).await?,
+        let value = match (is_msgpack, bytes.len()) {
+            (true, _) => Value::new(&bytes).map_err(no_value)?,
+            (false, 0..=LONG_JSON_BYTES) => json_value(&bytes, &mut |_| true)?,
+            (false, _) => long_value(&mut client, &bytes).await?,
         };
         drop(bytes);
         fields.raw("value", value.as_bytes());
@@ -288,10 +289,9 @@ async fn unmet(
     told.field("error", &failure.text.as_str().into()).name("entry");
     match read(&mut client, path).await {
         Ok(Found { message, value: Some(value) }) => {
-            told.text("{").name("value").held(value);
-            let mut labels = Map::new();
-            entry::add_labels(&message, &mut labels);
-            told.fields(&labels).text("}");
+            told.text("{");
+            entry::version_with(&message, Some(value), &mut told);
+            told.text("}");
         }
         _ => drop(told.text("null")),
     }
@@ -337,14 +337,6 @@ async fn long_value(client: &mut Client, body: &[u8]) -> Result<Value, Failure> 
     match conversions.parse(&holder, work).await {
         Err(_) if client.is_closing() => Err(client.closed().await),
         told => told,
-    }
-}
-
-/// The value that a body says.
-fn sent_value(body: &[u8], is_msgpack: bool) -> Result<Value, Failure> {
-    match is_msgpack {
-        true => Value::new(body).map_err(no_value),
-        false => json_value(body, &mut |_| true),
     }
 }
 

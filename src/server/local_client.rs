@@ -50,7 +50,7 @@ pub(in crate::server) enum Apart {
     Is(Entry),
 }
 
-/// What is otherwise for a client in the same process.
+/// What differs for a client in the same process.
 #[derive(Default)]
 pub(in crate::server) struct InProcess {
     /// It takes long values from here, and not from replies.
@@ -70,18 +70,19 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    /// Whether the answer is to be cut: its memory is needed more, or its user may do nothing any more.
+    /// Whether the answer is to be cut: its memory is needed more, or its user may do nothing any more. Then it is not to be
+    /// asked again: each time it tells the audit log.
     #[must_use]
     pub(crate) fn is_over(&mut self) -> bool {
         let exchange = &mut self.client.exchange;
         if exchange.session.account.is_closing() {
             return true;
         }
-        if exchange.is_shut_out() && !self.client.has_ended {
+        let is_shut_out = exchange.is_shut_out();
+        if is_shut_out {
             exchange.session.tell_shut_out();
-            self.client.has_ended = true;
         }
-        self.client.has_ended
+        is_shut_out
     }
 }
 
@@ -140,7 +141,6 @@ impl LocalClient {
         self.abandon();
         (self.exchange.out, self.safe, self.taken) = (Vec::new(), Vec::new(), 0);
         self.exchange.input.shrink();
-        self.has_ended = false;
         self.exchange.session.account.set_buffers(bytes);
         Charge { client: self }
     }
@@ -174,7 +174,7 @@ impl LocalClient {
         self.exchange.session.account.is_closing()
     }
 
-    /// Takes one message, a whole MessagePack map. It is carried out while [`Self::next`] is waited for.
+    /// Takes one message, a whole MessagePack map. It is carried out while [`Self::ready`] is waited for.
     pub(crate) fn send(&mut self, message: &[u8]) {
         let mut rest = message;
         while !rest.is_empty() {
@@ -207,10 +207,6 @@ impl LocalClient {
 
     /// The next message, if it is there already.
     pub(crate) fn next_now(&mut self) -> Option<Vec<u8>> {
-        self.cut()
-    }
-
-    fn cut(&mut self) -> Option<Vec<u8>> {
         let rest = self.safe.get(self.taken..).filter(|rest| !rest.is_empty())?;
         let length = Reader::new(rest).read_raw().map_or(rest.len(), <[u8]>::len);
         let message = rest.get(..length)?.to_vec();

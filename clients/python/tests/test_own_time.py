@@ -270,8 +270,21 @@ async def test_who_finds_the_own_write_gives_other_reads_no_more_time(mode, jump
         reading = asyncio.create_task(client.get(path, read=mode))
         own = client._caller.own_writes
         await until(lambda: own.missed)
-        own.found(path)
+        own.found(path, own.tocks[path])
         jump(PATIENT.own_write_patience + 1)
         async with asyncio.timeout(SOON):
             assert await reading == "old"
         assert client.stats().reads.stale_taken == 1 and path in own.tocks, "the others look further"
+
+
+async def test_the_time_in_which_freshest_looks_begins_with_the_first_answer_that_lacks_the_own_write():
+    """Not when enough have answered: one of those may be slow."""
+    one, old = ScriptedNode("s1", lambda request: WRITTEN), ScriptedNode("s2", lambda request: OLD)
+    silent = ScriptedNode("s3", lambda request: SILENCE)
+    async with scene(one, old, silent, config=DEFAULTS) as client:
+        path = await written_and_killed(client, one)
+        reading = asyncio.create_task(client.get(path, read="freshest"))
+        await until(lambda: client._caller.own_writes.missed)
+        assert not reading.done()
+        reading.cancel()
+        await asyncio.wait([reading])

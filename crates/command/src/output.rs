@@ -209,15 +209,19 @@ pub fn text_of(value: &[u8]) -> String {
 }
 
 /// Characters of a value that are shown to people where it stands in a line with other things.
-pub(crate) const VALUE_CHARS: usize = 120;
+const VALUE_CHARS: usize = 120;
 
-/// The same, cut where it is long.
-pub fn short_text_of(value: &[u8]) -> String {
-    let text = text_of(value);
+/// The text of a value, cut where it is long.
+pub(crate) fn short(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(VALUE_CHARS) {
-        None => text,
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => Cow::Borrowed(text),
+        Some((end, _)) => Cow::Owned(format!("{}…", text.get(..end).unwrap_or_default())),
     }
+}
+
+/// A MessagePack value as one line of JSON, for people, cut where it is long.
+pub fn short_text_of(value: &[u8]) -> String {
+    short(&text_of(value)).into_owned()
 }
 
 /// Characters that are shown before the first one that differs.

@@ -1,6 +1,6 @@
 //! The ticket that a command was given. A file is read anew whenever it is asked for, because the ticket in it may have been
-//! replaced; what may come out of a pipe is read once. What a file says is one access for as long as it says the same, which
-//! so knows that a node has taken its secret: then another one is waited for in the file where a node does not take it any more.
+//! replaced; what may come out of a pipe is read once. As long as the file says the same, it is one `Access`. That remembers
+//! whether a node has taken the secret, so a client that is refused later waits for another one in the file.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -43,7 +43,7 @@ impl TicketText {
 #[derive(Clone, Default)]
 pub(crate) struct TicketRead {
     last: Arc<Mutex<Last>>,
-    /// What was made of the ticket in a file, and of which one.
+    /// What was made of the ticket in a file, and of which one: that without its login, which holds a secret.
     access: Arc<Mutex<Option<(Ticket, Access)>>>,
 }
 
@@ -86,16 +86,16 @@ impl TicketRead {
     pub(crate) fn access(&self, ticket: &Ticket) -> Result<Access, TlsError> {
         let Some(file) = self.file() else { return Access::of_ticket(ticket) };
         let mut known = self.access.lock().unwrap_or_else(PoisonError::into_inner);
-        let but_for_the_login = |of: &Ticket| Ticket { login: None, ..of.clone() };
+        let but_for_the_login = Ticket { login: None, ..ticket.clone() };
         if let Some((before, access)) = &*known
-            && but_for_the_login(before) == but_for_the_login(ticket)
+            && *before == but_for_the_login
             && access.logs_in_as(ticket)
         {
             return Ok(access.clone());
         }
         // A command that lasts may outlive its secret.
         let access = Access::of_ticket_file(ticket, &file)?;
-        *known = Some((ticket.clone(), access.clone()));
+        *known = Some((but_for_the_login, access.clone()));
         Ok(access)
     }
 

@@ -227,6 +227,7 @@ pub enum Content {
 /// See [`Content::Charged`].
 pub trait Charge: Send {
     /// Whether the answer is to be cut: its memory is needed more, or whoever asked may do nothing any more.
+    /// It is asked before each part, and never again once it has said so.
     fn is_over(&mut self) -> bool;
 }
 

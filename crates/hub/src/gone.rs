@@ -9,7 +9,6 @@
 //! (`Resuming::walk`): thousands of watches can overflow in one moment, and each has lost thousands
 //! of changes.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -190,21 +189,21 @@ impl GoneLog {
             return Freed::default();
         }
         // Entries that leave together mostly have the same watchers, who may be many.
-        let last = RefCell::new((Watchers::default(), false));
-        let is_wanted = |change: &Committed| {
+        let mut last = (Watchers::default(), false);
+        let mut is_wanted = |change: &Committed| {
             let watchers = watchers_of(change);
-            let mut last = last.borrow_mut();
             if !last.0.is_same(&watchers) {
                 let is_wanted = self.has_lapsed(&watchers);
-                *last = (watchers, is_wanted);
+                last = (watchers, is_wanted);
             }
             last.1
         };
-        let entry = |change: &Committed, was_value| Gone { deletion: change.clone(), was_value };
-        let purged = purged.iter().filter(|change| self.is_news(change) && is_wanted(change));
-        let dropped = dropped.iter().filter(|change| is_wanted(change));
-        let entries: Vec<Gone> =
-            purged.map(|c| entry(c, false)).chain(dropped.map(|c| entry(c, true))).collect();
+        let purged = purged.iter().filter(|change| self.is_news(change)).map(|c| (c, false));
+        let entries: Vec<Gone> = purged
+            .chain(dropped.iter().map(|c| (c, true)))
+            .filter(|(change, _)| is_wanted(change))
+            .map(|(change, was_value)| Gone { deletion: change.clone(), was_value })
+            .collect();
         if entries.is_empty() {
             return Freed::default();
         }

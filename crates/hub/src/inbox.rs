@@ -105,7 +105,7 @@ struct State {
     bytes: usize,
     taken: usize,
     withheld: usize,
-    /// The bytes of these that are charged, and where.
+    /// Bytes charged for the places and for what is withheld, and where.
     charged: usize,
     memory: Option<Arc<ClientMemory>>,
 }
@@ -435,9 +435,10 @@ impl Inbox {
         let was_empty = queue.items.is_empty();
         let item = WatchItem::ConflictsUpTo(number);
         // Never too much: between two of these there is a change, which found room.
-        queue.bytes += item.cost();
+        let cost = item.cost();
+        queue.bytes += cost;
         queue.items.push_back(item);
-        state.bytes += ITEM_COST;
+        state.bytes += cost;
         state.places += 1;
         state.account();
         if was_empty {

@@ -73,7 +73,7 @@ deleted again.
 A node that still had a link to it when it was forgotten waits for it all the same, for as long as \
 its --purge-grace says (5 minutes): perhaps only the link was cut. To have purging go on at once, \
 forget a member when `members` shows it as down. A node that is linked is not forgotten: `leave --for-good`, asked of it, \
-takes it off.
+takes it off. A member outside the Delete group is forgotten by the node that is asked only; ask each node that still warns.
 
 On a terminal, the command asks first; with --json, it needs --yes there. Each forget permanently adds metadata on every node.
 
@@ -225,7 +225,7 @@ async fn forget(name: &str, yes: bool, remote: &RemoteArgs) -> Result<(), CliErr
     fields.str("node", name);
     let reply = connection.request("forget_member", &fields).await?;
     let did = match (reply.bool("result"), reply.bool("was_listed")) {
-        (Some(false), _) => "not in the Delete group, so there is nothing to forget",
+        (Some(false), _) => "not in the Delete group; this node does not miss it any more",
         (_, Some(false)) => {
             "forgotten; it was not in the Delete group, and its keys are waited for no more"
         }

@@ -153,14 +153,16 @@ fn print_entry(
 ) -> Result<(), CliError> {
     let mut others = Map::new();
     add_chain_and_tock(reply, &mut others);
+    // It begins behind the value, so the object's own `{` is left out.
+    let comma = if others.is_empty() { "" } else { "," };
     let mut others = Json::Object(others);
     make_integers_safe(&mut others);
     let path = Json::from(path.to_string()).to_string();
     output.bytes(printable(&format!("{{\"path\":{path},\"value\":")).as_bytes())?;
     print_value(value, output)?;
     let others = others.to_string();
-    let is_last = others == "{}";
-    output.line(&printable(&others.replacen('{', if is_last { "" } else { "," }, 1)))
+    let others = others.strip_prefix('{').unwrap_or_default();
+    output.line(&printable(&format!("{comma}{others}")))
 }
 
 /// JSON without line breaks, made and written piece by piece.

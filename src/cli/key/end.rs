@@ -13,7 +13,7 @@ pub(super) struct End<'a> {
     pub(super) old: Vec<String>,
     /// The new key was not in use when the command began.
     pub(super) made: bool,
-    /// It only ends a rotation that was broken off in its last step.
+    /// It only goes on with a rotation that was in its last step already.
     pub(super) of_former: bool,
     /// The old keys were to be removed, too.
     pub(super) removed: bool,
@@ -96,23 +96,22 @@ impl End<'_> {
 
     /// What is left where the old keys are removed.
     fn of_removal(&self) -> String {
-        if !self.missing.is_empty() {
-            return String::from(
-                ". The old key is removed: who has no other is shut out until it gets the new key file by hand",
-            );
-        }
-        if !self.late.is_empty() {
-            let next = match self.is_noted {
-                true => {
-                    "To see whether they have, type the same command again: it makes no other key before that"
-                }
-                false => "`distkv-node key list` shows whether they have",
-            };
-            return format!(
-                ". The old key is removed, by these as soon as they can: {}. {next}. For one that does not come back, type \
-                 `distkv-node members forget NAME`",
-                self.late.join("; ")
-            );
+        let shut_out = "who has no other is shut out until it gets the new key file by hand";
+        match (self.missing, self.late) {
+            ([], []) => {}
+            (_, []) => return format!(". The old key is removed: {shut_out}"),
+            ([], _) => {
+                return format!(
+                    ". The old key is removed, by these as soon as they can: {}",
+                    self.of_late()
+                );
+            }
+            _ => {
+                return format!(
+                    ". The old key is removed: {shut_out}. These still have it, and remove it as soon as they can: {}",
+                    self.of_late()
+                );
+            }
         }
         let has_removed = self.removed && !self.old.is_empty() && !self.of_former;
         match (self.unused.is_empty(), self.made || has_removed) {
@@ -123,6 +122,20 @@ impl End<'_> {
                  another one, type the same command again",
             ),
         }
+    }
+
+    /// Who still has the old key, and what to type until it is removed there, too.
+    fn of_late(&self) -> String {
+        let next = match self.is_noted {
+            true => {
+                "To see whether they have, type the same command again: it makes no other key before that"
+            }
+            false => "`distkv-node key list` shows whether they have",
+        };
+        format!(
+            "{}. {next}. For one that does not come back, type `distkv-node members forget NAME`",
+            self.late.join("; ")
+        )
     }
 }
 
@@ -188,8 +201,14 @@ mod tests {
         assert!(!text.contains("no other is left") && text.contains("c (down)"), "{text}");
         assert!(text.contains("type the same command again: it makes no other key"), "{text}");
         // By a ticket, nothing tells that there was a rotation.
-        let text = End { is_noted: false, ..late }.text();
+        let late = End { is_noted: false, ..late };
+        let text = late.text();
         assert!(!text.contains("again") && text.contains("key list"), "{text}");
+        // The exit code is of the late one, so it is named whoever else was passed over.
+        let missing = [String::from("b (down) uses another one")];
+        let text = End { missing: &missing, ..late }.text();
+        let words = ["b (down)", "shut out", "c (down) still has it", "key list", "members forget"];
+        assert!(words.iter().all(|word| text.contains(word)), "{text}");
     }
 
     #[test]

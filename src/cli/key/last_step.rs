@@ -1,6 +1,7 @@
 //! That a rotation is in its last step, the removal of the old key. Where a rotation stands is read from the nodes, but when
-//! the old key is gone they look like nodes with which nobody has begun one. So that a command that was broken off
-//! then makes no further key when it is repeated, a file beside that of `--key` says so until it has told the end.
+//! the old key is gone they look like nodes with which nobody has begun one. So that a command that is repeated then makes no
+//! further key, a file beside that of `--key` says so until every member has removed the old key: while one still has it, and
+//! where the command was interrupted. With `--force`, nobody is waited for, and the file goes at once.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -19,7 +20,7 @@ impl LastStep {
         Self(path.into())
     }
 
-    /// The new key of a rotation that has begun its last step, and has not told its end.
+    /// The new key of a rotation that has begun its last step, and has not ended it.
     pub(super) fn begun(&self) -> Option<KeyId> {
         fs::read_to_string(&self.0).ok()?.trim().parse().ok()
     }
@@ -30,7 +31,7 @@ impl LastStep {
         writeln!(file, "{new}").and_then(|()| file.sync_all())
     }
 
-    /// The end was told.
+    /// Every member has removed the old key, or is passed over by force.
     pub(super) fn end(&self) {
         // If it stays, the next rotation says that this one has ended, and to type the command again.
         let _ = fs::remove_file(&self.0);

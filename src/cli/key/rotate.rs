@@ -41,7 +41,7 @@ struct Rotation<'a> {
     missing: Vec<String>,
     /// Who has not removed the old key yet, and does so as soon as it can.
     late: Vec<String>,
-    /// It only ends one that was broken off in its last step.
+    /// It only goes on with one that was in its last step already: it was interrupted, or a member had the old key still.
     of_former: bool,
     /// The key that the node that is asked uses, as long as nobody else changes that; none where it does not matter.
     in_use: Option<KeyId>,
@@ -175,6 +175,13 @@ impl Rotation<'_> {
         )))
     }
 
+    /// Who still has one of these keys then is late, and no error: it removes them as soon as it can.
+    async fn wait_until_removed(&mut self, old: &[KeyId]) -> Result<(), CliError> {
+        let has_old = |node: &NodeKeys| node.keys.iter().flatten().any(|id| old.contains(id));
+        self.late = self.wait("have removed the old key", "still has it", has_old).await?;
+        Ok(())
+    }
+
     /// What there is to do for who has lost against somebody else's rotation: the nodes use this key now. `before`: what
     /// they used.
     fn overtaken(&self, before: KeyId, other: KeyId) -> CliError {
@@ -260,10 +267,7 @@ impl Rotation<'_> {
             take_step(&self.remote, Step::Remove, *id, self.args.force).await?;
             self.follow(Step::Remove, *id)?;
         }
-        let has_old =
-            |node: &NodeKeys| old.iter().any(|id| !node.keys.iter().flatten().all(|k| k != id));
-        self.late = self.wait("have removed the old key", "still has it", has_old).await?;
-        Ok(())
+        self.wait_until_removed(old).await
     }
 
     /// From here on, the nodes cannot tell any more that there was a rotation.
@@ -281,7 +285,8 @@ impl Rotation<'_> {
         ))
     }
 
-    /// The new key of a rotation that was broken off when it had removed the old key at the node that is asked.
+    /// The new key of a rotation that has removed the old key at the node that is asked, and has not ended: it was interrupted
+    /// then, or a member had the old key still.
     fn removed_before(&self, view: &View, next: Next) -> Option<KeyId> {
         let begun = LastStep::of(self.file.as_ref()?).begun()?;
         let is_last = next == Next::Make && own(view)?.primary == Some(begun);
@@ -307,8 +312,7 @@ impl Rotation<'_> {
         // Nobody waited for them, or they came meanwhile: it cannot be taken back.
         let others = view.nodes.iter().filter(|node| node.primary != Some(new));
         self.missing = others.map(|node| node.why("uses another one")).collect();
-        let has_old = |node: &NodeKeys| node.keys.iter().flatten().any(|id| old.contains(id));
-        self.late = self.wait("have removed the old key", "still has it", has_old).await?;
+        self.wait_until_removed(&old).await?;
         self.of_former = true;
         self.end(new, &old, false).await
     }
@@ -325,6 +329,10 @@ impl Rotation<'_> {
         let is_left = self.args.remove_old && !elsewhere.is_empty();
         // Who is passed over by force may keep it for ever.
         let is_late = !self.late.is_empty() && !self.args.force;
+        let last_step = self.file.as_deref().map(LastStep::of);
+        // With a note that stays, the same command goes on; without one, it makes another key.
+        let begun = last_step.as_ref().and_then(LastStep::begun);
+        let is_noted = is_late && begun == Some(new);
         let end = End {
             new,
             old: old.iter().map(ToString::to_string).collect(),
@@ -333,14 +341,14 @@ impl Rotation<'_> {
             removed: self.args.remove_old,
             missing: &self.missing,
             late: &self.late,
-            is_noted: self.file.is_some(),
+            is_noted,
             unused: here.iter().chain(&elsewhere).collect(),
             ca: ca_stays(self.file.as_deref()),
         };
         self.output.either(|| end.json(), || end.text())?;
         self.output.flush()?;
-        if let Some(path) = self.file.as_ref().filter(|_| !is_late) {
-            LastStep::of(path).end();
+        if let Some(step) = last_step.filter(|_| !is_late) {
+            step.end();
         }
         // The same command does not take what only others have for its own work, and an old key that somebody still has opens
         // what is sealed with it there: whoever runs it by a timer is to know.

@@ -50,11 +50,6 @@ impl ToldOf {
 }
 
 impl Links {
-    /// A link was made: SWIM may not have met this peer.
-    pub(super) fn tell_swim(&self, link: &Link) {
-        self.tell_swim_of(link, 0);
-    }
-
     /// Tells SWIM again of linked peers that are not up. To be called about once a second.
     pub(in crate::node) fn keep_known(&self) {
         let links: Vec<Arc<Link>> = self.table.lock().values().cloned().collect();
@@ -66,7 +61,7 @@ impl Links {
         let now = rt::now();
         for link in links.iter().filter(|link| link.end().is_none()) {
             let is_up = live.contains(&(&link.peer.name, link.peer.incarnation));
-            let due = link.told_of.lock().look(is_up, link.heard(), now);
+            let due = link.told_swim.lock().look(is_up, link.heard(), now);
             if let Some(before) = due {
                 tracing::debug!(peer = %link.peer.name, "linked, and not up: membership is told again");
                 self.tell_swim_of(link, before);
@@ -75,7 +70,7 @@ impl Links {
     }
 
     /// `before`: how often it was told. A host name may have several addresses, of which not all need to be right.
-    fn tell_swim_of(&self, link: &Link, before: usize) {
+    pub(super) fn tell_swim_of(&self, link: &Link, before: usize) {
         let Ok(gossip) = HostPort::parse(&link.peer.gossip, Some(0)) else { return };
         let (swim, name) = (self.swim.clone(), link.peer.name.clone());
         let tell = move |addr| match before {

@@ -147,7 +147,7 @@ pub(super) struct Link {
     /// What the peer was told of where this node is.
     pub(super) told: Told,
     /// What membership was told of the peer.
-    pub(super) told_of: Mutex<ToldOf>,
+    pub(super) told_swim: Mutex<ToldOf>,
     pub(super) remote: SocketAddr,
     /// Whether this node dialled.
     pub(super) dialled: bool,
@@ -194,7 +194,7 @@ impl Link {
             queue,
             peer,
             told,
-            told_of: Mutex::new(ToldOf::new(now)),
+            told_swim: Mutex::new(ToldOf::new(now)),
             remote,
             dialled,
             since: now,

@@ -441,7 +441,8 @@ impl Links {
         self.changed.notify(usize::MAX);
         self.hub.cluster_changed.notify(usize::MAX);
         self.learn_route_of(link);
-        self.tell_swim(link);
+        // It may not have met this peer.
+        self.tell_swim_of(link, 0);
     }
 
     /// While a peer cannot read paths with arrays, clients make none.

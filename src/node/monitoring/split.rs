@@ -283,8 +283,13 @@ impl SplitWatch {
         self.forgotten.insert(name.clone());
         self.given_up.insert(name.clone());
         self.unseen.give_up(name);
+        self.remove_silent(|silent| silent == name);
+    }
+
+    /// Such members are not silent any more.
+    fn remove_silent(&mut self, is_over: impl Fn(&NodeName) -> bool) {
         self.splits.retain_mut(|split| {
-            split.names.remove(name);
+            split.names.retain(|name| !is_over(name));
             !split.names.is_empty()
         });
     }
@@ -437,12 +442,9 @@ impl SplitWatch {
     fn forget(&mut self, forget_after_ms: Millis, now: Millis) {
         let forgotten = std::mem::take(&mut self.forgotten);
         self.given_up.extend(forgotten.iter().cloned());
+        self.remove_silent(|name| forgotten.contains(name));
         let given_up = &mut self.given_up;
         self.splits.retain_mut(|split| {
-            split.names.retain(|name| !forgotten.contains(name));
-            if split.names.is_empty() {
-                return false;
-            }
             let missed_for = if split.were == 1 { forget_after_ms } else { MISSED_TOGETHER_MS };
             let is_missed = now.saturating_sub(split.since) < missed_for;
             if !is_missed {

@@ -86,7 +86,11 @@ pub const README: &[Row] = &[
         "distkv-node members forget n3",
         &["n3: forgotten; the Delete group goes on without it"],
     ),
-    run(0, "distkv-node members forget n3 --yes", &["n3: not in the Delete group"]),
+    run(
+        0,
+        "distkv-node members forget n3 --yes",
+        &["n3: not in the Delete group; this node does not miss it any more"],
+    ),
     // Another network begins with the state of this one.
     run(
         2,

@@ -12,14 +12,14 @@ use super::asking::{ALONE, Answer, ask, get};
 use crate::processes::{NodeProcess, PROGRAM, array, wait_until};
 
 /// A node that takes changes by HTTP, and its token.
-struct Open {
-    node: NodeProcess,
+pub struct Open {
+    pub node: NodeProcess,
     token: String,
     _folder: tempfile::TempDir,
 }
 
 impl Open {
-    fn start(more: &[&str]) -> Self {
+    pub fn start(more: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("token");
         let file = file.to_str().unwrap();
@@ -41,7 +41,7 @@ impl Open {
         ask(self.http(), method, target).bearer(&self.token)
     }
 
-    fn put(&self, target: &str, body: impl Into<Vec<u8>>) -> Answer {
+    pub fn put(&self, target: &str, body: impl Into<Vec<u8>>) -> Answer {
         self.ask("PUT", target).body(body).send()
     }
 }

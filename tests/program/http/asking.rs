@@ -30,6 +30,12 @@ pub struct Ask {
     body: Option<Vec<u8>>,
 }
 
+/// An answer of which only the beginning was read.
+pub struct Begun {
+    socket: TcpStream,
+    read: Vec<u8>,
+}
+
 /// An answer.
 #[derive(Debug)]
 pub struct Answer {
@@ -79,10 +85,24 @@ impl Ask {
 
     /// The whole answer, on a connection of its own.
     pub fn send(self) -> Answer {
+        answer(&mut BufReader::new(self.open()))
+    }
+
+    /// A connection of its own on which the answer comes; nothing of it was read.
+    pub fn open(self) -> TcpStream {
         let ask = self.field("Connection", "close");
-        let mut connection = Connection::open(ask.address);
-        ask.write(connection.reader.get_ref());
-        answer(&mut connection.reader)
+        let socket = TcpStream::connect(ask.address).unwrap();
+        ask.write(&socket);
+        socket
+    }
+
+    /// The beginning of a long answer, which must be a good one.
+    pub fn begin(self) -> Begun {
+        let mut socket = self.open();
+        let mut read = vec![0; 1_000];
+        socket.read_exact(&mut read).unwrap();
+        assert!(read.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&read));
+        Begun { socket, read }
     }
 
     /// A stream of events, from whose beginning on nothing is read before it is asked for.
@@ -99,6 +119,15 @@ impl Ask {
         }
         assert_eq!(fields["content-type"], "text/event-stream");
         Events { reader, text: String::new() }
+    }
+}
+
+impl Begun {
+    /// All of it, head and body, as far as it came.
+    pub fn rest(mut self) -> Vec<u8> {
+        // It may end in a reset.
+        let _ = self.socket.read_to_end(&mut self.read);
+        self.read
     }
 }
 

@@ -1,14 +1,12 @@
 //! Values of very many small parts: what they cost a node that tells them as JSON, and that nothing of them is lost.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
-
 use rmpv::Value;
 use serde_json::json;
 
+use super::api::Open;
 use super::asking::{ALONE, ask, get};
 use super::http;
-use crate::processes::{NodeProcess, PATIENCE, field};
+use crate::processes::{NodeProcess, field};
 
 /// Parts of the value; as MessagePack each takes a byte, as JSON three.
 const PARTS: usize = 1_000_000;
@@ -29,18 +27,11 @@ fn client_memory(node: &NodeProcess) -> u64 {
 #[test]
 fn who_reads_a_long_value_slowly_has_the_node_keep_the_value_and_not_its_text() {
     let (node, text) = start();
-    let mut slow = TcpStream::connect(http(&node)).unwrap();
-    slow.set_read_timeout(Some(PATIENCE)).unwrap();
-    let host = http(&node);
-    write!(slow, "GET /v1/kv/big/value HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
-        .unwrap();
-    let mut answer = vec![0; 1_000];
-    slow.read_exact(&mut answer).unwrap();
+    let slow = ask(http(&node), "GET", "/v1/kv/big/value").begin();
     // The rest is in no buffer of the system's either: it takes no more than a part.
     let kept = client_memory(&node);
     assert!((PARTS as u64..2 * PARTS as u64).contains(&kept), "{kept} bytes are kept");
-    slow.read_to_end(&mut answer).unwrap();
-    let answer = String::from_utf8(answer).unwrap();
+    let answer = String::from_utf8(slow.rest()).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.contains(&format!("content-length: {}", text.len() + 1)), "{head}");
     assert!(body.strip_suffix('\n') == Some(text.as_str()), "{} bytes", body.len());
@@ -53,16 +44,8 @@ fn those_who_read_one_long_value_as_messagepack_share_it() {
     let node = NodeProcess::start("n1", &ALONE);
     node.connect().set(&["big"], Value::Array(vec![Value::from(1); BYTES]));
     let (host, before) = (http(&node), peak_bytes(&node));
-    let readers = (0..READERS).map(|_| {
-        let mut reader = TcpStream::connect(host).unwrap();
-        reader.set_read_timeout(Some(PATIENCE)).unwrap();
-        let kind = "Accept: application/msgpack\r\nConnection: close";
-        write!(reader, "GET /v1/kv/big HTTP/1.1\r\nHost: {host}\r\n{kind}\r\n\r\n").unwrap();
-        let mut answer = vec![0; 1_000];
-        reader.read_exact(&mut answer).unwrap();
-        (reader, answer)
-    });
-    let readers: Vec<_> = readers.collect();
+    let read = |_| ask(host, "GET", "/v1/kv/big").field("Accept", "application/msgpack").begin();
+    let readers: Vec<_> = (0..READERS).map(read).collect();
     // A copy for each would be four times this.
     let grown = peak_bytes(&node).saturating_sub(before);
     assert!(grown < READERS * BYTES / 4, "{grown} bytes");
@@ -71,8 +54,8 @@ fn those_who_read_one_long_value_as_messagepack_share_it() {
     assert_eq!(head.fields["content-length"], (5 + BYTES).to_string());
     let same = ask(host, "GET", "/v1/kv/big").field("If-None-Match", &head.fields["etag"]).send();
     assert_eq!((same.status, same.body.len()), (304, 0));
-    for (mut reader, mut answer) in readers {
-        reader.read_to_end(&mut answer).unwrap();
+    for reader in readers {
+        let answer = reader.rest();
         let at = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap() + 4;
         assert_eq!(answer.len() - at, 5 + BYTES);
         assert_eq!(answer[at], 0xdd);
@@ -98,16 +81,6 @@ fn a_long_value_is_told_whole_wherever_it_is_told_whole_and_elsewhere_its_beginn
     assert_eq!(children["next"], json!(null));
 }
 
-/// A node that takes changes, and the token for them.
-fn start_for_changes() -> (NodeProcess, String) {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("token");
-    let write = ["--http-write", "--http-token-file", file.to_str().unwrap()];
-    let node = NodeProcess::start("n1", &[&ALONE[..], &write].concat());
-    let token = std::fs::read_to_string(&file).unwrap();
-    (node, token.trim().to_owned())
-}
-
 /// The most memory that it has had until now, bytes.
 fn peak_bytes(node: &NodeProcess) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", node.pid())).unwrap();
@@ -117,24 +90,21 @@ fn peak_bytes(node: &NodeProcess) -> usize {
 
 #[test]
 fn a_long_body_of_many_parts_is_read_without_a_tree_of_them() {
-    let (node, token) = start_for_changes();
+    let open = Open::start(&[]);
     let parts = 2_700_000;
-    let before = peak_bytes(&node);
-    let put = ask(http(&node), "PUT", "/v1/kv/big/lists").bearer(&token);
-    let put = put.body(format!("[{}]", vec!["[]"; parts].join(","))).send();
+    let before = peak_bytes(&open.node);
+    let put = open.put("/v1/kv/big/lists", format!("[{}]", vec!["[]"; parts].join(",")));
     assert_eq!(put.status, 201, "{}", put.text());
     // The body, the value, and what carries it into the engine; as a tree, its parts would take 500 MiB.
-    let grown = peak_bytes(&node) - before;
+    let grown = peak_bytes(&open.node) - before;
     assert!(grown < 200 << 20, "{grown} bytes");
-    let value = node.connect().get(&["big", "lists"]);
+    let value = open.node.connect().get(&["big", "lists"]);
     assert!(value == Some(Value::Array(vec![Value::Array(Vec::new()); parts])));
 }
 
 #[test]
 fn an_error_repeats_only_the_beginning_of_a_long_integer() {
-    let (node, token) = start_for_changes();
-    let put = ask(http(&node), "PUT", "/v1/kv/a").bearer(&token);
-    let refused = put.body("7".repeat(1_000_000)).send();
+    let refused = Open::start(&[]).put("/v1/kv/a", "7".repeat(1_000_000));
     assert_eq!((refused.status, refused.code().as_str()), (400, "bad_request"));
     assert!(refused.body.len() < 1_000, "{} bytes", refused.body.len());
     assert!(refused.text().contains("7… is past 64 bits"), "{}", refused.text());

@@ -10,7 +10,7 @@ from .view import Target
 
 
 class Apart:
-    """See the module. Bounded: what is lost is but a try, since who is refused reads again."""
+    """See the module. Bounded. If an entry is lost, one write is refused, and the caller reads again."""
 
     def __init__(self, topology: Topology, paths_max: int) -> None:
         self._topology = topology

@@ -4,7 +4,7 @@ being done, and others' changes may come in between."""
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, Union
+from typing import Any, Self, Union
 
 from .call import Caller, Plan
 from .codec import Fields, array_head, encode_value
@@ -27,8 +27,8 @@ BatchReply = Union[Entry, Written, RefusedError]
 """What one operation of a batch came to. An error is returned, not raised: the other operations were done."""
 
 
-class Batch:
-    """Operations that are to be done in this order, at one node; `await` it, or :meth:`run`."""
+class Operations:
+    """What a batch is to do, in this order, at one node."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -37,7 +37,7 @@ class Batch:
     def __len__(self) -> int:
         return len(self._ops)
 
-    def get(self, path: PathLike) -> Batch:
+    def get(self, path: PathLike) -> Self:
         """Reads an entry, as the batch's node has it: this client's own latest write may be missing."""
         return self._add(Path.of(path), "get_value", None, None)
 
@@ -51,7 +51,7 @@ class Batch:
         if_value: object = UNSET,
         write_id: WriteIdLike = AUTO,
         idempotent: bool = False,
-    ) -> Batch:
+    ) -> Self:
         """Writes a value."""
         options = WriteOptions(if_version, if_new, if_value, write_id, 0, idempotent)
         return self._add(Path.of(path), "set_value", encode_value(value), options)
@@ -63,22 +63,19 @@ class Batch:
         if_version: Version | Unset | None = UNSET,
         if_value: object = UNSET,
         write_id: WriteIdLike = AUTO,
-    ) -> Batch:
+    ) -> Self:
         """Deletes an entry."""
         options = WriteOptions(if_version, False, if_value, write_id)
         return self._add(Path.of(path), "delete_value", None, options)
 
-    def _add(self, path: Path, action: str, value: bytes | None, options: WriteOptions | None) -> Batch:
+    def _add(self, path: Path, action: str, value: bytes | None, options: WriteOptions | None) -> Self:
         if len(self._ops) >= BATCH_OPS_MAX:
             raise UsageError(f"a batch has at most {BATCH_OPS_MAX} operations")
         self._ops.append((path, action, value, options))
         return self
 
-    def __await__(self) -> Generator[Any, None, list[BatchReply]]:
-        return self.run().__await__()
-
-    async def run(self, *, timeout: float | None = None) -> list[BatchReply]:
-        """Carries it out at the node that is preferred for its first path.
+    async def carry_out(self, timeout: float | None) -> list[BatchReply]:
+        """Does them at the node that is preferred for the first path.
 
         Raises :class:`~distkv_client.errors.DistKVError`: nothing is known then but the fate of all operations.
         """
@@ -168,3 +165,14 @@ class Batch:
             passing.is_made = is_made
             raise passing
         return found
+
+
+class Batch(Operations):
+    """Operations that are to be done in this order, at one node; `await` it, or :meth:`run`."""
+
+    def __await__(self) -> Generator[Any, None, list[BatchReply]]:
+        return self.run().__await__()
+
+    async def run(self, *, timeout: float | None = None) -> list[BatchReply]:
+        """See :meth:`Operations.carry_out`."""
+        return await self.carry_out(timeout)

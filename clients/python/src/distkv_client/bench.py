@@ -1,9 +1,8 @@
 """What a GET costs this process: `python -m distkv_client.bench [SEED]`.
 
 CPU time of the client's process per call, over loopback, with 1 and with 100 calls in flight; medians of
-several runs. Without a seed, the ticket in `DISTKV_TICKET` is used, or a node is started
-(`DISTKV_NODE_BIN`). `--redis HOST:PORT` measures redis-py (asyncio, with
-hiredis where it is installed) in the same runs, taking turns.
+several runs. Without a seed, the ticket in `DISTKV_TICKET` is used, or a node is started (`DISTKV_NODE_BIN`).
+`--redis HOST:PORT` measures redis-py (asyncio, with hiredis where it is installed) in the same runs, taking turns.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 from .abandoned import close_all
 from .batch import Batch
 from .call import Caller, Failed, Plan
-from .checks import bool_of, check_type, integer_of, seconds_of, text_of
+from .checks import NOT_NEGATIVE, bool_of, check_type, integer_of, seconds_of, text_of
 from .codec import Fields, encode_value, one_value
 from .config import Address, Config, ReadMode, checked, seed_of
 from .connecting import Connecting, first_view
@@ -124,8 +124,7 @@ class Client(Uncopied):
         caller = self._caller
         caller.check_loop()
         grace = seconds_of(grace, "grace")
-        if grace < 0:
-            raise UsageError(f"grace is {grace} s: it must be 0 or more")
+        NOT_NEGATIVE.check(grace, "grace")
         if self._closing is None:
             caller.idle = caller.loop.create_future()
             self._closing = caller.loop.create_task(self._close(caller.idle), name="distkv_client: close")
@@ -229,7 +228,8 @@ class Client(Uncopied):
                 # Older than an own write, or it cannot be told.
                 message, node = await self._reader.newer(path, (message, node), now, own)
             elif own is not None or caller.apart.names:
-                caller.own_writes.found(path, own)
+                if own is not None:
+                    caller.own_writes.found(path, own)
                 caller.apart.note(path, node)
         if "value" not in message:
             if default is not UNSET:

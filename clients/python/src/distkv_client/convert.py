@@ -109,28 +109,12 @@ def _convert(value: Any, wanted: Any) -> Any:
         return wanted(value)
     if issubclass(as_type, enum.Enum):
         return wanted(value)
-    if _is_named_tuple(wanted) and type(value) is list:
-        return _named_tuple(value, wanted)  # pyright: ignore[reportUnknownArgumentType]
     structured = _structured(wanted)
     if structured is not None and not isinstance(value, wanted):
         return structured(value)
     if isinstance(value, wanted) and not (isinstance(value, bool) and wanted is int):
         return value
     raise _no(value, wanted)
-
-
-def _is_named_tuple(as_type: Any) -> bool:
-    return tuple in as_type.__mro__ and hasattr(as_type, "_fields")
-
-
-def _named_tuple(value: Any, as_type: Any) -> Any:
-    """It is stored as an array."""
-    hints = typing.get_type_hints(as_type)
-    names = as_type._fields
-    if len(value) > len(names):
-        raise _MisfitError(f"the value does not fit {_name(as_type)}: it has {len(value)} items")
-    parts = (_convert_part(one, hints.get(name, Any), name, True) for name, one in zip(names, value, strict=False))
-    return as_type(*parts)
 
 
 def _convert_generic(value: Any, as_type: Any, origin: Any, args: tuple[Any, ...]) -> Any:
@@ -197,6 +181,8 @@ def _structured(wanted: Hashable) -> Callable[[Any], Any] | None:
         attributes: Any = getattr(as_type, "__attrs_attrs__")  # noqa: B009
         names = {str(field.name): str(field.alias) for field in attributes if field.init}
         later = [str(field.name) for field in attributes if not field.init]
+    elif tuple in as_type.__mro__ and hasattr(as_type, "_fields"):
+        return _named_tuple(as_type)
     else:
         return None
 
@@ -214,5 +200,22 @@ def _structured(wanted: Hashable) -> Callable[[Any], Any] | None:
                 # Written with the others, so it is read, too; a frozen class would refuse the usual way.
                 object.__setattr__(made, name, _convert_part(told[name], hints[name], name, True))
         return made
+
+    return make
+
+
+def _named_tuple(as_type: Any) -> Callable[[Any], Any]:
+    """What makes one of an array, as which it is stored."""
+    hints = typing.get_type_hints(as_type)
+    names: tuple[str, ...] = as_type._fields
+
+    def make(value: Any) -> Any:
+        if type(value) is not list:
+            raise _no(value, as_type)
+        items: list[Any] = value  # pyright: ignore[reportUnknownVariableType]
+        if len(items) > len(names):
+            raise _MisfitError(f"the value does not fit {_name(as_type)}: it has {len(items)} items")
+        parts = (_convert_part(one, hints.get(name, Any), name, True) for name, one in zip(names, items, strict=False))
+        return as_type(*parts)
 
     return make

@@ -33,8 +33,8 @@ class CallEnd:
 
 @runtime_checkable
 class Observer(Protocol):
-    """Is called on the client's event loop: it must be quick. An `Exception` that it raises is logged
-    and stops nothing; what is no `Exception` (`CancelledError`, `SystemExit`, `KeyboardInterrupt`) goes through."""
+    """Is called on the client's event loop: it must be quick. An `Exception` that it raises is logged and stops
+    nothing; what is no `Exception` (`CancelledError`, `SystemExit`, `KeyboardInterrupt`) goes through."""
 
     def call_begins(self, action: str) -> object:
         """A call begins. What this returns is handed to the other two."""

@@ -48,7 +48,7 @@ class OwnWrites:
         # Two writes at once are acknowledged in any order.
         known = self.tocks.pop(path, 0)
         if tock >= known:
-            self.found(path)
+            self.missed.pop(path, None)
             self.tocks[path] = tock
             self._turns[path] = self._turn
         else:
@@ -81,9 +81,9 @@ class OwnWrites:
         together, since each of them may be cut off before that. Ever since, where it is not looked for any more."""
         return self.missed.setdefault(path, now) if path in self.tocks else float("-inf")
 
-    def found(self, path: Path, own: int | None = None) -> None:
-        """An answer has the write with this tock, which may not be the last one any more; none: it is."""
-        if own is None or self.tocks.get(path) == own:
+    def found(self, path: Path, own: int) -> None:
+        """An answer has the write with this tock, which may not be the last one any more."""
+        if self.tocks.get(path) == own:
             self.missed.pop(path, None)
 
     def give_up(self, path: Path) -> None:

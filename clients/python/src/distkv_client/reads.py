@@ -45,12 +45,22 @@ class _Found:
         """The first final refusal of this round, and who said it."""
         self.refusals = Refusals()
 
-    def asked(self, members: list[Target], needed: int) -> list[Target]:
+    @property
+    def needed(self) -> int:
+        """How many nodes must answer."""
+        return len(self.counted) // 2 + 1
+
+    @property
+    def has_majority(self) -> bool:
+        """Whether enough have."""
+        return len(self.answered) >= self.needed
+
+    def asked(self, members: list[Target]) -> list[Target]:
         """The nodes to ask next: those that have not answered; once a majority has, which means that it lacks the own
         write, the others as well, since they may have heard of it meanwhile."""
         asked = {name for name, _ in self.open.values()} | self.refused
         left = [target for target in members if target.name not in asked]
-        if len(self.answered) >= needed:
+        if self.has_majority:
             return left
         return [target for target in left if target.name not in self.answered] or left
 
@@ -201,15 +211,13 @@ class Reader:
                     "read mode 'freshest' needs: nodes of old versions cannot tell it, and with only_seeds they are "
                     "not asked"
                 )
-            counted = {node.name for node in routing.view.nodes if node.counts}
-            needed = len(counted) // 2 + 1
-            found.counted = counted
-            found.answered &= counted
-            members = [target for target in routing.targets if target.name in counted]
+            found.counted = {node.name for node in routing.view.nodes if node.counts}
+            found.answered &= found.counted
+            members = [target for target in routing.targets if target.name in found.counted]
             longest = started + total
             times = min(caller.loop.time() + policy.try_deadline, longest), longest
-            await self._ask_all(members, path, found, needed, times, raw, tries)
-            if found.newest is not None and len(found.answered) >= needed:
+            await self._ask_all(members, path, found, times, raw, tries)
+            if found.newest is not None and found.has_majority:
                 goes_on = not found.is_enough and await self._waits(found, policy, started, tries)
                 # Another read may have given it up.
                 if found.is_enough or found.sought.is_over:
@@ -236,7 +244,7 @@ class Reader:
                 caller.stats.retry.deadlines += 1
                 refused = found.refusals.refusal(missing)
                 error = None if refused is None else refused[1]
-                raise NoMajorityError(len(found.answered), needed, len(counted), attempt, error)
+                raise NoMajorityError(len(found.answered), found.needed, len(found.counted), attempt, error)
 
     async def _waits(self, found: _Found, policy: RetryPolicy, started: float, tries: Tries) -> bool:
         """Pauses before nodes are asked again, since a majority lacks the own write; those that were asked may answer
@@ -262,18 +270,17 @@ class Reader:
         members: list[Target],
         path: Path,
         found: _Found,
-        needed: int,
         times: tuple[float, float],
         raw: bool,
         tries: Tries,
     ) -> None:
         """Asks nodes once, until enough of all have answered. `times`: as of :meth:`_ask`."""
         found.refusal = None
-        for target in found.asked(members, needed):
+        for target in found.asked(members):
             tries.on_try(target.name)
             task = self._caller.loop.create_task(self._ask(target, path, times, raw))
             found.open[task] = target.name, tries.attempts
-        while found.open and len(found.answered) < needed:
+        while found.open and not found.has_majority:
             await self._listen(found, None, tries)
 
     async def _listen(self, found: _Found, timeout: float | None, tries: Tries) -> None:
@@ -295,7 +302,11 @@ class Reader:
             elif target.name in found.counted:
                 found.answered.add(target.name)
                 found.newest = _newer(found.newest, (message, target.name))
-                found.is_enough |= found.sought.is_in(_tock_there(message), life)
+                if found.sought.is_in(_tock_there(message), life):
+                    found.is_enough = True
+                elif not found.is_enough:
+                    # Its patience begins with the first answer that lacks the own write.
+                    self._sought_until(found.sought)
 
     async def _ask(self, target: Target, path: Path, times: tuple[float, float], raw: bool) -> tuple[Target, Life, Any]:
         """One node's answer, or how it has failed. `times`: until when it is waited for, and until when while it is

@@ -19,7 +19,7 @@ from typing import Any, TypeVar, overload
 
 from . import client as _async
 from .abandoned import NOT_CLOSED
-from .batch import Batch, BatchReply
+from .batch import Batch, BatchReply, Operations
 from .checks import callable_of
 from .config import Config, ReadMode
 from .copies import Uncopied
@@ -43,59 +43,16 @@ D = TypeVar("D")
 R = TypeVar("R")
 
 
-class SyncBatch:
-    """Operations that are to be done in this order, at one node, by :meth:`run`. See :class:`distkv_client.Batch`."""
+class SyncBatch(Operations):
+    """Operations that are to be done in this order, at one node, by :meth:`run`."""
 
-    def __init__(self, run: Callable[[Coroutine[Any, Any, Any]], Any], batch: Batch) -> None:
+    def __init__(self, batch: Operations, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+        super().__init__(batch._caller)
         self._run = run
-        self._batch = batch
-
-    def __len__(self) -> int:
-        return len(self._batch)
-
-    def get(self, path: PathLike) -> SyncBatch:
-        """See :meth:`distkv_client.Batch.get`."""
-        self._batch.get(path)
-        return self
-
-    def put(
-        self,
-        path: PathLike,
-        value: object,
-        *,
-        if_version: Version | Unset | None = UNSET,
-        if_new: bool = False,
-        if_value: object = UNSET,
-        write_id: WriteIdLike = AUTO,
-        idempotent: bool = False,
-    ) -> SyncBatch:
-        """See :meth:`distkv_client.Batch.put`."""
-        self._batch.put(
-            path,
-            value,
-            if_version=if_version,
-            if_new=if_new,
-            if_value=if_value,
-            write_id=write_id,
-            idempotent=idempotent,
-        )
-        return self
-
-    def delete(
-        self,
-        path: PathLike,
-        *,
-        if_version: Version | Unset | None = UNSET,
-        if_value: object = UNSET,
-        write_id: WriteIdLike = AUTO,
-    ) -> SyncBatch:
-        """See :meth:`distkv_client.Batch.delete`."""
-        self._batch.delete(path, if_version=if_version, if_value=if_value, write_id=write_id)
-        return self
 
     def run(self, *, timeout: float | None = None) -> list[BatchReply]:
         """See :meth:`distkv_client.Batch.run`."""
-        found: list[BatchReply] = self._run(self._batch.run(timeout=timeout))
+        found: list[BatchReply] = self._run(self.carry_out(timeout))
         return found
 
 
@@ -343,7 +300,7 @@ class Client(Uncopied):
         if fill is None:
             if timeout is not None:
                 raise UsageError("without `fill`, a timeout is for `run`: client.batch().put(…).run(timeout=…)")
-            return SyncBatch(self._run, batch)
+            return SyncBatch(batch, self._run)
         callable_of(fill, "fill")(batch)
         return self._run(batch.run(timeout=timeout))
 

@@ -1,11 +1,12 @@
 //! What the parser of command lines says: help, the version, and what is wrong with the options.
 
+use std::borrow::Cow;
 use std::io;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::{CliError, EXIT_OK, EXIT_USAGE, tell, tell_programs, without_secrets};
-use crate::output::VALUE_CHARS;
+use crate::output::short;
 
 /// Prints help, the version, or what is wrong with the options: as text, or as one line of JSON, like
 /// [`CliError::tell`], with the parser's tip in a field of its own. Gives the exit code.
@@ -54,11 +55,9 @@ fn shortened(text: &str, error: &clap::Error) -> String {
     let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) else {
         return text.to_owned();
     };
-    match value.char_indices().nth(VALUE_CHARS) {
-        None => text.to_owned(),
-        Some((end, _)) => {
-            text.replacen(&**value, &format!("{}…", value.get(..end).unwrap_or_default()), 1)
-        }
+    match short(value) {
+        Cow::Borrowed(_) => text.to_owned(),
+        Cow::Owned(cut) => text.replacen(&**value, &cut, 1),
     }
 }
 

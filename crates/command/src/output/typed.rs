@@ -10,7 +10,7 @@ use clap::parser::ValueSource;
 
 use distkv_model::path::Path as DataPath;
 
-use super::shell_word;
+use super::{shell_file, shell_word};
 use crate::error::{looks_secret, without_secrets};
 use crate::given;
 
@@ -78,7 +78,10 @@ pub(crate) fn takes_new_secret() -> bool {
 /// stays: it tells of values and paths.
 #[must_use]
 pub(crate) fn without_typed_secrets(text: String) -> String {
-    TYPED.get().map_or(text.clone(), |typed| typed.without_secrets(text))
+    match TYPED.get() {
+        Some(typed) => typed.without_secrets(text),
+        None => text,
+    }
 }
 
 /// A command that may be typed as it is printed, in backticks, for the node that this one is about: `words` are its name,
@@ -114,7 +117,7 @@ pub fn command_at(node: &str, words: &str, operands: &[&str], options: &[&str]) 
 #[must_use]
 pub fn command_from(words: &str, operands: &[&str], options: &[&str], file: &Path) -> String {
     let nothing = Typed::default();
-    let input = format!(" < {}", shell_word(&file.display().to_string()));
+    let input = format!(" < {}", shell_file(file));
     TYPED.get().unwrap_or(&nothing).command(words, operands, options, &input)
 }
 
@@ -181,7 +184,7 @@ impl Typed {
         };
         let words = self.words.iter().filter(|word| !is_one(word)).cloned().collect();
         let left_out = self.left_out.iter().copied().filter(|option| !is_one(option)).collect();
-        Self { words, left_out, secrets: self.secrets.clone(), ..*self }
+        Self { words, left_out, ..Self::default() }
     }
 
     fn command(&self, words: &str, operands: &[&str], options: &[&str], input: &str) -> String {

@@ -172,10 +172,10 @@ impl Swim {
             (SwimInput::ForgetPeer(addr), _) => self.peers.forget(&canonical_addr(addr)),
             // The machine that follows one that was refused gets the list.
             (SwimInput::KnownPeer { name, addr }, false) => {
-                self.peers.add(canonical_addr(addr), name);
+                self.add_peer(name, canonical_addr(addr));
             }
             (SwimInput::Linked { name, addr }, false) => {
-                self.peers.add(canonical_addr(addr), Some(name));
+                self.add_peer(Some(name), canonical_addr(addr));
             }
             (SwimInput::Join(_) | SwimInput::Leave, false) => {}
         }
@@ -265,7 +265,14 @@ impl Swim {
         if age < ESTABLISHED_AFTER_MS {
             self.become_joiner(); // a restart: there may still be a network, where our name is taken
         }
-        self.peers.add(addr, name);
+        self.add_peer(name, addr);
+    }
+
+    /// Puts it on the durable list, if it is an address that can be called.
+    fn add_peer(&mut self, name: Option<NodeName>, addr: SocketAddr) {
+        if self.can_call(&addr) {
+            self.peers.add(addr, name);
+        }
     }
 
     fn on_linked(&mut self, name: NodeName, addr: SocketAddr, out: &mut Vec<SwimOutput>) {

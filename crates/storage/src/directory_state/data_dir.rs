@@ -20,7 +20,7 @@ use crate::directory::{Directory, FILE_MODE};
 use crate::disk::{Disk, FileId};
 use crate::engine::{Image, Knowledge};
 use crate::error::StorageError;
-use crate::error::absent::{is_absent, is_folder};
+use crate::error::absent::{is_absent, is_folder, is_no_file};
 use crate::header::{FileHeader, LogStart};
 use crate::identity::{Identity, Life};
 use crate::log::LogWriter;
@@ -273,7 +273,10 @@ impl DataDir {
         let files = Files::list(&*self.disk)?;
         let Some((number, _)) = files.snapshots.last_key_value() else { return Ok(false) };
         let keep = Keep::snapshots(snapshots);
-        if expendable(&*self.disk, &files, *number, &keep)?.is_empty() {
+        let old = expendable(&*self.disk, &files, *number, &keep)?;
+        // What is no file is not removed, so it is no reason to read a whole snapshot.
+        let is_file = |name: &String| !self.disk.open(name).is_err_and(|error| is_no_file(&error));
+        if !old.iter().any(is_file) {
             return Ok(false);
         }
         SnapshotReader::open(&*self.disk, *number)?.verify(&mut |_| {})?;

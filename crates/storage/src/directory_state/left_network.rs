@@ -33,7 +33,9 @@ pub(crate) fn set_aside(path: &Path, disk: &dyn Disk) -> Result<Option<PathBuf>,
     make(&folder).map_err(StorageError::io(&shown, "make"))?;
     // The identity goes last: as long as it is there, the next start continues this.
     let damaged = files.set_aside.iter().map(|(_, name)| name.as_str());
-    for name in files.all().chain(damaged).chain([IDENTITY_NAME]) {
+    // Alone, it would look like a state that was not put there whole.
+    let temporary = files.temporary.iter().map(String::as_str);
+    for name in files.all().chain(damaged).chain(temporary).chain([IDENTITY_NAME]) {
         let moved = fs::rename(path.join(name), folder.join(name));
         moved.map_err(StorageError::io(name, "set aside"))?;
     }
@@ -54,7 +56,9 @@ fn make(folder: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::Directory;
+    use crate::data_dir::DataDir;
     use crate::model::ids::NodeName;
+    use crate::recover::RecoverOptions;
 
     fn names(path: &Path) -> Vec<String> {
         let entries = fs::read_dir(path).unwrap();
@@ -67,7 +71,8 @@ mod tests {
     /// A directory with files and an identity that says how the last life ended.
     fn directory(life: Life) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["log-1.dkv", "log-2.dkv", "snapshot-2.dkv", "log-1.dkv.bad", "peers"] {
+        let ours = ["log-1.dkv", "log-2.dkv", "snapshot-2.dkv", "log-1.dkv.bad"];
+        for name in ours.into_iter().chain(["snapshot-3.dkv.tmp", "peers"]) {
             fs::write(folder.path().join(name), name).unwrap();
         }
         let identity =
@@ -87,9 +92,20 @@ mod tests {
         let folder = directory(Life::Left { log: 2 });
         let aside = set_aside(folder.path(), &Directory::new(folder.path())).unwrap().unwrap();
         assert_eq!(names(folder.path()), ["left-0000000000000007", "peers"]);
-        let all = ["identity", "log-1.dkv", "log-1.dkv.bad", "log-2.dkv", "snapshot-2.dkv"];
-        assert_eq!(names(&aside), all);
+        let (logs, snapshots) =
+            (["log-1.dkv", "log-1.dkv.bad", "log-2.dkv"], ["snapshot-2.dkv", "snapshot-3.dkv.tmp"]);
+        assert_eq!(names(&aside), [&["identity"], &logs[..], &snapshots].concat());
         assert_eq!(set_aside(folder.path(), &Directory::new(folder.path())).unwrap(), None);
+    }
+
+    /// It may have left while it wrote a snapshot.
+    #[test]
+    fn a_node_begins_anew_where_one_has_left() {
+        let folder = directory(Life::Left { log: 2 });
+        let dir = DataDir::open(folder.path()).unwrap();
+        assert!(dir.left().is_some());
+        let begun = dir.recover("plant", "a", &RecoverOptions::default(), &mut |_, _| {}).unwrap();
+        assert!(begun.image.is_none() && begun.warnings.is_empty());
     }
 
     #[test]
@@ -101,6 +117,6 @@ mod tests {
         let disk = Directory::new(folder.path());
         assert_eq!(set_aside(folder.path(), &disk).unwrap(), Some(aside.clone()));
         assert_eq!(names(folder.path()), ["left-0000000000000007", "peers"]);
-        assert_eq!(names(&aside).len(), 5);
+        assert_eq!(names(&aside).len(), 6);
     }
 }

@@ -78,7 +78,7 @@ pub(crate) fn is_no_file(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<NoFile>())
 }
 
-/// Whether the system says that a folder is where a file should be, or come.
+/// Whether the system says that a folder is where a file is, or is to be put.
 pub(crate) fn is_folder(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::IsADirectory | io::ErrorKind::DirectoryNotEmpty)
 }

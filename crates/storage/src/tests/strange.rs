@@ -230,6 +230,9 @@ fn a_folder_is_never_removed_and_keeps_nothing_else_from_being_removed() {
         assert!(folder.path().join(name).join("of somebody").is_file(), "{name}");
     }
     assert_eq!(dir.prune(6, &Keep::snapshots(1)).unwrap(), Vec::<String>::new());
+    // Where nothing else is old, the newest snapshot is not read to make room: it would be found damaged.
+    fs::write(folder.path().join("snapshot-6.dkv"), "damaged").unwrap();
+    assert!(!dir.make_room(1).unwrap());
 }
 
 #[test]
@@ -307,8 +310,13 @@ fn a_state_that_was_not_put_there_whole_is_not_taken_for_an_empty_directory() {
     let again = start(&disk, true).unwrap();
     again.repair(&disk).unwrap();
     assert!(start(&disk, false).unwrap().image.is_none());
-    // What a node leaves of its own: its first start, and a snapshot of later.
-    for (left, other) in [("identity.tmp", "lock"), ("snapshot-3.dkv.tmp", "log-1.dkv.bad")] {
+    // What a node leaves of its own: its first start, the snapshot that it makes where it could not begin its first log (the
+    // disk was full), and a snapshot of later.
+    for (left, other) in [
+        ("identity.tmp", "lock"),
+        ("snapshot-2.dkv.tmp", "lock"),
+        ("snapshot-3.dkv.tmp", "log-1.dkv.bad"),
+    ] {
         let disk = MemoryDisk::new();
         disk.put(left, b"");
         disk.put(other, b"");

@@ -12,7 +12,7 @@ use distkv_command::key_file;
 use distkv_tls::{Ca, Login as TicketLogin, Ticket};
 
 use crate::cli::error::CliError;
-use crate::cli::terminal::output::shell_word;
+use crate::cli::terminal::output::{shell_file, shell_word};
 use crate::client::{Access, Connection, Fields, HostPort, Login, Message, Options};
 use crate::membership::NetworkName;
 use crate::node::Node;
@@ -104,15 +104,14 @@ impl Folder {
 
     /// Commands to copy. `first`: a node's address.
     pub(super) fn lines(&self, program: &str, first: &str) -> Vec<String> {
-        let word = |path: PathBuf| shell_word(&path.display().to_string());
-        let key = word(self.key());
+        let key = shell_file(&self.key());
         let ticket = shell_word(&format!("@{}", self.ticket().display()));
         vec![
             String::new(),
             format!("{key}: the key file; whoever has it is an admin"),
             format!(
                 "{}: the ticket of {USER}, who may do everything below `site`",
-                word(self.ticket())
+                shell_file(&self.ticket())
             ),
             String::new(),
             String::from("In other terminals, as that user, with TLS; the last one is refused:"),

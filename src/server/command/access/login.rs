@@ -258,8 +258,8 @@ impl Session {
     }
 
     /// The user who may be meant. Clients that were told no method log in by the one that the greeting names first, and old ones
-    /// know passwords only: so a secret counts as what it is, by either method, where users of both are served. Of a name that two
-    /// users have, it is the one whose token that is, or else the one with a password.
+    /// know passwords only: so a secret counts as what it is, by either method, where users of both are served. Where two
+    /// users have the name, it is the one whose token was sent, else the one with a password.
     fn candidate<'d>(
         &self,
         cx: &Context<'_>,
@@ -268,7 +268,7 @@ impl Session {
         sent: &Sent,
     ) -> Option<&'d User> {
         let by = |method: &str| {
-            let is_served = method == login.method || self.serves(cx, directory, method);
+            let is_served = self.serves(cx, directory, method);
             directory.user(method, login.user).filter(|_| is_served)
         };
         let by_token = || by(TOKEN).filter(|user| user.secret.is_token(sent));

@@ -261,8 +261,7 @@ impl Lookup<'_> {
     /// Writes the reply to a request, without the value.
     fn write_without_value(&self, entry: &Entry, names: &NodeNames, out: &mut Vec<u8>) {
         let mut message = MessageWriter::new(out);
-        names.names().write_chain(entry, self.chain, message.key("chain"));
-        message.tock(entry.tock()).change_time(entry, self.chain).seq(Some(self.seq));
+        message.version(entry, self.chain, names.names()).seq(Some(self.seq));
     }
 
     /// Writes the reply to a request, or a result within a batch's.

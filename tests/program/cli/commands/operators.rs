@@ -144,7 +144,7 @@ fn a_member_is_forgotten_without_a_question_where_nobody_can_answer() {
         vec![Fields::new().bool("result", false).bool("was_listed", false).clone()]
     });
     let done = cli_with(&node, &["members", "forget", "n3"]);
-    let expected = "n3: not in the Delete group, so there is nothing to forget\n";
+    let expected = "n3: not in the Delete group; this node does not miss it any more\n";
     assert_eq!((done.code, done.stdout.as_str()), (0, expected));
 
     let node = FakeNode::start(|_| vec![error("n3: that node is up and linked", "in_use")]);

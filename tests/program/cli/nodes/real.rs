@@ -490,11 +490,11 @@ fn a_delete_member_that_is_gone_is_missed_and_forgotten() {
     assert!(shown.contains("missed ") && shown.contains("warning: n1 (for "), "{shown}");
     ok(&n2, &["members", "forget", "n1"]);
     let again = ok(&n2, &["members", "forget", "n1"]);
-    assert_eq!(again, "n1: not in the Delete group, so there is nothing to forget\n");
+    assert_eq!(again, "n1: not in the Delete group; this node does not miss it any more\n");
     wait_until("n1 is no member any more", || row("n1", "\"delete_member\":false"));
     wait_until("n1 is down", || row("n1", "\"state\":\"down\""));
     let again = ok(&n2, &["members", "forget", "n1"]);
-    assert_eq!(again, "n1: not in the Delete group, so there is nothing to forget\n");
+    assert_eq!(again, "n1: not in the Delete group; this node does not miss it any more\n");
     for node in [&n2, &n3] {
         wait_until("the deleted entry is purged", || {
             let status: Json = serde_json::from_str(&ok(node, &["status", "--json"])).unwrap();
@@ -526,7 +526,7 @@ fn a_member_that_is_not_in_the_delete_group_is_not_missed_from_the_moment_on_in_
     n3.kill();
     wait_until("n3 is missed", || (missed() == (true, true)).then_some(()));
     let told = ok(&n2, &["members", "forget", "n3"]);
-    assert_eq!(told, "n3: not in the Delete group, so there is nothing to forget\n");
+    assert_eq!(told, "n3: not in the Delete group; this node does not miss it any more\n");
     assert_eq!(missed(), (false, false));
 }
 

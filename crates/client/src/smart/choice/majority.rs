@@ -18,7 +18,7 @@ use crate::message::Fields;
 use crate::model::ids::Millis;
 use crate::model::path::Path;
 use crate::pool::NodeIdentity;
-use crate::retry::{Decision, ErrorClass, Idempotency, Reason};
+use crate::retry::{Decision, ErrorClass, Idempotency, Reason, RetryPolicy};
 use crate::rt;
 use crate::smart::Inner;
 use crate::smart::error::{At, CallError, Fate};
@@ -155,25 +155,16 @@ impl Inner {
             let Failures { refusal, refusals } = failures;
             let at = At { node: None, attempts: attempt, fate: Fate::NotDone };
             if read.answered.len() >= needed && read.newest.is_some() {
-                let pause = match policy.decide(
-                    ErrorClass::Unavailable,
-                    attempt,
-                    elapsed(),
-                    Idempotency::Read,
-                    rt::random_u64(),
-                ) {
-                    Decision::RetryAfter { delay, .. } => Some(delay),
-                    Decision::GiveUp(_) => None,
-                };
-                let left = policy.total_deadline.saturating_sub(elapsed());
-                let asks_again = !self.is_found(read)
-                    && self.listen(read, &routing, &mut asking, (pause, left), observed).await;
-                match read.newest.take() {
-                    Some(entry) if self.is_found(read) => return Ok(entry),
-                    Some(entry) if !asks_again => {
-                        return Ok(self.take_stale(read.path, entry, self.missed_since(read)));
-                    }
-                    newest => read.newest = newest,
+                let goes_on = !self.is_found(read)
+                    && self
+                        .listen(read, &routing, &mut asking, (&policy, elapsed()), observed)
+                        .await;
+                let is_found = self.is_found(read);
+                if let Some(entry) = read.newest.take_if(|_| is_found || !goes_on) {
+                    return Ok(match is_found {
+                        true => entry,
+                        false => self.take_stale(read.path, entry, self.missed_since(read)),
+                    });
                 }
                 if self.pool.is_closed() {
                     return Err(CallError::Closed(at));
@@ -216,17 +207,23 @@ impl Inner {
     }
 
     /// Pauses before nodes are asked again, since a majority lacks the own write; those that were asked may answer
-    /// meanwhile. Whether there is time for another round. `pause`: none if there is to be no other round; then the
-    /// answers of those that were asked are all that is waited for. `left`: how much time the read has.
+    /// meanwhile: they are all that is waited for where there is to be no other round. Whether there is time for one.
+    /// `elapsed`: how much time the read has taken.
     async fn listen(
         &self,
         read: &mut MajorityRead<'_>,
         routing: &Routing,
         asking: &mut Asking<'_>,
-        (pause, left): (Option<Duration>, Duration),
+        (policy, elapsed): (&RetryPolicy, Duration),
         observed: &mut Option<Observed<'_>>,
     ) -> bool {
-        let time = self.patience(self.missed_since(read)).min(left);
+        let (class, random) = (ErrorClass::Unavailable, rt::random_u64());
+        let pause = match policy.decide(class, read.attempt, elapsed, Idempotency::Read, random) {
+            Decision::RetryAfter { delay, .. } => Some(delay),
+            Decision::GiveUp(_) => None,
+        };
+        let time = self.patience(self.missed_since(read));
+        let time = time.min(policy.total_deadline.saturating_sub(elapsed));
         let wait = pause.map_or(time, |pause| pause.min(time));
         let wait_us = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
         let ends_us = rt::now_us().saturating_add(wait_us);

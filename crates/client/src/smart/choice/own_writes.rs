@@ -1,13 +1,13 @@
 //! The writes of this client, so that it reads them back.
 //!
-//! There are two tables, both bounded. One says per shard which life of which node acknowledged the
+//! There are three tables, all bounded. The first says per shard which life of which node acknowledged the
 //! last write: reads of the shard go there first while that node lives, because it has what it
-//! acknowledged. The other says per path (for the newest paths) which tock the last own write got:
+//! acknowledged. The second says per path (for the newest paths) which tock the last own write got:
 //! another node's answer must have at least that tock at the path; otherwise it is stale, and
 //! another node is asked, for a short while. If the node that took a write is gone before another
 //! node has received it, the write may be lost: so after that while the available answer counts.
 //!
-//! A third one is about writes with a condition: which node the last answer about a path came from, where that node
+//! The third is about writes with a condition: which node the last answer about a path came from, where that node
 //! is not live. It is cut off from the node that tells which ones are, and clients reach it. What it has, the others may
 //! not have heard of, and so would refuse each change of it until the split is over.
 
@@ -140,12 +140,6 @@ impl OwnWrites {
         self.tock(path).is_some()
     }
 
-    /// Since when the last own write of a path has been looked for; none: not at all, or the last answer had it.
-    #[cfg(test)]
-    fn missed_since(&self, path: &Path) -> Option<Millis> {
-        self.state.lock().tocks.get(path)?.missed_since
-    }
-
     /// Whether an answer is good enough for a read that looks for the own write with the tock `sought`: the last one
     /// that was acknowledged before the read began. Of what is written meanwhile, each answer may lack some, so a read
     /// that looked for that as well might never end. `tock` is that of the entry, none if the node has none.
@@ -184,12 +178,12 @@ impl OwnWrites {
     }
 
     /// Whether any path has an answer of a node that is not live.
-    pub(in crate::smart) fn has_apart(&self) -> bool {
+    pub(super) fn has_apart(&self) -> bool {
         self.has_apart.load(Ordering::Acquire)
     }
 
     /// An answer about a path counts: of this node, which is not live, or of a live one.
-    pub(in crate::smart) fn on_answer(&self, path: &Path, apart: Option<&str>) {
+    pub(super) fn on_answer(&self, path: &Path, apart: Option<&str>) {
         let mut state = self.state.lock();
         match apart {
             Some(_) if self.max == 0 => {}
@@ -206,7 +200,7 @@ impl OwnWrites {
     }
 
     /// The node that the last answer about a path came from, if it was not live then.
-    pub(in crate::smart) fn apart(&self, path: &Path) -> Option<String> {
+    pub(super) fn apart(&self, path: &Path) -> Option<String> {
         if !self.has_apart() {
             return None;
         }
@@ -228,6 +222,11 @@ mod tests {
 
     fn node(name: &str, incarnation: u64) -> NodeIdentity {
         NodeIdentity { name: name.into(), incarnation: Some(incarnation) }
+    }
+
+    /// Since when the last own write of a path has been looked for; none: not at all, or the last answer had it.
+    fn missed_since(own: &OwnWrites, path: &Path) -> Option<Millis> {
+        own.state.lock().tocks.get(path)?.missed_since
     }
 
     /// For a read that begins now.
@@ -285,10 +284,10 @@ mod tests {
         let (own, path) = (OwnWrites::new(10), "a".parse().unwrap());
         let (home, other) = (node("n1", 1), node("n2", 1));
         own.on_written(&path, 7, &home);
-        assert_eq!(own.missed_since(&path), None);
+        assert_eq!(missed_since(&own, &path), None);
         assert_eq!(judge(&own, &path, Some(6), &other, 100), Freshness::Stale(100));
         assert_eq!(judge(&own, &path, None, &other, 900), Freshness::Stale(100));
-        assert_eq!(own.missed_since(&path), Some(100));
+        assert_eq!(missed_since(&own, &path), Some(100));
         // An answer that has it, or another write, begins anew.
         assert_eq!(judge(&own, &path, Some(7), &home, 950), Freshness::Enough);
         assert_eq!(judge(&own, &path, Some(6), &other, 1_000), Freshness::Stale(1_000));
@@ -305,7 +304,7 @@ mod tests {
         own.on_written(&path, 9, &home);
         assert_eq!(judge(&own, &path, Some(8), &other, 100), Freshness::Stale(100));
         assert_eq!(own.judge(&path, sought, Some(8), &other, 200), Freshness::Enough);
-        assert_eq!(own.missed_since(&path), Some(100), "that is no answer that has the last one");
+        assert_eq!(missed_since(&own, &path), Some(100), "that is no answer that has the last one");
         assert_eq!(own.judge(&path, sought, Some(6), &other, 300), Freshness::Stale(100));
         assert_eq!(own.judge(&path, None, Some(6), &other, 300), Freshness::Enough);
     }

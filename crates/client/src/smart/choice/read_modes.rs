@@ -86,9 +86,8 @@ impl Inner {
         // The newest answer without the own write, and since when that is missed: it counts where the time ends.
         let mut in_hand: Option<(Entry, Millis)> = None;
         let sought = self.own_writes.tock(path);
+        let mut has_own = sought.is_some();
         loop {
-            // Another read may have given it up.
-            let has_own = sought.is_some() && self.own_writes.knows(path);
             if started.is_none() && (has_own || deadline.is_some()) {
                 started = Some(rt::now());
             }
@@ -132,6 +131,8 @@ impl Inner {
                 rt::sleep(LOOK_AGAIN.min(left(started))).await;
             }
             stale.push(served.address().clone());
+            // Another read may have given it up.
+            has_own = self.own_writes.knows(path);
         }
     }
 

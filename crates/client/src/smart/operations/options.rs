@@ -250,7 +250,7 @@ impl PutOptions {
     }
 
     /// Whether it is made only where the node has what the caller has read.
-    pub(in crate::smart) fn has_condition(&self) -> bool {
+    pub(super) fn has_condition(&self) -> bool {
         !matches!(self.chain, ChainCondition::Any) || self.prev.is_some()
     }
 

@@ -86,6 +86,23 @@ fn of_whom_a_machine_is_told_that_has_just_been_refused_the_next_one_knows() {
 }
 
 #[test]
+fn an_address_that_cannot_be_called_is_never_on_the_list() {
+    for has_left in [false, true] {
+        let mut net = Net::joined(1, 2);
+        if has_left {
+            net.give(1, SwimInput::Leave);
+        }
+        let before = net.swim(1).peers();
+        let name = net.swim(0).identity().name.clone();
+        for addr in [net.nodes[1].addr, SocketAddr::from(([239, 1, 1, 1], 27587))] {
+            net.give(1, SwimInput::KnownPeer { name: Some(name.clone()), addr });
+            net.give(1, SwimInput::Linked { name: name.clone(), addr });
+        }
+        assert_eq!(net.swim(1).peers(), before, "has left: {has_left}");
+    }
+}
+
+#[test]
 fn one_direction_that_was_cut_for_long_leaves_nobody_out() {
     for (seed, count) in [(1, 2), (2, 2), (3, 3), (4, 3)] {
         let mut net = Net::new(seed);

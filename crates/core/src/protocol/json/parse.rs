@@ -5,8 +5,11 @@
 //! has a key twice, and which maps are forms (`{"$bin": …}`), which shows only at their ends. What it keeps is small: one bit for
 //! each part, and the keys of maps that have not ended. The second (`write`) writes the MessagePack, part by part, and finds
 //! what is wrong with forms.
+//!
+//! Of a tree that is there already, the second pass is enough: its maps and arrays know how many they have.
 
 mod look;
+mod strict;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -18,6 +21,7 @@ use look::{Look, LookAt, Looked};
 use serde::de::{DeserializeSeed, Error, Visitor};
 use serde::{Deserialize as _, Deserializer};
 use serde_json::{Map, Value as Json};
+use strict::Strict;
 use write::write;
 
 use super::{ESCAPES, JSON_DEPTH_MAX, JsonError, SyntaxError, shown};
@@ -43,8 +47,8 @@ pub fn value_from_long_text(
     text: &str,
     keeps: &mut dyn FnMut(usize) -> bool,
 ) -> Result<Value, JsonError> {
-    let looked = look_at_text(text, JSON_DEPTH_MAX, keeps)?;
-    write(&looked, &mut parser(text), keeps)
+    let looked = look_at_text(text, keeps)?;
+    write(Some(&looked), &mut parser(text), keeps)
 }
 
 /// The value that a piece of JSON says.
@@ -52,51 +56,55 @@ pub fn value_from_long_text(
 /// # Errors
 /// [`JsonError`].
 pub fn value_from_json(json: &Json) -> Result<Value, JsonError> {
-    let mut keeps = |_| true;
-    let mut look = Look::new(JSON_DEPTH_MAX, &mut keeps);
-    // A tree has no key twice, so nothing else can be wrong.
-    if LookAt(&mut look).deserialize(json).is_err() {
-        return Err(look.failure.unwrap_or(JsonError::TooDeep));
-    }
-    write(&look.looked, json, &mut |_| true)
+    write(None, json, &mut |_| true)
 }
 
 /// The fields of a JSON object, among which values stand: in whatever form JSON has for them, not
 /// yet checked.
 pub(crate) fn object_from_text(text: &str) -> Result<Map<String, Json>, JsonError> {
-    look_at_text(text, JSON_DEPTH_MAX + 1, &mut |_| true)?;
-    match Json::deserialize(&mut parser(text)).map_err(|error| SyntaxError::of(&error))? {
+    match tree_from_text(text, JSON_DEPTH_MAX + 1)? {
         Json::Object(fields) => Ok(fields),
         _ => Err(SyntaxError::of_no_object().into()),
     }
 }
 
+/// A text's tree. Half as much work as the two passes, so it is the way of lines, which are many and short.
+fn tree_from_text(text: &str, depth_max: usize) -> Result<Json, JsonError> {
+    check_text(text, depth_max)?;
+    let mut parser = parser(text);
+    let parsed = Strict::deserialize(&mut parser);
+    let checked = parsed.and_then(|Strict(json)| parser.end().map(|()| json));
+    Ok(checked.map_err(|error| SyntaxError::of(&error))?)
+}
+
 fn parser(text: &str) -> serde_json::Deserializer<serde_json::de::StrRead<'_>> {
     let mut parser = serde_json::Deserializer::from_str(text);
-    // Its own limit is less than values need; the text's is checked first of all.
+    // Its own limit is less than values need; `check_text` has one.
     parser.disable_recursion_limit();
     parser
 }
 
 /// All that is wrong with a text as such, and what the first pass has to tell of it.
-fn look_at_text(
-    text: &str,
-    depth_max: usize,
-    keeps: &mut dyn FnMut(usize) -> bool,
-) -> Result<Looked, JsonError> {
-    if nesting(text) > depth_max {
-        return Err(JsonError::TooDeep);
-    }
-    if let Some(integer) = big_integer(text) {
-        return Err(JsonError::BigInteger(shown(integer)));
-    }
-    let mut look = Look::new(depth_max, keeps);
+fn look_at_text(text: &str, keeps: &mut dyn FnMut(usize) -> bool) -> Result<Looked, JsonError> {
+    check_text(text, JSON_DEPTH_MAX)?;
+    let mut look = Look::new(keeps);
     let mut parser = parser(text);
     let looked = LookAt(&mut look).deserialize(&mut parser);
     match (looked.and_then(|_| parser.end()), look.failure) {
         (Ok(()), _) => Ok(look.looked),
         (Err(_), Some(failure)) => Err(failure),
         (Err(error), None) => Err(SyntaxError::of(&error).into()),
+    }
+}
+
+/// What the parser does not look for. The depth bounds how deep it recurses, too.
+fn check_text(text: &str, depth_max: usize) -> Result<(), JsonError> {
+    if nesting(text) > depth_max {
+        return Err(JsonError::TooDeep);
+    }
+    match big_integer(text) {
+        Some(integer) => Err(JsonError::BigInteger(shown(integer))),
+        None => Ok(()),
     }
 }
 

@@ -74,13 +74,14 @@ impl Files {
         snapshots.chain(logs).chain(self.set_aside.iter().map(|(number, _)| number)).copied().max()
     }
 
-    /// What there is of a snapshot in a directory with nothing else of a node: a node makes an identity and a log first, so
-    /// a state was being put there.
+    /// What there is of a first snapshot in a directory with nothing else of a node: a state was being put there. The first
+    /// number that a node uses is that of a log. Where it could not begin that (the disk was full), its snapshot is the second.
     pub(crate) fn unfinished(&self) -> Option<&str> {
         if self.identity.is_some() || self.newest().is_some() {
             return None;
         }
-        self.temporary.iter().map(String::as_str).find(|name| name.starts_with("snapshot-"))
+        let first = format!("snapshot-1.dkv{TEMPORARY}");
+        self.temporary.iter().map(String::as_str).find(|name| name.starts_with(&first))
     }
 
     /// The names of all snapshots and logs.

@@ -138,6 +138,11 @@ impl<'o> MessageWriter<'o> {
         if let Some(value) = entry.value() {
             self.raw("value", shown(path, value));
         }
+        self.version(entry, length, names)
+    }
+
+    /// The same without `value`.
+    pub fn version(&mut self, entry: &Entry, length: ChainLength, names: Names<'_>) -> &mut Self {
         if !length.is_none() {
             names.write_chain(entry, length, self.key("chain"));
         }

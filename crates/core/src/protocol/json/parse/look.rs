@@ -43,8 +43,6 @@ pub(super) struct Look<'a> {
     pub(super) looked: Looked,
     /// How many values have begun.
     values: usize,
-    depth: usize,
-    depth_max: usize,
     /// What the sets of keys take.
     key_bytes: usize,
     keeps: &'a mut dyn FnMut(usize) -> bool,
@@ -53,9 +51,8 @@ pub(super) struct Look<'a> {
 }
 
 impl<'a> Look<'a> {
-    pub(super) fn new(depth_max: usize, keeps: &'a mut dyn FnMut(usize) -> bool) -> Self {
-        let (looked, values, depth, key_bytes) = (Looked::default(), 0, 0, 0);
-        Self { looked, values, depth, depth_max, key_bytes, keeps, failure: None }
+    pub(super) fn new(keeps: &'a mut dyn FnMut(usize) -> bool) -> Self {
+        Self { looked: Looked::default(), values: 0, key_bytes: 0, keeps, failure: None }
     }
 
     /// Begins a value; its number.
@@ -67,14 +64,6 @@ impl<'a> Look<'a> {
             true => Ok(number),
             false => Err(fail(&mut self.failure, JsonError::Stopped)),
         }
-    }
-
-    fn down<E: Error>(&mut self) -> Result<(), E> {
-        if self.depth == self.depth_max {
-            return Err(fail(&mut self.failure, JsonError::TooDeep));
-        }
-        self.depth += 1;
-        Ok(())
     }
 }
 
@@ -137,7 +126,6 @@ impl<'de> Visitor<'de> for LookVisitor<'_, '_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Shape, A::Error> {
         let look = self.look;
-        look.down()?;
         let (mut count, mut no_pair) = (0, None);
         loop {
             let number = look.values;
@@ -147,13 +135,11 @@ impl<'de> Visitor<'de> for LookVisitor<'_, '_> {
             }
             count += 1;
         }
-        look.depth -= 1;
         Ok(Shape { items: Some(count), no_pair })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut pairs: A) -> Result<Shape, A::Error> {
         let look = self.look;
-        look.down()?;
         if let Some(first) = pairs.next_key_seed(Text)? {
             let shape = pairs.next_value_seed(LookAt(look))?;
             match pairs.next_key_seed(Text)? {
@@ -170,7 +156,6 @@ impl<'de> Visitor<'de> for LookVisitor<'_, '_> {
                 }
             }
         }
-        look.depth -= 1;
         Ok(Shape::default())
     }
 }
@@ -186,14 +171,13 @@ impl Look<'_> {
         let outside = self.key_bytes;
         let mut seen = HashSet::from([first]);
         loop {
-            let again = seen.contains(&key).then(|| shown(&key));
-            seen.insert(key);
+            let again = seen.replace(key);
             // A byte more for each place, and an eighth of them stay free.
             self.key_bytes = outside + seen.capacity() * 8 / 7 * (size_of::<Cow<'_, str>>() + 1);
             // What is wrong in the value comes first.
             pairs.next_value_seed(LookAt(self))?;
             if let Some(key) = again {
-                return Err(A::Error::custom(format!("the key {key:?} is there twice")));
+                return Err(A::Error::custom(format!("the key {:?} is there twice", shown(&key))));
             }
             match pairs.next_key_seed(Text)? {
                 Some(next) => key = next,

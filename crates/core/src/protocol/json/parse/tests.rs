@@ -160,7 +160,9 @@ fn most_kept(text: &str) -> (usize, Result<Value, JsonError>) {
 
 #[test]
 fn little_is_kept_of_what_has_many_parts_and_all_of_it_is_told() {
-    for part in ["[]", "{}", "1", "\"a\"", "{\"a\":1,\"b\":[2]}", "{\"$bin\":\"\"}"] {
+    for part in
+        ["[]", "{}", "1", "\"a\"", "{\"a\":1,\"b\":[2]}", "{\"$bin\":\"\"}", "{\"$ext\":[5,\"\"]}"]
+    {
         let text = long("[", part, "]");
         let (most, value) = most_kept(&text);
         let length = value.unwrap().as_bytes().len();

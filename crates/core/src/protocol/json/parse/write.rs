@@ -17,13 +17,14 @@ use crate::model::value::write::{
     write_nil, write_str, write_str_bytes, write_u64,
 };
 
-/// The second pass, over what the first one has found good.
+/// The second pass, over what the first one has found good; or the only one, over a tree.
 pub(super) fn write<'de, D: Deserializer<'de>>(
-    looked: &Looked,
+    looked: Option<&Looked>,
     json: D,
     keeps: &mut dyn FnMut(usize) -> bool,
 ) -> Result<Value, JsonError> {
-    let mut writing = Writing { looked, values: 0, out: Vec::new(), keeps, failure: None };
+    let mut writing =
+        Writing { looked, values: 0, out: Vec::new(), head: Vec::new(), keeps, failure: None };
     let written = Write { writing: &mut writing, depth: 0 }.deserialize(json);
     match (written, writing.failure) {
         (Ok(()), None) if writing.out.len() > VALUE_BYTES_MAX => Err(JsonError::TooLarge),
@@ -34,10 +35,13 @@ pub(super) fn write<'de, D: Deserializer<'de>>(
 }
 
 struct Writing<'a> {
-    looked: &'a Looked,
+    /// None for a tree: its maps and arrays know how many they have.
+    looked: Option<&'a Looked>,
     /// How many values have begun.
     values: usize,
     out: Vec<u8>,
+    /// The head of the array or map that has just ended.
+    head: Vec<u8>,
     keeps: &'a mut dyn FnMut(usize) -> bool,
     failure: Option<JsonError>,
 }
@@ -50,7 +54,7 @@ impl Writing<'_> {
         if self.out.len() > VALUE_BYTES_MAX {
             return Err(self.fail(JsonError::TooLarge));
         }
-        let kept = || self.out.capacity() + self.looked.kept_bytes();
+        let kept = || self.out.capacity() + self.looked.map_or(0, Looked::kept_bytes);
         match !number.is_multiple_of(TOLD_PARTS) || (self.keeps)(kept()) {
             true => Ok(number),
             false => Err(self.fail(JsonError::Stopped)),
@@ -74,9 +78,8 @@ impl Writing<'_> {
 
     /// Writes the head of an array or a map that is written. What it has may have to move for it, on each level once.
     fn end_items(&mut self, head: usize, count: usize, write_len: fn(usize, &mut Vec<u8>)) {
-        let mut bytes = Vec::with_capacity(5);
-        write_len(count, &mut bytes);
-        self.out.splice(head..=head, bytes);
+        write_len(count, &mut self.head);
+        self.out.splice(head..=head, self.head.drain(..));
     }
 }
 
@@ -151,17 +154,22 @@ impl<'de> Visitor<'de> for WriteVisitor<'_, '_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut pairs: A) -> Result<(), A::Error> {
         let Write { writing, depth } = self.to;
-        if writing.looked.is_form(self.number) {
-            let name = pairs.next_key_seed(Text)?.as_deref().and_then(form_of).unwrap_or_default();
+        let is_form = match writing.looked {
+            Some(looked) => looked.is_form(self.number),
+            None => pairs.size_hint() == Some(1),
+        };
+        let mut next = pairs.next_key_seed(Text)?;
+        if let Some(name) = next.as_deref().filter(|_| is_form).and_then(form_of) {
             let depth = if name == "$map" { writing.deeper(depth)? } else { depth };
             return pairs.next_value_seed(Form { to: Write { writing, depth }, name });
         }
         let depth = writing.deeper(depth)?;
         let (head, mut count) = (writing.begin_items(), 0);
-        while let Some(key) = pairs.next_key_seed(Text)? {
+        while let Some(key) = next {
             write_str(&key, &mut writing.out);
             pairs.next_value_seed(Write { writing, depth })?;
             count += 1;
+            next = pairs.next_key_seed(Text)?;
         }
         writing.end_items(head, count, write_map_len);
         Ok(())
@@ -218,7 +226,9 @@ impl<'de> Visitor<'de> for Form<'_, '_> {
                 };
                 let content = BASE64.decode(&*content).map_err(A::Error::custom)?;
                 write_ext(kind, &content, &mut writing.out);
-                writing.values += 2;
+                // As the first pass counts them.
+                writing.begin::<A::Error>()?;
+                writing.begin::<A::Error>()?;
                 Ok(())
             }
             _ => Err(writing.fail(wrong(self.name))),
@@ -234,7 +244,7 @@ impl<'de> DeserializeSeed<'de> for Pair<'_, '_> {
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
         let number = self.0.writing.begin()?;
-        if self.0.writing.looked.no_pair == Some(number) {
+        if self.0.writing.looked.is_some_and(|looked| looked.no_pair == Some(number)) {
             return Err(self.0.writing.fail(wrong("$map")));
         }
         json.deserialize_seq(self)
@@ -250,6 +260,9 @@ impl<'de> Visitor<'de> for Pair<'_, '_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         let Write { writing, depth } = self.0;
+        if writing.looked.is_none() && items.size_hint() != Some(2) {
+            return Err(writing.fail(wrong("$map")));
+        }
         while items.next_element_seed(Write { writing, depth })?.is_some() {}
         Ok(())
     }

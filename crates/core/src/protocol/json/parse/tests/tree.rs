@@ -1,15 +1,11 @@
 //! The same conversion by way of a tree: what the two passes are compared with.
 
-use std::fmt;
-
 use base64::Engine as _;
-use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value as Json};
 
-use super::super::super::{BASE64, ESCAPES, JSON_DEPTH_MAX, JsonError, SyntaxError, shown};
+use super::super::super::{BASE64, ESCAPES, JSON_DEPTH_MAX, JsonError};
+use super::super::tree_from_text;
 use super::super::write::{write_big_int, write_decimal_int};
-use super::super::{big_integer, nesting};
 use crate::model::limits::VALUE_DEPTH_MAX;
 use crate::model::path::Path;
 use crate::model::value::Value;
@@ -19,96 +15,13 @@ use crate::model::value::write::{
 };
 
 pub(super) fn value_from_text(text: &str) -> Result<Value, JsonError> {
-    value_from_json(&json_from_text(text, JSON_DEPTH_MAX)?)
-}
-
-fn json_from_text(text: &str, depth_max: usize) -> Result<Json, JsonError> {
-    if nesting(text) > depth_max {
-        return Err(JsonError::TooDeep);
-    }
-    if let Some(integer) = big_integer(text) {
-        return Err(JsonError::BigInteger(shown(integer)));
-    }
-    let syntax = |error: serde_json::Error| SyntaxError::of(&error);
-    let mut parser = serde_json::Deserializer::from_str(text);
-    // Its own limit is less than values need; the text's was just checked.
-    parser.disable_recursion_limit();
-    let Strict(json) = Strict::deserialize(&mut parser).map_err(syntax)?;
-    parser.end().map_err(syntax)?;
-    Ok(json)
+    value_from_json(&tree_from_text(text, JSON_DEPTH_MAX)?)
 }
 
 pub(super) fn value_from_json(json: &Json) -> Result<Value, JsonError> {
     let mut out = Vec::new();
     write_json(json, 0, &mut out)?;
     Ok(Value::new(&out)?)
-}
-
-/// JSON as it is read here: a map with a key twice is an error, and nothing else of what is JSON.
-struct Strict(Json);
-
-impl<'de> Deserialize<'de> for Strict {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(StrictVisitor).map(Strict)
-    }
-}
-
-struct StrictVisitor;
-
-impl<'de> Visitor<'de> for StrictVisitor {
-    type Value = Json;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_unit<E>(self) -> Result<Json, E> {
-        Ok(Json::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Json, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Json, E> {
-        Ok(value.into())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Json, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Json, E> {
-        Ok(value.into())
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Json, E> {
-        Ok(value.into())
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Json, E> {
-        Ok(value.into())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json, A::Error> {
-        let mut array = Vec::new();
-        while let Some(Strict(item)) = items.next_element()? {
-            array.push(item);
-        }
-        Ok(Json::Array(array))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut pairs: A) -> Result<Json, A::Error> {
-        let mut map = Map::new();
-        while let Some((key, Strict(value))) = pairs.next_entry::<String, Strict>()? {
-            if map.contains_key(&key) {
-                let text = format!("the key {:?} is there twice", shown(&key));
-                return Err(A::Error::custom(text));
-            }
-            map.insert(key, value);
-        }
-        Ok(Json::Object(map))
-    }
 }
 
 /// Which escape form a map has, and the value of its key.
