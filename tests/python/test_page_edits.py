@@ -44,6 +44,8 @@ def test_an_edit_outlives_other_entries_and_views(writable, watch):
         expect(value).to_have_value('"mine"')
         # It is an edit of what was there when it was begun.
         page.get_by_role("link", name="Cluster").click()
+        # Who is back before the page has heard of the click has never left.
+        expect(page.locator("h1")).to_have_text("Cluster")
         conn.ok("set_value", path=LAMP, value="theirs")
         page.evaluate("location.hash = '#data/site/lamp'")
         expect(page.locator(".box.warn pre")).to_have_text(['"mine"', '"theirs"'])
