@@ -304,14 +304,10 @@ impl Links {
         remote: SocketAddr,
         dialled: bool,
     ) -> Result<Arc<Link>, Refusal> {
-        let refuse = |code, text| Err(Refusal::new(code, text));
-        let gossip = match HostPort::parse(&peer.gossip, Some(0)) {
-            Ok(gossip) => gossip,
-            Err(why) => {
-                let text = format!("your gossip address {:?} is none: {why}", peer.gossip);
-                return refuse(RefusalCode::Other, text);
-            }
-        };
+        let gossip = HostPort::parse(&peer.gossip, Some(0)).map_err(|why| {
+            let text = format!("your gossip address {:?} is none: {why}", peer.gossip);
+            Refusal::new(RefusalCode::Other, text)
+        })?;
         // Only needed where SWIM knows another life of that name, perhaps at that very place.
         let addrs = match self.live_member(&peer.name) {
             Some(member) if member.incarnation != peer.incarnation => {
@@ -322,34 +318,7 @@ impl Links {
         let now = rt::now();
         let (link, replaced) = {
             let mut table = self.table.lock();
-            if self.stop.is_requested() {
-                return Err(self.going_away());
-            }
-            let standing = table.get(&peer.name).filter(|link| link.end().is_none());
-            let candidate = Party { incarnation: peer.incarnation, gossip: &peer.gossip, dialled };
-            let party = standing.map(|link| link.party());
-            let linked = party.as_ref().zip(standing.map(|link| now.saturating_sub(link.since)));
-            let member = self.live_member(&peer.name);
-            let own = &self.me.name;
-            match decide_admission(own, &peer.name, &candidate, &addrs, linked, member) {
-                Admission::AlreadyLinked => {
-                    let text = format!("{} and {} are linked already", self.me.name, peer.name);
-                    return refuse(RefusalCode::Linked, text);
-                }
-                Admission::NameInUse(holder) => {
-                    let text = format!(
-                        "another node named {} is up at {holder}, as node {} sees it",
-                        peer.name, self.me.name
-                    );
-                    let holder = Some(holder);
-                    return Err(Refusal { code: RefusalCode::NameInUse, text, holder });
-                }
-                Admission::Take if table.len() >= LINKS_MAX => {
-                    let text = format!("node {} has {LINKS_MAX} links, the most", self.me.name);
-                    return refuse(RefusalCode::Unavailable, text);
-                }
-                Admission::Take | Admission::Replace => {}
-            }
+            self.check_place(&table, &peer, dialled, &addrs, now)?;
             let name = peer.name.clone();
             let link = Link::new(
                 self.hub.add_link(),
@@ -368,6 +337,43 @@ impl Links {
             self.tell_down(&old);
         }
         Ok(link)
+    }
+
+    /// Whether there is a place in the table for a connection to this peer. `addrs`: where its greeting says that it is.
+    fn check_place(
+        &self,
+        table: &BTreeMap<NodeName, Arc<Link>>,
+        peer: &Hello,
+        dialled: bool,
+        addrs: &[SocketAddr],
+        now: Millis,
+    ) -> Result<(), Refusal> {
+        if self.stop.is_requested() {
+            return Err(self.going_away());
+        }
+        let standing = table.get(&peer.name).filter(|link| link.end().is_none());
+        let party = standing.map(|link| link.party());
+        let linked = party.as_ref().zip(standing.map(|link| now.saturating_sub(link.since)));
+        let candidate = Party { incarnation: peer.incarnation, gossip: &peer.gossip, dialled };
+        let (own, member) = (&self.me.name, self.live_member(&peer.name));
+        match decide_admission(own, &peer.name, &candidate, addrs, linked, member) {
+            Admission::AlreadyLinked => {
+                let text = format!("{own} and {} are linked already", peer.name);
+                Err(Refusal::new(RefusalCode::Linked, text))
+            }
+            Admission::NameInUse(holder) => {
+                let text = format!(
+                    "another node named {} is up at {holder}, as node {own} sees it",
+                    peer.name
+                );
+                Err(Refusal { code: RefusalCode::NameInUse, text, holder: Some(holder) })
+            }
+            Admission::Take if table.len() >= LINKS_MAX => {
+                let text = format!("node {own} has {LINKS_MAX} links, the most");
+                Err(Refusal::new(RefusalCode::Unavailable, text))
+            }
+            Admission::Take | Admission::Replace => Ok(()),
+        }
     }
 
     /// The node of that name that SWIM sees alive.

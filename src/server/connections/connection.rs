@@ -60,14 +60,20 @@ pub(in crate::server) async fn serve(
             }
         }
     }
-    let mut exchange = Exchange::new(shared, is_local);
-    exchange.session.has_place = refusal.is_none();
-    exchange.session.looks_only = refusal;
-    let mut connection = Connection { exchange, tls, may_begin_tls, socket };
+    // In a block, so that the task does not keep room for a second exchange.
+    let mut connection = {
+        let mut exchange = Exchange::new(shared, is_local);
+        exchange.session.has_place = refusal.is_none();
+        exchange.session.looks_only = refusal;
+        Connection { exchange, tls, may_begin_tls, socket }
+    };
     connection.note_certificate();
     connection.take_plaintext();
     // Whatever the reason is: the client will notice, and nobody else needs to.
-    let result = connection.run().await;
+    let result = match connection.run().await {
+        Ok(end) => connection.end_for(&end).await,
+        Err(error) => Err(error),
+    };
     tracing::debug!(?result, "client connection ended");
     connection.say_alert();
     connection.exchange.abandon();
@@ -129,26 +135,38 @@ enum Woken {
     Stopping,
 }
 
+/// Why a connection ends.
+enum End {
+    /// Its client has got all that it waited for, or the node does not wait for its clients any longer.
+    Quiet,
+    /// There is no place for the client.
+    Refused(ClientError),
+    /// The client may do nothing any more.
+    ShutOut,
+    /// It had to log in by now, must give way to another one, or has looked for long enough.
+    Overstays(ClientError),
+    /// A request was the last; the output's end says why.
+    Said,
+    /// The server stops.
+    Stopping,
+    /// The clients' memory is used up.
+    Memory,
+}
+
 impl Connection {
-    async fn run(&mut self) -> io::Result<()> {
+    /// Greets the client. Then, round after round, carries out what has arrived, lets the streams produce, writes all
+    /// output, and waits if there is no more to do. Returns why the connection ends.
+    async fn run(&mut self) -> io::Result<End> {
         let address = self.socket.peer_addr()?;
         if let Err(error) = self.exchange.enter(address) {
             self.exchange.shared.refused.fetch_add(1, Ordering::Relaxed);
-            return self.end_after(Vec::new(), &error).await;
+            return Ok(End::Refused(error));
         }
         self.greet();
         self.flush().await?;
         loop {
-            if self.exchange.shared.is_abandoned() {
-                return Ok(());
-            }
-            self.exchange.begin_round();
-            self.exchange.listen_for_policies();
-            if self.exchange.is_shut_out() {
-                return self.end_shut_out().await;
-            }
-            if let Some(error) = self.exchange.overstays() {
-                return self.end_stranger(&error).await;
+            if let Some(end) = self.begin_round() {
+                return Ok(end);
             }
             if !self.exchange.input.is_empty()
                 && let Some(settings) = self.may_begin_tls.take()
@@ -159,7 +177,7 @@ impl Connection {
             let woken_before = self.exchange.shared.hub.woke_few_links();
             let began = self.exchange.meter.is_timed().then(rt::now_us);
             let mut busy = match self.exchange.take_requests(began) {
-                Requests::Done => false,
+                Requests::Done | Requests::NeedsReady | Requests::Behind => false,
                 Requests::More => true,
                 Requests::Heavy(job) => {
                     self.flush().await?;
@@ -173,18 +191,7 @@ impl Connection {
                     self.exchange.ask_time();
                     true
                 }
-                Requests::NeedsReady | Requests::Behind => false,
-                Requests::Close => {
-                    // The output's end says why.
-                    self.exchange.until_safe().await;
-                    if self.exchange.is_shut_out() {
-                        return self.end_shut_out().await;
-                    }
-                    let last = std::mem::take(&mut self.exchange.out);
-                    let last = self.seal(last);
-                    linger(&self.socket, &last, LINGER).await;
-                    return Ok(());
-                }
+                Requests::Close => return Ok(End::Said),
             };
             if self.exchange.session.makes_changes() {
                 self.exchange.shared.room().await;
@@ -199,37 +206,26 @@ impl Connection {
             busy |= self.exchange.produce();
             drop(leave);
             self.flush().await?;
-            if self.exchange.shared.is_abandoned() {
-                return Ok(());
+            if let Some(end) = self.must_end() {
+                return Ok(end);
             }
-            if self.exchange.shared.is_stopping() {
-                return self.end().await;
-            }
-            if self.exchange.session.account.is_closing() {
-                if self.exchange.is_shut_out() {
-                    return self.end_shut_out().await;
+            if self.exchange.input.at_end {
+                if self.exchange.session.patience.is_waiting() {
+                    // Perhaps the client is gone: no node is waited for.
+                    self.exchange.session.patience.give_up();
+                    continue;
                 }
-                return self.end_for_memory().await;
-            }
-            if self.exchange.input.at_end && self.exchange.session.patience.is_waiting() {
-                // Perhaps the client is gone: no node is waited for.
-                self.exchange.session.patience.give_up();
-                continue;
-            }
-            if self.exchange.input.at_end && !busy && self.finish_after_end().await? {
-                return Ok(());
-            }
-            if self.exchange.searches_for_nobody() {
-                self.exchange.end_all();
-                return self.flush().await;
+                if !busy && self.finish_after_end().await? {
+                    return Ok(End::Quiet);
+                }
+                if self.exchange.searches_for_nobody() {
+                    self.exchange.end_all();
+                    self.flush().await?;
+                    return Ok(End::Quiet);
+                }
             }
             if !busy {
-                // Other tasks get their turn before the socket is asked once more: that gives the
-                // next request time to arrive.
-                rt::yield_now().await;
-                if !self.exchange.listen_for_ready() {
-                    self.wait().await?;
-                }
+                self.wait().await?;
                 continue;
             }
             if self.exchange.wants_more() {
@@ -237,6 +233,56 @@ impl Connection {
             }
             // There is more to do here, but others have their turn first.
             rt::yield_now().await;
+        }
+    }
+
+    /// Begins a round, or returns why the connection must end instead.
+    fn begin_round(&mut self) -> Option<End> {
+        if self.exchange.shared.is_abandoned() {
+            return Some(End::Quiet);
+        }
+        self.exchange.begin_round();
+        self.exchange.listen_for_policies();
+        if self.exchange.is_shut_out() {
+            return Some(End::ShutOut);
+        }
+        self.exchange.overstays().map(End::Overstays)
+    }
+
+    /// Why the connection must end now that its output is written, if it must.
+    fn must_end(&mut self) -> Option<End> {
+        if self.exchange.shared.is_abandoned() {
+            Some(End::Quiet)
+        } else if self.exchange.shared.is_stopping() {
+            Some(End::Stopping)
+        } else if !self.exchange.session.account.is_closing() {
+            None
+        } else if self.exchange.is_shut_out() {
+            Some(End::ShutOut)
+        } else {
+            Some(End::Memory)
+        }
+    }
+
+    /// Ends the connection, and says why if somebody wants to know.
+    async fn end_for(&mut self, end: &End) -> io::Result<()> {
+        match end {
+            End::Quiet => Ok(()),
+            End::Refused(error) => self.end_after(Vec::new(), error).await,
+            End::ShutOut => self.end_shut_out().await,
+            End::Overstays(error) => self.end_stranger(error).await,
+            End::Stopping => self.end().await,
+            End::Memory => self.end_for_memory().await,
+            End::Said => {
+                self.exchange.until_safe().await;
+                if self.exchange.is_shut_out() {
+                    return self.end_shut_out().await;
+                }
+                let last = std::mem::take(&mut self.exchange.out);
+                let last = self.seal(last);
+                linger(&self.socket, &last, LINGER).await;
+                Ok(())
+            }
         }
     }
 
@@ -444,8 +490,14 @@ impl Connection {
         }
     }
 
-    /// Waits until there is something to do; returns at once if bytes are available.
+    /// Waits until there is something to do; returns after one turn of other tasks if bytes are available.
     async fn wait(&mut self) -> io::Result<()> {
+        // Other tasks get their turn before the socket is asked once more: that gives the
+        // next request time to arrive.
+        rt::yield_now().await;
+        if self.exchange.listen_for_ready() {
+            return Ok(());
+        }
         let woken = match self.exchange.time_left() {
             None => poll_fn(|cx| self.poll_wake(cx)).await?,
             Some(left) => match rt::timeout(left, poll_fn(|cx| self.poll_wake(cx))).await {
@@ -505,7 +557,7 @@ mod tests {
     use super::*;
 
     /// The most that the task of a connection may take, bytes. It takes nearly that.
-    const TASK_BYTES_MAX: usize = 6 << 10;
+    const TASK_BYTES_MAX: usize = 4_608;
 
     #[test]
     fn a_task_is_small() {

@@ -253,7 +253,8 @@ impl Session {
         ran
     }
 
-    /// `arrived`: the batch, if its requests may have to wait.
+    /// Runs of reads and runs of writes are carried out together, all else one by one. `arrived`: the batch, if its
+    /// requests may have to wait.
     fn carry_out(
         &mut self,
         cx: &Context<'_>,
@@ -288,62 +289,59 @@ impl Session {
             // One at a time while the one behind it may have to wait.
             let together = arrived.is_none() || self.patience.is_needless();
             let rest = if together { rest } else { rest.get(..1).unwrap_or(rest) };
-            match next {
+            let (ran, then) = match next {
                 Ok(ClientMessage::Request {
                     request: Request::Write(_) | Request::DeleteTree { .. } | Request::Update(_),
                     ..
-                }) if !cx.has_room() => return (done, Then::NeedsRoom),
+                }) if !cx.has_room() => (0, Then::NeedsRoom),
                 Ok(ClientMessage::Request { request: Request::Get { .. }, .. }) => {
-                    let ran = self.run_reads(cx, rest, out);
-                    if ran == 0 {
-                        return (done, Then::Continue);
-                    }
-                    done += ran;
-                    continue;
+                    (self.run_reads(cx, rest, out), Then::Continue)
                 }
                 Ok(ClientMessage::Request {
                     request: Request::Write(_) | Request::GetTock,
                     ..
-                }) => {
-                    let ran = self.run_writes(cx, rest, out);
-                    if ran == 0 {
-                        return (done, Then::Continue);
-                    }
-                    done += ran;
-                    continue;
-                }
-                _ => {}
-            }
-            done += 1;
-            match next {
-                Ok(ClientMessage::Request { seq, action, request, by }) => {
-                    if let Err(late) = check_time(*by) {
-                        self.refuse(cx, Some(*seq), action.errs_in_stream(), late, out);
-                        continue;
-                    }
-                    match self.run_one(cx, *seq, *action, request, out) {
-                        // Not done: it comes again.
-                        then @ (Then::NeedsRoom | Then::Aside(_)) => return (done - 1, then),
-                        then @ (Then::Heavy(_) | Then::Unfinished | Then::Close) => {
-                            return (done, then);
-                        }
-                        Then::NeedsReady | Then::Behind | Then::Continue => {}
-                    }
-                }
-                Ok(ClientMessage::Ack { seq, ack }) => {
-                    self.streams.acknowledge(*seq, *ack, cx.now);
-                }
-                Ok(ClientMessage::Settings { qlen, nowait }) => self.set_up(*qlen, *nowait),
-                Ok(ClientMessage::StreamEnd) => {}
-                Err(bad) => {
-                    self.refuse(cx, bad.seq, bad.in_stream, bad.error.clone(), out);
-                    if bad.is_fatal {
-                        return (done, Then::Close);
-                    }
-                }
+                }) => (self.run_writes(cx, rest, out), Then::Continue),
+                _ => self.on_message(cx, next, out),
+            };
+            done += ran;
+            // What was not done comes again.
+            if ran == 0 || !matches!(then, Then::Continue) {
+                return (done, then);
             }
         }
         (done, Then::Continue)
+    }
+
+    /// A message that is carried out by itself. Returns how many are done, 1 or 0.
+    fn on_message(
+        &mut self,
+        cx: &Context<'_>,
+        message: &Decoded<'_>,
+        out: &mut Vec<u8>,
+    ) -> (usize, Then) {
+        match message {
+            Ok(ClientMessage::Request { seq, action, request, by }) => {
+                if let Err(late) = check_time(*by) {
+                    self.refuse(cx, Some(*seq), action.errs_in_stream(), late, out);
+                    return (1, Then::Continue);
+                }
+                return match self.run_one(cx, *seq, *action, request, out) {
+                    then @ (Then::NeedsRoom | Then::Aside(_)) => (0, then),
+                    then @ (Then::Heavy(_) | Then::Unfinished | Then::Close) => (1, then),
+                    Then::NeedsReady | Then::Behind | Then::Continue => (1, Then::Continue),
+                };
+            }
+            Ok(ClientMessage::Ack { seq, ack }) => self.streams.acknowledge(*seq, *ack, cx.now),
+            Ok(ClientMessage::Settings { qlen, nowait }) => self.set_up(*qlen, *nowait),
+            Ok(ClientMessage::StreamEnd) => {}
+            Err(bad) => {
+                self.refuse(cx, bad.seq, bad.in_stream, bad.error.clone(), out);
+                if bad.is_fatal {
+                    return (1, Then::Close);
+                }
+            }
+        }
+        (1, Then::Continue)
     }
 
     /// What requests, and streams, are carried out with at this moment.

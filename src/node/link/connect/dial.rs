@@ -18,8 +18,9 @@ use crate::node::link::transport::{Channel, Halves};
 use crate::node::link::{Dialled, Link, Links, Origin, Standing, is_worth_a_warning, tune};
 use crate::node::membership::address::{GIVE_ANOTHER, HostPort, route_to};
 use crate::node::membership::identity::Told;
-use crate::protocol::peer::greeting::{Greeting, Refusal, RefusalCode};
+use crate::protocol::peer::greeting::{Greeting, Hello, Refusal, RefusalCode};
 use crate::rt::{self, TcpStream};
+use crate::secure::key::KeyId;
 
 /// How long one address may take to accept a connection. The system repeats its first packet
 /// after 1 s and then ever more rarely; beyond that, a new attempt is the better repetition.
@@ -84,24 +85,55 @@ async fn attempt(links: Arc<Links>, address: String) {
 
 type Outcome = Result<(Arc<Link>, Halves), Dialled>;
 
-async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
-    let failed = |why: String| Err(Dialled::Failed(why));
-    let parsed = match HostPort::parse(address, Some(GOSSIP_PORT)) {
-        Ok(parsed) => parsed,
-        Err(why) => return failed(why.to_string()),
-    };
-    let mut addrs = match rt::resolve(&parsed).await {
-        Ok(addrs) => addrs,
-        Err(error) => {
-            let why = format!("the name cannot be looked up: {error}");
-            let hint = "check its spelling, or the name service";
-            links.complain(address, "name", &format!("{why}; {hint}"));
-            return Err(match rt::is_unknown_name(&error) {
-                true => Dialled::Unknown(why),
-                false => Dialled::Failed(why),
-            });
+/// Connects to the peer at an address, and greets it. What is admitted then is a link.
+async fn dial(links: &Links, address: &str) -> Outcome {
+    let addrs = find(links, address).await?;
+    let unreachable = |error: io::Error| Dialled::Unreachable(error.to_string());
+    let (stream, remote) = connect(&addrs).await.map_err(unreachable)?;
+    if let Some(name) = linked_at(links, &addrs) {
+        // The peer was faster, or the doubt is over. Once greeted, it would let the link go.
+        return Err(Dialled::Linked(name));
+    }
+    tune(&stream);
+    let _greeting = links.greetings.begin(remote);
+    let call = Call { links, address, remote };
+    let mut channel = call.seal(stream).await?;
+    let own = links.hello(&channel.stream);
+    let (peer, leftover) = call.greet(&mut channel, &own).await?;
+    call.check(&channel, &own, &peer)?;
+    if !links.hub.read(crate::engine::Engine::is_ready) {
+        // A joiner should know more than the one peer that it was given.
+        for other in &peer.peers {
+            if HostPort::parse(other, Some(0)).is_ok_and(|other| other.port != 0) {
+                links.add_target(other, Origin::Learned, None);
+            }
         }
-    };
+    }
+    let name = peer.name.clone();
+    match links.admit(&channel, (peer, Told::by(&own)), remote, true).await {
+        Ok(link) => Ok((link, channel.into_halves(leftover))),
+        Err(refusal) if refusal.code == RefusalCode::Linked => Err(Dialled::Linked(name)),
+        Err(refusal) => {
+            call.record(&name, &refusal);
+            links.complain(address, refusal.code.as_str(), &format!("not linked: {refusal}"));
+            Err(Dialled::Failed(refusal.to_string()))
+        }
+    }
+}
+
+/// What an address stands for, if a connection is worth trying. SWIM is told of that, too.
+async fn find(links: &Links, address: &str) -> Result<Vec<SocketAddr>, Dialled> {
+    let parsed = HostPort::parse(address, Some(GOSSIP_PORT))
+        .map_err(|why| Dialled::Failed(why.to_string()))?;
+    let mut addrs = rt::resolve(&parsed).await.map_err(|error| {
+        let why = format!("the name cannot be looked up: {error}");
+        let hint = "check its spelling, or the name service";
+        links.complain(address, "name", &format!("{why}; {hint}"));
+        match rt::is_unknown_name(&error) {
+            true => Dialled::Unknown(why),
+            false => Dialled::Failed(why),
+        }
+    })?;
     // A connection tells each side an address of its own for membership, which sends by one family only where a
     // node listens at one.
     links.me.order(&mut addrs);
@@ -115,116 +147,107 @@ async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
             format!("a link-local address needs a zone, which only operators know; {GIVE_ANOTHER}");
         return Err(Dialled::Unreachable(why));
     }
-    let (stream, remote) = match connect(&addrs).await {
-        Ok(connected) => connected,
-        Err(error) => return Err(Dialled::Unreachable(error.to_string())),
-    };
-    if let Some(name) = linked_at(links, &addrs) {
-        // The peer was faster, or the doubt is over. Once greeted, it would let the link go.
-        return Err(Dialled::Linked(name));
+    Ok(addrs)
+}
+
+/// A connection that was made to a peer, until that is a link.
+struct Call<'a> {
+    links: &'a Links,
+    address: &'a str,
+    remote: SocketAddr,
+}
+
+impl Call<'_> {
+    /// Seals the connection if this node has a key.
+    async fn seal(&self, stream: TcpStream) -> Result<Channel, Dialled> {
+        let Some(keys) = &self.links.keys else { return Ok(Channel::open(stream, Vec::new())) };
+        seal_dialled(keys, stream, self.remote).await.map_err(|error| {
+            let text = format!("no sealed link: {error}");
+            self.complain(error.reason(), error.complaint(), &text);
+            given_up(error.is_lasting(), error.to_string())
+        })
     }
-    tune(&stream);
-    let _greeting = links.greetings.begin(remote);
-    let mut channel = match &links.keys {
-        None => Channel::open(stream, Vec::new()),
-        Some(keys) => match seal_dialled(keys, stream, remote).await {
-            Ok(channel) => channel,
+
+    /// Says who this node is, and asks the peer the same. Returns the bytes behind its greeting, too.
+    async fn greet(&self, channel: &mut Channel, own: &Hello) -> Result<(Hello, Vec<u8>), Dialled> {
+        let greeted = match send_hello(channel, own).await {
+            Ok(()) => read_greeting(channel).await,
+            Err(error) => Err(error),
+        };
+        match greeted {
+            Ok((Greeting::Hello(peer), leftover)) => Ok((*peer, leftover)),
+            Ok((Greeting::Refusal(refusal), _)) => Err(self.refused(refusal)),
             Err(error) => {
-                if let Some((reason, key)) = error.complaint() {
-                    let key = key.map(|key| format!("key {key}"));
-                    links.record_dialled(remote.ip(), reason, key.as_deref());
-                }
-                links.complain(address, error.reason(), &format!("no sealed link: {error}"));
-                return Err(match error.is_lasting() {
-                    true => Dialled::Refused(error.to_string()),
-                    false => Dialled::Failed(error.to_string()),
-                });
+                let complaint = error.complaint().map(|why| (why, None));
+                let text = format!("a peer did not greet: {error}");
+                self.complain(error.reason(), complaint, &text);
+                Err(given_up(error.is_lasting(), error.to_string()))
             }
-        },
-    };
-    let own = links.hello(&channel.stream);
-    let greeted = match send_hello(&mut channel, &own).await {
-        Ok(()) => read_greeting(&mut channel).await,
-        Err(error) => Err(error),
-    };
-    let (peer, leftover) = match greeted {
-        Ok((Greeting::Hello(peer), leftover)) => (*peer, leftover),
-        Ok((Greeting::Refusal(refusal), _)) => return refused(links, address, refusal),
-        Err(error) => {
-            if let Some(reason) = error.complaint() {
-                links.record_dialled(remote.ip(), reason, None);
-            }
-            links.complain(address, error.reason(), &format!("a peer did not greet: {error}"));
-            return Err(match error.is_lasting() {
-                true => Dialled::Refused(error.to_string()),
-                false => Dialled::Failed(error.to_string()),
-            });
         }
-    };
-    let name = peer.name.clone();
-    // What a peer refuses stands in its own log.
-    let record = |refusal: &Refusal| {
-        if is_worth_a_warning(refusal.code) {
-            links.record_dialled(remote.ip(), audited(refusal.code), Some(name.as_str()));
-        }
-    };
-    if let Err(refusal) = own.check(&peer) {
-        record(&refusal);
+    }
+
+    /// Whether this node may have a link to the peer.
+    fn check(&self, channel: &Channel, own: &Hello, peer: &Hello) -> Result<(), Dialled> {
+        let checked = own.check(peer).and_then(|()| self.links.check_rights(channel, peer));
+        let Err(refusal) = checked else { return Ok(()) };
+        self.record(&peer.name, &refusal);
         if refusal.code == RefusalCode::NameHeld {
-            links.gives_way(&own, &peer);
-            return failed(format!("a node of this node's name, {}, is running there", peer.name));
+            self.links.gives_way(own, peer);
+            let why = format!("a node of this node's name, {}, is running there", peer.name);
+            return Err(Dialled::Failed(why));
         }
-        return refused(links, address, refusal);
+        Err(self.refused(refusal))
     }
-    if let Err(refusal) = links.check_rights(&channel, &peer) {
-        record(&refusal);
-        return refused(links, address, refusal);
-    }
-    if !links.hub.read(crate::engine::Engine::is_ready) {
-        // A joiner should know more than the one peer that it was given.
-        for other in &peer.peers {
-            if HostPort::parse(other, Some(0)).is_ok_and(|other| other.port != 0) {
-                links.add_target(other, Origin::Learned, None);
+
+    /// The other side, or this one, refuses. Returns what that means for the address.
+    fn refused(&self, refusal: Refusal) -> Dialled {
+        let links = self.links;
+        match refusal.code {
+            RefusalCode::Myself => return Dialled::Myself,
+            RefusalCode::NameInUse => {
+                links.note_name_trouble(refusal.text.clone());
+                if let Some(holder) = &refusal.holder
+                    && HostPort::parse(holder, Some(0)).is_ok_and(|holder| holder.port != 0)
+                {
+                    // The report may be wrong; the node at that address knows.
+                    links.add_target(holder, Origin::Learned, None);
+                }
             }
+            RefusalCode::NameHeld => links.note_name_held(self.address),
+            _ => {}
+        }
+        if is_worth_a_warning(refusal.code) {
+            let text = format!("a peer refused this node: {refusal}");
+            links.complain(self.address, refusal.code.as_str(), &text);
+        }
+        let is_lasting = matches!(
+            refusal.code,
+            RefusalCode::Network | RefusalCode::Version | RefusalCode::Limits | RefusalCode::Key
+        );
+        given_up(is_lasting, refusal.text)
+    }
+
+    /// Records for the audit log that this node refuses the peer. What a peer refuses stands in its own log.
+    fn record(&self, name: &NodeName, refusal: &Refusal) {
+        if is_worth_a_warning(refusal.code) {
+            let (ip, why) = (self.remote.ip(), audited(refusal.code));
+            self.links.record_dialled(ip, why, Some(name.as_str()));
         }
     }
-    match links.admit(&channel, (peer, Told::by(&own)), remote, true).await {
-        Ok(link) => Ok((link, channel.into_halves(leftover))),
-        Err(refusal) if refusal.code == RefusalCode::Linked => Err(Dialled::Linked(name)),
-        Err(refusal) => {
-            record(&refusal);
-            links.complain(address, refusal.code.as_str(), &format!("not linked: {refusal}"));
-            failed(refusal.to_string())
+
+    /// Tells the log what has failed, and the audit log if there is a `complaint`, perhaps about a key.
+    fn complain(&self, reason: &str, complaint: Option<(&'static str, Option<KeyId>)>, text: &str) {
+        if let Some((why, key)) = complaint {
+            let key = key.map(|key| format!("key {key}"));
+            self.links.record_dialled(self.remote.ip(), why, key.as_deref());
         }
+        self.links.complain(self.address, reason, text);
     }
 }
 
-/// The other side, or this one, refuses.
-fn refused(links: &Links, address: &str, refusal: Refusal) -> Outcome {
-    match refusal.code {
-        RefusalCode::Myself => return Err(Dialled::Myself),
-        RefusalCode::NameInUse => {
-            links.note_name_trouble(refusal.text.clone());
-            if let Some(holder) = &refusal.holder
-                && HostPort::parse(holder, Some(0)).is_ok_and(|holder| holder.port != 0)
-            {
-                // The report may be wrong; the node at that address knows.
-                links.add_target(holder, Origin::Learned, None);
-            }
-        }
-        RefusalCode::NameHeld => links.note_name_held(address),
-        _ => {}
-    }
-    if is_worth_a_warning(refusal.code) {
-        let text = format!("a peer refused this node: {refusal}");
-        links.complain(address, refusal.code.as_str(), &text);
-    }
-    Err(match refusal.code {
-        RefusalCode::Network | RefusalCode::Version | RefusalCode::Limits | RefusalCode::Key => {
-            Dialled::Refused(refusal.text)
-        }
-        _ => Dialled::Failed(refusal.text),
-    })
+/// An attempt came to nothing. `is_lasting`: that stays so until somebody changes a setting.
+fn given_up(is_lasting: bool, why: String) -> Dialled {
+    if is_lasting { Dialled::Refused(why) } else { Dialled::Failed(why) }
 }
 
 /// Whom one of these addresses belongs to, if that peer has a link already that is not in doubt.
