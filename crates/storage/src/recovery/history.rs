@@ -1,6 +1,6 @@
 //! The changes of one entry, as far back as a directory's snapshots and logs reach.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::batch::Op;
 use crate::directory_state::past::{Moment, reach_of};
@@ -87,101 +87,176 @@ pub fn history(
     // A node is just beginning it, or the disk has failed meanwhile.
     take_unborn(disk, &mut files, life)?;
     take_never_begun(disk, &mut files, life, 0)?;
-    let mut bad = Heads::take_bad(disk, &mut files, owner)?.bad_logs;
+    let unusable = Heads::take_bad(disk, &mut files, owner)?.bad_logs;
     let Some(reach) = reach_of(disk, &files)? else {
-        return bad.into_values().next().map_or(Ok(None), Err);
+        return unusable.into_values().next().map_or(Ok(None), Err);
     };
-    let mut teller = Teller {
-        since_ms,
-        limit: limit.clamp(1, HISTORY_STEPS_MAX),
-        before: None,
-        steps: VecDeque::new(),
-        gap: None,
-        holes: Vec::new(),
-        dropped: 0,
-        is_unknown: false,
-        bytes: 0,
-        is_cut: false,
-    };
+    let limit = limit.clamp(1, HISTORY_STEPS_MAX);
+    let mut steps = Steps { since_ms, limit, ..Steps::default() };
     let base = base(disk, &files, since_ms)?;
     if let Some(number) = base {
-        teller.before = in_snapshot(disk, number, path)?;
+        steps.before = in_snapshot(disk, number, path)?;
     }
-    let first = base.unwrap_or(0);
-    let mut last: Option<End> = None;
-    // What is wrong with the logs since then, and with its end.
-    let mut damage = Damage::default();
-    let bad_numbers = bad.range(first..).map(|(number, _)| *number);
-    let numbers = files.logs.range(first..).map(|(number, _)| *number);
-    let numbers: BTreeSet<u64> = numbers.chain(bad_numbers).collect();
-    for number in numbers {
-        let opened = match bad.remove(&number) {
-            Some(problem) => Err(problem),
-            None => LogReader::open(disk, number),
-        };
-        let mut log = match opened {
-            Ok(log) => log,
-            Err(error) => {
-                damage.note(number, healed(disk, &files, number + 1, error)?);
-                continue;
+    let files = &files;
+    let mut walk = Walk { disk, files, path, base, steps, last: None, damage: Damage::default() };
+    walk.read_logs(unusable)?;
+    walk.end_with_snapshot()?;
+    Ok(Some(walk.steps.into_history(reach)))
+}
+
+/// Goes through the logs from the base on, and gathers the steps of one entry.
+struct Walk<'a> {
+    disk: &'a dyn Disk,
+    /// Without the logs and snapshots that cannot be used.
+    files: &'a Files,
+    path: &'a Path,
+    /// The snapshot that it begins with; none: it begins with nothing.
+    base: Option<u64>,
+    steps: Steps,
+    /// The end of the last log that was read.
+    last: Option<LogEnd>,
+    /// What is wrong with the logs since then, and with its end.
+    damage: Damage,
+}
+
+impl Walk<'_> {
+    /// Reads each log in turn; `unusable` says what is wrong with those that cannot be.
+    fn read_logs(&mut self, mut unusable: BTreeMap<u64, StorageError>) -> Result<(), StorageError> {
+        let first = self.base.unwrap_or(0);
+        let numbers = self.files.logs.range(first..).map(|(number, _)| *number);
+        let unusable_numbers = unusable.range(first..).map(|(number, _)| *number);
+        let numbers: BTreeSet<u64> = numbers.chain(unusable_numbers).collect();
+        for number in numbers {
+            let opened = match unusable.remove(&number) {
+                Some(problem) => Err(problem),
+                None => LogReader::open(self.disk, number),
+            };
+            match opened {
+                Ok(log) => {
+                    self.note_what_lies_before(number, &log)?;
+                    self.read_log(number, log)?;
+                }
+                Err(error) => self.note_damage(number, number + 1, error)?,
             }
-        };
-        let mut joint = joint_of(&log, base, last.as_ref(), damage.newest);
-        if let Joint::Hole(of, problem) = joint {
-            if damage.newest != Some(of) {
-                damage.note(of, healed(disk, &files, number, problem)?);
-            }
-            joint = Joint::Whole;
+        }
+        Ok(())
+    }
+
+    /// Notes what lies between the last log that was read and this one. Where something does, the entry is what the snapshot
+    /// of this log's number says.
+    fn note_what_lies_before(&mut self, number: u64, log: &LogReader) -> Result<(), StorageError> {
+        let mut is_gap = false;
+        match self.continuation(log) {
+            Continuation::Seamless => {}
+            Continuation::Gap => is_gap = true,
+            // That was told.
+            Continuation::Lost(of, _) if self.damage.newest == Some(of) => {}
+            Continuation::Lost(of, problem) => self.note_damage(of, number, problem)?,
         }
         let begun = log.header();
-        let was_off = last.as_ref().is_some_and(|last| last.life != begun.id.incarnation);
-        let is_gap = matches!(joint, Joint::Gap);
-        if is_gap || was_off && !teller.is_before(begun.time_ms) {
-            teller.note_gap();
+        let was_off = self.last.as_ref().is_some_and(|last| last.life != begun.id.incarnation);
+        if is_gap || was_off && !self.steps.is_before_wanted(begun.time_ms) {
+            self.steps.note_gap();
         }
-        teller.note_holes(std::mem::take(&mut damage));
-        if is_gap || teller.is_unknown {
-            match behind_gap(disk, &files, number, path)? {
-                Some(version) => teller.is_at(version),
-                None => teller.is_unknown = true,
+        self.steps.note_holes(std::mem::take(&mut self.damage));
+        if (is_gap || self.steps.is_unknown) && !self.take_snapshot(number)? {
+            self.steps.is_unknown = true;
+        }
+        Ok(())
+    }
+
+    /// How a log goes on from what was read.
+    fn continuation(&self, log: &LogReader) -> Continuation {
+        let is_of_base = self.base == Some(log.header().number);
+        match (log.start(), &self.last) {
+            (LogStart::Empty, _) => Continuation::Seamless,
+            // There may have been room for the snapshot to begin with, and none for its log.
+            (LogStart::Snapshot, None) if is_of_base || self.base.is_none() => {
+                Continuation::Seamless
+            }
+            (LogStart::Snapshot, _) => Continuation::Gap,
+            (LogStart::After { .. }, None) if is_of_base => Continuation::Seamless,
+            (LogStart::After { number, bytes }, Some(last)) if last.number == number => {
+                match last.whole == bytes {
+                    true => Continuation::Seamless,
+                    false => {
+                        Continuation::Lost(number, other_end(number, last.whole, last.bytes, bytes))
+                    }
+                }
+            }
+            (LogStart::After { number, .. }, last) => {
+                let there = self.damage.newest.max(last.as_ref().map(|last| last.number));
+                let first = there.map_or(self.base.unwrap_or(0), |there| there + 1);
+                Continuation::Lost(number, StorageError::missing(first, number))
             }
         }
+    }
+
+    /// Takes the entry's changes in a log, up to the first batch that cannot be read.
+    fn read_log(&mut self, number: u64, mut log: LogReader) -> Result<(), StorageError> {
         loop {
             match log.next() {
                 Ok(Some(batch)) => {
                     for op in &batch.ops {
-                        teller.take(op, path, batch.time_ms, log.table());
+                        self.steps.take(op, self.path, batch.time_ms, log.table());
                     }
                 }
                 Ok(None) => break,
-                Err(error) if may_be_torn(disk, &files, number) && is_torn(&error, &mut log)? => {
-                    break;
-                }
+                Err(error) if self.may_be_torn(number) && is_torn(&error, &mut log)? => break,
                 Err(error) => {
-                    damage.note(number, healed(disk, &files, number + 1, error)?);
+                    self.note_damage(number, number + 1, error)?;
                     break;
                 }
             }
         }
-        let bytes = files.logs.get(&number).map_or(0, |entry| entry.bytes);
-        last = Some(End { number, whole: log.end(), bytes, life: log.life() });
+        let bytes = self.files.logs.get(&number).map_or(0, |entry| entry.bytes);
+        self.last = Some(LogEnd { number, whole: log.end(), bytes, life: log.life() });
+        Ok(())
     }
-    if damage.newest.is_some() {
-        // Only a snapshot follows.
-        teller.note_holes(damage);
-        let next = files.snapshots.last_key_value().map_or(0, |(number, _)| *number);
-        if let Some(version) = behind_gap(disk, &files, next, path)? {
-            teller.is_at(version);
+
+    /// Where no log follows damage, the newest snapshot says what the entry is.
+    fn end_with_snapshot(&mut self) -> Result<(), StorageError> {
+        if self.damage.newest.is_none() {
+            return Ok(());
         }
+        self.steps.note_holes(std::mem::take(&mut self.damage));
+        let newest = self.files.snapshots.last_key_value().map_or(0, |(number, _)| *number);
+        self.take_snapshot(newest)?;
+        Ok(())
     }
-    let Teller { before, steps, gap, mut holes, dropped, is_cut, .. } = teller;
-    let has_gaps = gap.is_some();
-    // One before that is before all that is told.
-    holes.retain(|(told, _)| *told >= dropped);
-    let more_holes = holes.len().saturating_sub(HOLES_MAX);
-    let holes = holes.into_iter().take(HOLES_MAX).map(|(_, problem)| problem.what()).collect();
-    let steps = steps.into();
-    Ok(Some(History { reach, before, steps, is_cut, has_gaps, holes, more_holes }))
+
+    /// Takes the entry as it is in the snapshot of this number. Returns whether there is one that can be used.
+    fn take_snapshot(&mut self, number: u64) -> Result<bool, StorageError> {
+        if !self.files.snapshots.contains_key(&number) {
+            return Ok(false);
+        }
+        let found = if_usable(in_snapshot(self.disk, number, self.path))?;
+        Ok(found.map(|version| self.steps.set_current(version)).is_some())
+    }
+
+    /// Notes the problem of a log, where only the history suffers: a good snapshot with the number `healed_from` or a greater
+    /// one has what is lost. Otherwise a start needs what is damaged, and nobody knows what the entry is now: an error.
+    fn note_damage(
+        &mut self,
+        number: u64,
+        healed_from: u64,
+        problem: StorageError,
+    ) -> Result<(), StorageError> {
+        let problem = lasting(self.disk, problem)?;
+        let mut healing = self.files.snapshots.range(healed_from..);
+        if !problem.is_of_the_file() || !healing.any(|(number, _)| is_good(self.disk, *number)) {
+            return Err(problem);
+        }
+        self.damage.newest = Some(number);
+        self.damage.problems.push(problem);
+        Ok(())
+    }
+
+    /// Whether nothing goes on from the end of a log: then what is not whole there is where the disk failed.
+    fn may_be_torn(&self, number: u64) -> bool {
+        let next = self.files.logs.range(number + 1..).next();
+        next.is_none_or(|(next, _)| begins_anew(self.disk, *next))
+    }
 }
 
 /// What is wrong with the logs between two that are read.
@@ -193,15 +268,8 @@ struct Damage {
     newest: Option<u64>,
 }
 
-impl Damage {
-    fn note(&mut self, number: u64, problem: StorageError) {
-        self.newest = Some(number);
-        self.problems.push(problem);
-    }
-}
-
 /// The end of a log.
-struct End {
+struct LogEnd {
     number: u64,
     /// Where its last whole batch ends.
     whole: u64,
@@ -210,72 +278,14 @@ struct End {
     life: Incarnation,
 }
 
-/// How a log goes on from what comes before it.
-enum Joint {
+/// How a log goes on from what was read before it.
+enum Continuation {
     /// Nothing is between the two.
-    Whole,
+    Seamless,
     /// Nothing was logged for some time: the disk had failed.
     Gap,
     /// The log of that number is missing, or is shorter than it was.
-    Hole(u64, StorageError),
-}
-
-/// `bad`: the last log before it that cannot be used, if it comes behind the last one that was read.
-fn joint_of(log: &LogReader, base: Option<u64>, last: Option<&End>, bad: Option<u64>) -> Joint {
-    match (log.start(), last) {
-        (LogStart::Empty, _) => Joint::Whole,
-        // There may have been room for the snapshot to begin with, and none for its log.
-        (LogStart::Snapshot, None) if base.is_none_or(|base| base == log.header().number) => {
-            Joint::Whole
-        }
-        (LogStart::Snapshot, _) => Joint::Gap,
-        (LogStart::After { .. }, None) if base == Some(log.header().number) => Joint::Whole,
-        (LogStart::After { number, bytes }, Some(last)) if last.number == number => {
-            match last.whole == bytes {
-                true => Joint::Whole,
-                false => Joint::Hole(number, other_end(number, last.whole, last.bytes, bytes)),
-            }
-        }
-        (LogStart::After { number, .. }, _) => {
-            let there = bad.max(last.map(|last| last.number));
-            let first = there.map_or(base.unwrap_or(0), |there| there + 1);
-            Joint::Hole(number, StorageError::missing(first, number))
-        }
-    }
-}
-
-/// The problem, where only the history has it: a good snapshot of this number or a greater one has what is lost with it.
-/// Otherwise a start needs what is damaged, and nobody knows what the entry is now: an error.
-fn healed(
-    disk: &dyn Disk,
-    files: &Files,
-    from: u64,
-    problem: StorageError,
-) -> Result<StorageError, StorageError> {
-    let problem = lasting(disk, problem)?;
-    let is_healed = problem.is_of_the_file()
-        && files.snapshots.range(from..).any(|(number, _)| is_good(disk, *number));
-    if is_healed { Ok(problem) } else { Err(problem) }
-}
-
-/// Whether nothing goes on from the end of a log: then what is not whole there is where the disk failed.
-fn may_be_torn(disk: &dyn Disk, files: &Files, number: u64) -> bool {
-    let next = files.logs.range(number + 1..).next();
-    next.is_none_or(|(next, _)| begins_anew(disk, *next))
-}
-
-/// The entry in the snapshot with which the log of this number begins anew; none if there is no good one.
-#[allow(clippy::option_option, reason = "there may be a good snapshot, and no such entry in it")]
-fn behind_gap(
-    disk: &dyn Disk,
-    files: &Files,
-    number: u64,
-    path: &Path,
-) -> Result<Option<Option<Version>>, StorageError> {
-    if !files.snapshots.contains_key(&number) {
-        return Ok(None);
-    }
-    if_usable(in_snapshot(disk, number, path))
+    Lost(u64, StorageError),
 }
 
 /// The snapshot to begin with: the newest before the first time at which the clock showed the moment; else the oldest, unless
@@ -318,38 +328,40 @@ fn version(entry: &Entry, table: &NodeTable) -> Version {
     }
 }
 
-/// Gathers the changes.
-struct Teller {
+/// The changes that are told: the last ones since a moment, as many as there is room for.
+#[derive(Default)]
+struct Steps {
     since_ms: u64,
     limit: usize,
+    /// What the entry was before the first of them.
     before: Option<Version>,
     /// Invariant: at most `limit`, and [`HISTORY_BYTES_MAX`] bytes of values but for one.
     steps: VecDeque<Step>,
-    /// How many of these were told when the last time ended at which nothing was logged.
-    gap: Option<usize>,
-    /// What is wrong with each log that is missing or damaged, the oldest first, and how many steps were told before, those that
-    /// were dropped included. Invariant: as that of [`Damage::problems`].
-    holes: Vec<(usize, StorageError)>,
-    /// How many of the steps that were told are none of the last ones any more.
-    dropped: usize,
-    /// What the entry is after all that was told is in such a log, or was not logged.
-    is_unknown: bool,
+    /// The sum of their values' lengths.
     bytes: usize,
-    is_cut: bool,
+    /// How many that came before these were dropped.
+    dropped: usize,
+    /// How many of `steps` came before the end of the last gap, a time at which nothing was logged; none without a gap.
+    gap: Option<usize>,
+    /// What is wrong with each log that is missing or damaged, the oldest first, and how many steps came before, with the
+    /// dropped ones. Invariant: as that of [`Damage::problems`].
+    holes: Vec<(usize, StorageError)>,
+    /// What the entry is now is not known: the last steps may be in such a log, or were not logged.
+    is_unknown: bool,
 }
 
-impl Teller {
-    /// What the entry is after all that was told.
-    fn last(&self) -> Option<&Version> {
+impl Steps {
+    /// What the entry is after all that came so far.
+    fn current(&self) -> Option<&Version> {
         match self.steps.back() {
             Some(step) => step.after.as_ref(),
             None => self.before.as_ref(),
         }
     }
 
-    /// Whether what has this time, and comes next, is older than what is asked for. Behind the first that is told nothing
+    /// Whether what has this time, and comes next, is before the moment that was asked for. Behind the first step nothing
     /// is: a clock that was set back makes none of it older than that.
-    fn is_before(&self, time_ms: u64) -> bool {
+    fn is_before_wanted(&self, time_ms: u64) -> bool {
         time_ms < self.since_ms && self.steps.is_empty()
     }
 
@@ -361,44 +373,45 @@ impl Teller {
     /// What was logged before what comes next is lost, if there is damage.
     fn note_holes(&mut self, damage: Damage) {
         self.is_unknown |= !damage.problems.is_empty();
-        let told = self.dropped + self.steps.len();
-        self.holes.extend(damage.problems.into_iter().map(|problem| (told, problem)));
+        let before = self.dropped + self.steps.len();
+        self.holes.extend(damage.problems.into_iter().map(|problem| (before, problem)));
     }
 
     /// What the entry is now, whatever has led to it.
-    fn is_at(&mut self, version: Option<Version>) {
-        if self.last() != version.as_ref() {
+    fn set_current(&mut self, version: Option<Version>) {
+        if self.current() != version.as_ref() {
             let is_before_unknown = self.is_unknown;
-            self.tell(Step { time_ms: None, after: version, is_before_unknown });
+            self.push(Step { time_ms: None, after: version, is_before_unknown });
         }
         self.is_unknown = false;
     }
 
+    /// Takes a change, if it is one of the entry at this path.
     fn take(&mut self, op: &Op, path: &Path, time_ms: u64, table: &NodeTable) {
         let after = match op {
             Op::Put(change) if change.path == *path => Some(version(&change.entry, table)),
             Op::Gone { path: gone, newest } if gone == path => {
                 let newest = table.spell_event(*newest).to_string();
                 // A newer change stays.
-                if self.last().is_none_or(|last| last.event != newest) {
+                if self.current().is_none_or(|last| last.event != newest) {
                     return;
                 }
                 None
             }
             Op::Put(_) | Op::Gone { .. } => return,
         };
-        if self.last() == after.as_ref() {
+        if self.current() == after.as_ref() {
             return;
         }
         let is_before_unknown = std::mem::take(&mut self.is_unknown);
-        if self.is_before(time_ms) {
+        if self.is_before_wanted(time_ms) {
             self.before = after;
             return;
         }
-        self.tell(Step { time_ms: Some(time_ms), after, is_before_unknown });
+        self.push(Step { time_ms: Some(time_ms), after, is_before_unknown });
     }
 
-    fn tell(&mut self, step: Step) {
+    fn push(&mut self, step: Step) {
         self.bytes += bytes_of(&step);
         self.steps.push_back(step);
         while self.steps.len() > self.limit
@@ -408,10 +421,19 @@ impl Teller {
             self.bytes = self.bytes.saturating_sub(bytes_of(&oldest));
             self.before = oldest.after;
             // One before that is before all that is told.
-            self.gap = self.gap.and_then(|told| told.checked_sub(1));
+            self.gap = self.gap.and_then(|before| before.checked_sub(1));
             self.dropped += 1;
-            self.is_cut = true;
         }
+    }
+
+    fn into_history(self, reach: Moment) -> History {
+        let Self { before, steps, dropped, gap, mut holes, .. } = self;
+        // One before that is before all that is told.
+        holes.retain(|(before, _)| *before >= dropped);
+        let more_holes = holes.len().saturating_sub(HOLES_MAX);
+        let holes = holes.into_iter().take(HOLES_MAX).map(|(_, problem)| problem.what()).collect();
+        let (is_cut, has_gaps, steps) = (dropped > 0, gap.is_some(), steps.into());
+        History { reach, before, steps, is_cut, has_gaps, holes, more_holes }
     }
 }
 

@@ -12,8 +12,8 @@
 //! a snapshot of a virtual machine or of a file system, does not show it.
 
 mod base;
-mod chain;
 mod files;
+mod logs;
 pub mod passed_time;
 mod report;
 mod unborn;
@@ -25,9 +25,9 @@ use crate::header::LogStart;
 use crate::identity::{Identity, Life};
 use crate::model::path::Path;
 use crate::recover::base::Base;
-pub(in crate::recovery) use crate::recover::chain::is_torn;
-use crate::recover::chain::{Chain, LastLog};
 pub use crate::recover::files::Files;
+pub(in crate::recovery) use crate::recover::logs::is_torn;
+use crate::recover::logs::{LastLog, Logs};
 use crate::recover::report::Repair;
 pub use crate::recover::report::{PastGap, Warning};
 pub use crate::recover::unborn::never_begun;
@@ -143,56 +143,80 @@ pub fn recover(
         );
     }
     take_never_begun(disk, &mut files, life, from)?;
-    let mut chain = Chain::new(disk, owner, options, cut, life, base.replay);
+    let mut logs = Logs::new(disk, owner, options, cut, life, base.replay);
     let discarded_all = base.discarded;
     if !discarded_all {
-        chain.read(&files, from, progress).map_err(|error| match options.until {
-            Some(Until::Time(_)) => chain.past_lost(&files, from, error),
+        logs.read(&files, from, progress).map_err(|error| match options.until {
+            Some(Until::Time(_)) => logs.past_lost(&files, from, error),
             Some(Until::Tock(_)) | None => needed(error, &mut bad),
         })?;
     }
     warnings.extend(bad.into_iter().map(|(_, error)| Warning::BadSnapshot(Box::new(error))));
-    let (last_logged_ms, certain_ms) = (chain.last_logged_ms(), chain.certain_ms());
-    let Chain { replay, last, mut found, mut cuts, discarded, .. } = chain;
-    warnings.append(&mut found);
-    repairs.append(&mut cuts);
-    let is_looked_at = options.until.is_some() || options.below.is_some();
-    // All is read, also where only a part is kept.
-    let is_whole = !discarded && !discarded_all && options.until.is_none();
-    let proof = Proof { identity: identity.as_ref(), last: last.as_ref(), from, is_whole };
-    let keeps_store = proof.keeps_store(&files, &mut warnings) && !is_looked_at;
-    let stopped_cleanly = keeps_store && proof.stopped_cleanly(&files);
-    let store = match &identity {
-        Some((identity, _)) if keeps_store => identity.store,
-        _ => options.new_store,
-    };
-    let image = replay.into_image();
-    // Whatever a node does with a directory, it begins with a log and an identity.
-    let is_prepared =
-        image.is_some() && is_whole && files.identity.is_none() && files.logs.is_empty();
-    let next = next_log(&files, from, last.as_ref(), image.is_some(), discarded);
-    if let LogStart::After { number, .. } = next.start
-        && let Some(entry) = files.logs.get(&number)
-    {
-        // The process that wrote it may have been killed before it had synced the end; the next log
-        // says how long it is, so it must not get shorter when the power fails.
-        repairs.push(Repair::Sync(entry.name.clone()));
+    let read = Read { files, identity, from, discarded_all, logs, warnings, repairs };
+    Ok(read.conclude(options))
+}
+
+/// All that was read, before anything is concluded from it.
+struct Read<'a> {
+    files: Files,
+    /// The identity, and whether its file is the very one that was written.
+    identity: Option<(Identity, bool)>,
+    /// The number of the snapshot that was begun with.
+    from: u64,
+    /// Whether there was nothing to begin with but damage, which was left out.
+    discarded_all: bool,
+    logs: Logs<'a>,
+    warnings: Vec<Warning>,
+    repairs: Vec<Repair>,
+}
+
+impl Read<'_> {
+    /// The state, whether the node is still who it was, what it goes on with, and what is to be done to files.
+    fn conclude(self, options: &RecoverOptions) -> Recovered {
+        let Self { files, identity, from, discarded_all, mut logs, mut warnings, mut repairs } =
+            self;
+        let (last_logged_ms, certain_ms) = (logs.last_logged_ms(), logs.certain_ms());
+        warnings.append(&mut logs.warnings);
+        repairs.append(&mut logs.repairs);
+        let Logs { replay, last, discarded, .. } = logs;
+        let is_looked_at = options.until.is_some() || options.below.is_some();
+        // All is read, also where only a part is kept.
+        let is_whole = !discarded && !discarded_all && options.until.is_none();
+        let proof = Proof { identity: identity.as_ref(), last: last.as_ref(), from, is_whole };
+        let keeps_store = proof.keeps_store(&files, &mut warnings) && !is_looked_at;
+        let stopped_cleanly = keeps_store && proof.stopped_cleanly(&files);
+        let store = match &identity {
+            Some((identity, _)) if keeps_store => identity.store,
+            _ => options.new_store,
+        };
+        let image = replay.into_image();
+        // Whatever a node does with a directory, it begins with a log and an identity.
+        let is_prepared =
+            image.is_some() && is_whole && files.identity.is_none() && files.logs.is_empty();
+        let next = next_log(&files, from, last.as_ref(), image.is_some(), discarded);
+        if let LogStart::After { number, .. } = next.start
+            && let Some(entry) = files.logs.get(&number)
+        {
+            // The process that wrote it may have been killed before it had synced the end; the next log
+            // says how long it is, so it must not get shorter when the power fails.
+            repairs.push(Repair::Sync(entry.name.clone()));
+        }
+        if is_looked_at {
+            repairs.clear();
+        }
+        Recovered {
+            image,
+            stopped_cleanly,
+            is_prepared,
+            store,
+            keeps_store,
+            next,
+            warnings,
+            last_logged_ms,
+            certain_ms,
+            repairs,
+        }
     }
-    if is_looked_at {
-        repairs.clear();
-    }
-    Ok(Recovered {
-        image,
-        stopped_cleanly,
-        is_prepared,
-        store,
-        keeps_store,
-        next,
-        warnings,
-        last_logged_ms,
-        certain_ms,
-        repairs,
-    })
 }
 
 /// What is wrong with a snapshot that a log needs, where that is not damage: it says more than that the snapshot is missing.

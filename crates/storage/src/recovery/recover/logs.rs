@@ -20,7 +20,7 @@ use crate::snapshot::{Progress, SnapshotReader};
 const REPORT_BATCHES: u64 = 1 << 12;
 
 /// The logs of a start.
-pub(super) struct Chain<'a> {
+pub(super) struct Logs<'a> {
     disk: &'a dyn Disk,
     owner: Owner<'a>,
     options: &'a RecoverOptions,
@@ -30,14 +30,14 @@ pub(super) struct Chain<'a> {
     pub(super) replay: Replay,
     /// The last one that was read.
     pub(super) last: Option<LastLog>,
-    pub(super) found: Vec<Warning>,
-    pub(super) cuts: Vec<Repair>,
+    pub(super) warnings: Vec<Warning>,
+    pub(super) repairs: Vec<Repair>,
     /// Whether damage, and everything after it, was left out.
     pub(super) discarded: bool,
     /// Whether the wanted moment was reached before the end of all.
     is_cut_off: bool,
     /// The number of the log that is read, or was the last.
-    at: u64,
+    current: u64,
     passed: PassedTime,
 }
 
@@ -64,7 +64,7 @@ enum Flow {
     Enough,
 }
 
-impl<'a> Chain<'a> {
+impl<'a> Logs<'a> {
     pub(super) fn new(
         disk: &'a dyn Disk,
         owner: Owner<'a>,
@@ -81,11 +81,11 @@ impl<'a> Chain<'a> {
             life,
             replay,
             last: None,
-            found: Vec::new(),
-            cuts: Vec::new(),
+            warnings: Vec::new(),
+            repairs: Vec::new(),
             discarded: false,
             is_cut_off: false,
-            at: 0,
+            current: 0,
             passed: PassedTime::default(),
         }
     }
@@ -109,35 +109,31 @@ impl<'a> Chain<'a> {
     ) -> Result<(), StorageError> {
         let newest = files.logs.keys().next_back().copied();
         for (number, entry) in files.logs.range(from..) {
-            self.at = *number;
+            self.current = *number;
             // What is not whole at the end of a log that nothing goes on from is where the disk failed.
             let next = files.logs.range(number + 1..).next();
             let may_be_torn = Some(*number) == newest
                 || self.cut.is_some()
                     && next.is_some_and(|(next, _)| begins_anew(self.disk, *next));
-            match self.read_log(*number, entry, from, may_be_torn, progress) {
-                Ok(Flow::GoOn) => {}
-                Ok(Flow::Enough) => {
-                    self.is_cut_off = true;
-                    break;
-                }
+            let flow = match self.read_log(*number, entry, from, may_be_torn, progress) {
+                Ok(flow) => flow,
                 // What follows a gap is later than the wanted moment; otherwise its snapshot would
                 // be wanted.
                 Err(StorageError::NeedsSnapshot { .. }) if self.cut.is_some() => {
                     self.tell_gap(files, from, *number)?;
-                    self.is_cut_off = true;
-                    break;
+                    Flow::Enough
                 }
-                Err(error) if self.is_lost_behind_moment(files, &error) => {
-                    self.is_cut_off = true;
-                    break;
-                }
+                Err(error) if self.is_lost_behind_moment(files, &error) => Flow::Enough,
                 Err(error) if self.options.discard_damaged && error.is_damage() => {
-                    self.found.push(Warning::Discarded(Box::new(error)));
+                    self.warnings.push(Warning::Discarded(Box::new(error)));
                     self.discarded = true;
                     break;
                 }
                 Err(error) => return Err(cut_or(self.disk, files, *number, error)),
+            };
+            if flow == Flow::Enough {
+                self.is_cut_off = true;
+                break;
             }
         }
         Ok(())
@@ -176,8 +172,8 @@ impl<'a> Chain<'a> {
             Ok(other) | Err(other) => return other,
         };
         // Else what is lost was in the log before.
-        let is_this = problem.file().is_some_and(|file| file == log_name(self.at));
-        let behind = if is_this { self.at.saturating_add(1) } else { self.at };
+        let is_this = problem.file().is_some_and(|file| file == log_name(self.current));
+        let behind = if is_this { self.current.saturating_add(1) } else { self.current };
         let from_ms = files.snapshots.range(behind..).find_map(|(number, _)| time_of(*number));
         let has_older = first_base(self.disk, files)
             .is_ok_and(|base| base.is_some_and(|(base, _)| base < from));
@@ -212,8 +208,8 @@ impl<'a> Chain<'a> {
     fn tell_gap_between(&mut self, before: Option<(String, u64)>, next: &str, to_ms: u64) {
         let Some((file, from_ms)) = before else { return };
         // What is not whole at its end says no more than this.
-        self.found.retain(|warning| !matches!(warning, Warning::TornTail { .. }));
-        self.found.push(Warning::Gap { file, from_ms, next: next.to_owned(), to_ms });
+        self.warnings.retain(|warning| !matches!(warning, Warning::TornTail { .. }));
+        self.warnings.push(Warning::Gap { file, from_ms, next: next.to_owned(), to_ms });
     }
 
     /// Whether a log is of another life than the one before it, so that the node was off between the two. For tocks that
@@ -390,8 +386,8 @@ impl<'a> Chain<'a> {
             // It has grown since it was listed: a node writes it, and this is no start. All that was listed is whole.
             return Ok(Flow::GoOn);
         }
-        self.found.push(Warning::TornTail { file: entry.name.clone(), offset: last.end, bytes });
-        self.cuts.push(Repair::Cut { name: entry.name.clone(), bytes: last.end });
+        self.warnings.push(Warning::TornTail { file: entry.name.clone(), offset: last.end, bytes });
+        self.repairs.push(Repair::Cut { name: entry.name.clone(), bytes: last.end });
         Ok(Flow::GoOn)
     }
 
