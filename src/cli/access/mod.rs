@@ -7,7 +7,9 @@ mod ended;
 mod existing;
 mod new_secret;
 pub(super) mod user;
+mod user_add;
 mod user_ticket;
+mod user_token;
 pub(super) mod whoami;
 
 use super::error::CliError;

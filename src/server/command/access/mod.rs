@@ -8,6 +8,7 @@ pub(in crate::server) mod last_admin;
 pub(in crate::server) mod login;
 mod own;
 mod removal;
+mod set_user;
 pub(in crate::server) mod unenforced;
 mod user_list;
 mod users;

@@ -1,10 +1,8 @@
-//! `auth_set`, `auth_disconnect`, `auth_delete`, `auth_get` and `set_auth_typ`: users, and how they log in. Of what is secret, a
-//! reply has a token that was made just now, and nothing else.
+//! `auth_delete`, `auth_get` and `set_auth_typ`: users who go, what one may do, and how they log in; and what a change of a
+//! user's entries by other actions brings with it.
 
-use distkv_access::secret::{PasswordHash, Secret, Sent, TOKEN_BYTES, TokenHash, token_text};
 use distkv_access::users::{
-    DISCONNECT_BYTES, Disconnect, GRACE_MS_MAX, NO_LIST, OneUser, Place, REMOVAL_BYTES, Record,
-    Removal, Role, User, acl_name_value, is_list_name, revoked_path, user_acl_path, user_path,
+    Disconnect, GRACE_MS_MAX, Place, Record, User, is_list_name, user_acl_path, user_path,
 };
 
 use crate::model::entry::Entry;
@@ -12,207 +10,21 @@ use crate::model::invariant::OrBroken;
 use crate::model::meta::{AUTH_PATH, Family, GRACE, METHODS};
 use crate::model::path::Path;
 use crate::model::value::{write_map_len, write_nil, write_str, write_u64};
-use crate::protocol::client::auth::UserChange;
-use crate::protocol::client::chain::ChainField;
 use crate::protocol::client::reply::StreamTag;
 use crate::protocol::client::request::ChainLength;
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
 use crate::replica::write::{ChainCondition, Precondition, Write};
 use crate::rt;
 use crate::server::access::authorise::Target;
-use crate::server::access::guest::Made;
-use crate::server::access::methods::{self, PASSWORD, TOKEN};
+use crate::server::access::methods;
 use crate::server::connections::session::{Context, NodeNames, Session, Then};
 
-use super::change::{ANY, Change, There, Wanted, has_list, held, make, take_list, too_long};
+use super::change::{ANY, Change, There, Wanted, make, too_long};
 use super::entries::path_of_access;
 use super::last_admin::{keep_with_method, keep_without};
-use super::login::random;
-use super::own::{check_own, take_own};
 use super::removal::{write_removal, write_removal_for_record};
 
-/// Why nobody is made an admin who has a list: it makes an admin a user.
-const LISTED_ADMIN: &str = "who has an access list is no admin; nothing was changed. Give no list, or take it away \
-                            first (`distkv-node user acl NAME -`)";
-/// Least characters of a token that a client chose: it is not hashed slowly.
-const TOKEN_CHARS_MIN: usize = 32;
-
 impl Session {
-    /// `auth_set`: makes a user, or changes one. `auth_disconnect`: ends the connections of one who is there.
-    pub(super) fn set_user(
-        &mut self,
-        cx: &Context<'_>,
-        seq: u64,
-        change: &UserChange<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<Then, ClientError> {
-        let by = self.check_may_set(cx, change)?;
-        if change.confirm_ms.is_some() {
-            self.check_count(cx, 1)?;
-        }
-        Self::check_ready(cx)?;
-        cx.check_storage()?;
-        check_name(cx, change.method, change.user)?;
-        let role = change.role.map(read_role).transpose()?;
-        let path = user_path(change.method, change.user).map_err(too_long)?;
-        let there = There::look_up(cx, change.method, change.user, &path)?;
-        let (entry, known) = (there.entry.as_ref(), &there.known);
-        let record = entry.and_then(Entry::value).and_then(|v| Record::read(v).ok());
-        // A record of somebody who did not know of the removal gives a new one nothing: neither secret nor role.
-        let record = record.filter(|record| record.is_in_force(&known.removals));
-        if change.disconnects && record.is_none() {
-            return Err(no_user(change.method, change.user));
-        }
-        // Its own changes are counted for this one of that name: what it changes of itself is never that.
-        let after = record.as_ref().and_then(|record| record.after);
-        let one = OneUser { method: change.method, ident: change.user, after };
-        let held = held(&change.chain, entry.filter(|_| record.is_none()))?;
-        let again = match known.removals.is_any() && record.is_none() {
-            true => Some(Removal(random::<REMOVAL_BYTES>()?)),
-            false => None,
-        };
-        let keeps_list = again.is_none() && change.acl.is_none();
-        if role == Some(Role::Admin)
-            && (change.acl.is_some_and(|list| list != NO_LIST)
-                || (keeps_list && has_list(cx, change.method, change.user)?))
-        {
-            there.check(held)?;
-            return Err(ClientError::bad_request(LISTED_ADMIN));
-        }
-        let mut token = None;
-        let changes_more = change.acl.is_some() || role.is_some();
-        let sent = self.sent_secret(change.secret, change.sealed)?;
-        let secret = match (&record, change.method, sent) {
-            (_, PASSWORD, Some(sent)) => match self.guest.made(seq).transpose()? {
-                None => {
-                    check_own(cx, by, one)?;
-                    let salt = random()?;
-                    let work = move || Made::Hashed(PasswordHash::new(&sent, salt));
-                    return self.compute(cx, seq, work);
-                }
-                Some(Made::Hashed(Ok(hash))) => Some(Secret::Password(hash)),
-                Some(_) => {
-                    let text = "the password could not be hashed; nothing was changed";
-                    return Err(ClientError::new(ErrorCode::Internal, text));
-                }
-            },
-            (_, TOKEN, Some(sent)) => {
-                check_token(change)?;
-                Some(Secret::Token(TokenHash::of(&sent)))
-            }
-            // The secret stays.
-            (Some(_), PASSWORD | TOKEN, None) if changes_more || change.disconnects => None,
-            (_, PASSWORD, None) => {
-                let text = "the field 'password' (or 'secret') is missing; nothing was changed";
-                return Err(ClientError::bad_request(text));
-            }
-            (_, TOKEN, None) => {
-                let text = token_text(&random::<TOKEN_BYTES>()?);
-                let hash = TokenHash::of(&Sent::of_text(&text));
-                token = Some(text);
-                Some(Secret::Token(hash))
-            }
-            _ => None,
-        };
-        // Whoever asks for somebody new means just this one: with no list, and as an admin, unless the request says more.
-        let new = match (&change.chain, &record, &secret) {
-            // Without a secret, one that is made is wanted: the present one is not it.
-            (ChainField::New, Some(_), None) if matches!(change.method, PASSWORD | TOKEN) => None,
-            (ChainField::New, Some(present), secret) => {
-                let mut new = new_record(None, (*secret).clone(), role, change.acl.is_some());
-                (new.after, new.disconnect) = (present.after, present.disconnect);
-                Some(new)
-            }
-            _ => None,
-        };
-        let asks_for_new = matches!(change.chain, ChainField::New);
-        // Nor does a list that somebody gave who did not know of the removal. A list makes who is made without a role, an
-        // admin otherwise, a user: there it stays.
-        let is_listless = again.is_some() && change.acl.is_none() && role.is_some();
-        let mut record = new_record(record, secret, role, change.acl.is_some());
-        record.after = again.or(record.after);
-        if change.disconnects {
-            record.disconnect = Some(Disconnect(random::<DISCONNECT_BYTES>()?));
-        }
-        let value = record.write().map_err(|e| ClientError::bad_request(e.to_string()))?;
-        let list = change.acl.map(|list| (list != NO_LIST).then(|| acl_name_value(list)));
-        // What is so already is no change: so a client that does not know whether it arrived can send it again.
-        let is_so = match (asks_for_new, new) {
-            (false, _) => there.is(value.as_bytes(), list.as_ref().map(Option::as_deref)),
-            (true, None) => false,
-            (true, Some(new)) => {
-                let new = new.write().map_err(|e| ClientError::bad_request(e.to_string()))?;
-                there.is(new.as_bytes(), Some(list.as_ref().and_then(Option::as_deref)))
-            }
-        };
-        if !is_so {
-            there.check(held)?;
-            take_own(cx, by, one)?;
-        }
-        if record.role != Some(Role::Admin) && !change.force {
-            keep_without(cx, self.writer(cx), is_named(change.method, change.user))?;
-        }
-        let is_cleared = is_listless && take_list(cx, change.method, change.user)?;
-        let wanted = Wanted {
-            path: &path,
-            value: Some(value.as_bytes()),
-            held,
-            // What was cleared was checked, and is a change of the policies itself.
-            is_checked: !is_cleared,
-        };
-        let mut made = make(cx, wanted)?;
-        let disconnect = record.disconnect.filter(|_| change.disconnects);
-        if self.identity.is_named(change.method, change.user) {
-            self.guest.secret = Some(record.secret);
-        }
-        // Each of these alone, too, gives less than all together.
-        if let Some(value) = list {
-            let acl_path = user_acl_path(change.method, change.user).map_err(too_long)?;
-            // A record that was written is a change of the policies itself. Of one that stayed, what was checked holds
-            // only while nothing else has come in between.
-            let is_checked = !made.written.is_made;
-            let value = value.as_deref();
-            let list = make(cx, Wanted { path: &acl_path, value, held: ANY, is_checked })?;
-            made.written.changed |= list.written.changed;
-            made.number = made.number.max(list.number);
-        }
-        if let Some(removal) = again {
-            let revoked = revoked_path(change.method, change.user).map_err(too_long)?;
-            let value = Some(&removal.made_again()[..]);
-            let wanted = Wanted { path: &revoked, value, held: ANY, is_checked: false };
-            made.number = made.number.max(make(cx, wanted)?.number).max(known.take_open(cx)?);
-            made.written.changed = true;
-        }
-        let (method, user) = (change.method, change.user);
-        if let Some(disconnect) = disconnect {
-            tracing::info!(method, user, "the connections of a user are ended");
-            self.answer_disconnect(cx, seq, (&made, disconnect), change.confirm_ms, out);
-            return Ok(Then::Continue);
-        }
-        tracing::info!(method, user, "a user was set");
-        let extra = token.as_deref().map(|token| ("token", token));
-        if change.is_dialogue {
-            self.end_dialogue(cx, seq, &made, out);
-        } else {
-            self.answer_change(cx, StreamTag { seq, wseq: None }, &made, (None, extra), out);
-        }
-        Ok(Then::Continue)
-    }
-
-    /// All that the server says in the original's dialogue about a new user. Its questions are for a name that was in the
-    /// request; so nothing waits for the client's part.
-    fn end_dialogue(&mut self, cx: &Context<'_>, seq: u64, made: &Change, out: &mut Vec<u8>) {
-        let is_counted = self.window.is_some();
-        let tag = |n: u64| StreamTag { seq, wseq: is_counted.then_some(n) };
-        let say = |n, key, text, out: &mut Vec<u8>| {
-            MessageWriter::new(out).str(key, text).tag(tag(n)).tock(cx.tock());
-        };
-        say(1, "state", "start", out);
-        say(2, "step", "GiveName", out);
-        self.answer_change(cx, tag(3), made, (None, None), out);
-        say(4, "state", "end", out);
-    }
-
     /// `auth_delete`: the user is no more. That is an entry of its own, so no change of the user that others make
     /// at the same time brings it back; `auth_set` does.
     pub(super) fn delete_user(
@@ -335,7 +147,7 @@ impl Session {
     }
 
     /// Writes the reply to a change. If the client may do nothing any more because of it, that reply is its last.
-    fn answer_change(
+    pub(super) fn answer_change(
         &mut self,
         cx: &Context<'_>,
         tag: StreamTag,
@@ -428,43 +240,12 @@ pub(in crate::server) fn demote_for_list(cx: &Context<'_>, path: &[u8]) {
     }
 }
 
-/// What the record says from now on.
-fn new_record(
-    old: Option<Record>,
-    secret: Option<Secret>,
-    role: Option<Role>,
-    has_list: bool,
-) -> Record {
-    let mut record = match (old, secret) {
-        (Some(old), Some(secret)) => old.with_secret(secret),
-        (Some(old), None) => old,
-        (None, secret) => Record::of_auth_set(secret.unwrap_or_default()),
-    };
-    if has_list && let Some(user) = record.before_acl() {
-        record = user;
-    }
-    if role.is_some() {
-        record.role = role;
-    }
-    record
-}
-
 /// Whether a user is the one of this name.
-fn is_named(method: &str, ident: &str) -> impl Fn(&User) -> bool {
+pub(super) fn is_named(method: &str, ident: &str) -> impl Fn(&User) -> bool {
     move |user| *user.method == *method && *user.ident == *ident
 }
 
-fn check_name(cx: &Context<'_>, method: &str, user: &str) -> Result<(), ClientError> {
-    check_method(cx, method)?;
-    if method == "root" && user != "*" {
-        return Err(ClientError::bad_request(
-            "the method 'root' has one user, '*'; nothing was changed",
-        ));
-    }
-    Ok(())
-}
-
-fn check_method(cx: &Context<'_>, method: &str) -> Result<(), ClientError> {
+pub(super) fn check_method(cx: &Context<'_>, method: &str) -> Result<(), ClientError> {
     if !METHODS.contains(&method) {
         let text = format!("there is no login method {method:?}; nothing was changed");
         return Err(ClientError::bad_request(text));
@@ -477,23 +258,6 @@ fn check_method(cx: &Context<'_>, method: &str) -> Result<(), ClientError> {
         return Err(ClientError::new(ErrorCode::Denied, text));
     }
     Ok(())
-}
-
-fn check_token(change: &UserChange<'_>) -> Result<(), ClientError> {
-    // In a box is the hash of a text, of which nothing can be told; and guesses at a token are not slowed down.
-    if change.secret.is_none_or(|secret| secret.len() < TOKEN_CHARS_MIN) {
-        let text = format!(
-            "a token has at least {TOKEN_CHARS_MIN} random characters, and comes as 'secret'; leave that out, and the \
-             node makes one"
-        );
-        return Err(ClientError::bad_request(text));
-    }
-    Ok(())
-}
-
-fn read_role(name: &str) -> Result<Role, ClientError> {
-    let text = "bad field 'role': there are 'user', 'operator' and 'admin'";
-    Role::of(name).ok_or_else(|| ClientError::bad_request(text))
 }
 
 pub(super) fn no_user(method: &str, name: &str) -> ClientError {
