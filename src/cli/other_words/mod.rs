@@ -1,14 +1,16 @@
 //! Words that other programs have for what commands and options here do. Those that mean just the same are other names of the
 //! command (`put`, `rm`, `del`); of the rest, an error says what is meant (`commands`, `options`), where a guess by spelling
 //! would mislead; so it does of words below a command that is here, too (`below`). Of other guesses, those stay that are really
-//! near (`near`). Several words where one path is wanted get a tip on paths (`several`). A word that begins like an option and is
-//! meant as a value is named as a whole.
+//! near (`near`). Several words where one path is wanted get a tip on paths (`several`), and a word that stands alone where it is an
+//! option's value gets one on that option (`unnamed`). A word that begins like an option and is meant as a value is named as a
+//! whole.
 
 mod below;
 mod commands;
 mod near;
 mod options;
 mod several;
+mod unnamed;
 
 use std::ffi::OsString;
 
@@ -77,6 +79,7 @@ pub(super) fn name_whole_word(error: &mut clap::Error, args: &[OsString], comman
     drop_unlikely_tip(error);
     let words: Vec<&str> = args.iter().map_while(|word| word.to_str()).collect();
     several::tip_on_path(error, &words, command);
+    unnamed::tip_on_option(error, &words, command);
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         _ => None,

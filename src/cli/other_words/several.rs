@@ -19,14 +19,16 @@ pub(super) fn tip_on_path(error: &mut clap::Error, words: &[&str], program: &Com
     else {
         return;
     };
-    let Some(command) = commands(program, words).last().copied() else { return };
+    let named = commands(program, words);
+    let Some(command) = named.last().copied() else { return };
     if second.starts_with('-') || !takes_one_path(command) {
         return;
     }
+    let names: Vec<&str> = named.iter().skip(1).map(|command| command.get_name()).collect();
     let meant = meant(words, second, command);
     let tip = format!(
         "`{}` takes one path, whose elements are joined by dots: '{}'",
-        command.get_name(),
+        names.join(" "),
         meant.as_deref().unwrap_or(EXAMPLE)
     );
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));

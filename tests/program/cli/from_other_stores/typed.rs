@@ -106,6 +106,33 @@ fn a_second_word_where_one_path_is_wanted_is_answered_with_how_paths_are_written
     }
 }
 
+/// A word by itself, where it is the value of an option.
+#[test]
+fn a_word_too_many_that_is_an_options_value_is_answered_with_the_option() {
+    for (typed, expected) in [
+        ("undo a.b", "`--below a.b`"),
+        ("snapshot save x.dkv", "`--to x.dkv`"),
+        ("snapshot save x.dkv --format jsonl", "`--to x.dkv`"),
+        ("key new plant", "`--network plant`"),
+        ("key rotate plant.key", "`--key plant.key`"),
+        ("type set lamp {\"type\":\"integer\"}", "`--schema '{\"type\":\"integer\"}'`"),
+        ("user ticket joe joe.ticket", "`--to joe.ticket`"),
+        ("wait 30s", "`--timeout 30s`"),
+        ("run n1", "`--name n1`"),
+    ] {
+        let said = refused(typed);
+        let tip = said.lines().find(|line| line.starts_with("  tip: ")).unwrap_or_default();
+        assert!(tip.ends_with(&format!(", type {expected}")), "{typed}: {said}");
+    }
+    // What is there already is not told; and that may be anything.
+    for typed in
+        ["snapshot save x.dkv --to y.dkv", "undo --below=a b", "type set a b", "user add joe x"]
+    {
+        assert!(!refused(typed).contains(", type `--"), "{typed}");
+    }
+    assert!(refused("type show a b").contains("`type show` takes one path"));
+}
+
 #[test]
 fn a_command_of_another_store_is_answered_with_what_there_is() {
     for (typed, expected) in [
